@@ -1,0 +1,1 @@
+"""WISERouter: budget-aware LLM routing."""

@@ -1,0 +1,209 @@
+"""The errors of WISERouter: each says the rule, the value got and the remedy, and carries them as attributes.
+
+::
+
+    WiseRouterError
+    ├── InvalidInput (ValueError)     a number, name or shape breaks a rule
+    │   ├── UnknownModel              a name outside the pool
+    │   └── LogError                  a row or column of a routing log
+    ├── InfeasibleBudget              the rate is below the cheapest models' cost
+    ├── BudgetError                   a decision cannot be paid for
+    │   ├── NotStarted                no budget was given yet
+    │   ├── BudgetExhausted           the money is used up
+    │   └── HorizonExhausted          the planned requests are used up
+    ├── NoEligibleModel               every model is excluded for this query
+    ├── QuerySkipped                  the plan's null action: not worth its cost
+    ├── UnknownDecision               no such decision, or its record has expired
+    ├── AlreadySettled                charged or released before
+    ├── UnknownPrice                  a cost cannot be computed
+    ├── EncoderError                  an encoder failed or returned a wrong shape
+    ├── ArtifactError                 a file that is not a usable artifact
+    │   ├── NotAnArtifact
+    │   ├── DamagedArtifact
+    │   └── NewerArtifact
+    └── MissingExtra (ImportError)    an optional dependency is not installed
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+
+class WiseRouterError(Exception):
+    """Base of every error that WISERouter raises on purpose."""
+
+
+class InvalidInput(WiseRouterError, ValueError):
+    """A number, name or shape breaks a rule; `value` is what was got."""
+
+    def __init__(self, message: str, *, value: object = None) -> None:
+        super().__init__(message)
+        self.value = value
+
+
+class UnknownModel(InvalidInput):
+    """A model name is not in the pool."""
+
+    def __init__(self, name: str, known: Iterable[str]) -> None:
+        self.name = name
+        self.known = tuple(known)
+        super().__init__(f"model must be one of {', '.join(self.known)}; got {name!r}", value=name)
+
+
+class LogError(InvalidInput):
+    """A routing log cannot be read; `file`, `row` (from 1, the header not counted) and `column` say where."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        file: str | Path | None = None,
+        row: int | None = None,
+        column: str | None = None,
+        value: object = None,
+    ) -> None:
+        where = [str(file)] if file is not None else []
+        where += [f"row {row}"] if row is not None else []
+        where += [f"column {column!r}"] if column is not None else []
+        super().__init__(f"{', '.join(where)}: {message}" if where else message, value=value)
+        self.file = file
+        self.row = row
+        self.column = column
+
+
+class InfeasibleBudget(WiseRouterError):
+    """Even the cheapest model of every context costs more than the rate."""
+
+    def __init__(self, rate_usd: float, floor_usd: float) -> None:
+        self.rate_usd = rate_usd
+        self.floor_usd = floor_usd
+        super().__init__(
+            f"rate_usd must be at least {floor_usd:.6g}, the mean cost of the cheapest models, got {rate_usd:.6g}: "
+            f"raise the budget, shorten the horizon or allow skipping"
+        )
+
+
+class BudgetError(WiseRouterError):
+    """A decision cannot be paid for."""
+
+
+class NotStarted(BudgetError):
+    """No budget was given for this scope."""
+
+    def __init__(self, scope: str) -> None:
+        self.scope = scope
+        super().__init__(
+            f"scope {scope!r} has no budget: call start(Budget(amount_usd=..., horizon=...)) before decide()"
+        )
+
+
+class BudgetExhausted(BudgetError):
+    """The money that is left does not pay for another call."""
+
+    def __init__(
+        self, *, amount_usd: float, spent_usd: float, reserved_usd: float, needed_usd: float, decided: int, horizon: int
+    ) -> None:
+        self.amount_usd = amount_usd
+        self.spent_usd = spent_usd
+        self.reserved_usd = reserved_usd
+        self.left_usd = amount_usd - spent_usd - reserved_usd
+        self.needed_usd = needed_usd
+        self.decided = decided
+        self.horizon = horizon
+        super().__init__(
+            f"the budget of {amount_usd:.6g} USD is used up: {spent_usd:.6g} spent, {reserved_usd:.6g} reserved by "
+            f"calls in flight, {self.left_usd:.6g} left, {needed_usd:.6g} needed, {decided} of {horizon} requests "
+            f"decided: raise it with set_budget(), or start a new one"
+        )
+
+
+class HorizonExhausted(BudgetError):
+    """As many requests were decided as the budget was planned for."""
+
+    def __init__(self, horizon: int, left_usd: float) -> None:
+        self.horizon = horizon
+        self.left_usd = left_usd
+        super().__init__(
+            f"the horizon of {horizon} requests is used up ({left_usd:.6g} USD left): lengthen it with "
+            f"set_budget(horizon=...), or use on_exhausted='cheapest'"
+        )
+
+
+class NoEligibleModel(WiseRouterError):
+    """Every model is excluded; `reasons` maps each name to why."""
+
+    def __init__(self, reasons: Mapping[str, str]) -> None:
+        self.reasons = dict(reasons)
+        super().__init__(
+            "no model can take this query: " + "; ".join(f"{name}: {why}" for name, why in self.reasons.items())
+        )
+
+
+class QuerySkipped(WiseRouterError):
+    """The plan's null action: at this budget the query is not worth what any model costs."""
+
+    def __init__(self, context: int, rate_usd: float) -> None:
+        self.context = context
+        self.rate_usd = rate_usd
+        super().__init__(
+            f"the plan skips this query of context {context} at {rate_usd:.6g} USD per request; "
+            f"a policy with allow_skip=False always serves"
+        )
+
+
+class UnknownDecision(WiseRouterError):
+    """No decision has this id, or its record is older than the store keeps it."""
+
+    def __init__(self, decision_id: str) -> None:
+        self.decision_id = decision_id
+        super().__init__(f"decision {decision_id!r} is unknown or its record has expired: pass the id that decide() gave")
+
+
+class AlreadySettled(WiseRouterError):
+    """The decision was charged or released before; nothing is charged twice."""
+
+    def __init__(self, decision_id: str, state: str) -> None:
+        self.decision_id = decision_id
+        self.state = state
+        super().__init__(f"decision {decision_id!r} was {state} before: charge or release each decision once")
+
+
+class UnknownPrice(WiseRouterError):
+    """The cost of a call cannot be computed."""
+
+    def __init__(self, model: str, need: str) -> None:
+        self.model = model
+        super().__init__(f"model {model!r} has no {need}")
+
+
+class EncoderError(WiseRouterError):
+    """An encoder failed or returned something other than finite rows of one length."""
+
+
+class ArtifactError(WiseRouterError):
+    """A file is not a usable artifact; `path` says which."""
+
+    def __init__(self, path: str | Path, message: str) -> None:
+        self.path = Path(path)
+        super().__init__(f"{path}: {message}")
+
+
+class NotAnArtifact(ArtifactError):
+    """The file was not written by WiseRouter.save()."""
+
+
+class DamagedArtifact(ArtifactError):
+    """The file is truncated or its content does not match its hash."""
+
+
+class NewerArtifact(ArtifactError):
+    """The file was written by a newer version of WISERouter."""
+
+
+class MissingExtra(WiseRouterError, ImportError):
+    """An optional dependency is not installed."""
+
+    def __init__(self, feature: str, package: str, extra: str) -> None:
+        self.extra = extra
+        super().__init__(f"{feature} needs {package}: pip install 'wiserouter[{extra}]'")
