@@ -157,7 +157,7 @@ class UnknownDecision(WiseRouterError):
 
     def __init__(self, decision_id: str) -> None:
         self.decision_id = decision_id
-        super().__init__(f"decision {decision_id!r} is unknown or its record has expired: pass the id that decide() gave")
+        super().__init__(f"decision {decision_id!r} is unknown or has expired: pass the id that decide() gave")
 
 
 class AlreadySettled(WiseRouterError):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -113,7 +112,9 @@ class Usage:
             check_count(f"Usage.{name}", getattr(self, name))
         cached = self.cache_read_tokens + self.cache_write_tokens
         if cached > self.input_tokens:
-            raise InvalidInput(f"cached tokens must be part of input_tokens={self.input_tokens}, got {cached}", value=cached)
+            raise InvalidInput(
+                f"cached tokens must be part of input_tokens={self.input_tokens}, got {cached}", value=cached
+            )
         if self.reasoning_tokens > self.output_tokens:
             raise InvalidInput(
                 f"reasoning_tokens must be part of output_tokens={self.output_tokens}, got {self.reasoning_tokens}",
@@ -158,17 +159,6 @@ class Model:
                 check_count(f"Model.{field}", getattr(self, field), least=1)
         if self.max_cost_usd is not None:
             check_amount("Model.max_cost_usd", self.max_cost_usd)
-
-
-def check_models(models: Sequence[Model]) -> tuple[Model, ...]:
-    """Return `models` as a tuple if there is at least one and no name repeats, else raise `InvalidInput`."""
-    if not models:
-        raise InvalidInput("the pool must hold at least one model, got none")
-    names = [model.name for model in models]
-    for name in names:
-        if names.count(name) > 1:
-            raise InvalidInput(f"model names must be unique, got {name!r} {names.count(name)} times", value=name)
-    return tuple(models)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,192 @@
+"""One budget for a workload: what is spent, held back and left, and the rate that follows.
+
+The rate is the paper's b / tau (Algorithms 1 and 2): budget left over requests left. Departure: a call debits its true
+cost when it is charged, and its expected cost while it is in flight; the paper debits the estimated mean, which the
+policies offer as `accounting="paper"`. A hard limit also holds back the worst case of every call in flight.
+
+Everything here is arithmetic: no clock, no lock, no input or output.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from wiserouter.errors import BudgetExhausted, HorizonExhausted, InvalidInput
+from wiserouter.types import check_amount, check_count
+
+Limit = Literal["expected", "hard"]
+OnExhausted = Literal["reject", "cheapest"]
+Debit = Literal["actual", "paper"]
+
+ROUNDING = 1e-12
+"""Share of the amount within which a reservation counts as fitting: sums of floats round."""
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What a workload may spend, and over how many requests.
+
+    Parameters
+    ----------
+    amount_usd : float, USD
+        The whole budget.
+    horizon : int
+        Number of requests that it is for.
+    limit : {"expected", "hard"}, default "expected"
+        "expected" plans on mean costs, settles true ones and stops when the money is gone: at most the calls in flight
+        at that moment go beyond it. "hard" holds back the worst case of each call, and never goes beyond it.
+    on_exhausted : {"reject", "cheapest"}, default "reject"
+        What `decide` does when money or horizon is used up: raise, or go on with the cheapest model. Under a hard limit
+        a call that does not fit is refused in any case.
+
+    Raises
+    ------
+    InvalidInput
+        If the amount is not a finite number of at least 0, or the horizon is not a whole number of at least 1.
+
+    Examples
+    --------
+    >>> Budget(amount_usd=50.0, horizon=10_000).rate_usd
+    0.005
+    """
+
+    amount_usd: float
+    horizon: int
+    limit: Limit = "expected"
+    on_exhausted: OnExhausted = "reject"
+
+    def __post_init__(self) -> None:
+        check_amount("amount_usd", self.amount_usd)
+        check_count("horizon", self.horizon, least=1)
+        _check_choice("limit", self.limit, ("expected", "hard"))
+        _check_choice("on_exhausted", self.on_exhausted, ("reject", "cheapest"))
+
+    @property
+    def rate_usd(self) -> float:
+        """USD per request."""
+        return self.amount_usd / self.horizon
+
+
+@dataclass(slots=True)
+class Ledger:
+    """The running account of one budget.
+
+    Attributes
+    ----------
+    budget : Budget
+        The terms.
+    spent_usd : float, USD
+        True cost of all charged calls.
+    debited_usd : float, USD
+        What planning counts as spent; differs from `spent_usd` under the paper's accounting only.
+    reserved_usd, expected_usd : float, USD
+        Worst-case and expected cost of the calls in flight.
+    decided, in_flight, charged, released, expired : int
+        Number of decisions, and what became of them.
+    """
+
+    budget: Budget
+    spent_usd: float = 0.0
+    debited_usd: float = 0.0
+    reserved_usd: float = 0.0
+    expected_usd: float = 0.0
+    decided: int = 0
+    in_flight: int = 0
+    charged: int = 0
+    released: int = 0
+    expired: int = 0
+
+    @property
+    def left_usd(self) -> float:
+        """What may still be reserved: amount less spent less reserved."""
+        return self.budget.amount_usd - self.spent_usd - self.reserved_usd
+
+    @property
+    def plannable_usd(self) -> float:
+        """The paper's b: amount less debits less the expected cost of the calls in flight."""
+        return self.budget.amount_usd - self.debited_usd - self.expected_usd
+
+    @property
+    def horizon_left(self) -> int:
+        """The paper's tau: requests still to come."""
+        return self.budget.horizon - self.decided
+
+    @property
+    def rate_usd(self) -> float:
+        """Budget left per request left, b / tau; 0 when either is used up."""
+        return max(self.plannable_usd, 0.0) / self.horizon_left if self.horizon_left > 0 else 0.0
+
+    def room_usd(self) -> float:
+        """Return the largest worst case that a hard limit still admits; infinite under an expected limit."""
+        if self.budget.limit == "expected":
+            return float("inf")
+        return self.left_usd + ROUNDING * self.budget.amount_usd
+
+    def check_open(self) -> None:
+        """Raise `BudgetExhausted` or `HorizonExhausted` if money or horizon is used up."""
+        if self.horizon_left <= 0:
+            raise HorizonExhausted(self.budget.horizon, self.left_usd)
+        if self.plannable_usd <= 0:
+            raise self.exhausted(needed_usd=0.0)
+
+    def exhausted(self, needed_usd: float) -> BudgetExhausted:
+        """Return the error that says what is spent, reserved, left and needed."""
+        return BudgetExhausted(
+            amount_usd=self.budget.amount_usd,
+            spent_usd=self.spent_usd,
+            reserved_usd=self.reserved_usd,
+            needed_usd=needed_usd,
+            decided=self.decided,
+            horizon=self.budget.horizon,
+        )
+
+    def reserve(self, reserved_usd: float, expected_usd: float) -> None:
+        """Hold back the cost of one call; raise `BudgetExhausted`, changing nothing, if a hard limit does not admit it."""
+        if reserved_usd > self.room_usd():
+            raise self.exhausted(reserved_usd)
+        self.reserved_usd += reserved_usd
+        self.expected_usd += expected_usd
+        self.decided += 1
+        self.in_flight += 1
+
+    def settle(self, reserved_usd: float, expected_usd: float, *, cost_usd: float, debit_usd: float) -> None:
+        """Turn a reservation into a charge of `cost_usd`, of which planning debits `debit_usd`."""
+        self._return(reserved_usd, expected_usd)
+        self.charged += 1
+        self.spend(cost_usd, debit_usd)
+
+    def spend(self, cost_usd: float, debit_usd: float) -> None:
+        """Count a cost whose reservation is gone."""
+        self.spent_usd += cost_usd
+        self.debited_usd += debit_usd
+
+    def release(self, reserved_usd: float, expected_usd: float) -> None:
+        """Give back the money of a call that failed, and its place in the horizon."""
+        self._return(reserved_usd, expected_usd)
+        self.decided -= 1
+        self.released += 1
+
+    def expire(self, reserved_usd: float, expected_usd: float) -> None:
+        """Give back the money of a call that nobody settled in time; its place in the horizon stays used."""
+        self._return(reserved_usd, expected_usd)
+        self.expired += 1
+
+    def amend(self, *, amount_usd: float | None = None, horizon: int | None = None) -> None:
+        """Change the amount or the horizon, both counted from the start of the budget."""
+        self.budget = replace(
+            self.budget,
+            amount_usd=self.budget.amount_usd if amount_usd is None else amount_usd,
+            horizon=self.budget.horizon if horizon is None else horizon,
+        )
+
+    def _return(self, reserved_usd: float, expected_usd: float) -> None:
+        self.in_flight -= 1
+        empty = self.in_flight == 0  # no rounding is left behind
+        self.reserved_usd = 0.0 if empty else self.reserved_usd - reserved_usd
+        self.expected_usd = 0.0 if empty else self.expected_usd - expected_usd
+
+
+def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise InvalidInput(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}", value=value)

@@ -1,0 +1,170 @@
+"""Contexts: the finite set that embeddings are sorted into (paper, Section "Context Discretization").
+
+Queries are clustered by k-means; the context of a query is its nearest centroid; `freq` is the empirical share of each
+context. scikit-learn is loaded by `fit` only.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from wiserouter.errors import InvalidInput
+from wiserouter.types import Embedding, FloatArray, IntArray, check_count
+
+MINI_BATCH_ROWS = 50_000
+"""From this many rows on, k-means runs on mini-batches; see docs/adr/0004-mini-batch-k-means.md."""
+
+
+class Contexts:
+    """Centroids and how often each is met.
+
+    Parameters
+    ----------
+    centroids : array-like of shape (n_contexts, dim)
+        Cluster centres in the embedding space.
+    freq : array-like of shape (n_contexts,)
+        Share of queries in each context; sums to 1.
+
+    Raises
+    ------
+    InvalidInput
+        If shapes do not match or a number is not finite.
+
+    Examples
+    --------
+    >>> contexts = Contexts(centroids=[[0.0, 0.0], [1.0, 1.0]], freq=[0.25, 0.75])
+    >>> contexts.assign([0.9, 0.8])
+    1
+    """
+
+    def __init__(self, centroids: ArrayLike, freq: ArrayLike) -> None:
+        self.centroids: Embedding = _matrix("centroids", centroids)
+        self.freq: FloatArray = np.array(freq, dtype=np.float64)
+        if self.freq.shape != (len(self.centroids),) or not abs(self.freq.sum() - 1.0) < 1e-6 or self.freq.min() < 0:
+            raise InvalidInput(
+                f"freq must hold one share per centroid ({len(self.centroids)}), each at least 0, summing to 1, "
+                f"got {self.freq.tolist()}"
+            )
+        self._half_square = 0.5 * np.einsum("jd,jd->j", self.centroids, self.centroids)
+
+    @classmethod
+    def single(cls) -> Contexts:
+        """Return one context that holds every query: no embedding is needed.
+
+        Examples
+        --------
+        >>> Contexts.single().n_contexts
+        1
+        """
+        return cls(centroids=np.zeros((1, 0), dtype=np.float32), freq=[1.0])
+
+    @classmethod
+    def fit(cls, embeddings: ArrayLike, n_contexts: int = 16, *, seed: int = 0) -> Contexts:
+        """Cluster embeddings by k-means.
+
+        Parameters
+        ----------
+        embeddings : array-like of shape (n_queries, dim)
+            One row per query.
+        n_contexts : int, default 16
+            Number of clusters J; fewer come out where there are fewer distinct rows.
+        seed : int, default 0
+            Seeds the initial centroids.
+
+        Returns
+        -------
+        Contexts
+            Centroids, and the share of `embeddings` nearest to each.
+
+        Raises
+        ------
+        InvalidInput
+            If there are fewer rows than contexts, or a number is not finite.
+
+        Notes
+        -----
+        Lloyd's k-means with k-means++ seeding; mini-batches from `MINI_BATCH_ROWS` rows on.
+        """
+        rows = _matrix("embeddings", embeddings)
+        check_count("n_contexts", n_contexts, least=1)
+        if len(rows) < n_contexts:
+            raise InvalidInput(f"n_contexts={n_contexts} must be at most the number of queries, {len(rows)}: lower it")
+        if n_contexts == 1 or rows.shape[1] == 0:
+            return cls(rows.mean(axis=0, keepdims=True), [1.0])
+        centroids = _k_means(rows, min(n_contexts, _n_distinct(rows, n_contexts)), seed)
+        return cls(centroids, np.full(len(centroids), 1.0 / len(centroids)))._with_freq_of(rows)
+
+    @property
+    def n_contexts(self) -> int:
+        """Number of contexts J."""
+        return len(self.centroids)
+
+    @property
+    def dim(self) -> int:
+        """Length of an embedding; 0 where none is needed."""
+        return int(self.centroids.shape[1])
+
+    def assign(self, embedding: ArrayLike) -> int:
+        """Return the context whose centroid is nearest to one embedding of shape (dim,).
+
+        Raises
+        ------
+        InvalidInput
+            If the length is not `dim` or a number is not finite.
+        """
+        if self.n_contexts == 1:
+            return 0
+        x = np.asarray(embedding, dtype=np.float32)
+        if x.shape != (self.dim,):
+            raise InvalidInput(f"embedding must have shape ({self.dim},), got {x.shape}")
+        score = self.centroids @ x - self._half_square
+        best = int(score.argmax())
+        if not math.isfinite(score[best]):  # a NaN or an infinity anywhere in x ends up here
+            raise InvalidInput("embedding must be finite, got NaN, an infinity or an overflow")
+        return best
+
+    def assign_many(self, embeddings: ArrayLike) -> IntArray:
+        """Return the nearest context of each row of an array of shape (n, dim)."""
+        rows = _matrix("embeddings", embeddings)
+        if self.n_contexts == 1:
+            return np.zeros(len(rows), dtype=np.int64)
+        if rows.shape[1] != self.dim:
+            raise InvalidInput(f"embeddings must have {self.dim} columns, got {rows.shape[1]}")
+        return np.asarray((rows @ self.centroids.T - self._half_square).argmax(axis=1), dtype=np.int64)
+
+    def _with_freq_of(self, rows: Embedding) -> Contexts:
+        counts = np.bincount(self.assign_many(rows), minlength=self.n_contexts)
+        return Contexts(self.centroids, counts / counts.sum())
+
+
+def _k_means(rows: Embedding, n_contexts: int, seed: int) -> NDArray[Any]:
+    from sklearn.cluster import KMeans, MiniBatchKMeans  # noqa: PLC0415
+
+    if len(rows) < MINI_BATCH_ROWS:
+        model = KMeans(n_contexts, n_init=1, random_state=seed)
+    else:
+        model = MiniBatchKMeans(n_contexts, n_init=3, batch_size=4096, random_state=seed)
+    return np.asarray(model.fit(rows).cluster_centers_)
+
+
+def _n_distinct(rows: Embedding, enough: int) -> int:
+    """Return the number of distinct rows, or any number of at least `enough`."""
+    head = len(np.unique(rows[: 4 * enough], axis=0))
+    return head if head >= enough else len(np.unique(rows, axis=0))
+
+
+def _matrix(name: str, values: ArrayLike) -> Embedding:
+    try:
+        array = np.array(values, dtype=np.float32, order="C")
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(f"{name} must be a matrix of numbers: {error}") from error
+    if array.ndim != 2 or not len(array):
+        raise InvalidInput(f"{name} must have shape (n, dim) with n >= 1, got {array.shape}")
+    if not np.isfinite(array).all():
+        row = int(np.argmin(np.isfinite(array).all(axis=1)))
+        raise InvalidInput(f"{name} must be finite, got NaN or an infinity in row {row}")
+    return array

@@ -1,0 +1,111 @@
+"""What an encoder is, and the two checks that all of them share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol, Self, runtime_checkable
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from wiserouter.errors import EncoderError
+from wiserouter.types import Embedding
+
+State = dict[str, NDArray[np.generic]]
+Settings = dict[str, str | int | float | bool | None]
+
+
+@runtime_checkable
+class Encoder(Protocol):
+    """Turns texts into vectors of one length.
+
+    Attributes
+    ----------
+    spec : str
+        The name that `open_encoder` and the artifact know it by: "tfidf", "minilm" or "custom".
+
+    Notes
+    -----
+    `state` holds arrays only and `settings` JSON values only, so that an artifact needs no pickle; together they
+    restore the encoder through `encoder_from_state`. `encode` may be called from many threads at once.
+    """
+
+    spec: str
+
+    def fit(self, texts: Sequence[str]) -> Self:
+        """Learn from `texts`; does nothing where the encoder is pretrained."""
+        ...
+
+    def encode(self, text: str) -> Embedding:
+        """Return the vector of one text, of shape (d,)."""
+        ...
+
+    def encode_many(self, texts: Sequence[str]) -> Embedding:
+        """Return the vectors of many texts, of shape (n, d)."""
+        ...
+
+    def state(self) -> State:
+        """Return what `fit` learned, as arrays."""
+        ...
+
+    def settings(self) -> Settings:
+        """Return the keyword arguments that build the encoder anew."""
+        ...
+
+
+def tail(text: str, max_chars: int) -> str:
+    """Return the last `max_chars` characters of `text`.
+
+    The end and not the start: few-shot prompts, system prompts and agent transcripts begin alike and put the query
+    last. In RouterBench the first 1,000 characters of a prompt are worked examples shared by the whole task.
+
+    Examples
+    --------
+    >>> tail("Here are five examples ... Question: 1 + 1?", 16)
+    'Question: 1 + 1?'
+    """
+    return text[-max_chars:]
+
+
+def unit(vector: Embedding) -> Embedding:
+    """Return `vector` scaled to length 1; a zero vector stays zero.
+
+    Examples
+    --------
+    >>> unit(np.array([3.0, 4.0], dtype=np.float32))
+    array([0.6, 0.8], dtype=float32)
+    """
+    length = float(np.linalg.norm(vector))
+    return vector / np.float32(length) if length > 0 else vector
+
+
+def check_embeddings(array: ArrayLike, n: int) -> Embedding:
+    """Return `array` as float32 of shape (n, d) if it is that and finite.
+
+    Raises
+    ------
+    EncoderError
+        If it is not numeric, not of shape (n, d) with d >= 1, or holds NaN or infinity.
+
+    Examples
+    --------
+    >>> check_embeddings([[1, 2], [3, 4]], n=2)
+    array([[1., 2.],
+           [3., 4.]], dtype=float32)
+    """
+    rows = _as_float32(array)
+    if rows.ndim != 2 or rows.shape[0] != n or rows.shape[1] == 0:
+        raise EncoderError(f"embeddings must have shape ({n}, d) with d >= 1, got {rows.shape}: return a row per text")
+    bad = np.flatnonzero(~np.isfinite(rows).all(axis=1))
+    if bad.size:
+        raise EncoderError(f"embeddings must be finite, got NaN or infinity in row {bad[0]}: mend or drop that text")
+    return rows
+
+
+def _as_float32(array: ArrayLike) -> Embedding:
+    """Return `array` as float32; what overflows becomes infinite, for `check_embeddings` to refuse."""
+    try:
+        with np.errstate(over="ignore"):
+            return np.asarray(array, dtype=np.float32)
+    except (TypeError, ValueError) as error:
+        raise EncoderError(f"embeddings must be rows of numbers of one length, got {type(array).__name__}") from error

@@ -1,0 +1,222 @@
+r"""What is known of each (context, model): counts and sums that add up, and the means that follow.
+
+The running means of the paper (Algorithm 2) are `sum / count`. Departure: by default they are shrunk toward the model's
+own mean over all contexts, by a strength estimated from the data. With `n` observations of a cell, its mean `m`, the
+model's mean `mu`, the spread within cells `s2` and between cells `t2`,
+
+.. math:: \hat m = \frac{n\, m + \kappa\, \mu}{n + \kappa}, \qquad \kappa = s^2 / t^2 ,
+
+the posterior mean of the one-way random-effects model, with both variances from the analysis of variance (method of
+moments, as in Bühlmann-Straub credibility). Where contexts do not differ `t2` is 0 and the model's mean is used; where
+model means carry no signal `t2` is large and the cell's own mean stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from wiserouter.errors import InvalidInput
+from wiserouter.types import FloatArray, IntArray, check_count
+
+UNIDENTIFIED_STRENGTH = 8.0
+"""Pseudo-counts where the data cannot tell the spreads apart, as with one observation per cell."""
+
+_FIELDS = ("calls", "cost", "cost_sq", "labels", "reward", "reward_sq", "invoked")
+
+
+class Means(NamedTuple):
+    """Mean reward and cost per (context, model), each an ndarray of shape (n_contexts, n_models)."""
+
+    reward: FloatArray
+    cost_usd: FloatArray
+
+
+class Estimates:
+    """Counts and sums of cost and reward per (context, model).
+
+    Parameters
+    ----------
+    n_contexts, n_models : int
+        Shape of every array.
+
+    Attributes
+    ----------
+    calls, cost, cost_sq : ndarray of shape (n_contexts, n_models)
+        Number of calls with a known cost, their sum in USD and sum of squares.
+    labels, reward, reward_sq : ndarray of shape (n_contexts, n_models)
+        Number of rewards, their sum and sum of squares.
+    invoked : ndarray of shape (n_contexts, n_models)
+        Number of calls decided, settled or not: N of the paper's Algorithm 2.
+    n_observations : int
+        How many costs and rewards were added.
+
+    Examples
+    --------
+    >>> estimates = Estimates(n_contexts=1, n_models=2)
+    >>> estimates.add_cost(0, 1, 0.5)
+    >>> estimates.add_cost(0, 1, 1.5)
+    >>> estimates.cost[0, 1] / estimates.calls[0, 1]
+    np.float64(1.0)
+    """
+
+    def __init__(self, n_contexts: int, n_models: int) -> None:
+        shape = (check_count("n_contexts", n_contexts, least=1), check_count("n_models", n_models, least=1))
+        self.calls, self.cost, self.cost_sq = np.zeros(shape), np.zeros(shape), np.zeros(shape)
+        self.labels, self.reward, self.reward_sq = np.zeros(shape), np.zeros(shape), np.zeros(shape)
+        self.invoked = np.zeros(shape)
+        self.n_invoked = 0
+        self.n_observations = 0
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(n_contexts, n_models)."""
+        return self.calls.shape[0], self.calls.shape[1]
+
+    def add_cost(self, context: int, model: int, cost_usd: float) -> None:
+        """Count the true cost of one call."""
+        self.calls[context, model] += 1.0
+        self.cost[context, model] += cost_usd
+        self.cost_sq[context, model] += cost_usd * cost_usd
+        self.n_observations += 1
+
+    def add_reward(self, context: int, model: int, reward: float, *, replacing: float | None = None) -> None:
+        """Count one reward, instead of an earlier one of the same call where `replacing` is given."""
+        old = 0.0 if replacing is None else replacing
+        self.labels[context, model] += replacing is None
+        self.reward[context, model] += reward - old
+        self.reward_sq[context, model] += reward * reward - old * old
+        self.n_observations += 1
+
+    def add_invoked(self, context: int, model: int, count: int = 1) -> None:
+        """Count a decision, or take one back with `count=-1`."""
+        self.invoked[context, model] += count
+        self.n_invoked += count
+
+    def add_table(self, contexts: IntArray, reward: ArrayLike, cost_usd: ArrayLike) -> None:
+        """Count a table of past calls.
+
+        Parameters
+        ----------
+        contexts : ndarray of int of shape (n_queries,)
+            The context of each query.
+        reward, cost_usd : array-like of shape (n_queries, n_models)
+            What each model scored and cost; NaN where it was not observed.
+        """
+        for values, count, total, square in (
+            (cost_usd, self.calls, self.cost, self.cost_sq),
+            (reward, self.labels, self.reward, self.reward_sq),
+        ):
+            table = np.asarray(values, dtype=np.float64)
+            seen = ~np.isnan(table)
+            known = np.where(seen, table, 0.0)
+            np.add.at(count, contexts, seen)
+            np.add.at(total, contexts, known)
+            np.add.at(square, contexts, known * known)
+            self.n_observations += int(seen.sum())
+
+    def merge(self, other: Estimates) -> None:
+        """Add another's counts and sums; the order of merges never matters."""
+        if other.shape != self.shape:
+            raise InvalidInput(f"estimates to merge must have shape {self.shape}, got {other.shape}")
+        for field in _FIELDS:
+            getattr(self, field).__iadd__(getattr(other, field))
+        self.n_invoked += other.n_invoked
+        self.n_observations += other.n_observations
+
+    def means(self, *, shrink: bool = True) -> Means:
+        """Return the mean reward and cost of every (context, model).
+
+        Parameters
+        ----------
+        shrink : bool, default True
+            Shrink toward each model's own mean; False gives the paper's plain means.
+
+        Returns
+        -------
+        Means
+            A cell never observed gets its model's mean. A model never observed gets the highest mean cost of the
+            others, and one never rewarded gets reward 0, so that no plan prefers it.
+
+        Raises
+        ------
+        InvalidInput
+            If no cost was ever observed.
+        """
+        cost = shrunk_means(self.calls, self.cost, self.cost_sq, shrink=shrink)
+        reward = shrunk_means(self.labels, self.reward, self.reward_sq, shrink=shrink)
+        if np.isnan(cost).all():
+            raise InvalidInput("estimates must hold at least one cost, got none: fit on a log, or explore first")
+        unknown = np.isnan(cost) | np.isnan(reward)
+        return Means(
+            reward=np.where(unknown, 0.0, np.clip(reward, 0.0, 1.0)),
+            cost_usd=np.where(np.isnan(cost), np.nanmax(cost), cost),
+        )
+
+    def arrays(self) -> dict[str, NDArray[np.float64]]:
+        """Return the arrays by name, for an artifact."""
+        return {field: getattr(self, field) for field in _FIELDS}
+
+    @classmethod
+    def of_arrays(cls, arrays: Mapping[str, NDArray[np.float64]]) -> Estimates:
+        """Return the estimates that `arrays` was called on."""
+        estimates = cls(*arrays["calls"].shape)
+        for field in _FIELDS:
+            getattr(estimates, field)[...] = arrays[field]
+        estimates.n_invoked = int(estimates.invoked.sum())
+        estimates.n_observations = int(estimates.calls.sum() + estimates.labels.sum())
+        return estimates
+
+
+def shrunk_means(count: FloatArray, total: FloatArray, square: FloatArray, *, shrink: bool) -> FloatArray:
+    """Return the cell means shrunk toward their column's mean; NaN in a column without any observation.
+
+    Parameters
+    ----------
+    count, total, square : ndarray of shape (n_contexts, n_models)
+        Number of observations, their sum and sum of squares.
+    shrink : bool
+        False leaves observed cells as they are.
+
+    Examples
+    --------
+    >>> count = np.array([[2.0], [0.0]]); total = np.array([[1.0], [0.0]])
+    >>> shrunk_means(count, total, total, shrink=False).tolist()
+    [[0.5], [0.5]]
+    """
+    n = count.sum(axis=0)
+    with np.errstate(invalid="ignore"):
+        column_mean = total.sum(axis=0) / n
+    kappa = np.where(count > 0, _strength(count, total, square) if shrink else 0.0, 1.0)
+    pooled = np.isinf(kappa)
+    weight = np.where(pooled, 1.0, kappa)
+    cell = (total + weight * column_mean) / (count + weight)
+    means: FloatArray = np.where(pooled, column_mean, cell)
+    return means
+
+
+def _strength(count: FloatArray, total: FloatArray, square: FloatArray) -> FloatArray:
+    """Return the pseudo-counts of each column's mean, of shape (n_models,): spread within cells over between."""
+    within, between, identified = _spreads(count, total, square)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        kappa = np.where(within > 0, within / between, 0.0)
+    return np.where(identified, kappa, UNIDENTIFIED_STRENGTH)
+
+
+def _spreads(
+    count: FloatArray, total: FloatArray, square: FloatArray
+) -> tuple[FloatArray, FloatArray, NDArray[np.bool_]]:
+    """Return the variances within and between the cells of each column, and whether the data identify them."""
+    n, cells = count.sum(axis=0), (count > 0).sum(axis=0)
+    mean = total.sum(axis=0) / np.maximum(n, 1.0)
+    cell_mean = np.where(count > 0, total / np.maximum(count, 1.0), mean)
+    inside = np.maximum((square - count * cell_mean**2).sum(axis=0), 0.0)
+    across = (count * (cell_mean - mean) ** 2).sum(axis=0)
+    identified = (n > cells) & (cells > 1)
+    within = inside / np.where(identified, n - cells, 1.0)
+    spread_count = n - (count**2).sum(axis=0) / np.maximum(n, 1.0)
+    between = np.maximum(across - (cells - 1) * within, 0.0) / np.where(identified, spread_count, 1.0)
+    return within, between, identified

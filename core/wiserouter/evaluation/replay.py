@@ -1,0 +1,180 @@
+"""Replay of a dense log: half of it to learn from, the other half to route under a budget.
+
+The protocol of the paper (Section "LLM Routing Experiment Setup"): a 50:50 split by seed, statistics from the training
+half, and a workload budget for the test half. The router is used as its users use it: decide, charge, reward.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from wiserouter.budget import Budget
+from wiserouter.errors import BudgetError, InvalidInput, LogError, QuerySkipped
+from wiserouter.estimates import Estimates
+from wiserouter.evaluation.naive import naive_outcomes
+from wiserouter.evaluation.outcome import NOT_SERVED, Outcome, outcome_of
+from wiserouter.log import LogBatch, RoutingLog
+from wiserouter.policies import Policy
+from wiserouter.router import WiseRouter
+from wiserouter.types import Embedding, FloatArray, IntArray
+
+Tick = Callable[[int], None]
+
+
+class Table(NamedTuple):
+    """A dense table: every model's score and cost on every query.
+
+    Attributes
+    ----------
+    prompts : list of str
+        One per query.
+    reward, cost_usd : ndarray of shape (n_queries, n_models)
+        Scores and costs.
+    models : tuple of str
+        Names of the columns.
+    """
+
+    prompts: list[str]
+    reward: FloatArray
+    cost_usd: FloatArray
+    models: tuple[str, ...]
+
+    def rows(self, index: IntArray) -> Table:
+        """Return some of the queries."""
+        return Table([self.prompts[i] for i in index], self.reward[index], self.cost_usd[index], self.models)
+
+    def log(self) -> RoutingLog:
+        """Return the table as a log to fit on."""
+        return RoutingLog.from_arrays(self.prompts, self.reward, self.cost_usd, self.models)
+
+
+class Replay(NamedTuple):
+    """The router's outcome, and those of the naive choices and the oracle on the same queries."""
+
+    outcome: Outcome
+    naive: list[Outcome]
+
+    def as_dict(self) -> dict[str, object]:
+        """Return one JSON object: the router's figures, and the others under `naive` by name."""
+        return {**self.outcome.as_dict(), "naive": {other.method: other.as_dict() for other in self.naive}}
+
+
+class Arena(NamedTuple):
+    """A fitted router and the test queries that it will serve, with their embeddings and contexts."""
+
+    router: WiseRouter
+    test: Table
+    embeddings: Embedding
+    contexts: IntArray
+    seed: int
+
+
+def dense_table(log: RoutingLog) -> tuple[Table, int]:
+    """Return the queries that every model scored and was paid for, and how many others were left out.
+
+    Raises
+    ------
+    LogError
+        If no query is complete.
+    """
+    batch: LogBatch = log.table()
+    complete = ~(np.isnan(batch.reward) | np.isnan(batch.cost_usd)).any(axis=1)
+    if not complete.any():
+        raise LogError("replay needs queries that every model answered, got none: name fewer models", file=log.path)
+    kept = np.flatnonzero(complete)
+    table = Table(batch.prompts, batch.reward, batch.cost_usd, log.models).rows(kept)
+    return table, len(complete) - len(kept)
+
+
+def split(n: int, seed: int) -> tuple[IntArray, IntArray]:
+    """Return a random half of range(n) to train on, and the other half to test on."""
+    order = np.random.default_rng(seed).permutation(n)
+    return order[: n // 2], order[n // 2 :]
+
+
+def prepare(
+    table: Table, *, seed: int, encoder: object = "tfidf", n_contexts: int = 16, policy: Policy | None = None
+) -> Arena:
+    """Fit a router on one half of a table, and place the other half in its contexts.
+
+    The worst case of a call, for a hard limit, is the model's dearest call in the whole table.
+    """
+    train, test = (table.rows(half) for half in split(len(table.prompts), seed))
+    router = WiseRouter.fit(train.log(), encoder=encoder, n_contexts=n_contexts, policy=policy, seed=seed)
+    return _arena(router, test, table.cost_usd.max(axis=0), seed)
+
+
+def prepare_with(router: WiseRouter, table: Table, *, seed: int) -> Arena:
+    """Place all queries of a table in the contexts of a router that was fitted elsewhere.
+
+    Raises
+    ------
+    InvalidInput
+        If the router's models are not all in the table.
+    """
+    names = router.pool.names
+    missing = set(names) - set(table.models)
+    if missing:
+        raise InvalidInput(f"the log must hold every model of the router, got none of {', '.join(sorted(missing))}")
+    columns = [table.models.index(name) for name in names]
+    same = Table(table.prompts, table.reward[:, columns], table.cost_usd[:, columns], names)
+    return _arena(router, same, same.cost_usd.max(axis=0), seed)
+
+
+def run(arena: Arena, budget: Budget, tick: Tick | None = None) -> Replay:
+    """Route the test queries under a budget, and compare with the naive choices and the oracle."""
+    router = _fresh(arena)
+    router.start(budget)
+    test = arena.test
+    chosen = np.fromiter(_served(router, arena, tick), dtype=np.int64, count=len(test.prompts))
+    figures = {"models": test.models, "budget_usd": budget.amount_usd, "seed": arena.seed}
+    outcome = outcome_of("wiserouter", chosen, test.reward, test.cost_usd, **figures)  # type: ignore[arg-type]
+    means = arena.router.estimates.means(shrink=False)
+    naive = naive_outcomes(
+        means, arena.router.contexts.freq, arena.contexts, test.reward, test.cost_usd, **figures  # type: ignore[arg-type]
+    )
+    return Replay(outcome, naive)
+
+
+def _served(router: WiseRouter, arena: Arena, tick: Tick | None) -> Iterable[int]:
+    """Yield the model that serves each test query, in order."""
+    test = arena.test
+    for i, embedding in enumerate(arena.embeddings):
+        if tick is not None:
+            tick(1)
+        try:
+            decision = router.decide(embedding=embedding)
+        except (BudgetError, QuerySkipped):
+            yield NOT_SERVED
+            continue
+        model = router.pool.index(decision.model)
+        router.charge(decision, float(test.cost_usd[i, model]))
+        router.reward(decision, float(test.reward[i, model]))
+        yield model
+
+
+def _arena(router: WiseRouter, test: Table, dearest_usd: FloatArray, seed: int) -> Arena:
+    models = [replace(m, max_cost_usd=float(d)) for m, d in zip(router.pool.models, dearest_usd, strict=True)]
+    bounded = WiseRouter(
+        models, router.contexts, encoder=router.encoder, policy=router.policy, estimates=router.estimates, seed=seed
+    )
+    embeddings = _embeddings(bounded, test.prompts)
+    return Arena(bounded, test, embeddings, bounded.contexts.assign_many(embeddings), seed)
+
+
+def _embeddings(router: WiseRouter, prompts: list[str]) -> Embedding:
+    if router.contexts.n_contexts == 1 or router.encoder is None:
+        return np.zeros((len(prompts), 0), dtype=np.float32)
+    return router.encoder.encode_many(prompts)
+
+
+def _fresh(arena: Arena) -> WiseRouter:
+    """Return a router with the same history, and none of what an earlier run taught it."""
+    router = arena.router
+    history = Estimates.of_arrays(router.estimates.arrays())
+    policy = type(router.policy)(**router.policy.settings())
+    return WiseRouter(router.pool.models, router.contexts, policy=policy, estimates=history, seed=arena.seed)

@@ -1,0 +1,327 @@
+r"""The best mix of models for every budget at once.
+
+The linear program of the paper (Section "Adaptive Linear Programming", Eqs. 1-4) is
+
+.. math::
+    \max_p \sum_j \pi_j \sum_k p_{jk} u_{jk}
+    \quad\text{s.t.}\quad \sum_j \pi_j \sum_k p_{jk} c_{jk} \le \rho,\quad \sum_k p_{jk} = 1,\quad p \ge 0,
+
+a linear multiple-choice knapsack. Its Appendix "Solution Formulation" removes the models that no optimum uses, which
+leaves per context the upper concave envelope of (cost, reward), and takes the envelope's steps greedily by falling
+reward per cost. Sorting the steps of all contexts once therefore answers every budget `rho` by bisection.
+
+Departure: the paper may skip a query (`sum_k p_jk <= 1`). Serving does not want that, so each envelope starts at the
+cheapest model; `allow_skip=True` is the paper's program.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from itertools import accumulate, pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from wiserouter.errors import InfeasibleBudget, InvalidInput
+from wiserouter.types import FloatArray, check_amount
+
+SKIP = -1
+"""Index of the null action."""
+
+_ROUNDING = 1e-12  # relative; a rate this little below the floor is the floor
+
+
+class Curve(NamedTuple):
+    """What each rate buys: the breakpoints of the optimal value, a concave function of the spend.
+
+    Attributes
+    ----------
+    spend_usd : ndarray of shape (n,)
+        USD per request, strictly increasing.
+    value : ndarray of shape (n,)
+        Expected reward per request.
+    shadow_price : ndarray of shape (n,)
+        Reward per USD just above each breakpoint, falling; the last is 0.
+    """
+
+    spend_usd: FloatArray
+    value: FloatArray
+    shadow_price: FloatArray
+
+
+class Split(NamedTuple):
+    """What one context gets at one rate: `high` with probability `share`, else `low` (`SKIP` is the null action)."""
+
+    low: int
+    high: int
+    share: float
+
+
+class Step(NamedTuple):
+    """One move along the envelope of one context, from one model to the next dearer one."""
+
+    slope: float
+    spend_usd: float
+    gain: float
+    context: int
+    to: int
+
+
+class Plan:
+    """The paper's linear program, solved exactly for all budgets.
+
+    Parameters
+    ----------
+    freq : array-like of shape (n_contexts,)
+        How often each context occurs; sums to 1.
+    reward : array-like of shape (n_contexts, n_models)
+        Mean reward in [0, 1].
+    cost_usd : array-like of shape (n_contexts, n_models)
+        Mean cost of a call in USD.
+    allow_skip : bool, default False
+        Allow the null action, which costs and yields nothing.
+
+    Raises
+    ------
+    InvalidInput
+        If shapes differ, a number is not finite, out of range, or the frequencies do not sum to 1.
+
+    Examples
+    --------
+    >>> plan = Plan(freq=[1.0], reward=[[0.2, 0.9]], cost_usd=[[0.01, 0.03]])
+    >>> plan.mix(0.02)
+    array([[0.5, 0.5]])
+    >>> plan.value(0.02), round(plan.shadow_price(0.02), 9)
+    (0.55, 35.0)
+    """
+
+    def __init__(self, freq: ArrayLike, reward: ArrayLike, cost_usd: ArrayLike, *, allow_skip: bool = False) -> None:
+        self.freq, self.reward, self.cost_usd = _checked(freq, reward, cost_usd)
+        self.allow_skip = allow_skip
+        weights, rewards, costs = self.freq.tolist(), self.reward.tolist(), self.cost_usd.tolist()
+        hulls = [envelope(c, u, allow_skip=allow_skip) for c, u in zip(costs, rewards, strict=True)]
+        base_spend, base_value = _base(weights, hulls, costs, rewards)
+        steps = sorted(_steps(weights, hulls, costs, rewards), key=lambda step: -step.slope)
+        self._steps = steps
+        self._spend = list(accumulate((step.spend_usd for step in steps), initial=base_spend))
+        self._value = list(accumulate((step.gain for step in steps), initial=base_value))
+        self._hulls = hulls
+        self._ranks: list[list[int]] = [[] for _ in hulls]
+        for rank, step in enumerate(steps):
+            self._ranks[step.context].append(rank)
+
+    @property
+    def n_contexts(self) -> int:
+        """Number of contexts."""
+        return len(self._hulls)
+
+    @property
+    def n_models(self) -> int:
+        """Number of models."""
+        return int(self.reward.shape[1])
+
+    @property
+    def floor_usd(self) -> float:
+        """The least mean spend per request: the cheapest model everywhere, or 0 where skipping is allowed."""
+        return self._spend[0]
+
+    @property
+    def ceiling_usd(self) -> float:
+        """The mean spend per request beyond which more money buys nothing."""
+        return self._spend[-1]
+
+    def mix(self, rate_usd: float) -> FloatArray:
+        """Return the best mix of models whose expected spend is at most `rate_usd`.
+
+        Parameters
+        ----------
+        rate_usd : float, USD per request
+            Budget left divided by requests left.
+
+        Returns
+        -------
+        ndarray of shape (n_contexts, n_models)
+            Probability of each model in each context; rows sum to 1, or to less where skipping is allowed.
+
+        Raises
+        ------
+        InfeasibleBudget
+            If even the cheapest model of every context costs more than `rate_usd`.
+
+        Notes
+        -----
+        Linear multiple-choice knapsack: per context only the concave envelope matters; its steps are taken by falling
+        slope, so at most one context is split (paper, Appendix "Solution Formulation").
+
+        Examples
+        --------
+        >>> Plan(freq=[0.5, 0.5], reward=[[0.2, 0.9], [0.8, 0.9]], cost_usd=[[1, 3], [1, 3]]).mix(2.5)
+        array([[0. , 1. ],
+               [0.5, 0.5]])
+        """
+        mix = np.zeros((self.n_contexts, self.n_models + 1))  # the last column, index -1, is the null action
+        for context in range(self.n_contexts):
+            low, high, share = self.split(context, rate_usd)
+            mix[context, low] += 1.0 - share
+            mix[context, high] += share
+        return mix[:, :-1]
+
+    def value(self, rate_usd: float) -> float:
+        """Return the expected reward per request of the best mix at `rate_usd`; raises as `mix` does."""
+        taken, share = self._locate(rate_usd)
+        return self._value[taken] + (share * self._steps[taken].gain if share else 0.0)
+
+    def spend_usd(self, rate_usd: float) -> float:
+        """Return the expected spend per request of the best mix: `rate_usd`, or less where more buys nothing."""
+        taken, share = self._locate(rate_usd)
+        return self._spend[taken] + (share * self._steps[taken].spend_usd if share else 0.0)
+
+    def shadow_price(self, rate_usd: float) -> float:
+        """Return the reward that one more USD buys at `rate_usd`; 0 where the budget no longer binds."""
+        taken, _ = self._locate(rate_usd)
+        return self._steps[taken].slope if taken < len(self._steps) else 0.0
+
+    def curve(self) -> Curve:
+        """Return all breakpoints of the optimal value: the what-if curve of every budget.
+
+        Examples
+        --------
+        >>> Plan(freq=[1.0], reward=[[0.2, 0.9]], cost_usd=[[1, 3]]).curve()
+        Curve(spend_usd=array([1., 3.]), value=array([0.2, 0.9]), shadow_price=array([0.35, 0.  ]))
+        """
+        spend = np.array(self._spend)
+        price = np.array([step.slope for step in self._steps] + [0.0])
+        last = np.append(spend[1:] > spend[:-1], True)  # of equal spends, the last holds all zero-weight steps
+        return Curve(spend[last], np.array(self._value)[last], price[last])
+
+    def split(self, context: int, rate_usd: float) -> Split:
+        """Return the one or two models that `context` gets at `rate_usd`; raises as `mix` does."""
+        taken, share = self._locate(rate_usd)
+        low = self._hulls[context][bisect_right(self._ranks[context], taken - 1)]
+        if share and self._steps[taken].context == context:
+            return Split(low, self._steps[taken].to, share)
+        return Split(low, low, 0.0)
+
+    def choose(self, context: int, rate_usd: float, rng: np.random.Generator) -> int | None:
+        """Draw the model for a query of `context` at `rate_usd`; None is the null action.
+
+        Examples
+        --------
+        >>> plan = Plan(freq=[1.0], reward=[[0.2, 0.9]], cost_usd=[[0.01, 0.03]])
+        >>> plan.choose(0, 0.03, np.random.default_rng(0))
+        1
+        """
+        low, high, share = self.split(context, rate_usd)
+        model = high if share and rng.random() < share else low
+        return None if model == SKIP else model
+
+    def envelope_models(self, context: int) -> list[int]:
+        """Return the models that some budget uses in `context`, from the cheapest to the best."""
+        return [model for model in self._hulls[context] if model != SKIP]
+
+    def _locate(self, rate_usd: float) -> tuple[int, float]:
+        """Return how many steps are taken whole at `rate_usd`, and the share of the next one."""
+        taken = bisect_right(self._spend, rate_usd) - 1
+        if taken < 0 or not rate_usd < float("inf"):
+            return self._at_floor(rate_usd)
+        if taken == len(self._steps):
+            return taken, 0.0
+        return taken, (rate_usd - self._spend[taken]) / (self._spend[taken + 1] - self._spend[taken])
+
+    def _at_floor(self, rate_usd: float) -> tuple[int, float]:
+        check_amount("rate_usd", rate_usd)
+        if rate_usd < self.floor_usd * (1.0 - _ROUNDING):
+            raise InfeasibleBudget(rate_usd, self.floor_usd)
+        return self._locate(self.floor_usd)
+
+
+def envelope(cost_usd: list[float], reward: list[float], *, allow_skip: bool = False) -> list[int]:
+    """Return the models on the upper concave envelope of (cost, reward), cheapest first.
+
+    Parameters
+    ----------
+    cost_usd, reward : list of float
+        One number per model.
+    allow_skip : bool, default False
+        Whether the null action at the origin takes part.
+
+    Returns
+    -------
+    list of int
+        Indices with strictly rising cost and reward and falling slope; `SKIP` is the null action. Of equal models the
+        first stays.
+
+    Examples
+    --------
+    >>> envelope([1, 2, 3, 3], [0.1, 0.2, 0.9, 0.5])
+    [0, 2]
+    >>> envelope([1, 2], [0.5, 0.6], allow_skip=True)
+    [-1, 0, 1]
+    """
+    cost, gain = [*cost_usd, 0.0], [*reward, 0.0]  # index -1 is the null action
+    models = range(SKIP if allow_skip else 0, len(cost_usd))
+    order = sorted(models, key=lambda k: (cost[k], -gain[k]))
+
+    def slope(a: int, b: int) -> float:
+        return _ratio(gain[b] - gain[a], cost[b] - cost[a])
+
+    hull = order[:1]
+    for k in order[1:]:
+        if gain[k] <= gain[hull[-1]]:
+            continue
+        while len(hull) > 1 and slope(hull[-2], hull[-1]) <= slope(hull[-1], k):
+            hull.pop()
+        hull.append(k)
+    return hull
+
+
+def _ratio(gain: float, spend: float) -> float:
+    return gain / spend if spend > gain * 1e-300 else float("inf")
+
+
+def _base(
+    weights: list[float], hulls: list[list[int]], costs: list[list[float]], rewards: list[list[float]]
+) -> tuple[float, float]:
+    """Return spend and value of the cheapest action everywhere."""
+    served = [(w, c[h[0]], u[h[0]]) for w, h, c, u in zip(weights, hulls, costs, rewards, strict=True) if h[0] != SKIP]
+    return sum(w * c for w, c, _ in served), sum(w * u for w, _, u in served)
+
+
+def _steps(
+    weights: list[float], hulls: list[list[int]], costs: list[list[float]], rewards: list[list[float]]
+) -> list[Step]:
+    """Return the envelope steps of all contexts, each context's in order."""
+    steps: list[Step] = []
+    for context, (weight, hull, c, u) in enumerate(zip(weights, hulls, costs, rewards, strict=True)):
+        cost, gain = [*c, 0.0], [*u, 0.0]
+        for a, b in pairwise(hull):
+            spend, more = cost[b] - cost[a], gain[b] - gain[a]
+            steps.append(Step(_ratio(more, spend), weight * spend, weight * more, context, b))
+    return steps
+
+
+def _checked(freq: ArrayLike, reward: ArrayLike, cost_usd: ArrayLike) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return private float copies of the three arrays, or say what is wrong with them."""
+    pi, u, c = (_finite(*named) for named in (("freq", freq), ("reward", reward), ("cost_usd", cost_usd)))
+    if u.ndim != 2 or not u.size or u.shape != c.shape or pi.shape != u.shape[:1]:
+        raise InvalidInput(
+            f"freq, reward and cost_usd must have shapes (J,), (J, K) and (J, K) with J, K >= 1, "
+            f"got {pi.shape}, {u.shape} and {c.shape}"
+        )
+    if u.max() > 1.0:
+        raise InvalidInput(f"reward must lie in [0, 1], got {u.max()}: rescale the scores", value=float(u.max()))
+    if abs(pi.sum() - 1.0) > 1e-6:
+        raise InvalidInput(f"freq must sum to 1, got {pi.sum()}: divide by its sum", value=float(pi.sum()))
+    return pi, u, c
+
+
+def _finite(name: str, values: ArrayLike) -> FloatArray:
+    try:
+        array: np.ndarray[Any, np.dtype[np.float64]] = np.array(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(f"{name} must be an array of numbers: {error}") from error
+    bad = array[~(np.isfinite(array) & (array >= 0))]
+    if bad.size:
+        raise InvalidInput(f"{name} must be finite and at least 0, got {bad[0]}", value=float(bad[0]))
+    return array

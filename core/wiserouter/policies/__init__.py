@@ -1,0 +1,28 @@
+"""Policies: how a context and a rate become a model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from wiserouter.errors import InvalidInput
+from wiserouter.policies.base import Choice, Policy
+from wiserouter.policies.epsilon_first import EpsilonFirst
+from wiserouter.policies.offline import Offline
+
+__all__ = ["Choice", "EpsilonFirst", "Offline", "Policy", "open_policy"]
+
+_POLICIES: dict[str, Any] = {policy.name: policy for policy in (Offline, EpsilonFirst)}
+
+
+def open_policy(name: str, settings: dict[str, Any]) -> Policy:
+    """Return the policy of this name and settings.
+
+    Raises
+    ------
+    InvalidInput
+        If no policy has this name or a setting is unknown.
+    """
+    if name not in _POLICIES:
+        raise InvalidInput(f"policy must be one of {', '.join(_POLICIES)}, got {name!r}", value=name)
+    policy: Policy = _POLICIES[name](**settings)
+    return policy

@@ -1,0 +1,112 @@
+"""What a policy is: from a context and a rate to a model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Literal, NamedTuple, Protocol
+
+import numpy as np
+
+from wiserouter.budget import Debit
+from wiserouter.estimates import Estimates
+from wiserouter.plan import SKIP, Plan
+from wiserouter.types import FloatArray
+
+Accounting = Literal["actual", "paper"]
+
+
+class Choice(NamedTuple):
+    """A drawn model (`SKIP` for the null action) and the figures behind it."""
+
+    model: int
+    probability: float
+    shadow_price: float
+    expected_cost_usd: float
+    expected_reward: float
+    debit: Debit
+
+
+class Policy(Protocol):
+    """Chooses a model for each query, so that the workload's budget buys the most reward."""
+
+    @property
+    def name(self) -> str:
+        """What an artifact calls the policy."""
+        ...
+
+    @property
+    def plan(self) -> Plan | None:
+        """The linear program at the current estimates; None before anything is known."""
+        ...
+
+    def bind(self, freq: FloatArray, estimates: Estimates) -> None:
+        """Take the context frequencies, and the estimates that the router keeps up to date."""
+        ...
+
+    def choose(
+        self, context: int, rate_usd: float, rng: np.random.Generator, allowed: Collection[int] | None = None
+    ) -> Choice:
+        """Draw a model for a query of `context` at `rate_usd`, among `allowed` where that is given."""
+        ...
+
+    def settings(self) -> dict[str, object]:
+        """Return the keyword arguments that make an equal policy, for an artifact."""
+        ...
+
+
+def choose_by_plan(
+    plan: Plan,
+    context: int,
+    rate_usd: float,
+    rng: np.random.Generator,
+    allowed: Collection[int] | None,
+    debit: Debit,
+) -> Choice:
+    """Draw from the plan's mix; below its floor, take the cheapest models.
+
+    A model outside `allowed` is replaced by the allowed one with the best reward less shadow price x cost, which is
+    what the linear program itself maximises in each context at that price.
+    """
+    rate = max(rate_usd, plan.floor_usd)
+    price = plan.shadow_price(rate) if rate_usd >= plan.floor_usd else float("inf")
+    low, high, share = plan.split(context, rate)
+    drawn = high if share and rng.random() < share else low
+    probability = 1.0 if not share else share if drawn == high else 1.0 - share
+    if allowed is not None:
+        stand_in = {
+            k: k if k == SKIP or k in allowed else best_at_price(plan, context, price, allowed) for k in (low, high)
+        }
+        drawn = stand_in[drawn]
+        probability = (stand_in[low] == drawn) * (1.0 - share) + (stand_in[high] == drawn) * share
+    return _choice(plan, context, drawn, probability, price, debit)
+
+
+def best_at_price(plan: Plan, context: int, shadow_price: float, allowed: Collection[int]) -> int:
+    """Return the allowed model with the best reward less shadow price x cost; the cheaper one at a tie.
+
+    Examples
+    --------
+    >>> plan = Plan(freq=[1.0], reward=[[0.2, 0.5, 0.9]], cost_usd=[[1, 2, 9]])
+    >>> best_at_price(plan, 0, 0.1, [0, 1]), best_at_price(plan, 0, float("inf"), [1, 2])
+    (1, 1)
+    """
+    reward, cost = plan.reward[context].tolist(), plan.cost_usd[context].tolist()
+    if shadow_price == float("inf"):
+        return min(allowed, key=lambda k: (cost[k], -reward[k]))
+    return max(allowed, key=lambda k: (reward[k] - shadow_price * cost[k], -cost[k]))
+
+
+def _choice(plan: Plan, context: int, model: int, probability: float, price: float, debit: Debit) -> Choice:
+    if model == SKIP:
+        return Choice(SKIP, probability, price, 0.0, 0.0, debit)
+    cost, reward = float(plan.cost_usd[context, model]), float(plan.reward[context, model])
+    return Choice(model, probability, price, cost, reward, debit)
+
+
+def cheapest_choice(
+    plan: Plan | None, context: int, models: Collection[int], list_price_usd: Callable[[int], float]
+) -> Choice:
+    """Return the cheapest model of `context`: by the plan's means, or by list price where there is no plan yet."""
+    if plan is None:
+        return Choice(min(models, key=list_price_usd), 1.0, float("inf"), 0.0, 0.0, "actual")
+    return _choice(plan, context, best_at_price(plan, context, float("inf"), models), 1.0, float("inf"), "actual")

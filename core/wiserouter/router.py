@@ -1,0 +1,453 @@
+"""The router: the one place that knows all steps of a request.
+
+`decide` turns a query into a model and a reservation, `charge` settles the true cost of the call, `reward` takes a score
+if and when somebody judges. The steps never call one another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from threading import RLock
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from wiserouter import saving
+from wiserouter.budget import Budget, Ledger
+from wiserouter.contexts import Contexts
+from wiserouter.encoders import Encoder, open_encoder
+from wiserouter.errors import InvalidInput, QuerySkipped
+from wiserouter.estimates import Estimates
+from wiserouter.fitting import Progress, fit_log
+from wiserouter.log import RoutingLog
+from wiserouter.plan import SKIP, Plan
+from wiserouter.policies import Choice, EpsilonFirst, Offline, Policy
+from wiserouter.policies.base import cheapest_choice
+from wiserouter.pool import Pool
+from wiserouter.status import Status, status_of
+from wiserouter.stores import Record, Store, open_store
+from wiserouter.tokens import count_tokens
+from wiserouter.types import Decision, Model, Usage, check_amount, check_count, check_reward
+
+logger = logging.getLogger("wiserouter")
+
+_SHORT = 4_000  # characters; counting the tokens of a shorter text holds the event loop for well under a millisecond
+
+
+class WiseRouter:
+    """Sends each query to the model that the workload's budget is best spent on.
+
+    Parameters
+    ----------
+    models : sequence of Model
+        The pool.
+    contexts : Contexts, optional
+        How queries are told apart; one context by default, which needs no encoder.
+    encoder : str, Encoder or callable, optional
+        Turns text into an embedding; needed where `decide` is given text and there are several contexts.
+    policy : Policy, optional
+        `Offline` where `estimates` are given, else `EpsilonFirst`.
+    estimates : Estimates, optional
+        What is known of each (context, model).
+    store : str or Store, default "memory://"
+        Where budgets and decisions live.
+    seed : int, optional
+        Seeds the draws of the policy.
+
+    Raises
+    ------
+    InvalidInput
+        If names repeat or shapes do not match.
+
+    Notes
+    -----
+    Safe to share between threads; a decision holds one lock for some microseconds.
+
+    Examples
+    --------
+    >>> from wiserouter import Budget, Model, Price
+    >>> router = WiseRouter([Model("small", Price(1e-7, 4e-7)), Model("large", Price(3e-6, 1.5e-5))], seed=0)
+    >>> router.start(Budget(amount_usd=1.0, horizon=1_000))
+    >>> decision = router.decide("What is the capital of France?")
+    >>> router.charge(decision, usage=Usage(input_tokens=9, output_tokens=5))
+    >>> router.reward(decision, 1.0)
+    >>> router.status().charged
+    1
+    """
+
+    def __init__(
+        self,
+        models: Sequence[Model],
+        contexts: Contexts | None = None,
+        *,
+        encoder: object = None,
+        policy: Policy | None = None,
+        estimates: Estimates | None = None,
+        store: str | Store = "memory://",
+        seed: int | None = None,
+    ) -> None:
+        self.pool = Pool(models)
+        self.contexts = contexts or Contexts.single()
+        self.encoder: Encoder | None = None if encoder is None else open_encoder(encoder)
+        self.policy: Policy = policy or (EpsilonFirst() if estimates is None else Offline())
+        self.estimates = estimates or Estimates(self.contexts.n_contexts, len(self.pool))
+        if self.estimates.shape != (self.contexts.n_contexts, len(self.pool)):
+            raise InvalidInput(
+                f"estimates must have one row per context ({self.contexts.n_contexts}) and one column per model "
+                f"({len(self.pool)}), got {self.estimates.shape}"
+            )
+        self._store = open_store(store)
+        self._rng = np.random.default_rng(seed)
+        self._lock = RLock()
+        self.policy.bind(self.contexts.freq, self.estimates)
+
+    @classmethod
+    def fit(
+        cls,
+        log: RoutingLog,
+        *,
+        encoder: object = "tfidf",
+        n_contexts: int = 16,
+        models: Sequence[Model] | None = None,
+        policy: Policy | None = None,
+        store: str | Store = "memory://",
+        seed: int = 0,
+        progress: Progress | None = None,
+    ) -> WiseRouter:
+        """Fit a router on a log of past calls (paper, Algorithm 1).
+
+        Parameters
+        ----------
+        log : RoutingLog
+            Past calls: prompt, model, reward, cost.
+        encoder : str, Encoder or callable, default "tfidf"
+            "tfidf", "minilm", or anything that maps a list of texts to an array.
+        n_contexts : int, default 16
+            Number of clusters J.
+        models : sequence of Model, optional
+            Prices and limits of the log's models, in any order.
+        policy : Policy, optional
+            `Offline()` by default.
+        store : str or Store, default "memory://"
+            Where budgets and decisions live.
+        seed : int, default 0
+            Seeds sample, clusters and draws.
+        progress : callable, optional
+            Called with what is being done and the rows just done.
+
+        Returns
+        -------
+        WiseRouter
+            Ready for `start`. A model without a bound on the cost of a call takes its dearest call in the log.
+
+        Raises
+        ------
+        InvalidInput
+            If there are fewer queries than contexts, or a model was never observed.
+        LogError
+            If a row cannot be read.
+        """
+        known = {model.name: model for model in models or ()}
+        for name in known.keys() - set(log.models):
+            raise InvalidInput(f"models must be in the log ({', '.join(log.models)}), got {name!r}", value=name)
+        fitted = fit_log(log, open_encoder(encoder), n_contexts, seed=seed, progress=progress or _silent)
+        pool = [
+            _bounded(known.get(name, Model(name)), float(dearest))
+            for name, dearest in zip(log.models, fitted.dearest_usd, strict=True)
+        ]
+        return cls(
+            pool,
+            fitted.contexts,
+            encoder=fitted.encoder,
+            policy=policy or Offline(),
+            estimates=fitted.estimates,
+            store=store,
+            seed=seed,
+        )
+
+    def save(self, path: str | Path) -> str:
+        """Write what was fitted and learned to one file, and return its hash; running budgets stay in the store."""
+        with self._lock:
+            return saving.save_router(self, path)
+
+    @classmethod
+    def load(
+        cls, path: str | Path, *, store: str | Store = "memory://", encoder: object = None, seed: int | None = None
+    ) -> WiseRouter:
+        """Read a router that `save` wrote.
+
+        Parameters
+        ----------
+        path : str or Path
+            The artifact.
+        store : str or Store, default "memory://"
+            Where budgets and decisions live.
+        encoder : Encoder or callable, optional
+            Needed where the router was fitted with a callable of your own, which no file can hold.
+        seed : int, optional
+            Seeds the draws of the policy.
+
+        Raises
+        ------
+        ArtifactError
+            If the file is not an artifact, is damaged, or comes from a newer version.
+        """
+        parts = saving.load_parts(path, encoder)
+        return cls(**parts, store=store, seed=seed)
+
+    @property
+    def plan(self) -> Plan | None:
+        """The linear program at the current estimates; None before anything is known."""
+        return self.policy.plan
+
+    def start(self, budget: Budget, *, scope: str = "default") -> None:
+        """Start a budget; an earlier one of the same scope ends.
+
+        Raises
+        ------
+        UnknownPrice
+            If a hard limit could never bound the cost of some model.
+        """
+        if budget.limit == "hard":
+            self.pool.check_bounded()
+        self._store.open(scope, budget)
+        plan = self.policy.plan
+        if plan is not None and budget.rate_usd < plan.floor_usd:
+            logger.warning(
+                "the budget gives %.3g USD per request, the cheapest models cost %.3g: it will last for about %d of %d",
+                budget.rate_usd,
+                plan.floor_usd,
+                int(budget.amount_usd / plan.floor_usd),
+                budget.horizon,
+            )
+
+    def set_budget(
+        self, *, amount_usd: float | None = None, horizon: int | None = None, scope: str = "default"
+    ) -> None:
+        """Change the running budget; amount and horizon count from its start. Nothing is refitted."""
+        if amount_usd is None and horizon is None:
+            raise InvalidInput("set_budget needs amount_usd, horizon or both, got neither")
+        self._store.amend(scope, amount_usd=amount_usd, horizon=horizon)
+
+    def decide(
+        self,
+        text: str | None = None,
+        *,
+        embedding: ArrayLike | None = None,
+        eligible: Iterable[str] | None = None,
+        input_tokens: int | None = None,
+        max_output_tokens: int | None = None,
+        scope: str = "default",
+    ) -> Decision:
+        """Choose the model for one query and hold back its cost.
+
+        Parameters
+        ----------
+        text : str, optional
+            The query.
+        embedding : array-like of shape (dim,), optional
+            Its embedding, instead of encoding `text`.
+        eligible : iterable of str, optional
+            The models that may take it; all by default.
+        input_tokens : int, optional
+            Its length; counted from `text` where limits or prices need it.
+        max_output_tokens : int, optional
+            The most tokens that this call may return.
+        scope : str, default "default"
+            The budget that pays.
+
+        Returns
+        -------
+        Decision
+            Charge it, or release it if the call fails.
+
+        Raises
+        ------
+        NotStarted, BudgetExhausted, HorizonExhausted
+            If nothing pays for it.
+        NoEligibleModel, UnknownModel, InvalidInput, EncoderError, UnknownPrice
+            If the query or the restriction is at fault. Nothing is changed.
+        """
+        context, tokens = self._read(text, embedding, input_tokens, scope)
+        return self._decide(context, eligible, tokens, max_output_tokens, scope)
+
+    async def adecide(
+        self,
+        text: str | None = None,
+        *,
+        embedding: ArrayLike | None = None,
+        eligible: Iterable[str] | None = None,
+        input_tokens: int | None = None,
+        max_output_tokens: int | None = None,
+        scope: str = "default",
+    ) -> Decision:
+        """Do what `decide` does, with encoding and token counting off the event loop."""
+        if text is None or (self.contexts.n_contexts == 1 and len(text) < _SHORT):
+            context, tokens = self._read(text, embedding, input_tokens, scope)
+        else:
+            context, tokens = await asyncio.to_thread(self._read, text, embedding, input_tokens, scope)
+        return self._decide(context, eligible, tokens, max_output_tokens, scope)
+
+    def charge(self, decision: Decision | str, cost_usd: float | None = None, *, usage: Usage | None = None) -> None:
+        """Settle the true cost of a call, given in USD or as tokens.
+
+        Raises
+        ------
+        UnknownDecision, AlreadySettled
+            If there is no such call in flight; nothing is charged twice.
+        InvalidInput, UnknownPrice
+            If the cost is not a finite number of at least 0, or the model has no price. Nothing is changed.
+        """
+        decision_id = _id(decision)
+        cost = self._cost(decision_id, cost_usd, usage)
+        with self._lock:
+            record = self._store.settle(decision_id, cost)
+            self.estimates.add_cost(record.decision.context, record.model, cost)
+
+    async def acharge(
+        self, decision: Decision | str, cost_usd: float | None = None, *, usage: Usage | None = None
+    ) -> None:
+        """Do what `charge` does."""
+        self.charge(decision, cost_usd, usage=usage)
+
+    def release(self, decision: Decision | str) -> None:
+        """Give back the reservation of a call that failed and costs nothing; raises as `charge` does."""
+        with self._lock:
+            record = self._store.release(_id(decision))
+            self.estimates.add_invoked(record.decision.context, record.model, -1)
+
+    def reward(self, decision: Decision | str, reward: float) -> None:
+        """Take a score in [0, 1] for a decision, instead of an earlier one of the same decision.
+
+        Raises
+        ------
+        InvalidInput
+            If the score is outside [0, 1].
+        UnknownDecision, AlreadySettled
+            If there is no such decision, or its call was released. Nothing is changed.
+        """
+        score = check_reward(reward)
+        with self._lock:
+            record, replaced = self._store.reward(_id(decision), score)
+            self.estimates.add_reward(record.decision.context, record.model, score, replacing=replaced)
+
+    def status(self, scope: str = "default") -> Status:
+        """Return where the budget of `scope` stands and what the rest of it will buy."""
+        with self._lock:
+            return status_of(scope, self._store.ledger(scope), self.policy.plan, self.pool.names)
+
+    def _context(self, text: str | None, embedding: ArrayLike | None) -> int:
+        if embedding is not None:
+            return self.contexts.assign(embedding)
+        if self.contexts.n_contexts == 1:
+            return 0
+        if text is None:
+            raise InvalidInput("decide needs text or embedding, got neither")
+        if self.encoder is None:
+            raise InvalidInput("decide needs an embedding, or a router with an encoder, to place text in a context")
+        return self.contexts.assign(self.encoder.encode(text))
+
+    def _tokens(self, text: str | None, input_tokens: int | None, scope: str) -> int | None:
+        """Return the input's token count where limits or prices need it: a sound upper bound under a hard limit."""
+        if input_tokens is not None:
+            return check_count("input_tokens", input_tokens)
+        hard = self._store.ledger(scope).budget.limit == "hard"
+        if text is None or not self.pool.needs_tokens(hard=hard):
+            return None
+        count = count_tokens(text)
+        return count.at_most if hard else count.tokens
+
+    def _read(
+        self, text: str | None, embedding: ArrayLike | None, input_tokens: int | None, scope: str
+    ) -> tuple[int, int | None]:
+        return self._context(text, embedding), self._tokens(text, input_tokens, scope)
+
+    def _decide(
+        self,
+        context: int,
+        names: Iterable[str] | None,
+        tokens: int | None,
+        max_output_tokens: int | None,
+        scope: str,
+    ) -> Decision:
+        eligible = self.pool.eligible(names, tokens)
+        with self._lock:
+            ledger = self._store.ledger(scope)
+            worst_usd = self._worst_usd(ledger, tokens, max_output_tokens)
+            allowed = eligible if worst_usd is None else _affordable(ledger, eligible, worst_usd)
+            choice = self._choose(ledger, context, allowed)
+            decision = self._decision(choice, context, ledger, worst_usd, scope)
+            self._store.reserve(Record(decision, choice.model, choice.debit))
+            if choice.model == SKIP:
+                self._store.settle(decision.id, 0.0)
+                raise QuerySkipped(context, decision.rate_usd)
+            self.estimates.add_invoked(context, choice.model)
+        return decision
+
+    def _worst_usd(self, ledger: Ledger, tokens: int | None, max_output_tokens: int | None) -> list[float] | None:
+        if ledger.budget.limit == "expected":
+            return None
+        return self.pool.worst_cases_usd(tokens, max_output_tokens)
+
+    def _choose(self, ledger: Ledger, context: int, allowed: set[int] | None) -> Choice:
+        if ledger.horizon_left > 0 and ledger.plannable_usd > 0:
+            return self.policy.choose(context, ledger.rate_usd, self._rng, allowed)
+        if ledger.budget.on_exhausted == "reject":
+            ledger.check_open()
+        models = range(len(self.pool)) if allowed is None else allowed
+        return cheapest_choice(self.policy.plan, context, models, self.pool.list_price_usd)
+
+    def _decision(
+        self, choice: Choice, context: int, ledger: Ledger, worst_usd: list[float] | None, scope: str
+    ) -> Decision:
+        served = choice.model != SKIP
+        held_usd = choice.expected_cost_usd if worst_usd is None or not served else worst_usd[choice.model]
+        return Decision(
+            id=uuid.uuid4().hex,
+            model=self.pool.names[choice.model] if served else "",
+            context=context,
+            probability=choice.probability,
+            rate_usd=ledger.rate_usd,
+            shadow_price=choice.shadow_price,
+            expected_cost_usd=choice.expected_cost_usd,
+            expected_reward=choice.expected_reward,
+            reserved_usd=held_usd,
+            scope=scope,
+            decided_at=self._store.now(),
+        )
+
+    def _cost(self, decision_id: str, cost_usd: float | None, usage: Usage | None) -> float:
+        if cost_usd is not None and usage is None:
+            return check_amount("cost_usd", cost_usd)
+        if usage is None or cost_usd is not None:
+            raise InvalidInput("charge needs cost_usd or usage, and not both")
+        return self.pool.cost_usd(self._store.find(decision_id).model, usage)
+
+
+def _affordable(ledger: Ledger, eligible: set[int] | None, worst_usd: list[float]) -> set[int] | None:
+    """Return the models whose worst case a hard limit still admits, or None for all."""
+    room = ledger.room_usd()
+    if eligible is None and max(worst_usd) <= room:
+        return None
+    models = range(len(worst_usd)) if eligible is None else eligible
+    fitting = {k for k in models if worst_usd[k] <= room}
+    if not fitting:
+        raise ledger.exhausted(min(worst_usd[k] for k in models))
+    return fitting
+
+
+def _bounded(model: Model, dearest_usd: float) -> Model:
+    return model if model.max_cost_usd is not None else replace(model, max_cost_usd=dearest_usd)
+
+
+def _id(decision: Decision | str) -> str:
+    return decision if isinstance(decision, str) else decision.id
+
+
+def _silent(step: str, rows: int) -> None:
+    """Report no progress."""

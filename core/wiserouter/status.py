@@ -1,0 +1,78 @@
+"""Where a budget stands, and what the rest of it will buy."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from wiserouter.budget import Ledger
+from wiserouter.plan import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """The account of one scope and the plan at its rate.
+
+    Attributes
+    ----------
+    scope : str
+        Whose budget it is.
+    amount_usd, spent_usd, reserved_usd, left_usd : float, USD
+        The budget, what was charged, what is held back for calls in flight, what remains.
+    horizon, horizon_left : int
+        Requests planned for, and those still to come.
+    rate_usd : float
+        Budget left per request left.
+    decided, charged, in_flight, released, expired : int
+        Number of decisions, and what became of them.
+    shadow_price, expected_reward : float or None
+        Reward per USD at the margin, and mean reward of the requests to come; None before anything is known.
+    mix : dict of str to float
+        Planned share of each model.
+    """
+
+    scope: str
+    amount_usd: float
+    spent_usd: float
+    reserved_usd: float
+    left_usd: float
+    horizon: int
+    horizon_left: int
+    rate_usd: float
+    decided: int
+    charged: int
+    in_flight: int
+    released: int
+    expired: int
+    shadow_price: float | None
+    expected_reward: float | None
+    mix: dict[str, float]
+
+    def as_dict(self) -> dict[str, object]:
+        """Return the fields as a dictionary, for JSON."""
+        return asdict(self)
+
+
+def status_of(scope: str, ledger: Ledger, plan: Plan | None, names: tuple[str, ...]) -> Status:
+    """Return the status of a ledger, with what `plan` buys at its rate."""
+    rate = max(ledger.rate_usd, plan.floor_usd) if plan is not None else ledger.rate_usd
+    shares = plan.freq @ plan.mix(rate) if plan is not None else np.zeros(0)
+    return Status(
+        scope=scope,
+        amount_usd=ledger.budget.amount_usd,
+        spent_usd=ledger.spent_usd,
+        reserved_usd=ledger.reserved_usd,
+        left_usd=ledger.left_usd,
+        horizon=ledger.budget.horizon,
+        horizon_left=max(ledger.horizon_left, 0),
+        rate_usd=ledger.rate_usd,
+        decided=ledger.decided,
+        charged=ledger.charged,
+        in_flight=ledger.in_flight,
+        released=ledger.released,
+        expired=ledger.expired,
+        shadow_price=plan.shadow_price(rate) if plan is not None else None,
+        expected_reward=plan.value(rate) if plan is not None else None,
+        mix={name: float(share) for name, share in zip(names, shares, strict=False)},
+    )

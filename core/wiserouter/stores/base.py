@@ -1,0 +1,94 @@
+"""What a store keeps: the ledger of each scope, and the record of each decision until it is old."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from wiserouter.budget import Budget, Debit, Ledger
+from wiserouter.types import Decision
+
+State = Literal["in flight", "charged", "released", "expired"]
+
+
+@dataclass(slots=True)
+class Record:
+    """A decision and what became of it.
+
+    Attributes
+    ----------
+    decision : Decision
+        What was decided.
+    model : int
+        Index of the model in the pool.
+    debit : {"actual", "paper"}
+        Whether planning debits the true or the expected cost.
+    state : {"in flight", "charged", "released", "expired"}
+        Where the call stands.
+    reward : float or None
+        The latest reward.
+    """
+
+    decision: Decision
+    model: int
+    debit: Debit
+    state: State = "in flight"
+    reward: float | None = None
+
+
+class Store(Protocol):
+    """Keeps budgets and decisions; every method is atomic and safe to call from several threads."""
+
+    def now(self) -> float:
+        """Return the store's time in seconds."""
+        ...
+
+    def open(self, scope: str, budget: Budget) -> None:
+        """Start a budget for `scope`; an earlier one of that scope ends, and calls in flight no longer count."""
+        ...
+
+    def amend(self, scope: str, *, amount_usd: float | None, horizon: int | None) -> None:
+        """Change the running budget of `scope`."""
+        ...
+
+    def ledger(self, scope: str) -> Ledger:
+        """Return the account of `scope`, reservations past their time to live given back.
+
+        Raises
+        ------
+        NotStarted
+            If the scope has no budget.
+        """
+        ...
+
+    def reserve(self, record: Record) -> None:
+        """Hold back the cost of a decision and keep its record.
+
+        Raises
+        ------
+        BudgetExhausted
+            If a hard limit does not admit it; nothing is changed.
+        """
+        ...
+
+    def find(self, decision_id: str) -> Record:
+        """Return the record of a decision; raises `UnknownDecision` if there is none."""
+        ...
+
+    def settle(self, decision_id: str, cost_usd: float) -> Record:
+        """Charge the true cost of a call, once; a late charge of an expired reservation still counts.
+
+        Raises
+        ------
+        UnknownDecision, AlreadySettled
+            If there is nothing to settle; nothing is changed.
+        """
+        ...
+
+    def release(self, decision_id: str) -> Record:
+        """Give back the reservation of a call that failed; raises as `settle` does."""
+        ...
+
+    def reward(self, decision_id: str, reward: float) -> tuple[Record, float | None]:
+        """Keep the reward of a decision, and return its record and the reward that it replaces."""
+        ...

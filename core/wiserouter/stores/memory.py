@@ -1,0 +1,152 @@
+"""The store of one process: dictionaries behind a lock."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from threading import RLock
+
+from wiserouter.budget import Budget, Ledger
+from wiserouter.errors import AlreadySettled, NotStarted, UnknownDecision
+from wiserouter.stores.base import Record
+from wiserouter.types import Decision
+
+
+class MemoryStore:
+    """Keeps everything in memory; gone when the process ends.
+
+    Parameters
+    ----------
+    clock : callable returning float, default time.time
+        Seconds; hand in a fake to test.
+    reservation_ttl_s : float, default 900
+        After this long an unsettled reservation is given back; longer than the longest call.
+    decision_ttl_s : float, default 7 days
+        How long a settled decision can be rewarded.
+    max_decisions : int, default 100,000
+        Beyond this many, the oldest settled ones are forgotten first.
+    """
+
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.time,
+        *,
+        reservation_ttl_s: float = 900.0,
+        decision_ttl_s: float = 7 * 86_400.0,
+        max_decisions: int = 100_000,
+    ) -> None:
+        self.now = clock
+        self._reservation_ttl_s = reservation_ttl_s
+        self._decision_ttl_s = decision_ttl_s
+        self._max_decisions = max_decisions
+        self._ledgers: dict[str, Ledger] = {}
+        self._in_flight: OrderedDict[str, tuple[Record, Ledger]] = OrderedDict()
+        self._records: OrderedDict[str, tuple[Record, Ledger]] = OrderedDict()
+        self._lock = RLock()
+
+    def open(self, scope: str, budget: Budget) -> None:
+        """Start a budget for `scope`; an earlier one of that scope ends, and calls in flight settle against it."""
+        with self._lock:
+            self._ledgers[scope] = Ledger(budget)
+
+    def amend(self, scope: str, *, amount_usd: float | None, horizon: int | None) -> None:
+        """Change the running budget of `scope`."""
+        with self._lock:
+            self._ledger(scope).amend(amount_usd=amount_usd, horizon=horizon)
+
+    def ledger(self, scope: str) -> Ledger:
+        """Return the account of `scope`, reservations past their time to live given back."""
+        with self._lock:
+            self._expire()
+            return self._ledger(scope)
+
+    def reserve(self, record: Record) -> None:
+        """Hold back the cost of a decision and keep its record."""
+        decision = record.decision
+        with self._lock:
+            ledger = self._ledger(decision.scope)
+            ledger.reserve(decision.reserved_usd, decision.expected_cost_usd)
+            self._records[decision.id] = self._in_flight[decision.id] = (record, ledger)
+            self._forget()
+
+    def find(self, decision_id: str) -> Record:
+        """Return the record of a decision."""
+        with self._lock:
+            return self._known(decision_id)[0]
+
+    def settle(self, decision_id: str, cost_usd: float) -> Record:
+        """Charge the true cost of a call, once."""
+        with self._lock:
+            record, ledger = self._unsettled(decision_id)
+            held = _held(record.decision)
+            debit_usd = cost_usd if record.debit == "actual" else record.decision.expected_cost_usd
+            if self._in_flight.pop(decision_id, None):
+                ledger.settle(*held, cost_usd=cost_usd, debit_usd=debit_usd)
+            else:
+                ledger.expired -= 1
+                ledger.charged += 1
+                ledger.spend(cost_usd, debit_usd)
+            record.state = "charged"
+            return record
+
+    def release(self, decision_id: str) -> Record:
+        """Give back the reservation of a call that failed."""
+        with self._lock:
+            record, ledger = self._unsettled(decision_id)
+            if self._in_flight.pop(decision_id, None):
+                ledger.release(*_held(record.decision))
+            record.state = "released"
+            return record
+
+    def reward(self, decision_id: str, reward: float) -> tuple[Record, float | None]:
+        """Keep the reward of a decision, and return its record and the reward that it replaces."""
+        with self._lock:
+            record, _ = self._known(decision_id)
+            if record.state == "released":
+                raise AlreadySettled(decision_id, record.state)
+            replaced, record.reward = record.reward, reward
+            return record, replaced
+
+    def _ledger(self, scope: str) -> Ledger:
+        try:
+            return self._ledgers[scope]
+        except KeyError:
+            raise NotStarted(scope) from None
+
+    def _known(self, decision_id: str) -> tuple[Record, Ledger]:
+        try:
+            return self._records[decision_id]
+        except KeyError:
+            raise UnknownDecision(decision_id) from None
+
+    def _unsettled(self, decision_id: str) -> tuple[Record, Ledger]:
+        record, ledger = self._known(decision_id)
+        if record.state in {"charged", "released"}:
+            raise AlreadySettled(decision_id, record.state)
+        return record, ledger
+
+    def _expire(self) -> None:
+        """Give back the reservations that are older than their time to live; they stand in order of age."""
+        oldest_s = self.now() - self._reservation_ttl_s
+        while self._in_flight:
+            record, ledger = next(iter(self._in_flight.values()))
+            if record.decision.decided_at > oldest_s:
+                return
+            del self._in_flight[record.decision.id]
+            ledger.expire(*_held(record.decision))
+            record.state = "expired"
+
+    def _forget(self) -> None:
+        """Drop the oldest records that nobody waits for."""
+        oldest_s = self.now() - self._decision_ttl_s
+        while self._records:
+            record, _ = next(iter(self._records.values()))
+            kept = record.decision.decided_at > oldest_s and len(self._records) <= self._max_decisions
+            if kept or record.state == "in flight":
+                return
+            del self._records[record.decision.id]
+
+
+def _held(decision: Decision) -> tuple[float, float]:
+    return decision.reserved_usd, decision.expected_cost_usd

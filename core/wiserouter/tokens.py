@@ -1,0 +1,174 @@
+"""How many tokens a text has, before the call and without the network.
+
+tiktoken downloads an encoding on first use and waits for it; here an encoding is used only if its file already lies in
+tiktoken's cache directory with the right hash. The file is read here, not through tiktoken's loader, which fetches
+what is missing and deletes what is damaged. Without a file the count is an estimate, and says so.
+
+Chat formats add a few tokens per message (about four), tools and images add more: this counts the text alone.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import tempfile
+import threading
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import tiktoken
+
+ESTIMATE = "estimate:utf8/4"
+PIECE_CHARS = 500_000
+"""Longer texts are counted in pieces: a run of 1,000,000 blanks overflows the stack of tiktoken's o200k pattern."""
+
+_BLOBS = "https://openaipublic.blob.core.windows.net/encodings/"
+_SHA256 = {
+    "o200k_base": "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d",
+    "cl100k_base": "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7",
+}
+_PATTERN = {  # as in tiktoken_ext.openai_public; the tests hold them equal
+    "o200k_base": "|".join(
+        (
+            r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
+            r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
+            r"\p{N}{1,3}",
+            r" ?[^\s\p{L}\p{N}]+[\r\n/]*",
+            r"\s*[\r\n]+",
+            r"\s+(?!\S)",
+            r"\s+",
+        )
+    ),
+    "cl100k_base": (
+        r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+"
+        r"|\s++$|\s*[\r\n]|\s+(?!\S)|\s"
+    ),
+}
+_SAME_TEXT = {"o200k_harmony": "o200k_base"}  # differs in special tokens only
+_LOCK = threading.Lock()
+
+
+@dataclass(frozen=True, slots=True)
+class TokenCount:
+    """The tokens of one text.
+
+    Attributes
+    ----------
+    tokens : int
+        The best count or estimate.
+    at_most : int
+        An upper bound, for reserving money: equal to `tokens` where the model's own encoding counted them, else the
+        UTF-8 bytes of the text, since every token of a byte-level encoding covers at least one byte.
+    encoding : str
+        What counted: "o200k_base", "cl100k_base" or "estimate:utf8/4".
+    """
+
+    tokens: int
+    at_most: int
+    encoding: str
+
+
+def count_tokens(text: str, model: str | None = None) -> TokenCount:
+    """Count the tokens of `text` for `model`, without ever touching the network.
+
+    Parameters
+    ----------
+    text : str
+        Any text; what looks like a special token counts as plain text.
+    model : str, optional
+        A model's name, with or without the prefix "openai/".
+
+    Returns
+    -------
+    TokenCount
+        By the model's own encoding if tiktoken knows the model and the file is cached; else by o200k_base or
+        cl100k_base, whichever is cached; else a quarter of the UTF-8 bytes, rounded up.
+
+    Notes
+    -----
+    Beyond 500,000 characters the text is counted in pieces, whose seams may shift the count by a token or so;
+    `at_most` is then the number of bytes. A tokenizer that normalises text before splitting it (some SentencePiece
+    models) may exceed the bytes on exotic characters.
+
+    Examples
+    --------
+    >>> count_tokens("")
+    TokenCount(tokens=0, at_most=0, encoding=...)
+    >>> count_tokens("naïve", model="some-open-model").at_most
+    6
+    """
+    n_bytes = len(text.encode("utf-8", "surrogatepass"))
+    own = _encoding_name(model)
+    for name in (own,) if own and _load(own) else _SHA256:
+        encoding = _load(name)
+        if encoding:
+            tokens = _count(encoding, text)
+            exact = name == own and len(text) <= PIECE_CHARS
+            return TokenCount(tokens, tokens if exact else max(n_bytes, tokens), name)
+    return TokenCount(-(-n_bytes // 4), n_bytes, ESTIMATE)
+
+
+def _count(encoding: tiktoken.Encoding, text: str) -> int:
+    """Return the tokens of `text`, counted in pieces of at most `PIECE_CHARS`."""
+    pieces = (text[start : start + PIECE_CHARS] for start in range(0, len(text), PIECE_CHARS))
+    return sum(len(encoding.encode_ordinary(piece)) for piece in pieces)
+
+
+def _encoding_name(model: str | None) -> str | None:
+    """Return the encoding that tiktoken gives for `model`, or None where it knows none."""
+    if model is None:
+        return None
+    from tiktoken.model import encoding_name_for_model  # noqa: PLC0415
+
+    try:
+        name = encoding_name_for_model(model.removeprefix("openai/"))
+    except KeyError:
+        return None
+    return _SAME_TEXT.get(name, name)
+
+
+def _load(name: str) -> tiktoken.Encoding | None:
+    """Return the encoding `name` if a sound file of it is cached, else None; a file is read once."""
+    folder = _cache_folder()
+    if name not in _SHA256 or not folder:
+        return None
+    path = _cache_path(folder, name)
+    try:
+        modified_ns = path.stat().st_mtime_ns
+    except OSError:
+        return None
+    with _LOCK:
+        return _read(name, path, modified_ns)
+
+
+def _cache_folder() -> str:
+    """Return tiktoken's cache directory; empty if a variable that is set but empty switches the cache off."""
+    for variable in ("TIKTOKEN_CACHE_DIR", "DATA_GYM_CACHE_DIR"):
+        if variable in os.environ:
+            return os.environ[variable]
+    return f"{tempfile.gettempdir()}{os.sep}data-gym-cache"
+
+
+@lru_cache(maxsize=32)
+def _cache_path(folder: str, name: str) -> Path:
+    """Return where tiktoken keeps the file of the encoding `name`: under the SHA-1 of its address."""
+    return Path(folder) / hashlib.sha1(f"{_BLOBS}{name}.tiktoken".encode(), usedforsecurity=False).hexdigest()
+
+
+@lru_cache(maxsize=8)
+def _read(name: str, path: Path, modified_ns: int) -> tiktoken.Encoding | None:  # noqa: ARG001
+    """Return the encoding in the file at `path`, or None if its hash is wrong; `modified_ns` is part of the key."""
+    try:
+        data = path.read_bytes()
+    except OSError:
+        return None
+    if hashlib.sha256(data).hexdigest() != _SHA256[name]:
+        return None
+    import tiktoken  # noqa: PLC0415
+
+    ranks = {base64.b64decode(token): int(rank) for token, rank in map(bytes.split, data.splitlines())}
+    return tiktoken.Encoding(name, pat_str=_PATTERN[name], mergeable_ranks=ranks, special_tokens={})

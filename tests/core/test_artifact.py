@@ -1,0 +1,138 @@
+import json
+import zipfile
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from wiserouter import Budget, EpsilonFirst, Model, Price, RoutingLog, WiseRouter
+from wiserouter.artifact import read_artifact, write_artifact
+from wiserouter.errors import ArtifactError, DamagedArtifact, NewerArtifact, NotAnArtifact
+
+PROMPTS = [f"question {i} about {'code' if i % 2 else 'cooking'}" for i in range(40)]
+
+
+def fitted(**options):
+    rng = np.random.default_rng(0)
+    log = RoutingLog.from_arrays(PROMPTS, rng.random((40, 2)), rng.random((40, 2)), ("a", "b"))
+    return WiseRouter.fit(log, n_contexts=2, models=[Model("a", Price(1e-6, 2e-6), 100)], **options)
+
+
+@pytest.fixture
+def artifact(tmp_path):
+    fitted().save(tmp_path / "x.wise")
+    return tmp_path / "x.wise"
+
+
+def rewritten(path, change):
+    """Rewrite the manifest of an artifact."""
+    with zipfile.ZipFile(path) as file:
+        members = {name: file.read(name) for name in file.namelist()}
+    head = json.loads(members["manifest.json"])
+    change(head)
+    members["manifest.json"] = json.dumps(head).encode()
+    with zipfile.ZipFile(path, "w") as file:
+        for name, data in members.items():
+            file.writestr(name, data)
+
+
+def test_a_router_comes_back_as_it_was(artifact):
+    router, again = fitted(), WiseRouter.load(artifact, seed=0)
+    assert again.pool.models == router.pool.models
+    assert np.array_equal(again.contexts.centroids, router.contexts.centroids)
+    for name, array in router.estimates.arrays().items():
+        assert np.array_equal(again.estimates.arrays()[name], array)
+    for each in (router, again):
+        each.start(Budget(20.0, 40))
+    assert [router.decide(p).model for p in PROMPTS] == [again.decide(p).model for p in PROMPTS]
+
+
+def test_equal_routers_give_equal_bytes_and_hashes(tmp_path):
+    hashes = {fitted().save(tmp_path / f"{i}.wise") for i in range(2)}
+    assert len(hashes) == 1
+    assert (tmp_path / "0.wise").read_bytes() == (tmp_path / "1.wise").read_bytes()
+
+
+def test_policies_and_learning_are_kept(tmp_path):
+    router = WiseRouter([Model("a"), Model("b")], policy=EpsilonFirst(10, accounting="paper"), seed=0)
+    router.start(Budget(10.0, 20))
+    decision = router.decide("x")
+    router.charge(decision, 0.5)
+    router.reward(decision, 0.5)
+    router.save(tmp_path / "x.wise")
+    again = WiseRouter.load(tmp_path / "x.wise")
+    assert again.policy.settings() == {"length": 10, "accounting": "paper", "allow_skip": False}
+    assert again.estimates.n_invoked == 1
+
+
+def test_an_encoder_of_ones_own_must_be_handed_in_again(tmp_path):
+    def encode(texts):
+        return np.array([[len(text), text.count("o")] for text in texts], dtype=np.float32)
+
+    fitted(encoder=encode).save(tmp_path / "x.wise")
+    with pytest.raises(ArtifactError, match=r"load\(\.\.\., encoder=\.\.\.\)"):
+        WiseRouter.load(tmp_path / "x.wise")
+    assert WiseRouter.load(tmp_path / "x.wise", encoder=encode).encoder.spec == "custom"
+
+
+@pytest.mark.parametrize("keep", [0.1, 0.5, 0.9, 0.99])
+def test_a_truncated_file_is_refused(artifact, keep):
+    data = artifact.read_bytes()
+    artifact.write_bytes(data[: int(len(data) * keep)])
+    with pytest.raises(DamagedArtifact, match="truncated or damaged"):
+        WiseRouter.load(artifact)
+
+
+def test_any_changed_byte_is_refused_or_harmless(artifact):
+    data, manifest = artifact.read_bytes(), read_artifact(artifact)[0]
+
+    @settings(max_examples=300, deadline=None)
+    @given(st.integers(0, len(data) - 1), st.integers(1, 255))
+    def check(position, flip):
+        changed = bytearray(data)
+        changed[position] ^= flip
+        artifact.write_bytes(changed)
+        try:
+            again, _ = read_artifact(artifact)
+        except ArtifactError:
+            return
+        assert again == manifest  # a byte of the zip's own bookkeeping, such as a date
+
+    check()
+
+
+def test_a_newer_format_is_refused(artifact):
+    rewritten(artifact, lambda head: head.update(version=99))
+    with pytest.raises(NewerArtifact, match="format 99.*upgrade"):
+        WiseRouter.load(artifact)
+
+
+def test_a_changed_manifest_is_refused(artifact):
+    rewritten(artifact, lambda head: head["content"]["models"][0].update(name="evil"))
+    with pytest.raises(DamagedArtifact, match="hash"):
+        WiseRouter.load(artifact)
+
+
+def test_other_files_are_refused(tmp_path):
+    text, archive = tmp_path / "log.csv", tmp_path / "other.zip"
+    text.write_text("prompt,model\n")
+    with zipfile.ZipFile(archive, "w") as file:
+        file.writestr("readme.txt", "hello")
+    for path in (text, archive):
+        with pytest.raises(NotAnArtifact, match="not a WISERouter artifact"):
+            WiseRouter.load(path)
+    with pytest.raises(FileNotFoundError):
+        WiseRouter.load(tmp_path / "missing.wise")
+
+
+def test_an_artifact_that_lacks_a_part_is_refused(tmp_path):
+    write_artifact(tmp_path / "x.wise", {"models": []}, {})
+    with pytest.raises(DamagedArtifact, match="contexts.centroids"):
+        WiseRouter.load(tmp_path / "x.wise")
+
+
+def test_no_pickle_is_ever_written_or_read(tmp_path):
+    with pytest.raises(ValueError, match="allow_pickle"):
+        write_artifact(tmp_path / "x.wise", {}, {"evil": np.array([object()])})
+    assert list(tmp_path.iterdir()) == []

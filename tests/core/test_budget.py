@@ -1,0 +1,107 @@
+import math
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from wiserouter import Budget
+from wiserouter.budget import Ledger
+from wiserouter.errors import BudgetExhausted, HorizonExhausted, InvalidInput
+
+
+@pytest.mark.parametrize("amount", [math.nan, math.inf, -1.0, "ten"])
+def test_an_amount_that_is_none_is_refused(amount):
+    with pytest.raises(InvalidInput, match="amount_usd must be a finite number"):
+        Budget(amount_usd=amount, horizon=10)
+
+
+@pytest.mark.parametrize("horizon", [0, -3, 2.5, True])
+def test_a_horizon_that_is_none_is_refused(horizon):
+    with pytest.raises(InvalidInput, match="horizon must be a whole number of at least 1"):
+        Budget(amount_usd=1.0, horizon=horizon)
+
+
+def test_unknown_choices_are_refused():
+    with pytest.raises(InvalidInput, match="limit must be one of 'expected', 'hard', got 'soft'"):
+        Budget(1.0, 10, limit="soft")
+    with pytest.raises(InvalidInput, match="on_exhausted"):
+        Budget(1.0, 10, on_exhausted="panic")
+
+
+def test_hand_checked_account():
+    ledger = Ledger(Budget(10.0, 4))
+    assert ledger.rate_usd == 2.5
+    ledger.reserve(4.0, 3.0)
+    assert (ledger.rate_usd, ledger.left_usd) == (7.0 / 3, 6.0)
+    ledger.settle(4.0, 3.0, cost_usd=1.0, debit_usd=1.0)
+    assert (ledger.rate_usd, ledger.left_usd, ledger.spent_usd) == (3.0, 9.0, 1.0)
+    ledger.reserve(4.0, 3.0)
+    ledger.release(4.0, 3.0)
+    assert (ledger.rate_usd, ledger.horizon_left, ledger.released) == (3.0, 3, 1)
+    ledger.reserve(4.0, 3.0)
+    ledger.expire(4.0, 3.0)
+    assert (ledger.rate_usd, ledger.horizon_left, ledger.expired) == (4.5, 2, 1)
+
+
+def test_exhaustion_carries_the_figures():
+    ledger = Ledger(Budget(1.0, 2, limit="hard"))
+    ledger.reserve(0.75, 0.5)
+    with pytest.raises(BudgetExhausted, match=r"0\.75 reserved.*0\.25 left, 0\.5 needed, 1 of 2") as error:
+        ledger.reserve(0.5, 0.5)
+    assert (error.value.amount_usd, error.value.left_usd, error.value.needed_usd) == (1.0, 0.25, 0.5)
+    assert (ledger.reserved_usd, ledger.decided) == (0.75, 1)
+    ledger.reserve(0.25, 0.2)
+    with pytest.raises(HorizonExhausted, match="horizon of 2 requests"):
+        ledger.check_open()
+
+
+def test_five_calls_fit_in_five_calls_cost_though_floats_round():
+    ledger = Ledger(Budget(0.3, 3, limit="hard"))
+    for _ in range(3):
+        ledger.reserve(0.1, 0.1)
+        ledger.settle(0.1, 0.1, cost_usd=0.1, debit_usd=0.1)
+    assert ledger.spent_usd == pytest.approx(0.3, rel=1e-12)
+
+
+class HardBudget(RuleBasedStateMachine):
+    """Whatever happens in whatever order, a hard budget holds and nothing leaks."""
+
+    def __init__(self):
+        super().__init__()
+        self.ledger = Ledger(Budget(10.0, 1_000, limit="hard"))
+        self.open = []
+        self.costs = []
+
+    @rule(worst=st.floats(0.001, 4.0), share=st.floats(0, 1))
+    def reserve(self, worst, share):
+        try:
+            self.ledger.reserve(worst, worst * share)
+        except BudgetExhausted as error:
+            assert error.needed_usd > error.left_usd - 1e-9
+        else:
+            self.open.append((worst, worst * share))
+
+    @precondition(lambda self: self.open)
+    @rule(data=st.data(), share=st.floats(0, 1))
+    def settle(self, data, share):
+        held = self.open.pop(data.draw(st.integers(0, len(self.open) - 1)))
+        self.costs.append(held[0] * share)
+        self.ledger.settle(*held, cost_usd=held[0] * share, debit_usd=held[0] * share)
+
+    @precondition(lambda self: self.open)
+    @rule(data=st.data(), expired=st.booleans())
+    def give_back(self, data, expired):
+        held = self.open.pop(data.draw(st.integers(0, len(self.open) - 1)))
+        (self.ledger.expire if expired else self.ledger.release)(*held)
+
+    @invariant()
+    def holds(self):
+        assert self.ledger.spent_usd + self.ledger.reserved_usd <= 10.0 * (1 + 1e-9)
+        assert self.ledger.spent_usd == pytest.approx(math.fsum(self.costs), abs=1e-9)
+        assert self.ledger.reserved_usd == pytest.approx(math.fsum(worst for worst, _ in self.open), abs=1e-9)
+        assert self.ledger.in_flight == len(self.open)
+        counts = self.ledger.charged + self.ledger.in_flight + self.ledger.expired
+        assert self.ledger.decided == counts
+
+
+TestHardBudget = HardBudget.TestCase

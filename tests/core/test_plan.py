@@ -1,0 +1,181 @@
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from problems import Problem, linprog_value, problems, rate_of
+
+from wiserouter import Plan
+from wiserouter.errors import InfeasibleBudget, InvalidInput
+from wiserouter.plan import SKIP, envelope
+
+
+def plan_of(problem: Problem) -> Plan:
+    return Plan(problem.freq, problem.reward, problem.cost_usd, allow_skip=problem.allow_skip)
+
+
+@settings(max_examples=600, deadline=None)
+@given(problems())
+def test_value_equals_linprog(problem):
+    rate = max(rate_of(problem), plan_of(problem).floor_usd)
+    assert plan_of(problem).value(rate) == pytest.approx(linprog_value(problem, rate), abs=1e-9)
+
+
+@settings(max_examples=200, deadline=None)
+@given(problems())
+def test_mix_is_a_feasible_point_that_attains_the_value_and_splits_at_most_one_context(problem):
+    plan = plan_of(problem)
+    rate = max(rate_of(problem), plan.floor_usd)
+    mix = plan.mix(rate)
+    weights = problem.freq[:, None]
+    assert mix.min() >= 0.0
+    assert np.all(mix.sum(axis=1) <= 1 + 1e-12)
+    if not problem.allow_skip:
+        assert mix.sum(axis=1) == pytest.approx(np.ones(len(mix)), abs=1e-12)
+    spend, value = (weights * mix * problem.cost_usd).sum(), (weights * mix * problem.reward).sum()
+    assert spend <= rate + 1e-9
+    assert spend == pytest.approx(plan.spend_usd(rate), abs=1e-9)
+    assert value == pytest.approx(plan.value(rate), abs=1e-9)
+    split = [plan.split(j, rate) for j in range(plan.n_contexts)]
+    assert sum(0 < part.share < 1 for part in split) <= 1
+
+
+@settings(max_examples=200, deadline=None)
+@given(problems())
+def test_curve_is_concave_and_rising_and_its_slopes_are_the_shadow_prices(problem):
+    plan = plan_of(problem)
+    curve = plan.curve()
+    assert np.all(np.diff(curve.spend_usd) > 0)
+    assert np.all(np.diff(curve.value) >= 0)
+    assert np.all(np.diff(curve.shadow_price) <= 0)
+    assert curve.shadow_price[-1] == 0.0
+    for spend, value, price in zip(*curve, strict=True):
+        assert plan.value(spend) == pytest.approx(value, abs=1e-12)
+        assert plan.shadow_price(spend) == price
+    assert np.diff(curve.value) == pytest.approx(np.diff(curve.spend_usd) * curve.shadow_price[:-1], abs=1e-9)
+
+
+@settings(max_examples=100, deadline=None)
+@given(problems(max_contexts=8, max_models=8), st.lists(st.floats(0, 2), min_size=2, max_size=6))
+def test_more_budget_never_lowers_the_value(problem, extra):
+    plan = plan_of(problem)
+    values = [plan.value(plan.floor_usd + more) for more in sorted(extra)]
+    assert all(b >= a - 1e-12 for a, b in zip(values, values[1:], strict=False))
+
+
+@settings(max_examples=100, deadline=None)
+@given(problems(max_contexts=8, max_models=8), st.floats(1e-6, 1e6))
+def test_scaling_costs_and_rate_together_changes_nothing(problem, scale):
+    rate = max(rate_of(problem), plan_of(problem).floor_usd)
+    scaled = Plan(problem.freq, problem.reward, problem.cost_usd * scale, allow_skip=problem.allow_skip)
+    assert scaled.value(max(rate * scale, scaled.floor_usd)) == pytest.approx(plan_of(problem).value(rate), abs=1e-6)
+
+
+@settings(max_examples=100, deadline=None)
+@given(problems(max_contexts=8, max_models=8))
+def test_a_dominated_or_duplicate_model_changes_nothing(problem):
+    rate = max(rate_of(problem), plan_of(problem).floor_usd)
+    worse = (problem.reward[:, :1] * 0.9, problem.cost_usd[:, :1] * 1.1)
+    twin = (problem.reward[:, :1], problem.cost_usd[:, :1])
+    for reward, cost in (worse, twin):
+        more = Plan(
+            problem.freq,
+            np.hstack([problem.reward, reward]),
+            np.hstack([problem.cost_usd, cost]),
+            allow_skip=problem.allow_skip,
+        )
+        assert more.value(rate) == plan_of(problem).value(rate)
+        assert more.mix(rate)[:, -1].max() == 0.0
+
+
+@settings(max_examples=50, deadline=None)
+@given(problems(max_contexts=4, max_models=5), st.integers(0, 2**32 - 1))
+def test_choose_draws_from_the_mix(problem, seed):
+    plan = plan_of(problem)
+    rate = max(rate_of(problem), plan.floor_usd)
+    rng = np.random.default_rng(seed)
+    for context in range(plan.n_contexts):
+        drawn = [plan.choose(context, rate, rng) for _ in range(400)]
+        shares = np.bincount([k for k in drawn if k is not None], minlength=plan.n_models) / 400
+        assert shares == pytest.approx(plan.mix(rate)[context], abs=0.13)
+
+
+def test_hand_checked_budget_splits_the_context_where_money_buys_least():
+    plan = Plan(freq=[0.5, 0.5], reward=[[0.2, 0.8], [0.4, 0.6]], cost_usd=[[1, 2], [1, 2]])
+    # steps: context 0 buys .6 per USD, context 1 buys .2; floor 1.0, then 0.5 USD for each step
+    assert plan.floor_usd == 1.0
+    assert plan.ceiling_usd == 2.0
+    assert plan.value(1.0) == pytest.approx(0.3)
+    assert plan.mix(1.25).tolist() == [[0.5, 0.5], [1.0, 0.0]]
+    assert plan.shadow_price(1.25) == pytest.approx(0.6)
+    assert plan.mix(1.75).tolist() == [[0.0, 1.0], [0.5, 0.5]]
+    assert plan.shadow_price(1.75) == pytest.approx(0.2)
+    assert plan.value(1.75) == pytest.approx(0.65)
+    assert plan.shadow_price(2.0) == 0.0
+    assert plan.spend_usd(99.0) == 2.0
+
+
+def test_the_null_action_serves_the_best_ratio_first():
+    plan = Plan(freq=[0.5, 0.5], reward=[[0.9], [0.1]], cost_usd=[[1.0], [1.0]], allow_skip=True)
+    assert plan.floor_usd == 0.0
+    assert plan.mix(0.5).tolist() == [[1.0], [0.0]]
+    assert plan.choose(1, 0.5, np.random.default_rng(0)) is None
+    assert plan.envelope_models(0) == [0]
+
+
+def test_degenerate_pools():
+    one = Plan(freq=[1.0], reward=[[0.7]], cost_usd=[[0.1]])
+    assert (one.floor_usd, one.ceiling_usd, one.shadow_price(0.1)) == (0.1, 0.1, 0.0)
+    free = Plan(freq=[1.0], reward=[[0.7, 0.8, 0.8]], cost_usd=[[0.0, 0.0, 0.0]], allow_skip=True)
+    assert free.mix(0.0).tolist() == [[0.0, 1.0, 0.0]]
+    never = Plan(freq=[1.0, 0.0], reward=[[0.1, 0.9], [0.1, 0.5]], cost_usd=[[1, 2], [1, 2]])
+    assert never.mix(1.5)[1].tolist() == [1.0, 0.0]  # .4 per USD is less than the .8 paid at the margin
+    assert never.mix(2.0)[1].tolist() == [0.0, 1.0]
+
+
+def test_equal_costs_keep_the_better_model():
+    assert envelope([1.0, 1.0, 1.0], [0.1, 0.9, 0.5]) == [1]
+    assert envelope([0.0], [0.0], allow_skip=True) == [SKIP]
+    assert envelope([0.0, 1.0], [0.3, 0.9], allow_skip=True) == [0, 1]
+
+
+def test_a_rate_below_the_floor_is_infeasible_and_says_so():
+    plan = Plan(freq=[1.0], reward=[[0.2, 0.9]], cost_usd=[[0.01, 0.03]])
+    for ask in (plan.mix, plan.value, plan.spend_usd, plan.shadow_price):
+        with pytest.raises(InfeasibleBudget, match=r"at least 0\.01.*got 0\.005") as error:
+            ask(0.005)
+    assert (error.value.rate_usd, error.value.floor_usd) == (0.005, 0.01)
+    assert plan.value(0.01 * (1 - 1e-13)) == 0.2  # rounding is not infeasibility
+
+
+@pytest.mark.parametrize("rate", [math.nan, math.inf, -1.0])
+def test_a_rate_that_is_no_amount_is_refused(rate):
+    with pytest.raises(InvalidInput, match="rate_usd"):
+        Plan(freq=[1.0], reward=[[0.5]], cost_usd=[[0.0]]).mix(rate)
+
+
+@pytest.mark.parametrize(
+    ("freq", "reward", "cost_usd", "says"),
+    [
+        ([1.0], [[math.nan]], [[1.0]], "reward must be finite"),
+        ([1.0], [[1.5]], [[1.0]], r"reward must lie in \[0, 1\]"),
+        ([1.0], [[0.5]], [[-1.0]], "cost_usd must be finite and at least 0"),
+        ([1.0], [[0.5]], [[math.inf]], "cost_usd must be finite"),
+        ([0.5], [[0.5]], [[1.0]], "freq must sum to 1"),
+        ([0.5, 0.5], [[0.5]], [[1.0]], "shapes"),
+        ([1.0], [[0.5, 0.5]], [[1.0]], "shapes"),
+        ([1.0], [[]], [[]], "shapes"),
+        ([1.0], [["high"]], [[1.0]], "array of numbers"),
+    ],
+)
+def test_bad_arrays_are_refused(freq, reward, cost_usd, says):
+    with pytest.raises(InvalidInput, match=says):
+        Plan(freq, reward, cost_usd)
+
+
+def test_the_callers_arrays_are_not_held():
+    reward = np.array([[0.2, 0.9]])
+    plan = Plan([1.0], reward, [[1.0, 2.0]])
+    reward[...] = 0.0
+    assert plan.value(2.0) == 0.9

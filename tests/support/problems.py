@@ -1,0 +1,57 @@
+"""Random linear programs for property tests, and the solver that judges them."""
+
+from typing import NamedTuple
+
+import numpy as np
+from hypothesis import strategies as st
+from scipy.optimize import linprog
+
+
+class Problem(NamedTuple):
+    freq: np.ndarray
+    reward: np.ndarray
+    cost_usd: np.ndarray
+    position: float  # where the rate lies between floor (0) and a little above the dearest (1)
+    allow_skip: bool
+
+
+@st.composite
+def problems(draw, max_contexts=64, max_models=40):
+    """Draw instances of every kind: smooth, on a coarse grid (ties, duplicates), with zeros and empty contexts."""
+    n_contexts, n_models = draw(st.integers(1, max_contexts)), draw(st.integers(1, max_models))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    shape = (n_contexts, n_models)
+    reward, cost = rng.random(shape), rng.random(shape)
+    if draw(st.booleans()):  # ties and duplicates
+        levels = draw(st.integers(1, 6))
+        reward, cost = np.round(reward * levels) / levels, np.round(cost * levels) / levels
+    if draw(st.booleans()):  # zero-cost models
+        cost[rng.random(shape) < 0.2] = 0.0
+    freq = rng.dirichlet(np.full(n_contexts, draw(st.sampled_from([0.1, 1.0, 10.0]))))
+    if draw(st.booleans()) and n_contexts > 1:  # contexts that never occur
+        freq[rng.random(n_contexts) < 0.3] = 0.0
+        freq[0] += freq.sum() == 0
+        freq /= freq.sum()
+    return Problem(freq, reward, cost, draw(st.floats(0.0, 1.1)), draw(st.booleans()))
+
+
+def rate_of(problem: Problem) -> float:
+    """Return the rate at the problem's position between its floor and the dearest mix."""
+    floor = 0.0 if problem.allow_skip else float(problem.freq @ problem.cost_usd.min(axis=1))
+    dearest = float(problem.freq @ problem.cost_usd.max(axis=1))
+    return floor + problem.position * (dearest - floor)
+
+
+def linprog_value(problem: Problem, rate: float) -> float:
+    """Return the optimal value that HiGHS finds."""
+    weights = problem.freq[:, None]
+    n_contexts, n_models = problem.reward.shape
+    rows = np.kron(np.eye(n_contexts), np.ones(n_models))
+    once = {"A_eq": rows, "b_eq": np.ones(n_contexts)}
+    spend, bound = (weights * problem.cost_usd).ravel()[None, :], np.array([rate])
+    if problem.allow_skip:
+        once, spend, bound = {}, np.vstack([spend, rows]), np.append(bound, np.ones(n_contexts))
+    tight = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
+    solution = linprog(-(weights * problem.reward).ravel(), A_ub=spend, b_ub=bound, method="highs", options=tight, **once)
+    assert solution.status == 0, solution.message
+    return -solution.fun
