@@ -10,9 +10,9 @@ Everything here is arithmetic: no clock, no lock, no input or output.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
-from wiserouter.errors import BudgetExhausted, HorizonExhausted, InvalidInput
+from wiserouter.errors import BudgetError, BudgetExhausted, HorizonExhausted, InvalidInput
 from wiserouter.types import check_amount, check_count
 
 Limit = Literal["expected", "hard"]
@@ -34,8 +34,8 @@ class Budget:
     horizon : int
         Number of requests that it is for.
     limit : {"expected", "hard"}, default "expected"
-        "expected" plans on mean costs, settles true ones and stops when the money is gone: at most the calls in flight
-        at that moment go beyond it. "hard" holds back the worst case of each call, and never goes beyond it.
+        "expected" plans on mean costs, settles true ones and stops when what is left does not cover a mean call: only
+        what calls in flight cost beyond their mean can go beyond it. "hard" holds back the worst case of each call, and never goes beyond it.
     on_exhausted : {"reject", "cheapest"}, default "reject"
         What `decide` does when money or horizon is used up: raise, or go on with the cheapest model. Under a hard limit
         a call that does not fit is refused in any case.
@@ -66,6 +66,26 @@ class Budget:
     def rate_usd(self) -> float:
         """USD per request."""
         return self.amount_usd / self.horizon
+
+
+class Funds(NamedTuple):
+    """What a policy may plan with: the paper's b and tau.
+
+    Attributes
+    ----------
+    left_usd : float, USD
+        Budget left, b.
+    requests : int
+        Requests still to come, tau, this one included.
+    """
+
+    left_usd: float
+    requests: int
+
+    @property
+    def rate_usd(self) -> float:
+        """Budget left per request left, b / tau; 0 when either is used up."""
+        return max(self.left_usd, 0.0) / self.requests if self.requests > 0 else 0.0
 
 
 @dataclass(slots=True)
@@ -115,7 +135,11 @@ class Ledger:
     @property
     def rate_usd(self) -> float:
         """Budget left per request left, b / tau; 0 when either is used up."""
-        return max(self.plannable_usd, 0.0) / self.horizon_left if self.horizon_left > 0 else 0.0
+        return self.funds().rate_usd
+
+    def funds(self) -> Funds:
+        """Return what a policy may plan with."""
+        return Funds(self.plannable_usd, self.horizon_left)
 
     def room_usd(self) -> float:
         """Return the largest worst case that a hard limit still admits; infinite under an expected limit."""
@@ -123,12 +147,15 @@ class Ledger:
             return float("inf")
         return self.left_usd + ROUNDING * self.budget.amount_usd
 
-    def check_open(self) -> None:
-        """Raise `BudgetExhausted` or `HorizonExhausted` if money or horizon is used up."""
+    def bears(self, expected_usd: float) -> bool:
+        """Return whether the budget left covers the expected cost of a call; a hard limit looks at its worst case."""
+        return self.budget.limit == "hard" or expected_usd <= self.plannable_usd
+
+    def refusal(self, needed_usd: float) -> BudgetError:
+        """Return the error that says whether horizon or money is used up."""
         if self.horizon_left <= 0:
-            raise HorizonExhausted(self.budget.horizon, self.left_usd)
-        if self.plannable_usd <= 0:
-            raise self.exhausted(needed_usd=0.0)
+            return HorizonExhausted(self.budget.horizon, self.left_usd)
+        return self.exhausted(needed_usd)
 
     def exhausted(self, needed_usd: float) -> BudgetExhausted:
         """Return the error that says what is spent, reserved, left and needed."""

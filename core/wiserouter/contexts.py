@@ -6,7 +6,6 @@ context. scikit-learn is loaded by `fit` only.
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -121,11 +120,9 @@ class Contexts:
         x = np.asarray(embedding, dtype=np.float32)
         if x.shape != (self.dim,):
             raise InvalidInput(f"embedding must have shape ({self.dim},), got {x.shape}")
-        score = self.centroids @ x - self._half_square
-        best = int(score.argmax())
-        if not math.isfinite(score[best]):  # a NaN or an infinity anywhere in x ends up here
-            raise InvalidInput("embedding must be finite, got NaN, an infinity or an overflow")
-        return best
+        if not np.isfinite(x).all():
+            raise InvalidInput("embedding must be finite, got NaN or an infinity")
+        return int((self.centroids @ x - self._half_square).argmax())
 
     def assign_many(self, embeddings: ArrayLike) -> IntArray:
         """Return the nearest context of each row of an array of shape (n, dim)."""

@@ -156,6 +156,11 @@ class Estimates:
             cost_usd=np.where(np.isnan(cost), np.nanmax(cost), cost),
         )
 
+    def cost_spread_usd(self) -> FloatArray:
+        """Return the standard deviation of the cost of one call within a context, of shape (n_models,)."""
+        spread: FloatArray = np.sqrt(_spreads(self.calls, self.cost, self.cost_sq)[0])
+        return spread
+
     def arrays(self) -> dict[str, NDArray[np.float64]]:
         """Return the arrays by name, for an artifact."""
         return {field: getattr(self, field) for field in _FIELDS}

@@ -395,10 +395,14 @@ class WiseRouter:
         return self.pool.worst_cases_usd(tokens, max_output_tokens)
 
     def _choose(self, ledger: Ledger, context: int, allowed: set[int] | None) -> Choice:
+        needed_usd = 0.0
         if ledger.horizon_left > 0 and ledger.plannable_usd > 0:
-            return self.policy.choose(context, ledger.rate_usd, self._rng, allowed)
+            choice = self.policy.choose(context, ledger.funds(), self._rng, allowed)
+            if choice.debit == "paper" or ledger.bears(choice.expected_cost_usd):
+                return choice
+            needed_usd = choice.expected_cost_usd
         if ledger.budget.on_exhausted == "reject":
-            ledger.check_open()
+            raise ledger.refusal(needed_usd)
         models = range(len(self.pool)) if allowed is None else allowed
         return cheapest_choice(self.policy.plan, context, models, self.pool.list_price_usd)
 
@@ -414,7 +418,7 @@ class WiseRouter:
             probability=choice.probability,
             rate_usd=ledger.rate_usd,
             shadow_price=choice.shadow_price,
-            expected_cost_usd=choice.expected_cost_usd,
+            expected_cost_usd=min(choice.expected_cost_usd, held_usd),
             expected_reward=choice.expected_reward,
             reserved_usd=held_usd,
             scope=scope,

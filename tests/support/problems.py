@@ -32,6 +32,8 @@ def problems(draw, max_contexts=64, max_models=40):
         freq[rng.random(n_contexts) < 0.3] = 0.0
         freq[0] += freq.sum() == 0
         freq /= freq.sum()
+    freq[freq < 1e-6] = 0.0
+    freq /= freq.sum()
     return Problem(freq, reward, cost, draw(st.floats(0.0, 1.1)), draw(st.booleans()))
 
 
@@ -39,19 +41,20 @@ def rate_of(problem: Problem) -> float:
     """Return the rate at the problem's position between its floor and the dearest mix."""
     floor = 0.0 if problem.allow_skip else float(problem.freq @ problem.cost_usd.min(axis=1))
     dearest = float(problem.freq @ problem.cost_usd.max(axis=1))
-    return floor + problem.position * (dearest - floor)
+    return floor + problem.position * (dearest - floor) + 1e-6  # on the floor itself, HiGHS may see no feasible point
 
 
 def linprog_value(problem: Problem, rate: float) -> float:
-    """Return the optimal value that HiGHS finds."""
+    """Return the optimum that HiGHS finds."""
     weights = problem.freq[:, None]
     n_contexts, n_models = problem.reward.shape
     rows = np.kron(np.eye(n_contexts), np.ones(n_models))
     once = {"A_eq": rows, "b_eq": np.ones(n_contexts)}
-    spend, bound = (weights * problem.cost_usd).ravel()[None, :], np.array([rate])
+    scale = 1e6  # HiGHS reads coefficients below 1e-9 as zero, which would be another problem
+    spend, bound = scale * (weights * problem.cost_usd).ravel()[None, :], np.array([scale * rate])
     if problem.allow_skip:
         once, spend, bound = {}, np.vstack([spend, rows]), np.append(bound, np.ones(n_contexts))
     tight = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
-    solution = linprog(-(weights * problem.reward).ravel(), A_ub=spend, b_ub=bound, method="highs", options=tight, **once)
-    assert solution.status == 0, solution.message
-    return -solution.fun
+    result = linprog(-(weights * problem.reward).ravel(), A_ub=spend, b_ub=bound, method="highs", options=tight, **once)
+    assert result.status == 0, result.message
+    return -float(result.fun)

@@ -47,8 +47,8 @@ class MiniLMEncoder:
     Notes
     -----
     Texts are encoded one by one, on one thread each, and `encode_many` runs as many side by side as there are
-    processors: in 8 bits a batch is slower, and one scale for all its rows would make a vector depend on its company.
-    On two cores one text of 1,000 characters takes about 90 ms, one of 200 about 16 ms.
+    processors: in 8 bits a batch of eight took 1.2 times (equal lengths) to 1.9 times as long. On one core a text of
+    1,000 characters takes about 90 ms, one of 200 about 16 ms.
     """
 
     spec = "minilm"

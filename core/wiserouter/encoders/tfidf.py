@@ -2,8 +2,9 @@
 
 A text of terms t with counts f_t becomes x_t = (1 + ln f_t) * idf_t, idf_t = ln((1 + n) / (1 + n_t)) + 1, scaled to
 length 1, and is projected on the leading right singular vectors of the log. Terms are words and pairs of neighbouring
-words; where a script puts no blanks between words (Chinese, Japanese), a character counts as a word. The numbers equal scikit-learn's TfidfVectorizer(sublinear_tf=True) and TruncatedSVD (the tests hold them equal),
-but one text takes a tenth of the time, and what was learned is three arrays.
+words; where a script puts no blanks between words (Chinese, Japanese) each character counts as a word. Elsewhere the
+numbers equal scikit-learn's TfidfVectorizer(sublinear_tf=True) and TruncatedSVD (the tests hold them equal), but one
+text takes a tenth of the time, and what was learned is three arrays.
 """
 
 from __future__ import annotations

@@ -135,7 +135,12 @@ def run(arena: Arena, budget: Budget, tick: Tick | None = None) -> Replay:
     outcome = outcome_of("wiserouter", chosen, test.reward, test.cost_usd, **figures)  # type: ignore[arg-type]
     means = arena.router.estimates.means(shrink=False)
     naive = naive_outcomes(
-        means, arena.router.contexts.freq, arena.contexts, test.reward, test.cost_usd, **figures  # type: ignore[arg-type]
+        means,
+        arena.router.contexts.freq,
+        arena.contexts,
+        test.reward,
+        test.cost_usd,
+        **figures,  # type: ignore[arg-type]
     )
     return Replay(outcome, naive)
 

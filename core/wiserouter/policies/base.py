@@ -7,9 +7,10 @@ from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 
-from wiserouter.budget import Debit
+from wiserouter.budget import Debit, Funds
 from wiserouter.estimates import Estimates
 from wiserouter.plan import SKIP, Plan
+from wiserouter.policies.caution import Caution
 from wiserouter.types import FloatArray
 
 Accounting = Literal["actual", "paper"]
@@ -44,9 +45,9 @@ class Policy(Protocol):
         ...
 
     def choose(
-        self, context: int, rate_usd: float, rng: np.random.Generator, allowed: Collection[int] | None = None
+        self, context: int, funds: Funds, rng: np.random.Generator, allowed: Collection[int] | None = None
     ) -> Choice:
-        """Draw a model for a query of `context` at `rate_usd`, among `allowed` where that is given."""
+        """Draw a model for a query of `context`, among `allowed` where that is given."""
         ...
 
     def settings(self) -> dict[str, object]:
@@ -57,28 +58,42 @@ class Policy(Protocol):
 def choose_by_plan(
     plan: Plan,
     context: int,
-    rate_usd: float,
+    funds: Funds,
     rng: np.random.Generator,
     allowed: Collection[int] | None,
     debit: Debit,
+    caution: Caution | None = None,
 ) -> Choice:
     """Draw from the plan's mix; below its floor, take the cheapest models.
 
-    A model outside `allowed` is replaced by the allowed one with the best reward less shadow price x cost, which is
-    what the linear program itself maximises in each context at that price.
+    A model that is not allowed, or that caution rules out, is replaced by the permitted one with the best reward less
+    shadow price x cost, which is what the linear program itself maximises in each context at that price.
     """
-    rate = max(rate_usd, plan.floor_usd)
-    price = plan.shadow_price(rate) if rate_usd >= plan.floor_usd else float("inf")
+    rate = max(funds.rate_usd, plan.floor_usd)
+    price = plan.shadow_price(rate) if funds.rate_usd >= plan.floor_usd else float("inf")
     low, high, share = plan.split(context, rate)
     drawn = high if share and rng.random() < share else low
     probability = 1.0 if not share else share if drawn == high else 1.0 - share
-    if allowed is not None:
-        stand_in = {
-            k: k if k == SKIP or k in allowed else best_at_price(plan, context, price, allowed) for k in (low, high)
-        }
+    if allowed is not None or (caution is not None and not caution.permits(context, funds, low, high)):
+        permitted = _permitted(plan, context, funds, allowed, caution)
+        stand_in = {k: _stand_in(plan, context, price, permitted, k) for k in (low, high)}
         drawn = stand_in[drawn]
         probability = (stand_in[low] == drawn) * (1.0 - share) + (stand_in[high] == drawn) * share
     return _choice(plan, context, drawn, probability, price, debit)
+
+
+def _permitted(
+    plan: Plan, context: int, funds: Funds, allowed: Collection[int] | None, caution: Caution | None
+) -> Collection[int]:
+    """Return the allowed models that caution permits, or the cheapest allowed one."""
+    models = range(plan.n_models) if allowed is None else allowed
+    prudent = models if caution is None else [k for k in models if caution.permits(context, funds, k)]
+    return prudent or [best_at_price(plan, context, float("inf"), models)]
+
+
+def _stand_in(plan: Plan, context: int, price: float, permitted: Collection[int], model: int) -> int:
+    keep = model == SKIP or model in permitted
+    return model if keep else best_at_price(plan, context, price, permitted)
 
 
 def best_at_price(plan: Plan, context: int, shadow_price: float, allowed: Collection[int]) -> int:

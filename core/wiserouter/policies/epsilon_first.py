@@ -10,9 +10,11 @@ from collections.abc import Collection
 
 import numpy as np
 
+from wiserouter.budget import Funds
 from wiserouter.estimates import Estimates
 from wiserouter.plan import Plan
 from wiserouter.policies.base import Accounting, Choice, choose_by_plan
+from wiserouter.policies.caution import Caution
 from wiserouter.types import FloatArray, check_count
 
 _GROWTH = 1.02  # the plan is solved anew each time there are 2 % more observations
@@ -45,6 +47,7 @@ class EpsilonFirst:
         self.accounting: Accounting = accounting
         self.allow_skip = allow_skip
         self._plan: Plan | None = None
+        self._caution: Caution | None = None
         self._replan_at = 0.0
 
     @property
@@ -56,16 +59,16 @@ class EpsilonFirst:
         """Take the context frequencies, and the estimates that the router keeps up to date."""
         self._freq, self._estimates = freq, estimates
         self._length = self.length or 4 * estimates.calls.size
-        self._plan, self._replan_at = None, 0.0
+        self._plan, self._caution, self._replan_at = None, None, 0.0
 
     def choose(
-        self, context: int, rate_usd: float, rng: np.random.Generator, allowed: Collection[int] | None = None
+        self, context: int, funds: Funds, rng: np.random.Generator, allowed: Collection[int] | None = None
     ) -> Choice:
-        """Draw the least-invoked model while exploring, then from the plan's mix at `rate_usd`."""
+        """Draw the least-invoked model while exploring, then from the plan's mix at rate b / tau."""
         plan = self._current_plan()
         if plan is None or self._estimates.n_invoked < self._length:
             return self._explore(context, rng, allowed)
-        return choose_by_plan(plan, context, rate_usd, rng, allowed, self.accounting)
+        return choose_by_plan(plan, context, funds, rng, allowed, self.accounting, self._caution)
 
     def settings(self) -> dict[str, object]:
         """Return the keyword arguments that make an equal policy."""
@@ -91,6 +94,7 @@ class EpsilonFirst:
         if self._estimates.calls.any() and self._is_stale():
             means = self._estimates.means(shrink=self.accounting == "actual")
             self._plan = Plan(self._freq, *means, allow_skip=self.allow_skip)
+            self._caution = Caution(self._plan, self._estimates) if self.accounting == "actual" else None
             self._replan_at = max(self._estimates.n_observations + 1, self._estimates.n_observations * _GROWTH)
         return self._plan
 

@@ -6,9 +6,11 @@ from collections.abc import Collection
 
 import numpy as np
 
+from wiserouter.budget import Funds
 from wiserouter.estimates import Estimates
 from wiserouter.plan import Plan
 from wiserouter.policies.base import Accounting, Choice, choose_by_plan
+from wiserouter.policies.caution import Caution
 from wiserouter.types import FloatArray
 
 
@@ -18,8 +20,8 @@ class Offline:
     Parameters
     ----------
     accounting : {"actual", "paper"}, default "actual"
-        Debit the true cost of each call, with means shrunk toward each model's own; or, as the paper prints it, the
-        estimated mean cost, with plain means.
+        Debit the true cost of each call, with means shrunk toward each model's own, and leave enough for the requests
+        to come (`policies.caution`); or, as the paper prints it, debit the estimated mean cost, with plain means.
     allow_skip : bool, default False
         Allow the paper's null action: `decide` then raises `QuerySkipped` where no model is worth its cost.
 
@@ -34,6 +36,7 @@ class Offline:
         self.accounting: Accounting = accounting
         self.allow_skip = allow_skip
         self._plan: Plan | None = None
+        self._caution: Caution | None = None
 
     @property
     def plan(self) -> Plan:
@@ -46,12 +49,13 @@ class Offline:
         """Build the plan from what `estimates` hold now; raises `InvalidInput` if they hold nothing."""
         reward, cost_usd = estimates.means(shrink=self.accounting == "actual")
         self._plan = Plan(freq, reward, cost_usd, allow_skip=self.allow_skip)
+        self._caution = Caution(self._plan, estimates) if self.accounting == "actual" else None
 
     def choose(
-        self, context: int, rate_usd: float, rng: np.random.Generator, allowed: Collection[int] | None = None
+        self, context: int, funds: Funds, rng: np.random.Generator, allowed: Collection[int] | None = None
     ) -> Choice:
-        """Draw from the plan's mix at `rate_usd`."""
-        return choose_by_plan(self.plan, context, rate_usd, rng, allowed, self.accounting)
+        """Draw from the plan's mix at rate b / tau."""
+        return choose_by_plan(self.plan, context, funds, rng, allowed, self.accounting, self._caution)
 
     def settings(self) -> dict[str, object]:
         """Return the keyword arguments that make an equal policy."""

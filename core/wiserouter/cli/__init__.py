@@ -1,0 +1,49 @@
+"""The command line: `wiserouter demo | fit | plan | replay`."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from wiserouter import __version__
+from wiserouter.cli.demo import demo
+from wiserouter.cli.fit import fit
+from wiserouter.cli.plan import plan
+from wiserouter.cli.replay import replay
+from wiserouter.cli.screen import complain
+from wiserouter.errors import WiseRouterError
+
+app = typer.Typer(
+    help="Budget-aware LLM routing: one budget for a workload, each query to the model that buys the most quality.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+for command in (demo, fit, plan, replay):
+    app.command()(command)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        sys.stdout.write(f"wiserouter {__version__}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
+) -> None:
+    """Budget-aware LLM routing: one budget for a workload, each query to the model that buys the most quality."""
+
+
+def main() -> None:
+    """Run the command line; an error of ours, or a missing file, is one line on stderr and exit code 2."""
+    try:
+        app()
+    except (WiseRouterError, OSError) as error:
+        complain(error)
+        sys.exit(2)
+
+
+__all__ = ["app", "main"]

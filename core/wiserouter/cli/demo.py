@@ -1,0 +1,123 @@
+"""`wiserouter demo`: a made-up workload, routed under a budget."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+from rich.progress import Progress, TaskID
+
+from wiserouter.budget import Budget
+from wiserouter.cli.screen import err, out, print_json, progress, reporter, shares, table, usd
+from wiserouter.errors import MissingExtra
+from wiserouter.evaluation.naive import always, best_model, cheapest_model
+from wiserouter.evaluation.outcome import Outcome, outcome_of
+from wiserouter.evaluation.replay import Table
+from wiserouter.evaluation.workload import make_table
+from wiserouter.router import WiseRouter
+from wiserouter.types import IntArray
+
+_HISTORY = 1_500  # queries of the log that the demo learns from
+
+
+def demo(
+    queries: Annotated[int, typer.Option(help="Length of the workload.", min=10)] = 3_000,
+    budget: Annotated[
+        float | None, typer.Option(help="USD for the workload; a fifth of always-best by default.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seeds everything.")] = 0,
+    plot: Annotated[Path, typer.Option(help="The picture to save.")] = Path("wiserouter-demo.png"),
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Route a made-up workload under a budget: no key, no network, a few seconds.
+
+    Example: wiserouter demo --queries 5000 --budget 2
+    """
+    rng = np.random.default_rng(seed)
+    history, live = make_table(_HISTORY, rng), make_table(queries, rng)
+    with progress(quiet=as_json) as bars:
+        router = WiseRouter.fit(history.log(), n_contexts=12, seed=seed, progress=reporter(bars))
+        amount = _round(0.2 * history.cost_usd[:, -1].mean() * queries) if budget is None else budget
+        router.start(Budget(amount_usd=amount, horizon=queries, on_exhausted="cheapest"))
+        chosen = _serve(router, live, bars, bars.add_task("routing", total=queries))
+    outcomes = _outcomes(router, live, chosen, amount, seed)
+    picture = _picture(router, outcomes, plot)
+    if as_json:
+        rows = [each.as_dict() for each in outcomes]
+        return print_json({**rows[0], "naive": {str(row["method"]): row for row in rows[1:]}, "plot": picture})
+    _tell(outcomes, picture)
+    return None
+
+
+def _serve(router: WiseRouter, live: Table, bars: Progress, bar: TaskID) -> IntArray:
+    """Route every query as an application would: decide, call the model, charge what it cost, reward the answer."""
+    chosen = np.empty(len(live.prompts), dtype=np.int64)
+    for i, prompt in enumerate(live.prompts):
+        decision = router.decide(prompt)
+        chosen[i] = model = router.pool.index(decision.model)
+        router.charge(decision, float(live.cost_usd[i, model]))
+        router.reward(decision, float(live.reward[i, model]))
+        if i % 50 == 0:
+            status = router.status()
+            bars.update(
+                bar, completed=i, description=f"routing, {usd(status.spent_usd)} of {usd(status.amount_usd)} spent"
+            )
+    return chosen
+
+
+def _outcomes(router: WiseRouter, live: Table, chosen: IntArray, budget_usd: float, seed: int) -> list[Outcome]:
+    means, freq = router.estimates.means(shrink=False), router.contexts.freq
+    n = len(live.prompts)
+    best, cheapest = best_model(means, freq), cheapest_model(means, freq)
+    picks = {
+        "WISERouter": chosen,
+        f"always {live.models[best]} (best)": always(best, n),
+        f"always {live.models[cheapest]} (cheapest)": always(cheapest, n),
+    }
+    return [
+        outcome_of(method, pick, live.reward, live.cost_usd, models=live.models, budget_usd=budget_usd, seed=seed)
+        for method, pick in picks.items()
+    ]
+
+
+def _picture(router: WiseRouter, outcomes: list[Outcome], plot: Path) -> str | None:
+    from wiserouter.evaluation.plots import plot_outcomes
+
+    try:
+        plot_outcomes(outcomes, plot, "What the workload cost, and how many answers were right", router.plan)
+    except MissingExtra as error:
+        err.print(f"no picture: {error}", highlight=False)
+        return None
+    return str(plot)
+
+
+def _tell(outcomes: list[Outcome], picture: str | None) -> None:
+    ours, best, cheapest = outcomes
+    rows = [
+        (
+            one.method,
+            usd(one.spend_usd),
+            f"{one.quality:.1%}",
+            usd(one.spend_usd / max(one.quality * one.queries, 1)),
+            shares(one.models),
+        )
+        for one in outcomes
+    ]
+    title = f"{ours.queries:,} queries, budget {usd(ours.budget_usd)}"
+    out.print(table(title, ("choice", "cost", "right answers", "per right answer", "who answered"), rows))
+    saved, kept = 1 - ours.spend_usd / best.spend_usd, ours.quality / best.quality
+    out.print(
+        f"\nWISERouter spent {ours.spend_ratio:.1%} of the budget. It got {kept:.0%} of the best model's right answers "
+        f"for {1 - saved:.0%} of its bill, and {ours.quality - cheapest.quality:+.0%} more right than the cheapest model.",
+        highlight=False,
+    )
+    if picture:
+        out.print(f"Picture: {picture}", highlight=False)
+    out.print("Next: wiserouter fit YOUR_LOG.parquet -o router.wise", highlight=False)
+
+
+def _round(amount_usd: float) -> float:
+    """Return the amount with two figures: a budget that a person would name."""
+    return float(f"{amount_usd:.2g}")

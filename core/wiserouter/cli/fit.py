@@ -1,0 +1,93 @@
+"""`wiserouter fit`: from a log of past calls to an artifact."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from wiserouter.cli.screen import out, print_json, progress, reporter, table, usd
+from wiserouter.errors import InvalidInput
+from wiserouter.log import RoutingLog
+from wiserouter.router import WiseRouter
+from wiserouter.types import Model, Price
+
+
+def fit(
+    log: Annotated[Path, typer.Argument(help="Past calls: parquet, csv or jsonl, wide or long.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The artifact to write.")] = Path("router.wise"),
+    encoder: Annotated[str, typer.Option(help="tfidf, or minilm (extra).")] = "tfidf",
+    contexts: Annotated[int, typer.Option(help="Number of contexts J.")] = 16,
+    prices: Annotated[Path | None, typer.Option(help="JSON: model -> Model fields, price in USD per token.")] = None,
+    models: Annotated[str | None, typer.Option(help="Keep only these models, separated by commas.")] = None,
+    seed: Annotated[int, typer.Option(help="Seeds sample and clusters.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Fit a router on a log of past calls, and save it.
+
+    Example: wiserouter fit calls.parquet -o support.wise
+    """
+    source = RoutingLog.read(log, models=names(models))
+    with progress(quiet=as_json) as bars:
+        router = WiseRouter.fit(
+            source,
+            encoder=encoder,
+            n_contexts=contexts,
+            models=read_models(prices) if prices else None,
+            seed=seed,
+            progress=reporter(bars),
+        )
+    digest = router.save(output)
+    plan = router.plan
+    if as_json:
+        return print_json(
+            {
+                "artifact": str(output),
+                "sha256": digest,
+                "models": router.pool.names,
+                "contexts": router.contexts.n_contexts,
+            }
+        )
+    means = router.estimates.means(shrink=False)
+    mean_cost, mean_reward = router.contexts.freq @ means.cost_usd, router.contexts.freq @ means.reward
+    rows = [
+        (name, f"{mean_reward[k]:.4f}", usd(mean_cost[k]), f"{int(router.estimates.calls[:, k].sum()):,}")
+        for k, name in enumerate(router.pool.names)
+    ]
+    out.print(
+        table(f"{output}: {router.contexts.n_contexts} contexts", ("model", "quality", "cost per call", "calls"), rows)
+    )
+    if plan is not None:
+        out.print(f"\nUseful budgets: {usd(plan.floor_usd)} to {usd(plan.ceiling_usd)} per request.")
+    out.print(f"Next: wiserouter plan {output}", highlight=False)
+    return None
+
+
+def names(models: str | None) -> list[str] | None:
+    """Return the model names of an option separated by commas."""
+    return [name.strip() for name in models.split(",") if name.strip()] if models else None
+
+
+def read_models(path: Path) -> list[Model]:
+    """Return the models of a price file: a JSON object of model name to `Model` fields.
+
+    Raises
+    ------
+    InvalidInput
+        If the file is not such an object.
+    """
+    try:
+        entries = json.loads(path.read_text(encoding="utf-8"))
+        return [Model(name, **_model_fields(fields)) for name, fields in entries.items()]
+    except (ValueError, TypeError, AttributeError) as error:
+        raise InvalidInput(
+            f'{path}: prices must read {{"model": {{"price": {{"input": 1e-6, "output": 2e-6}}, '
+            f'"max_output_tokens": 4096}}}}: {error}'
+        ) from error
+
+
+def _model_fields(fields: dict[str, object]) -> dict[str, object]:
+    price = fields.get("price")
+    return {**fields, "price": Price(**price)} if isinstance(price, dict) else fields

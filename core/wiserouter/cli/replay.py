@@ -1,0 +1,119 @@
+"""`wiserouter replay`: what the router would have bought on a log, beside the naive choices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+
+from wiserouter.budget import Budget, Limit
+from wiserouter.cli.fit import names
+from wiserouter.cli.screen import OUTCOME_COLUMNS, err, out, outcome_row, print_json, progress, table, usd
+from wiserouter.errors import InvalidInput
+from wiserouter.evaluation.outcome import Outcome
+from wiserouter.evaluation.replay import Arena, Replay, Table, dense_table, prepare, prepare_with, run
+from wiserouter.log import RoutingLog
+from wiserouter.policies import Offline
+from wiserouter.policies.base import Accounting
+from wiserouter.router import WiseRouter
+
+
+def replay(
+    log: Annotated[Path, typer.Argument(help="A dense log: every model's score and cost on every query.")],
+    budget: Annotated[list[float] | None, typer.Option(help="USD for all test queries; repeatable.")] = None,
+    budget_per_query: Annotated[list[float] | None, typer.Option(help="The same, per query; repeatable.")] = None,
+    router: Annotated[Path | None, typer.Option(help="Replay the whole log with this artifact.")] = None,
+    models: Annotated[str | None, typer.Option(help="Keep only these models, separated by commas.")] = None,
+    encoder: Annotated[str, typer.Option(help="tfidf, or minilm (extra).")] = "tfidf",
+    contexts: Annotated[int, typer.Option(help="Number of contexts J.")] = 16,
+    accounting: Annotated[str, typer.Option(help="actual, or paper: debit true or estimated costs.")] = "actual",
+    limit: Annotated[
+        str, typer.Option(help="expected, or hard: the worst case of a call is its model's dearest.")
+    ] = "expected",
+    seed: Annotated[int, typer.Option(help="Seeds split, clusters and draws.")] = 0,
+    seeds: Annotated[int, typer.Option(help="Run this many seeds from --seed on.", min=1)] = 1,
+    plot: Annotated[Path | None, typer.Option(help="Save a picture of the last run (png, svg, pdf).")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per run, one a line.")] = False,
+) -> None:
+    """Split a log 50:50, learn from one half, route the other under a budget.
+
+    Example: wiserouter replay calls.parquet --budget 2.50 --plot replay.png
+    """
+    budgets = [(amount, False) for amount in budget or ()] + [(amount, True) for amount in budget_per_query or ()]
+    if not budgets:
+        raise InvalidInput("replay needs --budget (USD for all test queries) or --budget-per-query, got neither")
+    if accounting not in {"actual", "paper"}:
+        raise InvalidInput(f"accounting must be 'actual' or 'paper', got {accounting!r}", value=accounting)
+    full, dropped = dense_table(RoutingLog.read(log, models=names(models)))
+    if dropped:
+        err.print(f"left out {dropped} of {dropped + len(full.prompts)} queries that lack a score or a cost")
+    loaded = WiseRouter.load(router) if router else None
+    runs: list[list[Replay]] = [[] for _ in budgets]
+    with progress(quiet=as_json) as bars:
+        for each in range(seed, seed + seeds):
+            arena = _arena(full, loaded, each, encoder, contexts, "paper" if accounting == "paper" else "actual")
+            n = len(arena.test.prompts)
+            bar = bars.add_task(f"routing, seed {each}", total=n * len(budgets))
+            for (amount, per_query), done in zip(budgets, runs, strict=True):
+                terms = Budget(amount * n if per_query else amount, n, limit=_limit(limit))
+                done.append(run(arena, terms, lambda rows, bar=bar: bars.advance(bar, rows)))  # type: ignore[misc]
+                if as_json:
+                    print_json(done[-1].as_dict())
+    if plot is not None:
+        from wiserouter.evaluation.plots import plot_outcomes
+
+        last = runs[-1][-1]
+        plot_outcomes([last.outcome, *last.naive], plot, f"{log.name} under {usd(last.outcome.budget_usd)}")
+    if not as_json:
+        _show(runs, log.name, plot)
+
+
+def _arena(
+    full: Table, loaded: WiseRouter | None, seed: int, encoder: str, contexts: int, accounting: Accounting
+) -> Arena:
+    if loaded is not None:
+        return prepare_with(loaded, full, seed=seed)
+    return prepare(full, seed=seed, encoder=encoder, n_contexts=contexts, policy=Offline(accounting=accounting))
+
+
+def _limit(limit: str) -> Limit:
+    if limit not in {"expected", "hard"}:
+        raise InvalidInput(f"limit must be 'expected' or 'hard', got {limit!r}", value=limit)
+    return "hard" if limit == "hard" else "expected"
+
+
+def _show(runs: list[list[Replay]], title: str, plot: Path | None) -> None:
+    for done in runs:
+        first = done[0].outcome
+        per_query = usd(first.budget_usd / first.queries)
+        heading = f"{title}: {usd(first.budget_usd)} for {first.queries:,} queries ({per_query} each)"
+        if len(done) == 1:
+            rows = [outcome_row(each) for each in (first, *done[0].naive)]
+            out.print(table(heading, OUTCOME_COLUMNS, rows))
+        else:
+            columns = ("method", "quality", "sd", "spend/budget", "lowest", "highest", "served")
+            rows = [_spread([one.outcome for one in done])]
+            rows += [_spread([one.naive[i] for one in done]) for i in range(len(done[0].naive))]
+            out.print(table(f"{heading}, {len(done)} seeds", columns, rows))
+        out.print()
+    if plot is not None:
+        out.print(f"Picture: {plot}", highlight=False)
+
+
+def _spread(outcomes: Sequence[Outcome]) -> tuple[str, ...]:
+    """Return mean and spread of one method over seeds."""
+    quality = np.array([one.quality for one in outcomes])
+    ratio = np.array([one.spend_ratio for one in outcomes])
+    served = np.mean([one.served / one.queries for one in outcomes])
+    return (
+        outcomes[0].method,
+        f"{quality.mean():.4f}",
+        f"{quality.std(ddof=1):.4f}",
+        f"{ratio.mean():.4f}",
+        f"{ratio.min():.4f}",
+        f"{ratio.max():.4f}",
+        f"{served:.1%}",
+    )

@@ -1,0 +1,96 @@
+"""Pictures: what each budget buys, and where each method lies (matplotlib, extra `bench`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from wiserouter.errors import InvalidInput, MissingExtra
+from wiserouter.evaluation.outcome import Outcome
+from wiserouter.plan import Plan
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_INK, _ACCENT, _QUIET = "#1f2933", "#0b7285", "#9aa5b1"
+
+
+def plot_plan(plan: Plan, names: Sequence[str], path: str | Path) -> None:
+    """Draw expected quality, and the share of each model, over the budget per request.
+
+    Raises
+    ------
+    MissingExtra
+        If matplotlib is not installed.
+    InvalidInput
+        If the file's ending is not one that matplotlib writes.
+    """
+    figure = _figure(height=6.0)
+    above, below = figure.subplots(2, 1, sharex=True)
+    rates = np.linspace(plan.floor_usd, plan.ceiling_usd * 1.02, 200)
+    above.plot(rates, [plan.value(rate) for rate in rates], color=_ACCENT, linewidth=2)
+    _dress(above, "What each budget buys", "", "expected quality")
+    shares = np.array([plan.freq @ plan.mix(rate) for rate in rates]).T
+    below.stackplot(rates, shares, labels=names, alpha=0.85)
+    _dress(below, "Share of each model", "budget, USD per request", "share of queries")
+    below.set_ylim(0, 1)
+    below.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, fontsize=8)
+    _save(figure, path)
+
+
+def plot_outcomes(outcomes: Sequence[Outcome], path: str | Path, title: str, frontier: Plan | None = None) -> None:
+    """Draw each method's quality over its spend, with the budget as a line; raises as `plot_plan` does.
+
+    Parameters
+    ----------
+    outcomes : sequence of Outcome
+        The first is the router's and stands out.
+    frontier : Plan, optional
+        What the fitted plan expects at every other budget.
+    """
+    figure = _figure(height=4.2)
+    axes = figure.subplots()
+    queries, budget = outcomes[0].queries, outcomes[0].budget_usd
+    if frontier is not None:
+        curve = frontier.curve()
+        axes.plot(curve.spend_usd * queries, curve.value, color=_ACCENT, alpha=0.35, label="plan at any budget")
+    axes.axvline(budget, color=_QUIET, linestyle="--", linewidth=1, label=f"budget {budget:.4g} USD")
+    for i, each in enumerate(outcomes):
+        axes.scatter(each.spend_usd, each.quality, s=90 if i == 0 else 45, color=_ACCENT if i == 0 else _INK, zorder=3)
+        axes.annotate(
+            each.method, (each.spend_usd, each.quality), xytext=(7, 5), textcoords="offset points", fontsize=9
+        )
+    axes.set_xscale("log")
+    axes.margins(x=0.25, y=0.15)
+    axes.legend(loc="lower right", frameon=False, fontsize=8)
+    _dress(axes, title, "spend, USD (log scale)", "quality")
+    _save(figure, path)
+
+
+def _figure(height: float) -> Figure:
+    try:
+        from matplotlib.figure import Figure  # noqa: PLC0415
+    except ImportError as error:
+        raise MissingExtra("a plot", "matplotlib", "bench") from error
+    return Figure(figsize=(7.5, height), layout="constrained")
+
+
+def _dress(axes: Axes, title: str, x: str, y: str) -> None:
+    axes.set_title(title, loc="left", fontsize=11, color=_INK)
+    axes.set_xlabel(x)
+    axes.set_ylabel(y)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(alpha=0.2)
+
+
+def _save(figure: Figure, path: str | Path) -> None:
+    try:
+        figure.savefig(path, dpi=150)
+    except ValueError as error:
+        raise InvalidInput(
+            f"the picture's name must end in .png, .svg or .pdf, got {str(path)!r}", value=path
+        ) from error

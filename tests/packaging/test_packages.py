@@ -1,0 +1,65 @@
+"""What `import wiserouter` loads, what the wheel's packages say without their extras, and that names are kept."""
+
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import wiserouter
+from wiserouter.errors import MissingExtra
+
+ROOT = Path(__file__).parents[2]
+
+
+def modules_after(statement: str) -> set[str]:
+    code = f"{statement}; import sys; print(*sys.modules)"
+    return set(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split())
+
+
+def test_import_is_light():
+    heavy = {
+        "sklearn",
+        "scipy",
+        "polars",
+        "tiktoken",
+        "matplotlib",
+        "typer",
+        "rich",
+        "litellm",
+        "langchain_core",
+        "onnxruntime",
+    }
+    assert not modules_after("import wiserouter") & heavy
+
+
+def test_deciding_by_embedding_needs_numpy_alone():
+    serve = (
+        "import wiserouter as w; r = w.WiseRouter([w.Model('a'), w.Model('b')], seed=0); r.start(w.Budget(1.0, 5)); "
+        "r.charge(r.decide('hi'), 0.1)"
+    )
+    assert not modules_after(serve) & {"sklearn", "scipy", "polars", "matplotlib"}
+
+
+def test_every_public_name_is_there():
+    for name in wiserouter.__all__:
+        assert hasattr(wiserouter, name), name
+    assert wiserouter.__all__ == sorted(wiserouter.__all__, key=lambda name: (name.startswith("_"), name))
+
+
+@pytest.mark.parametrize(
+    ("package", "needs", "extra"),
+    [("wiserouter_litellm", "litellm", "litellm"), ("wiserouter_langchain", "langchain_core", "langchain")],
+)
+def test_an_adapter_without_its_extra_says_which(monkeypatch, package, needs, extra):
+    find_spec = importlib.util.find_spec
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == needs else find_spec(name))
+    monkeypatch.delitem(sys.modules, package, raising=False)
+    with pytest.raises(MissingExtra, match=rf"pip install 'wiserouter\[{extra}\]'"):
+        importlib.import_module(package)
+
+
+def test_versions_are_pinned_and_no_registry_is_named():
+    text = (ROOT / "pyproject.toml").read_text()
+    assert "constraint-dependencies = []" not in text
+    assert not (ROOT / "uv.lock").exists() or "uv.lock" in (ROOT / ".gitignore").read_text()
