@@ -35,7 +35,8 @@ class Budget:
         Number of requests that it is for.
     limit : {"expected", "hard"}, default "expected"
         "expected" plans on mean costs, settles true ones and stops when what is left does not cover a mean call: only
-        what calls in flight cost beyond their mean can go beyond it. "hard" holds back the worst case of each call, and never goes beyond it.
+        what calls in flight cost beyond their mean can go beyond it. "hard" holds back the worst case of each call, and
+        never goes beyond it.
     on_exhausted : {"reject", "cheapest"}, default "reject"
         What `decide` does when money or horizon is used up: raise, or go on with the cheapest model. Under a hard limit
         a call that does not fit is refused in any case.
@@ -169,7 +170,7 @@ class Ledger:
         )
 
     def reserve(self, reserved_usd: float, expected_usd: float) -> None:
-        """Hold back the cost of one call; raise `BudgetExhausted`, changing nothing, if a hard limit does not admit it."""
+        """Hold back the cost of one call; raise `BudgetExhausted` if a hard limit does not admit it."""
         if reserved_usd > self.room_usd():
             raise self.exhausted(reserved_usd)
         self.reserved_usd += reserved_usd

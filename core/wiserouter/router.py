@@ -1,7 +1,7 @@
 """The router: the one place that knows all steps of a request.
 
-`decide` turns a query into a model and a reservation, `charge` settles the true cost of the call, `reward` takes a score
-if and when somebody judges. The steps never call one another.
+`decide` turns a query into a model and a reservation, `charge` settles the true cost of the call, `reward` takes a
+score if and when somebody judges. The steps never call one another.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike
 from wiserouter import saving
 from wiserouter.budget import Budget, Ledger
 from wiserouter.contexts import Contexts
-from wiserouter.encoders import Encoder, open_encoder
+from wiserouter.encoders import Encoder, EncoderLike, open_encoder
 from wiserouter.errors import InvalidInput, QuerySkipped
 from wiserouter.estimates import Estimates
 from wiserouter.fitting import Progress, fit_log
@@ -85,7 +85,7 @@ class WiseRouter:
         models: Sequence[Model],
         contexts: Contexts | None = None,
         *,
-        encoder: object = None,
+        encoder: EncoderLike | None = None,
         policy: Policy | None = None,
         estimates: Estimates | None = None,
         store: str | Store = "memory://",
@@ -111,7 +111,7 @@ class WiseRouter:
         cls,
         log: RoutingLog,
         *,
-        encoder: object = "tfidf",
+        encoder: EncoderLike = "tfidf",
         n_contexts: int = 16,
         models: Sequence[Model] | None = None,
         policy: Policy | None = None,
@@ -177,7 +177,12 @@ class WiseRouter:
 
     @classmethod
     def load(
-        cls, path: str | Path, *, store: str | Store = "memory://", encoder: object = None, seed: int | None = None
+        cls,
+        path: str | Path,
+        *,
+        store: str | Store = "memory://",
+        encoder: EncoderLike | None = None,
+        seed: int | None = None,
     ) -> WiseRouter:
         """Read a router that `save` wrote.
 

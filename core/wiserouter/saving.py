@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from wiserouter.artifact import read_artifact, write_artifact
 from wiserouter.contexts import Contexts
-from wiserouter.encoders import Encoder, encoder_from_state, open_encoder
+from wiserouter.encoders import Encoder, EncoderLike, encoder_from_state, open_encoder
 from wiserouter.errors import ArtifactError, DamagedArtifact, WiseRouterError
 from wiserouter.estimates import Estimates
 from wiserouter.policies import open_policy
@@ -35,7 +35,7 @@ def save_router(router: WiseRouter, path: str | Path) -> str:
     return write_artifact(path, manifest, arrays)
 
 
-def load_parts(path: str | Path, encoder: object) -> dict[str, Any]:
+def load_parts(path: str | Path, encoder: EncoderLike | None) -> dict[str, Any]:
     """Return the keyword arguments that make the saved router; `encoder` replaces the saved one.
 
     Raises
@@ -61,7 +61,7 @@ def load_parts(path: str | Path, encoder: object) -> dict[str, Any]:
 
 
 def _encoder(
-    path: str | Path, saved: dict[str, Any] | None, arrays: dict[str, Any], replacement: object
+    path: str | Path, saved: dict[str, Any] | None, arrays: dict[str, Any], replacement: EncoderLike | None
 ) -> Encoder | None:
     if replacement is not None:
         return open_encoder(replacement)

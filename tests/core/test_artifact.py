@@ -104,7 +104,7 @@ def test_any_changed_byte_is_refused_or_harmless(artifact):
 
 def test_a_newer_format_is_refused(artifact):
     rewritten(artifact, lambda head: head.update(version=99))
-    with pytest.raises(NewerArtifact, match="format 99.*upgrade"):
+    with pytest.raises(NewerArtifact, match=r"format 99.*upgrade"):
         WiseRouter.load(artifact)
 
 
@@ -128,7 +128,7 @@ def test_other_files_are_refused(tmp_path):
 
 def test_an_artifact_that_lacks_a_part_is_refused(tmp_path):
     write_artifact(tmp_path / "x.wise", {"models": []}, {})
-    with pytest.raises(DamagedArtifact, match="contexts.centroids"):
+    with pytest.raises(DamagedArtifact, match=r"contexts\.centroids"):
         WiseRouter.load(tmp_path / "x.wise")
 
 

@@ -74,12 +74,12 @@ class HardBudget(RuleBasedStateMachine):
 
     @rule(worst=st.floats(0.001, 4.0), share=st.floats(0, 1))
     def reserve(self, worst, share):
-        try:
+        if worst <= self.ledger.left_usd:
             self.ledger.reserve(worst, worst * share)
-        except BudgetExhausted as error:
-            assert error.needed_usd > error.left_usd - 1e-9
-        else:
             self.open.append((worst, worst * share))
+        elif worst > self.ledger.left_usd + 1e-9:
+            with pytest.raises(BudgetExhausted):
+                self.ledger.reserve(worst, worst * share)
 
     @precondition(lambda self: self.open)
     @rule(data=st.data(), share=st.floats(0, 1))

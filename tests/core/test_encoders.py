@@ -13,6 +13,7 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from wiserouter.encoders import Encoder, encoder_from_state, open_encoder
 from wiserouter.encoders.base import check_embeddings, tail, unit
 from wiserouter.encoders.custom import CallableEncoder

@@ -91,7 +91,9 @@ def test_shrinking_lowers_the_error_where_cells_are_thin_and_hardly_changes_thic
 
 def test_where_contexts_do_not_differ_the_models_mean_is_used():
     count, total, square, truth = balanced(1_000, 50, 0.0, 0.4, seed=2)
-    error = {shrink: np.abs(shrunk_means(count, total, square, shrink=shrink) - truth).mean() for shrink in (True, False)}
+    error = {
+        shrink: np.abs(shrunk_means(count, total, square, shrink=shrink) - truth).mean() for shrink in (True, False)
+    }
     assert error[True] < 0.25 * error[False]
 
 

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+
 from wiserouter.encoders import Encoder, encoder_from_state, minilm, open_encoder
 from wiserouter.encoders.minilm import MiniLMEncoder
 from wiserouter.errors import EncoderError, InvalidInput, MissingExtra

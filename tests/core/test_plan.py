@@ -1,11 +1,12 @@
+import itertools
 import math
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from problems import Problem, linprog_value, problems, rate_of
 
+from problems import Problem, linprog_value, problems, rate_of
 from wiserouter import Plan
 from wiserouter.errors import InfeasibleBudget, InvalidInput
 from wiserouter.plan import SKIP, envelope
@@ -61,7 +62,7 @@ def test_curve_is_concave_and_rising_and_its_slopes_are_the_shadow_prices(proble
 def test_more_budget_never_lowers_the_value(problem, extra):
     plan = plan_of(problem)
     values = [plan.value(plan.floor_usd + more) for more in sorted(extra)]
-    assert all(b >= a - 1e-12 for a, b in zip(values, values[1:], strict=False))
+    assert all(b >= a - 1e-12 for a, b in itertools.pairwise(values))
 
 
 @settings(max_examples=100, deadline=None)

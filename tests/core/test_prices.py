@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from wiserouter.errors import InvalidInput
 from wiserouter.prices import cost_usd, worst_case_usd
 from wiserouter.types import Price, Usage

@@ -148,7 +148,7 @@ def test_a_hard_limit_reserves_the_worst_case_and_falls_to_a_model_that_fits():
     second = router.decide("code")
     assert (second.model, second.reserved_usd, second.probability) == ("small", 2.0, 1.0)
     router.set_budget(horizon=9)
-    with pytest.raises(BudgetExhausted, match="7 reserved.*1 left, 2 needed"):
+    with pytest.raises(BudgetExhausted, match=r"7 reserved.*1 left, 2 needed"):
         router.decide("code")
     router.charge(first, 3.0)
     assert router.decide("code").model == "small"

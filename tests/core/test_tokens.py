@@ -13,6 +13,7 @@ import pytest
 import tiktoken
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from wiserouter import tokens
 from wiserouter.tokens import ESTIMATE, PIECE_CHARS, TokenCount, count_tokens
 

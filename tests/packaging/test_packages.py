@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 import wiserouter
 from wiserouter.errors import MissingExtra
 

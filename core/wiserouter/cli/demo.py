@@ -100,17 +100,18 @@ def _tell(outcomes: list[Outcome], picture: str | None) -> None:
             one.method,
             usd(one.spend_usd),
             f"{one.quality:.1%}",
-            usd(one.spend_usd / max(one.quality * one.queries, 1)),
+            usd(1_000 * one.spend_usd / max(one.quality * one.queries, 1)),
             shares(one.models),
         )
         for one in outcomes
     ]
     title = f"{ours.queries:,} queries, budget {usd(ours.budget_usd)}"
-    out.print(table(title, ("choice", "cost", "right answers", "per right answer", "who answered"), rows))
-    saved, kept = 1 - ours.spend_usd / best.spend_usd, ours.quality / best.quality
+    out.print(table(title, ("choice", "cost", "right answers", "per 1,000 right", "who answered"), rows))
+    kept = ours.quality / best.quality
     out.print(
         f"\nWISERouter spent {ours.spend_ratio:.1%} of the budget. It got {kept:.0%} of the best model's right answers "
-        f"for {1 - saved:.0%} of its bill, and {ours.quality - cheapest.quality:+.0%} more right than the cheapest model.",
+        f"for {ours.spend_usd / best.spend_usd:.0%} of its bill; the cheapest model alone gets "
+        f"{cheapest.quality / best.quality:.0%}.",
         highlight=False,
     )
     if picture:

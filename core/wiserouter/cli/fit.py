@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -88,6 +88,6 @@ def read_models(path: Path) -> list[Model]:
         ) from error
 
 
-def _model_fields(fields: dict[str, object]) -> dict[str, object]:
+def _model_fields(fields: dict[str, Any]) -> dict[str, Any]:
     price = fields.get("price")
     return {**fields, "price": Price(**price)} if isinstance(price, dict) else fields

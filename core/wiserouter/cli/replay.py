@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import typer
 
-from wiserouter.budget import Budget, Limit
+from wiserouter.budget import Budget
 from wiserouter.cli.fit import names
 from wiserouter.cli.screen import OUTCOME_COLUMNS, err, out, outcome_row, print_json, progress, table, usd
 from wiserouter.errors import InvalidInput
@@ -17,7 +18,6 @@ from wiserouter.evaluation.outcome import Outcome
 from wiserouter.evaluation.replay import Arena, Replay, Table, dense_table, prepare, prepare_with, run
 from wiserouter.log import RoutingLog
 from wiserouter.policies import Offline
-from wiserouter.policies.base import Accounting
 from wiserouter.router import WiseRouter
 
 
@@ -42,26 +42,23 @@ def replay(
 
     Example: wiserouter replay calls.parquet --budget 2.50 --plot replay.png
     """
-    budgets = [(amount, False) for amount in budget or ()] + [(amount, True) for amount in budget_per_query or ()]
-    if not budgets:
-        raise InvalidInput("replay needs --budget (USD for all test queries) or --budget-per-query, got neither")
-    if accounting not in {"actual", "paper"}:
-        raise InvalidInput(f"accounting must be 'actual' or 'paper', got {accounting!r}", value=accounting)
+    asked = _asked(budget, budget_per_query)
+    terms = _Terms(
+        _one_of("limit", limit, ("expected", "hard")), _one_of("accounting", accounting, ("actual", "paper"))
+    )
     full, dropped = dense_table(RoutingLog.read(log, models=names(models)))
     if dropped:
         err.print(f"left out {dropped} of {dropped + len(full.prompts)} queries that lack a score or a cost")
     loaded = WiseRouter.load(router) if router else None
-    runs: list[list[Replay]] = [[] for _ in budgets]
+    runs: list[list[Replay]] = [[] for _ in asked]
     with progress(quiet=as_json) as bars:
         for each in range(seed, seed + seeds):
-            arena = _arena(full, loaded, each, encoder, contexts, "paper" if accounting == "paper" else "actual")
-            n = len(arena.test.prompts)
-            bar = bars.add_task(f"routing, seed {each}", total=n * len(budgets))
-            for (amount, per_query), done in zip(budgets, runs, strict=True):
-                terms = Budget(amount * n if per_query else amount, n, limit=_limit(limit))
-                done.append(run(arena, terms, lambda rows, bar=bar: bars.advance(bar, rows)))  # type: ignore[misc]
+            arena = _arena(full, loaded, each, encoder, contexts, terms)
+            bar = bars.add_task(f"routing, seed {each}", total=len(arena.test.prompts) * len(asked))
+            for done, one in zip(runs, _play(arena, asked, terms, partial(bars.advance, bar)), strict=True):
+                done.append(one)
                 if as_json:
-                    print_json(done[-1].as_dict())
+                    print_json(one.as_dict())
     if plot is not None:
         from wiserouter.evaluation.plots import plot_outcomes
 
@@ -71,18 +68,39 @@ def replay(
         _show(runs, log.name, plot)
 
 
-def _arena(
-    full: Table, loaded: WiseRouter | None, seed: int, encoder: str, contexts: int, accounting: Accounting
-) -> Arena:
+class _Asked(NamedTuple):
+    amount_usd: float
+    per_query: bool
+
+
+class _Terms(NamedTuple):
+    limit: Any
+    accounting: Any
+
+
+def _asked(totals: list[float] | None, per_query: list[float] | None) -> list[_Asked]:
+    asked = [_Asked(amount, False) for amount in totals or ()] + [_Asked(amount, True) for amount in per_query or ()]
+    if not asked:
+        raise InvalidInput("replay needs --budget (USD for all test queries) or --budget-per-query, got neither")
+    return asked
+
+
+def _play(arena: Arena, asked: list[_Asked], terms: _Terms, tick: Callable[[int], None]) -> Iterator[Replay]:
+    n = len(arena.test.prompts)
+    for amount_usd, per_query in asked:
+        yield run(arena, Budget(amount_usd * n if per_query else amount_usd, n, limit=terms.limit), tick)
+
+
+def _arena(full: Table, loaded: WiseRouter | None, seed: int, encoder: str, contexts: int, terms: _Terms) -> Arena:
     if loaded is not None:
         return prepare_with(loaded, full, seed=seed)
-    return prepare(full, seed=seed, encoder=encoder, n_contexts=contexts, policy=Offline(accounting=accounting))
+    return prepare(full, seed=seed, encoder=encoder, n_contexts=contexts, policy=Offline(accounting=terms.accounting))
 
 
-def _limit(limit: str) -> Limit:
-    if limit not in {"expected", "hard"}:
-        raise InvalidInput(f"limit must be 'expected' or 'hard', got {limit!r}", value=limit)
-    return "hard" if limit == "hard" else "expected"
+def _one_of(name: str, value: str, choices: tuple[str, ...]) -> str:
+    if value not in choices:
+        raise InvalidInput(f"--{name} must be one of {', '.join(choices)}, got {value!r}", value=value)
+    return value
 
 
 def _show(runs: list[list[Replay]], title: str, plot: Path | None) -> None:

@@ -11,8 +11,10 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from wiserouter.budget import Budget
+from wiserouter.encoders import EncoderLike
 from wiserouter.errors import BudgetError, InvalidInput, LogError, QuerySkipped
 from wiserouter.estimates import Estimates
 from wiserouter.evaluation.naive import naive_outcomes
@@ -82,7 +84,7 @@ def dense_table(log: RoutingLog) -> tuple[Table, int]:
         If no query is complete.
     """
     batch: LogBatch = log.table()
-    complete = ~(np.isnan(batch.reward) | np.isnan(batch.cost_usd)).any(axis=1)
+    complete: NDArray[np.bool_] = np.all(~np.isnan(batch.reward + batch.cost_usd), axis=1)
     if not complete.any():
         raise LogError("replay needs queries that every model answered, got none: name fewer models", file=log.path)
     kept = np.flatnonzero(complete)
@@ -97,7 +99,7 @@ def split(n: int, seed: int) -> tuple[IntArray, IntArray]:
 
 
 def prepare(
-    table: Table, *, seed: int, encoder: object = "tfidf", n_contexts: int = 16, policy: Policy | None = None
+    table: Table, *, seed: int, encoder: EncoderLike = "tfidf", n_contexts: int = 16, policy: Policy | None = None
 ) -> Arena:
     """Fit a router on one half of a table, and place the other half in its contexts.
 
