@@ -29,19 +29,19 @@ def complain(error: BaseException) -> None:
 
 
 def usd(amount: float) -> str:
-    """Return an amount of money with four figures.
+    """Return an amount of money, small ones with four figures.
 
     Examples
     --------
-    >>> usd(0.00012345), usd(12.5)
-    ('$0.0001234', '$12.50')
+    >>> usd(0.00012345), usd(0.9), usd(12.5)
+    ('$0.0001234', '$0.900', '$12.50')
     """
     if amount >= 1 or amount == 0:
         return f"${amount:,.2f}"
-    return f"${amount:.4g}"
+    return f"${amount:.3f}" if amount >= 0.1 else f"${amount:.4g}"
 
 
-def shares(models: Mapping[str, float], most: int = 4) -> str:
+def shares(models: Mapping[str, float], most: int = 3) -> str:
     """Return the largest shares, such as `mini 60 %, max 40 %`."""
     used = sorted(((share, name) for name, share in models.items() if share >= 0.005), reverse=True)
     text = ", ".join(f"{name} {share:.0%}" for share, name in used[:most])

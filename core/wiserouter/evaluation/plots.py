@@ -31,12 +31,15 @@ def plot_plan(plan: Plan, names: Sequence[str], path: str | Path) -> None:
     """
     figure = _figure(height=6.0)
     above, below = figure.subplots(2, 1, sharex=True)
-    rates = np.linspace(plan.floor_usd, plan.ceiling_usd * 1.02, 200)
+    low = max(plan.floor_usd, plan.ceiling_usd * 1e-4)  # a free model has no place on a log scale
+    rates = np.maximum(np.geomspace(low, plan.ceiling_usd * 1.05, 300), plan.floor_usd) if low > 0 else np.zeros(1)
     above.plot(rates, [plan.value(rate) for rate in rates], color=_ACCENT, linewidth=2)
     _dress(above, "What each budget buys", "", "expected quality")
     shares = np.array([plan.freq @ plan.mix(rate) for rate in rates]).T
     below.stackplot(rates, shares, labels=names, alpha=0.85)
-    _dress(below, "Share of each model", "budget, USD per request", "share of queries")
+    _dress(below, "Share of each model", "budget, USD per request (log scale)", "share of queries")
+    if low > 0:
+        below.set_xscale("log")
     below.set_ylim(0, 1)
     below.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, fontsize=8)
     _save(figure, path)
@@ -61,8 +64,9 @@ def plot_outcomes(outcomes: Sequence[Outcome], path: str | Path, title: str, fro
     axes.axvline(budget, color=_QUIET, linestyle="--", linewidth=1, label=f"budget {budget:.4g} USD")
     for i, each in enumerate(outcomes):
         axes.scatter(each.spend_usd, each.quality, s=90 if i == 0 else 45, color=_ACCENT if i == 0 else _INK, zorder=3)
+        offset = (9, -13) if i == 0 else (7, 5)
         axes.annotate(
-            each.method, (each.spend_usd, each.quality), xytext=(7, 5), textcoords="offset points", fontsize=9
+            each.method, (each.spend_usd, each.quality), xytext=offset, textcoords="offset points", fontsize=9
         )
     axes.set_xscale("log")
     axes.margins(x=0.25, y=0.15)

@@ -1,0 +1,122 @@
+import json
+import subprocess
+import sys
+
+import numpy as np
+import polars as pl
+import pytest
+from typer.testing import CliRunner
+
+from wiserouter.cli import app
+from wiserouter.evaluation.workload import make_table
+
+TABLE = make_table(300, np.random.default_rng(0))
+
+
+@pytest.fixture
+def log(tmp_path):
+    columns = {"prompt": TABLE.prompts}
+    for k, name in enumerate(TABLE.models):
+        columns |= {f"score|{name}": TABLE.reward[:, k], f"cost|{name}": TABLE.cost_usd[:, k]}
+    pl.DataFrame(columns).write_parquet(tmp_path / "log.parquet")
+    return tmp_path / "log.parquet"
+
+
+def wiserouter(*arguments):
+    result = CliRunner().invoke(app, [str(a) for a in arguments])
+    if result.exception and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result.stdout
+
+
+def shell(*arguments):
+    command = [sys.executable, "-m", "wiserouter.cli", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_demo_ends_in_a_table_and_a_picture(tmp_path):
+    printed = wiserouter("demo", "--queries", 200, "--plot", tmp_path / "demo.png")
+    assert "always nano (cheapest)" in " ".join(printed.split())
+    assert "WISERouter spent" in printed
+    assert (tmp_path / "demo.png").stat().st_size > 4_000
+
+
+def test_demo_json_keeps_the_budget(tmp_path):
+    figures = json.loads(wiserouter("demo", "--queries", 300, "--json", "--plot", tmp_path / "demo.svg"))
+    assert figures["spend_ratio"] <= 1.02
+    assert figures["quality"] > figures["naive"]["always nano (cheapest)"]["quality"]
+    assert figures["queries"] == figures["served"] == 300
+
+
+def test_fit_plan_and_replay(log, tmp_path):
+    artifact = tmp_path / "r.wise"
+    fitted = json.loads(wiserouter("fit", log, "-o", artifact, "--contexts", 6, "--json"))
+    assert fitted["models"] == list(TABLE.models)
+    assert len(fitted["sha256"]) == 64
+    assert "Useful budgets" in wiserouter("fit", log, "-o", artifact, "--contexts", 6)
+
+    what_if = json.loads(wiserouter("plan", artifact, "--budget", 1, "--requests", 500, "--points", 5, "--json"))
+    budgets = [row["budget_usd"] for row in what_if["budgets"]]
+    quality = [row["quality"] for row in what_if["budgets"]]
+    assert budgets == sorted(budgets)
+    assert 1.0 in budgets
+    assert quality == sorted(quality)
+    assert all(sum(row["models"].values()) == pytest.approx(1.0) for row in what_if["budgets"])
+    assert "reward per extra USD" in wiserouter("plan", artifact, "--plot", tmp_path / "curve.png")
+    assert (tmp_path / "curve.png").exists()
+
+    run = json.loads(wiserouter("replay", log, "--budget", 0.2, "--router", artifact, "--json"))
+    assert (run["queries"], run["budget_usd"]) == (300, 0.2)
+
+
+def test_replay_prints_one_object_per_run(log):
+    lines = wiserouter("replay", log, "--budget-per-query", 1e-3, "--seeds", 2, "--contexts", 6, "--json").splitlines()
+    runs = [json.loads(line) for line in lines]
+    assert [run["seed"] for run in runs] == [0, 1]
+    for run in runs:
+        for figures in (run, *run["naive"].values()):
+            assert {"queries", "quality", "spend_usd", "budget_usd", "seed", "models"} <= figures.keys()
+        assert set(run["naive"]) == {"always-cheapest", "always-best", "single-best", "oracle"}
+        assert run["budget_usd"] == pytest.approx(0.15)
+
+
+def test_replay_prints_tables_and_saves_a_picture(log, tmp_path):
+    one = wiserouter("replay", log, "--budget", 0.15, "--contexts", 6, "--plot", tmp_path / "r.png")
+    assert "always-cheapest" in one
+    assert (tmp_path / "r.png").exists()
+    several = wiserouter("replay", log, "--budget", 0.15, "--contexts", 6, "--seeds", 2, "--limit", "hard")
+    assert "2 seeds" in several
+
+
+def test_prices_reach_the_artifact(log, tmp_path):
+    prices = tmp_path / "prices.json"
+    prices.write_text('{"nano": {"price": {"input": 1e-7, "output": 4e-7}, "max_output_tokens": 100}}')
+    wiserouter("fit", log, "-o", tmp_path / "r.wise", "--contexts", 4, "--prices", prices, "--json")
+    prices.write_text('{"nano": {"prize": 1}}')
+    failed = shell("fit", log, "-o", tmp_path / "r.wise", "--prices", prices)
+    assert failed.returncode == 2
+    assert "prices must read" in failed.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("fit", "missing.csv"), "missing.csv: no such file"),
+        (("plan", "missing.wise"), "missing.wise"),
+        (("replay", "LOG"), "needs --budget"),
+        (("replay", "LOG", "--budget", "-1"), "amount_usd must be a finite number of at least 0, got -1"),
+        (("replay", "LOG", "--budget", "1", "--limit", "soft"), "--limit must be one of expected, hard, got 'soft'"),
+        (("replay", "LOG", "--budget", "1", "--models", "nano,gpt-9"), "got 'gpt-9'"),
+        (("fit", "LOG", "--encoder", "bert"), "bert"),
+        (("plan", "LOG"), "not a WISERouter artifact"),
+    ],
+)
+def test_mistakes_are_one_line_and_exit_code_2(log, arguments, says):
+    failed = shell(*(log if a == "LOG" else a for a in arguments))
+    assert failed.returncode == 2
+    assert says in failed.stderr
+    assert failed.stderr.strip().count("\n") == 0, failed.stderr
+
+
+def test_version():
+    assert wiserouter("--version").startswith("wiserouter 0.")

@@ -1,0 +1,133 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from wiserouter import Budget, Offline, RoutingLog
+from wiserouter.errors import InvalidInput, LogError
+from wiserouter.estimates import Means
+from wiserouter.evaluation import naive
+from wiserouter.evaluation.outcome import outcome_of
+from wiserouter.evaluation.plots import plot_outcomes, plot_plan
+from wiserouter.evaluation.replay import dense_table, prepare, prepare_with, run, split
+from wiserouter.evaluation.workload import KINDS, PRICES, make_table
+
+TABLE = make_table(400, np.random.default_rng(0))
+
+
+def arena(seed=0, **options):
+    return prepare(TABLE, seed=seed, n_contexts=6, **options)
+
+
+def budget(per_query, n=200, **options):
+    return Budget(per_query * n, n, **options)
+
+
+def test_split_halves_at_random_and_by_seed():
+    train, test = split(101, 0)
+    assert (len(train), len(test)) == (50, 51)
+    assert sorted([*train, *test]) == list(range(101))
+    assert np.array_equal(train, split(101, 0)[0])
+    assert not np.array_equal(train, split(101, 1)[0])
+
+
+def test_a_replay_accounts_for_every_call():
+    replay = run(arena(), budget(1e-3))
+    ours = replay.outcome
+    assert ours.queries == ours.served == 200
+    assert sum(ours.models.values()) == pytest.approx(1.0)
+    assert ours.spend_ratio == pytest.approx(1.0, abs=0.05)
+    assert replay.as_dict()["naive"]["always-best"]["models"]["max"] == 1.0
+
+
+def test_the_same_seed_replays_the_same_and_runs_do_not_teach_one_another():
+    one = arena()
+    first = run(one, budget(1e-3)).outcome
+    run(one, budget(3e-3))
+    assert run(one, budget(1e-3)).outcome == first
+    assert run(arena(), budget(1e-3)).outcome == first
+
+
+def test_quality_lies_between_the_cheapest_and_the_oracle():
+    for per_query in (2e-4, 1e-3, 4e-3):
+        replay = run(arena(), budget(per_query))
+        by_name = {one.method: one for one in replay.naive}
+        assert by_name["always-cheapest"].quality < replay.outcome.quality < by_name["oracle"].quality
+
+
+def test_a_hard_replay_never_exceeds_its_budget():
+    for seed in range(3):
+        for per_query in (1e-4, 5e-4, 2e-3):
+            assert run(arena(seed), budget(per_query, limit="hard")).outcome.spend_ratio <= 1.0
+
+
+def test_paper_accounting_drifts_from_the_budget_and_actual_does_not():
+    drift = {
+        accounting: np.mean(
+            [
+                abs(run(arena(seed, policy=Offline(accounting=accounting)), budget(1e-3)).outcome.spend_ratio - 1)
+                for seed in range(5)
+            ]
+        )
+        for accounting in ("paper", "actual")
+    }
+    assert drift["actual"] < 0.01 < drift["paper"]
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 10_000), st.floats(0.0, 2.0))
+def test_no_choice_of_models_beats_the_oracle_at_its_spend(seed, per_query):
+    rng = np.random.default_rng(seed)
+    reward, cost = rng.random((12, 3)), rng.random((12, 3))
+    chosen = rng.integers(-1, 3, size=12)
+    models = ("a", "b", "c")
+    ours = outcome_of("x", chosen, reward, cost, models=models, budget_usd=per_query, seed=0)
+    best = naive.oracle(reward, cost, models, ours.spend_usd, seed=0)
+    assert best.quality >= ours.quality - 1e-12
+    assert best.spend_usd <= ours.spend_usd + 1e-12
+
+
+def test_single_best_and_the_fixed_choices_by_hand():
+    means = Means(np.array([[0.2, 0.9], [0.5, 0.6]]), np.array([[1.0, 3.0], [3.0, 4.0]]))
+    freq = np.array([0.5, 0.5])
+    assert (naive.cheapest_model(means, freq), naive.best_model(means, freq)) == (0, 1)
+    assert naive.single_best(means, 3.0, np.array([0, 1, 0])).tolist() == [1, 0, 1]
+    assert naive.single_best(means, 1.0, np.array([0, 1])).tolist() == [0, -1]
+
+
+def test_a_fitted_router_replays_another_log(tmp_path):
+    router = arena().router
+    replay = run(prepare_with(router, TABLE, seed=0), budget(1e-3, 400))
+    assert replay.outcome.queries == 400
+    few = RoutingLog.from_arrays(TABLE.prompts, TABLE.reward[:, :2], TABLE.cost_usd[:, :2], ("nano", "mini"))
+    with pytest.raises(InvalidInput, match="got none of coder, max"):
+        prepare_with(router, dense_table(few)[0], seed=0)
+
+
+def test_incomplete_queries_are_left_out_and_counted():
+    reward = np.array([[0.5, np.nan], [0.5, 0.5]])
+    table, dropped = dense_table(RoutingLog.from_arrays(["a", "b"], reward, np.ones((2, 2)), ("m", "n")))
+    assert (table.prompts, dropped) == (["b"], 1)
+    with pytest.raises(LogError, match="every model answered"):
+        dense_table(RoutingLog.from_arrays(["a"], reward[:1], np.ones((1, 2)), ("m", "n")))
+
+
+def test_the_workload_is_what_it_says():
+    table = make_table(4_000, np.random.default_rng(1))
+    expected = [sum(kind.share * kind.skill[name] for kind in KINDS.values()) for name in PRICES]
+    assert table.reward.mean(axis=0) == pytest.approx(expected, abs=0.03)
+    assert np.all(np.diff(table.cost_usd.mean(axis=0)) > 0)
+    assert sum(kind.share for kind in KINDS.values()) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("ending", ["png", "svg", "pdf"])
+def test_pictures_are_saved(tmp_path, ending):
+    replay = run(arena(), budget(1e-3))
+    plot_outcomes([replay.outcome, *replay.naive], tmp_path / f"a.{ending}", "title", arena().router.plan)
+    plot_plan(arena().router.plan, TABLE.models, tmp_path / f"b.{ending}")
+    assert min((tmp_path / f"{name}.{ending}").stat().st_size for name in "ab") > 4_000
+
+
+def test_an_unknown_picture_format_is_refused(tmp_path):
+    with pytest.raises(InvalidInput, match=r"must end in \.png"):
+        plot_plan(arena().router.plan, TABLE.models, tmp_path / "a.doc")
