@@ -62,10 +62,13 @@ def test_a_hard_replay_never_exceeds_its_budget():
 
 
 def test_paper_accounting_drifts_from_the_budget_and_actual_does_not():
+    large, terms = make_table(3_000, np.random.default_rng(2)), budget(1e-3, 1_500)
     drift = {
         accounting: np.mean(
             [
-                abs(run(arena(seed, policy=Offline(accounting=accounting)), budget(1e-3)).outcome.spend_ratio - 1)
+                abs(
+                    run(prepare(large, seed=seed, policy=Offline(accounting=accounting)), terms).outcome.spend_ratio - 1
+                )
                 for seed in range(5)
             ]
         )

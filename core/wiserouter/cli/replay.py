@@ -63,7 +63,8 @@ def replay(
         from wiserouter.evaluation.plots import plot_outcomes
 
         last = runs[-1][-1]
-        plot_outcomes([last.outcome, *last.naive], plot, f"{log.name} under {usd(last.outcome.budget_usd)}")
+        title = f"{log.name} under {usd(last.outcome.budget_usd)}"
+        plot_outcomes([last.outcome, *last.naive], plot, title, arena.router.plan)
     if not as_json:
         _show(runs, log.name, plot)
 
