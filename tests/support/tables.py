@@ -1,0 +1,20 @@
+"""Where the public routing tables lie, if they do."""
+
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from wiserouter import RoutingLog
+from wiserouter.evaluation.replay import Table, dense_table
+
+FOLDER = Path(__file__).parents[3] / "shared" / "data"
+ROUTERBENCH, PARETO, SWEBENCH = "routerbench_5shot_slice", "pareto_k4_half", "swebench_verified_mini_10"
+
+needs_tables = pytest.mark.skipif(not FOLDER.is_dir(), reason="the public routing tables are not beside the project")
+
+
+@cache
+def read(name: str) -> Table:
+    """Return the complete queries of a table."""
+    return dense_table(RoutingLog.read(FOLDER / f"{name}.parquet"))[0]
