@@ -7,8 +7,8 @@ model's mean `mu`, the spread within cells `s2` and between cells `t2`,
 .. math:: \hat m = \frac{n\, m + \kappa\, \mu}{n + \kappa}, \qquad \kappa = s^2 / t^2 ,
 
 the posterior mean of the one-way random-effects model, with both variances from the analysis of variance (method of
-moments, as in Bühlmann-Straub credibility). Where contexts do not differ `t2` is 0 and the model's mean is used; where
-model means carry no signal `t2` is large and the cell's own mean stays.
+moments, as in Bühlmann-Straub credibility) and one ratio for all models. Where contexts do not differ `t2` is 0 and the
+model's mean is used; where model means carry no signal `t2` is large and the cell's own mean stays.
 """
 
 from __future__ import annotations
@@ -195,7 +195,7 @@ def shrunk_means(count: FloatArray, total: FloatArray, square: FloatArray, *, sh
     n = count.sum(axis=0)
     with np.errstate(invalid="ignore"):
         column_mean = total.sum(axis=0) / n
-    kappa = np.where(count > 0, _strength(count, total, square) if shrink else 0.0, 1.0)
+    kappa = np.where(count > 0, _strength(count, total, square) if shrink else 0.0, 1.0)  # unseen: the column's mean
     pooled = np.isinf(kappa)
     weight = np.where(pooled, 1.0, kappa)
     cell = (total + weight * column_mean) / (count + weight)
@@ -203,12 +203,18 @@ def shrunk_means(count: FloatArray, total: FloatArray, square: FloatArray, *, sh
     return means
 
 
-def _strength(count: FloatArray, total: FloatArray, square: FloatArray) -> FloatArray:
-    """Return the pseudo-counts of each column's mean, of shape (n_models,): spread within cells over between."""
+def _strength(count: FloatArray, total: FloatArray, square: FloatArray) -> float:
+    """Return the pseudo-counts of a column's mean: spread within cells over spread between them.
+
+    Each column's spreads are taken relative to their sum and averaged over the columns: one strength for all models is
+    steadier than one each, and models differ in scale.
+    """
     within, between, identified = _spreads(count, total, square)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        kappa = np.where(within > 0, within / between, 0.0)
-    return np.where(identified, kappa, UNIDENTIFIED_STRENGTH)
+    varies = identified & (within + between > 0)
+    if not varies.any():
+        return 0.0 if identified.all() else UNIDENTIFIED_STRENGTH
+    share = (between[varies] / (within[varies] + between[varies])).mean()
+    return float((1.0 - share) / share) if share > 0 else float("inf")
 
 
 def _spreads(

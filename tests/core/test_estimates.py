@@ -97,6 +97,15 @@ def test_where_contexts_do_not_differ_the_models_mean_is_used():
     assert error[True] < 0.25 * error[False]
 
 
+def test_one_strength_serves_models_of_any_scale():
+    parts = [balanced(2000, 10, 0.1 * scale, 0.4 * scale, seed=3) for scale in (1.0, 1e-4)]
+    count, total, square = (np.hstack(column) for column in list(zip(*parts, strict=True))[:3])
+    means = shrunk_means(count, total, square, shrink=True)
+    for k in range(2):
+        kept = np.polyfit((total / count)[:, k], means[:, k], 1)[0]
+        assert kept == pytest.approx(10 / (10 + 16), abs=0.02)
+
+
 def test_hand_checked_shrinkage():
     # two cells of two: {0, 1} and {1, 1}: within (.5 + 0) / 2 = .25, between (.25 - .25) / 2 = 0 -> the model's mean
     count, total = np.array([[2.0], [2.0]]), np.array([[1.0], [2.0]])

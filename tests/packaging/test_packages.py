@@ -45,7 +45,7 @@ def test_deciding_by_embedding_needs_numpy_alone():
 def test_every_public_name_is_there():
     for name in wiserouter.__all__:
         assert hasattr(wiserouter, name), name
-    assert wiserouter.__all__ == sorted(wiserouter.__all__, key=lambda name: (name.startswith("_"), name))
+    assert len(set(wiserouter.__all__)) == len(wiserouter.__all__)
 
 
 @pytest.mark.parametrize(
