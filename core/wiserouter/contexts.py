@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from wiserouter.errors import InvalidInput
 from wiserouter.types import Embedding, FloatArray, IntArray, check_count
 
-MINI_BATCH_ROWS = 50_000
+MINI_BATCH_ROWS = 100_000
 """From this many rows on, k-means runs on mini-batches; see docs/adr/0004-mini-batch-k-means.md."""
 
 
