@@ -6,6 +6,7 @@ context. scikit-learn is loaded by `fit` only.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -120,9 +121,9 @@ class Contexts:
         x = np.asarray(embedding, dtype=np.float32)
         if x.shape != (self.dim,):
             raise InvalidInput(f"embedding must have shape ({self.dim},), got {x.shape}")
-        if not np.isfinite(x).all():
-            raise InvalidInput("embedding must be finite, got NaN or an infinity")
-        return int((self.centroids @ x - self._half_square).argmax())
+        if not math.isfinite(x.dot(x)):
+            raise InvalidInput("embedding must be finite and of finite length, got NaN, an infinity or an overflow")
+        return int((self.centroids.dot(x) - self._half_square).argmax())
 
     def assign_many(self, embeddings: ArrayLike) -> IntArray:
         """Return the nearest context of each row of an array of shape (n, dim)."""

@@ -56,6 +56,7 @@ class Split(NamedTuple):
     low: int
     high: int
     share: float
+    shadow_price: float
 
 
 class Step(NamedTuple):
@@ -162,7 +163,7 @@ class Plan:
         """
         mix = np.zeros((self.n_contexts, self.n_models + 1))  # the last column, index -1, is the null action
         for context in range(self.n_contexts):
-            low, high, share = self.split(context, rate_usd)
+            low, high, share, _ = self.split(context, rate_usd)
             mix[context, low] += 1.0 - share
             mix[context, high] += share
         return mix[:, :-1]
@@ -179,8 +180,7 @@ class Plan:
 
     def shadow_price(self, rate_usd: float) -> float:
         """Return the reward that one more USD buys at `rate_usd`; 0 where the budget no longer binds."""
-        taken, _ = self._locate(rate_usd)
-        return self._steps[taken].slope if taken < len(self._steps) else 0.0
+        return self.split(0, rate_usd).shadow_price
 
     def curve(self) -> Curve:
         """Return all breakpoints of the optimal value: the what-if curve of every budget.
@@ -196,12 +196,13 @@ class Plan:
         return Curve(spend[last], np.array(self._value)[last], price[last])
 
     def split(self, context: int, rate_usd: float) -> Split:
-        """Return the one or two models that `context` gets at `rate_usd`; raises as `mix` does."""
+        """Return the one or two models that `context` gets at `rate_usd`, and the shadow price; raises as `mix` does."""
         taken, share = self._locate(rate_usd)
         low = self._hulls[context][bisect_right(self._ranks[context], taken - 1)]
-        if share and self._steps[taken].context == context:
-            return Split(low, self._steps[taken].to, share)
-        return Split(low, low, 0.0)
+        if taken == len(self._steps):
+            return Split(low, low, 0.0, 0.0)
+        price, _, _, split_context, high = self._steps[taken]
+        return Split(low, high, share, price) if share and split_context == context else Split(low, low, 0.0, price)
 
     def choose(self, context: int, rate_usd: float, rng: np.random.Generator) -> int | None:
         """Draw the model for a query of `context` at `rate_usd`; None is the null action.
@@ -212,7 +213,7 @@ class Plan:
         >>> plan.choose(0, 0.03, np.random.default_rng(0))
         1
         """
-        low, high, share = self.split(context, rate_usd)
+        low, high, share, _ = self.split(context, rate_usd)
         model = high if share and rng.random() < share else low
         return None if model == SKIP else model
 

@@ -30,7 +30,8 @@ class Pool:
                     f"model names must be unique, got {name!r} {self.names.count(name)} times", value=name
                 )
         self._counts_tokens = any(model.max_input_tokens is not None for model in models)
-        self._dearest_usd = [model.max_cost_usd for model in models]
+        dearest = [model.max_cost_usd for model in models if model.max_cost_usd is not None]
+        self._dearest_usd = dearest if len(dearest) == len(models) else None
 
     def __len__(self) -> int:
         return len(self.models)
@@ -80,6 +81,8 @@ class Pool:
         """Return the most that one call of each model can cost; raises `UnknownPrice` where nothing bounds it."""
         if max_output_tokens is not None:
             check_count("max_output_tokens", max_output_tokens, least=1)
+        elif input_tokens is None and self._dearest_usd is not None:
+            return self._dearest_usd
         return [self._worst_case_usd(k, input_tokens, max_output_tokens) for k in range(len(self))]
 
     def check_bounded(self) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import uuid
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from wiserouter import saving
-from wiserouter.budget import Budget, Ledger
+from wiserouter.budget import Budget, Funds, Ledger
 from wiserouter.contexts import Contexts
 from wiserouter.encoders import Encoder, EncoderLike, open_encoder
 from wiserouter.errors import InvalidInput, QuerySkipped
@@ -361,8 +361,10 @@ class WiseRouter:
         """Return the input's token count where limits or prices need it: a sound upper bound under a hard limit."""
         if input_tokens is not None:
             return check_count("input_tokens", input_tokens)
+        if text is None or not self.pool.needs_tokens(hard=True):
+            return None
         hard = self._store.ledger(scope).budget.limit == "hard"
-        if text is None or not self.pool.needs_tokens(hard=hard):
+        if not self.pool.needs_tokens(hard=hard):
             return None
         count = count_tokens(text)
         return count.at_most if hard else count.tokens
@@ -383,10 +385,11 @@ class WiseRouter:
         eligible = self.pool.eligible(names, tokens)
         with self._lock:
             ledger = self._store.ledger(scope)
+            funds = ledger.funds()
             worst_usd = self._worst_usd(ledger, tokens, max_output_tokens)
             allowed = eligible if worst_usd is None else _affordable(ledger, eligible, worst_usd)
-            choice = self._choose(ledger, context, allowed)
-            decision = self._decision(choice, context, ledger, worst_usd, scope)
+            choice = self._choose(ledger, funds, context, allowed)
+            decision = self._decision(choice, context, funds, worst_usd, scope)
             self._store.reserve(Record(decision, choice.model, choice.debit))
             if choice.model == SKIP:
                 self._store.settle(decision.id, 0.0)
@@ -399,10 +402,10 @@ class WiseRouter:
             return None
         return self.pool.worst_cases_usd(tokens, max_output_tokens)
 
-    def _choose(self, ledger: Ledger, context: int, allowed: set[int] | None) -> Choice:
+    def _choose(self, ledger: Ledger, funds: Funds, context: int, allowed: set[int] | None) -> Choice:
         needed_usd = 0.0
-        if ledger.horizon_left > 0 and ledger.plannable_usd > 0:
-            choice = self.policy.choose(context, ledger.funds(), self._rng, allowed)
+        if funds.requests > 0 and funds.left_usd > 0:
+            choice = self.policy.choose(context, funds, self._rng, allowed)
             if choice.debit == "paper" or ledger.bears(choice.expected_cost_usd):
                 return choice
             needed_usd = choice.expected_cost_usd
@@ -412,16 +415,16 @@ class WiseRouter:
         return cheapest_choice(self.policy.plan, context, models, self.pool.list_price_usd)
 
     def _decision(
-        self, choice: Choice, context: int, ledger: Ledger, worst_usd: list[float] | None, scope: str
+        self, choice: Choice, context: int, funds: Funds, worst_usd: list[float] | None, scope: str
     ) -> Decision:
         served = choice.model != SKIP
         held_usd = choice.expected_cost_usd if worst_usd is None or not served else worst_usd[choice.model]
         return Decision(
-            id=uuid.uuid4().hex,
+            id=os.urandom(16).hex(),
             model=self.pool.names[choice.model] if served else "",
             context=context,
             probability=choice.probability,
-            rate_usd=ledger.rate_usd,
+            rate_usd=funds.rate_usd,
             shadow_price=choice.shadow_price,
             expected_cost_usd=min(choice.expected_cost_usd, held_usd),
             expected_reward=choice.expected_reward,

@@ -69,9 +69,9 @@ def choose_by_plan(
     A model that is not allowed, or that caution rules out, is replaced by the permitted one with the best reward less
     shadow price x cost, which is what the linear program itself maximises in each context at that price.
     """
-    rate = max(funds.rate_usd, plan.floor_usd)
-    price = plan.shadow_price(rate) if funds.rate_usd >= plan.floor_usd else float("inf")
-    low, high, share = plan.split(context, rate)
+    rate, floor = funds.rate_usd, plan.floor_usd
+    low, high, share, price = plan.split(context, max(rate, floor))
+    price = price if rate >= floor else float("inf")
     drawn = high if share and rng.random() < share else low
     probability = 1.0 if not share else share if drawn == high else 1.0 - share
     if allowed is not None or (caution is not None and not caution.permits(context, funds, low, high)):

@@ -34,4 +34,7 @@ class Caution:
         """Return whether each of `models` costs at most b - (tau - 1) c_min."""
         room = funds.left_usd - (funds.requests - 1) * self._floor_usd
         row = self._cautious_usd[context]
-        return all(k == SKIP or row[k] <= room for k in models)
+        for k in models:
+            if k != SKIP and row[k] > room:
+                return False
+        return True
