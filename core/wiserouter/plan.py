@@ -196,7 +196,7 @@ class Plan:
         return Curve(spend[last], np.array(self._value)[last], price[last])
 
     def split(self, context: int, rate_usd: float) -> Split:
-        """Return the one or two models that `context` gets at `rate_usd`, and the shadow price; raises as `mix` does."""
+        """Return the one or two models that `context` gets, and the shadow price; raises as `mix` does."""
         taken, share = self._locate(rate_usd)
         low = self._hulls[context][bisect_right(self._ranks[context], taken - 1)]
         if taken == len(self._steps):

@@ -6,7 +6,6 @@ score if and when somebody judges. The steps never call one another.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 from collections.abc import Iterable, Sequence
@@ -17,7 +16,6 @@ from threading import RLock
 import numpy as np
 from numpy.typing import ArrayLike
 
-from wiserouter import saving
 from wiserouter.budget import Budget, Funds, Ledger
 from wiserouter.contexts import Contexts
 from wiserouter.encoders import Encoder, EncoderLike, open_encoder
@@ -31,7 +29,6 @@ from wiserouter.policies.base import cheapest_choice
 from wiserouter.pool import Pool
 from wiserouter.status import Status, status_of
 from wiserouter.stores import Record, Store, open_store
-from wiserouter.tokens import count_tokens
 from wiserouter.types import Decision, Model, Usage, check_amount, check_count, check_reward
 
 logger = logging.getLogger("wiserouter")
@@ -172,6 +169,8 @@ class WiseRouter:
 
     def save(self, path: str | Path) -> str:
         """Write what was fitted and learned to one file, and return its hash; running budgets stay in the store."""
+        from wiserouter import saving  # noqa: PLC0415 - a router that is never saved loads no zip
+
         with self._lock:
             return saving.save_router(self, path)
 
@@ -202,6 +201,8 @@ class WiseRouter:
         ArtifactError
             If the file is not an artifact, is damaged, or comes from a newer version.
         """
+        from wiserouter import saving  # noqa: PLC0415
+
         parts = saving.load_parts(path, encoder)
         return cls(**parts, store=store, seed=seed)
 
@@ -292,6 +293,8 @@ class WiseRouter:
         scope: str = "default",
     ) -> Decision:
         """Do what `decide` does, with encoding and token counting off the event loop."""
+        import asyncio  # noqa: PLC0415 - 25 ms that callers without an event loop need not pay
+
         if text is None or (self.contexts.n_contexts == 1 and len(text) < _SHORT):
             context, tokens = self._read(text, embedding, input_tokens, scope)
         else:
@@ -366,6 +369,8 @@ class WiseRouter:
         hard = self._store.ledger(scope).budget.limit == "hard"
         if not self.pool.needs_tokens(hard=hard):
             return None
+        from wiserouter.tokens import count_tokens  # noqa: PLC0415
+
         count = count_tokens(text)
         return count.at_most if hard else count.tokens
 

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import Any
+
 from wiserouter.encoders.base import Encoder, Settings, State
 from wiserouter.encoders.custom import CallableEncoder, EmbedFunction
-from wiserouter.encoders.minilm import MiniLMEncoder
-from wiserouter.encoders.tfidf import TfidfEncoder
 from wiserouter.errors import EncoderError, InvalidInput
 
 EncoderLike = str | Encoder | EmbedFunction
 """What `open_encoder` takes."""
 
-_KNOWN: dict[str, type[TfidfEncoder] | type[MiniLMEncoder]] = {
-    TfidfEncoder.spec: TfidfEncoder,
-    MiniLMEncoder.spec: MiniLMEncoder,
+_KNOWN = {
+    "tfidf": "wiserouter.encoders.tfidf:TfidfEncoder",
+    "minilm": "wiserouter.encoders.minilm:MiniLMEncoder",
 }
+"""Where each encoder is, to be loaded when it is asked for."""
 
 
 def open_encoder(spec: EncoderLike | None = None) -> Encoder:
@@ -40,9 +42,10 @@ def open_encoder(spec: EncoderLike | None = None) -> Encoder:
     array([4.], dtype=float32)
     """
     if spec is None:
-        return TfidfEncoder()
+        return open_encoder("tfidf")
     if isinstance(spec, str) and spec in _KNOWN:
-        return _KNOWN[spec]()
+        encoder: Encoder = _kind(spec)()
+        return encoder
     if isinstance(spec, Encoder) and not isinstance(spec, type):
         return spec
     if callable(spec) and not isinstance(spec, type):
@@ -62,6 +65,12 @@ def encoder_from_state(spec: str, settings: Settings, arrays: State) -> Encoder:
     if spec not in _KNOWN:
         raise EncoderError(f"an encoder of kind {spec!r} cannot be restored from a file: pass encoder=... when loading")
     try:
-        return _KNOWN[spec].restore(settings, arrays)
+        encoder: Encoder = _kind(spec).restore(settings, arrays)
     except (KeyError, TypeError, ValueError) as error:
         raise EncoderError(f"the {spec} encoder cannot be restored: {error!r}: fit and save it again") from error
+    return encoder
+
+
+def _kind(spec: str) -> Any:
+    module, _, name = _KNOWN[spec].partition(":")
+    return getattr(import_module(module), name)

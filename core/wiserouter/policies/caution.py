@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from wiserouter.budget import Funds
 from wiserouter.estimates import Estimates
-from wiserouter.plan import SKIP, Plan
+from wiserouter.plan import Plan
 
 DEVIATIONS = 1.0
 """Standard deviations of a call's cost that are held against it."""
@@ -28,13 +28,13 @@ class Caution:
 
     def __init__(self, plan: Plan, estimates: Estimates) -> None:
         self._floor_usd = plan.floor_usd
-        self._cautious_usd = (plan.cost_usd + DEVIATIONS * estimates.cost_spread_usd()).tolist()
+        cautious = plan.cost_usd + DEVIATIONS * estimates.cost_spread_usd()
+        self._cautious_usd: list[list[float]] = [
+            [*row, 0.0] for row in cautious.tolist()
+        ]  # the last, index -1, is the null action
 
     def permits(self, context: int, funds: Funds, *models: int) -> bool:
-        """Return whether each of `models` costs at most b - (tau - 1) c_min."""
+        """Return whether the dearest of `models` costs at most b - (tau - 1) c_min."""
         room = funds.left_usd - (funds.requests - 1) * self._floor_usd
         row = self._cautious_usd[context]
-        for k in models:
-            if k != SKIP and row[k] > room:
-                return False
-        return True
+        return max([row[k] for k in models]) <= room
