@@ -1,0 +1,90 @@
+import numpy as np
+import polars as pl
+import pytest
+
+from wiserouter import RoutingLog, fitting
+from wiserouter.encoders import open_encoder
+from wiserouter.errors import InvalidInput
+from wiserouter.fitting import fit_log, sample_prompts
+from wiserouter.log import reader
+
+
+def letters(texts):
+    return [[text.count("a"), text.count("b")] for text in texts]
+
+
+def silent(step, rows):
+    pass
+
+
+def table(n, seed=0):
+    rng = np.random.default_rng(seed)
+    prompts = [("a" if i % 4 else "b") * 5 for i in range(n)]
+    return prompts, rng.random((n, 2)), rng.random((n, 2))
+
+
+def fitted(log, **options):
+    return fit_log(log, open_encoder(letters), 2, seed=0, progress=options.get("progress", silent))
+
+
+def test_estimates_are_sums_per_cluster():
+    prompts, reward, cost = table(40)
+    result = fitted(RoutingLog.from_arrays(prompts, reward, cost, ("m", "n")))
+    mine = np.array([p[0] == "a" for p in prompts])
+    j = int(result.contexts.freq.argmax())
+    assert result.contexts.freq[j] == 0.75
+    assert result.estimates.reward[j] == pytest.approx(reward[mine].sum(axis=0))
+    assert result.estimates.cost_sq[1 - j] == pytest.approx((cost[~mine] ** 2).sum(axis=0))
+    assert result.dearest_usd == pytest.approx(cost.max(axis=0))
+    assert result.n_queries == 40
+
+
+def test_a_query_counts_once_however_many_models_answered_it(tmp_path):
+    rows = [("q0", "aaa", m, 0.5, 0.1) for m in "mnop"] + [("q1", "bbb", "m", 0.5, 0.1)] * 3
+    frame = pl.DataFrame(rows, schema=["query_id", "prompt", "model", "reward", "cost_usd"], orient="row")
+    frame.write_parquet(tmp_path / "log.parquet")
+    result = fitted(RoutingLog.read(tmp_path / "log.parquet"))
+    assert result.contexts.freq.tolist() == [0.5, 0.5]
+    assert result.n_queries == 2
+    assert result.estimates.calls.sum() == 7
+
+
+def test_batches_do_not_matter(monkeypatch):
+    prompts, reward, cost = table(50)
+    log = RoutingLog.from_arrays(prompts, reward, cost, ("m", "n"))
+    whole = fitted(log)
+    batches = RoutingLog.batches
+    monkeypatch.setattr(reader.RoutingLog, "batches", lambda self: batches(self, rows=7))
+    parts = fitted(log)
+    assert np.array_equal(parts.contexts.centroids, whole.contexts.centroids)
+    for name, array in whole.estimates.arrays().items():
+        assert parts.estimates.arrays()[name] == pytest.approx(array), name
+
+
+def test_the_sample_is_uniform_and_seeded(monkeypatch):
+    monkeypatch.setattr(fitting, "SAMPLE_QUERIES", 10)
+    ones = np.full((40, 1), 0.5)
+    log = RoutingLog.from_arrays([str(i) for i in range(40)], ones, ones, ("m",))
+    drawn = np.zeros(40)
+    for seed in range(400):
+        sample, n_queries = sample_prompts(log, np.random.default_rng(seed), silent)
+        assert (len(set(sample)), n_queries) == (10, 40)
+        drawn[[int(prompt) for prompt in sample]] += 1
+    assert drawn / 400 == pytest.approx(np.full(40, 0.25), abs=0.09)  # 4 standard deviations
+    again, _ = sample_prompts(log, np.random.default_rng(399), silent)
+    assert again == sample
+
+
+def test_progress_is_reported():
+    done = {}
+    prompts, reward, cost = table(30)
+    log = RoutingLog.from_arrays(prompts, reward, cost, ("m", "n"))
+    fitted(log, progress=lambda step, rows: done.__setitem__(step, done.get(step, 0) + rows))
+    assert done == {"reading": 30, "clustering": 0, "estimating": 30}
+
+
+def test_a_model_without_any_reward_is_named():
+    prompts, reward, cost = table(10)
+    reward[:, 1] = np.nan
+    with pytest.raises(InvalidInput, match="at least one reward of every model, got none of n"):
+        fitted(RoutingLog.from_arrays(prompts, reward, cost, ("m", "n")))
