@@ -44,7 +44,7 @@ def test_a_router_comes_back_as_it_was(artifact):
     for name, array in router.estimates.arrays().items():
         assert np.array_equal(again.estimates.arrays()[name], array)
     for each in (router, again):
-        each.start(Budget(20.0, 40))
+        each.start(Budget(20.0, 40, on_exhausted="cheapest"))
     assert [router.decide(p).model for p in PROMPTS] == [again.decide(p).model for p in PROMPTS]
 
 
