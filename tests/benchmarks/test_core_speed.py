@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from problems import Problem, linprog_value
-from wiserouter import Budget, Contexts, Estimates, Model, Plan, WiseRouter
+from wiserouter import Budget, Contexts, Estimates, Model, Plan, WiseRouter, open_encoder
+from wiserouter.evaluation.workload import make_table
 
 ROUNDS, CALLS = 5, 3_000
 
@@ -94,6 +95,15 @@ def test_fitting_contexts():
     best_s = median_us(lambda: Contexts.fit(rows, 16), calls=1, rounds=3) / 1e6
     report("Contexts.fit, 18,000 x 256, J=16", best_s, "s", 1.5)
     assert best_s <= 1.5
+
+
+def test_encoding():
+    prompts = [prompt * 20 for prompt in make_table(500, np.random.default_rng(0)).prompts]
+    encoder = open_encoder("tfidf").fit(prompts)
+    text = prompts[0][:1_000]
+    encode_us = median_us(lambda: encoder.encode(text), calls=500)
+    report("tfidf encode, 1,000 characters", encode_us / 1e3, "ms", 0.5)
+    assert encode_us <= 500
 
 
 def in_process(code: str) -> str:
