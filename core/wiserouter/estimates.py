@@ -227,7 +227,7 @@ def _spreads(
     inside = np.maximum((square - count * cell_mean**2).sum(axis=0), 0.0)
     across = (count * (cell_mean - mean) ** 2).sum(axis=0)
     identified = (n > cells) & (cells > 1)
-    within = inside / np.where(identified, n - cells, 1.0)
+    within = inside / np.maximum(n - cells, 1.0)
     spread_count = n - (count**2).sum(axis=0) / np.maximum(n, 1.0)
     between = np.maximum(across - (cells - 1) * within, 0.0) / np.where(identified, spread_count, 1.0)
     return within, between, identified

@@ -8,7 +8,8 @@ from wiserouter import Budget, Contexts, EpsilonFirst, Estimates, Model, Offline
 from wiserouter.budget import Funds
 from wiserouter.errors import BudgetExhausted, InvalidInput, QuerySkipped
 from wiserouter.policies import open_policy
-from wiserouter.policies.base import choose_by_plan
+from wiserouter.policies.base import Mixture
+from wiserouter.policies.caution import Caution
 
 
 class Scripted(np.random.Generator):
@@ -64,15 +65,19 @@ def test_algorithm_1_by_hand():
 
 
 def test_actual_accounting_by_hand():
-    # the same run, but b falls by the true costs 2.0 and 1.5:
-    # t=2: b/tau = 4/2 = 2    p(large) = .5    .3 < .5  -> large, b = 4 - 2 = 2
-    # t=3: b/tau = 2/1 = 2    p(large) = .5    .6 > .5  -> small, b = 2 - 1.5 = .5
-    router = two_models(Offline(), Scripted(0.4, 0.3, 0.6))
-    router.start(Budget(6.0, 3))
-    decisions = [served(router, {"small": 1.5, "large": 2.0}) for _ in range(3)]
-    assert [d.model for d in decisions] == ["large", "large", "small"]
-    assert [d.rate_usd for d in decisions] == [2.0, 2.0, 2.0]
-    assert router.status().left_usd == 0.5
+    # B = 8, T = 4, c = (1, 3), true costs (1, 2): b falls by what was spent, and the mean of large follows
+    # t=1: b/tau = 8/4 = 2  c = 3     p(large) = (2 - 1) / 2    = .50  .4 < .50 -> large, b = 6
+    # t=2: b/tau = 6/3 = 2  c = 5/2   p(large) = (2 - 1) / 1.5  = .67  .6 < .67 -> large, b = 4
+    # t=3: b/tau = 4/2 = 2  c = 7/3   p(large) = (2 - 1) / 1.33 = .75  .8 > .75 -> small, b = 3
+    # t=4: b/tau = 3/1 = 3  affords large outright, and its mean and deviation, 2.91, leave the reserve of 0
+    router = two_models(Offline(), Scripted(0.4, 0.6, 0.8))
+    router.start(Budget(8.0, 4))
+    decisions = [served(router, {"small": 1.0, "large": 2.0}) for _ in range(4)]
+    assert [d.model for d in decisions] == ["large", "large", "small", "large"]
+    assert [d.rate_usd for d in decisions] == [2.0, 2.0, 2.0, 3.0]
+    assert [d.expected_cost_usd for d in decisions] == pytest.approx([3.0, 2.5, 1.0, 7 / 3])
+    assert [d.probability for d in decisions] == pytest.approx([0.5, 2 / 3, 0.25, 1.0])
+    assert router.status().left_usd == 1.0
 
 
 def test_algorithm_2_by_hand():
@@ -210,14 +215,49 @@ def test_actual_accounting_keeps_learning_after_exploration():
 def test_restricted_models_take_the_place_of_the_planned_ones():
     plan = Plan([1.0], [[0.2, 0.6, 0.9]], [[1.0, 2.0, 4.0]])
     rate = Funds(1.5, 1)  # half model 0, half model 1 at .4 per USD
-    all_three = choose_by_plan(plan, 0, rate, Scripted(0.9), None, "actual")
+    mixture = Mixture(plan, "actual")
+    all_three = mixture.choose(0, rate, Scripted(0.9))
     assert (all_three.model, all_three.probability) == (0, 0.5)
-    without_0 = choose_by_plan(plan, 0, rate, Scripted(0.9), {1, 2}, "actual")
+    without_0 = mixture.choose(0, rate, Scripted(0.9), {1, 2})
     assert (without_0.model, without_0.probability) == (1, 1.0)
-    only_dear = choose_by_plan(plan, 0, rate, Scripted(0.1), {2}, "actual")
+    only_dear = mixture.choose(0, rate, Scripted(0.1), {2})
     assert (only_dear.model, only_dear.probability, only_dear.expected_cost_usd) == (2, 1.0, 4.0)
-    broke = choose_by_plan(plan, 0, Funds(0.1, 1), Scripted(), {1, 2}, "actual")
+    broke = mixture.choose(0, Funds(0.1, 1), Scripted(), {1, 2})
     assert (broke.model, broke.shadow_price) == (1, float("inf"))
+
+
+def test_the_reserve_rule_by_hand():
+    # c = (1, 3) without spread: a call may cost b - (tau - 1) x 1
+    plan = Plan([1.0], [[0.2, 0.9]], [[1.0, 3.0]])
+    caution = Caution(plan, history([[0.2, 0.9]], [[1.0, 3.0]]))
+    assert caution.permits(0, Funds(12.0, 10), 0, 1)
+    assert not caution.permits(0, Funds(11.9, 10), 1)
+    assert caution.permits(0, Funds(11.9, 10), 0)
+    mixture = Mixture(plan, "actual", caution)
+    rich = mixture.choose(0, Funds(12.0, 10), Scripted(0.05))  # p(large) = (1.2 - 1) / 2 = .1
+    assert (rich.model, rich.probability) == (1, pytest.approx(0.1))
+    poor = mixture.choose(0, Funds(11.9, 10), Scripted(0.05))
+    assert (poor.model, poor.probability) == (0, 1.0)
+
+
+def test_caution_adds_the_spread_of_a_models_costs():
+    estimates = Estimates(1, 1)
+    for cost in (1.0, 3.0):
+        estimates.add_cost(0, 0, cost)
+    caution = Caution(Plan([1.0], [[0.5]], [[2.0]]), estimates)  # sd = sqrt(2)
+    assert caution.permits(0, Funds(2.0 + 1.4143, 1), 0)
+    assert not caution.permits(0, Funds(2.0 + 1.4142, 1), 0)
+
+
+def test_offline_follows_what_serving_teaches_and_the_paper_does_not():
+    for accounting, learned in (("actual", True), ("paper", False)):
+        router = two_models(Offline(accounting=accounting), 0, cost_usd=((1.0, 1.5),))
+        before = router.plan.reward[0].copy()
+        router.start(Budget(400.0, 200))
+        for _ in range(60):
+            decision = served(router, {"small": 1.0, "large": 1.5})
+            router.reward(decision, 0.0)
+        assert np.array_equal(router.plan.reward[0], before) != learned
 
 
 def test_policies_reopen_by_name():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
@@ -55,45 +56,54 @@ class Policy(Protocol):
         ...
 
 
-def choose_by_plan(
-    plan: Plan,
-    context: int,
-    funds: Funds,
-    rng: np.random.Generator,
-    allowed: Collection[int] | None,
-    debit: Debit,
-    caution: Caution | None = None,
-) -> Choice:
-    """Draw from the plan's mix; below its floor, take the cheapest models.
+@dataclass(frozen=True, slots=True)
+class Mixture:
+    """A plan to draw from.
 
-    A model that is not allowed, or that caution rules out, is replaced by the permitted one with the best reward less
-    shadow price x cost, which is what the linear program itself maximises in each context at that price.
+    Attributes
+    ----------
+    plan : Plan
+        The linear program.
+    debit : {"actual", "paper"}
+        What planning debits for a call: its true, or its expected cost.
+    caution : Caution or None
+        The reserve rule, where it is kept.
     """
-    rate, floor = funds.rate_usd, plan.floor_usd
-    low, high, share, price = plan.split(context, max(rate, floor))
-    price = price if rate >= floor else float("inf")
-    drawn = high if share and rng.random() < share else low
-    probability = 1.0 if not share else share if drawn == high else 1.0 - share
-    if allowed is not None or (caution is not None and not caution.permits(context, funds, low, high)):
-        permitted = _permitted(plan, context, funds, allowed, caution)
-        stand_in = {k: _stand_in(plan, context, price, permitted, k) for k in (low, high)}
-        drawn = stand_in[drawn]
-        probability = (stand_in[low] == drawn) * (1.0 - share) + (stand_in[high] == drawn) * share
-    return _choice(plan, context, drawn, probability, price, debit)
 
+    plan: Plan
+    debit: Debit
+    caution: Caution | None = None
 
-def _permitted(
-    plan: Plan, context: int, funds: Funds, allowed: Collection[int] | None, caution: Caution | None
-) -> Collection[int]:
-    """Return the allowed models that caution permits, or the cheapest allowed one."""
-    models = range(plan.n_models) if allowed is None else allowed
-    prudent = models if caution is None else [k for k in models if caution.permits(context, funds, k)]
-    return prudent or [best_at_price(plan, context, float("inf"), models)]
+    def choose(
+        self, context: int, funds: Funds, rng: np.random.Generator, allowed: Collection[int] | None = None
+    ) -> Choice:
+        """Draw from the plan's mix; below its floor, take the cheapest models.
 
+        A model that is not allowed, or that caution rules out, is replaced by the permitted one with the best reward
+        less shadow price x cost, which is what the linear program itself maximises in each context at that price.
+        """
+        rate, floor = funds.rate_usd, self.plan.floor_usd
+        low, high, share, price = self.plan.split(context, max(rate, floor))
+        price = price if rate >= floor else float("inf")
+        drawn = high if share and rng.random() < share else low
+        probability = 1.0 if not share else share if drawn == high else 1.0 - share
+        if allowed is not None or (self.caution is not None and not self.caution.permits(context, funds, low, high)):
+            permitted = self._permitted(context, funds, allowed)
+            stand_in = {k: self._stand_in(context, price, permitted, k) for k in (low, high)}
+            drawn = stand_in[drawn]
+            probability = (stand_in[low] == drawn) * (1.0 - share) + (stand_in[high] == drawn) * share
+        return _choice(self.plan, context, drawn, probability, price, self.debit)
 
-def _stand_in(plan: Plan, context: int, price: float, permitted: Collection[int], model: int) -> int:
-    keep = model == SKIP or model in permitted
-    return model if keep else best_at_price(plan, context, price, permitted)
+    def _permitted(self, context: int, funds: Funds, allowed: Collection[int] | None) -> Collection[int]:
+        """Return the allowed models that caution permits, or the cheapest allowed one."""
+        models = range(self.plan.n_models) if allowed is None else allowed
+        caution = self.caution
+        prudent = models if caution is None else [k for k in models if caution.permits(context, funds, k)]
+        return prudent or [best_at_price(self.plan, context, float("inf"), models)]
+
+    def _stand_in(self, context: int, price: float, permitted: Collection[int], model: int) -> int:
+        keep = model == SKIP or model in permitted
+        return model if keep else best_at_price(self.plan, context, price, permitted)
 
 
 def best_at_price(plan: Plan, context: int, shadow_price: float, allowed: Collection[int]) -> int:

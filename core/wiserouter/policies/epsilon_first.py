@@ -13,11 +13,9 @@ import numpy as np
 from wiserouter.budget import Funds
 from wiserouter.estimates import Estimates
 from wiserouter.plan import Plan
-from wiserouter.policies.base import Accounting, Choice, choose_by_plan
-from wiserouter.policies.caution import Caution
+from wiserouter.policies.base import Accounting, Choice
+from wiserouter.policies.following import FollowingPlan
 from wiserouter.types import FloatArray, check_count
-
-_GROWTH = 1.02  # the plan is solved anew each time there are 2 % more observations
 
 
 class EpsilonFirst:
@@ -46,29 +44,25 @@ class EpsilonFirst:
         self.length = None if length is None else check_count("length", length, least=1)
         self.accounting: Accounting = accounting
         self.allow_skip = allow_skip
-        self._plan: Plan | None = None
-        self._caution: Caution | None = None
-        self._replan_at = 0.0
 
     @property
     def plan(self) -> Plan | None:
-        """The linear program at the current estimates; None before the first cost and reward."""
-        return self._plan
+        """The linear program as it was last solved; None before it is first needed."""
+        return self._following.plan
 
     def bind(self, freq: FloatArray, estimates: Estimates) -> None:
         """Take the context frequencies, and the estimates that the router keeps up to date."""
-        self._freq, self._estimates = freq, estimates
+        self._estimates = estimates
         self._length = self.length or 4 * estimates.calls.size
-        self._plan, self._caution, self._replan_at = None, None, 0.0
+        self._following = FollowingPlan(freq, estimates, self.accounting, allow_skip=self.allow_skip)
 
     def choose(
         self, context: int, funds: Funds, rng: np.random.Generator, allowed: Collection[int] | None = None
     ) -> Choice:
         """Draw the least-invoked model while exploring, then from the plan's mix at rate b / tau."""
-        plan = self._current_plan()
-        if plan is None or self._estimates.n_invoked < self._length:
-            return self._explore(context, rng, allowed)
-        return choose_by_plan(plan, context, funds, rng, allowed, self.accounting, self._caution)
+        exploring = self._estimates.n_invoked < self._length
+        mixture = None if exploring else self._following.current()
+        return self._explore(context, rng, allowed) if mixture is None else mixture.choose(context, funds, rng, allowed)
 
     def settings(self) -> dict[str, object]:
         """Return the keyword arguments that make an equal policy."""
@@ -84,21 +78,8 @@ class EpsilonFirst:
         return Choice(model, 1.0 / len(tied), 0.0, cost, reward, "actual")
 
     def _guess(self, context: int, model: int) -> tuple[float, float]:
-        """Return the plan's means where there is one; a call of unknown cost is expected to cost nothing."""
-        if self._plan is None:
-            return 0.0, 0.0
-        return float(self._plan.cost_usd[context, model]), float(self._plan.reward[context, model])
-
-    def _current_plan(self) -> Plan | None:
-        """Return the plan, built anew where enough was learned since the last one."""
-        if self._estimates.calls.any() and self._is_stale():
-            means = self._estimates.means(shrink=self.accounting == "actual")
-            self._plan = Plan(self._freq, *means, allow_skip=self.allow_skip)
-            self._caution = Caution(self._plan, self._estimates) if self.accounting == "actual" else None
-            self._replan_at = max(self._estimates.n_observations + 1, self._estimates.n_observations * _GROWTH)
-        return self._plan
-
-    def _is_stale(self) -> bool:
-        if self.accounting == "paper":
-            return self._plan is None and self._estimates.n_invoked >= self._length
-        return self._estimates.n_observations >= self._replan_at
+        """Return the running means of a pair; a call of unknown cost is expected to cost nothing."""
+        seen = self._estimates
+        cost = seen.cost[context, model] / max(seen.calls[context, model], 1.0)
+        reward = seen.reward[context, model] / max(seen.labels[context, model], 1.0)
+        return float(cost), float(reward)

@@ -1,0 +1,54 @@
+"""A plan that follows the estimates as they grow."""
+
+from __future__ import annotations
+
+from wiserouter.estimates import Estimates
+from wiserouter.plan import Plan
+from wiserouter.policies.base import Accounting, Mixture
+from wiserouter.policies.caution import Caution
+from wiserouter.types import FloatArray
+
+GROWTH = 1.02
+"""The plan is solved anew each time there are 2 % more observations."""
+
+
+class FollowingPlan:
+    """The linear program at the current estimates, solved anew when enough was learned.
+
+    Parameters
+    ----------
+    freq : ndarray of shape (n_contexts,)
+        How often each context occurs.
+    estimates : Estimates
+        What the router keeps up to date.
+    accounting : {"actual", "paper"}
+        "actual": shrunk means, the reserve rule, and a plan that follows the estimates. "paper": plain means, no
+        reserve, and a plan that stays as it is first built.
+    allow_skip : bool
+        Allow the null action.
+    """
+
+    def __init__(self, freq: FloatArray, estimates: Estimates, accounting: Accounting, *, allow_skip: bool) -> None:
+        self._freq, self._estimates = freq, estimates
+        self._accounting: Accounting = accounting
+        self._allow_skip = allow_skip
+        self._mixture: Mixture | None = None
+        self._solve_at = 0.0
+
+    @property
+    def plan(self) -> Plan | None:
+        """The plan as it was last solved; None before the first."""
+        return self._mixture.plan if self._mixture is not None else None
+
+    def current(self) -> Mixture | None:
+        """Return the plan and its reserve rule, solved anew if enough was learned; None before any cost is known."""
+        if self._estimates.n_observations >= self._solve_at and self._estimates.calls.any():
+            self._solve()
+        return self._mixture
+
+    def _solve(self) -> None:
+        actual = self._accounting == "actual"
+        plan = Plan(self._freq, *self._estimates.means(shrink=actual), allow_skip=self._allow_skip)
+        self._mixture = Mixture(plan, self._accounting, Caution(plan, self._estimates) if actual else None)
+        seen = self._estimates.n_observations
+        self._solve_at = max(seen + 1, seen * GROWTH) if actual else float("inf")
