@@ -11,7 +11,7 @@ past, live = make_table(1_000, rng), make_table(500, rng)  # stand-ins for your 
 log = RoutingLog.from_arrays(past.prompts, past.reward, past.cost_usd, past.models)  # or RoutingLog.read("log.parquet")
 router = WiseRouter.fit(log, n_contexts=12, seed=0)
 
-router.start(Budget(amount_usd=0.70, horizon=len(live.prompts)))
+router.start(Budget(amount_usd=0.70, horizon=len(live.prompts), on_exhausted="cheapest"))
 for prompt, rewards, costs in zip(live.prompts, live.reward, live.cost_usd, strict=True):
     decision = router.decide(prompt)
     k = live.models.index(decision.model)  # here you call the model: its answer has a cost ...

@@ -1,4 +1,7 @@
+import gzip
 import math
+import subprocess
+import sys
 
 import numpy as np
 import polars as pl
@@ -241,6 +244,128 @@ def test_arrays_of_the_wrong_shape_are_refused():
         RoutingLog.from_arrays(["a"], [[0.5]], [[0.5]], ["m", "n"])
     with pytest.raises(LogError, match="reward must lie in"):
         RoutingLog.from_arrays(["a"], [[1.5]], [[0.5]], ["m"]).table()
+
+
+# Edges of the formats
+
+
+def put(tmp_path, name, content):
+    (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    return tmp_path / name
+
+
+def refusal(path):
+    with pytest.raises(LogError) as error:
+        RoutingLog.read(path).table()
+    return error.value
+
+
+LONG_HEADER = "prompt,model,reward,cost_usd\n"
+
+
+def test_csv_with_quotes_marks_and_empty_cells(tmp_path):
+    body = '\ufeffprompt,model,reward,cost_usd\r\n"a ""b"",\nc",m,true, 1e-3 \r\n"",m,NaN,\r\n'
+    table = RoutingLog.read(put(tmp_path, "log.csv", body)).table()
+    assert table.prompts == ['a "b",\nc', ""]
+    same(table.reward, [[1.0], [np.nan]])
+    same(table.cost_usd, [[0.001], [np.nan]])
+    assert table.complete.tolist() == [True, False]
+
+
+def test_an_empty_cell_of_csv_is_no_prompt(tmp_path):
+    error = refusal(put(tmp_path, "log.csv", LONG_HEADER + "p,m,1,1\n,m,1,1\n"))
+    assert (error.row, error.column) == (2, "prompt")
+
+
+def test_a_jsonl_key_may_come_late(tmp_path):
+    first = '{"prompt": "p", "score|a": 1, "cost|a": 0.1}\n' * 3000
+    path = put(tmp_path, "log[1].jsonl", first + '\n{"prompt": "p", "score|b": true, "cost|b": 2}\n')
+    log = RoutingLog.read(path)
+    assert log.models == ("a", "b")
+    same(log.table().reward[[0, -1]], [[1, np.nan], [np.nan, 1]])
+
+
+@pytest.mark.parametrize("line", ['{"prompt": "p",', '{"prompt": "p", "score|a": NaN, "cost|a": 1}', "3"])
+def test_a_malformed_line_of_jsonl_is_named(tmp_path, line):
+    good = '{"prompt": "p", "score|a": 1, "cost|a": 1}\n'
+    error = refusal(put(tmp_path, "log.jsonl", good + "\n" + good + line + "\n" + good))
+    assert (error.row, error.value) == (3, line)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("log.csv", "prompt,ignored,score|a,cost|a\np,x,1,1,1\n"),
+        ("log.csv", LONG_HEADER.encode() + b"\xff\xfe,m,1,1\n"),
+        ("log.csv.gz", gzip.compress(LONG_HEADER.encode() + b"p,m,1,1\n" * 9000)[:-12]),
+    ],
+)
+def test_more_damage(tmp_path, name, content):
+    error = refusal(put(tmp_path, name, content))
+    assert "damaged or malformed" in str(error)
+    assert error.__cause__ is not None
+
+
+def test_damage_in_the_middle_of_a_parquet(tmp_path):
+    prompts = [f"prompt number {i}" for i in range(5000)]
+    frame = pl.DataFrame({"prompt": prompts, "score|a": [0.5] * 5000, "cost|a": [0.5] * 5000})
+    content = bytearray(write(frame, tmp_path / "log.parquet").read_bytes())
+    content[1000:4000] = b"\xff" * 3000
+    assert "damaged or malformed" in str(refusal(put(tmp_path, "log.parquet", bytes(content))))
+
+
+def test_a_column_twice(tmp_path):
+    error = refusal(put(tmp_path, "log.csv", "prompt,score|a,cost|a,score|a,cost|a\np,1,1,0,0\n"))
+    assert error.column == "score|a"
+
+
+@pytest.mark.parametrize(("half", "other"), [("score|b", "cost|b"), ("cost|b", "score|b")])
+def test_half_a_model_is_refused(tmp_path, half, other):
+    error = refusal(put(tmp_path, "log.csv", f"prompt,score|a,cost|a,{half}\n"))
+    assert error.column == half
+    assert f"{other!r} is missing" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("column", "values"),
+    [("prompt", [["chat"]]), ("prompt", [b"x"]), ("score|a", [[1.0]]), ("cost|a", [True]), ("cost|a", [b"1"])],
+)
+def test_columns_of_another_type(column, values):
+    frame = pl.DataFrame({"prompt": ["p"], "score|a": [1], "cost|a": [1]}).with_columns(pl.Series(column, values))
+    with pytest.raises(LogError, match="got") as error:
+        RoutingLog.from_frame(frame).table()
+    assert error.value.column == column
+
+
+@pytest.mark.parametrize("rows", [1, 2, 8192])
+def test_the_first_bad_row_is_named_whatever_the_batch(rows):
+    log = RoutingLog.from_arrays(["p"] * 3, [[0, 0], [0, 9], [9, 0]], np.zeros((3, 2)), ("small", "large"))
+    with pytest.raises(LogError) as error:
+        list(log.batches(rows))
+    assert (error.value.row, error.value.column) == (2, "score|large")
+
+
+def test_rows_are_counted_across_slices(tmp_path):
+    cost = np.zeros(70_000)
+    cost[69_000] = -1.0
+    frame = pl.DataFrame({"prompt": ["p"] * 70_000, "score|a": cost * 0, "cost|a": cost})
+    batches = RoutingLog.read(write(frame, tmp_path / "log.parquet")).batches(30_000)
+    assert [next(batches).query[[0, -1]].tolist() for _ in range(2)] == [[0, 29_999], [30_000, 59_999]]
+    with pytest.raises(LogError, match="row 69001, column"):
+        next(batches)
+
+
+@pytest.mark.parametrize("ending", FORMATS)
+def test_a_stream_may_be_left(tmp_path, ending):
+    frame = pl.DataFrame({"prompt": ["p"] * 5000, "score|a": [0.5] * 5000, "cost|a": [0.5] * 5000})
+    stream = RoutingLog.read(write(frame, tmp_path / f"log.{ending}")).batches(10)
+    assert len(next(stream).prompts) == 10
+    stream.close()
+
+
+def test_importing_loads_no_polars():
+    code = "import sys, wiserouter; sys.exit('polars' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 @needs_tables

@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from wiserouter.budget import Budget
 from wiserouter.encoders import EncoderLike
@@ -84,12 +83,11 @@ def dense_table(log: RoutingLog) -> tuple[Table, int]:
         If no query is complete.
     """
     batch: LogBatch = log.table()
-    complete: NDArray[np.bool_] = np.all(~np.isnan(batch.reward + batch.cost_usd), axis=1)
-    if not complete.any():
+    if not batch.complete.any():
         raise LogError("replay needs queries that every model answered, got none: name fewer models", file=log.path)
-    kept = np.flatnonzero(complete)
+    kept = np.flatnonzero(batch.complete)
     table = Table(batch.prompts, batch.reward, batch.cost_usd, log.models).rows(kept)
-    return table, len(complete) - len(kept)
+    return table, len(batch.prompts) - len(kept)
 
 
 def split(n: int, seed: int) -> tuple[IntArray, IntArray]:

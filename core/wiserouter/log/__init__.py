@@ -1,5 +1,6 @@
 """Routing logs: past calls with their prompts, models, scores and costs."""
 
-from wiserouter.log.reader import LogBatch, RoutingLog
+from wiserouter.log.batch import LogBatch
+from wiserouter.log.reader import RoutingLog
 
 __all__ = ["LogBatch", "RoutingLog"]

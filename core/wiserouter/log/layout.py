@@ -73,7 +73,19 @@ def layout_of(columns: Sequence[str], wanted: LayoutName | None, file: Path | No
         raise LogError(f"a log must be {_KNOWN}; read as {name}, {lacking}; found: {found}", file=file)
     if name == "long":
         return Layout("long", {}, query_id="query_id" in columns)
+    _check_partners(columns, file)
     return Layout("wide", pairs)
+
+
+def _check_partners(columns: Sequence[str], file: Path | None) -> None:
+    """Refuse a score without its cost, or the reverse: the model would vanish without a word."""
+    partner = {"score|": "cost|", "cost|": "score|"}
+    for column in columns:
+        for mine, other in partner.items():
+            needed = other + column.removeprefix(mine)
+            if column.startswith(mine) and needed not in columns:
+                rule = f"a model needs both columns, and {needed!r} is missing: add it (it may be empty) or drop this"
+                raise LogError(rule, file=file, column=column)
 
 
 def _model_columns(columns: Sequence[str]) -> dict[str, tuple[str, str]]:

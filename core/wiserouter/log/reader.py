@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,34 +11,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from wiserouter.errors import InvalidInput, LogError, UnknownModel
-from wiserouter.log import rows, source
+from wiserouter.log import source
+from wiserouter.log.batch import LogBatch, merged
 from wiserouter.log.layout import Layout, LayoutName, layout_of
-from wiserouter.types import FloatArray, IntArray, check_count
+from wiserouter.log.rows import Cells, earliest
+from wiserouter.types import check_count
 
 if TYPE_CHECKING:
     import polars as pl
 
 BATCH_ROWS = 8_192
-
-
-@dataclass(frozen=True, slots=True)
-class LogBatch:
-    """Some rows of a log.
-
-    Attributes
-    ----------
-    prompts : list of str
-        One per row.
-    query : ndarray of int of shape (n,)
-        Numbers the queries by first appearance; rows of one query share a number.
-    reward, cost_usd : ndarray of shape (n, n_models)
-        Scores in [0, 1] and costs in USD; NaN where not observed.
-    """
-
-    prompts: list[str]
-    query: IntArray
-    reward: FloatArray
-    cost_usd: FloatArray
 
 
 class RoutingLog:
@@ -56,7 +38,10 @@ class RoutingLog:
     Notes
     -----
     Rows are streamed at every pass, so that a log may be larger than memory. Where a long log ties calls by `query_id`,
-    the ids are kept: about 120 bytes per distinct query.
+    the ids are kept: about 130 bytes per distinct query. Opening reads the schema; to know its models a long log is
+    read once, and to know its columns a jsonl, where a key may come late.
+
+    Null, NaN and an empty cell of a number are not observed. In a csv `""` is an empty prompt, an empty cell is none.
     """
 
     def __init__(
@@ -129,6 +114,13 @@ class RoutingLog:
         data |= {f"cost|{name}": c[:, k] for k, name in enumerate(models)}
         return cls(pl.LazyFrame(data), Layout("wide", {name: (f"score|{name}", f"cost|{name}") for name in models}))
 
+    @classmethod
+    def from_frame(
+        cls, frame: pl.DataFrame, *, layout: LayoutName | None = None, models: Sequence[str] | None = None
+    ) -> RoutingLog:
+        """Return a log of a polars frame, with the columns and the errors of `read`."""
+        return cls(frame.lazy(), layout_of(frame.columns, layout, None), models)
+
     @property
     def n_models(self) -> int:
         """Number of models."""
@@ -157,7 +149,8 @@ class RoutingLog:
         done = 0
         ids: dict[str, int] = {}
         for frame in source.batches(self._frame, (*self.layout.texts, *self._numbers()), rows, self.path):
-            batch = self._wide(frame, done) if self.layout.name == "wide" else self._long(frame, done, ids)
+            cells = Cells(frame, done + 1, self.path)
+            batch = self._wide(cells) if self.layout.name == "wide" else self._long(cells, ids)
             done += frame.height
             if batch.prompts:  # a long log's batch is empty where `models` keeps none of its rows
                 yield batch
@@ -165,56 +158,47 @@ class RoutingLog:
             raise LogError("the log must hold at least one row, got none", file=self.path)
 
     def table(self) -> LogBatch:
-        """Return the whole log in memory, one row per query; several calls of one model on a query are averaged."""
-        parts = list(self.batches())
-        prompts = [prompt for part in parts for prompt in part.prompts]
-        query = np.concatenate([part.query for part in parts])
-        reward, cost = (np.concatenate([getattr(part, name) for part in parts]) for name in ("reward", "cost_usd"))
-        _, first, row = np.unique(query, return_index=True, return_inverse=True)
-        if len(first) == len(query):
-            return LogBatch(prompts, query, reward, cost)
-        merged = (_mean_by(row, values, len(first)) for values in (reward, cost))
-        return LogBatch([prompts[i] for i in first], np.arange(len(first)), *merged)
+        """Return the whole log in memory, one row per query, numbered from 0 by first appearance.
+
+        A query keeps the prompt of its first row; several calls of one model on it are averaged.
+        """
+        return merged(list(self.batches()))
 
     def _numbers(self) -> tuple[str, ...]:
         if self.layout.name == "long":
             return self.layout.numbers
         return tuple(column for name in self.models for column in self.layout.columns[name])
 
-    def _wide(self, frame: pl.DataFrame, done: int) -> LogBatch:
+    def _wide(self, cells: Cells) -> LogBatch:
         columns = [self.layout.columns[name] for name in self.models]
-        reward = [rows.numbers(frame, score, done + 1, self.path, at_most=1.0) for score, _ in columns]
-        cost = [rows.numbers(frame, cost, done + 1, self.path, at_most=np.inf) for _, cost in columns]
-        return LogBatch(
-            prompts=rows.texts(frame, "prompt", done + 1, self.path),
-            query=np.arange(done, done + frame.height),
-            reward=np.stack(reward, axis=1),
-            cost_usd=np.stack(cost, axis=1),
-        )
+        reads: list[Callable[[], Any]] = [partial(cells.texts, "prompt")]
+        reads += [partial(cells.rewards, score) for score, _ in columns]
+        reads += [partial(cells.costs, cost) for _, cost in columns]
+        prompts, *tables = earliest(reads)
+        reward, cost_usd = np.split(np.stack(tables, axis=1), 2, axis=1)
+        return LogBatch(prompts, cells.first_row - 1 + np.arange(len(prompts)), reward, cost_usd)
 
-    def _long(self, frame: pl.DataFrame, done: int, ids: dict[str, int]) -> LogBatch:
-        prompts = rows.texts(frame, "prompt", done + 1, self.path)
+    def _long(self, cells: Cells, ids: dict[str, int]) -> LogBatch:
+        reads: list[Callable[[], Any]] = [partial(cells.texts, column) for column in self.layout.texts]
+        reads += [partial(cells.rewards, "reward"), partial(cells.costs, "cost_usd")]
+        prompts, models, *names, reward, cost_usd = earliest(reads)
         index = {name: k for k, name in enumerate(self.models)}
-        column = np.array([index.get(name, -1) for name in rows.texts(frame, "model", done + 1, self.path)])
+        column = np.array([index.get(name, -1) for name in models])
         kept = np.flatnonzero(column >= 0)
-        tables = np.full((2, frame.height, self.n_models), np.nan)
-        for table, name, most in zip(tables, ("reward", "cost_usd"), (1.0, np.inf), strict=True):
-            table[kept, column[kept]] = rows.numbers(frame, name, done + 1, self.path, at_most=most)[kept]
-        query = self._queries(frame, done, ids)
+        tables = np.full((2, len(prompts), self.n_models), np.nan)
+        for table, values in zip(tables, (reward, cost_usd), strict=True):
+            table[kept, column[kept]] = values[kept]
+        query = cells.first_row - 1 + np.arange(len(prompts))
+        if names:
+            query = np.array([ids.setdefault(name, len(ids)) for name in names[0]])
         return LogBatch([prompts[i] for i in kept], query[kept], tables[0, kept], tables[1, kept])
-
-    def _queries(self, frame: pl.DataFrame, done: int, ids: dict[str, int]) -> IntArray:
-        if not self.layout.query_id:
-            return np.arange(done, done + frame.height)
-        names = rows.texts(frame, "query_id", done + 1, self.path)
-        return np.array([ids.setdefault(name, len(ids)) for name in names], dtype=np.int64)
 
     def _models_met(self) -> tuple[str, ...]:
         """Return the models of a long log, sorted, after one pass over their column."""
         met: set[str] = set()
         done = 0
         for frame in source.batches(self._frame, ["model"], BATCH_ROWS, self.path):
-            met.update(rows.texts(frame, "model", done + 1, self.path))
+            met.update(Cells(frame, done + 1, self.path).texts("model"))
             done += frame.height
         if not done:
             raise LogError("the log must hold at least one row, got none", file=self.path)
@@ -235,13 +219,3 @@ def _check_unique(models: Sequence[str]) -> None:
     for name in models:
         if list(models).count(name) > 1:
             raise InvalidInput(f"models must be unique, got {name!r} twice", value=name)
-
-
-def _mean_by(row: IntArray, values: FloatArray, n_rows: int) -> FloatArray:
-    """Return the mean of the observed values that go to each row, NaN where there is none."""
-    seen = ~np.isnan(values)
-    total, count = np.zeros((n_rows, values.shape[1])), np.zeros((n_rows, values.shape[1]))
-    np.add.at(total, row, np.where(seen, values, 0.0))
-    np.add.at(count, row, seen)
-    with np.errstate(invalid="ignore"):
-        return np.asarray(total / count)

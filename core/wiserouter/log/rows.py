@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -13,42 +15,89 @@ from wiserouter.types import FloatArray
 if TYPE_CHECKING:
     import polars as pl
 
+T = TypeVar("T")
 
-def texts(frame: pl.DataFrame, column: str, first_row: int, file: Path | None) -> list[str]:
-    """Return a column of text; a missing one is an error, an empty one is not."""
-    import polars as pl  # noqa: PLC0415
-
-    values = frame[column].cast(pl.String)
-    if values.null_count():
-        row = first_row + int(values.is_null().arg_max() or 0)
-        raise LogError("text is missing: fill it in or drop the row", file=file, row=row, column=column)
-    return values.to_list()
+_REWARD_RULE = "a reward must lie in [0, 1]"
+_COST_RULE = "a cost in USD must be a finite number of at least 0"
 
 
-def numbers(frame: pl.DataFrame, column: str, first_row: int, file: Path | None, *, at_most: float) -> FloatArray:
-    """Return a column of finite numbers in [0, at_most]; null, NaN and empty text are NaN: not observed.
+def earliest(reads: Iterable[Callable[[], T]]) -> list[T]:
+    """Return what the reads return; if some fail, raise the error of the first bad row, whatever the batch size."""
+    done: list[T] = []
+    errors: list[LogError] = []
+    for read in reads:
+        try:
+            done.append(read())
+        except LogError as error:
+            errors.append(error)
+    if errors:
+        raise min(errors, key=lambda error: error.row or 0)
+    return done
 
-    Raises
-    ------
-    LogError
-        If a cell is text, infinite, negative or too large.
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """A frame of a file, and where in the file it starts.
+
+    Attributes
+    ----------
+    frame : polars.DataFrame
+        Some rows.
+    first_row : int
+        The number of its first row, from 1.
+    file : Path or None
+        Named in errors.
     """
-    import polars as pl  # noqa: PLC0415
 
-    cells = frame[column]
-    if cells.dtype == pl.String:
-        cells = cells.str.strip_chars().replace("", None)
-    values = cells.cast(pl.Float64, strict=False)
-    unread = values.is_null() & cells.is_not_null()
-    array = values.fill_null(float("nan")).to_numpy().astype(np.float64)
-    with np.errstate(invalid="ignore"):
-        bad = unread.to_numpy() | (array < 0) | (array > at_most) | np.isinf(array)
-    if bad.any():
-        raise _bad_cell(cells, int(bad.argmax()), column, first_row, file, at_most)
-    return array
+    frame: pl.DataFrame
+    first_row: int
+    file: Path | None
 
+    def texts(self, column: str) -> list[str]:
+        """Return a column of text; a missing one is an error, an empty one is not."""
+        import polars as pl  # noqa: PLC0415
 
-def _bad_cell(cells: pl.Series, where: int, column: str, first_row: int, file: Path | None, at_most: float) -> LogError:
-    value = cells[where]
-    rule = "a reward must lie in [0, 1]" if at_most == 1.0 else "a cost in USD must be a finite number of at least 0"
-    return LogError(f"{rule}, got {value!r}", file=file, row=first_row + where, column=column, value=value)
+        cells = self.frame[column]
+        if cells.dtype.is_nested() or cells.dtype in (pl.Binary, pl.Object):
+            raise self._error(f"text is wanted, got {cells.dtype}: convert the column", column)
+        values = cells.cast(pl.String)
+        if values.null_count():
+            row = int(values.is_null().arg_max() or 0)
+            raise self._error("text is missing: fill it in or drop the row", column, row)
+        return values.to_list()
+
+    def rewards(self, column: str) -> FloatArray:
+        """Return a column of numbers in [0, 1], or booleans; null, NaN and empty text are NaN: not observed."""
+        import polars as pl  # noqa: PLC0415
+
+        cells = self.frame[column]
+        if cells.dtype == pl.Boolean:
+            cells = cells.cast(pl.Float64)
+        if cells.dtype == pl.String:
+            cells = cells.replace({"true": "1", "false": "0"})
+        return self._numbers(cells, column, 1.0, _REWARD_RULE)
+
+    def costs(self, column: str) -> FloatArray:
+        """Return a column of finite amounts of at least 0; null, NaN and empty text are NaN: not observed."""
+        return self._numbers(self.frame[column], column, np.inf, _COST_RULE)
+
+    def _numbers(self, cells: pl.Series, column: str, most: float, rule: str) -> FloatArray:
+        """Return the cells as floats, or raise `LogError` at the first that is text, infinite or out of [0, most]."""
+        import polars as pl  # noqa: PLC0415
+
+        if cells.dtype == pl.String:
+            cells = cells.str.strip_chars().replace("", None)
+        elif not (cells.dtype.is_numeric() or cells.dtype == pl.Null):
+            raise self._error(f"{rule}, got a column of {cells.dtype}: convert it", column)
+        values = cells.cast(pl.Float64, strict=False)
+        array = values.fill_null(float("nan")).to_numpy().astype(np.float64)
+        unread = (values.is_null() & cells.is_not_null()).to_numpy()
+        bad = unread | (array < 0) | (array > most) | np.isinf(array)
+        if bad.any():
+            row = int(bad.argmax())
+            raise self._error(f"{rule}, got {cells[row]!r}: correct it, or leave it empty", column, row, cells[row])
+        return array
+
+    def _error(self, message: str, column: str, row: int | None = None, value: object = None) -> LogError:
+        number = None if row is None else self.first_row + row
+        return LogError(message, file=self.file, row=number, column=column, value=value)

@@ -1,44 +1,58 @@
-"""Files as streams of frames: opened by their ending, read in batches, errors wrapped once (polars)."""
+"""Files as streams of frames: opened by their ending, read in batches, errors wrapped once (polars).
+
+Parquet is read in slices: `collect_batches` decodes ahead of a slow consumer (pola-rs/polars#28569), slices hold what
+they hold. Csv and jsonl have no rows to seek to and are streamed; every cell of theirs stays text until it is checked.
+"""
 
 from __future__ import annotations
 
+import glob
+import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from wiserouter.errors import LogError
 
 if TYPE_CHECKING:
     import polars as pl
 
-_ENDINGS = (".parquet", ".csv", ".csv.gz", ".jsonl", ".ndjson")
+SLICE_ROWS = 32_768
+"""Rows of a table with random access that are decoded at once."""
+
+_CSV = (".csv", ".csv.gz")
+_JSONL = (".jsonl", ".ndjson")
+_ENDINGS = (".parquet", *_CSV, *_JSONL)
 
 
 def scan(path: Path) -> pl.LazyFrame:
-    """Return a file as a lazy frame; csv and jsonl keep every column as text, so that bad numbers can be named.
+    """Return a file as a lazy frame.
 
     Raises
     ------
     FileNotFoundError
         If there is no such file.
     LogError
-        If the ending is unknown or the file cannot be read.
+        If the ending is unknown, a column of a csv comes twice or the file cannot be read.
+
+    Notes
+    -----
+    In a csv an empty cell is missing and `""` is an empty text; a line too short lacks its last cells. A jsonl is
+    parsed once to know its columns, since a key may appear in its last line only.
     """
     import polars as pl  # noqa: PLC0415
 
     if not path.is_file():
         raise FileNotFoundError(f"{path}: no such file")
-    name = path.name.lower()
+    if not path.name.lower().endswith(_ENDINGS):
+        raise LogError(f"a log's name must end in {', '.join(_ENDINGS)}, got {path.name!r}", file=path, value=path.name)
     with reading(path):
-        if name.endswith(".parquet"):
-            return pl.scan_parquet(path, glob=False)
-        if name.endswith((".csv", ".csv.gz")):
-            return pl.scan_csv(path, infer_schema=False, empty_string_is_null=False, glob=False)
-        if name.endswith((".jsonl", ".ndjson")):
-            columns = pl.scan_ndjson(path).collect_schema().names()
-            return pl.scan_ndjson(path, schema_overrides=dict.fromkeys(columns, pl.String))
-    raise LogError(f"a log's name must end in {', '.join(_ENDINGS)}, got {path.name!r}", file=path, value=path.name)
+        if _is(path, _CSV):
+            return _scan_csv(path)
+        if _is(path, _JSONL):
+            return _scan_jsonl(path)
+        return pl.scan_parquet(path, glob=False)
 
 
 def column_names(frame: pl.LazyFrame, path: Path | None) -> list[str]:
@@ -48,21 +62,93 @@ def column_names(frame: pl.LazyFrame, path: Path | None) -> list[str]:
 
 
 def batches(frame: pl.LazyFrame, columns: Sequence[str], rows: int, path: Path | None) -> Iterator[pl.DataFrame]:
-    """Yield the rows in order, at most `rows` at a time and never more than some batches in memory."""
-    with reading(path):
-        stream = iter(frame.select(columns).collect_batches(chunk_size=rows, maintain_order=True))
-        while (batch := next(stream, None)) is not None:
-            for start in range(0, batch.height, rows):
-                yield batch.slice(start, rows)
+    """Yield the rows in order, at most `rows` at a time, with never more than some batches in memory."""
+    streamed = path is not None and _is(path, (*_CSV, *_JSONL))
+    for part in _streamed(frame, columns, rows, path) if streamed else _sliced(frame.select(columns), rows, path):
+        yield from part.iter_slices(rows)
 
 
 @contextmanager
 def reading(path: Path | None) -> Iterator[None]:
-    """Say which file it was, where polars cannot read one."""
+    """Say which file it was, and which line of a jsonl, where polars cannot read one."""
     import polars as pl  # noqa: PLC0415
 
     try:
         yield
-    except pl.exceptions.PolarsError as error:
-        first = str(error).split("\n", maxsplit=1)[0]
+    except (pl.exceptions.PolarsError, OSError) as error:
+        if isinstance(error, FileNotFoundError):
+            raise
+        _refuse(path, error)
+
+
+def _is(path: Path, endings: tuple[str, ...]) -> bool:
+    return path.name.lower().endswith(endings)
+
+
+def _scan_csv(path: Path) -> pl.LazyFrame:
+    import polars as pl  # noqa: PLC0415
+
+    header = pl.scan_csv(path, has_header=False, n_rows=1, infer_schema=False, glob=False).collect().row(0)
+    for name in header:
+        if name is not None and header.count(name) > 1:
+            raise LogError("a column must come once, got it twice: rename or drop one", file=path, column=name)
+    return pl.scan_csv(path, infer_schema=False, glob=False)
+
+
+def _scan_jsonl(path: Path) -> pl.LazyFrame:
+    import polars as pl  # noqa: PLC0415
+
+    literal = glob.escape(str(path))
+    columns = pl.scan_ndjson(literal, infer_schema_length=None).collect_schema().names()
+    return pl.scan_ndjson(literal, schema=dict.fromkeys(columns, pl.String))
+
+
+def _streamed(frame: pl.LazyFrame, columns: Sequence[str], rows: int, path: Path | None) -> Iterator[pl.DataFrame]:
+    """Yield batches with every column parsed, so that a csv line with too many cells is found, not cut."""
+    import polars as pl  # noqa: PLC0415
+
+    whole = pl.QueryOptFlags(projection_pushdown=False)
+    with reading(path):
+        stream = iter(frame.collect_batches(chunk_size=rows, maintain_order=True, optimizations=whole))
+        while (batch := next(stream, None)) is not None:
+            yield batch.select(columns)
+
+
+def _sliced(frame: pl.LazyFrame, rows: int, path: Path | None) -> Iterator[pl.DataFrame]:
+    import polars as pl  # noqa: PLC0415
+
+    step = max(rows, SLICE_ROWS // rows * rows)
+    with reading(path):
+        height = frame.select(pl.len()).collect().item()
+        for start in range(0, height, step):
+            yield frame.slice(start, step).collect()
+
+
+def _refuse(path: Path | None, error: Exception) -> NoReturn:
+    first = str(error).split("\n", maxsplit=1)[0]
+    bad = _bad_line(path) if path is not None and _is(path, _JSONL) else None
+    if bad is None:
         raise LogError(f"the file is damaged or malformed: {first}", file=path) from error
+    row, line = bad
+    rule = "the file is damaged or malformed: a line must be one JSON object, with null for NaN and infinities"
+    raise LogError(f"{rule}, got {line[:80]!r}", file=path, row=row, value=line) from error
+
+
+def _bad_line(path: Path) -> tuple[int, str] | None:
+    """Return number and text of the first line that is not a JSON object, blank ones not counted."""
+    with path.open(encoding="utf-8", errors="replace") as lines:
+        for row, line in enumerate((line.rstrip("\n") for line in lines if line.strip()), start=1):
+            if not _is_object(line):
+                return row, line
+    return None
+
+
+def _is_object(line: str) -> bool:
+    try:
+        return "\ufffd" not in line and isinstance(json.loads(line, parse_constant=_no_constant), dict)
+    except ValueError:
+        return False
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"JSON has no {name}")

@@ -1,0 +1,61 @@
+"""`LogBatch`: some rows of a log, or all of them with the calls of a query in one row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wiserouter.types import FloatArray, IntArray
+
+
+@dataclass(frozen=True, slots=True)
+class LogBatch:
+    """Some rows of a log.
+
+    Attributes
+    ----------
+    prompts : list of str
+        One per row.
+    query : ndarray of int of shape (n,)
+        Numbers the queries by first appearance; rows of one query share a number.
+    reward, cost_usd : ndarray of shape (n, n_models)
+        Scores in [0, 1] and costs in USD; NaN where not observed.
+    """
+
+    prompts: list[str]
+    query: IntArray
+    reward: FloatArray
+    cost_usd: FloatArray
+
+    @property
+    def complete(self) -> NDArray[np.bool_]:
+        """Which rows have the score and the cost of every model; an array of shape (n,)."""
+        return np.asarray(~np.isnan(self.reward + self.cost_usd).any(axis=1))
+
+
+def merged(parts: Sequence[LogBatch]) -> LogBatch:
+    """Return all rows, those of one query averaged into one, queries numbered from 0 by first appearance."""
+    prompts = [prompt for part in parts for prompt in part.prompts]
+    query, reward, cost = (
+        np.concatenate([getattr(part, name) for part in parts]) for name in ("query", "reward", "cost_usd")
+    )
+    _, first, row = np.unique(query, return_index=True, return_inverse=True)
+    number = np.arange(len(first))
+    if len(first) == len(query):
+        return LogBatch(prompts, number, reward, cost)
+    return LogBatch(
+        [prompts[i] for i in first], number, _mean_by(row, reward, len(first)), _mean_by(row, cost, len(first))
+    )
+
+
+def _mean_by(row: IntArray, values: FloatArray, n_rows: int) -> FloatArray:
+    """Return the mean of the observed values that go to each row, NaN where there is none."""
+    seen = ~np.isnan(values)
+    total, count = np.zeros((n_rows, values.shape[1])), np.zeros((n_rows, values.shape[1]))
+    np.add.at(total, row, np.where(seen, values, 0.0))
+    np.add.at(count, row, seen)
+    with np.errstate(invalid="ignore"):
+        return np.asarray(total / count)
