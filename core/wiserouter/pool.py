@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from wiserouter.errors import InvalidInput, NoEligibleModel, UnknownModel, UnknownPrice
 from wiserouter.prices import cost_usd, worst_case_usd
-from wiserouter.types import Model, Usage, check_count
+from wiserouter.types import Model, Usage
 
 
 class Pool:
@@ -79,9 +79,7 @@ class Pool:
 
     def worst_cases_usd(self, input_tokens: int | None, max_output_tokens: int | None) -> list[float]:
         """Return the most that one call of each model can cost; raises `UnknownPrice` where nothing bounds it."""
-        if max_output_tokens is not None:
-            check_count("max_output_tokens", max_output_tokens, least=1)
-        elif input_tokens is None and self._dearest_usd is not None:
+        if input_tokens is None and max_output_tokens is None and self._dearest_usd is not None:
             return self._dearest_usd
         return [self._worst_case_usd(k, input_tokens, max_output_tokens) for k in range(len(self))]
 

@@ -10,6 +10,7 @@ import logging
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from threading import RLock
 
@@ -27,13 +28,12 @@ from wiserouter.plan import SKIP, Plan
 from wiserouter.policies import Choice, EpsilonFirst, Offline, Policy
 from wiserouter.policies.base import cheapest_choice
 from wiserouter.pool import Pool
+from wiserouter.query import Query, QueryReader
 from wiserouter.status import Status, status_of
 from wiserouter.stores import Record, Store, open_store
 from wiserouter.types import Decision, Model, Usage, check_amount, check_count, check_reward
 
 logger = logging.getLogger("wiserouter")
-
-_SHORT = 4_000  # characters; counting the tokens of a shorter text holds the event loop for well under a millisecond
 
 
 class WiseRouter:
@@ -91,6 +91,7 @@ class WiseRouter:
         self.pool = Pool(models)
         self.contexts = contexts or Contexts.single()
         self.encoder: Encoder | None = None if encoder is None else open_encoder(encoder)
+        self._reader = QueryReader(self.contexts, self.encoder, self.pool)
         self.policy: Policy = policy or (EpsilonFirst() if estimates is None else Offline())
         self.estimates = estimates or Estimates(self.contexts.n_contexts, len(self.pool))
         if self.estimates.shape != (self.contexts.n_contexts, len(self.pool)):
@@ -279,8 +280,8 @@ class WiseRouter:
         NoEligibleModel, UnknownModel, InvalidInput, EncoderError, UnknownPrice
             If the query or the restriction is at fault. Nothing is changed.
         """
-        context, tokens = self._read(text, embedding, input_tokens, scope)
-        return self._decide(context, eligible, tokens, max_output_tokens, scope)
+        query = self._reader.read(text, embedding, input_tokens, hard=text is not None and self._is_hard(scope))
+        return self._decide(query, eligible, max_output_tokens, scope)
 
     async def adecide(
         self,
@@ -295,11 +296,10 @@ class WiseRouter:
         """Do what `decide` does, with encoding and token counting off the event loop."""
         import asyncio  # noqa: PLC0415 - 25 ms that callers without an event loop need not pay
 
-        if text is None or (self.contexts.n_contexts == 1 and len(text) < _SHORT):
-            context, tokens = self._read(text, embedding, input_tokens, scope)
-        else:
-            context, tokens = await asyncio.to_thread(self._read, text, embedding, input_tokens, scope)
-        return self._decide(context, eligible, tokens, max_output_tokens, scope)
+        hard = text is not None and self._is_hard(scope)
+        read = partial(self._reader.read, text, embedding, input_tokens, hard=hard)
+        query = read() if self._reader.is_quick(text) else await asyncio.to_thread(read)
+        return self._decide(query, eligible, max_output_tokens, scope)
 
     def charge(self, decision: Decision | str, cost_usd: float | None = None, *, usage: Usage | None = None) -> None:
         """Settle the true cost of a call, given in USD or as tokens.
@@ -316,6 +316,13 @@ class WiseRouter:
         with self._lock:
             record = self._store.settle(decision_id, cost)
             self.estimates.add_cost(record.decision.context, record.model, cost)
+        if cost > record.decision.reserved_usd and self._is_hard(record.decision.scope):
+            logger.warning(
+                "a call of %s cost %.6g USD, more than its worst case of %.6g: the hard limit may not hold",
+                record.decision.model,
+                cost,
+                record.decision.reserved_usd,
+            )
 
     async def acharge(
         self, decision: Decision | str, cost_usd: float | None = None, *, usage: Usage | None = None
@@ -349,44 +356,13 @@ class WiseRouter:
         with self._lock:
             return status_of(scope, self._store.ledger(scope), self.policy.plan, self.pool.names)
 
-    def _context(self, text: str | None, embedding: ArrayLike | None) -> int:
-        if embedding is not None:
-            return self.contexts.assign(embedding)
-        if self.contexts.n_contexts == 1:
-            return 0
-        if text is None:
-            raise InvalidInput("decide needs text or embedding, got neither")
-        if self.encoder is None:
-            raise InvalidInput("decide needs an embedding, or a router with an encoder, to place text in a context")
-        return self.contexts.assign(self.encoder.encode(text))
+    def _is_hard(self, scope: str) -> bool:
+        return self._store.ledger(scope).budget.limit == "hard"
 
-    def _tokens(self, text: str | None, input_tokens: int | None, scope: str) -> int | None:
-        """Return the input's token count where limits or prices need it: a sound upper bound under a hard limit."""
-        if input_tokens is not None:
-            return check_count("input_tokens", input_tokens)
-        if text is None or not self.pool.needs_tokens(hard=True):
-            return None
-        hard = self._store.ledger(scope).budget.limit == "hard"
-        if not self.pool.needs_tokens(hard=hard):
-            return None
-        from wiserouter.tokens import count_tokens  # noqa: PLC0415
-
-        count = count_tokens(text)
-        return count.at_most if hard else count.tokens
-
-    def _read(
-        self, text: str | None, embedding: ArrayLike | None, input_tokens: int | None, scope: str
-    ) -> tuple[int, int | None]:
-        return self._context(text, embedding), self._tokens(text, input_tokens, scope)
-
-    def _decide(
-        self,
-        context: int,
-        names: Iterable[str] | None,
-        tokens: int | None,
-        max_output_tokens: int | None,
-        scope: str,
-    ) -> Decision:
+    def _decide(self, query: Query, names: Iterable[str] | None, max_output_tokens: int | None, scope: str) -> Decision:
+        context, tokens = query
+        if max_output_tokens is not None:
+            check_count("max_output_tokens", max_output_tokens, least=1)
         eligible = self.pool.eligible(names, tokens)
         with self._lock:
             ledger = self._store.ledger(scope)

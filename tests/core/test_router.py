@@ -34,8 +34,8 @@ def known(cost_usd=((1.0, 3.0), (1.0, 3.0)), reward=((0.2, 0.9), (0.5, 0.6))):
 
 def make(models=(SMALL, LARGE), seed=0, **options):
     contexts = Contexts([[1.0, 0.0], [0.0, 1.0]], [0.5, 0.5])
-    encoder = TableEncoder({"code": [1.0, 0.1], "chat": [0.1, 1.0]})
-    return WiseRouter(list(models), contexts, encoder=encoder, estimates=known(), seed=seed, **options)
+    options.setdefault("encoder", TableEncoder({"code": [1.0, 0.1], "chat": [0.1, 1.0]}))
+    return WiseRouter(list(models), contexts, estimates=known(), seed=seed, **options)
 
 
 def figures(router):
@@ -163,6 +163,14 @@ def test_a_hard_limit_bounds_a_call_by_its_tokens():
     assert decision.reserved_usd == pytest.approx(4 * 1e-5 + 1_000 * 3e-5)  # at most one token per byte
 
 
+def test_a_call_dearer_than_its_worst_case_is_charged_and_announced(caplog):
+    router = make([Model("small", max_cost_usd=2.0), Model("large", max_cost_usd=5.0)])
+    router.start(Budget(8.0, 2, limit="hard"))
+    router.charge(router.decide("code", eligible=["small"]), 2.5)
+    assert router.status().spent_usd == 2.5
+    assert "a call of small cost 2.5 USD, more than its worst case of 2" in caplog.text
+
+
 def test_a_hard_limit_refuses_what_nothing_bounds():
     router = make([Model("small"), Model("large")])
     with pytest.raises(UnknownPrice, match="'small' has no bound on the cost of a call: give price"):
@@ -206,6 +214,7 @@ def test_scopes_pay_for_themselves_and_learn_together():
         (lambda r, d: r.decide("code", eligible=["gpt-9"]), UnknownModel, "small, large; got 'gpt-9'"),
         (lambda r, d: r.decide("code", eligible=[]), NoEligibleModel, "not in eligible"),
         (lambda r, d: r.decide("code", input_tokens=-1), InvalidInput, "input_tokens"),
+        (lambda r, d: r.decide("code", max_output_tokens=0), InvalidInput, "max_output_tokens"),
         (lambda r, d: r.decide("code", scope="nobody"), NotStarted, "'nobody'"),
         (lambda r, d: r.charge(d, math.nan), InvalidInput, "cost_usd must be a finite number"),
         (lambda r, d: r.charge(d, math.inf), InvalidInput, "cost_usd"),
@@ -307,8 +316,7 @@ async def test_adecide_encodes_off_the_event_loop():
             threads.append(threading.get_ident())
             return super().encode(text)
 
-    router = make()
-    router.encoder = Encoder({"code": [1.0, 0.0]})
+    router = make(encoder=Encoder({"code": [1.0, 0.0]}))
     router.start(Budget(100.0, 50))
     decisions = await asyncio.gather(*(router.adecide("code") for _ in range(20)))
     assert threading.get_ident() not in threads

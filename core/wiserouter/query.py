@@ -1,0 +1,84 @@
+"""From a query to what deciding needs of it: its context, and its length in tokens."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from numpy.typing import ArrayLike
+
+from wiserouter.contexts import Contexts
+from wiserouter.encoders import Encoder
+from wiserouter.errors import InvalidInput
+from wiserouter.pool import Pool
+from wiserouter.types import check_count
+
+_SHORT = 4_000  # characters; the tokens of a shorter text are counted in well under a millisecond
+
+
+class Query(NamedTuple):
+    """A query as the router sees it.
+
+    Attributes
+    ----------
+    context : int
+        The context that it falls into.
+    input_tokens : int or None
+        Its length, where limits or prices need it.
+    """
+
+    context: int
+    input_tokens: int | None
+
+
+class QueryReader:
+    """Encodes queries and counts their tokens, no more than is needed.
+
+    Parameters
+    ----------
+    contexts : Contexts
+        Where queries are placed.
+    encoder : Encoder or None
+        Turns text into an embedding.
+    pool : Pool
+        Whose limits and prices say whether tokens are needed.
+    """
+
+    def __init__(self, contexts: Contexts, encoder: Encoder | None, pool: Pool) -> None:
+        self._contexts, self._encoder, self._pool = contexts, encoder, pool
+
+    def is_quick(self, text: str | None) -> bool:
+        """Return whether reading takes well under a millisecond: nothing to encode, little to count."""
+        return text is None or (self._contexts.n_contexts == 1 and len(text) < _SHORT)
+
+    def read(self, text: str | None, embedding: ArrayLike | None, input_tokens: int | None, *, hard: bool) -> Query:
+        """Return context and length of a query; under a hard limit the length is a sound upper bound.
+
+        Raises
+        ------
+        InvalidInput
+            If there is neither text nor embedding where one is needed, or one of them is no good.
+        EncoderError
+            If the encoder fails.
+        """
+        return Query(self._context(text, embedding), self._tokens(text, input_tokens, hard=hard))
+
+    def _context(self, text: str | None, embedding: ArrayLike | None) -> int:
+        if embedding is not None:
+            return self._contexts.assign(embedding)
+        if self._contexts.n_contexts == 1:
+            return 0
+        if text is None:
+            raise InvalidInput("decide needs text or embedding, got neither")
+        if self._encoder is None:
+            raise InvalidInput("decide needs an embedding, or a router with an encoder, to place text in a context")
+        return self._contexts.assign(self._encoder.encode(text))
+
+    def _tokens(self, text: str | None, input_tokens: int | None, *, hard: bool) -> int | None:
+        if input_tokens is not None:
+            return check_count("input_tokens", input_tokens)
+        if text is None or not self._pool.needs_tokens(hard=hard):
+            return None
+        from wiserouter.tokens import count_tokens  # noqa: PLC0415 - loaded by those who need it
+
+        count = count_tokens(text)
+        return count.at_most if hard else count.tokens
