@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -161,8 +162,7 @@ class Model:
             check_amount("Model.max_cost_usd", self.max_cost_usd)
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(NamedTuple):
     """The model to call for one query, and why.
 
     Attributes
