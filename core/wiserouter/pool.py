@@ -15,12 +15,17 @@ class Pool:
     Raises
     ------
     InvalidInput
-        If there is no model, or two have the same name.
+        If there is no model, one is not a `Model`, or two have the same name.
     """
 
     def __init__(self, models: Sequence[Model]) -> None:
         if not models:
             raise InvalidInput("the pool must hold at least one model, got none")
+        for model in models:
+            if not isinstance(model, Model):
+                raise InvalidInput(
+                    f"models must be Model values, such as Model('gpt-mini'), got {model!r}", value=model
+                )
         self.models = tuple(models)
         self.names = tuple(model.name for model in models)
         self._index = {name: k for k, name in enumerate(self.names)}

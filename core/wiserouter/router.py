@@ -107,7 +107,7 @@ class WiseRouter:
     @classmethod
     def fit(
         cls,
-        log: RoutingLog,
+        log: RoutingLog | str | Path,
         *,
         encoder: EncoderLike = "tfidf",
         n_contexts: int = 16,
@@ -121,8 +121,8 @@ class WiseRouter:
 
         Parameters
         ----------
-        log : RoutingLog
-            Past calls: prompt, model, reward, cost.
+        log : RoutingLog, str or Path
+            Past calls: prompt, model, reward, cost; or the file that holds them.
         encoder : str, Encoder or callable, default "tfidf"
             "tfidf", "minilm", or anything that maps a list of texts to an array.
         n_contexts : int, default 16
@@ -150,6 +150,7 @@ class WiseRouter:
         LogError
             If a row cannot be read.
         """
+        log = log if isinstance(log, RoutingLog) else RoutingLog.read(log)
         known = {model.name: model for model in models or ()}
         for name in known.keys() - set(log.models):
             raise InvalidInput(f"models must be in the log ({', '.join(log.models)}), got {name!r}", value=name)

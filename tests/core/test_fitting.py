@@ -2,7 +2,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from wiserouter import RoutingLog, fitting
+from wiserouter import RoutingLog, WiseRouter, fitting
 from wiserouter.encoders import open_encoder
 from wiserouter.errors import InvalidInput
 from wiserouter.fitting import fit_log, sample_prompts
@@ -47,6 +47,13 @@ def test_a_query_counts_once_however_many_models_answered_it(tmp_path):
     assert result.contexts.freq.tolist() == [0.5, 0.5]
     assert result.n_queries == 2
     assert result.estimates.calls.sum() == 7
+
+
+def test_a_file_is_as_good_as_a_log(tmp_path):
+    frame = pl.DataFrame({"prompt": ["aaa", "bbb"], "score|m": [0.5, 1.0], "cost|m": [0.1, 0.2]})
+    frame.write_csv(tmp_path / "log.csv")
+    router = WiseRouter.fit(tmp_path / "log.csv", encoder=letters, n_contexts=2)
+    assert router.pool.names == ("m",)
 
 
 def test_batches_do_not_matter(monkeypatch):

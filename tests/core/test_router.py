@@ -257,6 +257,7 @@ def test_charging_twice_charges_once():
     ("build", "says"),
     [
         (lambda: WiseRouter([]), "at least one model"),
+        (lambda: WiseRouter(["a"]), "must be Model values, .* got 'a'"),
         (lambda: WiseRouter([Model("a"), Model("a")]), "unique, got 'a' 2 times"),
         (lambda: WiseRouter([Model("a")], estimates=Estimates(2, 1)), "one row per context"),
         (lambda: WiseRouter([Model("a")], policy=Offline()), "at least one cost"),
