@@ -127,6 +127,10 @@ class Estimates:
         self.n_invoked += other.n_invoked
         self.n_observations += other.n_observations
 
+    def copy(self) -> Estimates:
+        """Return estimates that no longer change with these."""
+        return Estimates.of_arrays(self.arrays())
+
     def means(self, *, shrink: bool = True) -> Means:
         """Return the mean reward and cost of every (context, model).
 

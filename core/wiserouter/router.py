@@ -174,7 +174,8 @@ class WiseRouter:
         from wiserouter import saving  # noqa: PLC0415 - a router that is never saved loads no zip
 
         with self._lock:
-            return saving.save_router(self, path)
+            estimates = self.estimates.copy()
+        return saving.save_router(self, estimates, path)
 
     @classmethod
     def load(

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from wiserouter.router import WiseRouter
 
 
-def save_router(router: WiseRouter, path: str | Path) -> str:
-    """Write models, contexts, estimates, encoder and policy of a router, and return the content's hash."""
+def save_router(router: WiseRouter, estimates: Estimates, path: str | Path) -> str:
+    """Write models, contexts, encoder and policy of a router with its estimates, and return the content's hash."""
     encoder = router.encoder
     manifest = {
         "models": [asdict(model) for model in router.pool.models],
@@ -29,7 +29,7 @@ def save_router(router: WiseRouter, path: str | Path) -> str:
     arrays = {
         "contexts.centroids": router.contexts.centroids,
         "contexts.freq": router.contexts.freq,
-        **_prefixed("estimates.", router.estimates.arrays()),
+        **_prefixed("estimates.", estimates.arrays()),
         **_prefixed("encoder.", encoder.state() if encoder is not None else {}),
     }
     return write_artifact(path, manifest, arrays)

@@ -15,7 +15,6 @@ import numpy as np
 from wiserouter.budget import Budget
 from wiserouter.encoders import EncoderLike
 from wiserouter.errors import BudgetError, InvalidInput, LogError, QuerySkipped
-from wiserouter.estimates import Estimates
 from wiserouter.evaluation.naive import naive_outcomes
 from wiserouter.evaluation.outcome import NOT_SERVED, Outcome, outcome_of
 from wiserouter.log import LogBatch, RoutingLog
@@ -180,6 +179,7 @@ def _embeddings(router: WiseRouter, prompts: list[str]) -> Embedding:
 def _fresh(arena: Arena) -> WiseRouter:
     """Return a router with the same history, and none of what an earlier run taught it."""
     router = arena.router
-    history = Estimates.of_arrays(router.estimates.arrays())
     policy = type(router.policy)(**router.policy.settings())
-    return WiseRouter(router.pool.models, router.contexts, policy=policy, estimates=history, seed=arena.seed)
+    return WiseRouter(
+        router.pool.models, router.contexts, policy=policy, estimates=router.estimates.copy(), seed=arena.seed
+    )
