@@ -1,7 +1,7 @@
 """WISERouter: budget-aware LLM routing.
 
 Given a pool of models and one budget for a whole workload, send each query to the model that buys the most total
-quality, never spend past the budget, and keep learning from real costs and feedback.
+quality, hold to the budget, and keep learning from real costs and feedback.
 """
 
 from __future__ import annotations

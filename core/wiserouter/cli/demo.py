@@ -12,6 +12,7 @@ from rich.progress import Progress, TaskID
 from wiserouter.budget import Budget
 from wiserouter.cli.screen import err, out, print_json, progress, reporter, shares, table, usd
 from wiserouter.errors import MissingExtra
+from wiserouter.estimates import Means
 from wiserouter.evaluation.naive import always, best_model, cheapest_model
 from wiserouter.evaluation.outcome import Outcome, outcome_of
 from wiserouter.evaluation.replay import Table
@@ -39,10 +40,11 @@ def demo(
     history, live = make_table(_HISTORY, rng), make_table(queries, rng)
     with progress(quiet=as_json) as bars:
         router = WiseRouter.fit(history.log(), n_contexts=12, seed=seed, progress=reporter(bars))
+        means = router.estimates.means(shrink=False)  # what history says, before serving adds to it
         amount = _round(0.2 * history.cost_usd[:, -1].mean() * queries) if budget is None else budget
         router.start(Budget(amount_usd=amount, horizon=queries, on_exhausted="cheapest"))
         chosen = _serve(router, live, bars, bars.add_task("routing", total=queries))
-    outcomes = _outcomes(router, live, chosen, amount, seed)
+    outcomes = _outcomes(router, means, live, chosen, amount, seed)
     picture = _picture(router, outcomes, plot)
     if as_json:
         rows = [each.as_dict() for each in outcomes]
@@ -67,8 +69,10 @@ def _serve(router: WiseRouter, live: Table, bars: Progress, bar: TaskID) -> IntA
     return chosen
 
 
-def _outcomes(router: WiseRouter, live: Table, chosen: IntArray, budget_usd: float, seed: int) -> list[Outcome]:
-    means, freq = router.estimates.means(shrink=False), router.contexts.freq
+def _outcomes(
+    router: WiseRouter, means: Means, live: Table, chosen: IntArray, budget_usd: float, seed: int
+) -> list[Outcome]:
+    freq = router.contexts.freq
     n = len(live.prompts)
     best, cheapest = best_model(means, freq), cheapest_model(means, freq)
     picks = {
