@@ -16,11 +16,12 @@ from wiserouter.policies import EpsilonFirst, Offline
 from wiserouter.router import WiseRouter
 from wiserouter.status import Status
 from wiserouter.stores import MemoryStore, open_store
-from wiserouter.types import Decision, Model, Price, Usage
+from wiserouter.types import NO_CONTEXT, Decision, Model, Price, Usage
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "NO_CONTEXT",
     "Budget",
     "Contexts",
     "Decision",

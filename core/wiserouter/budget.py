@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple
 
 from wiserouter.errors import BudgetError, BudgetExhausted, HorizonExhausted, InvalidInput
 from wiserouter.types import check_amount, check_count
+from wiserouter.windows import TRUST, Window, parse_period, requests_left, window_at
 
 Limit = Literal["expected", "hard"]
 OnExhausted = Literal["reject", "cheapest"]
@@ -25,14 +26,15 @@ ROUNDING = 1e-12
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What a workload may spend, and over how many requests.
+    """What a workload may spend, and over how many requests or how long.
 
     Parameters
     ----------
     amount_usd : float, USD
-        The whole budget.
-    horizon : int
-        Number of requests that it is for.
+        The whole budget, or that of one window where it renews.
+    horizon : int, optional
+        Number of requests that it is for; needed where the budget does not renew. Where it does, the requests expected
+        in the first window: later ones are expected to be as the window before.
     limit : {"expected", "hard"}, default "expected"
         "expected" plans on mean costs, settles true ones and stops when what is left does not cover a mean call: only
         what calls in flight cost beyond their mean can go beyond it. "hard" holds back the worst case of each call, and
@@ -40,33 +42,51 @@ class Budget:
     on_exhausted : {"reject", "cheapest"}, default "reject"
         What `decide` does when money or horizon is used up: raise, or go on with the cheapest model. Under a hard limit
         a call that does not fit is refused in any case.
+    every : str, optional
+        How often the budget renews: a number and s, m, h, d, w or mo, such as "30d" or "1mo".
+    timezone : str, default "UTC"
+        Whose midnight days, weeks and months begin at.
 
     Raises
     ------
     InvalidInput
-        If the amount is not a finite number of at least 0, or the horizon is not a whole number of at least 1.
+        If the amount is not a finite number of at least 0, the horizon is not a whole number of at least 1, or there is
+        neither horizon nor `every`.
 
     Examples
     --------
     >>> Budget(amount_usd=50.0, horizon=10_000).rate_usd
     0.005
+    >>> Budget(amount_usd=500.0, every="1mo").window(0.0).end_s / 86_400
+    31.0
     """
 
     amount_usd: float
-    horizon: int
+    horizon: int | None = None
     limit: Limit = "expected"
     on_exhausted: OnExhausted = "reject"
+    every: str | None = None
+    timezone: str = "UTC"
 
     def __post_init__(self) -> None:
         check_amount("amount_usd", self.amount_usd)
-        check_count("horizon", self.horizon, least=1)
+        if self.horizon is not None:
+            check_count("horizon", self.horizon, least=1)
+        if self.every is not None:
+            parse_period(self.every, self.timezone)
+        elif self.horizon is None:
+            raise InvalidInput("a budget needs horizon (how many requests it is for) or every (how often it renews)")
         _check_choice("limit", self.limit, ("expected", "hard"))
         _check_choice("on_exhausted", self.on_exhausted, ("reject", "cheapest"))
 
     @property
-    def rate_usd(self) -> float:
-        """USD per request."""
-        return self.amount_usd / self.horizon
+    def rate_usd(self) -> float | None:
+        """USD per request; None where only traffic will tell."""
+        return None if self.horizon is None else self.amount_usd / self.horizon
+
+    def window(self, now_s: float) -> Window | None:
+        """Return the window that holds the instant `now_s`; None where the budget does not renew."""
+        return None if self.every is None else window_at(parse_period(self.every, self.timezone), now_s)
 
 
 class Funds(NamedTuple):
@@ -97,6 +117,12 @@ class Ledger:
     ----------
     budget : Budget
         The terms.
+    opened_at, now_s : float, seconds
+        When it was opened, and when it was last looked at.
+    window : Window or None
+        How long it lasts, where the budget renews.
+    expected_requests : float or None
+        Requests expected in a whole window.
     spent_usd : float, USD
         True cost of all charged calls.
     debited_usd : float, USD
@@ -108,6 +134,10 @@ class Ledger:
     """
 
     budget: Budget
+    opened_at: float = 0.0
+    now_s: float = 0.0
+    window: Window | None = None
+    expected_requests: float | None = None
     spent_usd: float = 0.0
     debited_usd: float = 0.0
     reserved_usd: float = 0.0
@@ -117,6 +147,20 @@ class Ledger:
     charged: int = 0
     released: int = 0
     expired: int = 0
+
+    @classmethod
+    def opened(cls, budget: Budget, now_s: float, expected_requests: float | None = None) -> Ledger:
+        """Return the account of a budget that starts, or renews, at `now_s`."""
+        expected = budget.horizon if expected_requests is None else expected_requests
+        return cls(budget, now_s, now_s, budget.window(now_s), expected)
+
+    def at(self, now_s: float) -> Ledger:
+        """Return the account at `now_s`: this one, or a fresh one where the window has ended since."""
+        if self.window is None or now_s < self.window.end_s:
+            self.now_s = now_s
+            return self
+        self.now_s = self.window.end_s
+        return Ledger.opened(self.budget, now_s, self._requests_per_window())
 
     @property
     def left_usd(self) -> float:
@@ -130,8 +174,22 @@ class Ledger:
 
     @property
     def horizon_left(self) -> int:
-        """The paper's tau: requests still to come."""
-        return self.budget.horizon - self.decided
+        """The paper's tau: requests still to come; forecast from the traffic where the budget renews."""
+        if self.window is None:
+            return (self.budget.horizon or 0) - self.decided
+        start, end = self.window
+        elapsed_s = self.now_s - max(start, self.opened_at)
+        return requests_left(self.decided, elapsed_s, end - self.now_s, end - start, self.expected_requests)
+
+    @property
+    def horizon(self) -> int:
+        """Requests in all: planned, or forecast where the budget renews."""
+        return (self.budget.horizon or 0) if self.window is None else self.decided + self.horizon_left
+
+    @property
+    def renews_at(self) -> float | None:
+        """When the budget renews, in seconds since 1970; None where it does not."""
+        return None if self.window is None else self.window.end_s
 
     @property
     def rate_usd(self) -> float:
@@ -155,7 +213,7 @@ class Ledger:
     def refusal(self, needed_usd: float) -> BudgetError:
         """Return the error that says whether horizon or money is used up."""
         if self.horizon_left <= 0:
-            return HorizonExhausted(self.budget.horizon, self.left_usd)
+            return HorizonExhausted(self.horizon, self.left_usd)
         return self.exhausted(needed_usd)
 
     def exhausted(self, needed_usd: float) -> BudgetExhausted:
@@ -166,7 +224,8 @@ class Ledger:
             reserved_usd=self.reserved_usd,
             needed_usd=needed_usd,
             decided=self.decided,
-            horizon=self.budget.horizon,
+            horizon=self.horizon,
+            renews_at=self.renews_at,
         )
 
     def reserve(self, reserved_usd: float, expected_usd: float) -> None:
@@ -207,6 +266,25 @@ class Ledger:
             amount_usd=self.budget.amount_usd if amount_usd is None else amount_usd,
             horizon=self.budget.horizon if horizon is None else horizon,
         )
+        self.expected_requests = self.expected_requests if horizon is None else horizon
+
+    def settle_late(self, state: str, *, cost_usd: float, debit_usd: float) -> None:
+        """Count the bill of a call whose reservation had expired, or that was taken for failed and released."""
+        if state == "released":
+            self.released -= 1
+            self.decided += 1
+        else:
+            self.expired -= 1
+        self.charged += 1
+        self.spend(cost_usd, debit_usd)
+
+    def _requests_per_window(self) -> float | None:
+        """Return what the traffic so far makes of a whole window; the former expectation where there was none."""
+        if self.window is None or not self.decided:
+            return self.expected_requests
+        start, end = self.window
+        seen_s = self.now_s - max(start, self.opened_at)
+        return self.decided * (end - start) / max(seen_s, TRUST * (end - start))
 
     def _return(self, reserved_usd: float, expected_usd: float) -> None:
         self.in_flight -= 1

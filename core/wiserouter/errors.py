@@ -27,6 +27,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 
 
@@ -102,7 +103,15 @@ class BudgetExhausted(BudgetError):
     """The money that is left does not pay for another call."""
 
     def __init__(
-        self, *, amount_usd: float, spent_usd: float, reserved_usd: float, needed_usd: float, decided: int, horizon: int
+        self,
+        *,
+        amount_usd: float,
+        spent_usd: float,
+        reserved_usd: float,
+        needed_usd: float,
+        decided: int,
+        horizon: int,
+        renews_at: float | None = None,
     ) -> None:
         self.amount_usd = amount_usd
         self.spent_usd = spent_usd
@@ -111,11 +120,17 @@ class BudgetExhausted(BudgetError):
         self.needed_usd = needed_usd
         self.decided = decided
         self.horizon = horizon
+        self.renews_at = renews_at
+        remedy = "or start a new one" if renews_at is None else f"or wait: it renews at {_instant(renews_at)}"
         super().__init__(
             f"the budget of {amount_usd:.6g} USD is used up: {spent_usd:.6g} spent, {reserved_usd:.6g} reserved by "
             f"calls in flight, {self.left_usd:.6g} left, {needed_usd:.6g} needed, {decided} of {horizon} requests "
-            f"decided: raise it with set_budget(), or start a new one"
+            f"decided: raise it with set_budget(), {remedy}"
         )
+
+
+def _instant(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
 
 
 class HorizonExhausted(BudgetError):

@@ -118,6 +118,25 @@ class Estimates:
             np.add.at(square, contexts, known * known)
             self.n_observations += int(seen.sum())
 
+    def add_model(self, reward: ArrayLike, cost_usd: ArrayLike, weight: float) -> None:
+        """Append a column for a new model.
+
+        Parameters
+        ----------
+        reward, cost_usd : array-like of shape (n_contexts,)
+            What is believed of it before it is tried.
+        weight : float
+            How many observations per context the belief counts for; 0 where there is none.
+        """
+        prior = {"cost": np.asarray(cost_usd, dtype=np.float64), "reward": np.asarray(reward, dtype=np.float64)}
+        columns = {name: weight * mean for name, mean in prior.items()}
+        columns |= {f"{name}_sq": weight * mean**2 for name, mean in prior.items()}
+        columns |= {name: np.full(self.shape[0], weight) for name in ("calls", "labels")}
+        columns["invoked"] = np.zeros(self.shape[0])
+        for field, column in columns.items():
+            setattr(self, field, np.column_stack([getattr(self, field), column]))
+        self.n_observations += round(2 * weight * self.shape[0])
+
     def merge(self, other: Estimates) -> None:
         """Add another's counts and sums; the order of merges never matters."""
         if other.shape != self.shape:

@@ -217,6 +217,18 @@ class Plan:
         model = high if share and rng.random() < share else low
         return None if model == SKIP else model
 
+    def without_context(self) -> Plan:
+        """Return the plan of a query whose context is unknown: every model at its mean over all contexts.
+
+        Examples
+        --------
+        >>> Plan(freq=[0.5, 0.5], reward=[[0.2, 0.9], [0.8, 0.9]], cost_usd=[[1, 3], [1, 3]]).without_context().reward
+        array([[0.5, 0.9]])
+        """
+        means = (self.freq @ table for table in (self.reward, self.cost_usd))
+        reward, cost = (mean[np.newaxis, :] for mean in means)
+        return Plan([1.0], np.minimum(reward, 1.0), cost, allow_skip=self.allow_skip)
+
     def envelope_models(self, context: int) -> list[int]:
         """Return the models that some budget uses in `context`, from the cheapest to the best."""
         return [model for model in self._hulls[context] if model != SKIP]

@@ -10,7 +10,7 @@ from wiserouter.contexts import Contexts
 from wiserouter.encoders import Encoder
 from wiserouter.errors import InvalidInput
 from wiserouter.pool import Pool
-from wiserouter.types import check_count
+from wiserouter.types import NO_CONTEXT, check_count
 
 _SHORT = 4_000  # characters; the tokens of a shorter text are counted in well under a millisecond
 
@@ -50,17 +50,33 @@ class QueryReader:
         """Return whether reading takes well under a millisecond: nothing to encode, little to count."""
         return text is None or (self._contexts.n_contexts == 1 and len(text) < _SHORT)
 
-    def read(self, text: str | None, embedding: ArrayLike | None, input_tokens: int | None, *, hard: bool) -> Query:
+    def read(
+        self,
+        text: str | None,
+        embedding: ArrayLike | None,
+        input_tokens: int | None,
+        context: int | None = None,
+        *,
+        hard: bool,
+    ) -> Query:
         """Return context and length of a query; under a hard limit the length is a sound upper bound.
 
         Raises
         ------
         InvalidInput
-            If there is neither text nor embedding where one is needed, or one of them is no good.
+            If there is neither text, embedding nor context where one is needed, or one of them is no good.
         EncoderError
             If the encoder fails.
         """
-        return Query(self._context(text, embedding), self._tokens(text, input_tokens, hard=hard))
+        placed = self._context(text, embedding) if context is None else self._known(context)
+        return Query(placed, self._tokens(text, input_tokens, hard=hard))
+
+    def _known(self, context: int) -> int:
+        if context != NO_CONTEXT and not 0 <= context < self._contexts.n_contexts:
+            raise InvalidInput(
+                f"context must be NO_CONTEXT or in 0..{self._contexts.n_contexts - 1}, got {context!r}", value=context
+            )
+        return context
 
     def _context(self, text: str | None, embedding: ArrayLike | None) -> int:
         if embedding is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -24,14 +24,15 @@ from wiserouter.errors import InvalidInput, QuerySkipped
 from wiserouter.estimates import Estimates
 from wiserouter.fitting import Progress, fit_log
 from wiserouter.log import RoutingLog
+from wiserouter.newcomer import believed
 from wiserouter.plan import SKIP, Plan
 from wiserouter.policies import Choice, EpsilonFirst, Offline, Policy
-from wiserouter.policies.base import cheapest_choice
+from wiserouter.policies.base import by_worth, cheapest_choice
 from wiserouter.pool import Pool
 from wiserouter.query import Query, QueryReader
 from wiserouter.status import Status, status_of
 from wiserouter.stores import Record, Store, open_store
-from wiserouter.types import Decision, Model, Usage, check_amount, check_count, check_reward
+from wiserouter.types import NO_CONTEXT, Decision, Model, Usage, check_amount, check_count, check_reward
 
 logger = logging.getLogger("wiserouter")
 
@@ -226,7 +227,7 @@ class WiseRouter:
             self.pool.check_bounded()
         self._store.open(scope, budget)
         plan = self.policy.plan
-        if plan is not None and budget.rate_usd < plan.floor_usd:
+        if plan is not None and budget.rate_usd is not None and budget.rate_usd < plan.floor_usd:
             logger.warning(
                 "the budget gives %.3g USD per request, the cheapest models cost %.3g: it will last for about %d of %d",
                 budget.rate_usd,
@@ -243,14 +244,44 @@ class WiseRouter:
             raise InvalidInput("set_budget needs amount_usd, horizon or both, got neither")
         self._store.amend(scope, amount_usd=amount_usd, horizon=horizon)
 
+    def add_model(self, model: Model, *, reward: float | None = None, cost_usd: float | None = None) -> None:
+        """Take a model into the pool of a running router; nothing is refitted.
+
+        Parameters
+        ----------
+        model : Model
+            With a name of its own, and a price where its cost is to be guessed.
+        reward, cost_usd : float, optional
+            What you believe of it: mean score, and USD per call. By default the mean reward of the others in each
+            context, and their mean cost in proportion to the list prices.
+
+        Raises
+        ------
+        InvalidInput
+            If the name is taken, or a belief is out of range. Nothing is changed.
+
+        Notes
+        -----
+        A belief counts as one observation per context. To retire a model, leave it out of `eligible`.
+        """
+        with self._lock:
+            pool = Pool([*self.pool.models, model])
+            belief = believed(self.estimates, pool, reward, cost_usd)
+            self.estimates.add_model(*belief)
+            self.pool = pool
+            self._reader = QueryReader(self.contexts, self.encoder, pool)
+            self.policy.bind(self.contexts.freq, self.estimates)
+
     def decide(
         self,
         text: str | None = None,
         *,
         embedding: ArrayLike | None = None,
+        context: int | None = None,
         eligible: Iterable[str] | None = None,
         input_tokens: int | None = None,
         max_output_tokens: int | None = None,
+        worst_case_usd: Mapping[str, float] | None = None,
         scope: str = "default",
     ) -> Decision:
         """Choose the model for one query and hold back its cost.
@@ -261,12 +292,16 @@ class WiseRouter:
             The query.
         embedding : array-like of shape (dim,), optional
             Its embedding, instead of encoding `text`.
+        context : int, optional
+            Its context, instead of either; `NO_CONTEXT` decides by what is known of all contexts together.
         eligible : iterable of str, optional
             The models that may take it; all by default.
         input_tokens : int, optional
             Its length; counted from `text` where limits or prices need it.
         max_output_tokens : int, optional
             The most tokens that this call may return.
+        worst_case_usd : mapping of str to float, optional
+            The most that this call can cost with each eligible model, where you know better than prices x tokens.
         scope : str, default "default"
             The budget that pays.
 
@@ -282,61 +317,121 @@ class WiseRouter:
         NoEligibleModel, UnknownModel, InvalidInput, EncoderError, UnknownPrice
             If the query or the restriction is at fault. Nothing is changed.
         """
-        query = self._reader.read(text, embedding, input_tokens, hard=text is not None and self._is_hard(scope))
-        return self._decide(query, eligible, max_output_tokens, scope)
+        hard = text is not None and self._is_hard(scope)
+        query = self._reader.read(text, embedding, input_tokens, context, hard=hard)
+        return self._decide(query, eligible, max_output_tokens, worst_case_usd, scope)
 
     async def adecide(
         self,
         text: str | None = None,
         *,
         embedding: ArrayLike | None = None,
+        context: int | None = None,
         eligible: Iterable[str] | None = None,
         input_tokens: int | None = None,
         max_output_tokens: int | None = None,
+        worst_case_usd: Mapping[str, float] | None = None,
         scope: str = "default",
     ) -> Decision:
         """Do what `decide` does, with encoding and token counting off the event loop."""
         import asyncio  # noqa: PLC0415 - 25 ms that callers without an event loop need not pay
 
         hard = text is not None and self._is_hard(scope)
-        read = partial(self._reader.read, text, embedding, input_tokens, hard=hard)
+        read = partial(self._reader.read, text, embedding, input_tokens, context, hard=hard)
         query = read() if self._reader.is_quick(text) else await asyncio.to_thread(read)
-        return self._decide(query, eligible, max_output_tokens, scope)
+        return self._decide(query, eligible, max_output_tokens, worst_case_usd, scope)
 
-    def charge(self, decision: Decision | str, cost_usd: float | None = None, *, usage: Usage | None = None) -> None:
+    def charge(
+        self,
+        decision: Decision | str,
+        cost_usd: float | None = None,
+        *,
+        usage: Usage | None = None,
+        model: str | None = None,
+        learn: bool = True,
+    ) -> None:
         """Settle the true cost of a call, given in USD or as tokens.
+
+        Parameters
+        ----------
+        decision : Decision or str
+            The decision, or its id. One that was released can still be charged: the money is gone.
+        cost_usd : float, USD, optional
+            What the call cost.
+        usage : Usage, optional
+            Its tokens instead, at the model's price.
+        model : str, optional
+            The model that answered, where a retry or fallback made it another one than was decided.
+        learn : bool, default True
+            Whether the cost tells something about the model; a cached answer does not.
 
         Raises
         ------
         UnknownDecision, AlreadySettled
-            If there is no such call in flight; nothing is charged twice.
-        InvalidInput, UnknownPrice
-            If the cost is not a finite number of at least 0, or the model has no price. Nothing is changed.
+            If there is no such decision, or it was charged before; nothing is charged twice.
+        InvalidInput, UnknownModel, UnknownPrice
+            If the cost is not a finite number of at least 0, or the model is unknown or has no price. Nothing is
+            changed.
         """
         decision_id = _id(decision)
-        cost = self._cost(decision_id, cost_usd, usage)
+        served = None if model is None else self.pool.index(model)
+        cost = self._cost(decision_id, served, cost_usd, usage)
         with self._lock:
-            record = self._store.settle(decision_id, cost)
-            self.estimates.add_cost(record.decision.context, record.model, cost)
+            record = self._store.settle(decision_id, cost, served)
+            if learn and record.decision.context != NO_CONTEXT:
+                self.estimates.add_cost(record.decision.context, record.model, cost)
         if cost > record.decision.reserved_usd and self._is_hard(record.decision.scope):
             logger.warning(
                 "a call of %s cost %.6g USD, more than its worst case of %.6g: the hard limit may not hold",
-                record.decision.model,
+                self.pool.names[record.model],
                 cost,
                 record.decision.reserved_usd,
             )
 
     async def acharge(
-        self, decision: Decision | str, cost_usd: float | None = None, *, usage: Usage | None = None
+        self,
+        decision: Decision | str,
+        cost_usd: float | None = None,
+        *,
+        usage: Usage | None = None,
+        model: str | None = None,
+        learn: bool = True,
     ) -> None:
         """Do what `charge` does."""
-        self.charge(decision, cost_usd, usage=usage)
+        self.charge(decision, cost_usd, usage=usage, model=model, learn=learn)
+
+    def spend(self, cost_usd: float, *, scope: str = "default") -> None:
+        """Pay for something that is no call of the pool, such as an embedding, out of the same budget.
+
+        A hard limit refuses what does not fit, so pay an upper bound beforehand and give the rest back with a negative
+        amount.
+
+        Raises
+        ------
+        NotStarted, BudgetExhausted
+            If nothing pays for it. Nothing is changed.
+        """
+        with self._lock:
+            self._store.spend(scope, cost_usd)
+
+    def ranking(self, decision: Decision) -> list[str]:
+        """Return all models for a query, the chosen one first, the others by reward less shadow price x cost."""
+        with self._lock:
+            first = self.pool.index(decision.model)
+            plan, context = self.policy.plan, decision.context
+            if plan is None:
+                order = sorted(range(len(self.pool)), key=self.pool.list_price_usd)
+            else:
+                at = (plan.without_context(), 0) if context == NO_CONTEXT else (plan, context)
+                order = by_worth(*at, decision.shadow_price)
+            return [self.pool.names[k] for k in sorted(order, key=lambda k: k != first)]
 
     def release(self, decision: Decision | str) -> None:
         """Give back the reservation of a call that failed and costs nothing; raises as `charge` does."""
         with self._lock:
             record = self._store.release(_id(decision))
-            self.estimates.add_invoked(record.decision.context, record.model, -1)
+            if record.decision.context != NO_CONTEXT:
+                self.estimates.add_invoked(record.decision.context, record.model, -1)
 
     def reward(self, decision: Decision | str, reward: float) -> None:
         """Take a score in [0, 1] for a decision, instead of an earlier one of the same decision.
@@ -351,7 +446,8 @@ class WiseRouter:
         score = check_reward(reward)
         with self._lock:
             record, replaced = self._store.reward(_id(decision), score)
-            self.estimates.add_reward(record.decision.context, record.model, score, replacing=replaced)
+            if record.decision.context != NO_CONTEXT:
+                self.estimates.add_reward(record.decision.context, record.model, score, replacing=replaced)
 
     def status(self, scope: str = "default") -> Status:
         """Return where the budget of `scope` stands and what the rest of it will buy."""
@@ -361,7 +457,14 @@ class WiseRouter:
     def _is_hard(self, scope: str) -> bool:
         return self._store.ledger(scope).budget.limit == "hard"
 
-    def _decide(self, query: Query, names: Iterable[str] | None, max_output_tokens: int | None, scope: str) -> Decision:
+    def _decide(
+        self,
+        query: Query,
+        names: Iterable[str] | None,
+        max_output_tokens: int | None,
+        worst_case_usd: Mapping[str, float] | None,
+        scope: str,
+    ) -> Decision:
         context, tokens = query
         if max_output_tokens is not None:
             check_count("max_output_tokens", max_output_tokens, least=1)
@@ -369,7 +472,7 @@ class WiseRouter:
         with self._lock:
             ledger = self._store.ledger(scope)
             funds = ledger.funds()
-            worst_usd = self._worst_usd(ledger, tokens, max_output_tokens)
+            worst_usd = self._worst_usd(ledger, tokens, max_output_tokens, worst_case_usd)
             allowed = eligible if worst_usd is None else _affordable(ledger, eligible, worst_usd)
             choice = self._choose(ledger, funds, context, allowed)
             decision = self._decision(choice, context, funds, worst_usd, scope)
@@ -377,12 +480,21 @@ class WiseRouter:
             if choice.model == SKIP:
                 self._store.settle(decision.id, 0.0)
                 raise QuerySkipped(context, decision.rate_usd)
-            self.estimates.add_invoked(context, choice.model)
+            if context != NO_CONTEXT:
+                self.estimates.add_invoked(context, choice.model)
         return decision
 
-    def _worst_usd(self, ledger: Ledger, tokens: int | None, max_output_tokens: int | None) -> list[float] | None:
+    def _worst_usd(
+        self,
+        ledger: Ledger,
+        tokens: int | None,
+        max_output_tokens: int | None,
+        told_usd: Mapping[str, float] | None,
+    ) -> list[float] | None:
         if ledger.budget.limit == "expected":
             return None
+        if told_usd is not None:
+            return [told_usd.get(name, float("inf")) for name in self.pool.names]
         return self.pool.worst_cases_usd(tokens, max_output_tokens)
 
     def _choose(self, ledger: Ledger, funds: Funds, context: int, allowed: set[int] | None) -> Choice:
@@ -416,12 +528,12 @@ class WiseRouter:
             decided_at=self._store.now(),
         )
 
-    def _cost(self, decision_id: str, cost_usd: float | None, usage: Usage | None) -> float:
+    def _cost(self, decision_id: str, served: int | None, cost_usd: float | None, usage: Usage | None) -> float:
         if cost_usd is not None and usage is None:
             return check_amount("cost_usd", cost_usd)
         if usage is None or cost_usd is not None:
             raise InvalidInput("charge needs cost_usd or usage, and not both")
-        return self.pool.cost_usd(self._store.find(decision_id).model, usage)
+        return self.pool.cost_usd(self._store.find(decision_id).model if served is None else served, usage)
 
 
 def _affordable(ledger: Ledger, eligible: set[int] | None, worst_usd: list[float]) -> set[int] | None:

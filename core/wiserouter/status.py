@@ -21,13 +21,15 @@ class Status:
     amount_usd, spent_usd, reserved_usd, left_usd : float, USD
         The budget, what was charged, what is held back for calls in flight, what remains.
     horizon, horizon_left : int
-        Requests planned for, and those still to come.
+        Requests planned for, and those still to come; forecasts where the budget renews.
     rate_usd : float
         Budget left per request left.
     decided, charged, in_flight, released, expired : int
         Number of decisions, and what became of them.
     shadow_price, expected_reward : float or None
         Reward per USD at the margin, and mean reward of the requests to come; None before anything is known.
+    renews_at : float or None, seconds since 1970
+        When the budget renews; None where it does not.
     mix : dict of str to float
         Planned share of each model.
     """
@@ -47,6 +49,7 @@ class Status:
     expired: int
     shadow_price: float | None
     expected_reward: float | None
+    renews_at: float | None
     mix: dict[str, float]
 
     def as_dict(self) -> dict[str, object]:
@@ -64,7 +67,7 @@ def status_of(scope: str, ledger: Ledger, plan: Plan | None, names: tuple[str, .
         spent_usd=ledger.spent_usd,
         reserved_usd=ledger.reserved_usd,
         left_usd=ledger.left_usd,
-        horizon=ledger.budget.horizon,
+        horizon=ledger.horizon,
         horizon_left=max(ledger.horizon_left, 0),
         rate_usd=ledger.rate_usd,
         decided=ledger.decided,
@@ -74,5 +77,6 @@ def status_of(scope: str, ledger: Ledger, plan: Plan | None, names: tuple[str, .
         expired=ledger.expired,
         shadow_price=plan.shadow_price(rate) if plan is not None else None,
         expected_reward=plan.value(rate) if plan is not None else None,
+        renews_at=ledger.renews_at,
         mix={name: float(share) for name, share in zip(names, shares, strict=False)},
     )

@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 
 from wiserouter.errors import InvalidInput
 
+NO_CONTEXT = -1
+"""The context of a query that could not be placed: what is known of all contexts together decides."""
+
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 Embedding = NDArray[np.float32]
@@ -172,7 +175,7 @@ class Decision(NamedTuple):
     model : str
         The model to call.
     context : int
-        The context that the query fell into.
+        The context that the query fell into; `NO_CONTEXT` where it could not be placed.
     probability : float
         The chance with which this model was drawn, for off-policy evaluation.
     rate_usd : float

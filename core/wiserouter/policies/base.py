@@ -12,7 +12,7 @@ from wiserouter.budget import Debit, Funds
 from wiserouter.estimates import Estimates
 from wiserouter.plan import SKIP, Plan
 from wiserouter.policies.caution import Caution
-from wiserouter.types import FloatArray
+from wiserouter.types import NO_CONTEXT, FloatArray
 
 Accounting = Literal["actual", "paper"]
 
@@ -48,7 +48,7 @@ class Policy(Protocol):
     def choose(
         self, context: int, funds: Funds, rng: np.random.Generator, allowed: Collection[int] | None = None
     ) -> Choice:
-        """Draw a model for a query of `context`, among `allowed` where that is given."""
+        """Draw a model for a query of `context`, or of `NO_CONTEXT`, among `allowed` where that is given."""
         ...
 
     def settings(self) -> dict[str, object]:
@@ -115,10 +115,20 @@ def best_at_price(plan: Plan, context: int, shadow_price: float, allowed: Collec
     >>> best_at_price(plan, 0, 0.1, [0, 1]), best_at_price(plan, 0, float("inf"), [1, 2])
     (1, 1)
     """
+    return min(allowed, key=_worth(plan, context, shadow_price))
+
+
+def by_worth(plan: Plan, context: int, shadow_price: float) -> list[int]:
+    """Return all models by falling reward less shadow price x cost."""
+    return sorted(range(plan.n_models), key=_worth(plan, context, shadow_price))
+
+
+def _worth(plan: Plan, context: int, shadow_price: float) -> Callable[[int], tuple[float, float]]:
+    """Return the sorting key that puts the best model first; at an infinite price that is the cheapest one."""
     reward, cost = plan.reward[context].tolist(), plan.cost_usd[context].tolist()
     if shadow_price == float("inf"):
-        return min(allowed, key=lambda k: (cost[k], -reward[k]))
-    return max(allowed, key=lambda k: (reward[k] - shadow_price * cost[k], -cost[k]))
+        return lambda k: (cost[k], -reward[k])
+    return lambda k: (shadow_price * cost[k] - reward[k], cost[k])
 
 
 def _choice(plan: Plan, context: int, model: int, probability: float, price: float, debit: Debit) -> Choice:
@@ -134,4 +144,6 @@ def cheapest_choice(
     """Return the cheapest model of `context`: by the plan's means, or by list price where there is no plan yet."""
     if plan is None:
         return Choice(min(models, key=list_price_usd), 1.0, float("inf"), 0.0, 0.0, "actual")
+    if context == NO_CONTEXT:
+        plan, context = plan.without_context(), 0
     return _choice(plan, context, best_at_price(plan, context, float("inf"), models), 1.0, float("inf"), "actual")

@@ -15,7 +15,7 @@ from wiserouter.estimates import Estimates
 from wiserouter.plan import Plan
 from wiserouter.policies.base import Accounting, Choice
 from wiserouter.policies.following import FollowingPlan
-from wiserouter.types import FloatArray, check_count
+from wiserouter.types import NO_CONTEXT, FloatArray, check_count
 
 
 class EpsilonFirst:
@@ -61,15 +61,15 @@ class EpsilonFirst:
     ) -> Choice:
         """Draw the least-invoked model while exploring, then from the plan's mix at rate b / tau."""
         exploring = self._estimates.n_invoked < self._length
-        mixture = None if exploring else self._following.current()
-        return self._explore(context, rng, allowed) if mixture is None else mixture.choose(context, funds, rng, allowed)
+        choice = None if exploring else self._following.choose(context, funds, rng, allowed)
+        return self._explore(context, rng, allowed) if choice is None else choice
 
     def settings(self) -> dict[str, object]:
         """Return the keyword arguments that make an equal policy."""
         return {"length": self.length, "accounting": self.accounting, "allow_skip": self.allow_skip}
 
     def _explore(self, context: int, rng: np.random.Generator, allowed: Collection[int] | None) -> Choice:
-        invoked = self._estimates.invoked[context]
+        invoked = _of_context(self._estimates.invoked, context)
         models = list(range(len(invoked)) if allowed is None else allowed)
         fewest = invoked[models].min()
         tied = [k for k in models if invoked[k] == fewest]
@@ -80,6 +80,12 @@ class EpsilonFirst:
     def _guess(self, context: int, model: int) -> tuple[float, float]:
         """Return the running means of a pair; a call of unknown cost is expected to cost nothing."""
         seen = self._estimates
-        cost = seen.cost[context, model] / max(seen.calls[context, model], 1.0)
-        reward = seen.reward[context, model] / max(seen.labels[context, model], 1.0)
-        return float(cost), float(reward)
+        total, n = (_of_context(table, context)[model] for table in (seen.cost, seen.calls))
+        score, labels = (_of_context(table, context)[model] for table in (seen.reward, seen.labels))
+        return float(total / max(n, 1.0)), float(score / max(labels, 1.0))
+
+
+def _of_context(table: FloatArray, context: int) -> FloatArray:
+    """Return the row of a context, or the sum of all rows where there is none."""
+    row: FloatArray = table.sum(axis=0) if context == NO_CONTEXT else table[context]
+    return row

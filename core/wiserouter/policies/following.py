@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
+import numpy as np
+
+from wiserouter.budget import Funds
 from wiserouter.estimates import Estimates
 from wiserouter.plan import Plan
-from wiserouter.policies.base import Accounting, Mixture
+from wiserouter.policies.base import Accounting, Choice, Mixture
 from wiserouter.policies.caution import Caution
-from wiserouter.types import FloatArray
+from wiserouter.types import NO_CONTEXT, FloatArray
 
 GROWTH = 1.02
 """The plan is solved anew each time there are 2 % more observations."""
@@ -33,6 +38,7 @@ class FollowingPlan:
         self._accounting: Accounting = accounting
         self._allow_skip = allow_skip
         self._mixture: Mixture | None = None
+        self._without_context: Mixture | None = None
         self._solve_at = 0.0
 
     @property
@@ -46,9 +52,26 @@ class FollowingPlan:
             self._solve()
         return self._mixture
 
+    def choose(
+        self, context: int, funds: Funds, rng: np.random.Generator, allowed: Collection[int] | None
+    ) -> Choice | None:
+        """Draw from the current mix, or for a query without a context from that of all contexts together."""
+        mixture = self.current()
+        if mixture is not None and context == NO_CONTEXT:
+            mixture, context = self._of_all_contexts(mixture), 0
+        return None if mixture is None else mixture.choose(context, funds, rng, allowed)
+
+    def _of_all_contexts(self, mixture: Mixture) -> Mixture:
+        if self._without_context is None:
+            plan = mixture.plan.without_context()
+            caution = None if mixture.caution is None else Caution(plan, self._estimates)
+            self._without_context = Mixture(plan, mixture.debit, caution)
+        return self._without_context
+
     def _solve(self) -> None:
         actual = self._accounting == "actual"
         plan = Plan(self._freq, *self._estimates.means(shrink=actual), allow_skip=self._allow_skip)
         self._mixture = Mixture(plan, self._accounting, Caution(plan, self._estimates) if actual else None)
+        self._without_context = None
         seen = self._estimates.n_observations
         self._solve_at = max(seen + 1, seen * GROWTH) if actual else float("inf")

@@ -55,10 +55,10 @@ class Offline:
         self, context: int, funds: Funds, rng: np.random.Generator, allowed: Collection[int] | None = None
     ) -> Choice:
         """Draw from the plan's mix at rate b / tau."""
-        mixture = self._following.current()
-        if mixture is None:
+        choice = self._following.choose(context, funds, rng, allowed)
+        if choice is None:
             raise RuntimeError("Offline.bind refuses estimates without any cost")
-        return mixture.choose(context, funds, rng, allowed)
+        return choice
 
     def settings(self) -> dict[str, object]:
         """Return the keyword arguments that make an equal policy."""

@@ -20,7 +20,7 @@ class Record:
     decision : Decision
         What was decided.
     model : int
-        Index of the model in the pool.
+        Index of the model in the pool; of the one that answered, once charged.
     debit : {"actual", "paper"}
         Whether planning debits the true or the expected cost.
     state : {"in flight", "charged", "released", "expired"}
@@ -75,18 +75,30 @@ class Store(Protocol):
         """Return the record of a decision; raises `UnknownDecision` if there is none."""
         ...
 
-    def settle(self, decision_id: str, cost_usd: float) -> Record:
-        """Charge the true cost of a call, once; a late charge of an expired reservation still counts.
+    def settle(self, decision_id: str, cost_usd: float, model: int | None = None) -> Record:
+        """Charge the true cost of a call, once, and note the model that answered where it is another one.
+
+        The bill of a reservation that has expired, or was released, still counts: the money is gone.
 
         Raises
         ------
         UnknownDecision, AlreadySettled
-            If there is nothing to settle; nothing is changed.
+            If there is no such decision, or it was charged before; nothing is changed.
+        """
+        ...
+
+    def spend(self, scope: str, cost_usd: float) -> None:
+        """Count a cost that belongs to no decision, or with a negative one give some of it back.
+
+        Raises
+        ------
+        BudgetExhausted
+            If a hard limit does not admit it; nothing is changed.
         """
         ...
 
     def release(self, decision_id: str) -> Record:
-        """Give back the reservation of a call that failed; raises as `settle` does."""
+        """Give back the reservation of a call that failed; raises as `settle` does, and if it was released before."""
         ...
 
     def reward(self, decision_id: str, reward: float) -> tuple[Record, float | None]:

@@ -9,7 +9,7 @@ from threading import RLock
 
 from wiserouter.budget import Budget, Ledger
 from wiserouter.errors import AlreadySettled, NotStarted, UnknownDecision
-from wiserouter.stores.base import Record
+from wiserouter.stores.base import Record, State
 from wiserouter.types import Decision
 
 
@@ -48,7 +48,7 @@ class MemoryStore:
     def open(self, scope: str, budget: Budget) -> None:
         """Start a budget for `scope`; an earlier one of that scope ends, and calls in flight settle against it."""
         with self._lock:
-            self._ledgers[scope] = Ledger(budget)
+            self._ledgers[scope] = Ledger.opened(budget, self.now())
 
     def amend(self, scope: str, *, amount_usd: float | None, horizon: int | None) -> None:
         """Change the running budget of `scope`."""
@@ -75,25 +75,32 @@ class MemoryStore:
         with self._lock:
             return self._known(decision_id)[0]
 
-    def settle(self, decision_id: str, cost_usd: float) -> Record:
+    def settle(self, decision_id: str, cost_usd: float, model: int | None = None) -> Record:
         """Charge the true cost of a call, once."""
         with self._lock:
-            record, ledger = self._unsettled(decision_id)
+            record, ledger = self._unsettled(decision_id, "charged")
             held = _held(record.decision)
             debit_usd = cost_usd if record.debit == "actual" else record.decision.expected_cost_usd
             if self._in_flight.pop(decision_id, None):
                 ledger.settle(*held, cost_usd=cost_usd, debit_usd=debit_usd)
             else:
-                ledger.expired -= 1
-                ledger.charged += 1
-                ledger.spend(cost_usd, debit_usd)
+                ledger.settle_late(record.state, cost_usd=cost_usd, debit_usd=debit_usd)
             record.state = "charged"
+            record.model = record.model if model is None else model
             return record
+
+    def spend(self, scope: str, cost_usd: float) -> None:
+        """Count a cost that belongs to no decision."""
+        with self._lock:
+            ledger = self._ledger(scope)
+            if cost_usd > ledger.room_usd():
+                raise ledger.exhausted(cost_usd)
+            ledger.spend(cost_usd, cost_usd)
 
     def release(self, decision_id: str) -> Record:
         """Give back the reservation of a call that failed."""
         with self._lock:
-            record, ledger = self._unsettled(decision_id)
+            record, ledger = self._unsettled(decision_id, "charged", "released")
             if self._in_flight.pop(decision_id, None):
                 ledger.release(*_held(record.decision))
             record.state = "released"
@@ -109,10 +116,13 @@ class MemoryStore:
             return record, replaced
 
     def _ledger(self, scope: str) -> Ledger:
+        """Return the account of `scope`; where its window has ended, a fresh one takes its place."""
         try:
-            return self._ledgers[scope]
+            ledger = self._ledgers[scope].at(self.now())
         except KeyError:
             raise NotStarted(scope) from None
+        self._ledgers[scope] = ledger
+        return ledger
 
     def _known(self, decision_id: str) -> tuple[Record, Ledger]:
         try:
@@ -120,9 +130,9 @@ class MemoryStore:
         except KeyError:
             raise UnknownDecision(decision_id) from None
 
-    def _unsettled(self, decision_id: str) -> tuple[Record, Ledger]:
+    def _unsettled(self, decision_id: str, *settled: State) -> tuple[Record, Ledger]:
         record, ledger = self._known(decision_id)
-        if record.state in {"charged", "released"}:
+        if record.state in settled:
             raise AlreadySettled(decision_id, record.state)
         return record, ledger
 

@@ -1,0 +1,140 @@
+"""Budgets that renew: which window an instant falls into, and how many requests the rest of it will bring.
+
+Windows depend on the clock alone, so that every process and machine agrees on them, and a restart is not a renewal.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import date, datetime, timedelta
+from typing import NamedTuple
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from wiserouter.errors import InvalidInput
+
+_SECONDS = {"s": 1, "m": 60, "h": 3_600}
+_DAYS = {"d": 1, "w": 7}
+_MONDAY = date(1970, 1, 5)
+_PERIOD = re.compile(r"([1-9]\d{0,4})(s|m|h|d|w|mo)")
+
+TRUST = 0.1
+"""Share of a window that the expected traffic counts for against the observed one."""
+
+UNKNOWN_TRUST = 0.01
+"""The same where nothing is known: what the first requests show is taken as the traffic of 1 % of the window."""
+
+
+class Period(NamedTuple):
+    """How often a budget renews: `count` units of "s", "m", "h", "d", "w" or "mo", on the clock of `timezone`."""
+
+    count: int
+    unit: str
+    timezone: str
+
+
+class Window(NamedTuple):
+    """From `start_s` on, until `end_s`; seconds since 1970."""
+
+    start_s: float
+    end_s: float
+
+
+def parse_period(every: str, timezone: str = "UTC") -> Period:
+    """Return the period that `every` names.
+
+    Parameters
+    ----------
+    every : str
+        A number and a unit: "30s", "15m", "6h", "1d", "2w", "1mo".
+    timezone : str, default "UTC"
+        A name of the IANA database, such as "Europe/Berlin".
+
+    Raises
+    ------
+    InvalidInput
+        If either cannot be read.
+
+    Examples
+    --------
+    >>> parse_period("30d")
+    Period(count=30, unit='d', timezone='UTC')
+    """
+    found = _PERIOD.fullmatch(every) if isinstance(every, str) else None
+    if found is None:
+        raise InvalidInput(f"every must be a number and s, m, h, d, w or mo, such as '30d', got {every!r}", value=every)
+    try:
+        ZoneInfo(timezone)
+    except (ZoneInfoNotFoundError, ValueError, TypeError, OSError) as error:
+        raise InvalidInput(
+            f"timezone must be an IANA name such as 'Europe/Berlin', got {timezone!r}", value=timezone
+        ) from error
+    return Period(int(found[1]), found[2], timezone)
+
+
+def window_at(period: Period, now_s: float) -> Window:
+    """Return the window that holds the instant `now_s`.
+
+    Seconds, minutes and hours count from 1970 on; days begin at midnight and weeks on Monday of the time zone; months
+    are calendar months.
+
+    Examples
+    --------
+    >>> window_at(parse_period("1h"), 7_300.0)
+    Window(start_s=7200.0, end_s=10800.0)
+    >>> window_at(parse_period("1mo"), 0.0).end_s / 86_400
+    31.0
+    """
+    if period.unit in _SECONDS:
+        length = period.count * _SECONDS[period.unit]
+        start = now_s // length * length
+        return Window(float(start), float(start + length))
+    zone = ZoneInfo(period.timezone)
+    first, after = _days(period, datetime.fromtimestamp(now_s, zone).date())
+    return Window(_midnight_s(first, zone), _midnight_s(after, zone))
+
+
+def requests_left(decided: int, elapsed_s: float, left_s: float, length_s: float, expected: float | None) -> int:
+    """Return how many requests the rest of a window will bring: the horizon of a budget that renews.
+
+    Parameters
+    ----------
+    decided : int
+        Requests seen.
+    elapsed_s, left_s, length_s : float, seconds
+        How long they took, how long the window goes on, and how long it is in all.
+    expected : float or None
+        Requests expected in a whole window, as of a former one.
+
+    Returns
+    -------
+    int
+        At least 1. The observed pace, with the expected one as the prior: it weighs as much as a tenth of a window.
+
+    Examples
+    --------
+    >>> requests_left(500, elapsed_s=50.0, left_s=50.0, length_s=100.0, expected=1_000.0)
+    500
+    >>> requests_left(0, elapsed_s=0.0, left_s=100.0, length_s=100.0, expected=None)
+    100
+    """
+    trust, prior = (UNKNOWN_TRUST, 1.0) if expected is None else (TRUST, TRUST * expected)
+    pace = (decided + prior) / (elapsed_s + trust * length_s)
+    return max(1, round(pace * left_s))
+
+
+def _days(period: Period, today: date) -> tuple[date, date]:
+    """Return the first day of the window and the first after it."""
+    if period.unit == "mo":
+        first = (today.year * 12 + today.month - 1) // period.count * period.count
+        return _month(first), _month(first + period.count)
+    days = period.count * _DAYS[period.unit]
+    start = _MONDAY + timedelta(days=(today - _MONDAY).days // days * days)
+    return start, start + timedelta(days=days)
+
+
+def _month(months: int) -> date:
+    return date(months // 12, months % 12 + 1, 1)
+
+
+def _midnight_s(day: date, zone: ZoneInfo) -> float:
+    return datetime(day.year, day.month, day.day, tzinfo=zone).timestamp()
