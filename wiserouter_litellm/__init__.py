@@ -1,12 +1,58 @@
-"""WISERouter for LiteLLM; needs the extra `litellm`."""
+"""WISERouter for LiteLLM: one budget for a model group of the proxy or of a `litellm.Router`; needs the extra `litellm`.
+
+In the proxy's configuration: `litellm_settings: {callbacks: ["wiserouter_litellm.callback"]}`. In Python: `attach`.
+"""
 
 from __future__ import annotations
 
+from importlib import import_module
 from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
 
 from wiserouter.errors import MissingExtra
 
 if find_spec("litellm") is None:
     raise MissingExtra("wiserouter_litellm", "LiteLLM", "litellm")
 
-__all__: list[str] = []
+if TYPE_CHECKING:
+    from wiserouter_litellm.encoder import LiteLLMEncoder
+    from wiserouter_litellm.errors import BudgetRefused, BudgetUncertain, SettingsError, UnknownCall
+    from wiserouter_litellm.hooks import WiseCallback
+    from wiserouter_litellm.sdk import attach, detach
+    from wiserouter_litellm.strategy import WiseRoutingStrategy
+
+_HOMES = {
+    "BudgetRefused": "errors",
+    "BudgetUncertain": "errors",
+    "LiteLLMEncoder": "encoder",
+    "SettingsError": "errors",
+    "UnknownCall": "errors",
+    "WiseCallback": "hooks",
+    "WiseRoutingStrategy": "strategy",
+    "attach": "sdk",
+    "detach": "sdk",
+}
+
+__all__ = [
+    "BudgetRefused",
+    "BudgetUncertain",
+    "LiteLLMEncoder",
+    "SettingsError",
+    "UnknownCall",
+    "WiseCallback",
+    "WiseRoutingStrategy",
+    "attach",
+    "detach",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name when it is asked for; `callback` is built from the proxy's configuration, once."""
+    if name == "callback":
+        from wiserouter_litellm.proxy import build_callback  # noqa: PLC0415
+
+        globals()[name] = callback = build_callback()
+        return callback
+    if name in _HOMES:
+        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

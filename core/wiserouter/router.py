@@ -450,12 +450,16 @@ class WiseRouter:
                 self.estimates.add_reward(record.decision.context, record.model, score, replacing=replaced)
 
     def status(self, scope: str = "default") -> Status:
-        """Return where the budget of `scope` stands and what the rest of it will buy."""
+        """Return where the budget of `scope` stands and what the rest of it will buy; raises `NotStarted`."""
         with self._lock:
             return status_of(scope, self._store.ledger(scope), self.policy.plan, self.pool.names)
 
+    def budget(self, scope: str = "default") -> Budget:
+        """Return the running budget of `scope`; raises `NotStarted`."""
+        return self._store.ledger(scope).budget
+
     def _is_hard(self, scope: str) -> bool:
-        return self._store.ledger(scope).budget.limit == "hard"
+        return self.budget(scope).limit == "hard"
 
     def _decide(
         self,

@@ -25,9 +25,9 @@ UNKNOWN_TRUST = 0.01
 
 
 class Period(NamedTuple):
-    """How often a budget renews: `count` units of "s", "m", "h", "d", "w" or "mo", on the clock of `timezone`."""
+    """How often a budget renews: `n` units of "s", "m", "h", "d", "w" or "mo", on the clock of `timezone`."""
 
-    count: int
+    n: int
     unit: str
     timezone: str
 
@@ -57,7 +57,7 @@ def parse_period(every: str, timezone: str = "UTC") -> Period:
     Examples
     --------
     >>> parse_period("30d")
-    Period(count=30, unit='d', timezone='UTC')
+    Period(n=30, unit='d', timezone='UTC')
     """
     found = _PERIOD.fullmatch(every) if isinstance(every, str) else None
     if found is None:
@@ -85,7 +85,7 @@ def window_at(period: Period, now_s: float) -> Window:
     31.0
     """
     if period.unit in _SECONDS:
-        length = period.count * _SECONDS[period.unit]
+        length = period.n * _SECONDS[period.unit]
         start = now_s // length * length
         return Window(float(start), float(start + length))
     zone = ZoneInfo(period.timezone)
@@ -125,9 +125,9 @@ def requests_left(decided: int, elapsed_s: float, left_s: float, length_s: float
 def _days(period: Period, today: date) -> tuple[date, date]:
     """Return the first day of the window and the first after it."""
     if period.unit == "mo":
-        first = (today.year * 12 + today.month - 1) // period.count * period.count
-        return _month(first), _month(first + period.count)
-    days = period.count * _DAYS[period.unit]
+        first = (today.year * 12 + today.month - 1) // period.n * period.n
+        return _month(first), _month(first + period.n)
+    days = period.n * _DAYS[period.unit]
     start = _MONDAY + timedelta(days=(today - _MONDAY).days // days * days)
     return start, start + timedelta(days=days)
 

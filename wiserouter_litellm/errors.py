@@ -1,0 +1,98 @@
+"""What the adapter raises: settings errors of its own, and refusals in the shape that LiteLLM and its clients know.
+
+::
+
+    WiseRouterError
+    ├── SettingsError                        the configuration breaks a rule; `key` says where
+    └── UnknownCall                          feedback for a call that is unknown, expired or another key's
+    litellm.RateLimitError
+    └── BudgetRefused                        429: the group's budget is used up
+    litellm.ContextWindowExceededError       400: no model of the group can take so long a request
+    litellm.BadRequestError                  400: a hard budget, and nothing bounds the cost of the request
+    litellm.ServiceUnavailableError
+    └── BudgetUncertain                      503: a hard budget stays closed where we failed
+"""
+
+from __future__ import annotations
+
+import time
+
+from litellm.exceptions import (
+    BadRequestError,
+    ContextWindowExceededError,
+    RateLimitError,
+    RateLimitErrorCategory,
+    ServiceUnavailableError,
+)
+
+from wiserouter.errors import BudgetError, WiseRouterError
+
+
+class SettingsError(WiseRouterError):
+    """The configuration breaks a rule; `key` is the dotted path of the setting."""
+
+    def __init__(self, key: str, message: str) -> None:
+        self.key = key
+        super().__init__(f"{key}: {message}")
+
+
+class UnknownCall(WiseRouterError):
+    """No call of this id can be rated: it is unknown, has expired, came from the cache, or was made by another key."""
+
+    def __init__(self, call_id: str) -> None:
+        self.call_id = call_id
+        super().__init__(
+            f"call {call_id!r} is unknown or has expired: pass the x-litellm-call-id of an answer that this key got"
+        )
+
+
+class BudgetRefused(RateLimitError):
+    """The budget of a group pays for no further call; `error` is the core's, `renews_at` says when to come back."""
+
+    type = "budget_exceeded"
+
+    def __init__(self, group: str, error: BudgetError) -> None:
+        self.error = error
+        self.renews_at: float | None = getattr(error, "renews_at", None)
+        headers = {} if self.renews_at is None else {"retry-after": str(max(1, round(self.renews_at - time.time())))}
+        super().__init__(
+            f"group {group!r}: {error}",
+            llm_provider="wiserouter",
+            model=group,
+            num_retries=0,  # asking again at once changes nothing
+            category=RateLimitErrorCategory.LITELLM_RATE_LIMIT,
+            rate_limit_type="budget",
+            headers=headers,
+        )
+
+
+class BudgetUncertain(ServiceUnavailableError):
+    """Selection failed, and a hard budget does not let calls pass that it cannot account for."""
+
+    def __init__(self, group: str) -> None:
+        super().__init__(
+            f"group {group!r}: routing failed, and its hard budget stays closed until that is mended; see the log",
+            llm_provider="wiserouter",
+            model=group,
+            num_retries=0,
+        )
+
+
+def too_long(group: str, tokens: int, windows: dict[str, int]) -> ContextWindowExceededError:
+    """Return the error that says which windows a request of `tokens` exceeds."""
+    known = ", ".join(f"{name}: {window}" for name, window in windows.items())
+    return ContextWindowExceededError(
+        f"group {group!r}: the request has about {tokens} tokens, more than any model of the group takes ({known})",
+        model=group,
+        llm_provider="wiserouter",
+    )
+
+
+def unbounded(group: str, models: list[str]) -> BadRequestError:
+    """Return the error that says how to bound the cost of a call."""
+    return BadRequestError(
+        f"group {group!r}: nothing bounds the cost of this request with {', '.join(models)}, and the budget is hard: "
+        f"set model_info.max_input_tokens and max_output_tokens, or cap_output_tokens",
+        model=group,
+        llm_provider="wiserouter",
+    )

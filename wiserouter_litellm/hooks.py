@@ -1,0 +1,276 @@
+"""The hooks that LiteLLM calls: selection before a call, the bill or the release after it, headers with the answer.
+
+Callbacks are global to a process: every router in it calls these. A decision travels in the `model_info` of the
+deployment's copy, one per attempt, so that the log event of a retry or a fallback cannot be taken for another's.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from litellm.integrations.custom_logger import CustomLogger
+
+from wiserouter.errors import BudgetError
+from wiserouter_litellm.bill import Bill, bill_of
+from wiserouter_litellm.calls import Calls
+from wiserouter_litellm.errors import BudgetRefused, BudgetUncertain
+from wiserouter_litellm.fleet import Deployment
+from wiserouter_litellm.group import MARK, Group, Selected
+from wiserouter_litellm.request import Request, request_of
+from wiserouter_litellm.selection import Offer
+
+NOTE = "wiserouter"
+"""Key of the request's metadata under which the latest decision is noted, for headers and retries."""
+
+
+class Recorder(CustomLogger):
+    """Settles the calls of some groups, whoever selected their deployments.
+
+    Parameters
+    ----------
+    groups : mapping of str to Group
+        The groups by name.
+    calls : Calls, optional
+        Where call ids are kept for feedback.
+    """
+
+    def __init__(self, groups: Mapping[str, Group], calls: Calls | None = None) -> None:
+        super().__init__()
+        self.groups = dict(groups)
+        self.calls = calls or Calls()
+        self.owner = uuid.uuid4().hex
+
+    async def async_log_success_event(self, kwargs: Any, response_obj: Any, start_time: Any, end_time: Any) -> None:  # noqa: ARG002
+        """Charge the call."""
+        self._charge(kwargs, response_obj)
+
+    async def async_log_failure_event(self, kwargs: Any, response_obj: Any, start_time: Any, end_time: Any) -> None:  # noqa: ARG002
+        """Release the attempt."""
+        self._release(kwargs)
+
+    def log_success_event(self, kwargs: Any, response_obj: Any, start_time: Any, end_time: Any) -> None:  # noqa: ARG002
+        """Charge the call, where it was a synchronous one."""
+        self._charge(kwargs, response_obj)
+
+    def log_failure_event(self, kwargs: Any, response_obj: Any, start_time: Any, end_time: Any) -> None:  # noqa: ARG002
+        """Release the attempt, where it was a synchronous one."""
+        self._release(kwargs)
+
+    def feedback(
+        self,
+        call: object,
+        score: float,
+        *,
+        comment: str | None = None,
+        caller: str | None = None,
+        any_caller: bool = False,
+    ) -> bool:
+        """Take a user's score of an answer.
+
+        Parameters
+        ----------
+        call : str or response
+            The call id (`x-litellm-call-id`), the response id, or the answer itself.
+        score : float
+            In [0, 1].
+        comment : str, optional
+            Kept with the call.
+        caller : str, optional
+            The hash of the key that asks; only the key that made a call may rate it.
+        any_caller : bool, default False
+            For administrators.
+
+        Returns
+        -------
+        bool
+            Whether it replaced an earlier score.
+
+        Raises
+        ------
+        UnknownCall
+            If there is no such call of this caller.
+        InvalidInput
+            If the score is outside [0, 1].
+        """
+        found = self.calls.find(_call_id(call), caller, any_caller=any_caller)
+        self.groups[found.group].router.reward(found.decision_id, score)
+        replaced, found.score, found.comment = found.score is not None, score, comment
+        return replaced
+
+    def _charge(self, kwargs: Mapping[str, Any], response: object) -> None:
+        marked = self._marked(kwargs)
+        if marked is None:
+            return
+        group, decision_id, deployment_id = marked
+        berth = group.fleet.find(deployment_id)
+        if berth is None:
+            group.fault("lost_decisions", f"deployment {deployment_id} answered, and is unknown")
+            return
+        bill = bill_of(kwargs, response, berth)
+        group.settle(decision_id, bill)
+        self._index(kwargs, response, bill)
+        if bill.estimated:
+            group.fault(
+                "estimated_costs",
+                f"{bill.model} answered without a usage block, so its tokens were estimated; for streams pass "
+                f"stream_options={{'include_usage': True}}",
+            )
+
+    def _release(self, kwargs: Mapping[str, Any]) -> None:
+        marked = self._marked(kwargs)
+        if marked is not None:
+            group, decision_id, _ = marked
+            group.release(decision_id)
+
+    def _marked(self, kwargs: Mapping[str, Any]) -> Marked | None:
+        """Return the decision that an event carries, if it is one of ours."""
+        info = (kwargs.get("litellm_params") or {}).get("model_info") or {}
+        mark = info.get(MARK)
+        if not isinstance(mark, Mapping) or mark.get("owner") != self.owner:
+            return None
+        return Marked(self.groups[mark["group"]], mark["id"], info.get("id"))
+
+    def _index(self, kwargs: Mapping[str, Any], response: object, bill: Bill) -> None:
+        """Let the response id stand for the call as well; an answer of the cache can be rated by neither."""
+        call_id, caller = str(kwargs.get("litellm_call_id")), _caller(_metadata(kwargs.get("litellm_params") or {}))
+        response_id = getattr(response, "id", None) or (response.get("id") if isinstance(response, Mapping) else None)
+        if bill.cached:
+            self.calls.forget(call_id, caller)
+        elif isinstance(response_id, str):
+            self.calls.note_response(response_id, call_id, caller)
+
+
+class Marked(NamedTuple):
+    """The decision that a log event belongs to."""
+
+    group: Group
+    decision_id: str
+    deployment_id: object
+
+
+class WiseCallback(Recorder):
+    """Selects the deployment of every call to some groups, and settles the calls."""
+
+    async def async_filter_deployments(
+        self,
+        model: str,
+        healthy_deployments: list[Any],
+        messages: list[Any] | None,
+        request_kwargs: dict[str, Any] | None = None,
+        parent_otel_span: Any = None,  # noqa: ARG002
+    ) -> list[Any]:
+        """Return the healthy deployments of our groups ranked by `order`, those of others as they are.
+
+        Raises
+        ------
+        BudgetRefused, BudgetUncertain, litellm.ContextWindowExceededError, litellm.BadRequestError
+            If the budget, a fault under a hard limit, or the request itself stands in the way.
+        """
+        group, kwargs = self.groups.get(model), request_kwargs if request_kwargs is not None else {}
+        if group is None or not healthy_deployments:
+            return healthy_deployments
+        try:
+            begun = self.begin(group, healthy_deployments, messages, kwargs)
+            if begun is None:
+                return healthy_deployments
+            return self.noted(group, await group.aselect(*begun, self.owner), kwargs)
+        except Exception as error:  # whatever fails here must not take traffic down
+            return passed_on(group, healthy_deployments, error)
+
+    async def async_post_call_response_headers_hook(
+        self,
+        data: dict[str, Any],
+        user_api_key_dict: Any,  # noqa: ARG002
+        response: Any,  # noqa: ARG002
+        request_headers: dict[str, str] | None = None,  # noqa: ARG002
+        litellm_call_info: dict[str, Any] | None = None,
+    ) -> dict[str, str] | None:
+        """Return the `x-wiserouter-*` headers of an answer of one of our groups."""
+        note = _metadata(data).get(NOTE)
+        served = str((litellm_call_info or {}).get("model_id"))
+        if not isinstance(note, Mapping) or note.get("owner") != self.owner or served not in note["models"]:
+            return None
+        return {
+            "x-wiserouter-model": note["models"][served],
+            "x-wiserouter-context": str(note["context"]),
+            "x-wiserouter-decision": note["decision"],
+        }
+
+    def begin(
+        self, group: Group, healthy: Sequence[Deployment], messages: object, kwargs: Mapping[str, Any]
+    ) -> tuple[Offer, Request] | None:
+        """Return what can serve a request; None where there is no text to route by.
+
+        The attempt that this one follows is released: it failed.
+        """
+        request = request_of(messages, kwargs)
+        if request is None:
+            return None
+        metadata = _metadata(kwargs)
+        note = metadata.get(NOTE)
+        if isinstance(note, Mapping) and note.get("owner") == self.owner and note["trace"] == _trace(kwargs):
+            self.groups[note["group"]].release(note["decision"])
+        earlier = [attempt for attempt in metadata.get("previous_models") or () if isinstance(attempt, Mapping)]
+        return group.offer(healthy, {str(attempt.get("deployment_id")) for attempt in earlier}), request
+
+    def noted(self, group: Group, selected: Selected, kwargs: dict[str, Any]) -> list[dict[str, Any]]:
+        """Note the decision in the request, for headers, retries and feedback; return the deployments."""
+        decision, deployments = selected
+        metadata = _metadata(kwargs)
+        call_id = kwargs.setdefault("litellm_call_id", str(uuid.uuid4()))
+        self.calls.note(str(call_id), decision.id, group.name, _caller(metadata))
+        berths = {str(d["model_info"]["id"]): group.fleet.find(d["model_info"]["id"]) for d in deployments}
+        metadata[NOTE] = {
+            "owner": self.owner,
+            "group": group.name,
+            "trace": _trace(kwargs),
+            "decision": decision.id,
+            "context": decision.context,
+            "models": {key: berth.model for key, berth in berths.items() if berth is not None},
+        }
+        return deployments
+
+
+def passed_on(group: Group, healthy: list[Any], error: Exception) -> list[Any]:
+    """Turn a refusal into LiteLLM's words; let a fault pass traffic in LiteLLM's own order, unless the limit is hard.
+
+    Raises
+    ------
+    BudgetRefused
+        If the budget is used up.
+    BudgetUncertain
+        If a hard budget must stay closed.
+    """
+    if isinstance(error, BudgetError):
+        raise BudgetRefused(group.name, error) from error
+    if type(error).__module__.startswith("litellm"):  # a request that no model can take
+        raise error
+    group.fault("selection", "selection failed", error=error)
+    if group.hard:
+        raise BudgetUncertain(group.name) from error
+    return healthy
+
+
+def _metadata(kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return LiteLLM's own metadata of a request; `metadata` belongs to the provider where there are both."""
+    bucket = kwargs.get("litellm_metadata" if "litellm_metadata" in kwargs else "metadata")
+    return bucket if isinstance(bucket, dict) else {}
+
+
+def _caller(metadata: Mapping[str, Any]) -> str | None:
+    caller = metadata.get("user_api_key_hash") or metadata.get("user_api_key")
+    return str(caller) if caller else None
+
+
+def _trace(kwargs: Mapping[str, Any]) -> str:
+    return str(kwargs.get("litellm_trace_id"))
+
+
+def _call_id(call: object) -> str:
+    if isinstance(call, str):
+        return call
+    hidden = getattr(call, "_hidden_params", None) or {}
+    found = hidden.get("litellm_call_id") if isinstance(hidden, Mapping) else None
+    return str(found or getattr(call, "id", ""))

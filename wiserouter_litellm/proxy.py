@@ -1,0 +1,131 @@
+"""The proxy's door: `callbacks: ["wiserouter_litellm.callback"]`, built once per worker when the configuration is read.
+
+At that moment the proxy's application and configuration are there, and its router is not: deployments come from the
+configuration now, and from each request later.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import litellm
+
+from wiserouter import EpsilonFirst, WiseRouter, open_store
+from wiserouter.errors import WiseRouterError
+from wiserouter_litellm.calls import Calls
+from wiserouter_litellm.encoder import LiteLLMEncoder
+from wiserouter_litellm.errors import SettingsError
+from wiserouter_litellm.fleet import Deployment
+from wiserouter_litellm.group import Group
+from wiserouter_litellm.hooks import WiseCallback
+from wiserouter_litellm.opening import open_group
+from wiserouter_litellm.routes import mount
+from wiserouter_litellm.settings import ROOT, GroupSettings, settings_of
+
+logger = logging.getLogger("wiserouter.litellm")
+
+PROXY = "litellm.proxy.proxy_server"
+
+
+class ProxyCallback(WiseCallback):
+    """The callback of a proxy worker."""
+
+    # LiteLLM looks for this name in the class itself: an inherited hook would never be called
+    async_post_call_response_headers_hook = WiseCallback.async_post_call_response_headers_hook
+
+
+def build_callback() -> ProxyCallback:
+    """Return the callback that the proxy's configuration asks for, its routes mounted.
+
+    Raises
+    ------
+    SettingsError
+        If a setting is missing or wrong; the boot stops.
+    """
+    try:
+        return _build()
+    except SettingsError as error:
+        logger.critical("wiserouter: the proxy cannot start: %s", error)
+        raise
+
+
+def _build() -> ProxyCallback:
+    settings = settings_of((getattr(litellm, "callback_settings", None) or {}).get("wiserouter"))
+    config = _config()
+    groups = {name: _group(name, one, config) for name, one in settings.groups.items()}
+    ttl_s = max(one.feedback_ttl_s for one in settings.groups.values())
+    callback = ProxyCallback(groups, Calls(ttl_s))
+    proxy = sys.modules.get(PROXY)
+    if proxy is not None:
+        mount(proxy.app, callback)
+    return callback
+
+
+def configured_deployments(config: Mapping[str, Any], group: str) -> list[Deployment]:
+    """Return the deployments that a proxy configuration gives a group: by name, or as members of a routing group."""
+    routing = (config.get("router_settings") or {}).get("routing_groups") or []
+    members = {member for one in routing if one.get("group_name") == group for member in one.get("models") or ()}
+    rows = config.get("model_list") or []
+    return [row for row in rows if row.get("model_name") in members | {group} and row.get("litellm_params")]
+
+
+def _config() -> Mapping[str, Any]:
+    proxy = sys.modules.get(PROXY)
+    return {} if proxy is None else proxy.proxy_config.get_config_state()
+
+
+def _group(name: str, settings: GroupSettings, config: Mapping[str, Any]) -> Group:
+    key = f"{ROOT}.groups.{name}"
+    workers = _workers(settings, key)
+    try:
+        return open_group(
+            name,
+            configured_deployments(config, name),
+            router=_fitted(settings),
+            budget=settings.budget(1.0 / workers),
+            prices={model: price.price() for model, price in settings.prices.items()},
+            cap_output_tokens=settings.cap_output_tokens,
+            encoder_timeout_s=settings.encoder_timeout_s,
+            policy=EpsilonFirst(settings.explore_requests),
+            store=_store(settings),
+            seed=settings.seed,
+        )
+    except (WiseRouterError, OSError) as error:
+        raise SettingsError(key, str(error)) from error
+
+
+def _fitted(settings: GroupSettings) -> WiseRouter | None:
+    if settings.artifact is None:
+        return None
+    model = (settings.encoder or "").removeprefix("litellm/")
+    encoder = LiteLLMEncoder(model, router=_proxy_router, **settings.encoder_params) if model else None
+    return WiseRouter.load(settings.artifact, store=_store(settings), encoder=encoder, seed=settings.seed)
+
+
+def _store(settings: GroupSettings) -> Any:
+    return open_store(
+        settings.store, reservation_ttl_s=settings.reservation_ttl_s, decision_ttl_s=settings.feedback_ttl_s
+    )
+
+
+def _proxy_router() -> Any:
+    return getattr(sys.modules.get(PROXY), "llm_router", None)
+
+
+def _workers(settings: GroupSettings, key: str) -> int:
+    """Return how many processes share the budget without seeing one another."""
+    workers = int(os.environ.get("NUM_WORKERS") or 1)
+    if workers <= 1 or not settings.store.startswith("memory:"):
+        return 1
+    logger.warning(
+        "%s: %d workers and a store in memory: each gets 1/%d of the budget, and feedback reaches the worker that "
+        "answered only by chance; use one worker, or a shared store",
+        key,
+        workers,
+        workers,
+    )
+    return workers

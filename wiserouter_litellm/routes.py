@@ -1,0 +1,138 @@
+"""Feedback, status and what-if on the proxy, behind its own authentication."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Annotated, Any
+
+import numpy as np
+from fastapi import APIRouter, Depends, FastAPI, HTTPException, Query
+from litellm.proxy._types import LiteLLMRoutes, LitellmUserRoles, UserAPIKeyAuth
+from litellm.proxy.auth.user_api_key_auth import user_api_key_auth
+from pydantic import BaseModel, ConfigDict, Field
+
+from wiserouter_litellm.errors import UnknownCall
+from wiserouter_litellm.group import Group
+from wiserouter_litellm.hooks import Recorder
+
+FEEDBACK = "/wiserouter/feedback"
+_ADMINS = frozenset({LitellmUserRoles.PROXY_ADMIN, LitellmUserRoles.PROXY_ADMIN_VIEW_ONLY})
+
+Caller = Annotated[UserAPIKeyAuth, Depends(user_api_key_auth)]
+
+
+class Feedback(BaseModel):
+    """A score of one answer."""
+
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+    id: str = Field(min_length=1, max_length=256, description="x-litellm-call-id of the answer, or its response id")
+    score: float = Field(ge=0, le=1, description="0 is useless, 1 is perfect", strict=True)
+    comment: str | None = Field(None, max_length=2_000)
+
+
+def mount(app: FastAPI, recorder: Recorder) -> None:
+    """Add the routes to the proxy's application, instead of those of an earlier configuration."""
+    app.router.routes = [route for route in app.router.routes if getattr(route, "path", "") not in _paths()]
+    for routes in (LiteLLMRoutes.openai_routes, LiteLLMRoutes.llm_api_routes):  # else only administrators may post
+        if FEEDBACK not in routes.value:
+            routes.value.append(FEEDBACK)
+    app.include_router(router_of(recorder))
+
+
+def router_of(recorder: Recorder) -> APIRouter:
+    """Return the routes over the groups of a callback."""
+    router = APIRouter(prefix="/wiserouter", tags=["wiserouter"])
+
+    @router.post("/feedback")
+    async def feedback(body: Feedback, caller: Caller) -> dict[str, Any]:
+        """Take a user's score of an answer of this key; a second one replaces the first."""
+        try:
+            replaced = recorder.feedback(
+                body.id, body.score, comment=body.comment, caller=caller.api_key, any_caller=_is_admin(caller)
+            )
+        except UnknownCall as error:
+            raise HTTPException(404, str(error)) from None
+        return {"status": "recorded", "replaced": replaced}
+
+    @router.get("/status")
+    async def status(caller: Caller) -> dict[str, Any]:
+        """Return where every budget stands."""
+        _only_admins(caller)
+        return {"groups": {name: group_status(group) for name, group in recorder.groups.items()}}
+
+    @router.get("/plan")
+    async def plan(
+        caller: Caller,
+        group: str,
+        budget_usd: Annotated[float | None, Query(ge=0, allow_inf_nan=False)] = None,
+        requests: Annotated[int | None, Query(ge=1)] = None,
+    ) -> dict[str, Any]:
+        """Return what a budget would buy over the requests to come; by default what the running one still buys."""
+        _only_admins(caller)
+        if group not in recorder.groups:
+            raise HTTPException(404, f"group must be one of {', '.join(recorder.groups)}, got {group!r}")
+        return what_if(recorder.groups[group], budget_usd, requests)
+
+    return router
+
+
+def group_status(group: Group) -> dict[str, Any]:
+    """Return the account of a group, what is known of its models, and what went wrong."""
+    router = group.router
+    seen = router.estimates
+    calls, labels = seen.calls.sum(axis=0), seen.labels.sum(axis=0)
+    deployments = Counter(berth.model for berth in group.fleet.berths.values())
+    models = {
+        name: {
+            "calls": int(calls[k]),
+            "mean_cost_usd": _mean(seen.cost[:, k].sum(), calls[k]),
+            "labels": int(labels[k]),
+            "mean_reward": _mean(seen.reward[:, k].sum(), labels[k]),
+            "deployments": deployments[name],
+        }
+        for k, name in enumerate(router.pool.names)
+    }
+    faults = {**group.faults, "encoder": group.placing.failures}
+    return {**router.status().as_dict(), "limit": router.budget().limit, "models": models, "faults": faults}
+
+
+def what_if(group: Group, budget_usd: float | None, requests: int | None) -> dict[str, Any]:
+    """Return the plan at another budget: rate, spend, reward, shadow price and the share of each model."""
+    status, plan = group.router.status(), group.router.plan
+    left = max(1, status.horizon_left) if requests is None else requests
+    amount = status.left_usd if budget_usd is None else budget_usd
+    if plan is None:
+        raise HTTPException(409, f"group {group.name!r} has observed nothing yet: there is no plan")
+    asked = max(amount, 0.0) / left
+    rate = max(asked, plan.floor_usd)
+    curve = plan.curve()
+    return {
+        "group": group.name,
+        "budget_usd": amount,
+        "requests": left,
+        "rate_usd": asked,
+        "feasible": bool(asked >= plan.floor_usd),
+        "expected_spend_usd": plan.spend_usd(rate) * left,
+        "expected_reward": plan.value(rate),
+        "shadow_price": plan.shadow_price(rate),
+        "mix": {name: float(s) for name, s in zip(group.router.pool.names, plan.freq @ plan.mix(rate), strict=False)},
+        "curve": {"rate_usd": np.round(curve.spend_usd, 12).tolist(), "reward": curve.value.tolist()},
+    }
+
+
+def _paths() -> frozenset[str]:
+    return frozenset({FEEDBACK, "/wiserouter/status", "/wiserouter/plan"})
+
+
+def _mean(total: float, count: float) -> float | None:
+    return float(total / count) if count else None
+
+
+def _is_admin(caller: UserAPIKeyAuth) -> bool:
+    return caller.user_role == LitellmUserRoles.PROXY_ADMIN
+
+
+def _only_admins(caller: UserAPIKeyAuth) -> None:
+    if caller.user_role not in _ADMINS:
+        raise HTTPException(403, "only a proxy administrator may read budgets")

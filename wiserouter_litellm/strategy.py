@@ -1,0 +1,159 @@
+"""`WiseRoutingStrategy`: the door for those who set a custom routing strategy on a `litellm.Router`.
+
+LiteLLM replaces the selection of all groups by a custom strategy, skips health checks before it, and drops it where
+settings change. So this one asks for the healthy list itself, and gives every other group back to the router's own
+strategy. `attach` needs none of that, and is the door to prefer.
+"""
+
+from __future__ import annotations
+
+import random
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import litellm
+from litellm.router import Router
+from litellm.types.router import CustomRoutingStrategyBase
+
+from wiserouter import Budget, WiseRouter
+from wiserouter_litellm.group import Group, Selected
+from wiserouter_litellm.hooks import Recorder, WiseCallback, passed_on
+from wiserouter_litellm.opening import open_group
+from wiserouter_litellm.sdk import deployments_of
+from wiserouter_litellm.sync import pick_in_order
+
+
+class WiseRoutingStrategy(CustomRoutingStrategyBase):
+    """Selects the deployments of one group under a budget, and leaves the others to the router's own strategy.
+
+    Parameters
+    ----------
+    litellm_router : litellm.Router
+        The router that it will be set on, before it is.
+    group : str
+        The group: a `model_name`, or the `group_name` of a routing group.
+    router, budget, cap_output_tokens, encoder_timeout_s
+        As in `attach`.
+    rng : random.Random, optional
+        Draws between the deployments of one model.
+
+    Attributes
+    ----------
+    callback : Recorder
+        Settles the calls, and takes feedback.
+
+    Notes
+    -----
+    `Router.update_settings(routing_strategy=...)` removes every custom strategy; set it again after that.
+
+    Examples
+    --------
+    >>> answer = {"model": "openai/small", "api_key": "none", "mock_response": "hello"}
+    >>> price = {"input_cost_per_token": 1e-6, "output_cost_per_token": 2e-6}
+    >>> llms = litellm.Router([{"model_name": "wise", "litellm_params": {**answer, **price}}])
+    >>> strategy = WiseRoutingStrategy(llms, "wise", budget=Budget(amount_usd=1.0, horizon=100))
+    >>> strategy.install()
+    >>> llms.completion(model="wise", messages=[{"role": "user", "content": "hi"}]).choices[0].message.content
+    'hello'
+    """
+
+    def __init__(
+        self,
+        litellm_router: Router,
+        group: str,
+        *,
+        router: WiseRouter | None = None,
+        budget: Budget | None = None,
+        cap_output_tokens: int | None = None,
+        encoder_timeout_s: float = 1.0,
+        rng: random.Random | None = None,
+    ) -> None:
+        self._router = litellm_router
+        self._rng = rng or random.Random()  # noqa: S311 - spreads load, keeps no secret
+        self._async_pick, self._sync_pick = _own_picks(litellm_router)
+        opened = open_group(
+            group,
+            deployments_of(litellm_router, group),
+            router=router,
+            budget=budget,
+            cap_output_tokens=cap_output_tokens,
+            encoder_timeout_s=encoder_timeout_s,
+        )
+        self._chooser = WiseCallback({group: opened})
+        self.callback = Recorder({group: opened}, self._chooser.calls)
+        self._chooser.owner = self.callback.owner
+        litellm.logging_callback_manager.add_litellm_callback(self.callback)
+
+    def install(self) -> None:
+        """Set the strategy on its router, by whichever name this version of LiteLLM has for it."""
+        set_on = getattr(self._router, "register_plugin", None) or self._router.set_custom_routing_strategy
+        set_on(self)
+
+    async def async_get_available_deployment(
+        self,
+        model: str,
+        messages: Any = None,
+        input: Any = None,  # noqa: A002 - LiteLLM's name
+        specific_deployment: bool | None = False,
+        request_kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        """Return the deployment for an asynchronous call."""
+        kwargs = request_kwargs if request_kwargs is not None else {}
+        call = {"messages": messages, "input": input, "specific_deployment": specific_deployment}
+        group = None if specific_deployment else self._chooser.groups.get(model)
+        if group is None:
+            return await self._async_pick(model=model, request_kwargs=kwargs, **call)
+        healthy = await _healthy(self._router, model, kwargs, call)
+        if isinstance(healthy, dict):  # the call names a deployment
+            return healthy
+        try:
+            begun = self._chooser.begin(group, healthy, messages, kwargs)
+            selected = None if begun is None else await group.aselect(*begun, self._chooser.owner)
+        except Exception as error:  # whatever fails here must not take traffic down
+            return self._rng.choice(passed_on(group, healthy, error))
+        return self._rng.choice(healthy) if selected is None else self._first(group, selected, kwargs)
+
+    def get_available_deployment(
+        self,
+        model: str,
+        messages: Any = None,
+        input: Any = None,  # noqa: A002 - LiteLLM's name
+        specific_deployment: bool | None = False,
+        request_kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        """Return the deployment for a synchronous call."""
+        kwargs = request_kwargs if request_kwargs is not None else {}
+
+        def pick() -> Any:
+            return self._sync_pick(
+                model=model,
+                messages=messages,
+                input=input,
+                specific_deployment=specific_deployment,
+                request_kwargs=kwargs,
+            )
+
+        group = None if specific_deployment else self._chooser.groups.get(model)
+        if group is None:
+            return pick()
+        return pick_in_order(self._chooser, group, deployments_of(self._router, model), messages, kwargs, pick)
+
+    def _first(self, group: Group, selected: Selected, kwargs: dict[str, Any]) -> dict[str, Any]:
+        copies = self._chooser.noted(group, selected, kwargs)
+        first = min(copy["litellm_params"]["order"] for copy in copies)
+        return self._rng.choice([copy for copy in copies if copy["litellm_params"]["order"] == first])
+
+
+def _own_picks(litellm_router: Router) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """Return the router's own asynchronous and synchronous selection, bound before a strategy replaces them."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # the public name of the bound method, from 1.109 on
+        return litellm_router.async_get_available_deployment, litellm_router.get_available_deployment
+
+
+async def _healthy(litellm_router: Router, model: str, kwargs: dict[str, Any], call: dict[str, Any]) -> Any:
+    """Return the deployments that health, cooldowns and all other filters leave; once per pick, for it takes notes."""
+    if hasattr(litellm_router, "registry"):  # LiteLLM 1.109 and later
+        return await litellm_router.select(model, kwargs, kind="healthy", **call)
+    return await litellm_router.async_get_healthy_deployments(model=model, request_kwargs=kwargs, **call)

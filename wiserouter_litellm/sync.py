@@ -1,0 +1,86 @@
+"""Selection on LiteLLM's synchronous path, which has no hook: its own pick is asked for one model after the other.
+
+All but the deployments of one model are excluded at a time, so that health, cooldowns and the router's own strategy go
+on to count. The key that excludes them is one that LiteLLM uses itself, for failover between deployments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from litellm.types.router import RouterRateLimitError
+
+from wiserouter_litellm.fleet import Deployment, id_of
+from wiserouter_litellm.group import Group, Selected
+from wiserouter_litellm.hooks import WiseCallback, passed_on
+
+_EXCLUDED = "_excluded_deployment_ids"
+_CONSUMED = (_EXCLUDED, "_target_order", "_retry_skipped_deployment_ids")
+
+
+def pick_in_order(
+    callback: WiseCallback,
+    group: Group,
+    deployments: Sequence[Deployment],
+    messages: object,
+    kwargs: dict[str, Any],
+    pick: Callable[[], Any],
+) -> Any:
+    """Return the deployment of the best model that LiteLLM finds healthy.
+
+    Parameters
+    ----------
+    callback : WiseCallback
+        Whose decisions these are.
+    group : Group
+        The group of the call.
+    deployments : sequence of mapping
+        All deployments of the group.
+    messages : list of dict or None
+        As LiteLLM passes them.
+    kwargs : dict
+        The request's keyword arguments; LiteLLM's pick reads them.
+    pick : callable
+        LiteLLM's own pick.
+
+    Raises
+    ------
+    BudgetRefused, BudgetUncertain, litellm.ContextWindowExceededError, litellm.BadRequestError
+        As the selection hook does.
+    RouterRateLimitError
+        If no deployment is healthy.
+    """
+    try:
+        begun = callback.begin(group, deployments, messages, kwargs)
+        selected = None if begun is None else group.select(*begun, callback.owner)
+    except Exception as error:  # whatever fails here must not take traffic down
+        passed_on(group, [], error)
+        selected = None
+    if selected is None:
+        return pick()
+    try:
+        picked = _first_healthy(selected, {id_of(d) for d in deployments}, kwargs, pick)
+    except Exception:
+        group.release(selected.decision.id)
+        raise
+    callback.noted(group, selected, kwargs)
+    return picked
+
+
+def _first_healthy(selected: Selected, all_ids: set[str], kwargs: dict[str, Any], pick: Callable[[], Any]) -> Any:
+    """Return our copy of what LiteLLM picks among the deployments of the best model that has a healthy one."""
+    ranked = sorted(selected.deployments, key=lambda copy: copy["litellm_params"]["order"])
+    orders = list(dict.fromkeys(copy["litellm_params"]["order"] for copy in ranked))
+    consumed = {key: kwargs[key] for key in _CONSUMED if key in kwargs}
+    for order in orders:
+        copies = {id_of(copy): copy for copy in ranked if copy["litellm_params"]["order"] == order}
+        kwargs |= {**consumed, _EXCLUDED: [*consumed.get(_EXCLUDED, ()), *(all_ids - copies.keys())]}
+        try:
+            picked = pick()
+        except RouterRateLimitError:
+            if order == orders[-1]:
+                raise
+            continue
+        return copies.get(id_of(picked), picked)
+    raise RuntimeError("a selection holds at least one deployment")
