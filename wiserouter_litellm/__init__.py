@@ -1,6 +1,7 @@
-"""WISERouter for LiteLLM: one budget for a model group of the proxy or of a `litellm.Router`; needs the extra `litellm`.
+"""WISERouter for LiteLLM: one budget for a model group of the proxy or of a `litellm.Router`.
 
 In the proxy's configuration: `litellm_settings: {callbacks: ["wiserouter_litellm.callback"]}`. In Python: `attach`.
+Needs the extra `litellm`.
 """
 
 from __future__ import annotations

@@ -45,8 +45,8 @@ ById = OrderedDict[str, dict[str | None, Call | None]]
 class Calls:
     """Calls by id, the oldest forgotten first.
 
-    Clients may choose their call id, so an id alone proves nothing: `find` also asks who made the call, and an id that a
-    second caller uses names only that caller's own call.
+    Clients may choose their call id, so an id alone proves nothing: `find` also asks who made the call, and an id that
+    a second caller uses names only that caller's own call.
 
     Parameters
     ----------

@@ -6,7 +6,7 @@ Several deployments may be one model (regions, keys); which of them answers is L
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from wiserouter import Price
@@ -56,7 +56,7 @@ class Fleet:
         return self._berths.get(str(deployment_id))
 
     def take_in(self, deployments: Iterable[Deployment], *, strict: bool = False) -> list[Berth]:
-        """Learn of deployments, and return those that were new.
+        """Learn of deployments, and return those that were new; one without an id yet is only looked at.
 
         One without a price, or at odds with another, is refused where `strict`, else left out and reported once: it is
         never counted as free.
@@ -68,13 +68,13 @@ class Fleet:
         InvalidInput
             If two deployments of one model differ in price.
         """
-        new = []
+        new: list[Berth] = []
         for deployment in deployments:
             key = id_of(deployment)
             if key in self._berths or key in self._left_out:
                 continue
             try:
-                self._berths[key] = berth = self._berth(deployment)
+                berth = self._berth(deployment, new)
             except (UnknownPrice, InvalidInput) as error:
                 if strict:
                     raise
@@ -82,18 +82,20 @@ class Fleet:
                 logger.error("group %r: %s; the deployment gets no traffic", self._group, error)
                 continue
             new.append(berth)
+            if key:
+                self._berths[key] = berth
         return new
 
-    def _berth(self, deployment: Deployment) -> Berth:
+    def _berth(self, deployment: Deployment, new: Sequence[Berth]) -> Berth:
         name = self._name(deployment)
         litellm_model = str(deployment["litellm_params"].get("model"))
         own = next((self._prices[key] for key in (name, id_of(deployment), litellm_model) if key in self._prices), None)
         tariff = tariff_of(deployment, own)
-        for other in self._berths.values():
+        for other in [*self._berths.values(), *new]:
             if other.model == name and other.tariff.price != tariff.price:
                 raise InvalidInput(
-                    f"group {self._group!r}: deployments of one model must have one price, got {other.tariff.price} and "
-                    f"{tariff.price} for {name!r}: tell them apart by model_info.wiserouter_model",
+                    f"group {self._group!r}: deployments of one model must have one price, got {other.tariff.price} "
+                    f"and {tariff.price} for {name!r}: tell them apart by model_info.wiserouter_model",
                     value=name,
                 )
         return Berth(name, tariff, _encoding(litellm_model), litellm_model)
@@ -112,9 +114,8 @@ class Fleet:
 
 
 def id_of(deployment: Deployment) -> str:
-    """Return the id of a deployment; one of a configuration file may have none yet."""
-    info = deployment.get("model_info") or {}
-    return str(info.get("id") or f"{deployment.get('model_name')}/{deployment['litellm_params'].get('model')}")
+    """Return the id of a deployment, empty where a configuration file gives none: the router makes it later."""
+    return str((deployment.get("model_info") or {}).get("id") or "")
 
 
 def _encoding(litellm_model: str) -> str | None:

@@ -39,7 +39,7 @@ class Recorder(CustomLogger):
     def __init__(self, groups: Mapping[str, Group], calls: Calls | None = None) -> None:
         super().__init__()
         self.groups = dict(groups)
-        self.calls = calls or Calls()
+        self.calls = Calls() if calls is None else calls
         self.owner = uuid.uuid4().hex
 
     async def async_log_success_event(self, kwargs: Any, response_obj: Any, start_time: Any, end_time: Any) -> None:  # noqa: ARG002
@@ -100,13 +100,15 @@ class Recorder(CustomLogger):
         return replaced
 
     def _charge(self, kwargs: Mapping[str, Any], response: object) -> None:
-        marked = self._marked(kwargs)
+        params = kwargs.get("litellm_params") or {}
+        info = params.get("model_info") or _metadata(params).get("model_info") or {}
+        marked = self.marked(info)
         if marked is None:
             return
-        group, decision_id, deployment_id = marked
-        berth = group.fleet.find(deployment_id)
+        group, decision_id = marked
+        berth = group.fleet.find(info.get("id"))
         if berth is None:
-            group.fault("lost_decisions", f"deployment {deployment_id} answered, and is unknown")
+            group.fault("lost_decisions", f"deployment {info.get('id')} answered, and is unknown")
             return
         bill = bill_of(kwargs, response, berth)
         group.settle(decision_id, bill)
@@ -119,18 +121,17 @@ class Recorder(CustomLogger):
             )
 
     def _release(self, kwargs: Mapping[str, Any]) -> None:
-        marked = self._marked(kwargs)
+        """Release an attempt by its own copy of the deployment: the request's metadata may be at the next one."""
+        marked = self.marked((kwargs.get("litellm_params") or {}).get("model_info"))
         if marked is not None:
-            group, decision_id, _ = marked
-            group.release(decision_id)
+            marked.group.release(marked.decision_id)
 
-    def _marked(self, kwargs: Mapping[str, Any]) -> Marked | None:
-        """Return the decision that an event carries, if it is one of ours."""
-        info = (kwargs.get("litellm_params") or {}).get("model_info") or {}
-        mark = info.get(MARK)
+    def marked(self, model_info: object) -> Marked | None:
+        """Return the decision that a deployment's `model_info` carries, if it is one of ours."""
+        mark = model_info.get(MARK) if isinstance(model_info, Mapping) else None
         if not isinstance(mark, Mapping) or mark.get("owner") != self.owner:
             return None
-        return Marked(self.groups[mark["group"]], mark["id"], info.get("id"))
+        return Marked(self.groups[mark["group"]], mark["id"])
 
     def _index(self, kwargs: Mapping[str, Any], response: object, bill: Bill) -> None:
         """Let the response id stand for the call as well; an answer of the cache can be rated by neither."""
@@ -147,7 +148,6 @@ class Marked(NamedTuple):
 
     group: Group
     decision_id: str
-    deployment_id: object
 
 
 class WiseCallback(Recorder):
@@ -188,15 +188,31 @@ class WiseCallback(Recorder):
         litellm_call_info: dict[str, Any] | None = None,
     ) -> dict[str, str] | None:
         """Return the `x-wiserouter-*` headers of an answer of one of our groups."""
-        note = _metadata(data).get(NOTE)
-        served = str((litellm_call_info or {}).get("model_id"))
-        if not isinstance(note, Mapping) or note.get("owner") != self.owner or served not in note["models"]:
+        metadata = _metadata(data)
+        note, info = metadata.get(NOTE), metadata.get("model_info")
+        marked = self.marked(info)  # of the deployment that was called last: none after a fallback to another group
+        if marked is None or note is None or note["decision"] != marked.decision_id:
+            return None
+        served = str((litellm_call_info or {}).get("model_id") or (info or {}).get("id"))
+        if served not in note["models"]:
             return None
         return {
             "x-wiserouter-model": note["models"][served],
             "x-wiserouter-context": str(note["context"]),
             "x-wiserouter-decision": note["decision"],
         }
+
+    async def async_post_call_failure_hook(
+        self,
+        request_data: dict[str, Any],
+        original_exception: Exception,  # noqa: ARG002
+        user_api_key_dict: Any,  # noqa: ARG002
+        traceback_str: str | None = None,  # noqa: ARG002
+    ) -> None:
+        """Release the last attempt of a request that failed for good; not all log events tell which attempt it was."""
+        note = _metadata(request_data).get(NOTE)
+        if isinstance(note, Mapping) and note.get("owner") == self.owner:
+            self.groups[note["group"]].release(note["decision"])
 
     def begin(
         self, group: Group, healthy: Sequence[Deployment], messages: object, kwargs: Mapping[str, Any]

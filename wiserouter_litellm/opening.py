@@ -59,6 +59,9 @@ def open_group(
     berths = fleet.take_in(deployments, strict=True)
     if router is None:
         router = WiseRouter(_models(berths), **settings)  # type: ignore[arg-type]
+    for berth in berths:
+        if berth.model in router.pool.names:
+            router.update_model(berth.tariff.model(berth.model))
     hard = _started(name, router, budget)
     if isinstance(router.encoder, PaidEncoder):
         router.encoder.pay = router.spend

@@ -155,5 +155,5 @@ def _own_picks(litellm_router: Router) -> tuple[Callable[..., Any], Callable[...
 async def _healthy(litellm_router: Router, model: str, kwargs: dict[str, Any], call: dict[str, Any]) -> Any:
     """Return the deployments that health, cooldowns and all other filters leave; once per pick, for it takes notes."""
     if hasattr(litellm_router, "registry"):  # LiteLLM 1.109 and later
-        return await litellm_router.select(model, kwargs, kind="healthy", **call)
+        return await litellm_router.select(model, kwargs, kind="healthy", **call)  # type: ignore[attr-defined]
     return await litellm_router.async_get_healthy_deployments(model=model, request_kwargs=kwargs, **call)

@@ -268,9 +268,15 @@ class WiseRouter:
             pool = Pool([*self.pool.models, model])
             belief = believed(self.estimates, pool, reward, cost_usd)
             self.estimates.add_model(*belief)
-            self.pool = pool
-            self._reader = QueryReader(self.contexts, self.encoder, pool)
+            self._swap(pool)
             self.policy.bind(self.contexts.freq, self.estimates)
+
+    def update_model(self, model: Model) -> None:
+        """Change price and limits of a model of the pool, known by its name; raises `UnknownModel`."""
+        with self._lock:
+            models = list(self.pool.models)
+            models[self.pool.index(model.name)] = model
+            self._swap(Pool(models))
 
     def decide(
         self,
@@ -457,6 +463,10 @@ class WiseRouter:
     def budget(self, scope: str = "default") -> Budget:
         """Return the running budget of `scope`; raises `NotStarted`."""
         return self._store.ledger(scope).budget
+
+    def _swap(self, pool: Pool) -> None:
+        self.pool = pool
+        self._reader = QueryReader(self.contexts, self.encoder, pool)
 
     def _is_hard(self, scope: str) -> bool:
         return self.budget(scope).limit == "hard"

@@ -166,3 +166,13 @@ def test_the_ranking_starts_with_the_choice_and_goes_on_by_worth():
     assert router.ranking(router.decide(context=0)) == ["large", "small"]
     assert router.ranking(router.decide(context=0, eligible=["small"])) == ["small", "large"]
     assert len(router.ranking(router.decide(context=NO_CONTEXT))) == 2
+
+
+def test_prices_and_limits_can_change_at_run_time():
+    router = make(models=[Model("small"), Model("large")])
+    with pytest.raises(UnknownModel):
+        router.update_model(Model("nobody"))
+    for name in ("small", "large"):
+        router.update_model(Model(name, max_cost_usd=3.0))
+    router.start(Budget(9.0, 3, limit="hard"))
+    assert router.decide(context=0).reserved_usd == 3.0

@@ -1,0 +1,36 @@
+"""A model group `wise` of two priced models, and a router that knows them."""
+
+import json
+
+import litellm
+
+from providers import cost_usd, deployment
+from wiserouter import Budget, Contexts, Estimates, Model, Offline, WiseRouter
+
+HI = [{"role": "user", "content": "hello there"}]
+
+
+def fitted(prefer: str = "large", n: int = 50) -> WiseRouter:
+    """Return a router that knows both models, and at a rich budget wants `prefer`."""
+    estimates = Estimates(1, 2)
+    for k, name in enumerate(("small", "large")):
+        for _ in range(n):
+            estimates.add_cost(0, k, cost_usd(name))
+            estimates.add_reward(0, k, 0.9 if name == prefer else 0.1)
+    return WiseRouter([Model("small"), Model("large")], Contexts.single(), estimates=estimates, policy=Offline(), seed=0)
+
+
+def llms(*deployments, **settings) -> litellm.Router:
+    settings = {"num_retries": 0, "cooldown_time": 60, **settings}
+    return litellm.Router(model_list=list(deployments) or [deployment("small"), deployment("large")], **settings)
+
+
+def asked(provider) -> list[str]:
+    return [json.loads(call.request.content)["model"] for call in provider.calls]
+
+
+def sent(provider, i: int = -1) -> dict:
+    return json.loads(provider.calls[i].request.content)
+
+
+RICH = Budget(10.0, 100)
