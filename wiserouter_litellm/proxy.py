@@ -23,7 +23,6 @@ from wiserouter_litellm.fleet import Deployment
 from wiserouter_litellm.group import Group
 from wiserouter_litellm.hooks import WiseCallback
 from wiserouter_litellm.opening import open_group
-from wiserouter_litellm.routes import mount
 from wiserouter_litellm.settings import ROOT, GroupSettings, settings_of
 
 logger = logging.getLogger("wiserouter.litellm")
@@ -61,6 +60,8 @@ def _build() -> ProxyCallback:
     callback = ProxyCallback(groups, Calls(ttl_s))
     proxy = sys.modules.get(PROXY)
     if proxy is not None:
+        from wiserouter_litellm.routes import mount  # noqa: PLC0415 - loads the proxy, which others do not need
+
         mount(proxy.app, callback)
     return callback
 

@@ -134,7 +134,7 @@ def _content(turns: Iterable[Mapping[str, Any]]) -> tuple[list[str], bool]:
         content = turn.get("content")
         rest = {key: value for key, value in turn.items() if key not in {"role", "content"} and value}
         texts += [_dump(rest)] if rest else []
-        for part in [content] if isinstance(content, str) else content or []:
+        for part in _parts(content):
             all_text &= _is_text(part)
             texts.append(part if isinstance(part, str) else _dump(part) if _is_text(part) else "")
     return texts, all_text
@@ -147,10 +147,17 @@ def _brings_more(kwargs: Mapping[str, Any]) -> bool:
     return hosted or any(kwargs.get(name) for name in _STORED)
 
 
+def _parts(content: object) -> Sequence[object]:
+    """Return the parts of a message; a bare text is one."""
+    if isinstance(content, Sequence) and not isinstance(content, str | bytes):
+        return content
+    return [] if content is None else [content]
+
+
 def _is_text(part: object) -> bool:
     if isinstance(part, str | int):  # token ids of a text completion are whole numbers
         return True
-    if not isinstance(part, Mapping) or part.get("type", "text") not in _TEXT_PARTS:
+    if not isinstance(part, Mapping) or str(part.get("type", "text")) not in _TEXT_PARTS:
         return False
     inner = part.get("content")
     return not isinstance(inner, list) or all(_is_text(piece) for piece in inner)
@@ -181,7 +188,8 @@ def _output_limit(kwargs: Mapping[str, Any]) -> int | None:
 
 
 def _whole(value: object) -> int | None:
-    return int(value) if isinstance(value, int | float) and not isinstance(value, bool) and value >= 1 else None
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return int(value) if is_number and 1 <= value < 1e15 else None  # type: ignore[operator, arg-type]
 
 
 def _dump(value: object) -> str:

@@ -1,0 +1,117 @@
+"""What a request says, whatever its surface; and what is no request for text at all."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wiserouter_litellm.request import PLACEHOLDERS, request_of
+
+USER = [{"role": "user", "content": "what is 2 + 2?"}]
+IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+
+
+@pytest.mark.parametrize(
+    ("messages", "kwargs", "question"),
+    [
+        (USER, {}, "what is 2 + 2?"),
+        ([{"role": "system", "content": "be brief"}, *USER, {"role": "assistant", "content": "4"}], {}, "what is 2 + 2?"),
+        ([*USER, {"role": "tool", "content": "result"}], {}, "what is 2 + 2?"),
+        ([{"role": "user", "content": [{"type": "text", "text": "look"}, IMAGE]}], {}, "look"),
+        ([{"role": "system", "content": "only this"}], {}, "only this"),
+        (None, {"input": "a question"}, "a question"),
+        (None, {"input": [{"role": "user", "content": [{"type": "input_text", "text": "hello"}]}]}, "hello"),
+        ([{"role": "user", "content": ["one", "two"]}], {}, "one\ntwo"),
+        ([*USER, {"role": "user", "content": [{"type": "tool_result", "content": "42"}]}], {}, "what is 2 + 2?"),
+    ],
+)
+def test_the_question_is_the_last_user_text(messages, kwargs, question):
+    assert request_of(messages, kwargs).question == question
+
+
+@pytest.mark.parametrize("messages", [None, [], 3])
+def test_a_call_without_text_is_none(messages):
+    assert request_of(messages, {}) is None
+
+
+@pytest.mark.parametrize("content", sorted(PLACEHOLDERS))
+def test_placeholders_are_none_unless_a_client_said_so_on_a_text_route(content):
+    messages = [{"role": "user", "content": content}]
+    assert request_of(messages, {}) is None
+    url = "http://proxy/v1/images/generations"
+    assert request_of(messages, {"proxy_server_request": {"url": url}}) is None
+    for path in ("/v1/chat/completions", "/chat/completions?x=1", "/v1/responses", "/v1/messages", "/completions"):
+        assert request_of(messages, {"proxy_server_request": {"url": f"http://proxy{path}"}}).question == content
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "limit", "choices"),
+    [
+        ({}, None, 1),
+        ({"max_tokens": 10}, 10, 1),
+        ({"max_completion_tokens": 20, "n": 3}, 20, 3),
+        ({"max_output_tokens": 30}, 30, 1),
+        ({"max_tokens": 10, "max_completion_tokens": 20}, 20, 1),
+        ({"max_tokens": 0, "n": None}, None, 1),
+        ({"max_tokens": "many", "n": True}, None, 1),
+    ],
+)
+def test_the_limit_of_the_output(kwargs, limit, choices):
+    request = request_of(USER, kwargs)
+    assert (request.output_tokens, request.choices) == (limit, choices)
+
+
+def test_everything_that_is_billed_as_input_is_counted():
+    tools = [{"type": "function", "function": {"name": "weather", "description": "tells the weather"}}]
+    request = request_of(
+        [{"role": "assistant", "content": None, "tool_calls": [{"function": {"arguments": "{'x': 1}"}}]}, *USER],
+        {"tools": tools, "system": "be brief", "response_format": {"type": "json_object"}},
+    )
+    for text in ("what is 2 + 2?", "tells the weather", "be brief", "json_object", "{'x': 1}"):
+        assert text in request.counted
+    assert request.overhead_tokens >= 1_000
+    assert request.countable
+
+
+@pytest.mark.parametrize(
+    ("messages", "kwargs"),
+    [
+        ([{"role": "user", "content": [{"type": "text", "text": "look"}, IMAGE]}], {}),
+        ([{"role": "user", "content": [{"type": "tool_result", "content": [{"type": "image"}]}]}], {}),
+        (None, {"input": "go on", "previous_response_id": "resp_1"}),
+        (None, {"input": "search", "tools": [{"type": "web_search"}]}),
+        (USER, {"web_search_options": {}, "mcp_servers": [{"url": "x"}]}),
+    ],
+)
+def test_what_brings_more_than_its_text_cannot_be_counted(messages, kwargs):
+    assert not request_of(messages, kwargs).countable
+
+
+@pytest.mark.parametrize(("messages", "name"), [(USER, "max_tokens"), (None, "max_output_tokens")])
+def test_each_surface_has_its_name_for_the_limit(messages, name):
+    assert request_of(messages, {"input": "x"}).limit_name == name
+
+
+texts = st.text(min_size=1, max_size=30)
+parts = st.one_of(texts, st.lists(st.builds(lambda t: {"type": "text", "text": t}, texts), max_size=3), st.none())
+turns = st.lists(st.builds(lambda r, c: {"role": r, "content": c}, st.sampled_from(["user", "system", "x"]), parts))
+junk = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5)),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=8), inner, max_size=3)),
+    max_leaves=10,
+)
+
+
+@given(turns)
+def test_no_text_of_a_chat_is_left_uncounted(messages):
+    request = request_of(messages, {"proxy_server_request": {"url": "/v1/chat/completions"}})
+    for turn in messages:
+        for part in turn["content"] or []:
+            text = part if isinstance(part, str) else part["text"]
+            assert request is None or text in request.counted or json.dumps(text, ensure_ascii=False) in request.counted
+
+
+@given(st.lists(st.dictionaries(st.sampled_from(["role", "content", "type", "text"]), junk, max_size=4), max_size=3))
+def test_malformed_messages_are_never_a_crash(messages):
+    request_of(messages, {"max_tokens": float("inf"), "n": float("nan")})

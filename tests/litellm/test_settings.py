@@ -1,0 +1,126 @@
+"""Settings errors name the key, say the rule and the value got, and stop the boot."""
+
+import litellm
+import pytest
+from providers import deployment
+
+import wiserouter_litellm
+from wiserouter_litellm import SettingsError
+from wiserouter_litellm.proxy import build_callback, configured_deployments
+from wiserouter_litellm.settings import settings_of
+
+WISE = {"budget_usd": 5.0, "requests": 100}
+
+
+@pytest.mark.parametrize(
+    ("block", "key", "message"),
+    [
+        (None, "", "is missing: add `callback_settings"),
+        ({}, "", "is missing"),
+        ({"group": {}}, ".groups", "Field required"),
+        ({"groups": {}}, ".groups", "at least 1 item"),
+        ({"groups": {"wise": {}}}, ".groups.wise.budget_usd", "Field required"),
+        ({"groups": {"wise": {**WISE, "budget_usd": -5}}}, ".groups.wise.budget_usd", "greater than or equal to 0, got -5"),
+        ({"groups": {"wise": {**WISE, "budget_usd": "a lot"}}}, ".groups.wise.budget_usd", "valid number.*got 'a lot'"),
+        ({"groups": {"wise": {**WISE, "budget": 5}}}, ".groups.wise.budget", "Extra inputs are not permitted"),
+        ({"groups": {"wise": {**WISE, "limit": "soft"}}}, ".groups.wise.limit", "'expected' or 'hard', got 'soft'"),
+        ({"groups": {"wise": {"budget_usd": 5}}}, ".groups.wise", "needs horizon"),
+        ({"groups": {"wise": {**WISE, "every": "month"}}}, ".groups.wise", "every must be a number and s, m, h"),
+        ({"groups": {"wise": {**WISE, "encoder": "litellm/e"}}}, ".groups.wise", "encoder needs artifact"),
+        ({"groups": {"wise": {**WISE, "cap_output_tokens": 0}}}, ".groups.wise.cap_output_tokens", "got 0"),
+        ({"groups": {"wise": {**WISE, "budget_usd": float("nan")}}}, ".groups.wise.budget_usd", "finite"),
+    ],
+)
+def test_what_is_wrong_is_named(block, key, message):
+    with pytest.raises(SettingsError, match=message) as wrong:
+        settings_of(block)
+    assert wrong.value.key == f"callback_settings.wiserouter{key}"
+
+
+def test_the_number_of_further_mistakes_is_told():
+    with pytest.raises(SettingsError, match=r"\(and 1 more\)"):
+        settings_of({"groups": {"wise": {"budget_usd": -1, "requests": 0}}})
+
+
+def test_text_from_the_environment_is_read_as_numbers():
+    wise = settings_of({"groups": {"wise": {"budget_usd": "5.5", "requests": "100"}}}).groups["wise"]
+    assert (wise.budget_usd, wise.requests) == (5.5, 100)
+
+
+def test_a_secret_of_the_encoder_is_not_shown():
+    block = {"groups": {"wise": {**WISE, "encoder_params": "sk-secret"}}}
+    with pytest.raises(SettingsError) as wrong:
+        settings_of(block)
+    assert "sk-secret" not in str(wrong.value)
+
+
+def boot(monkeypatch, wise=WISE, deployments=None, **config):
+    deployments = [deployment("small"), deployment("large")] if deployments is None else deployments
+    monkeypatch.setattr(litellm, "callback_settings", {"wiserouter": {"groups": {"wise": wise}}})
+    monkeypatch.setattr("wiserouter_litellm.proxy._config", lambda: {"model_list": deployments, **config})
+    return build_callback()
+
+
+def test_a_boot_knows_the_models_of_the_configuration(monkeypatch):
+    group = boot(monkeypatch).groups["wise"]
+    assert group.router.pool.names == ("openai/small", "openai/large")
+    assert group.router.status().amount_usd == 5.0
+
+
+def test_members_of_a_routing_group_are_its_deployments():
+    config = {
+        "model_list": [deployment("small", "a"), deployment("large", "b"), deployment("x", "c")],
+        "router_settings": {"routing_groups": [{"group_name": "wise", "models": ["a", "b"]}]},
+    }
+    assert [d["model_name"] for d in configured_deployments(config, "wise")] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("wise", "deployments", "message"),
+    [
+        (WISE, [], "group 'wise' has no deployments"),
+        (
+            WISE,
+            [{"model_name": "wise", "litellm_params": {"model": "openai/unheard-of"}}],
+            "'openai/unheard-of' has no price in LiteLLM's map: set input_cost_per_token",
+        ),
+        (
+            {**WISE, "limit": "hard"},
+            [deployment("small", info={"max_output_tokens": None})],
+            "no bound on the cost of a call.*cap_output_tokens",
+        ),
+        ({**WISE, "artifact": "/nowhere/x.wise"}, None, "x.wise"),
+        ({**WISE, "store": "mongodb://x"}, None, "store must be a URL"),
+        (WISE, [deployment("small"), deployment("small", input_cost_per_token=5.0, info={"id": "b"})], "one price"),
+    ],
+)
+def test_a_boot_that_cannot_work_stops_with_one_message(monkeypatch, caplog, wise, deployments, message):
+    with pytest.raises(SettingsError, match=message) as wrong:
+        boot(monkeypatch, wise, deployments)
+    assert wrong.value.key == "callback_settings.wiserouter.groups.wise"
+    assert sum(record.levelname == "CRITICAL" for record in caplog.records) == 1
+
+
+def test_prices_of_the_settings_make_up_for_missing_ones(monkeypatch):
+    wise = {**WISE, "prices": {"openai/unheard-of": {"input": "1e-6", "output": 2e-6}}}
+    unheard = {"model_name": "wise", "litellm_params": {"model": "openai/unheard-of"}}
+    assert boot(monkeypatch, wise, [unheard]).groups["wise"].router.pool.models[0].price.input == 1e-6
+
+
+def test_a_cap_bounds_a_hard_budget_where_the_model_has_no_limit(monkeypatch):
+    wise = {**WISE, "limit": "hard", "cap_output_tokens": 100}
+    assert boot(monkeypatch, wise, [deployment("small", info={"max_output_tokens": None})]).groups["wise"].hard
+
+
+def test_several_workers_without_a_shared_store_split_the_budget(monkeypatch, caplog):
+    monkeypatch.setenv("NUM_WORKERS", "4")
+    status = boot(monkeypatch, {**WISE, "limit": "hard"}).groups["wise"].router.status()
+    assert (status.amount_usd, status.horizon) == (1.25, 25)
+    assert "4 workers and a store in memory" in caplog.text
+
+
+def test_names_of_the_package():
+    for name in wiserouter_litellm.__all__:
+        assert getattr(wiserouter_litellm, name)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        wiserouter_litellm.nothing  # noqa: B018
