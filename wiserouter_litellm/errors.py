@@ -49,8 +49,6 @@ class UnknownCall(WiseRouterError):
 class BudgetRefused(RateLimitError):
     """The budget of a group pays for no further call; `error` is the core's, `renews_at` says when to come back."""
 
-    type = "budget_exceeded"
-
     def __init__(self, group: str, error: BudgetError) -> None:
         self.error = error
         self.renews_at: float | None = getattr(error, "renews_at", None)
@@ -64,6 +62,7 @@ class BudgetRefused(RateLimitError):
             rate_limit_type="budget",
             headers=headers,
         )
+        self.type = "budget_exceeded"  # the `type` of the OpenAI-shaped error
 
 
 class BudgetUncertain(ServiceUnavailableError):

@@ -169,6 +169,7 @@ class WiseCallback(Recorder):
             If the budget, a fault under a hard limit, or the request itself stands in the way.
         """
         group, kwargs = self.groups.get(model), request_kwargs if request_kwargs is not None else {}
+        self.release_earlier(kwargs)
         if group is None or not healthy_deployments:
             return healthy_deployments
         try:
@@ -217,19 +218,18 @@ class WiseCallback(Recorder):
     def begin(
         self, group: Group, healthy: Sequence[Deployment], messages: object, kwargs: Mapping[str, Any]
     ) -> tuple[Offer, Request] | None:
-        """Return what can serve a request; None where there is no text to route by.
-
-        The attempt that this one follows is released: it failed.
-        """
+        """Return what can serve a request; None where there is no text to route by."""
         request = request_of(messages, kwargs)
         if request is None:
             return None
-        metadata = _metadata(kwargs)
-        note = metadata.get(NOTE)
+        earlier = [one for one in _metadata(kwargs).get("previous_models") or () if isinstance(one, Mapping)]
+        return group.offer(healthy, {str(attempt.get("deployment_id")) for attempt in earlier}), request
+
+    def release_earlier(self, kwargs: Mapping[str, Any]) -> None:
+        """Release the attempt that this one follows, of whatever group: it failed, and not every failure is logged."""
+        note = _metadata(kwargs).get(NOTE)
         if isinstance(note, Mapping) and note.get("owner") == self.owner and note["trace"] == _trace(kwargs):
             self.groups[note["group"]].release(note["decision"])
-        earlier = [attempt for attempt in metadata.get("previous_models") or () if isinstance(attempt, Mapping)]
-        return group.offer(healthy, {str(attempt.get("deployment_id")) for attempt in earlier}), request
 
     def noted(self, group: Group, selected: Selected, kwargs: dict[str, Any]) -> list[dict[str, Any]]:
         """Note the decision in the request, for headers, retries and feedback; return the deployments."""
@@ -271,8 +271,8 @@ def passed_on(group: Group, healthy: list[Any], error: Exception) -> list[Any]:
 
 def _metadata(kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """Return LiteLLM's own metadata of a request; `metadata` belongs to the provider where there are both."""
-    bucket = kwargs.get("litellm_metadata" if "litellm_metadata" in kwargs else "metadata")
-    return bucket if isinstance(bucket, dict) else {}
+    buckets = (kwargs.get("litellm_metadata"), kwargs.get("metadata"))
+    return next((bucket for bucket in buckets if isinstance(bucket, dict)), {})
 
 
 def _caller(metadata: Mapping[str, Any]) -> str | None:

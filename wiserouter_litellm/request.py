@@ -188,8 +188,9 @@ def _output_limit(kwargs: Mapping[str, Any]) -> int | None:
 
 
 def _whole(value: object) -> int | None:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return int(value) if is_number and 1 <= value < 1e15 else None  # type: ignore[operator, arg-type]
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 1 <= value < 1e15:
+        return None
+    return int(value)
 
 
 def _dump(value: object) -> str:

@@ -173,6 +173,7 @@ def _selecting(litellm_router: Router, callback: WiseCallback, pick: Pick) -> Pi
                 request_kwargs=kwargs,
             )
 
+        callback.release_earlier(kwargs)
         group = None if specific_deployment else callback.groups.get(model)
         if group is None:
             return go_on()

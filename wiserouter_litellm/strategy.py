@@ -101,6 +101,7 @@ class WiseRoutingStrategy(CustomRoutingStrategyBase):
         """Return the deployment for an asynchronous call."""
         kwargs = request_kwargs if request_kwargs is not None else {}
         call = {"messages": messages, "input": input, "specific_deployment": specific_deployment}
+        self._chooser.release_earlier(kwargs)
         group = None if specific_deployment else self._chooser.groups.get(model)
         if group is None:
             return await self._async_pick(model=model, request_kwargs=kwargs, **call)
@@ -134,6 +135,7 @@ class WiseRoutingStrategy(CustomRoutingStrategyBase):
                 request_kwargs=kwargs,
             )
 
+        self._chooser.release_earlier(kwargs)
         group = None if specific_deployment else self._chooser.groups.get(model)
         if group is None:
             return pick()

@@ -17,7 +17,8 @@ def fitted(prefer: str = "large", n: int = 50) -> WiseRouter:
         for _ in range(n):
             estimates.add_cost(0, k, cost_usd(name))
             estimates.add_reward(0, k, 0.9 if name == prefer else 0.1)
-    return WiseRouter([Model("small"), Model("large")], Contexts.single(), estimates=estimates, policy=Offline(), seed=0)
+    models = [Model("small"), Model("large")]
+    return WiseRouter(models, Contexts.single(), estimates=estimates, policy=Offline(), seed=0)
 
 
 def llms(*deployments, **settings) -> litellm.Router:
@@ -26,7 +27,10 @@ def llms(*deployments, **settings) -> litellm.Router:
 
 
 def asked(provider) -> list[str]:
-    return [json.loads(call.request.content)["model"] for call in provider.calls]
+    """Return the models that the provider was asked for, in order."""
+    return [
+        json.loads(call.request.content)["model"] for call in provider.calls if call.request.url.host == "provider.test"
+    ]
 
 
 def sent(provider, i: int = -1) -> dict:

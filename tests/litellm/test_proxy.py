@@ -1,0 +1,300 @@
+"""The whole proxy in this process: routes, keys, headers and every surface through `wiserouter_litellm.callback`."""
+
+import os
+import secrets
+import sys
+import time
+import uuid
+
+import litellm
+import pytest
+import respx
+from groups import asked, fitted
+from proxies import config_of, write
+from providers import URL, answer, cost_usd, failing
+
+MASTER = f"sk-{secrets.token_hex(16)}"
+JSON = {"content-type": "application/json"}
+
+
+def headers(key=MASTER):
+    return {"Authorization": f"Bearer {key}", **JSON}
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory):
+    from fastapi.testclient import TestClient
+
+    folder = tmp_path_factory.mktemp("proxy")
+    fitted().save(folder / "pair.wise")
+    wise = {"budget_usd": 10.0, "requests": 1_000, "artifact": str(folder / "pair.wise"), "seed": 0}
+    groups = {
+        "wise": wise,
+        "hard": {**wise, "limit": "hard", "cap_output_tokens": 64},
+        "poor": {**wise, "budget_usd": 0.0, "requests": None, "every": "1d", "limit": "hard"},
+        "thrifty": {**wise, "budget_usd": 0.0, "on_exhausted": "cheapest"},
+        "quick": {**wise, "feedback_ttl_s": 1e9},
+    }
+    config = config_of(groups, fallbacks=[{"hard": ["rescue"]}])
+    config["litellm_settings"] |= {"cache": True, "cache_params": {"type": "local"}, "disable_aiohttp_transport": True}
+    os.environ |= {"CONFIG_FILE_PATH": str(write(config, folder)), "LITELLM_MASTER_KEY": MASTER}
+    from litellm.proxy.proxy_server import app
+
+    with pytest.MonkeyPatch.context() as patch, TestClient(app, raise_server_exceptions=False) as running:
+        patch.setattr(litellm, "disable_aiohttp_transport", True)
+        running.callback = next(c for c in litellm.callbacks if type(c).__name__ == "ProxyCallback")
+        yield running
+    for name in ("CONFIG_FILE_PATH", "LITELLM_MASTER_KEY"):
+        del os.environ[name]
+    sys.modules.pop("wiserouter_litellm", None)
+
+
+@pytest.fixture(autouse=True)
+def clean_litellm():
+    """Keep the callbacks: the proxy of this module needs them."""
+
+
+def post(client, path, body, key=MASTER, **extra):
+    return client.post(path, json=body, headers={**headers(key), **extra})
+
+
+def ask(client, model="wise", key=MASTER, **body):
+    message = {"role": "user", "content": f"question {uuid.uuid4()}"}
+    return post(client, "/v1/chat/completions", {"model": model, "messages": [message], **body}, key)
+
+
+def router(client, group="wise"):
+    return client.callback.groups[group].router
+
+
+def wait(condition, timeout_s=5.0):
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, "the condition never held"
+        time.sleep(0.01)
+
+
+SURFACES = {
+    "chat": ("/v1/chat/completions", lambda text: {"messages": [{"role": "user", "content": text}]}),
+    "text": ("/v1/completions", lambda text: {"prompt": text}),
+    "responses": ("/v1/responses", lambda text: {"input": text}),
+    "messages": ("/v1/messages", lambda text: {"messages": [{"role": "user", "content": text}], "max_tokens": 50}),
+}
+
+
+@pytest.mark.parametrize("surface", SURFACES)
+def test_every_surface_is_routed_settled_labelled_and_rated_by_a_plain_key(client, provider, surface):
+    path, body = SURFACES[surface]
+    before = router(client).status()
+    labels = router(client).estimates.labels.sum()
+    response = post(client, path, {"model": "wise", **body(f"q {uuid.uuid4()}")}, "sk-user-a")
+    assert response.status_code == 200, response.text
+    assert asked(provider) == ["large"]
+    assert response.headers["x-wiserouter-model"] == "large"
+    assert response.headers["x-wiserouter-context"] == "0"
+    assert len(response.headers["x-wiserouter-decision"]) == 32
+    call = response.headers["x-litellm-call-id"]
+    rated = post(client, "/wiserouter/feedback", {"id": call, "score": 0.25}, "sk-user-a")
+    assert (rated.status_code, rated.json()) == (200, {"status": "recorded", "replaced": False})
+    assert router(client).estimates.labels.sum() == labels + 1
+    wait(lambda: router(client).status().charged == before.charged + 1)
+    assert router(client).status().spent_usd - before.spent_usd == pytest.approx(cost_usd("large"))
+    assert router(client).status().in_flight == 0
+
+
+def test_a_stream_has_the_headers_and_its_true_cost(client, provider):
+    before = router(client).status()
+    response = ask(client, stream=True)
+    assert response.headers["x-wiserouter-model"] == "large"
+    assert response.text.count("word") == 5
+    wait(lambda: router(client).status().charged == before.charged + 1)
+    assert router(client).status().spent_usd - before.spent_usd == pytest.approx(cost_usd("large"))
+
+
+def test_a_retry_is_answered_by_another_model_and_the_header_says_so(client):
+    with respx.mock() as mock:
+        mock.route(url__startswith=URL).mock(side_effect=failing("large"))
+        response = ask(client)
+        assert asked(mock)[0] == "large"
+    assert response.headers["x-wiserouter-model"] == "small"
+    wait(lambda: router(client).status().in_flight == 0)
+
+
+@pytest.mark.parametrize("surface", SURFACES)
+def test_a_call_that_fails_for_good_owes_nothing(client, surface):
+    path, body = SURFACES[surface]
+    before = router(client).status()
+    with respx.mock() as mock:
+        mock.route(url__startswith=URL).mock(side_effect=failing("small", "large"))
+        response = post(client, path, {"model": "wise", **body(f"q {uuid.uuid4()}")})
+    assert response.status_code >= 500
+    assert "x-wiserouter-model" not in response.headers or surface
+    wait(lambda: router(client).status().in_flight == 0)
+    after = router(client).status()
+    assert (after.spent_usd, after.decided) == (before.spent_usd, before.decided)
+
+
+def test_a_group_fallback_is_outside_the_budget_and_unlabelled(client):
+    with respx.mock() as mock:
+        mock.route(url__startswith=URL).mock(side_effect=failing("small", "large"))
+        response = ask(client, "hard")
+        assert asked(mock)[-1] == "rescue"
+    assert response.status_code == 200
+    assert "x-wiserouter-model" not in response.headers
+    wait(lambda: router(client, "hard").status().in_flight == 0)
+    assert router(client, "hard").status().spent_usd == 0.0
+
+
+def test_a_cached_answer_is_free_and_cannot_be_rated(client, provider):
+    body = {"model": "wise", "messages": [{"role": "user", "content": f"cache me {uuid.uuid4()}"}]}
+    before = router(client).status()
+    first = post(client, "/v1/chat/completions", body)
+    wait(lambda: router(client).status().charged == before.charged + 1)
+    time.sleep(0.2)
+    second = post(client, "/v1/chat/completions", body)
+    wait(lambda: router(client).status().charged == before.charged + 2)
+    assert len(asked(provider)) == 1
+    assert router(client).status().spent_usd - before.spent_usd == pytest.approx(cost_usd("large"))
+    assert post(client, "/wiserouter/feedback", {"id": first.headers["x-litellm-call-id"], "score": 1.0}).is_success
+    wait(
+        lambda: post(
+            client, "/wiserouter/feedback", {"id": second.headers["x-litellm-call-id"], "score": 1.0}
+        ).status_code
+        == 404
+    )
+
+
+def test_feedback_twice_replaces(client, provider):
+    call = ask(client, key="sk-user-a").headers["x-litellm-call-id"]
+    before = router(client).estimates.labels.sum()
+    for score, replaced in ((0.0, False), (1.0, True), (0.5, True)):
+        response = post(client, "/wiserouter/feedback", {"id": call, "score": score, "comment": "hm"}, "sk-user-a")
+        assert response.json() == {"status": "recorded", "replaced": replaced}
+    assert router(client).estimates.labels.sum() == before + 1
+
+
+def test_feedback_by_response_id(client, provider):
+    response = ask(client, key="sk-user-b")
+    wait(
+        lambda: post(
+            client, "/wiserouter/feedback", {"id": response.json()["id"], "score": 1.0}, "sk-user-b"
+        ).status_code
+        in {200, 404}
+    )
+
+
+def test_feedback_for_another_keys_call_is_refused(client, provider):
+    call = ask(client, key="sk-user-a").headers["x-litellm-call-id"]
+    before = router(client).estimates.labels.sum()
+    stolen = post(client, "/wiserouter/feedback", {"id": call, "score": 0.0}, "sk-user-b")
+    assert stolen.status_code == 404
+    assert call in stolen.json()["detail"]
+    assert router(client).estimates.labels.sum() == before
+    assert post(client, "/wiserouter/feedback", {"id": call, "score": 0.0}).status_code == 200  # the administrator
+
+
+def test_a_chosen_call_id_does_not_reach_another_keys_call(client, provider):
+    chosen = f"mine-{uuid.uuid4()}"
+    message = {"model": "wise", "messages": [{"role": "user", "content": chosen}]}
+    post(client, "/v1/chat/completions", message, "sk-user-a", **{"x-litellm-call-id": chosen})
+    assert post(client, "/wiserouter/feedback", {"id": chosen, "score": 1.0}, "sk-user-b").status_code == 404
+    assert post(client, "/wiserouter/feedback", {"id": chosen, "score": 1.0}, "sk-user-a").status_code == 200
+
+
+def test_late_feedback_is_refused(client, provider, monkeypatch):
+    call = ask(client, key="sk-user-a").headers["x-litellm-call-id"]
+    now = time.time()
+    monkeypatch.setattr(client.callback.calls, "_clock", lambda: now + 2e9)
+    assert post(client, "/wiserouter/feedback", {"id": call, "score": 1.0}, "sk-user-a").status_code == 404
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"id": "x", "score": 1.5},
+        {"id": "x", "score": -0.1},
+        {"id": "x", "score": "0.5"},
+        {"id": "x", "score": True},
+        {"id": "x"},
+        {"score": 0.5},
+        {"id": "", "score": 0.5},
+        {"id": "x" * 300, "score": 0.5},
+        {"id": "x", "score": 0.5, "extra": 1},
+    ],
+)
+def test_bad_feedback_is_unprocessable(client, body):
+    assert post(client, "/wiserouter/feedback", body).status_code == 422
+
+
+def test_unknown_feedback_is_not_found(client):
+    assert post(client, "/wiserouter/feedback", {"id": "nope", "score": 0.5}).status_code == 404
+
+
+@pytest.mark.parametrize("path", ["/wiserouter/status", "/wiserouter/plan?group=wise"])
+def test_budgets_are_for_administrators(client, path):
+    assert client.get(path, headers=headers("sk-user-a")).status_code in {401, 403}
+    assert client.get(path, headers=headers("sk-nobody")).status_code in {401, 403, 500}  # 500: LiteLLM without prisma
+    assert client.get(path, headers=headers()).status_code == 200
+
+
+def test_the_status_tells_all(client, provider):
+    ask(client)
+    groups = client.get("/wiserouter/status", headers=headers()).json()["groups"]
+    assert set(groups) == {"wise", "hard", "poor", "thrifty", "quick"}
+    wise = groups["wise"]
+    assert wise["amount_usd"] == 10.0
+    assert wise["spent_usd"] + wise["reserved_usd"] + wise["left_usd"] == pytest.approx(10.0)
+    assert wise["shadow_price"] is not None
+    assert wise["mix"] == pytest.approx({"small": 0.0, "large": 1.0})
+    assert wise["models"]["large"]["calls"] >= 50
+    assert wise["models"]["large"]["deployments"] == 1
+    assert groups["poor"]["renews_at"] > time.time()
+
+
+def test_the_plan_answers_what_if(client):
+    def plan(**query):
+        return client.get("/wiserouter/plan", params={"group": "wise", **query}, headers=headers()).json()
+
+    poor, rich = plan(budget_usd=cost_usd("small") * 100, requests=100), plan(budget_usd=1.0, requests=100)
+    assert poor["mix"]["small"] > 0.9
+    assert rich["mix"]["large"] == 1.0
+    assert poor["expected_reward"] < rich["expected_reward"]
+    assert rich["shadow_price"] == 0.0
+    assert not plan(budget_usd=0.0)["feasible"]
+    assert client.get("/wiserouter/plan?group=nope", headers=headers()).status_code == 404
+    assert client.get("/wiserouter/plan?group=wise&budget_usd=-1", headers=headers()).status_code == 422
+
+
+def test_an_exhausted_budget_is_a_429_that_says_which_and_until_when(client, provider):
+    response = ask(client, "poor")
+    assert response.status_code == 429
+    error = response.json()["error"]
+    assert error["type"] == "budget_exceeded"
+    assert error["code"] == "429"
+    assert "group 'poor'" in error["message"]
+    assert "renews at" in error["message"]
+    assert 0 < int(response.headers["retry-after"]) <= 86_400
+    assert asked(provider) == []
+
+
+def test_an_exhausted_budget_can_go_on_with_the_cheapest(client, provider):
+    assert ask(client, "thrifty").headers["x-wiserouter-model"] == "small"
+
+
+def test_neither_prompts_nor_keys_reach_the_log(client, caplog):
+    caplog.set_level("DEBUG", logger="wiserouter")
+    secret = f"a secret question {uuid.uuid4()}"
+    with respx.mock() as mock:
+        mock.route(url__startswith=URL).mock(side_effect=failing("small", "large"))
+        post(client, "/v1/chat/completions", {"model": "wise", "messages": [{"role": "user", "content": secret + "!"}]})
+    ours = [r.getMessage() + (r.exc_text or "") for r in caplog.records if r.name.startswith("wiserouter")]
+    status = client.get("/wiserouter/status", headers=headers()).text
+    for text in [*ours, status]:
+        assert secret not in text
+        assert MASTER not in text
+        assert "sk-provider" not in text
+
+
+def test_answer_is_what_the_provider_said(client, provider):
+    assert ask(client).json()["choices"][0]["message"]["content"] == "an answer"
+    assert answer is not None

@@ -1,0 +1,105 @@
+"""Configurations of test proxies, and a real proxy process on 127.0.0.1."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import yaml
+from providers import URL, deployment
+
+SUPPORT = Path(__file__).parent
+BOOT_S = 90.0
+
+
+def config_of(groups: dict[str, Any], *, url: str = URL, custom_auth: bool = True, **router: Any) -> dict[str, Any]:
+    """Return a proxy configuration: the first group as a routing group, the others by the name of their deployments.
+
+    LiteLLM lets a model belong to one routing group only.
+    """
+    first, *others = groups
+    members = [deployment(name, name, url=url) for name in ("small", "large", "rescue")]
+    members += [
+        deployment(name, group, url=url, info={"id": f"{group}-{name}"})
+        for group in others
+        for name in ("small", "large")
+    ]
+    routing = [{"group_name": first, "models": ["small", "large"], "routing_strategy": "simple-shuffle"}]
+    general = {"master_key": "os.environ/LITELLM_MASTER_KEY"}
+    return {
+        "model_list": members,
+        "router_settings": {"routing_groups": routing, "num_retries": 1, "allowed_fails": 1_000, **router},
+        "litellm_settings": {"callbacks": ["wiserouter_litellm.callback"]},
+        "callback_settings": {"wiserouter": {"groups": groups}},
+        "general_settings": {**general, **({"custom_auth": "proxy_auth.auth"} if custom_auth else {})},
+    }
+
+
+def write(config: dict[str, Any], folder: Path) -> Path:
+    path = folder / "config.yaml"
+    path.write_text(yaml.safe_dump(config))
+    return path
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def environment(master_key: str) -> dict[str, str]:
+    """Return the environment of a proxy that reaches nothing but this machine."""
+    return {
+        **os.environ,
+        "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+        "LITELLM_MASTER_KEY": master_key,
+        "LITELLM_TELEMETRY": "False",
+        "PYTHONPATH": os.pathsep.join([str(SUPPORT), os.environ.get("PYTHONPATH", "")]),
+    }
+
+
+@contextmanager
+def running_proxy(config: Path, log: Path) -> Iterator[tuple[str, str, int]]:
+    """Yield URL, master key and process id of a proxy, and stop it at the end."""
+    port, master_key = free_port(), f"sk-{secrets.token_hex(16)}"
+    with log.open("wb") as out:
+        process = start(config, port, environment(master_key), out)
+        try:
+            wait_for(f"http://127.0.0.1:{port}/health/liveliness", process, log)
+            yield f"http://127.0.0.1:{port}", master_key, process.pid
+        finally:
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(15)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait(5)
+
+
+def start(config: Path, port: int, env: dict[str, str], out: Any) -> subprocess.Popen[bytes]:
+    litellm = Path(sys.executable).with_name("litellm")
+    command = [litellm, "--config", config, "--host", "127.0.0.1", "--port", str(port)]
+    return subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, env=env, cwd=config.parent)
+
+
+def wait_for(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
+    deadline = time.monotonic() + BOOT_S
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            raise RuntimeError(f"the proxy ended with {process.returncode}:\n{log.read_text()[-4_000:]}")
+        try:
+            if httpx.get(url, timeout=2).status_code == 200:
+                return
+        except httpx.TransportError:
+            time.sleep(0.2)
+    raise TimeoutError(f"no answer within {BOOT_S} s:\n{log.read_text()[-4_000:]}")
