@@ -73,7 +73,7 @@ def test_feedback_from_a_plain_key(proxy):
 def test_an_abandoned_stream_is_reclaimed(proxy):
     before = status(proxy)
     with client_of(proxy).chat.completions.create(
-        model="wise", messages=[{"role": "user", "content": "slow"}], stream=True
+        model="wise", messages=[{"role": "user", "content": "hang"}], stream=True
     ) as stream:
         next(iter(stream))
     wait(lambda: status(proxy)["in_flight"] == 0)

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import litellm
 import uvicorn
 from providers import TOKENS, chat, chunks, cost_usd
 from proxies import free_port
@@ -22,12 +23,13 @@ from starlette.routing import Route
 class Stub:
     """Answers chat calls; what the prompt says decides how.
 
-    "slow" streams a word every 50 ms, "break" ends a stream in the middle, "fail" is a 500, "limit" a 429.
+    "hang" streams one word and then nothing until the client gives up, "fail" is a 500.
 
     Attributes
     ----------
     billed_usd : float
-        What the provider's customers owe: full answers and streams delivered to their end.
+        What its customers owe: the usage reported with answers and streams that ended, and of a stream that the client
+        gave up its question and the words delivered, by LiteLLM's tokenizer.
     asked, billed : Counter of str
         Calls by model: begun, and billed.
     bodies : list of dict
@@ -48,28 +50,31 @@ class Stub:
         self.asked[model] += 1
         if "fail" in prompt:
             return JSONResponse({"error": {"message": "out of order"}}, 500)
-        if "limit" in prompt:
-            return JSONResponse({"error": {"message": "too many"}}, 429)
         if body.get("stream"):
-            return StreamingResponse(self._stream(model, prompt), media_type="text/event-stream")
-        if "wait" in prompt:
-            await asyncio.sleep(0.05)
-        self._bill(model)
+            return StreamingResponse(self._stream(model, body, hang="hang" in prompt), media_type="text/event-stream")
+        self._bill(model, TOKENS)
         return JSONResponse(chat(model))
 
-    async def _stream(self, model: str, prompt: str) -> Any:
-        for i, chunk in enumerate(chunks(model, 5)):
-            if "slow" in prompt:
-                await asyncio.sleep(0.05)
-            if "break" in prompt and i == 2:
-                return
+    async def _stream(self, model: str, body: dict[str, Any], *, hang: bool) -> Any:
+        for chunk in chunks(model, 5):
             if '"usage"' in chunk:
-                self._bill(model)
+                self._bill(model, TOKENS)
             yield chunk
+            if hang:
+                await self._given_up(model, body)
+                return
 
-    def _bill(self, model: str) -> None:
+    async def _given_up(self, model: str, body: dict[str, Any]) -> None:
+        """Wait until the client goes away, and bill what it got: its question and one word."""
+        try:
+            await asyncio.sleep(20)
+        finally:
+            asked = litellm.token_counter(model="gpt-4o", messages=body["messages"])
+            self._bill(model, (asked, litellm.token_counter(model="gpt-4o", text="word ", count_response_tokens=True)))
+
+    def _bill(self, model: str, tokens: tuple[int, int]) -> None:
         self.billed[model] += 1
-        self.billed_usd += cost_usd(model, TOKENS)
+        self.billed_usd += cost_usd(model, tokens)
 
 
 @contextmanager
