@@ -110,7 +110,11 @@ class Recorder(CustomLogger):
         if berth is None:
             group.fault("lost_decisions", f"deployment {info.get('id')} answered, and is unknown")
             return
-        bill = bill_of(kwargs, response, berth)
+        try:
+            bill = bill_of(kwargs, response, berth)
+        except Exception as error:  # an answer that cannot be read was paid for all the same
+            group.fault("accounting", "the bill of a call cannot be read: what it reserved is charged", error=error)
+            bill = Bill(group.router.decision(decision_id).reserved_usd, berth.model)
         group.settle(decision_id, bill)
         self._index(kwargs, response, bill)
         if bill.estimated:

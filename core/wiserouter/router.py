@@ -420,6 +420,10 @@ class WiseRouter:
         with self._lock:
             self._store.spend(scope, cost_usd)
 
+    def decision(self, decision_id: str) -> Decision:
+        """Return what was decided; raises `UnknownDecision`."""
+        return self._store.find(decision_id).decision
+
     def ranking(self, decision: Decision) -> list[str]:
         """Return all models for a query, the chosen one first, the others by reward less shadow price x cost."""
         with self._lock:

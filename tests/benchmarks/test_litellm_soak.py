@@ -12,6 +12,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+
 from groups import fitted
 from proxies import config_of, running_proxy, write
 from stub import Stub, serving
@@ -77,8 +78,8 @@ async def test_soak(tmp_path):
             grown_mb = resident_mb(pid) - warm_mb
     wise = status["groups"]["wise"]
     print(
-        f"\nsoak: {REQUESTS} requests in {seconds:.0f} s ({dict(soak.kinds)}); memory {warm_mb:.0f} MB after {WARM_UP}, "
-        f"{grown_mb:+.1f} MB since (target <= 30); charged {wise['charged']}, expired {wise['expired']}, in flight "
+        f"\nsoak: {REQUESTS} requests in {seconds:.0f} s ({dict(soak.kinds)}); memory {warm_mb:.0f} MB after {WARM_UP}"
+        f", {grown_mb:+.1f} MB since (target <= 30); charged {wise['charged']}, expired {wise['expired']}, in flight "
         f"{wise['in_flight']}; spent {wise['spent_usd']:.9f} USD, provider's ledger {stub.billed_usd:.9f}; "
         f"faults {wise['faults']}"
     )

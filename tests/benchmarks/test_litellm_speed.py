@@ -14,8 +14,8 @@ import time
 import litellm
 import numpy as np
 import pytest
-from groups import fitted
 
+from groups import fitted
 from wiserouter import Budget, WiseRouter
 from wiserouter.evaluation.workload import make_table
 from wiserouter_litellm import BudgetRefused, attach, detach

@@ -269,9 +269,7 @@ async def test_an_exhausted_budget_can_go_on_with_the_cheapest(provider, settled
 
 
 async def test_an_exhausted_budget_falls_back_on_a_group_outside_it(provider):
-    router_ = llms(
-        deployment("small"), deployment("large"), deployment("free", "free"), fallbacks=[{"wise": ["free"]}]
-    )
+    router_ = llms(deployment("small"), deployment("large"), deployment("free", "free"), fallbacks=[{"wise": ["free"]}])
     attach(router_, "wise", router=fitted(), budget=Budget(0.0, 10, limit="hard"))
     await router_.acompletion(model="wise", messages=HI)
     assert asked(provider) == ["free"]
@@ -409,9 +407,19 @@ async def test_deployments_of_one_model_are_balanced_by_litellm(provider, settle
 async def test_two_routers_of_one_process_do_not_hear_each_other(provider, settled):
     ours, theirs = fitted(), fitted("small")
     one = llms()
-    another = llms(*[{**d, "model_info": {**d["model_info"], "id": d["model_info"]["id"] + "-b",
-                                          "wiserouter_model": d["model_info"]["id"]}}
-                     for d in (deployment("small"), deployment("large"))])
+    another = llms(
+        *[
+            {
+                **d,
+                "model_info": {
+                    **d["model_info"],
+                    "id": d["model_info"]["id"] + "-b",
+                    "wiserouter_model": d["model_info"]["id"],
+                },
+            }
+            for d in (deployment("small"), deployment("large"))
+        ]
+    )
     attach(one, "wise", router=ours, budget=RICH)
     attach(another, "wise", router=theirs, budget=RICH)
     await one.acompletion(model="wise", messages=HI)

@@ -9,9 +9,10 @@ import uuid
 import litellm
 import pytest
 import respx
+
 from groups import asked, fitted
-from proxies import config_of, write
 from providers import URL, answer, cost_usd, failing
+from proxies import config_of, write
 
 MASTER = f"sk-{secrets.token_hex(16)}"
 JSON = {"content-type": "application/json"}
@@ -157,10 +158,10 @@ def test_a_cached_answer_is_free_and_cannot_be_rated(client, provider):
     assert router(client).status().spent_usd - before.spent_usd == pytest.approx(cost_usd("large"))
     assert post(client, "/wiserouter/feedback", {"id": first.headers["x-litellm-call-id"], "score": 1.0}).is_success
     wait(
-        lambda: post(
-            client, "/wiserouter/feedback", {"id": second.headers["x-litellm-call-id"], "score": 1.0}
-        ).status_code
-        == 404
+        lambda: (
+            post(client, "/wiserouter/feedback", {"id": second.headers["x-litellm-call-id"], "score": 1.0}).status_code
+            == 404
+        )
     )
 
 
@@ -176,10 +177,10 @@ def test_feedback_twice_replaces(client, provider):
 def test_feedback_by_response_id(client, provider):
     response = ask(client, key="sk-user-b")
     wait(
-        lambda: post(
-            client, "/wiserouter/feedback", {"id": response.json()["id"], "score": 1.0}, "sk-user-b"
-        ).status_code
-        in {200, 404}
+        lambda: (
+            post(client, "/wiserouter/feedback", {"id": response.json()["id"], "score": 1.0}, "sk-user-b").status_code
+            in {200, 404}
+        )
     )
 
 

@@ -6,9 +6,10 @@ import time
 import httpx
 import openai
 import pytest
+
 from groups import fitted
-from proxies import config_of, environment, free_port, running_proxy, start, write
 from providers import cost_usd
+from proxies import config_of, environment, free_port, running_proxy, start, write
 from stub import Stub, serving
 
 
@@ -127,5 +128,5 @@ def test_a_wrong_configuration_stops_the_boot_with_one_message(tmp_path, change,
             process.wait(5)
             raise
     assert code != 0
-    assert log.read_text().count(f"wiserouter: the proxy cannot start: callback_settings.wiserouter") == 1
+    assert log.read_text().count("wiserouter: the proxy cannot start: callback_settings.wiserouter") == 1
     assert message in log.read_text()

@@ -16,7 +16,11 @@ IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}
     ("messages", "kwargs", "question"),
     [
         (USER, {}, "what is 2 + 2?"),
-        ([{"role": "system", "content": "be brief"}, *USER, {"role": "assistant", "content": "4"}], {}, "what is 2 + 2?"),
+        (
+            [{"role": "system", "content": "be brief"}, *USER, {"role": "assistant", "content": "4"}],
+            {},
+            "what is 2 + 2?",
+        ),
         ([*USER, {"role": "tool", "content": "result"}], {}, "what is 2 + 2?"),
         ([{"role": "user", "content": [{"type": "text", "text": "look"}, IMAGE]}], {}, "look"),
         ([{"role": "system", "content": "only this"}], {}, "only this"),

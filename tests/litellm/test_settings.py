@@ -2,9 +2,9 @@
 
 import litellm
 import pytest
-from providers import deployment
 
 import wiserouter_litellm
+from providers import deployment
 from wiserouter_litellm import SettingsError
 from wiserouter_litellm.proxy import build_callback, configured_deployments
 from wiserouter_litellm.settings import settings_of
@@ -20,7 +20,11 @@ WISE = {"budget_usd": 5.0, "requests": 100}
         ({"group": {}}, ".groups", "Field required"),
         ({"groups": {}}, ".groups", "at least 1 item"),
         ({"groups": {"wise": {}}}, ".groups.wise.budget_usd", "Field required"),
-        ({"groups": {"wise": {**WISE, "budget_usd": -5}}}, ".groups.wise.budget_usd", "greater than or equal to 0, got -5"),
+        (
+            {"groups": {"wise": {**WISE, "budget_usd": -5}}},
+            ".groups.wise.budget_usd",
+            "greater than or equal to 0, got -5",
+        ),
         ({"groups": {"wise": {**WISE, "budget_usd": "a lot"}}}, ".groups.wise.budget_usd", "valid number.*got 'a lot'"),
         ({"groups": {"wise": {**WISE, "budget": 5}}}, ".groups.wise.budget", "Extra inputs are not permitted"),
         ({"groups": {"wise": {**WISE, "limit": "soft"}}}, ".groups.wise.limit", "'expected' or 'hard', got 'soft'"),

@@ -16,6 +16,7 @@ from typing import Any
 
 import httpx
 import yaml
+
 from providers import URL, deployment
 
 SUPPORT = Path(__file__).parent

@@ -6,7 +6,7 @@ from fastapi import HTTPException
 from litellm.proxy._types import LitellmUserRoles, UserAPIKeyAuth
 
 
-async def auth(request, api_key: str) -> UserAPIKeyAuth:  # noqa: ARG001 - LiteLLM passes both
+async def auth(request, api_key: str) -> UserAPIKeyAuth:
     """Return the identity behind a key."""
     if api_key == os.environ["LITELLM_MASTER_KEY"]:
         return UserAPIKeyAuth(api_key=api_key, user_role=LitellmUserRoles.PROXY_ADMIN)

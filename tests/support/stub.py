@@ -12,12 +12,13 @@ from typing import Any
 
 import litellm
 import uvicorn
-from providers import TOKENS, chat, chunks, cost_usd
-from proxies import free_port
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
+
+from providers import TOKENS, chat, chunks, cost_usd
+from proxies import free_port
 
 
 class Stub:

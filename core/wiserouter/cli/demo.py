@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +13,7 @@ from rich.progress import Progress, TaskID
 
 from wiserouter.budget import Budget
 from wiserouter.cli.screen import err, out, print_json, progress, reporter, shares, table, usd
-from wiserouter.errors import MissingExtra
+from wiserouter.errors import InvalidInput, MissingExtra
 from wiserouter.estimates import Means
 from wiserouter.evaluation.naive import always, best_model, cheapest_model
 from wiserouter.evaluation.outcome import Outcome, outcome_of
@@ -19,6 +21,9 @@ from wiserouter.evaluation.replay import Table
 from wiserouter.evaluation.workload import make_table
 from wiserouter.router import WiseRouter
 from wiserouter.types import IntArray
+
+Serve = Callable[[WiseRouter, Table, Callable[[int], None]], IntArray]
+"""Sends every query of a table to a model, and returns which; adapters offer theirs under "wiserouter.demo"."""
 
 _HISTORY = 1_500  # queries of the log that the demo learns from
 
@@ -30,12 +35,16 @@ def demo(
     ] = None,
     seed: Annotated[int, typer.Option(help="Seeds everything.")] = 0,
     plot: Annotated[Path, typer.Option(help="The picture to save.")] = Path("wiserouter-demo.png"),
+    via: Annotated[
+        str, typer.Option(help="How the calls are made: python, or an installed adapter: litellm.")
+    ] = "python",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Route a made-up workload under a budget: no key, no network, a few seconds.
 
     Example: wiserouter demo --queries 5000 --budget 2
     """
+    serve = _serve if via == "python" else _adapter(via)
     rng = np.random.default_rng(seed)
     history, live = make_table(_HISTORY, rng), make_table(queries, rng)
     with progress(quiet=as_json) as bars:
@@ -43,7 +52,7 @@ def demo(
         means = router.estimates.means(shrink=False)  # what history says, before serving adds to it
         amount = _round(0.2 * history.cost_usd[:, -1].mean() * queries) if budget is None else budget
         router.start(Budget(amount_usd=amount, horizon=queries, on_exhausted="cheapest"))
-        chosen = _serve(router, live, bars, bars.add_task("routing", total=queries))
+        chosen = serve(router, live, _ticker(router, bars, bars.add_task("routing", total=queries)))
     outcomes = _outcomes(router, means, live, chosen, amount, seed)
     picture = _picture(router, outcomes, plot)
     if as_json:
@@ -53,7 +62,28 @@ def demo(
     return None
 
 
-def _serve(router: WiseRouter, live: Table, bars: Progress, bar: TaskID) -> IntArray:
+def _adapter(via: str) -> Serve:
+    """Return the way of serving that an adapter offers as an entry point."""
+    doors = {door.name: door for door in entry_points(group="wiserouter.demo")}
+    if via not in doors:
+        raise InvalidInput(f"via must be one of {', '.join(['python', *sorted(doors)])}, got {via!r}", value=via)
+    serve: Serve = doors[via].load()
+    return serve
+
+
+def _ticker(router: WiseRouter, bars: Progress, bar: TaskID) -> Callable[[int], None]:
+    """Return what shows the progress, and what is spent, every 50 queries."""
+
+    def tick(done: int) -> None:
+        if done % 50 == 0:
+            status = router.status()
+            spent = f"routing, {usd(status.spent_usd)} of {usd(status.amount_usd)} spent"
+            bars.update(bar, completed=done, description=spent)
+
+    return tick
+
+
+def _serve(router: WiseRouter, live: Table, tick: Callable[[int], None]) -> IntArray:
     """Route every query as an application would: decide, call the model, charge what it cost, reward the answer."""
     chosen = np.empty(len(live.prompts), dtype=np.int64)
     for i, prompt in enumerate(live.prompts):
@@ -61,11 +91,7 @@ def _serve(router: WiseRouter, live: Table, bars: Progress, bar: TaskID) -> IntA
         chosen[i] = model = router.pool.index(decision.model)
         router.charge(decision, float(live.cost_usd[i, model]))
         router.reward(decision, float(live.reward[i, model]))
-        if i % 50 == 0:
-            status = router.status()
-            bars.update(
-                bar, completed=i, description=f"routing, {usd(status.spent_usd)} of {usd(status.amount_usd)} spent"
-            )
+        tick(i)
     return chosen
 
 
