@@ -95,13 +95,11 @@ class LiteLLMEncoder:
         if found is not None:
             return found
         bound = self._prepay([cut])
-        try:
+        try:  # one that is given up in the middle stays paid: the provider may bill it
             response = await self._embedder().aembedding(**self._call([cut]))
-        except BaseException as error:
+        except Exception as error:
             self.pay(-bound)
-            if isinstance(error, Exception):
-                raise EncoderError(f"embedding with {self._model} failed: {type(error).__name__}") from error
-            raise
+            raise EncoderError(f"embedding with {self._model} failed: {type(error).__name__}") from error
         return self._taken([cut], bound, lambda: response)[cut]
 
     def state(self) -> State:

@@ -20,12 +20,24 @@ Deployment = Mapping[str, Any]
 
 
 class Berth(NamedTuple):
-    """One deployment: the model that it is, its prices, and the encoding that counts its tokens exactly, if any."""
+    """One deployment: the model that it is, its prices, and what counts its tokens.
+
+    Attributes
+    ----------
+    model : str
+        Its name in the pool.
+    tariff : Tariff
+        Prices and limits.
+    encoding : str or None
+        The encoding that counts its tokens exactly, if any does.
+    counted_as : str
+        The model whose encoding that is.
+    """
 
     model: str
     tariff: Tariff
     encoding: str | None
-    litellm_model: str
+    counted_as: str
 
 
 class Fleet:
@@ -98,7 +110,8 @@ class Fleet:
                     f"and {tariff.price} for {name!r}: tell them apart by model_info.wiserouter_model",
                     value=name,
                 )
-        return Berth(name, tariff, _encoding(litellm_model), litellm_model)
+        counting = str((deployment.get("model_info") or {}).get("base_model") or litellm_model).removeprefix("azure/")
+        return Berth(name, tariff, _encoding(counting), counting)
 
     def _name(self, deployment: Deployment) -> str:
         """Return which model of the pool a deployment is: as told, else as fitted, else by LiteLLM's names."""

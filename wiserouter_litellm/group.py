@@ -8,6 +8,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from threading import Lock
 from typing import Any, NamedTuple
 
 from wiserouter import Decision, WiseRouter
@@ -74,6 +75,7 @@ class Group:
     hard: bool
     cap_output_tokens: int | None = None
     faults: Counter[str] = field(default_factory=Counter)
+    _joining: Lock = field(default_factory=Lock)
 
     def offer(self, healthy: Sequence[Deployment], failed_ids: set[str]) -> Offer:
         """Return what of the healthy deployments can serve; models never seen before join the pool.
@@ -95,9 +97,11 @@ class Group:
     def welcome(self, berths: Iterable[Berth]) -> None:
         """Take the models of new deployments into the pool, unless they are there."""
         for berth in berths:
-            if berth.model not in self.router.pool.names:
+            with self._joining:
+                if berth.model in self.router.pool.names:
+                    continue
                 self.router.add_model(berth.tariff.model(berth.model))
-                logger.info("group %r: new model %r, believed to be as good as the others", self.name, berth.model)
+            logger.info("group %r: new model %r, believed to be as good as the others", self.name, berth.model)
 
     async def aselect(self, offer: Offer, request: Request, owner: str) -> Selected:
         """Choose a model for a request, with encoding and counting off the event loop."""

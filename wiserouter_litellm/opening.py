@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import litellm
 
 from wiserouter import Budget, Model, Price, WiseRouter
 from wiserouter.errors import InvalidInput, NotStarted, UnknownPrice
 from wiserouter_litellm.fleet import Berth, Deployment, Fleet
 from wiserouter_litellm.group import Group
 from wiserouter_litellm.placing import PaidEncoder, Placing
+
+_ENCODINGS = Path(litellm.__file__).parent / "litellm_core_utils" / "tokenizers"
+"""The tokenizers that LiteLLM ships; it points tiktoken there itself, at its first count."""
 
 
 def open_group(
@@ -47,7 +53,7 @@ def open_group(
     Raises
     ------
     InvalidInput
-        If there is no deployment, two of one model differ in price, or there is no budget.
+        If there is no deployment, two of one model differ in price, or there is no budget or no encoder.
     UnknownPrice
         If a deployment has no price, or nothing bounds the cost of its calls and the budget is hard.
     """
@@ -62,6 +68,8 @@ def open_group(
     for berth in berths:
         if berth.model in router.pool.names:
             router.update_model(berth.tariff.model(berth.model))
+    if router.contexts.n_contexts > 1 and router.encoder is None:
+        raise InvalidInput(f"group {name!r}: a router with {router.contexts.n_contexts} contexts needs an encoder")
     hard = _started(name, router, budget)
     if isinstance(router.encoder, PaidEncoder):
         router.encoder.pay = router.spend

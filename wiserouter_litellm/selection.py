@@ -72,7 +72,7 @@ def uncounted(request: Request) -> Length:
 
 def counted(request: Request, offer: Offer) -> Length:
     """Return the length of a request, counted by each encoding that the offer's models are known to use."""
-    examples = {one.berth.encoding: one.berth.litellm_model for one in offer if one.berth.encoding}
+    examples = {one.berth.encoding: one.berth.counted_as for one in offer if one.berth.encoding}
     text, overhead = request.counted, request.overhead_tokens
     exact = {encoding: count_tokens(text, model).at_most + overhead for encoding, model in examples.items()}
     about = max(exact.values()) if exact else count_tokens(text).tokens + overhead

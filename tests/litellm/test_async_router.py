@@ -8,7 +8,7 @@ import pytest
 import respx
 from litellm.exceptions import ContextWindowExceededError, RateLimitError
 
-from groups import HI, RICH, asked, fitted, llms, sent
+from groups import HI, RICH, add, asked, fitted, llms, remove, sent
 from providers import URL, answer, chat, cost_usd, deployment, failing
 from wiserouter import Budget
 from wiserouter_litellm import BudgetRefused, UnknownCall, attach, detach
@@ -358,13 +358,10 @@ async def test_new_deployments_join_and_removed_ones_leave(provider, settled):
     router = fitted("small")
     router_ = llms()
     attach(router_, "wise", router=router, budget=RICH)
-    newcomer = deployment("better", info={"max_output_tokens": 10})
-    router_.add_deployment(litellm.Deployment(**newcomer)) if not hasattr(router_, "registry") else pytest.skip(
-        "1.109 has apply()"
-    )
+    add(router_, deployment("better", info={"max_output_tokens": 10}))
     await router_.acompletion(model="wise", messages=HI)
     assert router.pool.names == ("small", "large", "openai/better")
-    router_.delete_deployment(id="small")
+    remove(router_, "small")
     await router_.acompletion(model="wise", messages=HI)
     assert "small" not in asked(provider)[1:]
 
@@ -372,10 +369,8 @@ async def test_new_deployments_join_and_removed_ones_leave(provider, settled):
 async def test_a_deployment_without_a_price_that_appears_later_gets_no_traffic(provider, caplog):
     router_ = llms()
     attach(router_, "wise", router=fitted(), budget=RICH)
-    if hasattr(router_, "registry"):
-        pytest.skip("1.109 has apply()")
     free = {"model_name": "wise", "litellm_params": {"model": "openai/unheard-of", "api_base": URL, "api_key": "x"}}
-    router_.add_deployment(litellm.Deployment(**free))
+    add(router_, free)
     for _ in range(5):
         await router_.acompletion(model="wise", messages=HI)
     assert set(asked(provider)) == {"large"}

@@ -8,9 +8,9 @@ import litellm
 import numpy as np
 import pytest
 import respx
+
 from groups import HI, llms
 from providers import URL, answer, cost_usd
-
 from wiserouter import Budget, RoutingLog, WiseRouter
 from wiserouter.errors import BudgetExhausted, EncoderError, UnknownPrice
 from wiserouter_litellm import BudgetRefused, LiteLLMEncoder, attach
@@ -121,7 +121,8 @@ async def test_an_encoder_that_is_too_slow_degrades_in_time(settled):
         await asyncio.wait_for(ask(router_, "new text"), 3)
         assert callback.groups["wise"].placing.failures == 1
     await settled(lambda: router.status().charged == 1)
-    assert router.status().spent_usd <= cost_usd("large")
+    bound = len("new text") * TOKEN_USD  # the provider may bill what was given up
+    assert router.status().spent_usd - bound in (pytest.approx(cost_usd("small")), pytest.approx(cost_usd("large")))
 
 
 async def test_a_slow_callable_encoder_degrades_too(provider):
@@ -177,13 +178,7 @@ async def test_a_failure_is_an_encoder_error_and_free(provider, async_):
 
 
 def test_the_cache_is_bounded_and_keeps_no_text(provider):
-    of = (
-        encoder(cache_size=2)
-        if False
-        else LiteLLMEncoder(
-            "openai/embedder", api_base=URL, api_key="sk-x", cache_size=2, input_cost_per_token=TOKEN_USD
-        )
-    )
+    of = encoder(cache_size=2)
     for i in range(5):
         of.encode(f"code {i}")
     assert len(of._cache) == 2

@@ -2,9 +2,9 @@
 
 import litellm
 import pytest
+
 from groups import HI, RICH, asked, fitted, llms
 from providers import cost_usd, deployment
-
 from wiserouter import Budget
 from wiserouter_litellm import BudgetUncertain, WiseRoutingStrategy, attach
 

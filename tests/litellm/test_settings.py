@@ -90,7 +90,7 @@ def test_members_of_a_routing_group_are_its_deployments():
         ),
         (
             {**WISE, "limit": "hard"},
-            [deployment("small", info={"max_output_tokens": None})],
+            [deployment("boundless", info={"max_output_tokens": None})],
             "no bound on the cost of a call.*cap_output_tokens",
         ),
         ({**WISE, "artifact": "/nowhere/x.wise"}, None, "x.wise"),
@@ -113,7 +113,7 @@ def test_prices_of_the_settings_make_up_for_missing_ones(monkeypatch):
 
 def test_a_cap_bounds_a_hard_budget_where_the_model_has_no_limit(monkeypatch):
     wise = {**WISE, "limit": "hard", "cap_output_tokens": 100}
-    assert boot(monkeypatch, wise, [deployment("small", info={"max_output_tokens": None})]).groups["wise"].hard
+    assert boot(monkeypatch, wise, [deployment("boundless", info={"max_output_tokens": None})]).groups["wise"].hard
 
 
 def test_several_workers_without_a_shared_store_split_the_budget(monkeypatch, caplog):

@@ -28,9 +28,7 @@ def llms(*deployments, **settings) -> litellm.Router:
 
 def asked(provider) -> list[str]:
     """Return the models that the provider was asked for, in order."""
-    return [
-        json.loads(call.request.content)["model"] for call in provider.calls if call.request.url.host == "provider.test"
-    ]
+    return [json.loads(call.request.content)["model"] for call in provider.calls if call.request.method == "POST"]
 
 
 def sent(provider, i: int = -1) -> dict:
@@ -38,3 +36,24 @@ def sent(provider, i: int = -1) -> dict:
 
 
 RICH = Budget(10.0, 100)
+
+
+def add(router: litellm.Router, row: dict) -> None:
+    """Add a deployment at run time, as the proxy does on /model/new."""
+    change(router, upsert=[litellm.types.router.Deployment(**row)])
+
+
+def remove(router: litellm.Router, deployment_id: str) -> None:
+    change(router, delete=[deployment_id])
+
+
+def change(router: litellm.Router, upsert=(), delete=()) -> None:
+    if hasattr(router, "registry"):  # LiteLLM 1.109 and later
+        from litellm.router_api import ChangeSet
+
+        router.apply(ChangeSet(upsert=upsert, delete=delete))
+        return
+    for each in upsert:
+        router.add_deployment(each)
+    for each in delete:
+        router.delete_deployment(id=each)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -31,7 +32,7 @@ def deployment(name: str, group: str = "wise", *, url: str = URL, **params: Any)
 
 def chat(model: str, content: str = "an answer", tokens: tuple[int, int] = TOKENS, **message: Any) -> dict[str, Any]:
     return {
-        "id": f"chatcmpl-{model}",
+        "id": f"chatcmpl-{uuid.uuid4().hex}",
         "object": "chat.completion",
         "created": 1,
         "model": model,
