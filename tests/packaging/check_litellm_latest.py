@@ -1,0 +1,34 @@
+"""Run the LiteLLM tests against LiteLLM 1.109, whose router was rewritten, in an environment of its own.
+
+Run as `uv run poe litellm-latest`. Its floors on three packages are newer than some registries serve; they are overridden.
+"""
+
+import subprocess
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+LITELLM = "litellm[proxy]==1.109.1"
+FLOORS = "certifi>=2025.1.1\nlitellm-proxy-extras==0.4.110\nboto3>=1.43.1\nmcp>=2.2\n"
+TESTING = ("pytest", "pytest-asyncio", "pytest-socket", "hypothesis", "respx")
+
+
+def run(*command: str | Path) -> None:
+    """Run a command, or stop."""
+    subprocess.run([str(part) for part in command], cwd=ROOT, check=True)
+
+
+def main() -> None:
+    """Install and test."""
+    with tempfile.TemporaryDirectory() as folder:
+        work = Path(folder)
+        (work / "overrides.txt").write_text(FLOORS)
+        run("uv", "venv", "--quiet", "--python", "3.11", work / "venv")
+        python = work / "venv" / "bin" / "python"
+        install = ("uv", "pip", "install", "--quiet", "--no-config", "--python", python)
+        run(*install, "--override", work / "overrides.txt", "--editable", ROOT, LITELLM, *TESTING)
+        run(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/litellm")
+
+
+if __name__ == "__main__":
+    main()
