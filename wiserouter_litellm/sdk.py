@@ -6,7 +6,6 @@ wraps the router's synchronous selection, on that one object.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import litellm
@@ -14,12 +13,10 @@ from litellm.router import Router
 
 from wiserouter import Budget, WiseRouter
 from wiserouter.errors import InvalidInput
-from wiserouter_litellm.fleet import Deployment, id_of
 from wiserouter_litellm.hooks import WiseCallback
+from wiserouter_litellm.llms import deployments_of, owns
 from wiserouter_litellm.opening import open_group
-from wiserouter_litellm.sync import pick_in_order
-
-Pick = Callable[..., Any]
+from wiserouter_litellm.sync import selecting
 
 _ATTACHED = "_wiserouter_callback"
 _SYNC = "get_available_deployment"
@@ -89,7 +86,7 @@ def attach(
     if callback is None:
         callback = AttachedCallback(litellm_router)
         setattr(litellm_router, _ATTACHED, callback)
-        setattr(litellm_router, _SYNC, _selecting(litellm_router, callback, getattr(litellm_router, _SYNC)))
+        setattr(litellm_router, _SYNC, selecting(litellm_router, callback, getattr(litellm_router, _SYNC)))
         litellm.logging_callback_manager.add_litellm_callback(callback)
     callback.groups[group] = opened
     return callback
@@ -132,51 +129,3 @@ class AttachedCallback(WiseCallback):
         return await super().async_filter_deployments(
             model, healthy_deployments, messages, request_kwargs, parent_otel_span
         )
-
-
-def deployments_of(litellm_router: Router, group: str) -> list[Deployment]:
-    """Return the deployments of a group, under their own model names."""
-    if hasattr(litellm_router, "registry"):  # LiteLLM 1.109 and later
-        registry = litellm_router.registry()
-        rows, everything = registry.deployments(group) or [], registry.all()
-    else:
-        rows, everything = litellm_router.get_model_list(model_name=group) or [], litellm_router.model_list
-    ids = {id_of(row) for row in rows}
-    return [deployment for deployment in everything if id_of(deployment) in ids]
-
-
-def owns(litellm_router: Router, deployment: Deployment) -> bool:
-    """Return whether a deployment is one of the router's."""
-    if hasattr(litellm_router, "registry"):
-        return bool(litellm_router.registry().has_deployment(id_of(deployment)))
-    return bool(litellm_router.has_model_id(id_of(deployment)))
-
-
-def _selecting(litellm_router: Router, callback: WiseCallback, pick: Pick) -> Pick:
-    """Return LiteLLM's synchronous selection with ours before it."""
-
-    def get_available_deployment(
-        model: str,
-        messages: Any = None,
-        input: Any = None,  # noqa: A002 - LiteLLM's name
-        specific_deployment: bool | None = False,
-        request_kwargs: dict[str, Any] | None = None,
-    ) -> Any:
-        kwargs = request_kwargs if request_kwargs is not None else {}
-
-        def go_on() -> Any:
-            return pick(
-                model=model,
-                messages=messages,
-                input=input,
-                specific_deployment=specific_deployment,
-                request_kwargs=kwargs,
-            )
-
-        callback.release_earlier(kwargs)
-        group = None if specific_deployment else callback.groups.get(model)
-        if group is None:
-            return go_on()
-        return pick_in_order(callback, group, deployments_of(litellm_router, model), messages, kwargs, go_on)
-
-    return get_available_deployment

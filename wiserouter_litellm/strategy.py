@@ -19,9 +19,9 @@ from litellm.types.router import CustomRoutingStrategyBase
 from wiserouter import Budget, WiseRouter
 from wiserouter_litellm.group import Group, Selected
 from wiserouter_litellm.hooks import Recorder, WiseCallback, passed_on
+from wiserouter_litellm.llms import deployments_of
 from wiserouter_litellm.opening import open_group
-from wiserouter_litellm.sdk import deployments_of
-from wiserouter_litellm.sync import pick_in_order
+from wiserouter_litellm.sync import selecting
 
 
 class WiseRoutingStrategy(CustomRoutingStrategyBase):
@@ -71,7 +71,7 @@ class WiseRoutingStrategy(CustomRoutingStrategyBase):
     ) -> None:
         self._router = litellm_router
         self._rng = rng or random.Random()  # noqa: S311 - spreads load, keeps no secret
-        self._async_pick, self._sync_pick = _own_picks(litellm_router)
+        self._async_pick, sync_pick = _own_picks(litellm_router)
         opened = open_group(
             group,
             deployments_of(litellm_router, group),
@@ -83,6 +83,7 @@ class WiseRoutingStrategy(CustomRoutingStrategyBase):
         self._chooser = WiseCallback({group: opened})
         self.callback = Recorder({group: opened}, self._chooser.calls)
         self._chooser.owner = self.callback.owner
+        self._select_sync = selecting(litellm_router, self._chooser, sync_pick)
         litellm.logging_callback_manager.add_litellm_callback(self.callback)
 
     def install(self) -> None:
@@ -115,31 +116,9 @@ class WiseRoutingStrategy(CustomRoutingStrategyBase):
             return self._rng.choice(passed_on(group, healthy, error))
         return self._rng.choice(healthy) if selected is None else self._first(group, selected, kwargs)
 
-    def get_available_deployment(
-        self,
-        model: str,
-        messages: Any = None,
-        input: Any = None,  # noqa: A002 - LiteLLM's name
-        specific_deployment: bool | None = False,
-        request_kwargs: dict[str, Any] | None = None,
-    ) -> Any:
-        """Return the deployment for a synchronous call."""
-        kwargs = request_kwargs if request_kwargs is not None else {}
-
-        def pick() -> Any:
-            return self._sync_pick(
-                model=model,
-                messages=messages,
-                input=input,
-                specific_deployment=specific_deployment,
-                request_kwargs=kwargs,
-            )
-
-        self._chooser.release_earlier(kwargs)
-        group = None if specific_deployment else self._chooser.groups.get(model)
-        if group is None:
-            return pick()
-        return pick_in_order(self._chooser, group, deployments_of(self._router, model), messages, kwargs, pick)
+    def get_available_deployment(self, model: str, **call: Any) -> Any:  # type: ignore[override]
+        """Return the deployment for a synchronous call; LiteLLM passes everything by keyword."""
+        return self._select_sync(model=model, **call)
 
     def _first(self, group: Group, selected: Selected, kwargs: dict[str, Any]) -> dict[str, Any]:
         copies = self._chooser.noted(group, selected, kwargs)

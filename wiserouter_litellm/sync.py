@@ -9,14 +9,58 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from litellm.router import Router
 from litellm.types.router import RouterRateLimitError
 
 from wiserouter_litellm.fleet import Deployment, id_of
 from wiserouter_litellm.group import Group, Selected
 from wiserouter_litellm.hooks import WiseCallback, passed_on
+from wiserouter_litellm.llms import deployments_of
+
+Pick = Callable[..., Any]
 
 _EXCLUDED = "_excluded_deployment_ids"
 _CONSUMED = (_EXCLUDED, "_target_order", "_retry_skipped_deployment_ids")
+
+
+def selecting(litellm_router: Router, callback: WiseCallback, pick: Pick) -> Pick:
+    """Return LiteLLM's synchronous selection with ours before it.
+
+    Parameters
+    ----------
+    litellm_router : litellm.Router
+        Whose selection it is.
+    callback : WiseCallback
+        Whose groups are selected for; the others go their own way.
+    pick : callable
+        LiteLLM's own selection, bound before this one replaces it.
+    """
+
+    def get_available_deployment(
+        model: str,
+        messages: Any = None,
+        input: Any = None,  # noqa: A002 - LiteLLM's name
+        specific_deployment: bool | None = False,
+        request_kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        kwargs = request_kwargs if request_kwargs is not None else {}
+
+        def go_on() -> Any:
+            return pick(
+                model=model,
+                messages=messages,
+                input=input,
+                specific_deployment=specific_deployment,
+                request_kwargs=kwargs,
+            )
+
+        callback.release_earlier(kwargs)
+        group = None if specific_deployment else callback.groups.get(model)
+        if group is None:
+            return go_on()
+        return pick_in_order(callback, group, deployments_of(litellm_router, model), messages, kwargs, go_on)
+
+    return get_available_deployment
 
 
 def pick_in_order(

@@ -1,6 +1,7 @@
 """Run the LiteLLM tests against LiteLLM 1.109, whose router was rewritten, in an environment of its own.
 
-Run as `uv run poe litellm-latest`. Its floors on three packages are newer than some registries serve; they are overridden.
+Run as `uv run poe litellm-latest`. It asks for newer versions of some packages than every registry serves: these floors
+are overridden.
 """
 
 import subprocess
