@@ -105,13 +105,23 @@ def test_every_surface_is_routed_settled_labelled_and_rated_by_a_plain_key(clien
     assert router(client).status().in_flight == 0
 
 
-def test_a_stream_has_the_headers_and_its_true_cost(client, provider):
+@pytest.mark.parametrize("surface", SURFACES)
+def test_a_stream_has_the_headers_and_its_true_cost(client, provider, surface):
+    path, body = SURFACES[surface]
     before = router(client).status()
-    response = ask(client, stream=True)
+    response = post(client, path, {"model": "wise", "stream": True, **body(f"q {uuid.uuid4()}")}, "sk-user-a")
     assert response.headers["x-wiserouter-model"] == "large"
-    assert response.text.count("word") == 5
+    assert response.text.count("word ") >= 5, response.text
+    rated = post(
+        client, "/wiserouter/feedback", {"id": response.headers["x-litellm-call-id"], "score": 1.0}, "sk-user-a"
+    )
+    assert rated.status_code == 200
     wait(lambda: router(client).status().charged == before.charged + 1)
-    assert router(client).status().spent_usd - before.spent_usd == pytest.approx(cost_usd("large"))
+    spent = router(client).status().spent_usd - before.spent_usd
+    if surface == "text":  # LiteLLM asks for no usage on this surface: question and answer are counted here
+        assert cost_usd("large", (8, 5)) < spent < cost_usd("large", (80, 20))
+    else:
+        assert spent == pytest.approx(cost_usd("large"))
 
 
 def test_a_retry_is_answered_by_another_model_and_the_header_says_so(client):
@@ -231,6 +241,28 @@ def test_bad_feedback_is_unprocessable(client, body):
 
 def test_unknown_feedback_is_not_found(client):
     assert post(client, "/wiserouter/feedback", {"id": "nope", "score": 0.5}).status_code == 404
+
+
+def test_the_feedback_route_is_open_to_virtual_keys_and_the_others_are_not(client):
+    """What LiteLLM checks for keys of its own data base, which a test has not."""
+    from litellm.proxy._types import LitellmUserRoles, UserAPIKeyAuth
+    from litellm.proxy.auth.route_checks import RouteChecks
+    from starlette.requests import Request
+
+    def check(route):
+        request = Request({"type": "http", "method": "POST", "path": route, "headers": [], "query_string": b""})
+        RouteChecks.non_proxy_admin_allowed_routes_check(
+            user_obj=None,
+            _user_role=LitellmUserRoles.INTERNAL_USER,
+            route=route,
+            request=request,
+            valid_token=UserAPIKeyAuth(api_key="sk-user-a", user_role=LitellmUserRoles.INTERNAL_USER),
+            request_data={},
+        )
+
+    check("/wiserouter/feedback")
+    with pytest.raises(Exception, match=r"(?i)only proxy admin|not allowed"):
+        check("/wiserouter/status")
 
 
 @pytest.mark.parametrize("path", ["/wiserouter/status", "/wiserouter/plan?group=wise"])

@@ -94,23 +94,39 @@ def responses_body(model: str) -> dict[str, Any]:
     }
 
 
+def response_events(model: str) -> Iterator[str]:
+    """Yield the server-sent events of a streamed response."""
+    body = responses_body(model)
+    item = {"item_id": "msg_1", "output_index": 0, "content_index": 0}
+    yield sse({"type": "response.created", "sequence_number": 0, "response": {**body, "status": "in_progress"}})
+    for i in range(5):
+        delta = {"type": "response.output_text.delta", "sequence_number": i + 1, "delta": "word ", "logprobs": []}
+        yield sse({**delta, **item})
+    yield sse({"type": "response.completed", "sequence_number": 6, "response": body})
+
+
 def answer(request: httpx.Request) -> httpx.Response:
     """Answer any of the OpenAI routes for the model that is asked."""
     body = json.loads(request.content)
     model, path = body["model"], request.url.path
     if path.endswith("/responses"):
-        return httpx.Response(200, json=responses_body(model))
+        return (
+            streamed(response_events(model)) if body.get("stream") else httpx.Response(200, json=responses_body(model))
+        )
     if path.endswith("/chat/completions"):
         if body.get("stream"):
             with_usage = bool((body.get("stream_options") or {}).get("include_usage"))
-            stream = "".join(chunks(model, with_usage=with_usage)).encode()
-            return httpx.Response(200, content=stream, headers={"content-type": "text/event-stream"})
+            return streamed(chunks(model, with_usage=with_usage))
         return httpx.Response(200, json=chat(model))
     if path.endswith("/completions"):
         choice = {"index": 0, "text": "an answer", "finish_reason": "stop", "logprobs": None}
         body = {"id": "cmpl-1", "object": "text_completion", "created": 1, "model": model, "choices": [choice]}
         return httpx.Response(200, json={**body, "usage": usage()})
     return httpx.Response(404, json={"error": {"message": path}})
+
+
+def streamed(events: Iterator[str]) -> httpx.Response:
+    return httpx.Response(200, content="".join(events).encode(), headers={"content-type": "text/event-stream"})
 
 
 def failing(*models: str, status: int = 500) -> Callable[[httpx.Request], httpx.Response]:
