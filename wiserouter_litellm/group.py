@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 from wiserouter import Decision, WiseRouter
 from wiserouter.errors import AlreadySettled, UnknownDecision, UnknownPrice
+from wiserouter.placing import Placing
 from wiserouter_litellm.bill import Bill
 from wiserouter_litellm.errors import unbounded
 from wiserouter_litellm.fleet import Berth, Deployment, Fleet, id_of
-from wiserouter_litellm.placing import Placing
 from wiserouter_litellm.request import Request
 from wiserouter_litellm.selection import (
     Length,

@@ -8,10 +8,11 @@ from pathlib import Path
 import litellm
 
 from wiserouter import Budget, Model, Price, WiseRouter
+from wiserouter.encoders import RemoteEncoder
 from wiserouter.errors import InvalidInput, NotStarted, UnknownPrice
+from wiserouter.placing import Placing
 from wiserouter_litellm.fleet import Berth, Deployment, Fleet
 from wiserouter_litellm.group import Group
-from wiserouter_litellm.placing import PaidEncoder, Placing
 
 _ENCODINGS = Path(litellm.__file__).parent / "litellm_core_utils" / "tokenizers"
 """The tokenizers that LiteLLM ships; it points tiktoken there itself, at its first count."""
@@ -71,7 +72,7 @@ def open_group(
     if router.contexts.n_contexts > 1 and router.encoder is None:
         raise InvalidInput(f"group {name!r}: a router with {router.contexts.n_contexts} contexts needs an encoder")
     hard = _started(name, router, budget)
-    if isinstance(router.encoder, PaidEncoder):
+    if isinstance(router.encoder, RemoteEncoder):
         router.encoder.pay = router.spend
     group = Group(
         name,

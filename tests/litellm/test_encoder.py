@@ -188,7 +188,7 @@ def test_the_cache_is_bounded_and_keeps_no_text(provider):
 def test_a_price_is_needed(provider):
     with pytest.raises(UnknownPrice, match="openai/unheard-of"):
         LiteLLMEncoder("openai/unheard-of")
-    assert LiteLLMEncoder("text-embedding-3-small").price.input == 2e-8
+    assert LiteLLMEncoder("text-embedding-3-small")._token_usd == 2e-8
 
 
 async def test_a_group_of_the_router_embeds(provider):

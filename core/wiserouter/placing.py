@@ -8,12 +8,12 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Protocol, cast, runtime_checkable
 
-from wiserouter import NO_CONTEXT, Contexts
+from wiserouter.contexts import Contexts
 from wiserouter.encoders import Encoder
 from wiserouter.errors import EncoderError
-from wiserouter.types import Embedding
+from wiserouter.types import NO_CONTEXT, Embedding
 
-logger = logging.getLogger("wiserouter.litellm")
+logger = logging.getLogger("wiserouter")
 
 QUICK = frozenset({"tfidf"})
 """Encoders that need about 0.1 ms: less than the way to another thread and back."""
@@ -26,13 +26,6 @@ class AsyncEncoder(Protocol):
     async def aencode(self, text: str) -> Embedding:
         """Return the vector of one text, of shape (d,)."""
         ...
-
-
-@runtime_checkable
-class PaidEncoder(Protocol):
-    """An encoder whose calls cost money: it tells `pay` the bound before one, and what is left of it after it."""
-
-    pay: Callable[[float], None]
 
 
 class Placing:
