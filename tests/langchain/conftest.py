@@ -1,0 +1,10 @@
+"""LangChain and what it loads warn a lot; what our own modules raise stays an error."""
+
+import pytest
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if "tests/langchain" in item.path.as_posix():
+            for rule in ("ignore", "error:::wiserouter"):
+                item.add_marker(pytest.mark.filterwarnings(rule), append=False)

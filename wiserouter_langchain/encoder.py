@@ -1,0 +1,43 @@
+"""Any LangChain `Embeddings` as the router's encoder, with a cache; what it costs is paid from the same budget."""
+
+from __future__ import annotations
+
+from langchain_core.embeddings import Embeddings
+
+from wiserouter.encoders import RemoteEncoder
+from wiserouter.encoders.remote import Embedded
+from wiserouter.tokens import count_tokens
+
+
+class EmbeddingsEncoder(RemoteEncoder):
+    """Embeds with a LangChain embedding model, synchronously and asynchronously.
+
+    Parameters
+    ----------
+    embeddings : Embeddings
+        The model.
+    token_usd : float, default 0
+        USD per token; tokens are counted here, since LangChain's embeddings do not tell.
+    cache_size : int, default 10,000
+        Vectors kept, by a hash of the text.
+
+    Examples
+    --------
+    >>> from langchain_core.embeddings import DeterministicFakeEmbedding
+    >>> EmbeddingsEncoder(DeterministicFakeEmbedding(size=8)).encode("hello").shape
+    (8,)
+    """
+
+    def __init__(self, embeddings: Embeddings, *, token_usd: float = 0.0, cache_size: int = 10_000) -> None:
+        super().__init__(type(embeddings).__name__, self._ask, self._aask, token_usd=token_usd, cache_size=cache_size)
+        self._embeddings = embeddings
+
+    def _ask(self, texts: list[str]) -> Embedded:
+        return Embedded(self._embeddings.embed_documents(texts), _tokens(texts))
+
+    async def _aask(self, texts: list[str]) -> Embedded:
+        return Embedded(await self._embeddings.aembed_documents(texts), _tokens(texts))
+
+
+def _tokens(texts: list[str]) -> int:
+    return sum(count_tokens(text).tokens for text in texts)

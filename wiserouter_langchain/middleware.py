@@ -1,0 +1,79 @@
+"""`WiseRouterMiddleware` for `create_agent`: what a chat model cannot see, which is where a run begins.
+
+A router given as `create_agent(model=router)` decides anew at every model call. The middleware keeps one model through
+a run, for the provider's prompt cache and for histories in one model's format, and tells the agent's state which one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from importlib.util import find_spec
+from typing import Any, Literal, NotRequired
+
+from wiserouter.errors import InvalidInput, MissingExtra
+
+if find_spec("langchain") is None:
+    raise MissingExtra("WiseRouterMiddleware", "langchain", "langchain-agents")
+
+from langchain.agents.middleware import AgentMiddleware, AgentState, ModelRequest, ModelResponse
+from langchain_core.language_models import BaseChatModel
+
+from wiserouter_langchain.runnable import RunnableWiseRouter
+from wiserouter_langchain.turn import RECORD
+
+
+class WiseState(AgentState[Any]):
+    """The agent's state: `wise_model` is the model of the current run."""
+
+    wise_model: NotRequired[str | None]
+
+
+class WiseRouterMiddleware(AgentMiddleware[Any, Any, Any]):
+    """Routes the model calls of an agent.
+
+    Parameters
+    ----------
+    router : RunnableWiseRouter
+        Chooses, settles and learns.
+    per : {"run", "call"}, default "run"
+        Decide once per run and stay with that model as long as the budget pays for it, or anew at every call.
+
+    Raises
+    ------
+    InvalidInput
+        If `per` is neither.
+    """
+
+    state_schema = WiseState
+
+    def __init__(self, router: RunnableWiseRouter, *, per: Literal["run", "call"] = "run") -> None:
+        super().__init__()
+        if per not in {"run", "call"}:
+            raise InvalidInput(f"per must be 'run' or 'call', got {per!r}", value=per)
+        self._router, self._per = router, per
+
+    def before_agent(self, state: Any, runtime: Any) -> dict[str, Any]:
+        """Begin a run without a model."""
+        return {"wise_model": None}
+
+    def after_model(self, state: Any, runtime: Any) -> dict[str, Any] | None:
+        """Tell the state which model answered."""
+        records = (getattr(message, "response_metadata", {}).get(RECORD) for message in reversed(state["messages"]))
+        record = next(filter(None, records), None)
+        return None if record is None else {"wise_model": record["model"]}
+
+    def wrap_model_call(
+        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
+    ) -> Any:
+        """Give the call to the router, or to the model of this run."""
+        return handler(request.override(model=self._model(request)))
+
+    async def awrap_model_call(
+        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
+    ) -> Any:
+        """Give the call to the router, or to the model of this run."""
+        return await handler(request.override(model=self._model(request)))
+
+    def _model(self, request: ModelRequest[Any]) -> BaseChatModel:
+        chosen = request.state.get("wise_model") if self._per == "run" else None
+        return self._router if chosen is None else self._router.preferring(str(chosen))

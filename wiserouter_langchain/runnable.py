@@ -1,0 +1,581 @@
+"""`RunnableWiseRouter`: a chat model that delegates every call to the chat model that the budget is best spent on.
+
+Each of invoke, ainvoke, stream and astream opens one chain run, decides, calls the chosen model below it and settles
+what an observer saw there; batches, event streams and `transform` follow from these four. The model keeps its own
+cache, callbacks and tool format. The router never generates itself, so that no door can bill a call twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import aclosing, closing
+from typing import Any
+
+from langchain_core.callbacks import AsyncCallbackManager, CallbackManager
+from langchain_core.language_models import BaseChatModel, LanguageModelInput
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.outputs import ChatGeneration, ChatResult, LLMResult, RunInfo
+from langchain_core.runnables import Runnable, RunnableConfig, ensure_config, patch_config
+from langchain_core.runnables.config import set_config_context
+from langchain_core.runnables.utils import ConfigurableFieldSpec, coro_with_context
+from pydantic import Field, PrivateAttr
+
+from wiserouter import Budget, Decision, Price, WiseRouter
+from wiserouter.errors import BudgetExhausted, InvalidInput, NoEligibleModel, UnknownModel, UnknownPrice
+from wiserouter.placing import Placing
+from wiserouter_langchain.arm import Arm, about_tokens, common_profile
+from wiserouter_langchain.content import Ask, ask_of
+from wiserouter_langchain.feedback import credit
+from wiserouter_langchain.observer import UsageObserver
+from wiserouter_langchain.opening import arms_of, open_router
+from wiserouter_langchain.trail import Trail
+from wiserouter_langchain.turn import OPERATIONS, RECORD, Turn
+
+logger = logging.getLogger("wiserouter.langchain")
+
+FORCED = "wise_model"
+"""Name of the configurable that forces a model."""
+
+
+class RunnableWiseRouter(BaseChatModel):
+    """A chat model that sends each input to the chat model that the budget is best spent on.
+
+    Parameters
+    ----------
+    models : dict of str to BaseChatModel
+        The pool; names match those of `router`.
+    router : WiseRouter, optional
+        Fitted on history. By default one that knows the models' prices and learns the rest.
+    budget : Budget, optional
+        Started on the router; needed where that has none yet.
+    prices : dict of str to Price, optional
+        Prices of your own, by name; they come before the router's, and those before the catalogue's.
+    cap_output_tokens : int, optional
+        The limit of the output where neither call nor model sets one; also passed to the model.
+    encoder_timeout_s : float, default 1
+        How long a question waits for its embedding before it is routed without a context.
+    history_size : int, default 10,000
+        Decisions that feedback finds by run or message.
+
+    Raises
+    ------
+    InvalidInput
+        If a model is no chat model, a name is not the router's, there is no budget, or a field is set that a delegating
+        model cannot honour (`cache`, `rate_limiter`, `disable_streaming`): set it on the models.
+    UnknownPrice
+        If nothing says what a model costs, or nothing bounds it and the budget is hard.
+
+    Notes
+    -----
+    Force a model with `config={"configurable": {"wise_model": "name"}}`. `with_retry` never retries a stream; let the
+    models' own clients retry. Temperature, stop words and the like are the models' own.
+
+    Examples
+    --------
+    >>> from langchain_core.language_models import FakeListChatModel
+    >>> small, large = FakeListChatModel(responses=["4"]), FakeListChatModel(responses=["four"])
+    >>> prices = {"small": Price(1e-7, 4e-7), "large": Price(3e-6, 1.5e-5)}
+    >>> llm = RunnableWiseRouter(
+    ...     models={"small": small, "large": large}, prices=prices, budget=Budget(amount_usd=1.0, horizon=100))
+    >>> answer = llm.invoke("what is 2 + 2?")
+    >>> answer.response_metadata["wise_router"]["model"] in {"small", "large"}
+    True
+    >>> llm.feedback(answer, 1.0)
+    1
+    """
+
+    models: dict[str, BaseChatModel]
+    router: WiseRouter | None = Field(default=None, exclude=True)
+    budget: Budget | None = Field(default=None, exclude=True)
+    prices: dict[str, Price] = Field(default_factory=dict, exclude=True)
+    cap_output_tokens: int | None = None
+    encoder_timeout_s: float = 1.0
+    history_size: int = 10_000
+
+    _arms: dict[str, Arm] = PrivateAttr(default_factory=dict)
+    _core: WiseRouter = PrivateAttr()
+    _placing: Placing = PrivateAttr()
+    _trail: Trail = PrivateAttr()
+    _told: set[str] = PrivateAttr(default_factory=set)
+    _preferred: str | None = PrivateAttr(default=None)
+
+    def model_post_init(self, context: Any) -> None:
+        """Look up prices and limits, and take on the budget."""
+        super().model_post_init(context)
+        for name in ("cache", "rate_limiter", "disable_streaming"):
+            if getattr(self, name):
+                raise InvalidInput(f"{name} must be set on the models, not on the router, which never generates itself")
+        self._arms = arms_of(self.models, self.router, self.prices, self.output_version)
+        self._core = open_router(self._arms, self.router, self.budget, self.cap_output_tokens)
+        self._placing = Placing(self._core.contexts, self._core.encoder, self.encoder_timeout_s)
+        self._trail = Trail(self.history_size)
+
+    @property
+    def core(self) -> WiseRouter:
+        """The router that decides, and keeps budget and estimates."""
+        return self._core
+
+    # identity
+
+    @property
+    def _llm_type(self) -> str:
+        return "wise-router"
+
+    def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> Any:
+        params = super()._get_ls_params(stop=stop, **kwargs)
+        params["ls_provider"] = "wiserouter"
+        params.setdefault("ls_model_name", "wiserouter")
+        return params
+
+    def _resolve_model_profile(self) -> Any:
+        return common_profile(list(self.models.values()))
+
+    @property
+    def config_specs(self) -> list[ConfigurableFieldSpec]:
+        """What `config["configurable"]` may hold."""
+        about = f"Force one of {', '.join(self.models)}"
+        return [ConfigurableFieldSpec(id=FORCED, annotation=str | None, name="Model", description=about, default=None)]
+
+    def get_num_tokens(self, text: str) -> int:
+        """Count tokens as the first model does."""
+        return self._first.get_num_tokens(text)
+
+    def get_num_tokens_from_messages(self, messages: list[BaseMessage], tools: Sequence[Any] | None = None) -> int:
+        """Count tokens as the first model does."""
+        return self._first.get_num_tokens_from_messages(messages, tools)
+
+    def get_token_ids(self, text: str) -> list[int]:
+        """Tokenize as the first model does."""
+        return self._first.get_token_ids(text)
+
+    @property
+    def _first(self) -> BaseChatModel:
+        return next(iter(self.models.values()))
+
+    def preferring(self, name: str) -> RunnableWiseRouter:
+        """Return this router, with one model taken wherever it can take the call and the budget pays for it."""
+        if name not in self._arms:
+            raise UnknownModel(name, self._arms)
+        twin = self.model_copy()
+        twin._preferred = name
+        return twin
+
+    # the four doors
+
+    def invoke(
+        self,
+        input: LanguageModelInput,
+        config: RunnableConfig | None = None,
+        *,
+        stop: list[str] | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        """Return the answer of the chosen model."""
+        config, messages = ensure_config(config), self._messages(input)
+        run = self._begin(config, messages)
+        turn: Turn | None = None
+        try:
+            turn = self._turn(messages, config, kwargs)
+            target, rest = turn.target(_with(kwargs, stop), self.cap_output_tokens)
+            child = self._child(turn, config, run)
+            with set_config_context(child) as context:
+                output = turn.marked(context.run(target.invoke, messages, child, **rest))
+        except BaseException as error:
+            self._end(turn, run)
+            run.on_chain_error(error)
+            raise
+        self._end(turn, run)
+        run.on_chain_end({"output": output, RECORD: turn.record})
+        return output
+
+    async def ainvoke(
+        self,
+        input: LanguageModelInput,
+        config: RunnableConfig | None = None,
+        *,
+        stop: list[str] | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        """Return the answer of the chosen model."""
+        config, messages = ensure_config(config), self._messages(input)
+        run = await self._manager(AsyncCallbackManager, config).on_chain_start(
+            None, {"messages": messages}, **self._named(config)
+        )
+        turn: Turn | None = None
+        try:
+            turn = await self._aturn(messages, config, kwargs)
+            target, rest = turn.target(_with(kwargs, stop), self.cap_output_tokens)
+            child = self._child(turn, config, run)
+            with set_config_context(child) as context:
+                answer = context.run(target.ainvoke, messages, child, **rest)
+                output = turn.marked(await coro_with_context(answer, context))
+        except BaseException as error:
+            self._end(turn, run)
+            await run.on_chain_error(error)
+            raise
+        self._end(turn, run)
+        await run.on_chain_end({"output": output, RECORD: turn.record})
+        return output
+
+    def stream(
+        self,
+        input: LanguageModelInput,
+        config: RunnableConfig | None = None,
+        *,
+        stop: list[str] | None = None,
+        **kwargs: Any,
+    ) -> Iterator[Any]:
+        """Yield what the chosen model streams; the first chunk carries the record."""
+        config, messages = ensure_config(config), self._messages(input)
+        run = self._begin(config, messages)
+        turn: Turn | None = None
+        last: Any = None
+        try:
+            turn = self._turn(messages, config, kwargs)
+            target, rest = turn.target(_with(kwargs, stop), self.cap_output_tokens)
+            chunks: Any = target.stream(messages, self._child(turn, config, run), **rest)
+            with closing(chunks):  # a stream that is given up ends the model's run, and is billed, now
+                for chunk in chunks:
+                    last = turn.marked(chunk) if last is None else chunk
+                    yield last
+        except BaseException as error:
+            self._end(turn, run)
+            run.on_chain_error(error)
+            raise
+        self._end(turn, run)
+        run.on_chain_end({"output": turn.whole(last), RECORD: turn.record})
+
+    async def astream(
+        self,
+        input: LanguageModelInput,
+        config: RunnableConfig | None = None,
+        *,
+        stop: list[str] | None = None,
+        **kwargs: Any,
+    ) -> AsyncIterator[Any]:
+        """Yield what the chosen model streams; the first chunk carries the record."""
+        config, messages = ensure_config(config), self._messages(input)
+        run = await self._manager(AsyncCallbackManager, config).on_chain_start(
+            None, {"messages": messages}, **self._named(config)
+        )
+        turn: Turn | None = None
+        last: Any = None
+        try:
+            turn = await self._aturn(messages, config, kwargs)
+            target, rest = turn.target(_with(kwargs, stop), self.cap_output_tokens)
+            chunks: Any = target.astream(messages, self._child(turn, config, run), **rest)
+            async with aclosing(chunks):
+                async for chunk in chunks:
+                    last = turn.marked(chunk) if last is None else chunk
+                    yield last
+        except BaseException as error:
+            self._end(turn, run)
+            await run.on_chain_error(error)
+            raise
+        self._end(turn, run)
+        await run.on_chain_end({"output": turn.whole(last), RECORD: turn.record})
+
+    # event streams of version 3: the chosen model's own, whose end the observer tells
+
+    def stream_events(
+        self, input: Any, config: RunnableConfig | None = None, *, version: Any = "v2", **kwargs: Any
+    ) -> Any:
+        """Return the events of a call; in version 3 the chosen model's own stream."""
+        if version != "v3":
+            return super().stream_events(input, config, version=version, **kwargs)
+        config, messages = ensure_config(config), self._messages(input)
+        run = self._begin(config, messages)
+        try:
+            turn = self._turn(messages, config, kwargs)
+        except BaseException as error:
+            run.on_chain_error(error)
+            raise
+        target, rest, child = self._v3(turn, config, kwargs, run, run)
+        return target.stream_events(messages, child, version="v3", **rest)
+
+    def astream_events(
+        self, input: Any, config: RunnableConfig | None = None, *, version: Any = "v2", **kwargs: Any
+    ) -> Any:
+        """Return the events of a call; in version 3 a coroutine of the chosen model's own stream."""
+        if version != "v3":
+            return super().astream_events(input, config, version=version, **kwargs)
+        return self._astream_v3(input, config, **kwargs)
+
+    async def _astream_v3(self, input: Any, config: RunnableConfig | None, **kwargs: Any) -> Any:
+        config, messages = ensure_config(config), self._messages(input)
+        run = await self._manager(AsyncCallbackManager, config).on_chain_start(
+            None, {"messages": messages}, **self._named(config)
+        )
+        try:
+            turn = await self._aturn(messages, config, kwargs)
+        except BaseException as error:
+            await run.on_chain_error(error)
+            raise
+        target, rest, child = self._v3(turn, config, kwargs, run, run.get_sync())
+        return await target.astream_events(messages, child, version="v3", **rest)
+
+    def _v3(self, turn: Turn, config: RunnableConfig, kwargs: Any, run: Any, sync_run: Any) -> tuple[Any, Any, Any]:
+        def done(error: BaseException | None) -> None:
+            self._end(turn, run)
+            if error is None:
+                sync_run.on_chain_end({RECORD: turn.record})
+            else:
+                sync_run.on_chain_error(error)
+
+        turn.observer = UsageObserver(done)
+        target, rest = turn.target(kwargs, self.cap_output_tokens)
+        return target, rest, self._child(turn, config, run)
+
+    # doors that would bypass routing
+
+    def generate(
+        self,
+        messages: list[list[BaseMessage]],
+        stop: list[str] | None = None,
+        callbacks: Any = None,
+        *,
+        tags: list[str] | None = None,
+        metadata: dict[str, Any] | None = None,
+        run_name: str | None = None,
+        run_id: uuid.UUID | None = None,
+        **kwargs: Any,
+    ) -> LLMResult:
+        """Route each conversation through `invoke`."""
+        configs = _configs(len(messages), callbacks, tags, metadata, run_name, run_id)
+        answers = [self.invoke(one, config, stop=stop, **kwargs) for one, config in zip(messages, configs, strict=True)]
+        return _result(answers, configs)
+
+    async def agenerate(
+        self,
+        messages: list[list[BaseMessage]],
+        stop: list[str] | None = None,
+        callbacks: Any = None,
+        *,
+        tags: list[str] | None = None,
+        metadata: dict[str, Any] | None = None,
+        run_name: str | None = None,
+        run_id: uuid.UUID | None = None,
+        **kwargs: Any,
+    ) -> LLMResult:
+        """Route each conversation through `ainvoke`, at the same time."""
+        configs = _configs(len(messages), callbacks, tags, metadata, run_name, run_id)
+        calls = [self.ainvoke(one, config, stop=stop, **kwargs) for one, config in zip(messages, configs, strict=True)]
+        return _result(await asyncio.gather(*calls), configs)
+
+    def _generate(self, *args: Any, **kwargs: Any) -> ChatResult:
+        raise NotImplementedError(
+            "RunnableWiseRouter delegates and never generates itself: use invoke, stream or batch"
+        )
+
+    # declared operations are queued, and replayed on the model that is chosen
+
+    # RunnableWithFallbacks reads these return annotations at run time to know what it may bind on each model
+    def bind_tools(
+        self, tools: Sequence[Any], *, tool_choice: Any = None, **kwargs: Any
+    ) -> Runnable[LanguageModelInput, AIMessage]:
+        """Return the router with tools, bound in the format of whichever model answers."""
+        chosen = {} if tool_choice is None else {"tool_choice": tool_choice}
+        operation = ("bind_tools", (list(tools),), {**kwargs, **chosen})
+        return self.bind(**{OPERATIONS: (operation,)})
+
+    def with_structured_output(
+        self, schema: Any, *, include_raw: bool = False, **kwargs: Any
+    ) -> Runnable[LanguageModelInput, Any]:
+        """Return a runnable that answers in a schema, by the method of whichever model answers."""
+        operation = ("with_structured_output", (schema,), {"include_raw": include_raw, **kwargs})
+        return StructuredWiseRouter(self, (operation,))
+
+    # feedback
+
+    def feedback(self, target: Any, score: float, *, key: str = "user_score", comment: str | None = None) -> int:
+        """Take a score of an answer.
+
+        Parameters
+        ----------
+        target : AIMessage, str or UUID
+            The answer; or a decision id; or the id of the router's run, the model's run or the run right above.
+        score : float
+            In [0, 1].
+        key : str, default "user_score"
+            Whose score it is; the latest one counts, whatever its key.
+        comment : str, optional
+            Kept with the decision.
+
+        Returns
+        -------
+        int
+            Decisions that it was credited to; 0 where none is known.
+
+        Raises
+        ------
+        InvalidInput
+            If the score is outside [0, 1].
+        """
+        return credit(self._core, self._trail, target, score, key, comment)
+
+    async def afeedback(self, target: Any, score: float, *, key: str = "user_score", comment: str | None = None) -> int:
+        """Do what `feedback` does."""
+        return self.feedback(target, score, key=key, comment=comment)
+
+    # inside
+
+    def _messages(self, input: LanguageModelInput) -> list[BaseMessage]:
+        return self._convert_input(input).to_messages()
+
+    def _manager(self, kind: Any, config: RunnableConfig) -> Any:
+        return kind.configure(
+            config.get("callbacks"),
+            self.callbacks,
+            self.verbose,
+            config.get("tags"),
+            self.tags,
+            config.get("metadata"),
+            self.metadata,
+        )
+
+    def _begin(self, config: RunnableConfig, messages: list[BaseMessage]) -> Any:
+        manager = self._manager(CallbackManager, config)
+        return manager.on_chain_start(None, {"messages": messages}, **self._named(config))
+
+    async def _abegin(self, config: RunnableConfig, messages: list[BaseMessage]) -> Any:
+        manager = self._manager(AsyncCallbackManager, config)
+        return await manager.on_chain_start(None, {"messages": messages}, **self._named(config))
+
+    def _named(self, config: RunnableConfig) -> dict[str, Any]:
+        return {"name": config.get("run_name") or self.get_name(), "run_id": config.pop("run_id", None)}
+
+    def _turn(self, messages: list[BaseMessage], config: RunnableConfig, kwargs: Any) -> Turn:
+        ask = ask_of(messages, kwargs, kwargs.get(OPERATIONS, ()))
+        return self._decided(ask, self._placing.place(ask.question), config)
+
+    async def _aturn(self, messages: list[BaseMessage], config: RunnableConfig, kwargs: Any) -> Turn:
+        ask = ask_of(messages, kwargs, kwargs.get(OPERATIONS, ()))
+        return self._decided(ask, await self._placing.aplace(ask.question), config)
+
+    def _decided(self, ask: Ask, context: int, config: RunnableConfig) -> Turn:
+        names = self._able(ask, (config.get("configurable") or {}).get(FORCED))
+        worst = self._worst_cases_usd(ask, names) if self._core.budget().limit == "hard" else None
+        decision = self._preferred_decision(names, context, worst) or self._core.decide(
+            context=context, eligible=names, worst_case_usd=worst
+        )
+        return Turn(self._core, decision, self._arms[decision.model], ask)
+
+    def _preferred_decision(
+        self, names: list[str], context: int, worst_usd: dict[str, float] | None
+    ) -> Decision | None:
+        if self._preferred not in names:
+            return None
+        try:
+            return self._core.decide(context=context, eligible=[self._preferred], worst_case_usd=worst_usd)
+        except BudgetExhausted:
+            return None
+
+    def _worst_cases_usd(self, ask: Ask, names: list[str]) -> dict[str, float]:
+        worst = {name: self._arms[name].worst_case_usd(ask, self.cap_output_tokens) for name in names}
+        if min(worst.values()) == float("inf"):
+            raise UnknownPrice(names[0], "bound on the cost of this call: limit the output, or send no media")
+        return worst
+
+    def _able(self, ask: Ask, forced: str | None) -> list[str]:
+        """Return the models that can take a call; raises `NoEligibleModel` with the reasons where none can."""
+        if forced is not None and forced not in self._arms:
+            raise UnknownModel(forced, self._arms)
+        windows = [arm.max_input_tokens for arm in self._arms.values() if arm.max_input_tokens is not None]
+        tight = any(window < ask.at_most_tokens for window in windows) or bool(ask.media)
+        about = about_tokens(ask) if tight else 0
+        why = {name: arm.can_take(ask, about) for name, arm in self._arms.items() if forced in {None, name}}
+        able = [name for name, reason in why.items() if reason is None]
+        if not able:
+            raise NoEligibleModel({name: reason or "" for name, reason in why.items()})
+        return able
+
+    def _child(self, turn: Turn, config: RunnableConfig, run: Any) -> RunnableConfig:
+        """Return the configuration of the model's call: below our run, observed, with the record in its metadata."""
+        self._trail.note(turn.decision.id, _ids(run))
+        callbacks = run.get_child()
+        callbacks.add_handler(turn.observer, inherit=True)
+        child = patch_config(config, callbacks=callbacks)
+        child["metadata"] = {**(child.get("metadata") or {}), RECORD: turn.record}
+        return child
+
+    def _end(self, turn: Turn | None, run: Any) -> None:
+        """Settle a call, and let its runs stand for it."""
+        if turn is None:
+            return
+        self._trail.note(turn.decision.id, [*_ids(run), *turn.observer.run_ids])
+        if turn.settle() and turn.arm.name not in self._told:
+            self._told.add(turn.arm.name)
+            logger.warning(
+                "%s answered without usage, so its tokens are estimated: for streams of OpenAI-like models pass "
+                "model.model_copy(update={'stream_usage': True})",
+                turn.arm.name,
+            )
+
+
+class StructuredWiseRouter(Runnable[LanguageModelInput, Any]):
+    """A router that answers in a schema.
+
+    Parameters
+    ----------
+    router : RunnableWiseRouter
+        Chooses the model.
+    operations : tuple
+        What is replayed on it.
+    """
+
+    def __init__(self, router: RunnableWiseRouter, operations: tuple[Any, ...]) -> None:
+        self.router, self._operations = router, operations
+
+    @property
+    def config_specs(self) -> list[ConfigurableFieldSpec]:
+        """What `config["configurable"]` may hold."""
+        return self.router.config_specs
+
+    def invoke(self, input: LanguageModelInput, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
+        """Return the parsed answer."""
+        return self.router.invoke(input, config, **{OPERATIONS: self._operations, **kwargs})
+
+    async def ainvoke(self, input: LanguageModelInput, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
+        """Return the parsed answer."""
+        return await self.router.ainvoke(input, config, **{OPERATIONS: self._operations, **kwargs})
+
+    def stream(self, input: LanguageModelInput, config: RunnableConfig | None = None, **kwargs: Any) -> Iterator[Any]:
+        """Yield the parsed answer as it grows."""
+        yield from self.router.stream(input, config, **{OPERATIONS: self._operations, **kwargs})
+
+    async def astream(
+        self, input: LanguageModelInput, config: RunnableConfig | None = None, **kwargs: Any
+    ) -> AsyncIterator[Any]:
+        """Yield the parsed answer as it grows."""
+        async for chunk in self.router.astream(input, config, **{OPERATIONS: self._operations, **kwargs}):
+            yield chunk
+
+
+def _with(kwargs: dict[str, Any], stop: list[str] | None) -> dict[str, Any]:
+    return kwargs if stop is None else {**kwargs, "stop": stop}
+
+
+def _ids(run: Any) -> list[uuid.UUID]:
+    return [run.run_id, *([run.parent_run_id] if run.parent_run_id else [])]
+
+
+def _configs(
+    n: int,
+    callbacks: Any,
+    tags: list[str] | None,
+    metadata: dict[str, Any] | None,
+    run_name: str | None,
+    run_id: uuid.UUID | None,
+) -> list[RunnableConfig]:
+    given = {"callbacks": callbacks, "tags": tags, "metadata": metadata, "run_name": run_name}
+    known = {key: value for key, value in given.items() if value is not None}
+    ids = [run_id or uuid.uuid4(), *(uuid.uuid4() for _ in range(n - 1))]
+    return [RunnableConfig(**known, run_id=each) for each in ids[:n]]  # type: ignore[typeddict-item]
+
+
+def _result(answers: Sequence[Any], configs: Sequence[RunnableConfig]) -> LLMResult:
+    runs = [RunInfo(run_id=config["run_id"]) for config in configs]  # type: ignore[arg-type]
+    return LLMResult(generations=[[ChatGeneration(message=each)] for each in answers], llm_output={}, run=runs)
