@@ -102,9 +102,9 @@ class RunnableWiseRouter(BaseChatModel):
     _told: set[str] = PrivateAttr(default_factory=set)
     _preferred: str | None = PrivateAttr(default=None)
 
-    def model_post_init(self, context: Any) -> None:
-        """Look up prices and limits, and take on the budget."""
-        super().model_post_init(context)
+    def __init__(self, **fields: Any) -> None:
+        """Look up prices and limits, and take on the budget."""  # not in a validator, which would wrap our errors
+        super().__init__(**fields)
         for name in ("cache", "rate_limiter", "disable_streaming"):
             if getattr(self, name):
                 raise InvalidInput(f"{name} must be set on the models, not on the router, which never generates itself")

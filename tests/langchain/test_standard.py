@@ -1,9 +1,9 @@
 """LangChain's own standard suites, over the router and over the bare stub, which has the same skips."""
 
-from chat_stub import PRICES, StubChat, core
 from langchain_tests.integration_tests import ChatModelIntegrationTests
 from langchain_tests.unit_tests import ChatModelUnitTests
 
+from chat_stub import PRICES, StubChat, core
 from wiserouter_langchain import RunnableWiseRouter
 
 
