@@ -52,20 +52,20 @@ class UsageObserver(BaseCallbackHandler):
     ----------
     calls : list of Call
         The runs that ended with a message, whole or partial.
-    run_ids : list of UUID
-        The runs that began.
+    on_start : callable of (UUID) -> None
+        Called when a run begins.
     """
 
     run_inline = True  # no thread hop per event on the asynchronous path
 
     def __init__(self, on_done: Callable[[BaseException | None], None] | None = None) -> None:
         self.calls: list[Call] = []
-        self.run_ids: list[UUID] = []
+        self.on_start: Callable[[UUID], None] = _nothing
         self._on_done = on_done
 
     def on_chat_model_start(self, serialized: Any, messages: Any, *, run_id: UUID, **kwargs: Any) -> None:
-        """Note the run."""
-        self.run_ids.append(run_id)
+        """Tell of the run."""
+        self.on_start(run_id)
 
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:
         """Note the answer."""
@@ -82,8 +82,14 @@ class UsageObserver(BaseCallbackHandler):
     def _note(self, response: LLMResult | None, *, partial: bool) -> None:
         generations = response.generations if response is not None else []
         first = generations[0][0] if generations and generations[0] else None
-        if isinstance(first, ChatGeneration):
+        if isinstance(first, ChatGeneration) and not (partial and _is_empty(first.message)):
             self.calls.append(Call(first.message, partial))
+
+
+def _is_empty(message: BaseMessage) -> bool:
+    """Return whether a call broke off before anything was said: LangChain puts the provider's error into a message."""
+    said = message.text or getattr(message, "tool_call_chunks", None) or getattr(message, "tool_calls", None)
+    return not said and not getattr(message, "usage_metadata", None)
 
 
 def bill_of(calls: list[Call], tariff: Tariff, input_text: str, overhead_tokens: int) -> Bill | None:
@@ -151,3 +157,7 @@ def usage_of(block: Mapping[str, Any] | None) -> Usage | None:
         cache_write_tokens=min(int(prompt.get("cache_creation") or 0), inputs - read),
         reasoning_tokens=min(int(answer.get("reasoning") or 0), outputs),
     )
+
+
+def _nothing(run_id: UUID) -> None:
+    """Tell nobody."""

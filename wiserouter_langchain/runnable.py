@@ -184,10 +184,10 @@ class RunnableWiseRouter(BaseChatModel):
             with set_config_context(child) as context:
                 output = turn.marked(context.run(target.invoke, messages, child, **rest))
         except BaseException as error:
-            self._end(turn, run)
+            self._end(turn)
             run.on_chain_error(error)
             raise
-        self._end(turn, run)
+        self._end(turn)
         run.on_chain_end({"output": output, RECORD: turn.record})
         return output
 
@@ -213,10 +213,10 @@ class RunnableWiseRouter(BaseChatModel):
                 answer = context.run(target.ainvoke, messages, child, **rest)
                 output = turn.marked(await coro_with_context(answer, context))
         except BaseException as error:
-            self._end(turn, run)
+            self._end(turn)
             await run.on_chain_error(error)
             raise
-        self._end(turn, run)
+        self._end(turn)
         await run.on_chain_end({"output": output, RECORD: turn.record})
         return output
 
@@ -242,10 +242,10 @@ class RunnableWiseRouter(BaseChatModel):
                     last = turn.marked(chunk) if last is None else chunk
                     yield last
         except BaseException as error:
-            self._end(turn, run)
+            self._end(turn)
             run.on_chain_error(error)
             raise
-        self._end(turn, run)
+        self._end(turn)
         run.on_chain_end({"output": turn.whole(last), RECORD: turn.record})
 
     async def astream(
@@ -272,10 +272,10 @@ class RunnableWiseRouter(BaseChatModel):
                     last = turn.marked(chunk) if last is None else chunk
                     yield last
         except BaseException as error:
-            self._end(turn, run)
+            self._end(turn)
             await run.on_chain_error(error)
             raise
-        self._end(turn, run)
+        self._end(turn)
         await run.on_chain_end({"output": turn.whole(last), RECORD: turn.record})
 
     # event streams of version 3: the chosen model's own, whose end the observer tells
@@ -319,7 +319,7 @@ class RunnableWiseRouter(BaseChatModel):
 
     def _v3(self, turn: Turn, config: RunnableConfig, kwargs: Any, run: Any, sync_run: Any) -> tuple[Any, Any, Any]:
         def done(error: BaseException | None) -> None:
-            self._end(turn, run)
+            self._end(turn)
             if error is None:
                 sync_run.on_chain_end({RECORD: turn.record})
             else:
@@ -494,18 +494,19 @@ class RunnableWiseRouter(BaseChatModel):
 
     def _child(self, turn: Turn, config: RunnableConfig, run: Any) -> RunnableConfig:
         """Return the configuration of the model's call: below our run, observed, with the record in its metadata."""
-        self._trail.note(turn.decision.id, _ids(run))
+        decision_id = turn.decision.id
+        self._trail.note(decision_id, _ids(run))
+        turn.observer.on_start = lambda run_id: self._trail.note(decision_id, [run_id])
         callbacks = run.get_child()
         callbacks.add_handler(turn.observer, inherit=True)
         child = patch_config(config, callbacks=callbacks)
         child["metadata"] = {**(child.get("metadata") or {}), RECORD: turn.record}
         return child
 
-    def _end(self, turn: Turn | None, run: Any) -> None:
-        """Settle a call, and let its runs stand for it."""
+    def _end(self, turn: Turn | None) -> None:
+        """Settle a call."""
         if turn is None:
             return
-        self._trail.note(turn.decision.id, [*_ids(run), *turn.observer.run_ids])
         if turn.settle() and turn.arm.name not in self._told:
             self._told.add(turn.arm.name)
             logger.warning(

@@ -5,9 +5,7 @@ import os
 os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # before litellm is imported: it would fetch the map
 
 import asyncio
-import gc
 import time
-import warnings
 
 import litellm
 import pytest
@@ -33,15 +31,6 @@ def provider():
     with respx.mock(assert_all_called=False) as mock:
         mock.route(url__startswith=URL).mock(side_effect=answer)
         yield mock
-
-
-@pytest.fixture(autouse=True, scope="module")
-def swept():
-    """Collect the event loops and sockets that LiteLLM leaves open, before another module's test is blamed for them."""
-    yield
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        gc.collect()
 
 
 @pytest.fixture

@@ -1,0 +1,281 @@
+"""Agents: the router as their model, the middleware, the budget that stops a runaway loop, and feedback by root run."""
+
+import asyncio
+import warnings
+from types import SimpleNamespace
+from uuid import uuid4
+
+import pytest
+from langchain.agents import create_agent
+from langchain.agents.middleware import (
+    LLMToolSelectorMiddleware,
+    ModelCallLimitMiddleware,
+    ModelFallbackMiddleware,
+    SummarizationMiddleware,
+)
+from langchain_core.messages import AIMessage
+from langchain_core.output_parsers import StrOutputParser
+from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.tools import tool
+from langchain_core.tracers.context import collect_runs
+from pydantic import BaseModel
+
+from chat_stub import PRICES, StubChat, core, cost_usd, routed
+from wiserouter import Budget
+from wiserouter.errors import BudgetExhausted, InvalidInput
+from wiserouter_langchain import (
+    RunnableWiseRouter,
+    WiseFeedbackHandler,
+    WiseRouterMiddleware,
+    pull_langsmith,
+    track_decisions,
+)
+
+ASK = {"messages": [("human", "weather in 'Rome'?")]}
+CHAIN = ChatPromptTemplate.from_messages([("human", "{q}")])
+
+
+class City(BaseModel):
+    """A city."""
+
+    city: str
+
+
+@tool
+def weather(location: str) -> str:
+    """Tell the weather."""
+    return "sunny"
+
+
+@tool
+def stocks(location: str) -> str:
+    """Tell the stocks."""
+    return "up"
+
+
+def served(out):
+    return [m.response_metadata["wise_router"]["model"] for m in out["messages"] if isinstance(m, AIMessage)]
+
+
+@pytest.mark.parametrize("way", ["invoke", "ainvoke", "stream"])
+def test_the_router_is_an_agents_model(way):
+    llm = routed()
+    agent = create_agent(llm, [weather])
+    if way == "stream":
+        tokens = [token for token, _ in agent.stream(ASK, stream_mode="messages") if token.text]
+        assert len(tokens) >= len(StubChat().text.split())
+    else:
+        out = agent.invoke(ASK) if way == "invoke" else asyncio.run(agent.ainvoke(ASK))
+        assert served(out) == ["large", "large"]
+    assert llm.core.status().charged == 2
+    assert llm.core.status().spent_usd > cost_usd("large", 3, 5)
+
+
+def test_an_agent_with_a_response_format():
+    llm = routed()
+    out = create_agent(llm, [], response_format=City).invoke({"messages": [("human", "a city like 'Rome'")]})
+    assert out["structured_response"] == City(city="Rome")
+
+
+def test_the_prebuilt_react_agent():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from langgraph.prebuilt import create_react_agent
+
+        llm = routed()
+        out = create_react_agent(llm, [weather]).invoke(ASK)
+        assert [message.type for message in out["messages"]] == ["human", "ai", "tool", "ai"]
+        structured = create_react_agent(llm, [weather], response_format=City).invoke(ASK)
+    assert structured["structured_response"] == City(city="Rome")
+    assert llm.core.status().in_flight == 0
+
+
+def test_the_router_in_other_middleware():
+    llm = routed()
+    chooser = LLMToolSelectorMiddleware(model=llm, max_tools=1)
+    summary = SummarizationMiddleware(model=llm, trigger=("messages", 50))
+    limit = ModelCallLimitMiddleware(run_limit=5)
+    out = create_agent(llm, [weather, stocks], middleware=[chooser, summary, limit]).invoke(ASK)
+    assert isinstance(out["messages"][-1], AIMessage)
+    assert llm.core.status().in_flight == 0
+
+
+def test_a_failing_router_in_the_fallback_middleware():
+    llm = routed(models={"small": StubChat(fail=True), "large": StubChat(fail=True)})
+    agent = create_agent(llm, [weather], middleware=[ModelFallbackMiddleware(StubChat(model="rescue"))])
+    assert agent.invoke(ASK)["messages"][-1].response_metadata["model_name"] == "rescue"
+    assert (llm.core.status().spent_usd, llm.core.status().in_flight) == (0.0, 0)
+
+
+@pytest.mark.parametrize("way", ["invoke", "ainvoke"])
+def test_a_runaway_loop_is_stopped_by_the_hard_budget_with_the_figures(way):
+    models = {
+        name: StubChat(model=name, calls_forever=True, max_tokens=20, profile={"max_input_tokens": 10_000})
+        for name in ("small", "large")
+    }
+    llm = RunnableWiseRouter(models=models, prices=PRICES, budget=Budget(0.05, 10_000, limit="hard"))
+    agent = create_agent(llm, [weather])
+    with pytest.raises(BudgetExhausted, match=r"the budget of 0\.05 USD is used up") as stopped:
+        agent.invoke(ASK, {"recursion_limit": 9_999}) if way == "invoke" else asyncio.run(
+            agent.ainvoke(ASK, {"recursion_limit": 9_999})
+        )
+    status = llm.core.status()
+    assert status.spent_usd <= 0.05
+    assert stopped.value.spent_usd == pytest.approx(status.spent_usd)
+    assert status.charged > 5
+
+
+class Undecided(RunnableWiseRouter):
+    """Takes the models in turn, to show what the middleware holds fast."""
+
+    def _decided(self, ask, context, config):
+        turn = getattr(self, "_turns", [0])
+        object.__setattr__(self, "_turns", [turn[0] + 1])
+        forced = {"configurable": {"wise_model": ("small", "large")[turn[0] % 2]}}
+        return super()._decided(ask, context, forced if self._preferred is None else config)
+
+
+def undecided():
+    models = {"small": StubChat(model="stub-small"), "large": StubChat(model="stub-large")}
+    return Undecided(models=models, router=core(), prices=PRICES)
+
+
+@pytest.mark.parametrize(("per", "models"), [("call", ["small", "large"]), ("run", ["small", "small"])])
+@pytest.mark.parametrize("way", ["invoke", "ainvoke"])
+def test_the_middleware_keeps_one_model_per_run(per, models, way):
+    llm = undecided()
+    agent = create_agent(StubChat(model="never"), [weather], middleware=[WiseRouterMiddleware(llm, per=per)])
+    out = agent.invoke(ASK) if way == "invoke" else asyncio.run(agent.ainvoke(ASK))
+    assert served(out) == models
+    assert out["wise_model"] == models[-1]
+    assert llm.core.status().charged == 2
+
+
+def test_a_new_run_of_the_middleware_decides_anew():
+    llm = undecided()
+    agent = create_agent(StubChat(model="never"), [weather], middleware=[WiseRouterMiddleware(llm)])
+    first = agent.invoke(ASK)
+    again = agent.invoke({"messages": [*first["messages"], ("human", "and in 'Oslo'?")], "wise_model": "small"})
+    assert served(again) == ["small", "small", "large", "large"] or served(again)[:2] == ["small", "small"]
+    assert len(set(served(again)[2:])) == 1
+
+
+def test_the_middleware_with_a_response_format_and_a_preferred_model_that_is_too_dear():
+    llm = undecided()
+    agent = create_agent(StubChat(), [], response_format=City, middleware=[WiseRouterMiddleware(llm)])
+    out = agent.invoke({"messages": [("human", "a city like 'Rome'")]})
+    assert out["structured_response"] == City(city="Rome")
+    models = {
+        name: StubChat(model=name, max_tokens=20, profile={"max_input_tokens": 1_000}) for name in ("small", "large")
+    }
+    dear = RunnableWiseRouter(models=models, prices=PRICES, budget=Budget(0.0012, 100, limit="hard"))
+    for _ in range(3):
+        answer = dear.preferring("large").invoke("hello")
+    assert answer.response_metadata["wise_router"]["model"] == "small"
+    with pytest.raises(InvalidInput, match="per must be 'run' or 'call'"):
+        WiseRouterMiddleware(llm, per="day")
+
+
+# feedback
+
+
+def labels(llm):
+    return llm.core.estimates.labels.sum() - 100
+
+
+def test_feedback_by_message_decision_and_run():
+    llm = routed()
+    run_id = uuid4()
+    answer = llm.invoke("hello", {"run_id": run_id})
+    record = answer.response_metadata["wise_router"]
+    bare = AIMessage("x", id=answer.id)
+    for target in (answer, record["decision_id"], run_id, str(run_id), bare):
+        assert llm.feedback(target, 0.5) == 1
+    assert labels(llm) == 1  # one decision, rated anew
+    assert asyncio.run(llm.afeedback(answer, 1.0, key="judge", comment="good")) == 1
+    assert llm._trail.scores_of(record["decision_id"])["judge"] == (1.0, "good")
+    assert llm.feedback("nobody", 0.5) == llm.feedback(uuid4(), 0.5) == llm.feedback(AIMessage("x"), 0.5) == 0
+    with pytest.raises(InvalidInput, match="reward must lie in"):
+        llm.feedback(answer, 1.5)
+
+
+def test_feedback_by_the_chain_above():
+    llm = routed()
+    run_id = uuid4()
+    (CHAIN | llm | StrOutputParser()).invoke({"q": "hello"}, {"run_id": run_id})
+    assert llm.feedback(run_id, 1.0) == 1
+    with collect_runs() as runs:
+        (CHAIN | llm).invoke({"q": "hello"})
+    assert llm.feedback(runs.traced_runs[0].id, 1.0) == 1
+
+
+async def test_feedback_by_the_message_of_a_version_3_stream():
+    llm = routed()
+    stream = await llm.astream_events("hello", version="v3")
+    message = await stream.output
+    assert llm.feedback(message, 1.0) == 1
+
+
+@pytest.mark.parametrize("way", ["invoke", "ainvoke", "stream"])
+def test_feedback_by_the_root_run_of_an_agent(way):
+    llm = routed()
+    handler, run_id = WiseFeedbackHandler(llm), uuid4()
+    config = {"callbacks": [handler], "run_id": run_id}
+    agent = create_agent(llm, [weather])
+    if way == "invoke":
+        agent.invoke(ASK, config)
+    elif way == "ainvoke":
+        asyncio.run(agent.ainvoke(ASK, config))
+    else:
+        list(agent.stream(ASK, config))
+    assert llm.feedback(run_id, 1.0) == 0
+    assert handler.feedback(run_id, 1.0) == 2
+    assert labels(llm) == 2
+    assert handler.feedback(uuid4(), 1.0) == 0
+
+
+def test_decisions_are_tracked_with_nothing_threaded_through():
+    llm = routed()
+    with track_decisions(llm) as tracked:
+        create_agent(llm, [weather]).invoke(ASK)
+        CHAIN.pipe(llm).batch([{"q": "a"}, {"q": "b"}, {"q": "c"}])
+    llm.invoke("outside")
+    assert len(tracked.decisions) == 4
+    assert sum(tracked.feedback(root, 1.0) for root in tracked.decisions) == 5
+
+
+def test_langsmith_feedback_is_pulled():
+    llm = routed()
+    handler, run_id = WiseFeedbackHandler(llm), uuid4()
+    create_agent(llm, [weather]).invoke(ASK, {"callbacks": [handler], "run_id": run_id})
+    asked = []
+
+    class Client:
+        def list_feedback(self, *, run_ids, feedback_key):
+            asked.append((list(run_ids), feedback_key))
+            yield SimpleNamespace(run_id=run_id, score=1.0, comment="fine")
+            yield SimpleNamespace(run_id=run_id, score=None, comment=None)
+            yield SimpleNamespace(run_id=run_id, score=7, comment=None)
+
+    assert pull_langsmith(Client(), handler) == 2
+    assert asked == [([run_id], ["user_score"])]
+    assert pull_langsmith(Client(), WiseFeedbackHandler(llm)) == 0
+
+
+def test_memory_of_runs_is_bounded():
+    llm = routed(history_size=5)
+    handler = WiseFeedbackHandler(llm, max_runs=5)
+    for _ in range(30):
+        (CHAIN | llm).invoke({"q": "x"}, {"callbacks": [handler]})
+    assert len(llm._trail) == 5
+    assert len(llm._trail._by_run) <= 15
+    assert len(handler.decisions) <= 5
+    assert len(handler._roots) <= 5
+
+
+def test_feedback_for_a_call_that_failed_counts_for_nothing():
+    llm = routed(models={"small": StubChat(fail=True), "large": StubChat(fail=True)})
+    run_id = uuid4()
+    with pytest.raises(RuntimeError):
+        llm.invoke("x", {"run_id": run_id})
+    assert llm.feedback(run_id, 1.0) == 0

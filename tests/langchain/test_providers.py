@@ -1,0 +1,250 @@
+"""True costs to the cent with real chat model classes, whose HTTP answers are mocked."""
+
+import json
+from uuid import uuid4
+
+import httpx
+import pytest
+import respx
+from langchain_anthropic import ChatAnthropic
+from langchain_core.caches import InMemoryCache
+from langchain_core.tools import tool
+from langchain_openai import ChatOpenAI
+from pydantic import BaseModel
+from starlette.applications import Starlette
+from starlette.responses import JSONResponse, StreamingResponse
+from starlette.routing import Route
+
+from chat_stub import core
+from providers import chunks, sse
+from stub import serving
+from wiserouter import Budget, Price
+from wiserouter_langchain import RunnableWiseRouter
+
+OPENAI = "http://openai.test/v1"
+PRICES = {
+    "small": Price(1.5e-7, 6e-7, cache_read=7.5e-8),
+    "large": Price(3e-6, 1.5e-5, cache_read=3e-7, cache_write=3.75e-6),
+}
+TOOL = {"id": "call_1", "type": "function", "function": {"name": "weather", "arguments": '{"location": "Rome"}'}}
+
+
+class City(BaseModel):
+    """A city."""
+
+    city: str
+
+
+@tool
+def weather(location: str) -> str:
+    """Tell the weather."""
+    return "sunny"
+
+
+def openai_answer(request):
+    body = json.loads(request.content)
+    if body.get("stream"):
+        usage = bool((body.get("stream_options") or {}).get("include_usage"))
+        events = "".join(chunks(body["model"], with_usage=usage)).encode()
+        return httpx.Response(200, content=events, headers={"content-type": "text/event-stream"})
+    message = {"role": "assistant", "content": "an answer"}
+    if body.get("tools") and body["messages"][-1]["role"] != "tool":
+        message = {"role": "assistant", "content": None, "tool_calls": [TOOL]}
+    if body.get("response_format"):
+        message = {"role": "assistant", "content": '{"city": "Rome"}'}
+    usage = {
+        "prompt_tokens": 1_000,
+        "completion_tokens": 200,
+        "total_tokens": 1_200,
+        "prompt_tokens_details": {"cached_tokens": 400},
+        "completion_tokens_details": {"reasoning_tokens": 50},
+    }
+    choice = {"index": 0, "finish_reason": "stop", "message": message}
+    answer = {"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": body["model"]}
+    return httpx.Response(200, json={**answer, "choices": [choice], "usage": usage})
+
+
+class Anthropic:
+    """The provider on a socket: its client has a transport of its own, which respx does not see."""
+
+    def __init__(self):
+        self.calls, self.fails = 0, False
+        self.app = Starlette(routes=[Route("/{test}/v1/messages", self.answer, methods=["POST"])])
+
+    async def answer(self, request):
+        self.calls += 1
+        if self.fails:
+            return JSONResponse({"type": "error", "error": {"type": "api_error", "message": "down"}}, 500)
+        body = await request.json()
+        usage = {
+            "input_tokens": 500,
+            "output_tokens": 100,
+            "cache_read_input_tokens": 300,
+            "cache_creation_input_tokens": 200,
+        }
+        message = {
+            "id": "msg_1",
+            "type": "message",
+            "role": "assistant",
+            "model": body["model"],
+            "content": self.content(body),
+            "stop_reason": "end_turn",
+            "stop_sequence": None,
+            "usage": usage,
+        }
+        if not body.get("stream"):
+            return JSONResponse(message)
+        return StreamingResponse(self.events(message), media_type="text/event-stream")
+
+    def content(self, body):
+        last = body["messages"][-1]["content"]
+        answered = isinstance(last, list) and last[0]["type"] == "tool_result"
+        if not body.get("tools") or answered:
+            return [{"type": "text", "text": "an answer"}]
+        name = body["tools"][0]["name"]
+        given = {"location": "Rome"} if name == "weather" else {"city": "Rome"}
+        return [{"type": "tool_use", "id": "toolu_1", "name": name, "input": given}]
+
+    async def events(self, message):
+        usage = {**message["usage"], "output_tokens": 1}
+        stop = {"stop_reason": "end_turn", "stop_sequence": None}
+        word = {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "word "}}
+        for event in (
+            {"type": "message_start", "message": {**message, "content": [], "usage": usage}},
+            {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+            *[word] * 5,
+            {"type": "content_block_stop", "index": 0},
+            {"type": "message_delta", "delta": stop, "usage": message["usage"]},
+            {"type": "message_stop"},
+        ):
+            yield f"event: {event['type']}\n{sse(event)}"
+
+
+OPENAI_USD = 600 * 1.5e-7 + 400 * 7.5e-8 + 200 * 6e-7
+OPENAI_STREAM_USD = 20 * 1.5e-7 + 50 * 6e-7
+ANTHROPIC_USD = 500 * 3e-6 + 300 * 3e-7 + 200 * 3.75e-6 + 100 * 1.5e-5
+USD = {"small": OPENAI_USD, "large": ANTHROPIC_USD}
+
+
+@pytest.fixture(scope="module")
+def anthropic():
+    provider = Anthropic()
+    with serving(provider) as url:
+        provider.url = url.removesuffix("/v1")
+        yield provider
+
+
+@pytest.fixture
+def web(anthropic):
+    anthropic.fails, anthropic.calls = False, 0
+    with respx.mock(assert_all_called=False) as mock:
+        mock.post(f"{OPENAI}/chat/completions").mock(side_effect=openai_answer)
+        mock.anthropic = anthropic
+        yield mock
+
+
+def models(web, **fields):
+    small = ChatOpenAI(model="gpt-4o-mini", base_url=OPENAI, api_key="sk-x", max_retries=0, stream_usage=True, **fields)
+    url = f"{web.anthropic.url}/{uuid4().hex}"  # the class keeps a client by address, bound to one event loop
+    large = ChatAnthropic(model="claude-sonnet-4-5", base_url=url, api_key="sk-y", max_retries=0, **fields)
+    return {"small": small, "large": large}
+
+
+def routed(web, prefer, **fields):
+    return RunnableWiseRouter(models=models(web, **fields), router=core(prefer), prices=PRICES)
+
+
+@pytest.mark.parametrize("prefer", ["small", "large"])
+@pytest.mark.parametrize("way", ["invoke", "ainvoke"])
+async def test_an_answer(web, prefer, way):
+    llm = routed(web, prefer)
+    answer = llm.invoke("hello") if way == "invoke" else await llm.ainvoke("hello")
+    assert answer.text == "an answer"
+    assert llm.core.status().spent_usd == pytest.approx(USD[prefer])
+
+
+@pytest.mark.parametrize("prefer", ["small", "large"])
+@pytest.mark.parametrize("way", ["stream", "astream"])
+async def test_a_stream(web, prefer, way):
+    llm = routed(web, prefer)
+    pieces = list(llm.stream("hello")) if way == "stream" else [chunk async for chunk in llm.astream("hello")]
+    assert "".join(chunk.text for chunk in pieces).count("word") == 5
+    assert llm.core.status().spent_usd == pytest.approx(OPENAI_STREAM_USD if prefer == "small" else ANTHROPIC_USD)
+
+
+@pytest.mark.parametrize("prefer", ["small", "large"])
+def test_an_abandoned_stream_is_paid_for_in_part(web, prefer):
+    llm = routed(web, prefer)
+    stream = llm.stream("hello")
+    next(stream)
+    next(stream)
+    stream.close()
+    status = llm.core.status()
+    assert (status.charged, status.in_flight) == (1, 0)
+    assert 0 < status.spent_usd < USD[prefer] * 1.01
+
+
+@pytest.mark.parametrize("prefer", ["small", "large"])
+def test_a_tool_loop(web, prefer):
+    from langchain.agents import create_agent
+
+    llm = routed(web, prefer)
+    out = create_agent(llm, [weather]).invoke({"messages": [("human", "weather in Rome?")]})
+    assert [message.type for message in out["messages"]] == ["human", "ai", "tool", "ai"]
+    assert llm.core.status().spent_usd == pytest.approx(2 * USD[prefer])
+
+
+@pytest.mark.parametrize("prefer", ["small", "large"])
+def test_structured_output(web, prefer):
+    llm = routed(web, prefer)
+    assert llm.with_structured_output(City).invoke("where?") == City(city="Rome")
+    assert llm.core.status().spent_usd == pytest.approx(USD[prefer])
+
+
+@pytest.mark.parametrize("prefer", ["small", "large"])
+def test_a_cache_hit(web, prefer):
+    llm = routed(web, prefer, cache=InMemoryCache())
+    llm.invoke("hello")
+    llm.invoke("hello")
+    assert len(web.calls) + web.anthropic.calls == 1
+    assert llm.core.status().charged == 2
+    assert llm.core.status().spent_usd == pytest.approx(USD[prefer])
+
+
+@pytest.mark.parametrize("prefer", ["small", "large"])
+def test_a_failure_owes_nothing(web, prefer):
+    llm = routed(web, prefer)
+    web.anthropic.fails = True
+    web.post(f"{OPENAI}/chat/completions").mock(return_value=httpx.Response(500, json={"error": {"message": "down"}}))
+    with pytest.raises(Exception, match="down"):
+        llm.invoke("hello")
+    assert (llm.core.status().spent_usd, llm.core.status().in_flight) == (0.0, 0)
+
+
+def test_a_stream_of_a_custom_endpoint_without_usage_is_told_the_fix(web, caplog):
+    plain = models(web)
+    plain["small"] = ChatOpenAI(model="gpt-4o-mini", base_url=OPENAI, api_key="sk-x", max_retries=0)
+    llm = RunnableWiseRouter(models=plain, router=core("small"), prices=PRICES)
+    list(llm.stream("hello"))
+    assert "stream_usage" in caplog.text
+    assert 0 < llm.core.status().spent_usd < OPENAI_STREAM_USD
+
+
+def test_prices_limits_and_capabilities_come_from_catalogue_and_profiles(web):
+    llm = RunnableWiseRouter(models=models(web), budget=Budget(10.0, 100, limit="hard"))
+    small, large = llm._arms["small"], llm._arms["large"]
+    assert (small.tariff.source, small.tariff.price.input, small.tariff.price.output) == ("genai-prices", 1.5e-7, 6e-7)
+    assert (large.tariff.price.input, large.tariff.price.cache_write) == (3e-6, 3.75e-6)
+    assert len(large.tariff.steps) > 1
+    assert (small.max_input_tokens, small.max_output_tokens) == (128_000, 16_384)
+    assert llm.profile["tool_calling"] is True
+    llm.invoke("hello")
+    assert llm.core.status().spent_usd in (pytest.approx(OPENAI_USD), pytest.approx(ANTHROPIC_USD))
+    assert llm.core.pool.models[0].max_cost_usd > 0
+
+
+def test_a_cap_is_sent_to_the_provider(web):
+    llm = RunnableWiseRouter(models=models(web), router=core("small"), prices=PRICES, cap_output_tokens=77)
+    llm.invoke("hello")
+    body = json.loads(web.calls[0].request.content)
+    assert body.get("max_completion_tokens") == 77 or body.get("max_tokens") == 77
