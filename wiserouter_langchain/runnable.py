@@ -288,13 +288,15 @@ class RunnableWiseRouter(BaseChatModel):
             return super().stream_events(input, config, version=version, **kwargs)
         config, messages = ensure_config(config), self._messages(input)
         run = self._begin(config, messages)
+        turn: Turn | None = None
         try:
             turn = self._turn(messages, config, kwargs)
+            target, rest, child = self._v3(turn, config, kwargs, run, run)
+            return target.stream_events(messages, child, version="v3", **rest)
         except BaseException as error:
+            self._end(turn)
             run.on_chain_error(error)
             raise
-        target, rest, child = self._v3(turn, config, kwargs, run, run)
-        return target.stream_events(messages, child, version="v3", **rest)
 
     def astream_events(
         self, input: Any, config: RunnableConfig | None = None, *, version: Any = "v2", **kwargs: Any
@@ -309,13 +311,15 @@ class RunnableWiseRouter(BaseChatModel):
         run = await self._manager(AsyncCallbackManager, config).on_chain_start(
             None, {"messages": messages}, **self._named(config)
         )
+        turn: Turn | None = None
         try:
             turn = await self._aturn(messages, config, kwargs)
+            target, rest, child = self._v3(turn, config, kwargs, run, run.get_sync())
+            return await target.astream_events(messages, child, version="v3", **rest)
         except BaseException as error:
+            self._end(turn)
             await run.on_chain_error(error)
             raise
-        target, rest, child = self._v3(turn, config, kwargs, run, run.get_sync())
-        return await target.astream_events(messages, child, version="v3", **rest)
 
     def _v3(self, turn: Turn, config: RunnableConfig, kwargs: Any, run: Any, sync_run: Any) -> tuple[Any, Any, Any]:
         def done(error: BaseException | None) -> None:

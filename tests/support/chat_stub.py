@@ -81,13 +81,15 @@ class StubChat(BaseChatModel):
         return tool["function"]
 
     def _generate(self, messages, stop=None, run_manager=None, **kw) -> ChatResult:
-        time.sleep(self.token_delay)
+        if self.token_delay:
+            time.sleep(self.token_delay)
         return ChatResult(generations=[ChatGeneration(message=self._answer(messages, **kw))])
 
     def _stream(self, messages, stop=None, run_manager=None, **kw) -> Iterator[ChatGenerationChunk]:
         answer = self._answer(messages, **kw)
         for token in re.findall(r"\S+\s*", answer.content):
-            time.sleep(self.token_delay)
+            if self.token_delay:
+                time.sleep(self.token_delay)
             yield ChatGenerationChunk(message=AIMessageChunk(content=token))
         for i, call in enumerate(answer.tool_calls):
             raw = json.dumps(call["args"], ensure_ascii=False)

@@ -1,0 +1,43 @@
+"""A thousand real queries through a chain with table-backed chat models, and the demo that shows the same."""
+
+import numpy as np
+import pytest
+
+from tables import ROUTERBENCH, needs_tables, read
+from wiserouter import Budget, Offline, WiseRouter
+from wiserouter.evaluation.replay import prepare, run
+from wiserouter_langchain.demo import TOKEN_USD, serve
+
+N = 1_000
+
+
+@needs_tables
+@pytest.mark.parametrize("rate_usd", [3.28e-4, 1.07e-3])
+def test_a_thousand_queries_keep_budget_and_quality(rate_usd):
+    arena = prepare(read(ROUTERBENCH), seed=0, policy=Offline())
+    arena = arena._replace(
+        test=arena.test.rows(np.arange(N)), embeddings=arena.embeddings[:N], contexts=arena.contexts[:N]
+    )
+    budget = Budget(rate_usd * N, N)
+    before = run(arena, budget).outcome
+    fitted = arena.router
+    router = WiseRouter(
+        fitted.pool.models,
+        fitted.contexts,
+        encoder=fitted.encoder,
+        policy=Offline(),
+        estimates=fitted.estimates.copy(),
+        seed=arena.seed,
+    )
+    router.start(budget)
+    chosen = serve(router, arena.test, lambda done: None)
+    rows = np.arange(N)
+    rewards, billed = arena.test.reward[rows, chosen], arena.test.cost_usd[rows, chosen].sum()
+    ratio, noise = router.status().spent_usd / budget.amount_usd, rewards.std() / np.sqrt(N)
+    print(
+        f"\nrate {rate_usd:g}: quality {rewards.mean():.4f} (core replay {before.quality:.4f}, noise {noise:.4f}), "
+        f"spend/budget {ratio:.4f} (core {before.spend_ratio:.4f})"
+    )
+    assert router.status().spent_usd == pytest.approx(billed, abs=N * TOKEN_USD)
+    assert 0.99 <= ratio <= 1.005
+    assert abs(rewards.mean() - before.quality) <= 2 * noise

@@ -1,0 +1,67 @@
+"""`wiserouter demo --via langchain`: the demo's workload through a LangChain chain, whose chat models are made up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.prompts import ChatPromptTemplate
+
+from wiserouter import Price, WiseRouter
+from wiserouter.evaluation.replay import Table
+from wiserouter.types import IntArray
+from wiserouter_langchain.runnable import RunnableWiseRouter
+from wiserouter_langchain.turn import RECORD
+
+TOKEN_USD = 1e-9
+"""Price of a token of the made-up models: a cost becomes a whole number of them."""
+
+
+class TableChat(BaseChatModel):
+    """Answers at the cost that a table gives for the query that is asked next."""
+
+    name: str
+    cost_usd: Any
+    query: Any
+
+    @property
+    def _llm_type(self) -> str:
+        return "wiserouter-demo"
+
+    def _generate(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> ChatResult:
+        spent = round(self.cost_usd[self.query[0]] / TOKEN_USD)
+        usage = {"input_tokens": 0, "output_tokens": spent, "total_tokens": spent}
+        answer = AIMessage(f"an answer of {self.name}", usage_metadata=usage)  # type: ignore[arg-type]
+        return ChatResult(generations=[ChatGeneration(message=answer)])
+
+
+def serve(router: WiseRouter, table: Table, tick: Callable[[int], None]) -> IntArray:
+    """Send every query of a table through a chain, with feedback, and return the models that answered.
+
+    Parameters
+    ----------
+    router : WiseRouter
+        With a running budget.
+    table : Table
+        Prompts, and what each model scores and costs on them.
+    tick : callable of (int) -> None
+        Called with the number of queries done.
+    """
+    query = [0]
+    models: dict[str, BaseChatModel] = {
+        name: TableChat(name=name, cost_usd=table.cost_usd[:, k], query=query) for k, name in enumerate(table.models)
+    }
+    llm = RunnableWiseRouter(models=models, router=router, prices=dict.fromkeys(models, Price(TOKEN_USD, TOKEN_USD)))
+    chain = ChatPromptTemplate.from_messages([("human", "{question}")]) | llm
+    chosen = np.empty(len(table.prompts), dtype=np.int64)
+    for i, prompt in enumerate(table.prompts):
+        query[0] = i
+        answer = chain.invoke({"question": prompt})
+        chosen[i] = model = table.models.index(answer.response_metadata[RECORD]["model"])
+        llm.feedback(answer, float(table.reward[i, model]))
+        tick(i)
+    return chosen
