@@ -69,12 +69,6 @@ class WiseFeedbackHandler(BaseCallbackHandler):
         Whose decisions these are.
     max_runs : int, default 10,000
         Runs that are kept.
-
-    Examples
-    --------
-    >>> handler = WiseFeedbackHandler(llm)  # doctest: +SKIP
-    >>> agent.invoke(question, {"callbacks": [handler], "run_id": run_id})  # doctest: +SKIP
-    >>> handler.feedback(run_id, 0.9)  # doctest: +SKIP
     """
 
     run_inline = True  # no thread hop per event on the asynchronous path

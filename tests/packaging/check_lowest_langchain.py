@@ -1,0 +1,44 @@
+"""Run the LangChain tests with the lowest versions that the project declares, in an environment of its own.
+
+Run as `uv run poe langchain-lowest`. The tests that need agents and other providers' classes ask for newer ones, and
+are left out.
+"""
+
+import subprocess
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+TESTING = ("pytest", "pytest-asyncio", "pytest-socket", "hypothesis", "langchain-tests")
+DECLARED = ">=1.4,<2"
+TESTS = ("test_standard.py", "test_behaviour.py", "test_encoder.py", "test_replay.py")
+
+
+def run(*command: str | Path) -> None:
+    """Run a command, or stop."""
+    subprocess.run([str(part) for part in command], cwd=ROOT, check=True)
+
+
+def main() -> None:
+    """Install and test."""
+    with tempfile.TemporaryDirectory() as folder:
+        venv = Path(folder) / "venv"
+        run("uv", "venv", "--quiet", "--python", "3.11", venv)
+        python = venv / "bin" / "python"
+        install = ("uv", "pip", "install", "--quiet", "--no-config", "--python", python)
+        run(*install, "--editable", f"{ROOT}[langchain]", *TESTING)
+        run(
+            *install,
+            "--resolution",
+            "lowest-direct",
+            "--reinstall-package",
+            "langchain-core",
+            f"langchain-core{DECLARED}",
+        )
+        run(python, "-c", "import importlib.metadata as m; print('langchain-core', m.version('langchain-core'))")
+        tests = [f"tests/langchain/{name}" for name in TESTS]
+        run(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests)
+
+
+if __name__ == "__main__":
+    main()
