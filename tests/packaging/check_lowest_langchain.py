@@ -6,12 +6,18 @@ are left out.
 
 import subprocess
 import tempfile
+import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 TESTING = ("pytest", "pytest-asyncio", "pytest-socket", "hypothesis", "langchain-tests")
-DECLARED = ">=1.4,<2"
 TESTS = ("test_standard.py", "test_behaviour.py", "test_encoder.py", "test_replay.py")
+
+
+def declared() -> str:
+    """Return what the extra `langchain` asks of langchain-core."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    return next(need for need in project["optional-dependencies"]["langchain"] if need.startswith("langchain-core"))
 
 
 def run(*command: str | Path) -> None:
