@@ -23,14 +23,16 @@ from langchain_core.runnables.config import set_config_context
 from langchain_core.runnables.utils import ConfigurableFieldSpec, coro_with_context
 from pydantic import Field, PrivateAttr
 
-from wiserouter import Budget, Decision, Price, WiseRouter
-from wiserouter.errors import BudgetExhausted, InvalidInput, NoEligibleModel, UnknownModel, UnknownPrice
+from wiserouter import Budget, Price, WiseRouter
+from wiserouter.errors import InvalidInput, UnknownModel
 from wiserouter.placing import Placing
-from wiserouter_langchain.arm import Arm, about_tokens, common_profile
+from wiserouter_langchain.arm import Arm, common_profile
 from wiserouter_langchain.content import Ask, ask_of
 from wiserouter_langchain.feedback import credit
 from wiserouter_langchain.observer import UsageObserver
 from wiserouter_langchain.opening import arms_of, open_router
+from wiserouter_langchain.selection import begin_turn
+from wiserouter_langchain.structured import StructuredWiseRouter
 from wiserouter_langchain.trail import Trail
 from wiserouter_langchain.turn import OPERATIONS, RECORD, Turn
 
@@ -460,41 +462,8 @@ class RunnableWiseRouter(BaseChatModel):
         return self._decided(ask, await self._placing.aplace(ask.question), config)
 
     def _decided(self, ask: Ask, context: int, config: RunnableConfig) -> Turn:
-        names = self._able(ask, (config.get("configurable") or {}).get(FORCED))
-        worst = self._worst_cases_usd(ask, names) if self._core.budget().limit == "hard" else None
-        decision = self._preferred_decision(names, context, worst) or self._core.decide(
-            context=context, eligible=names, worst_case_usd=worst
-        )
-        return Turn(self._core, decision, self._arms[decision.model], ask)
-
-    def _preferred_decision(
-        self, names: list[str], context: int, worst_usd: dict[str, float] | None
-    ) -> Decision | None:
-        if self._preferred not in names:
-            return None
-        try:
-            return self._core.decide(context=context, eligible=[self._preferred], worst_case_usd=worst_usd)
-        except BudgetExhausted:
-            return None
-
-    def _worst_cases_usd(self, ask: Ask, names: list[str]) -> dict[str, float]:
-        worst = {name: self._arms[name].worst_case_usd(ask, self.cap_output_tokens) for name in names}
-        if min(worst.values()) == float("inf"):
-            raise UnknownPrice(names[0], "bound on the cost of this call: limit the output, or send no media")
-        return worst
-
-    def _able(self, ask: Ask, forced: str | None) -> list[str]:
-        """Return the models that can take a call; raises `NoEligibleModel` with the reasons where none can."""
-        if forced is not None and forced not in self._arms:
-            raise UnknownModel(forced, self._arms)
-        windows = [arm.max_input_tokens for arm in self._arms.values() if arm.max_input_tokens is not None]
-        tight = any(window < ask.at_most_tokens for window in windows) or bool(ask.media)
-        about = about_tokens(ask) if tight else 0
-        why = {name: arm.can_take(ask, about) for name, arm in self._arms.items() if forced in {None, name}}
-        able = [name for name, reason in why.items() if reason is None]
-        if not able:
-            raise NoEligibleModel({name: reason or "" for name, reason in why.items()})
-        return able
+        forced = (config.get("configurable") or {}).get(FORCED)
+        return begin_turn(self._core, self._arms, ask, context, forced, self._preferred, self.cap_output_tokens)
 
     def _child(self, turn: Turn, config: RunnableConfig, run: Any) -> RunnableConfig:
         """Return the configuration of the model's call: below our run, observed, with the record in its metadata."""
@@ -518,45 +487,6 @@ class RunnableWiseRouter(BaseChatModel):
                 "model.model_copy(update={'stream_usage': True})",
                 turn.arm.name,
             )
-
-
-class StructuredWiseRouter(Runnable[LanguageModelInput, Any]):
-    """A router that answers in a schema.
-
-    Parameters
-    ----------
-    router : RunnableWiseRouter
-        Chooses the model.
-    operations : tuple
-        What is replayed on it.
-    """
-
-    def __init__(self, router: RunnableWiseRouter, operations: tuple[Any, ...]) -> None:
-        self.router, self._operations = router, operations
-
-    @property
-    def config_specs(self) -> list[ConfigurableFieldSpec]:
-        """What `config["configurable"]` may hold."""
-        return self.router.config_specs
-
-    def invoke(self, input: LanguageModelInput, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
-        """Return the parsed answer."""
-        return self.router.invoke(input, config, **{OPERATIONS: self._operations, **kwargs})
-
-    async def ainvoke(self, input: LanguageModelInput, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
-        """Return the parsed answer."""
-        return await self.router.ainvoke(input, config, **{OPERATIONS: self._operations, **kwargs})
-
-    def stream(self, input: LanguageModelInput, config: RunnableConfig | None = None, **kwargs: Any) -> Iterator[Any]:
-        """Yield the parsed answer as it grows."""
-        yield from self.router.stream(input, config, **{OPERATIONS: self._operations, **kwargs})
-
-    async def astream(
-        self, input: LanguageModelInput, config: RunnableConfig | None = None, **kwargs: Any
-    ) -> AsyncIterator[Any]:
-        """Yield the parsed answer as it grows."""
-        async for chunk in self.router.astream(input, config, **{OPERATIONS: self._operations, **kwargs}):
-            yield chunk
 
 
 def _with(kwargs: dict[str, Any], stop: list[str] | None) -> dict[str, Any]:

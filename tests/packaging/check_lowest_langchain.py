@@ -39,7 +39,7 @@ def main() -> None:
             "lowest-direct",
             "--reinstall-package",
             "langchain-core",
-            f"langchain-core{DECLARED}",
+            declared(),
         )
         run(python, "-c", "import importlib.metadata as m; print('langchain-core', m.version('langchain-core'))")
         tests = [f"tests/langchain/{name}" for name in TESTS]
