@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import asdict
 from typing import Annotated, Any
 
 import numpy as np
@@ -83,6 +84,7 @@ def group_status(group: Group) -> dict[str, Any]:
     seen = router.estimates
     calls, labels = seen.calls.sum(axis=0), seen.labels.sum(axis=0)
     deployments = Counter(berth.model for berth in group.fleet.berths.values())
+    tariffs = {berth.model: berth.tariff for berth in group.fleet.berths.values()}
     models = {
         name: {
             "calls": int(calls[k]),
@@ -90,6 +92,8 @@ def group_status(group: Group) -> dict[str, Any]:
             "labels": int(labels[k]),
             "mean_reward": _mean(seen.reward[:, k].sum(), labels[k]),
             "deployments": deployments[name],
+            "price_usd_per_token": asdict(tariffs[name].price) if name in tariffs else None,
+            "price_source": tariffs[name].source if name in tariffs else None,
         }
         for k, name in enumerate(router.pool.names)
     }

@@ -45,12 +45,15 @@ class Tariff:
         The plain prices.
     rates : tuple of Rate
         All prices that a call may meet.
+    source : str
+        Who says so: "settings", "deployment", or "litellm" for its map.
     max_input_tokens, max_output_tokens : int or None
         The context window and the longest answer, where they are known.
     """
 
     price: Price
     rates: tuple[Rate, ...]
+    source: str
     max_input_tokens: int | None = None
     max_output_tokens: int | None = None
 
@@ -125,7 +128,15 @@ def tariff_of(deployment: Mapping[str, Any], own: Price | None = None) -> Tariff
         reasoning=info.get("output_cost_per_reasoning_token"),
     )
     limits = {name: int(info[name]) for name in _LIMITS if info.get(name)}
-    return Tariff(price, tuple(_own_rates(price) if own else _rates(info)), **limits)
+    rates = tuple(_own_rates(price) if own else _rates(info))
+    return Tariff(price, rates, "settings" if own else _source(deployment), **limits)
+
+
+def _source(deployment: Mapping[str, Any]) -> str:
+    """Return whether the deployment itself states the price, or LiteLLM's map."""
+    info = deployment.get("model_info") or {}
+    stated = {key for key, value in {**info, **deployment["litellm_params"]}.items() if value is not None}
+    return "deployment" if "input_cost_per_token" in stated else "litellm"
 
 
 def _figures(deployment: Mapping[str, Any]) -> dict[str, float]:

@@ -449,7 +449,7 @@ async def test_events_that_come_twice_charge_once(provider, settled):
 
 
 async def test_the_mocks_see_the_calls_of_litellm(provider):
-    """LiteLLM's own transport passes respx by: without the fixture of this folder the tests would reach for a network."""
+    """LiteLLM's own transport passes respx by: without the fixture of this folder the tests would need a network."""
     assert litellm.disable_aiohttp_transport is True
     response = await llms().acompletion(model="wise", messages=HI)
     assert len(asked(provider)) == 1

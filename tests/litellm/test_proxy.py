@@ -283,6 +283,8 @@ def test_the_status_tells_all(client, provider):
     assert wise["mix"] == pytest.approx({"small": 0.0, "large": 1.0})
     assert wise["models"]["large"]["calls"] >= 50
     assert wise["models"]["large"]["deployments"] == 1
+    assert wise["models"]["large"]["price_source"] == "deployment"
+    assert wise["models"]["large"]["price_usd_per_token"]["input"] == 1e-5
     assert groups["poor"]["renews_at"] > time.time()
 
 

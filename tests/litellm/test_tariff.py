@@ -46,6 +46,12 @@ def test_an_explicit_zero_is_a_price_and_nothing_is_not():
         tariff_of(dep("openai/unheard-of"))
 
 
+def test_the_source_of_a_price_is_told():
+    assert tariff_of(dep("openai/gpt-4o-mini")).source == "litellm"
+    assert tariff_of(dep("a/b", input_cost_per_token=1, output_cost_per_token=1)).source == "deployment"
+    assert tariff_of(dep("a/b"), Price(1.0, 1.0)).source == "settings"
+
+
 def test_what_a_router_has_registered_without_a_price_is_no_price():
     litellm.Router([dep("openai/unheard-of", api_key="x")])
     with pytest.raises(UnknownPrice):
