@@ -95,11 +95,21 @@ def test_the_prebuilt_react_agent():
 def test_the_router_in_other_middleware():
     llm = routed()
     chooser = LLMToolSelectorMiddleware(model=llm, max_tools=1)
-    summary = SummarizationMiddleware(model=llm, trigger=("messages", 50))
     limit = ModelCallLimitMiddleware(run_limit=5)
-    out = create_agent(llm, [weather, stocks], middleware=[chooser, summary, limit]).invoke(ASK)
+    out = create_agent(llm, [weather, stocks], middleware=[chooser, limit]).invoke(ASK)
     assert isinstance(out["messages"][-1], AIMessage)
+    assert llm.core.status().charged == 2  # it chose the tools, and answered
     assert llm.core.status().in_flight == 0
+
+
+def test_the_router_summarizes():
+    llm = routed()
+    summary = SummarizationMiddleware(model=llm, trigger=("messages", 4), keep=("messages", 1))
+    history = [("human", "one"), ("ai", "two"), ("human", "three"), ("ai", "four"), ("human", "five")]
+    out = create_agent(llm, [], middleware=[summary]).invoke({"messages": history})
+    assert StubChat().text in out["messages"][0].text  # the summary stands for what was before
+    assert len(out["messages"]) < len(history)
+    assert llm.core.status().charged == 2
 
 
 def test_a_failing_router_in_the_fallback_middleware():
