@@ -65,7 +65,7 @@ class Fleet:
 
     def find(self, deployment_id: object) -> Berth | None:
         """Return the deployment of this id, if it is one of the group's."""
-        return self._berths.get(str(deployment_id))
+        return self._berths.get(str(deployment_id)) if deployment_id else None
 
     def take_in(self, deployments: Iterable[Deployment], *, strict: bool = False) -> list[Berth]:
         """Learn of deployments, and return those that were new; one without an id yet is only looked at.
@@ -128,7 +128,8 @@ class Fleet:
 
 def id_of(deployment: Deployment) -> str:
     """Return the id of a deployment, empty where a configuration file gives none: the router makes it later."""
-    return str((deployment.get("model_info") or {}).get("id") or "")
+    info = deployment.get("model_info")
+    return str(info.get("id") or "") if info else ""
 
 
 def _encoding(litellm_model: str) -> str | None:

@@ -40,10 +40,11 @@ _SHORT = 4_000  # characters; the tokens of a shorter text are counted in well u
 
 
 class Selected(NamedTuple):
-    """A decision, and the deployments for LiteLLM to take the first of."""
+    """A decision, the deployments for LiteLLM to take the first of, and the model that each one is, by its id."""
 
     decision: Decision
     deployments: list[dict[str, Any]]
+    models: dict[str, str]
 
 
 @dataclass
@@ -86,8 +87,8 @@ class Group:
             If none of them has a price.
         """
         self.welcome(self.fleet.take_in(healthy))
-        known = [(deployment, self.fleet.find(id_of(deployment))) for deployment in healthy]
-        offer = [Offered(each, berth, id_of(each) in failed_ids) for each, berth in known if berth is not None]
+        known = [(each, key, self.fleet.find(key)) for each in healthy if (key := id_of(each))]
+        offer = [Offered(each, berth, key in failed_ids) for each, key, berth in known if berth is not None]
         if not offer:
             raise UnknownPrice(
                 str(healthy[0]["litellm_params"].get("model")), "price, nor has any other that is healthy"
@@ -154,7 +155,8 @@ class Group:
             raise unbounded(self.name, models)
         decision = self.router.decide(context=context, eligible=models, worst_case_usd=worst)
         mark = {"owner": owner, "group": self.name, "id": decision.id}
-        return Selected(decision, ranked(offer, self._ranking(decision, worst), self._params(request), {MARK: mark}))
+        copies = ranked(offer, self._ranking(decision, worst), self._params(request), {MARK: mark})
+        return Selected(decision, copies, {id_of(one.deployment): one.berth.model for one in offer})
 
     def _ranking(self, decision: Decision, worst_usd: Mapping[str, float] | None) -> list[str]:
         """Return all models, the chosen one first.

@@ -237,20 +237,19 @@ class WiseCallback(Recorder):
 
     def noted(self, group: Group, selected: Selected, kwargs: dict[str, Any]) -> list[dict[str, Any]]:
         """Note the decision in the request, for headers, retries and feedback; return the deployments."""
-        decision, deployments = selected
+        decision = selected.decision
         metadata = _metadata(kwargs)
         call_id = kwargs.setdefault("litellm_call_id", str(uuid.uuid4()))
         self.calls.note(str(call_id), decision.id, group.name, _caller(metadata))
-        berths = {str(d["model_info"]["id"]): group.fleet.find(d["model_info"]["id"]) for d in deployments}
         metadata[NOTE] = {
             "owner": self.owner,
             "group": group.name,
             "trace": _trace(kwargs),
             "decision": decision.id,
             "context": decision.context,
-            "models": {key: berth.model for key, berth in berths.items() if berth is not None},
+            "models": selected.models,
         }
-        return deployments
+        return selected.deployments
 
 
 def passed_on(group: Group, healthy: list[Any], error: Exception) -> list[Any]:
@@ -275,8 +274,10 @@ def passed_on(group: Group, healthy: list[Any], error: Exception) -> list[Any]:
 
 def _metadata(kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """Return LiteLLM's own metadata of a request; `metadata` belongs to the provider where there are both."""
-    buckets = (kwargs.get("litellm_metadata"), kwargs.get("metadata"))
-    return next((bucket for bucket in buckets if isinstance(bucket, dict)), {})
+    bucket = kwargs.get("litellm_metadata")
+    if not isinstance(bucket, dict):
+        bucket = kwargs.get("metadata")
+    return bucket if isinstance(bucket, dict) else {}
 
 
 def _caller(metadata: Mapping[str, Any]) -> str | None:

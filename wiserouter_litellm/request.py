@@ -27,6 +27,7 @@ _TEXT_PARTS = frozenset({"text", "input_text", "output_text", "tool_result", "to
 _OUTPUT_LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 _COUNTED = ("tools", "functions", "response_format", "system", "instructions", "text", "output_config")
 _STORED = ("previous_response_id", "conversation", "prompt", "web_search_options", "mcp_servers", "container")
+_NAMED = frozenset({*_OUTPUT_LIMITS, *_COUNTED, *_STORED, "n", "service_tier"})
 FRAME_TOKENS = 8
 """What chat formats add per message, generously; and once for the reply."""
 TOOLS_TOKENS = 1_000
@@ -88,16 +89,17 @@ def request_of(messages: object, kwargs: Mapping[str, Any]) -> Request | None:
     if not turns or _is_placeholder(turns, kwargs):
         return None
     texts, all_text = _content(turns)
-    extras = [_dump(kwargs[name]) for name in _COUNTED if kwargs.get(name)]
-    tools = TOOLS_TOKENS if kwargs.get("tools") or kwargs.get("functions") else 0
+    given = {name: kwargs[name] for name in kwargs.keys() & _NAMED if kwargs[name] is not None}
+    extras = [_dump(given[name]) for name in _COUNTED if name in given] if given else []
+    tools = TOOLS_TOKENS if given.get("tools") or given.get("functions") else 0
     return Request(
         question=_question(turns),
         counted="\n".join([*texts, *extras]),
         overhead_tokens=FRAME_TOKENS * (len(turns) + 1) + tools,
-        countable=all_text and not _brings_more(kwargs),
-        output_tokens=_output_limit(kwargs),
-        choices=_whole(kwargs.get("n")) or 1,
-        tier=str(kwargs.get("service_tier") or ""),
+        countable=all_text and not _brings_more(given),
+        output_tokens=_output_limit(given),
+        choices=_whole(given.get("n")) or 1,
+        tier=str(given.get("service_tier") or ""),
         limit_name="max_output_tokens" if messages is None else "max_tokens",
     )
 
@@ -144,7 +146,7 @@ def _brings_more(kwargs: Mapping[str, Any]) -> bool:
     """Return whether the provider adds text of its own: a stored conversation, a stored prompt, a search."""
     tools = [tool for tool in kwargs.get("tools") or () if isinstance(tool, Mapping)]
     hosted = any(tool.get("type", "function") not in {"function", "custom"} for tool in tools)
-    return hosted or any(kwargs.get(name) for name in _STORED)
+    return hosted or any(name in kwargs for name in _STORED)
 
 
 def _parts(content: object) -> Sequence[object]:

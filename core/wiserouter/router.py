@@ -416,7 +416,10 @@ class WiseRouter:
         ------
         NotStarted, BudgetExhausted
             If nothing pays for it. Nothing is changed.
+        InvalidInput
+            If the cost is not a finite number. Nothing is changed.
         """
+        check_amount("the size of cost_usd", abs(cost_usd))
         with self._lock:
             self._store.spend(scope, cost_usd)
 
@@ -512,7 +515,7 @@ class WiseRouter:
         if ledger.budget.limit == "expected":
             return None
         if told_usd is not None:
-            return [told_usd.get(name, float("inf")) for name in self.pool.names]
+            return [_bound(told_usd.get(name, float("inf"))) for name in self.pool.names]
         return self.pool.worst_cases_usd(tokens, max_output_tokens)
 
     def _choose(self, ledger: Ledger, funds: Funds, context: int, allowed: set[int] | None) -> Choice:
@@ -568,6 +571,10 @@ def _affordable(ledger: Ledger, eligible: set[int] | None, worst_usd: list[float
 
 def _bounded(model: Model, dearest_usd: float) -> Model:
     return model if model.max_cost_usd is not None else replace(model, max_cost_usd=dearest_usd)
+
+
+def _bound(worst_usd: float) -> float:
+    return worst_usd if worst_usd == float("inf") else check_amount("worst_case_usd", worst_usd)
 
 
 def _id(decision: Decision | str) -> str:

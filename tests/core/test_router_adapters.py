@@ -149,6 +149,24 @@ def test_the_callers_worst_case_bounds_a_hard_budget():
         router.decide(context=0, eligible=["small"], worst_case_usd={"small": 4.0})
 
 
+@pytest.mark.parametrize("bad", [float("nan"), -1.0])
+def test_a_worst_case_that_is_no_amount_is_refused(bad):
+    router = make(models=[Model("small", max_cost_usd=9.0), Model("large", max_cost_usd=9.0)])
+    router.start(Budget(5.0, 2, limit="hard"))
+    with pytest.raises(InvalidInput, match="worst_case_usd must be a finite number of at least 0"):
+        router.decide(context=0, worst_case_usd={"small": bad, "large": 1.0})
+    assert router.status().decided == 0
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), float("-inf")])
+def test_other_costs_must_be_finite(bad):
+    router = make()
+    router.start(Budget(5.0, 2))
+    with pytest.raises(InvalidInput, match="must be a finite number"):
+        router.spend(bad)
+    assert router.status().spent_usd == 0.0
+
+
 def test_other_costs_are_paid_from_the_same_budget():
     router = make(models=[Model("small", max_cost_usd=1.0), Model("large", max_cost_usd=3.0)])
     router.start(Budget(2.0, 50, limit="hard"))

@@ -85,7 +85,8 @@ def test_everything_that_is_billed_as_input_is_counted():
         ([{"role": "user", "content": [{"type": "tool_result", "content": [{"type": "image"}]}]}], {}),
         (None, {"input": "go on", "previous_response_id": "resp_1"}),
         (None, {"input": "search", "tools": [{"type": "web_search"}]}),
-        (USER, {"web_search_options": {}, "mcp_servers": [{"url": "x"}]}),
+        (USER, {"web_search_options": {}}),
+        (USER, {"mcp_servers": [{"url": "x"}]}),
     ],
 )
 def test_what_brings_more_than_its_text_cannot_be_counted(messages, kwargs):
