@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from langchain_core.embeddings import Embeddings
 
-from wiserouter.encoders import RemoteEncoder
-from wiserouter.encoders.remote import Embedded
+from wiserouter.encoders.remote import Embedded, RemoteEncoder
 from wiserouter.tokens import count_tokens
 
 

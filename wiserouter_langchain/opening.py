@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from langchain_core.language_models import BaseChatModel
 
 from wiserouter import Budget, Price, WiseRouter
-from wiserouter.encoders import RemoteEncoder
+from wiserouter.encoders.remote import RemoteEncoder
 from wiserouter.errors import InvalidInput, NotStarted, UnknownModel, UnknownPrice
 from wiserouter_langchain.arm import Arm, arm_of
 

@@ -7,8 +7,7 @@ from typing import Any
 
 import litellm
 
-from wiserouter.encoders import RemoteEncoder
-from wiserouter.encoders.remote import Embedded
+from wiserouter.encoders.remote import Embedded, RemoteEncoder
 from wiserouter_litellm.llms import deployments_of
 from wiserouter_litellm.tariff import tariff_of
 

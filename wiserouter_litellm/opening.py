@@ -8,7 +8,7 @@ from pathlib import Path
 import litellm
 
 from wiserouter import Budget, Model, Price, WiseRouter
-from wiserouter.encoders import RemoteEncoder
+from wiserouter.encoders.remote import RemoteEncoder
 from wiserouter.errors import InvalidInput, NotStarted, UnknownPrice
 from wiserouter.placing import Placing
 from wiserouter_litellm.fleet import Berth, Deployment, Fleet

@@ -6,17 +6,21 @@ quality, hold to the budget, and keep learning from real costs and feedback.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from wiserouter.budget import Budget
 from wiserouter.contexts import Contexts
 from wiserouter.encoders import open_encoder
 from wiserouter.estimates import Estimates
-from wiserouter.log import RoutingLog
 from wiserouter.plan import Plan
 from wiserouter.policies import EpsilonFirst, Offline
 from wiserouter.router import WiseRouter
 from wiserouter.status import Status
 from wiserouter.stores import MemoryStore, open_store
 from wiserouter.types import NO_CONTEXT, Decision, Model, Price, Usage
+
+if TYPE_CHECKING:
+    from wiserouter.log import RoutingLog
 
 __version__ = "0.1.0"
 
@@ -40,3 +44,13 @@ __all__ = [
     "open_encoder",
     "open_store",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """Load `RoutingLog` when it is asked for: who serves reads no log."""
+    if name == "RoutingLog":
+        from wiserouter.log import RoutingLog  # noqa: PLC0415
+
+        globals()[name] = RoutingLog
+        return RoutingLog
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -13,6 +13,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from threading import RLock
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -22,8 +23,6 @@ from wiserouter.contexts import Contexts
 from wiserouter.encoders import Encoder, EncoderLike, open_encoder
 from wiserouter.errors import InvalidInput, QuerySkipped
 from wiserouter.estimates import Estimates
-from wiserouter.fitting import Progress, fit_log
-from wiserouter.log import RoutingLog
 from wiserouter.newcomer import believed
 from wiserouter.plan import SKIP, Plan
 from wiserouter.policies import Choice, EpsilonFirst, Offline, Policy
@@ -33,6 +32,10 @@ from wiserouter.query import Query, QueryReader
 from wiserouter.status import Status, status_of
 from wiserouter.stores import Record, Store, open_store
 from wiserouter.types import NO_CONTEXT, Decision, Model, Usage, check_amount, check_count, check_reward
+
+if TYPE_CHECKING:
+    from wiserouter.fitting import Progress
+    from wiserouter.log import RoutingLog
 
 logger = logging.getLogger("wiserouter")
 
@@ -151,6 +154,9 @@ class WiseRouter:
         LogError
             If a row cannot be read.
         """
+        from wiserouter.fitting import fit_log  # noqa: PLC0415 - a router that is never fitted reads no log
+        from wiserouter.log import RoutingLog  # noqa: PLC0415
+
         log = log if isinstance(log, RoutingLog) else RoutingLog.read(log)
         known = {model.name: model for model in models or ()}
         for name in known.keys() - set(log.models):

@@ -6,9 +6,8 @@ Windows depend on the clock alone, so that every process and machine agrees on t
 from __future__ import annotations
 
 import re
-from datetime import date, datetime, timedelta
+from datetime import date, datetime, timedelta, tzinfo
 from typing import NamedTuple
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from wiserouter.errors import InvalidInput
 
@@ -63,8 +62,8 @@ def parse_period(every: str, timezone: str = "UTC") -> Period:
     if found is None:
         raise InvalidInput(f"every must be a number and s, m, h, d, w or mo, such as '30d', got {every!r}", value=every)
     try:
-        ZoneInfo(timezone)
-    except (ZoneInfoNotFoundError, ValueError, TypeError, OSError) as error:
+        _zone(timezone)
+    except (KeyError, ValueError, TypeError, OSError) as error:
         raise InvalidInput(
             f"timezone must be an IANA name such as 'Europe/Berlin', got {timezone!r}", value=timezone
         ) from error
@@ -88,7 +87,7 @@ def window_at(period: Period, now_s: float) -> Window:
         length = period.n * _SECONDS[period.unit]
         start = now_s // length * length
         return Window(float(start), float(start + length))
-    zone = ZoneInfo(period.timezone)
+    zone = _zone(period.timezone)
     first, after = _days(period, datetime.fromtimestamp(now_s, zone).date())
     return Window(_midnight_s(first, zone), _midnight_s(after, zone))
 
@@ -136,5 +135,11 @@ def _month(months: int) -> date:
     return date(months // 12, months % 12 + 1, 1)
 
 
-def _midnight_s(day: date, zone: ZoneInfo) -> float:
+def _zone(name: str) -> tzinfo:
+    from zoneinfo import ZoneInfo  # noqa: PLC0415 - only budgets that renew by the calendar need it
+
+    return ZoneInfo(name)
+
+
+def _midnight_s(day: date, zone: tzinfo) -> float:
     return datetime(day.year, day.month, day.day, tzinfo=zone).timestamp()

@@ -5,6 +5,5 @@ Importing this package loads none of scikit-learn, scipy, onnxruntime and tokeni
 
 from wiserouter.encoders.base import Encoder
 from wiserouter.encoders.registry import EncoderLike, encoder_from_state, open_encoder
-from wiserouter.encoders.remote import RemoteEncoder
 
-__all__ = ["Encoder", "EncoderLike", "RemoteEncoder", "encoder_from_state", "open_encoder"]
+__all__ = ["Encoder", "EncoderLike", "encoder_from_state", "open_encoder"]
