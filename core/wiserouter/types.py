@@ -33,6 +33,13 @@ def check_reward(value: float) -> float:
     return float(value)
 
 
+def check_delta(name: str, value: float) -> float:
+    """Return `value` as a float if it lies between 0 and 1, both left out, else raise `InvalidInput`."""
+    if not (isinstance(value, int | float | np.number) and 0.0 < value < 1.0):
+        raise InvalidInput(f"{name} must lie between 0 and 1, both left out, got {value!r}", value=value)
+    return float(value)
+
+
 def check_count(name: str, value: int, *, least: int = 0) -> int:
     """Return `value` as an int if it is a whole number of at least `least`, else raise `InvalidInput`."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
