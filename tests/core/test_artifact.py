@@ -55,14 +55,21 @@ def test_equal_routers_give_equal_bytes_and_hashes(tmp_path):
 
 
 def test_policies_and_learning_are_kept(tmp_path):
-    router = WiseRouter([Model("a"), Model("b")], policy=EpsilonFirst(10, accounting="paper"), seed=0)
+    policy = EpsilonFirst(10, accounting="paper", confidence_delta=0.1, cost_scale_usd=2.0)
+    router = WiseRouter([Model("a"), Model("b")], policy=policy, seed=0)
     router.start(Budget(10.0, 20))
     decision = router.decide("x")
     router.charge(decision, 0.5)
     router.reward(decision, 0.5)
     router.save(tmp_path / "x.wise")
     again = WiseRouter.load(tmp_path / "x.wise")
-    assert again.policy.settings() == {"length": 10, "accounting": "paper", "allow_skip": False}
+    assert again.policy.settings() == {
+        "length": 10,
+        "accounting": "paper",
+        "allow_skip": False,
+        "confidence_delta": 0.1,
+        "cost_scale_usd": 2.0,
+    }
     assert again.estimates.n_invoked == 1
 
 

@@ -6,10 +6,21 @@ from typing import Any
 
 from wiserouter.errors import InvalidInput
 from wiserouter.policies.base import Choice, Policy
+from wiserouter.policies.confidence import ordering_is_certain
 from wiserouter.policies.epsilon_first import EpsilonFirst
+from wiserouter.policies.exploration import SufficientLength, sufficient_length
 from wiserouter.policies.offline import Offline
 
-__all__ = ["Choice", "EpsilonFirst", "Offline", "Policy", "open_policy"]
+__all__ = [
+    "Choice",
+    "EpsilonFirst",
+    "Offline",
+    "Policy",
+    "SufficientLength",
+    "open_policy",
+    "ordering_is_certain",
+    "sufficient_length",
+]
 
 _POLICIES: dict[str, Any] = {policy.name: policy for policy in (Offline, EpsilonFirst)}
 
