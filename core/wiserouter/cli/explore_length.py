@@ -44,8 +44,9 @@ def explore_length(
     """
     given = {"cost_gap": cost_gap, "ratio_gap": ratio_gap, "min_freq": min_freq, "n_models": models}
     named = [value is not None for value in given.values()]
-    if any(named) if artifact is not None else not all(named):
-        raise InvalidInput("explore-length needs either an artifact, or --cost-gap, --ratio-gap, --min-freq and --models")
+    complete = all(named) if artifact is None else not any(named)
+    if not complete:
+        raise InvalidInput("needs either an artifact, or --cost-gap, --ratio-gap, --min-freq and --models")
     figures = (
         of_gaps(given, horizon, delta)
         if artifact is None
