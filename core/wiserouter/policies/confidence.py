@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from wiserouter.policies.ratios import Ratios, ratios_of
-from wiserouter.types import check_delta
+from wiserouter.types import FloatArray, check_delta
 
 
 def ordering_is_certain(
@@ -101,7 +101,7 @@ def _all_apart(ratios: Ratios) -> bool:
     return True
 
 
-def _reach(ratios: Ratios) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+def _reach(ratios: Ratios) -> FloatArray:
     r"""Return the difference beyond which a ratio is told apart from any other.
 
     Divided by both spends, :math:`|Z| \ge 2B` reads
@@ -112,4 +112,5 @@ def _reach(ratios: Ratios) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
         w = 1.0 / ratios.spend
         a = ratios.radius * w
         most_a, most_w = a.max(initial=0.0), w.max(initial=0.0)
-        return np.asarray(2.0 * (a * (most_w + 1.0) + most_a * (w + 1.0) + 4.0 * a * most_a))
+        reach: FloatArray = 2.0 * (a * (most_w + 1.0) + most_a * (w + 1.0) + 4.0 * a * most_a)
+    return reach
