@@ -98,10 +98,13 @@ class Funds(NamedTuple):
         Budget left, b.
     requests : int
         Requests still to come, tau, this one included.
+    cushion_usd : float, default 0
+        What the last request must find beyond a mean call: under a hard limit, the worst case of the cheapest model.
     """
 
     left_usd: float
     requests: int
+    cushion_usd: float = 0.0
 
     @property
     def rate_usd(self) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol
 
@@ -12,7 +12,7 @@ from wiserouter.budget import Debit, Funds
 from wiserouter.estimates import Estimates
 from wiserouter.plan import SKIP, Plan
 from wiserouter.policies.caution import Caution
-from wiserouter.types import NO_CONTEXT, FloatArray
+from wiserouter.types import NO_CONTEXT, FloatArray, Model
 
 Accounting = Literal["actual", "paper"]
 
@@ -41,8 +41,8 @@ class Policy(Protocol):
         """The linear program at the current estimates; None before anything is known."""
         ...
 
-    def bind(self, freq: FloatArray, estimates: Estimates) -> None:
-        """Take the context frequencies, and the estimates that the router keeps up to date."""
+    def bind(self, freq: FloatArray, estimates: Estimates, models: Sequence[Model] = ()) -> None:
+        """Take the context frequencies, the estimates that the router keeps up to date, and the pool."""
         ...
 
     def choose(

@@ -7,8 +7,12 @@ what keeps an expected budget from ending with one dear call too many.
 
 from __future__ import annotations
 
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike
+
 from wiserouter.budget import Funds
-from wiserouter.estimates import Estimates
 from wiserouter.plan import Plan
 
 DEVIATIONS = 1.0
@@ -22,19 +26,31 @@ class Caution:
     ----------
     plan : Plan
         Mean costs, and the least mean cost of a request.
-    estimates : Estimates
-        Spread of the costs of each model.
+    spread_usd : array-like, broadcast to (n_contexts, n_models)
+        Standard deviation of the cost of one call.
+    drift : float, default 0
+        How many standard deviations of all the cheapest calls to come are held back, besides their mean cost.
     """
 
-    def __init__(self, plan: Plan, estimates: Estimates) -> None:
-        self._floor_usd = plan.floor_usd
-        cautious = plan.cost_usd + DEVIATIONS * estimates.cost_spread_usd()
+    def __init__(self, plan: Plan, spread_usd: ArrayLike, *, drift: float = 0.0) -> None:
+        self._plan, self._drift = plan, drift
+        self._spread_usd = np.broadcast_to(np.asarray(spread_usd), plan.cost_usd.shape)
+        cautious = plan.cost_usd + DEVIATIONS * self._spread_usd
         self._cautious_usd: list[list[float]] = [
             [*row, 0.0] for row in cautious.tolist()
         ]  # the last, index -1, is the null action
+        cheapest = plan.cost_usd.argmin(axis=1)[:, np.newaxis]
+        self._walk_usd = drift * float(plan.freq @ np.take_along_axis(self._spread_usd, cheapest, axis=1)[:, 0])
+
+    def revise(self, context: int) -> None:
+        """Take over the costs that the plan now has for one context."""
+        self._cautious_usd[context] = [*(self._plan.cost_usd[context] + DEVIATIONS * self._spread_usd[context]), 0.0]
 
     def permits(self, context: int, funds: Funds, *models: int) -> bool:
-        """Return whether the dearest of `models` costs at most b - (tau - 1) c_min."""
-        room = funds.left_usd - (funds.requests - 1) * self._floor_usd
+        """Return whether the dearest of `models` costs at most b - (tau - 1) c_min, less what is held back."""
+        later = funds.requests - 1
+        room = funds.left_usd - later * self._plan.floor_usd
+        if self._drift:
+            room -= self._walk_usd * math.sqrt(later) + funds.cushion_usd
         row = self._cautious_usd[context]
         return max([row[k] for k in models]) <= room

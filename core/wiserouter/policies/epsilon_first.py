@@ -8,7 +8,7 @@ estimates as they grow; under `"paper"` the estimates freeze when exploration en
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from wiserouter.plan import Plan
 from wiserouter.policies.base import Accounting, Choice
 from wiserouter.policies.confidence import ordering_is_certain
 from wiserouter.policies.following import FollowingPlan
-from wiserouter.types import NO_CONTEXT, FloatArray, check_amount, check_count, check_delta
+from wiserouter.types import NO_CONTEXT, FloatArray, Model, check_amount, check_count, check_delta
 
 PER_PAIR = 4
 """Exploration requests per (context, model) by default, and before the first test."""
@@ -79,7 +79,7 @@ class EpsilonFirst:
         """The linear program as it was last solved; None before it is first needed."""
         return self._following.plan
 
-    def bind(self, freq: FloatArray, estimates: Estimates) -> None:
+    def bind(self, freq: FloatArray, estimates: Estimates, models: Sequence[Model] = ()) -> None:  # noqa: ARG002
         """Take the context frequencies, and the estimates that the router keeps up to date."""
         self._estimates = estimates
         default = PER_PAIR * estimates.calls.size

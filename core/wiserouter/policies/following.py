@@ -64,14 +64,15 @@ class FollowingPlan:
     def _of_all_contexts(self, mixture: Mixture) -> Mixture:
         if self._without_context is None:
             plan = mixture.plan.without_context()
-            caution = None if mixture.caution is None else Caution(plan, self._estimates)
+            caution = None if mixture.caution is None else Caution(plan, self._estimates.cost_spread_usd())
             self._without_context = Mixture(plan, mixture.debit, caution)
         return self._without_context
 
     def _solve(self) -> None:
         actual = self._accounting == "actual"
         plan = Plan(self._freq, *self._estimates.means(shrink=actual), allow_skip=self._allow_skip)
-        self._mixture = Mixture(plan, self._accounting, Caution(plan, self._estimates) if actual else None)
+        caution = Caution(plan, self._estimates.cost_spread_usd()) if actual else None
+        self._mixture = Mixture(plan, self._accounting, caution)
         self._without_context = None
         seen = self._estimates.n_observations
         self._solve_at = max(seen + 1, seen * GROWTH) if actual else float("inf")

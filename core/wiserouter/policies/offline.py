@@ -7,7 +7,7 @@ the history are fixed and their means are debited.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from wiserouter.estimates import Estimates
 from wiserouter.plan import Plan
 from wiserouter.policies.base import Accounting, Choice
 from wiserouter.policies.following import FollowingPlan
-from wiserouter.types import FloatArray
+from wiserouter.types import FloatArray, Model
 
 
 class Offline:
@@ -45,7 +45,7 @@ class Offline:
         """The linear program as it was last solved."""
         return self._following.plan
 
-    def bind(self, freq: FloatArray, estimates: Estimates) -> None:
+    def bind(self, freq: FloatArray, estimates: Estimates, models: Sequence[Model] = ()) -> None:  # noqa: ARG002
         """Solve the plan for what `estimates` hold now; raises `InvalidInput` if they hold nothing."""
         estimates.means()
         self._following = FollowingPlan(freq, estimates, self.accounting, allow_skip=self.allow_skip)
