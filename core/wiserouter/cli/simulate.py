@@ -74,7 +74,7 @@ def simulate(
         out.print(table(_title(environment, of_horizon), _COLUMNS, map(_row, of_horizon)), "")
     if len(horizons) > 1:
         out.print(_slopes(summaries))
-        out.print("-0.5: regret grows as the root of the horizon; -1: it does not grow\n", highlight=False)
+        out.print("Of regret per request over the horizon; -0.5: regret grows as its root, -1: not at all.\n")
     if plot is not None:
         out.print(f"Picture: {plot}", highlight=False)
     return None
@@ -107,4 +107,4 @@ def _row(summary: Summary) -> tuple[str, ...]:
 
 def _slopes(summaries: Sequence[Summary]) -> Any:
     rows = [(method, "-" if slope is None else f"{slope:.3f}") for method, slope in slopes(summaries).items()]
-    return table("Log regret per request over log horizon", ("method", "slope"), rows)
+    return table("Log-log slope", ("method", "slope"), rows)
