@@ -14,8 +14,9 @@ from typing import Any
 
 import litellm
 
-from wiserouter import EpsilonFirst, WiseRouter, open_store
+from wiserouter import EpsilonFirst, Optimistic, WiseRouter, open_store
 from wiserouter.errors import WiseRouterError
+from wiserouter.policies import Policy
 from wiserouter_litellm.calls import Calls
 from wiserouter_litellm.encoder import LiteLLMEncoder
 from wiserouter_litellm.errors import SettingsError
@@ -91,12 +92,17 @@ def _group(name: str, settings: GroupSettings, config: Mapping[str, Any]) -> Gro
             prices={model: price.price() for model, price in settings.prices.items()},
             cap_output_tokens=settings.cap_output_tokens,
             encoder_timeout_s=settings.encoder_timeout_s,
-            policy=EpsilonFirst(settings.explore_requests),
+            policy=_learner(settings),
             store=_store(settings),
             seed=settings.seed,
         )
     except (WiseRouterError, OSError) as error:
         raise SettingsError(key, str(error)) from error
+
+
+def _learner(settings: GroupSettings) -> Policy:
+    """Return how a group without history learns."""
+    return Optimistic() if settings.explore_requests is None else EpsilonFirst(settings.explore_requests)
 
 
 def _fitted(settings: GroupSettings) -> WiseRouter | None:

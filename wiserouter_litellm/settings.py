@@ -63,7 +63,7 @@ class GroupSettings(Strict):
     prices : dict
         Prices by model, instead of LiteLLM's.
     explore_requests : int, optional
-        How long a router without an artifact explores.
+        Without an artifact: explore blindly for so many requests, as in the paper, instead of learning optimistically.
     store : str
         Where budgets and decisions live.
     reservation_ttl_s : float, seconds

@@ -13,7 +13,7 @@ from wiserouter.contexts import Contexts
 from wiserouter.encoders import open_encoder
 from wiserouter.estimates import Estimates
 from wiserouter.plan import Plan
-from wiserouter.policies import EpsilonFirst, Offline
+from wiserouter.policies import EpsilonFirst, Offline, Optimistic
 from wiserouter.router import WiseRouter
 from wiserouter.status import Status
 from wiserouter.stores import MemoryStore, open_store
@@ -34,6 +34,7 @@ __all__ = [
     "MemoryStore",
     "Model",
     "Offline",
+    "Optimistic",
     "Plan",
     "Price",
     "RoutingLog",

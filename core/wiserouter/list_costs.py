@@ -45,6 +45,19 @@ def listed_usd(estimates: Estimates, price: Price) -> FloatArray:
     return usd
 
 
+def price_change(estimates: Estimates, former: Price, new: Price) -> FloatArray:
+    """Return what a mean call of each context costs at a new price over what it cost, of shape (n_contexts,).
+
+    Examples
+    --------
+    >>> price_change(Estimates(1, 1), Price(1e-6, 2e-6), Price(1e-7, 2e-7)).round(9).tolist()
+    [0.1]
+    """
+    was, becomes = listed_usd(estimates, former), listed_usd(estimates, new)
+    ratio: FloatArray = np.where(was > 0, becomes / np.where(was > 0, was, 1.0), 1.0)
+    return ratio
+
+
 def prior_costs_usd(estimates: Estimates, models: Sequence[Model]) -> FloatArray:
     """Return the cost of a call that is believed of each (context, model) before it is tried.
 

@@ -23,9 +23,10 @@ from wiserouter.contexts import Contexts
 from wiserouter.encoders import Encoder, EncoderLike, open_encoder
 from wiserouter.errors import InvalidInput, QuerySkipped
 from wiserouter.estimates import Estimates
+from wiserouter.list_costs import price_change
 from wiserouter.newcomer import believed
 from wiserouter.plan import SKIP, Plan
-from wiserouter.policies import Choice, EpsilonFirst, Offline, Policy
+from wiserouter.policies import Choice, Offline, Optimistic, Policy
 from wiserouter.policies.base import by_worth, cheapest_choice
 from wiserouter.pool import Pool
 from wiserouter.query import Query, QueryReader
@@ -52,7 +53,7 @@ class WiseRouter:
     encoder : str, Encoder or callable, optional
         Turns text into an embedding; needed where `decide` is given text and there are several contexts.
     policy : Policy, optional
-        `Offline` where `estimates` are given, else `EpsilonFirst`.
+        `Offline` where `estimates` are given, else `Optimistic`.
     estimates : Estimates, optional
         What is known of each (context, model).
     store : str or Store, default "memory://"
@@ -96,7 +97,7 @@ class WiseRouter:
         self.contexts = contexts or Contexts.single()
         self.encoder: Encoder | None = None if encoder is None else open_encoder(encoder)
         self._reader = QueryReader(self.contexts, self.encoder, self.pool)
-        self.policy: Policy = policy or (EpsilonFirst() if estimates is None else Offline())
+        self.policy: Policy = policy or (Optimistic() if estimates is None else Offline())
         self.estimates = estimates or Estimates(self.contexts.n_contexts, len(self.pool))
         if self.estimates.shape != (self.contexts.n_contexts, len(self.pool)):
             raise InvalidInput(
@@ -106,7 +107,7 @@ class WiseRouter:
         self._store = open_store(store)
         self._rng = np.random.default_rng(seed)
         self._lock = RLock()
-        self.policy.bind(self.contexts.freq, self.estimates)
+        self.policy.bind(self.contexts.freq, self.estimates, self.pool.models)
 
     @classmethod
     def fit(
@@ -275,14 +276,21 @@ class WiseRouter:
             belief = believed(self.estimates, pool, reward, cost_usd)
             self.estimates.add_model(*belief)
             self._swap(pool)
-            self.policy.bind(self.contexts.freq, self.estimates)
+            self.policy.bind(self.contexts.freq, self.estimates, self.pool.models)
 
     def update_model(self, model: Model) -> None:
-        """Change price and limits of a model of the pool, known by its name; raises `UnknownModel`."""
+        """Change price and limits of a model of the pool, known by its name; raises `UnknownModel`.
+
+        A new price acts at once: what the model has cost so far is restated at it.
+        """
         with self._lock:
             models = list(self.pool.models)
-            models[self.pool.index(model.name)] = model
+            k = self.pool.index(model.name)
+            former, models[k] = models[k], model
             self._swap(Pool(models))
+            if former.price is not None and model.price is not None and former.price != model.price:
+                self.estimates.reprice(k, price_change(self.estimates, former.price, model.price))
+            self.policy.bind(self.contexts.freq, self.estimates, self.pool.models)
 
     def decide(
         self,
@@ -391,7 +399,7 @@ class WiseRouter:
         with self._lock:
             record = self._store.settle(decision_id, cost, served)
             if learn and record.decision.context != NO_CONTEXT:
-                self.estimates.add_cost(record.decision.context, record.model, cost)
+                self.estimates.add_cost(record.decision.context, record.model, cost, usage)
         if cost > record.decision.reserved_usd and self._is_hard(record.decision.scope):
             logger.warning(
                 "a call of %s cost %.6g USD, more than its worst case of %.6g: the hard limit may not hold",
@@ -500,7 +508,10 @@ class WiseRouter:
             ledger = self._store.ledger(scope)
             funds = ledger.funds()
             worst_usd = self._worst_usd(ledger, tokens, max_output_tokens, worst_case_usd)
-            allowed = eligible if worst_usd is None else _affordable(ledger, eligible, worst_usd)
+            allowed = eligible
+            if worst_usd is not None:
+                allowed = _affordable(ledger, eligible, worst_usd)
+                funds = funds._replace(cushion_usd=min(worst_usd))
             choice = self._choose(ledger, funds, context, allowed)
             decision = self._decision(choice, context, funds, worst_usd, scope)
             self._store.reserve(Record(decision, choice.model, choice.debit))

@@ -229,7 +229,7 @@ def test_restricted_models_take_the_place_of_the_planned_ones():
 def test_the_reserve_rule_by_hand():
     # c = (1, 3) without spread: a call may cost b - (tau - 1) x 1
     plan = Plan([1.0], [[0.2, 0.9]], [[1.0, 3.0]])
-    caution = Caution(plan, history([[0.2, 0.9]], [[1.0, 3.0]]))
+    caution = Caution(plan, 0.0)
     assert caution.permits(0, Funds(12.0, 10), 0, 1)
     assert not caution.permits(0, Funds(11.9, 10), 1)
     assert caution.permits(0, Funds(11.9, 10), 0)
@@ -244,7 +244,7 @@ def test_caution_adds_the_spread_of_a_models_costs():
     estimates = Estimates(1, 1)
     for cost in (1.0, 3.0):
         estimates.add_cost(0, 0, cost)
-    caution = Caution(Plan([1.0], [[0.5]], [[2.0]]), estimates)  # sd = sqrt(2)
+    caution = Caution(Plan([1.0], [[0.5]], [[2.0]]), estimates.cost_spread_usd())  # sd = sqrt(2)
     assert caution.permits(0, Funds(2.0 + 1.4143, 1), 0)
     assert not caution.permits(0, Funds(2.0 + 1.4142, 1), 0)
 

@@ -149,7 +149,7 @@ class Recorder:
     def __init__(self, model, expected_cost_usd=0.0, debit="actual"):
         self.choice, self.asked = Choice(model, 1.0, 0.0, expected_cost_usd, 0.0, debit), []
 
-    def bind(self, freq, estimates):
+    def bind(self, freq, estimates, models=()):
         self.freq = freq
 
     def choose(self, context, funds, rng, allowed=None):
@@ -477,7 +477,7 @@ def test_a_picture_without_matplotlib_says_what_to_install(monkeypatch, tmp_path
         (("--limit", "soft"), "limit must be one of expected, hard, got 'soft'"),
         (("--accounting", "creative"), "accounting must be one of actual, paper, got 'creative'"),
         (("--limit", "hard", "--accounting", "paper"), "accounting must be 'actual' under a hard limit"),
-        (("--methods", "thompson"), "method must be one of random, .*, got 'thompson'"),
+        (("--methods", "thompson"), "method must be one of optimistic, .*, got 'thompson'"),
         (("--methods", "epsilon-first-many"), "got 'epsilon-first-many'"),
         (("--methods", "epsilon-first-0"), "length must be a whole number of at least 1, got 0"),
         (("--methods", ","), "methods must name at least one"),

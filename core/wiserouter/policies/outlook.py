@@ -16,7 +16,6 @@ Cost. The mean of a cell is shrunk toward its list cost (`wiserouter.list_costs`
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import NamedTuple
 

@@ -15,7 +15,7 @@ from wiserouter.budget import Funds
 from wiserouter.estimates import Estimates
 from wiserouter.plan import Plan
 from wiserouter.policies import Choice
-from wiserouter.types import FloatArray
+from wiserouter.types import FloatArray, Model
 
 
 def affordable(cost_usd: Sequence[float], rate_usd: float, allowed: Collection[int] | None = None) -> list[int]:
@@ -62,7 +62,7 @@ class BudgetAware(ABC):
     def __init__(self, cost_usd: FloatArray) -> None:
         self._cost_usd: list[list[float]] = cost_usd.tolist()
 
-    def bind(self, freq: FloatArray, estimates: Estimates) -> None:  # noqa: ARG002
+    def bind(self, freq: FloatArray, estimates: Estimates, models: Sequence[Model] = ()) -> None:  # noqa: ARG002
         """Take the estimates that the run keeps up to date."""
         self._estimates = estimates
 

@@ -56,7 +56,7 @@ def play(environment: Environment, stream: Stream, method: Method, seed: int, *,
     A request is not served when no money is left, or less than the expected cost of the call, as in `WiseRouter`.
     """
     policy, seen = method
-    policy.bind(environment.freq, seen)
+    policy.bind(environment.freq, seen, environment.models() if environment.prices is not None else ())
     rng = np.random.default_rng(seed)
     rewards, costs = stream.rewards(environment), stream.costs_usd(environment)
     paid = environment.cost_usd[stream.contexts] if accounting == "paper" else costs

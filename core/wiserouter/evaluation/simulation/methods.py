@@ -13,12 +13,10 @@ from wiserouter.evaluation.simulation.known_costs import KnownCosts
 from wiserouter.evaluation.simulation.linucb import LinUcb
 from wiserouter.evaluation.simulation.oracle import Oracle
 from wiserouter.evaluation.simulation.random_choice import RandomChoice
-from wiserouter.policies import EpsilonFirst, Policy, open_policy
+from wiserouter.policies import EpsilonFirst, Optimistic, Policy, open_policy
 
 LENGTHS_PER_PAIR = (1, 2, 4, 8)
 """Exploration lengths of epsilon-first by default, in requests per (context, model)."""
-
-OURS: tuple[str, ...] = ()  # ("optimistic",) once `wiserouter.policies` has it
 
 
 class Method(NamedTuple):
@@ -35,6 +33,7 @@ _BASELINES: dict[str, Callable[[Environment], Policy]] = {
     "oracle": lambda world: Oracle(world.plan),
 }
 
+_OURS = (Optimistic.name,)
 _KNOWN, _UNKNOWN = "epsilon-first-known-", "epsilon-first-"
 
 
@@ -48,7 +47,7 @@ def default_methods(n_pairs: int) -> tuple[str, ...]:
     """
     lengths = [each * n_pairs for each in LENGTHS_PER_PAIR]
     first = [f"{prefix}{length}" for prefix in (_UNKNOWN, _KNOWN) for length in lengths]
-    return (*OURS, *first, *_BASELINES)
+    return (*_OURS, *first, *_BASELINES)
 
 
 def open_method(name: str, environment: Environment) -> Method:
@@ -66,7 +65,7 @@ def open_method(name: str, environment: Environment) -> Method:
         return Method(_BASELINES[name](environment), estimates)
     if name.startswith(_UNKNOWN):
         return Method(_epsilon_first(name, _UNKNOWN), estimates)
-    if name == "optimistic":
+    if name in _OURS:
         return Method(open_policy(name, {}), estimates)
     raise _unknown(name)
 
@@ -80,5 +79,5 @@ def _epsilon_first(name: str, prefix: str) -> EpsilonFirst:
 
 
 def _unknown(name: str) -> InvalidInput:
-    known = ", ".join((*_BASELINES, "optimistic", f"{_UNKNOWN}<length>", f"{_KNOWN}<length>"))
+    known = ", ".join((*_OURS, *_BASELINES, f"{_UNKNOWN}<length>", f"{_KNOWN}<length>"))
     return InvalidInput(f"method must be one of {known}, got {name!r}", value=name)

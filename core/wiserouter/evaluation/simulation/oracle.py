@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from wiserouter.estimates import Estimates
 from wiserouter.plan import Plan
 from wiserouter.policies import Choice
 from wiserouter.policies.base import Mixture
-from wiserouter.types import FloatArray
+from wiserouter.types import FloatArray, Model
 
 
 class Oracle:
@@ -29,7 +29,7 @@ class Oracle:
         self.plan: Plan | None = plan
         self._mixture = Mixture(plan, "actual")
 
-    def bind(self, freq: FloatArray, estimates: Estimates) -> None:
+    def bind(self, freq: FloatArray, estimates: Estimates, models: Sequence[Model] = ()) -> None:
         """Take nothing: all is known."""
 
     def choose(
