@@ -29,7 +29,7 @@ WISE = {"budget_usd": 5.0, "requests": 100}
         ({"groups": {"wise": {**WISE, "budget": 5}}}, ".groups.wise.budget", "Extra inputs are not permitted"),
         ({"groups": {"wise": {**WISE, "limit": "soft"}}}, ".groups.wise.limit", "'expected' or 'hard', got 'soft'"),
         ({"groups": {"wise": {"budget_usd": 5}}}, ".groups.wise", "needs horizon"),
-        ({"groups": {"wise": {**WISE, "every": "month"}}}, ".groups.wise", "every must be a number and s, m, h"),
+        ({"groups": {"wise": {**WISE, "every": "year"}}}, ".groups.wise", "every must be a number and s, m, h"),
         ({"groups": {"wise": {**WISE, "encoder": "litellm/e"}}}, ".groups.wise", "encoder needs artifact"),
         ({"groups": {"wise": {**WISE, "cap_output_tokens": 0}}}, ".groups.wise.cap_output_tokens", "got 0"),
         ({"groups": {"wise": {**WISE, "budget_usd": float("nan")}}}, ".groups.wise.budget_usd", "finite"),

@@ -34,7 +34,7 @@ class Caution:
         ]  # the last, index -1, is the null action
 
     def permits(self, context: int, funds: Funds, *models: int) -> bool:
-        """Return whether the dearest of `models` costs at most b - (tau - 1) c_min."""
-        room = funds.left_usd - (funds.requests - 1) * self._floor_usd
+        """Return whether the dearest of `models` costs at most b - (tau - 1) c_min, of each budget."""
+        room = funds.room_usd(self._floor_usd)
         row = self._cautious_usd[context]
         return max([row[k] for k in models]) <= room
