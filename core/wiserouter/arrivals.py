@@ -130,7 +130,7 @@ class Arrivals:
 
     def _fit(self, now_s: float, until_s: float) -> None:
         """Make the outlook anew; it holds until the bucket or the window ends."""
-        current = int(now_s // self.bucket_s)
+        current = max(int(now_s // self.bucket_s), self.first)  # clocks may be set back
         n = self._reach(current - self.first) + 1
         if self._missed_s is not None:
             self._unsee(self._missed_s, now_s)

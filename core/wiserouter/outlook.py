@@ -6,7 +6,7 @@ The expected count of a bucket is level x hour x weekday x trend.
   two months are weighted by how well each would have forecast up to three days, so that a calm stream is averaged over
   weeks and a jump is followed within hours (prequential likelihood: Dawid, 1984).
 - **Hours and weekdays**: ratios to the centred moving mean, shrunk toward 1 by the share of their spread that is noise
-  (James-Stein), from three days and three weeks on.
+  (James-Stein), from three days and two weeks on.
 - **Trend**: the slope of the logarithm, damped (Gardner & McKenzie, 1985), and only as far as both halves of the last
   two to four weeks show it: a jump is no trend.
 - **Error**: the root mean square of the errors that the same level and profile would have made before, over a span as
@@ -36,7 +36,7 @@ SETTLED = 672.0
 CHI2_MEDIAN = 0.455
 """Median of a squared normal deviate; a median of squares over it is a variance that one jump leaves alone."""
 
-DAYS, WEEKS = 3, 3
+DAYS, WEEKS = 3, 2
 """Whole days and weeks that a profile needs."""
 
 DAMPING = 0.97
@@ -130,7 +130,9 @@ def levels(past: Past, due: FloatArray) -> tuple[FloatArray, FloatArray]:
     age = np.arange(n - 1, -1, -1) / MEMORIES
     fade = np.exp(-age)
     since = past.prior_age - np.arange(n - 1, -1, -1)
-    prior = MEMORIES * -np.expm1(-past.prior_seen / MEMORIES) * np.where(since >= 0, np.exp(-since / MEMORIES), 0.0)
+    prior = (
+        MEMORIES * -np.expm1(-past.prior_seen / MEMORIES) * (since >= 0) * np.exp(-np.maximum(since, 0.0) / MEMORIES)
+    )
     counts = np.cumsum(past.counts * fade, axis=1) / fade
     seen = np.cumsum(due * fade, axis=1) / fade
     return (counts + prior * past.prior / past.prior_seen) / np.maximum(seen + prior, 1e-9), counts[:, -1]
@@ -148,7 +150,7 @@ def trend(past: Past, profile: FloatArray) -> float:
     whole = slice(len(past.counts) - 1 - 2 * half * past.per_day, len(past.counts) - 1)
     daily = past.counts[whole].reshape(2 * half, -1).sum(axis=1)
     due = (past.seen * profile[past.slot])[whole].reshape(2 * half, -1).sum(axis=1)
-    if due.min() < due.mean() / 4:
+    if due.min() <= due.mean() / 4:
         return 0.0
     early, late = (_slope(part) for part in np.split(np.log((daily + 0.5) / due), 2))
     return min(early, late, key=abs) if early * late > 0 else 0.0
@@ -161,11 +163,14 @@ def _shape(counts: FloatArray, base: FloatArray, slot: IntArray, n_slots: int, l
     mean = (got[length:] - got[:-length]) / np.maximum(share[length:] - share[:-length], 1e-9)
     mean = mean[np.clip(np.arange(n) - length // 2, 0, n - length)]
     cell, n_cells = np.arange(n) // length * n_slots + slot, -(-n // length) * n_slots
-    got, due = (np.bincount(cell, of, n_cells).reshape(-1, n_slots) for of in (counts, base * mean))
+    got, due, watched = (np.bincount(cell, of, n_cells).reshape(-1, n_slots) for of in (counts, base * mean, base))
+    told = watched.sum(axis=0) > watched.sum() / n_slots / 10  # the rest of the hours was hardly watched
     total = np.maximum(due.sum(axis=0), 1e-9)
-    ratio = got.sum(axis=0) / total
-    noise = (((got - ratio * due) ** 2).sum(axis=0) / total**2).mean() * len(got) / (len(got) - 1)
-    spread = ((ratio - 1.0) ** 2).mean()
+    ratio = np.where(told, got.sum(axis=0) / total, 1.0)
+    if not told.any():
+        return np.ones(n_slots)
+    noise = (((got - ratio * due) ** 2).sum(axis=0) / total**2)[told].mean() * len(got) / (len(got) - 1)
+    spread = ((ratio - 1.0) ** 2)[told].mean()
     signal = max(0.0, 1.0 - noise / spread) if spread > 0 else 0.0
     shape: FloatArray = np.maximum(1.0 + signal * (ratio - 1.0), 0.01)
     return shape
