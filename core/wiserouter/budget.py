@@ -39,7 +39,7 @@ class Budget:
         The whole budget, or that of one window where it renews.
     horizon : int, optional
         Number of requests that it is for; needed where the budget does not renew. Where it does, the requests expected
-        in the first window: later ones are expected to be as the window before.
+        in a window, believed until traffic tells.
     limit : {"expected", "hard"}, default "expected"
         "expected" plans on mean costs, settles true ones and stops when what is left does not cover a mean call: only
         what calls in flight cost beyond their mean can go beyond it. "hard" holds back the worst case of each call, and
@@ -95,6 +95,8 @@ class Budget:
         _check_choice("on_exhausted", self.on_exhausted, ("reject", "cheapest"))
         if self.rollover and self.every is None:
             raise InvalidInput("rollover needs every: a budget that does not renew has nothing to roll over to")
+        if not isinstance(self.within, Budget | None):
+            raise InvalidInput(f"within must be a Budget, got {self.within!r}: nest several", value=self.within)
         if self.within is not None and any(one.renews(self.every) for one in self.within.each):
             raise InvalidInput(f"budgets within one another must renew differently, got every={self.every!r} twice")
 
@@ -331,8 +333,10 @@ class Ledger:
             raise self.exhausted(reserved_usd)
         self.reserved_usd += reserved_usd
         self.expected_usd += expected_usd
+        self.decided += 1
         self.in_flight += 1
-        self._count(1)
+        if self.arrivals is not None:
+            self.arrivals.add(self.now_s)
 
     def settle(self, reserved_usd: float, expected_usd: float, *, cost_usd: float, debit_usd: float) -> None:
         """Turn a reservation into a charge of `cost_usd`, of which planning debits `debit_usd`."""
@@ -344,7 +348,8 @@ class Ledger:
         """Count a cost whose reservation is gone."""
         self.spent_usd += cost_usd
         self.debited_usd += debit_usd
-        self._hand_down()
+        if self.heir is not None:
+            self._hand_down()
 
     def release(self, reserved_usd: float, expected_usd: float) -> None:
         """Give back the money of a call that failed, and its place in the horizon."""
@@ -401,7 +406,7 @@ class Ledger:
         """Let the next windows have what this one leaves; again when a call of this window is billed after its end."""
         ledger = self
         while ledger.heir is not None:
-            ledger, left_usd = ledger.heir, ledger.left_usd
+            left_usd, ledger = ledger.left_usd, ledger.heir
             amount_usd = ledger.budget.amount_usd
             ledger.carried_usd = min(left_usd + ledger.skipped * amount_usd, amount_usd)
 
@@ -423,7 +428,8 @@ class Ledger:
         empty = self.in_flight == 0  # no rounding is left behind
         self.reserved_usd = 0.0 if empty else self.reserved_usd - reserved_usd
         self.expected_usd = 0.0 if empty else self.expected_usd - expected_usd
-        self._hand_down()
+        if self.heir is not None:
+            self._hand_down()
 
 
 def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:

@@ -27,7 +27,8 @@ def at(text: str, zone: str = "UTC") -> float:
 
 def make(clock: FakeClock, worst_usd: float = 1.0) -> WiseRouter:
     models = [Model("small", Price(1e-6, 1e-6), max_cost_usd=worst_usd)]
-    return WiseRouter(models, Contexts.single(), store=MemoryStore(clock), seed=0)
+    store = MemoryStore(clock, reservation_ttl_s=365 * DAY, decision_ttl_s=365 * DAY)
+    return WiseRouter(models, Contexts.single(), store=store, seed=0)
 
 
 def spend_usd(router: WiseRouter, cost_usd: float) -> None:
@@ -141,6 +142,8 @@ def test_budgets_are_named_by_how_often_they_renew():
         Budget(1.0, every="1mo", within=Budget(2.0, every="month"))
     with pytest.raises(InvalidInput, match="must renew differently"):
         Budget(1.0, 10, within=Budget(2.0, 20))
+    with pytest.raises(InvalidInput, match="within must be a Budget"):
+        Budget(1.0, 10, within=[Budget(2.0, every="day")])
 
 
 def test_hardness_is_that_of_any():

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wiserouter import Budget, Contexts, Model, Price, WiseRouter
+from wiserouter.budget import Ledger
 from wiserouter.errors import BudgetExhausted, InvalidInput
 from wiserouter.stores import MemoryStore
 from wiserouter.testing import FakeClock
@@ -116,6 +117,21 @@ def test_the_forecast_is_visible_with_its_interval():
     assert status.as_dict()["windows"][0]["horizon_low"] == status.horizon_low
     router.start(Budget(100.0, horizon=240))
     assert (router.status().horizon_low, router.status().horizon_high) == (None, None)
+
+
+def test_the_rate_hardly_varies_over_a_day_whose_pattern_is_known():
+    """At the observed pace it would double between night and noon."""
+    clock = FakeClock(at("2026-11-16T00:00:00"))
+    ledger, rates = Ledger.opened(Budget(100.0, every="day"), clock()), []
+    for hour in range(6 * 24):
+        for _ in range(2 if hour % 24 < 8 else 20):
+            ledger = ledger.at(clock())
+            rate = ledger.rate_usd
+            ledger.reserve(rate, rate)
+            ledger.settle(rate, rate, cost_usd=rate, debit_usd=rate)
+            clock.advance(3_600.0 / (2 if hour % 24 < 8 else 20))
+        rates.append(rate)
+    assert max(rates[4 * 24 : -2]) < 1.3 * min(rates[4 * 24 : -2])
 
 
 def test_a_change_of_the_expected_traffic_is_believed():

@@ -402,7 +402,6 @@ def test_a_day_within_a_month():
     assert [one.every for one in llm.core.status().windows] == ["day", "month"]
 
 
-
 def test_from_prices_alone_a_router_learns():
     llm = RunnableWiseRouter(
         models={"small": StubChat(), "large": StubChat()}, prices=PRICES, budget=Budget(1.0, 100), history_size=5

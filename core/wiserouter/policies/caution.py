@@ -35,6 +35,8 @@ class Caution:
 
     def permits(self, context: int, funds: Funds, *models: int) -> bool:
         """Return whether the dearest of `models` costs at most b - (tau - 1) c_min, of each budget."""
-        room = funds.room_usd(self._floor_usd)
+        room = funds.left_usd - (funds.requests - 1) * self._floor_usd
+        if funds.others:
+            room = funds.room_usd(self._floor_usd)
         row = self._cautious_usd[context]
         return max([row[k] for k in models]) <= room
