@@ -7,6 +7,7 @@ tell them apart.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from operator import attrgetter
 
 from wiserouter.budget import NEVER, Budget, Funds, Ledger
 from wiserouter.errors import BudgetError, BudgetExhausted, InvalidInput
@@ -29,7 +30,7 @@ class Ledgers:
     def at(self, now_s: float) -> Ledgers:
         """Return the accounts at `now_s`, fresh ones in the place of those whose window has ended since."""
         each = tuple([ledger.at(now_s) for ledger in self.each])
-        return self if all(new is old for new, old in zip(each, self.each, strict=True)) else Ledgers(each)
+        return self if each == self.each else Ledgers(each)
 
     @property
     def budget(self) -> Budget:
@@ -47,12 +48,13 @@ class Ledgers:
     @property
     def ruling(self) -> Ledger:
         """The tightest: that of the lowest rate."""
-        return min(self.each, key=lambda ledger: ledger.rate_usd)
+        return min(self.each, key=_rate_usd)
 
     def funds(self) -> Funds:
-        """Return the tightest funds, and the others beside them."""
-        first, *others = sorted([ledger.funds() for ledger in self.each], key=lambda funds: funds.rate_usd)
-        return first._replace(others=tuple(others))
+        """Return the tightest funds, with those of every budget."""
+        each = [ledger.funds() for ledger in self.each]
+        left_usd, requests, _ = min(each, key=_rate_usd)
+        return Funds(left_usd, requests, tuple(each))
 
     def room_usd(self) -> float:
         """Return the largest worst case that every hard limit still admits."""
@@ -122,6 +124,8 @@ class Ledgers:
         for ledger in self.each:
             ledger.miss()
 
+
+_rate_usd = attrgetter("rate_usd")
 
 Account = Ledger | Ledgers
 

@@ -135,25 +135,29 @@ class Arrivals:
         if self._missed_s is not None:
             self._unsee(self._missed_s, now_s)
             self._missed_s = now_s
-        last = int(-(-until_s // self.bucket_s))
-        ends = 1.0 + np.arange(self.first, max(last, current + 1), dtype=np.float64)
-        seen = np.clip((now_s - ends * self.bucket_s) / self.bucket_s + 1.0, 0.0, 1.0)
-        seen[0] -= max(0.0, self.start_s / self.bucket_s - self.first)
-        share = np.clip((until_s - ends * self.bucket_s) / self.bucket_s + 1.0, 0.0, 1.0)
-        slot = self._slots(ends - 1.0)
-        prior, prior_seen, prior_s = self._prior
-        past = Past(
-            np.maximum(self.counts[:n], 0.0),
-            np.maximum(seen[:n] - self.unseen[:n], 0.0),
-            slot[:n],
-            max(1, round(DAY_S / self.bucket_s)),
-            prior,
-            prior_seen,
-            (now_s - prior_s) / self.bucket_s,
-        )
-        self._outlook = look_ahead(past, share[n:], slot[n:])
+        last = max(int(-(-until_s // self.bucket_s)), current + 1)
+        buckets = np.arange(self.first, last, dtype=np.float64)
+        slot = self._slots(buckets)
+        past = self._past(now_s, buckets[:n], slot[:n])
+        share = np.clip(until_s / self.bucket_s - buckets[n:], 0.0, 1.0)
+        self._outlook = look_ahead(past, share, slot[n:])
         self._from_s, self._until_s, self._news = now_s, until_s, 0
         self._valid_s = min((current + 1) * self.bucket_s, until_s)
+
+    def _past(self, now_s: float, buckets: FloatArray, slot: IntArray) -> Past:
+        """Return the record as arrays, with the share of each bucket in which arrivals were counted."""
+        seen = np.clip(now_s / self.bucket_s - buckets, 0.0, 1.0) - self.unseen[: len(buckets)]
+        seen[0] -= max(0.0, self.start_s / self.bucket_s - self.first)
+        prior, prior_seen, prior_s = self._prior
+        return Past(
+            counts=np.maximum(self.counts[: len(buckets)], 0.0),
+            seen=np.maximum(seen, 0.0),
+            slot=slot,
+            per_day=max(1, round(DAY_S / self.bucket_s)),
+            prior=prior,
+            prior_seen=prior_seen,
+            prior_age=(now_s - prior_s) / self.bucket_s,
+        )
 
     def _slots(self, buckets: FloatArray) -> IntArray:
         """Return the hour of the week, in local time, that each bucket begins in."""

@@ -139,13 +139,13 @@ class Funds(NamedTuple):
         Budget left, b.
     requests : int
         Requests still to come, tau, this one included.
-    others : tuple of Funds
-        Those of the other budgets that must bear the call, where there are several; their rates are no lower.
+    each : tuple of Funds
+        Those of all budgets that must bear the call, where there are several; these are the tightest of them.
     """
 
     left_usd: float
     requests: int
-    others: tuple[Funds, ...] = ()
+    each: tuple[Funds, ...] = ()
 
     @property
     def rate_usd(self) -> float:
@@ -154,11 +154,10 @@ class Funds(NamedTuple):
 
     def room_usd(self, floor_usd: float) -> float:
         """Return what a call may cost if each after it costs `floor_usd`: b - (tau - 1) c_min, the least of all."""
-        room = self.left_usd - (self.requests - 1) * floor_usd
-        return min([room, *[one.room_usd(floor_usd) for one in self.others]]) if self.others else room
+        return min([one.left_usd - (one.requests - 1) * floor_usd for one in self.each or (self,)])
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Ledger:
     """The running account of one budget.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 
@@ -109,19 +110,9 @@ def status_of(scope: str, account: Account, plan: Plan | None, names: tuple[str,
     ledger = account.ruling
     rate = max(ledger.rate_usd, plan.floor_usd) if plan is not None else ledger.rate_usd
     shares = plan.freq @ plan.mix(rate) if plan is not None else np.zeros(0)
-    low, high = ledger.horizon_interval or (None, None)
     return Status(
         scope=scope,
-        amount_usd=ledger.budget.amount_usd,
-        carried_usd=ledger.carried_usd,
-        spent_usd=ledger.spent_usd,
-        reserved_usd=ledger.reserved_usd,
-        left_usd=ledger.left_usd,
-        horizon=ledger.horizon,
-        horizon_left=max(ledger.horizon_left, 0),
-        horizon_low=low,
-        horizon_high=high,
-        rate_usd=ledger.rate_usd,
+        **_figures(ledger),
         decided=ledger.decided,
         charged=ledger.charged,
         in_flight=ledger.in_flight,
@@ -129,26 +120,26 @@ def status_of(scope: str, account: Account, plan: Plan | None, names: tuple[str,
         expired=ledger.expired,
         shadow_price=plan.shadow_price(rate) if plan is not None else None,
         expected_reward=plan.value(rate) if plan is not None else None,
-        renews_at=ledger.renews_at,
         mix={name: float(share) for name, share in zip(names, shares, strict=False)},
-        windows=tuple([_window(one, rules=one is ledger) for one in account.each]),
+        windows=tuple(
+            [WindowStatus(every=one.budget.every, rules=one is ledger, **_figures(one)) for one in account.each]
+        ),
     )
 
 
-def _window(ledger: Ledger, *, rules: bool) -> WindowStatus:
+def _figures(ledger: Ledger) -> dict[str, Any]:
+    """Return the fields that the status of a scope and that of a window have in common."""
     low, high = ledger.horizon_interval or (None, None)
-    return WindowStatus(
-        every=ledger.budget.every,
-        amount_usd=ledger.budget.amount_usd,
-        carried_usd=ledger.carried_usd,
-        spent_usd=ledger.spent_usd,
-        reserved_usd=ledger.reserved_usd,
-        left_usd=ledger.left_usd,
-        horizon=ledger.horizon,
-        horizon_left=max(ledger.horizon_left, 0),
-        horizon_low=low,
-        horizon_high=high,
-        rate_usd=ledger.rate_usd,
-        renews_at=ledger.renews_at,
-        rules=rules,
-    )
+    return {
+        "amount_usd": ledger.budget.amount_usd,
+        "carried_usd": ledger.carried_usd,
+        "spent_usd": ledger.spent_usd,
+        "reserved_usd": ledger.reserved_usd,
+        "left_usd": ledger.left_usd,
+        "horizon": ledger.horizon,
+        "horizon_left": max(ledger.horizon_left, 0),
+        "horizon_low": low,
+        "horizon_high": high,
+        "rate_usd": ledger.rate_usd,
+        "renews_at": ledger.renews_at,
+    }

@@ -217,7 +217,7 @@ def test_a_change_says_which_budget():
 
 def test_the_reserve_is_kept_in_the_smaller_funds_too():
     assert Funds(10.0, 5).room_usd(1.0) == 6.0
-    assert Funds(10.0, 5, (Funds(3.0, 1), Funds(90.0, 89))).room_usd(1.0) == 2.0
+    assert Funds(3.0, 1, (Funds(3.0, 1), Funds(90.0, 89))).room_usd(1.0) == 2.0
 
 
 def test_what_is_spent_beside_calls_is_paid_by_all():

@@ -95,6 +95,22 @@ def test_an_even_stream_goes_on():
     assert ahead.low < 2_200 < ahead.high
 
 
+def test_what_is_older_than_eight_weeks_is_forgotten():
+    arrivals = Arrivals(MONDAY, DAY)
+    steady(arrivals, 1_000, 0, 168)
+    steady(arrivals, 10, 168, 10 * 168)
+    assert sum(arrivals.counts) == 10 * len(arrivals.counts) == 10 * KEPT
+    now = MONDAY + 10 * WEEK
+    assert arrivals.requests(now, now + DAY) == pytest.approx(240, rel=0.01)
+
+
+def test_a_record_that_nobody_added_to_for_months_starts_anew():
+    arrivals = Arrivals(MONDAY, DAY)
+    steady(arrivals, 1_000, 0, 168)
+    arrivals.add(MONDAY + 20 * WEEK, 5)
+    assert (sum(arrivals.counts), len(arrivals.counts)) == (5, KEPT)
+
+
 @pytest.mark.parametrize(("per_hour", "hours"), [(50, 8), (500, 6)])
 def test_doubled_traffic_is_followed_within_hours(per_hour, hours):
     rng = np.random.default_rng(0)

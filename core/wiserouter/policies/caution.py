@@ -36,7 +36,7 @@ class Caution:
     def permits(self, context: int, funds: Funds, *models: int) -> bool:
         """Return whether the dearest of `models` costs at most b - (tau - 1) c_min, of each budget."""
         room = funds.left_usd - (funds.requests - 1) * self._floor_usd
-        if funds.others:
+        if funds.each:
             room = funds.room_usd(self._floor_usd)
         row = self._cautious_usd[context]
         return max([row[k] for k in models]) <= room
