@@ -47,7 +47,7 @@ def begin_turn(
         If nothing pays for it.
     """
     names = able(arms, ask, forced)
-    hard = core.budget().limit == "hard"
+    hard = core.budget().hard
     worst = worst_cases_usd(arms, names, ask, cap_output_tokens) if hard else None
     decision = _preferred(core, names, preferred, context, worst)
     decision = decision or core.decide(context=context, eligible=names, worst_case_usd=worst)

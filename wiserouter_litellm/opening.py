@@ -98,7 +98,7 @@ def _started(name: str, router: WiseRouter, budget: Budget | None) -> bool:
     if budget is not None:
         router.start(budget)
     try:
-        return router.budget().limit == "hard"
+        return router.budget().hard
     except NotStarted as error:
         raise InvalidInput(f"group {name!r} needs a budget: give one, or a router with a running one") from error
 

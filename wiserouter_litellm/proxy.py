@@ -88,7 +88,7 @@ def _group(name: str, settings: GroupSettings, config: Mapping[str, Any]) -> Gro
             name,
             configured_deployments(config, name),
             router=_fitted(settings),
-            budget=settings.budget(1.0 / workers),
+            budget=settings.budgets(1.0 / workers),
             prices={model: price.price() for model, price in settings.prices.items()},
             cap_output_tokens=settings.cap_output_tokens,
             encoder_timeout_s=settings.encoder_timeout_s,

@@ -15,7 +15,7 @@ from wiserouter.estimates import Estimates
 from wiserouter.plan import Plan
 from wiserouter.policies import EpsilonFirst, Offline, Optimistic
 from wiserouter.router import WiseRouter
-from wiserouter.status import Status
+from wiserouter.status import Status, WindowStatus
 from wiserouter.stores import MemoryStore, open_store
 from wiserouter.types import NO_CONTEXT, Decision, Model, Price, Usage
 
@@ -40,6 +40,7 @@ __all__ = [
     "RoutingLog",
     "Status",
     "Usage",
+    "WindowStatus",
     "WiseRouter",
     "__version__",
     "open_encoder",

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
-from wiserouter.budget import Budget, Funds, Ledger
+from wiserouter.accounts import Account
+from wiserouter.budget import Budget, Funds
 from wiserouter.contexts import Contexts
 from wiserouter.encoders import Encoder, EncoderLike, open_encoder
 from wiserouter.errors import InvalidInput, QuerySkipped
@@ -223,16 +224,20 @@ class WiseRouter:
         return self.policy.plan
 
     def start(self, budget: Budget, *, scope: str = "default") -> None:
-        """Start a budget; an earlier one of the same scope ends.
+        """Start a budget, and those that it is within; an earlier one of the same scope ends.
 
         Raises
         ------
         UnknownPrice
             If a hard limit could never bound the cost of some model.
         """
-        if budget.limit == "hard":
+        if budget.hard:
             self.pool.check_bounded()
         self._store.open(scope, budget)
+        for one in budget.each:
+            self._warn_if_short(one)
+
+    def _warn_if_short(self, budget: Budget) -> None:
         plan = self.policy.plan
         if plan is not None and budget.rate_usd is not None and budget.rate_usd < plan.floor_usd:
             logger.warning(
@@ -244,12 +249,20 @@ class WiseRouter:
             )
 
     def set_budget(
-        self, *, amount_usd: float | None = None, horizon: int | None = None, scope: str = "default"
+        self,
+        *,
+        amount_usd: float | None = None,
+        horizon: int | None = None,
+        every: str | None = None,
+        scope: str = "default",
     ) -> None:
-        """Change the running budget; amount and horizon count from its start. Nothing is refitted."""
+        """Change the running budget; amount and horizon count from its start. Nothing is refitted.
+
+        Where there are several, `every` says which: how often it renews, or "never".
+        """
         if amount_usd is None and horizon is None:
             raise InvalidInput("set_budget needs amount_usd, horizon or both, got neither")
-        self._store.amend(scope, amount_usd=amount_usd, horizon=horizon)
+        self._store.amend(scope, amount_usd=amount_usd, horizon=horizon, every=every)
 
     def add_model(self, model: Model, *, reward: float | None = None, cost_usd: float | None = None) -> None:
         """Take a model into the pool of a running router; nothing is refitted.
@@ -490,7 +503,7 @@ class WiseRouter:
         self._reader = QueryReader(self.contexts, self.encoder, pool)
 
     def _is_hard(self, scope: str) -> bool:
-        return self.budget(scope).limit == "hard"
+        return self._store.ledger(scope).hard
 
     def _decide(
         self,
@@ -524,26 +537,27 @@ class WiseRouter:
 
     def _worst_usd(
         self,
-        ledger: Ledger,
+        ledger: Account,
         tokens: int | None,
         max_output_tokens: int | None,
         told_usd: Mapping[str, float] | None,
     ) -> list[float] | None:
-        if ledger.budget.limit == "expected":
+        if not ledger.hard:
             return None
         if told_usd is not None:
             return [_bound(told_usd.get(name, float("inf"))) for name in self.pool.names]
         return self.pool.worst_cases_usd(tokens, max_output_tokens)
 
-    def _choose(self, ledger: Ledger, funds: Funds, context: int, allowed: set[int] | None) -> Choice:
+    def _choose(self, ledger: Account, funds: Funds, context: int, allowed: set[int] | None) -> Choice:
         needed_usd = 0.0
         if funds.requests > 0 and funds.left_usd > 0:
             choice = self.policy.choose(context, funds, self._rng, allowed)
             if choice.debit == "paper" or ledger.bears(choice.expected_cost_usd):
                 return choice
             needed_usd = choice.expected_cost_usd
-        if ledger.budget.on_exhausted == "reject":
-            raise ledger.refusal(needed_usd)
+        refusal = ledger.refusal(needed_usd)
+        if refusal is not None:
+            raise refusal
         models = range(len(self.pool)) if allowed is None else allowed
         return cheapest_choice(self.policy.plan, context, models, self.pool.list_price_usd)
 
@@ -574,7 +588,7 @@ class WiseRouter:
         return self.pool.cost_usd(self._store.find(decision_id).model if served is None else served, usage)
 
 
-def _affordable(ledger: Ledger, eligible: set[int] | None, worst_usd: list[float]) -> set[int] | None:
+def _affordable(ledger: Account, eligible: set[int] | None, worst_usd: list[float]) -> set[int] | None:
     """Return the models whose worst case a hard limit still admits, or None for all."""
     room = ledger.room_usd()
     if eligible is None and max(worst_usd) <= room:

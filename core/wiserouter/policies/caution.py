@@ -7,8 +7,6 @@ what keeps an expected budget from ending with one dear call too many.
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -48,9 +46,9 @@ class Caution:
 
     def permits(self, context: int, funds: Funds, *models: int) -> bool:
         """Return whether the dearest of `models` costs at most b - (tau - 1) c_min, less what is held back."""
-        later = funds.requests - 1
-        room = funds.left_usd - later * self._plan.floor_usd
-        if self._drift:
-            room -= self._walk_usd * math.sqrt(later) + funds.cushion_usd
+        if funds.each or self._drift:
+            room = funds.room_usd(self._plan.floor_usd, self._walk_usd)
+        else:
+            room = funds.left_usd - (funds.requests - 1) * self._plan.floor_usd
         row = self._cautious_usd[context]
         return max([row[k] for k in models]) <= room

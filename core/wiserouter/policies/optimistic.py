@@ -47,8 +47,8 @@ class Optimistic:
 
     Notes
     -----
-    The paper's WR-Online explores for a fixed number of requests, then stops learning (Algorithm 2); docs/results.md has
-    both side by side.
+    The paper's WR-Online explores for a fixed number of requests, then stops learning (Algorithm 2): see
+    docs/learning.md for both side by side.
     """
 
     name = "optimistic"

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from wiserouter.budget import Budget, Debit, Ledger
+from wiserouter.accounts import Account
+from wiserouter.budget import Budget, Debit
 from wiserouter.types import Decision
 
 State = Literal["in flight", "charged", "released", "expired"]
@@ -47,11 +48,17 @@ class Store(Protocol):
         """Start a budget for `scope`; an earlier one of that scope ends, and calls in flight no longer count."""
         ...
 
-    def amend(self, scope: str, *, amount_usd: float | None, horizon: int | None) -> None:
-        """Change the running budget of `scope`."""
+    def amend(self, scope: str, *, amount_usd: float | None, horizon: int | None, every: str | None = None) -> None:
+        """Change the running budget of `scope`: the one that renews `every` so often, where there are several.
+
+        Raises
+        ------
+        InvalidInput
+            If none does, or there are several and it is not said; nothing is changed.
+        """
         ...
 
-    def ledger(self, scope: str) -> Ledger:
+    def ledger(self, scope: str) -> Account:
         """Return the account of `scope`, reservations past their time to live given back.
 
         Raises
@@ -62,7 +69,7 @@ class Store(Protocol):
         ...
 
     def reserve(self, record: Record) -> None:
-        """Hold back the cost of a decision and keep its record.
+        """Hold back the cost of a decision, in all budgets of its scope or in none, and keep its record.
 
         Raises
         ------
@@ -78,7 +85,8 @@ class Store(Protocol):
     def settle(self, decision_id: str, cost_usd: float, model: int | None = None) -> Record:
         """Charge the true cost of a call, once, and note the model that answered where it is another one.
 
-        The bill of a reservation that has expired, or was released, still counts: the money is gone.
+        It counts in the windows in which it was decided. The bill of a reservation that has expired, or was released,
+        still counts: the money is gone.
 
         Raises
         ------

@@ -7,7 +7,8 @@ from collections import OrderedDict
 from collections.abc import Callable
 from threading import RLock
 
-from wiserouter.budget import Budget, Ledger
+from wiserouter.accounts import Account, open_account
+from wiserouter.budget import Budget
 from wiserouter.errors import AlreadySettled, NotStarted, UnknownDecision
 from wiserouter.stores.base import Record, State
 from wiserouter.types import Decision
@@ -40,22 +41,22 @@ class MemoryStore:
         self._reservation_ttl_s = reservation_ttl_s
         self._decision_ttl_s = decision_ttl_s
         self._max_decisions = max_decisions
-        self._ledgers: dict[str, Ledger] = {}
-        self._in_flight: OrderedDict[str, tuple[Record, Ledger]] = OrderedDict()
-        self._records: OrderedDict[str, tuple[Record, Ledger]] = OrderedDict()
+        self._ledgers: dict[str, Account] = {}
+        self._in_flight: OrderedDict[str, tuple[Record, Account]] = OrderedDict()
+        self._records: OrderedDict[str, tuple[Record, Account]] = OrderedDict()
         self._lock = RLock()
 
     def open(self, scope: str, budget: Budget) -> None:
         """Start a budget for `scope`; an earlier one of that scope ends, and calls in flight settle against it."""
         with self._lock:
-            self._ledgers[scope] = Ledger.opened(budget, self.now())
+            self._ledgers[scope] = open_account(budget, self.now())
 
-    def amend(self, scope: str, *, amount_usd: float | None, horizon: int | None) -> None:
+    def amend(self, scope: str, *, amount_usd: float | None, horizon: int | None, every: str | None = None) -> None:
         """Change the running budget of `scope`."""
         with self._lock:
-            self._ledger(scope).amend(amount_usd=amount_usd, horizon=horizon)
+            self._ledger(scope).amend(amount_usd=amount_usd, horizon=horizon, every=every)
 
-    def ledger(self, scope: str) -> Ledger:
+    def ledger(self, scope: str) -> Account:
         """Return the account of `scope`, reservations past their time to live given back."""
         with self._lock:
             self._expire()
@@ -115,7 +116,7 @@ class MemoryStore:
             replaced, record.reward = record.reward, reward
             return record, replaced
 
-    def _ledger(self, scope: str) -> Ledger:
+    def _ledger(self, scope: str) -> Account:
         """Return the account of `scope`; where its window has ended, a fresh one takes its place."""
         try:
             ledger = self._ledgers[scope].at(self.now())
@@ -124,13 +125,13 @@ class MemoryStore:
         self._ledgers[scope] = ledger
         return ledger
 
-    def _known(self, decision_id: str) -> tuple[Record, Ledger]:
+    def _known(self, decision_id: str) -> tuple[Record, Account]:
         try:
             return self._records[decision_id]
         except KeyError:
             raise UnknownDecision(decision_id) from None
 
-    def _unsettled(self, decision_id: str, *settled: State) -> tuple[Record, Ledger]:
+    def _unsettled(self, decision_id: str, *settled: State) -> tuple[Record, Account]:
         record, ledger = self._known(decision_id)
         if record.state in settled:
             raise AlreadySettled(decision_id, record.state)
