@@ -18,6 +18,7 @@ from wiserouter.router import WiseRouter
 from wiserouter.status import Status, WindowStatus
 from wiserouter.stores import MemoryStore, open_store
 from wiserouter.types import NO_CONTEXT, Decision, Model, Price, Usage
+from wiserouter.watch import Watch
 
 if TYPE_CHECKING:
     from wiserouter.log import RoutingLog
@@ -40,6 +41,7 @@ __all__ = [
     "RoutingLog",
     "Status",
     "Usage",
+    "Watch",
     "WindowStatus",
     "WiseRouter",
     "__version__",

@@ -33,11 +33,12 @@ _FIELDS = (
     "reward",
     "reward_sq",
     "invoked",
+    "met",
     "metered",
     "input_tokens",
     "output_tokens",
 )
-_LATER = {"metered", "input_tokens", "output_tokens"}  # not in artifacts of the first versions
+_LATER = {"met", "metered", "input_tokens", "output_tokens"}  # not in artifacts of the first versions
 
 
 class Means(NamedTuple):
@@ -63,6 +64,8 @@ class Estimates:
         Number of rewards, their sum and sum of squares.
     invoked : ndarray of shape (n_contexts, n_models)
         Number of calls decided, settled or not: N of the paper's Algorithm 2.
+    met : ndarray of shape (n_contexts, n_models)
+        The same for the frequencies of the contexts, history included; these may drift while the models do not.
     metered, input_tokens, output_tokens : ndarray of shape (n_contexts, n_models)
         Number of calls whose tokens are known, and the sums of these.
     observed : list of int
@@ -83,7 +86,7 @@ class Estimates:
         shape = (check_count("n_contexts", n_contexts, least=1), check_count("n_models", n_models, least=1))
         self.calls, self.cost, self.cost_sq = np.zeros(shape), np.zeros(shape), np.zeros(shape)
         self.labels, self.reward, self.reward_sq = np.zeros(shape), np.zeros(shape), np.zeros(shape)
-        self.invoked = np.zeros(shape)
+        self.invoked, self.met = np.zeros(shape), np.zeros(shape)
         self.metered, self.input_tokens, self.output_tokens = np.zeros(shape), np.zeros(shape), np.zeros(shape)
         self.observed = [0] * shape[0]
         self.n_invoked = 0
@@ -124,7 +127,13 @@ class Estimates:
     def add_invoked(self, context: int, model: int, count: int = 1) -> None:
         """Count a decision, or take one back with `count=-1`."""
         self.invoked[context, model] += count
+        self.met[context, model] += count
         self.n_invoked += count
+
+    def fade(self, factor: float) -> None:
+        """Let all that was observed so far count `factor` times as much."""
+        for field in _FIELDS:
+            getattr(self, field).__imul__(factor)
 
     def add_table(self, contexts: IntArray, reward: ArrayLike, cost_usd: ArrayLike) -> None:
         """Count a table of past calls.

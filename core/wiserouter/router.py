@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from threading import RLock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -34,6 +34,7 @@ from wiserouter.query import Query, QueryReader
 from wiserouter.status import Status, status_of
 from wiserouter.stores import Record, Store, open_store
 from wiserouter.types import NO_CONTEXT, Decision, Model, Usage, check_amount, check_count, check_reward
+from wiserouter.watch import Watch
 
 if TYPE_CHECKING:
     from wiserouter.fitting import Progress
@@ -59,6 +60,9 @@ class WiseRouter:
         What is known of each (context, model).
     store : str or Store, default "memory://"
         Where budgets and decisions live.
+    watch : Watch or None, default "auto"
+        How what was learned fades and what has changed is noticed; "auto" is `Watch()` for `Optimistic`, else None:
+        nothing fades.
     seed : int, optional
         Seeds the draws of the policy.
 
@@ -92,6 +96,7 @@ class WiseRouter:
         policy: Policy | None = None,
         estimates: Estimates | None = None,
         store: str | Store = "memory://",
+        watch: Watch | Literal["auto"] | None = "auto",
         seed: int | None = None,
     ) -> None:
         self.pool = Pool(models)
@@ -108,7 +113,8 @@ class WiseRouter:
         self._store = open_store(store)
         self._rng = np.random.default_rng(seed)
         self._lock = RLock()
-        self.policy.bind(self.contexts.freq, self.estimates, self.pool.models)
+        self._watch = watch if watch != "auto" else Watch() if isinstance(self.policy, Optimistic) else None
+        self._bind()
 
     @classmethod
     def fit(
@@ -289,7 +295,7 @@ class WiseRouter:
             belief = believed(self.estimates, pool, reward, cost_usd)
             self.estimates.add_model(*belief)
             self._swap(pool)
-            self.policy.bind(self.contexts.freq, self.estimates, self.pool.models)
+            self._bind()
 
     def update_model(self, model: Model) -> None:
         """Change price and limits of a model of the pool, known by its name; raises `UnknownModel`.
@@ -302,7 +308,9 @@ class WiseRouter:
             former, models[k] = models[k], model
             self._swap(Pool(models))
             if former.price is not None and model.price is not None and former.price != model.price:
-                self.estimates.reprice(k, price_change(self.estimates, former.price, model.price))
+                ratio = price_change(self.estimates, former.price, model.price)
+                for seen in self._learners:
+                    seen.reprice(k, ratio)
             self.policy.bind(self.contexts.freq, self.estimates, self.pool.models)
 
     def decide(
@@ -412,7 +420,9 @@ class WiseRouter:
         with self._lock:
             record = self._store.settle(decision_id, cost, served)
             if learn and record.decision.context != NO_CONTEXT:
-                self.estimates.add_cost(record.decision.context, record.model, cost, usage)
+                for seen in self._learners:
+                    seen.add_cost(record.decision.context, record.model, cost, usage)
+                self._turn()
         if cost > record.decision.reserved_usd and self._is_hard(record.decision.scope):
             logger.warning(
                 "a call of %s cost %.6g USD, more than its worst case of %.6g: the hard limit may not hold",
@@ -471,7 +481,8 @@ class WiseRouter:
         with self._lock:
             record = self._store.release(_id(decision))
             if record.decision.context != NO_CONTEXT:
-                self.estimates.add_invoked(record.decision.context, record.model, -1)
+                for seen in self._learners:
+                    seen.add_invoked(record.decision.context, record.model, -1)
 
     def reward(self, decision: Decision | str, reward: float) -> None:
         """Take a score in [0, 1] for a decision, instead of an earlier one of the same decision.
@@ -488,6 +499,8 @@ class WiseRouter:
             record, replaced = self._store.reward(_id(decision), score)
             if record.decision.context != NO_CONTEXT:
                 self.estimates.add_reward(record.decision.context, record.model, score, replacing=replaced)
+                if self._watch is not None and replaced is None:
+                    self._watch.add_reward(record.decision.context, record.model, score)
 
     def status(self, scope: str = "default") -> Status:
         """Return where the budget of `scope` stands and what the rest of it will buy; raises `NotStarted`."""
@@ -497,6 +510,22 @@ class WiseRouter:
     def budget(self, scope: str = "default") -> Budget:
         """Return the running budget of `scope`; raises `NotStarted`."""
         return self._store.ledger(scope).budget
+
+    def _bind(self) -> None:
+        """Hand the estimates to those who use them; a bucket of observations begins."""
+        self.policy.bind(self.contexts.freq, self.estimates, self.pool.models)
+        self._learners: tuple[Estimates | Watch, ...] = (self.estimates,)
+        if self._watch is not None:
+            self._watch.follow(self.estimates, self._store.now())
+            self._learners = (self.estimates, self._watch)
+
+    def _turn(self) -> None:
+        """Notice what has changed, where it is time to look."""
+        changes = None if self._watch is None else self._watch.turn(self._store.now())
+        if changes is not None:
+            self.policy.bind(self.contexts.freq, self.estimates, self.pool.models)
+            for line in changes.describe(self.pool.names):
+                logger.info("%s: the old observations count little from now on", line)
 
     def _swap(self, pool: Pool) -> None:
         self.pool = pool
@@ -532,7 +561,8 @@ class WiseRouter:
                 self._store.settle(decision.id, 0.0)
                 raise QuerySkipped(context, decision.rate_usd)
             if context != NO_CONTEXT:
-                self.estimates.add_invoked(context, choice.model)
+                for seen in self._learners:
+                    seen.add_invoked(context, choice.model)
         return decision
 
     def _worst_usd(

@@ -75,9 +75,11 @@ class Optimistic:
 
     def bind(self, freq: FloatArray, estimates: Estimates, models: Sequence[Model] = ()) -> None:
         """Take the context frequencies, the estimates that the router keeps up to date, and the pool."""
-        history = float(estimates.calls.sum(axis=0).max())
+        if not estimates.met.any():
+            history = float(estimates.calls.sum(axis=0).max())  # of a dense log, the number of its queries
+            estimates.met[:, 0] += max(history, 1.0) * freq
         self._estimates = estimates
-        self._outlook = Outlook(freq, max(history, 1.0), estimates, models, self.alpha)
+        self._outlook = Outlook(estimates, models, self.alpha)
         self._refresh(1)
 
     def choose(

@@ -48,10 +48,6 @@ class Outlook:
 
     Parameters
     ----------
-    freq : ndarray of shape (n_contexts,)
-        How often each context occurred in history.
-    freq_weight : float
-        Number of queries that this is worth.
     estimates : Estimates
         What the router keeps up to date.
     models : sequence of Model
@@ -67,10 +63,7 @@ class Outlook:
         Standard deviation of the cost of one call.
     """
 
-    def __init__(
-        self, freq: FloatArray, freq_weight: float, estimates: Estimates, models: Sequence[Model], alpha: float
-    ) -> None:
-        self._prior_freq, self._freq_weight = freq, freq_weight
+    def __init__(self, estimates: Estimates, models: Sequence[Model], alpha: float) -> None:
         self._estimates, self._models, self._alpha = estimates, models, alpha
         self._score = np.array([0.0 if m.score is None else m.score for m in models] or np.zeros(estimates.shape[1]))
         self._scored = np.array(
@@ -86,7 +79,7 @@ class Outlook:
             Requests still to come.
         """
         seen = self._estimates
-        met = seen.invoked.sum(axis=1) + self._freq_weight * self._prior_freq
+        met = seen.met.sum(axis=1)
         self.freq = met / met.sum()
         self._visits_per_model = (seen.n_invoked + requests) * self.freq / seen.shape[1]
         self._take_rewards()
