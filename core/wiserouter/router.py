@@ -23,6 +23,7 @@ from wiserouter.contexts import Contexts
 from wiserouter.encoders import Encoder, EncoderLike, open_encoder
 from wiserouter.errors import InvalidInput, QuerySkipped
 from wiserouter.estimates import Estimates
+from wiserouter.finer import Finer, Particulars
 from wiserouter.newcomer import believed
 from wiserouter.plan import SKIP, Plan
 from wiserouter.policies import Choice, EpsilonFirst, Offline, Policy
@@ -34,6 +35,7 @@ from wiserouter.stores import Record, Store, open_store
 from wiserouter.types import NO_CONTEXT, Decision, Model, Usage, check_amount, check_count, check_reward
 
 if TYPE_CHECKING:
+    from wiserouter.finer.selection import Comparison
     from wiserouter.fitting import Progress
     from wiserouter.log import RoutingLog
 
@@ -55,10 +57,17 @@ class WiseRouter:
         `Offline` where `estimates` are given, else `EpsilonFirst`.
     estimates : Estimates, optional
         What is known of each (context, model).
+    finer : Finer, optional
+        What judges queries one by one, beyond their context; `fit` makes it.
     store : str or Store, default "memory://"
         Where budgets and decisions live.
     seed : int, optional
         Seeds the draws of the policy.
+
+    Attributes
+    ----------
+    comparison : Comparison or None
+        How the estimators did, where `fit` chose one.
 
     Raises
     ------
@@ -89,13 +98,16 @@ class WiseRouter:
         encoder: EncoderLike | None = None,
         policy: Policy | None = None,
         estimates: Estimates | None = None,
+        finer: Finer | None = None,
         store: str | Store = "memory://",
         seed: int | None = None,
     ) -> None:
         self.pool = Pool(models)
         self.contexts = contexts or Contexts.single()
         self.encoder: Encoder | None = None if encoder is None else open_encoder(encoder)
-        self._reader = QueryReader(self.contexts, self.encoder, self.pool)
+        self.finer = finer
+        self.comparison: Comparison | None = None
+        self._reader = QueryReader(self.contexts, self.encoder, self.pool, finer)
         self.policy: Policy = policy or (EpsilonFirst() if estimates is None else Offline())
         self.estimates = estimates or Estimates(self.contexts.n_contexts, len(self.pool))
         if self.estimates.shape != (self.contexts.n_contexts, len(self.pool)):
@@ -117,6 +129,9 @@ class WiseRouter:
         n_contexts: int = 16,
         models: Sequence[Model] | None = None,
         policy: Policy | None = None,
+        estimator: str = "means",
+        token_cost: bool | None = None,
+        rate_usd: float | None = None,
         store: str | Store = "memory://",
         seed: int = 0,
         progress: Progress | None = None,
@@ -135,6 +150,13 @@ class WiseRouter:
             Prices and limits of the log's models, in any order.
         policy : Policy, optional
             `Offline()` by default.
+        estimator : {"means", "ridge", "neighbours", "auto"}, default "means"
+            Add to the means of a query's context what its embedding says of its rewards. "auto" compares them on
+            held-out queries at `rate_usd`, and keeps to means where none gains more than a standard error.
+        token_cost : bool, optional
+            Let costs follow the length of the query; by default no, or as "auto" finds better.
+        rate_usd : float, optional
+            The budget per query to compare at; midway between the cheapest and the dearest useful one by default.
         store : str or Store, default "memory://"
             Where budgets and decisions live.
         seed : int, default 0
@@ -154,27 +176,32 @@ class WiseRouter:
         LogError
             If a row cannot be read.
         """
-        from wiserouter.fitting import fit_log  # noqa: PLC0415 - a router that is never fitted reads no log
+        from wiserouter.fitting import FinerTerms, fit_log  # noqa: PLC0415 - a router that is never fitted reads no log
         from wiserouter.log import RoutingLog  # noqa: PLC0415
 
         log = log if isinstance(log, RoutingLog) else RoutingLog.read(log)
         known = {model.name: model for model in models or ()}
         for name in known.keys() - set(log.models):
             raise InvalidInput(f"models must be in the log ({', '.join(log.models)}), got {name!r}", value=name)
-        fitted = fit_log(log, open_encoder(encoder), n_contexts, seed=seed, progress=progress or _silent)
+        prices = [known[name].price if name in known else None for name in log.models]
+        terms = FinerTerms(estimator, token_cost, rate_usd, [0.0 if price is None else price.input for price in prices])
+        fitted = fit_log(log, open_encoder(encoder), n_contexts, seed=seed, progress=progress or _silent, terms=terms)
         pool = [
             _bounded(known.get(name, Model(name)), float(dearest))
             for name, dearest in zip(log.models, fitted.dearest_usd, strict=True)
         ]
-        return cls(
+        router = cls(
             pool,
             fitted.contexts,
             encoder=fitted.encoder,
             policy=policy or Offline(),
             estimates=fitted.estimates,
+            finer=fitted.finer,
             store=store,
             seed=seed,
         )
+        router.comparison = fitted.comparison
+        return router
 
     def save(self, path: str | Path) -> str:
         """Write what was fitted and learned to one file, and return its hash; running budgets stay in the store."""
@@ -182,7 +209,8 @@ class WiseRouter:
 
         with self._lock:
             estimates = self.estimates.copy()
-        return saving.save_router(self, estimates, path)
+            finer = None if self.finer is None else self.finer.copy()
+        return saving.save_router(self, estimates, finer, path)
 
     @classmethod
     def load(
@@ -274,6 +302,8 @@ class WiseRouter:
             pool = Pool([*self.pool.models, model])
             belief = believed(self.estimates, pool, reward, cost_usd)
             self.estimates.add_model(*belief)
+            if self.finer is not None:
+                self.finer.add_model(0.0 if model.price is None else model.price.input)
             self._swap(pool)
             self.policy.bind(self.contexts.freq, self.estimates)
 
@@ -305,11 +335,11 @@ class WiseRouter:
         embedding : array-like of shape (dim,), optional
             Its embedding, instead of encoding `text`.
         context : int, optional
-            Its context, instead of either; `NO_CONTEXT` decides by what is known of all contexts together.
+            Its context, where it is known; `NO_CONTEXT` decides by what is known of all contexts together.
         eligible : iterable of str, optional
             The models that may take it; all by default.
         input_tokens : int, optional
-            Its length; counted from `text` where limits or prices need it.
+            Its length; counted from `text` where limits, prices or costs by length need it.
         max_output_tokens : int, optional
             The most tokens that this call may return.
         worst_case_usd : mapping of str to float, optional
@@ -391,7 +421,7 @@ class WiseRouter:
         with self._lock:
             record = self._store.settle(decision_id, cost, served)
             if learn and record.decision.context != NO_CONTEXT:
-                self.estimates.add_cost(record.decision.context, record.model, cost)
+                self._learn_cost(record, cost)
         if cost > record.decision.reserved_usd and self._is_hard(record.decision.scope):
             logger.warning(
                 "a call of %s cost %.6g USD, more than its worst case of %.6g: the hard limit may not hold",
@@ -466,7 +496,7 @@ class WiseRouter:
         with self._lock:
             record, replaced = self._store.reward(_id(decision), score)
             if record.decision.context != NO_CONTEXT:
-                self.estimates.add_reward(record.decision.context, record.model, score, replacing=replaced)
+                self._learn_reward(record, score, replaced)
 
     def status(self, scope: str = "default") -> Status:
         """Return where the budget of `scope` stands and what the rest of it will buy; raises `NotStarted`."""
@@ -479,7 +509,27 @@ class WiseRouter:
 
     def _swap(self, pool: Pool) -> None:
         self.pool = pool
-        self._reader = QueryReader(self.contexts, self.encoder, pool)
+        self._reader = QueryReader(self.contexts, self.encoder, pool, self.finer)
+
+    def _learn_cost(self, record: Record, cost_usd: float) -> None:
+        context, model, query = record.decision.context, record.model, record.query
+        self.estimates.add_cost(context, model, cost_usd if query is None else query.plain_cost_usd(model, cost_usd))
+        if self.finer is not None and query is not None:
+            self.finer.learn_cost(query, context, model, cost_usd)
+
+    def _learn_reward(self, record: Record, score: float, replaced: float | None) -> None:
+        context, model, query = record.decision.context, record.model, record.query
+        if self.finer is None or query is None:
+            self.estimates.add_reward(context, model, score, replacing=replaced)
+            return
+        plain = query.plain_reward(model, score)
+        if replaced is not None:
+            self.estimates.add_reward(context, model, plain, replacing=query.plain_reward(model, replaced))
+            self.finer.amend_reward(query, context, model, score - replaced)
+            return
+        self.estimates.add_reward(context, model, plain)
+        mean = self.estimates.reward[context, model] / self.estimates.labels[context, model]
+        self.finer.learn_reward(query, context, model, score - float(mean))
 
     def _is_hard(self, scope: str) -> bool:
         return self.budget(scope).limit == "hard"
@@ -492,7 +542,7 @@ class WiseRouter:
         worst_case_usd: Mapping[str, float] | None,
         scope: str,
     ) -> Decision:
-        context, tokens = query
+        context, tokens, embedding, length = query
         if max_output_tokens is not None:
             check_count("max_output_tokens", max_output_tokens, least=1)
         eligible = self.pool.eligible(names, tokens)
@@ -501,9 +551,11 @@ class WiseRouter:
             funds = ledger.funds()
             worst_usd = self._worst_usd(ledger, tokens, max_output_tokens, worst_case_usd)
             allowed = eligible if worst_usd is None else _affordable(ledger, eligible, worst_usd)
-            choice = self._choose(ledger, funds, context, allowed)
+            finer = self.finer
+            own = None if finer is None else finer.particulars(context, embedding, length, funds.rate_usd)
+            choice = self._choose(ledger, funds, context, allowed, own)
             decision = self._decision(choice, context, funds, worst_usd, scope)
-            self._store.reserve(Record(decision, choice.model, choice.debit))
+            self._store.reserve(Record(decision, choice.model, choice.debit, query=own))
             if choice.model == SKIP:
                 self._store.settle(decision.id, 0.0)
                 raise QuerySkipped(context, decision.rate_usd)
@@ -524,10 +576,13 @@ class WiseRouter:
             return [_bound(told_usd.get(name, float("inf"))) for name in self.pool.names]
         return self.pool.worst_cases_usd(tokens, max_output_tokens)
 
-    def _choose(self, ledger: Ledger, funds: Funds, context: int, allowed: set[int] | None) -> Choice:
+    def _choose(
+        self, ledger: Ledger, funds: Funds, context: int, allowed: set[int] | None, query: Particulars | None
+    ) -> Choice:
         needed_usd = 0.0
         if funds.requests > 0 and funds.left_usd > 0:
-            choice = self.policy.choose(context, funds, self._rng, allowed)
+            own = () if query is None else (query.shift,)
+            choice = self.policy.choose(context, funds, self._rng, allowed, *own)
             if choice.debit == "paper" or ledger.bears(choice.expected_cost_usd):
                 return choice
             needed_usd = choice.expected_cost_usd

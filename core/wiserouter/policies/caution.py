@@ -33,8 +33,11 @@ class Caution:
             [*row, 0.0] for row in cautious.tolist()
         ]  # the last, index -1, is the null action
 
-    def permits(self, context: int, funds: Funds, *models: int) -> bool:
-        """Return whether the dearest of `models` costs at most b - (tau - 1) c_min."""
-        room = funds.left_usd - (funds.requests - 1) * self._floor_usd
+    def permits(self, context: int, funds: Funds, *models: int, beyond_usd: float = 0.0) -> bool:
+        """Return whether the dearest of `models` costs at most b - (tau - 1) c_min.
+
+        `beyond_usd` is what the query at hand costs beyond the mean.
+        """
+        room = funds.left_usd - (funds.requests - 1) * self._floor_usd - beyond_usd
         row = self._cautious_usd[context]
         return max([row[k] for k in models]) <= room
