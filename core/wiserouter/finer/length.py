@@ -6,7 +6,8 @@ James-Stein): with `d` the least-squares slope less that price and `v` its varia
 
 .. math:: \text{slope} = \text{price} + d\, \max\Bigl(0, 1 - \frac{v}{d^2}\Bigr) .
 
-A query of `t` tokens costs the context's mean plus `slope x (t - mean tokens of the context)`.
+A query of `t` tokens costs the context's mean plus `slope x (t - usual length)`. The usual length of a context is its
+mean in history, or the length of its first query; it stays, so that what was learned relative to it stays right.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class LengthCost:
 
     Notes
     -----
-    Memory does not grow: 48 bytes x n_contexts x n_models.
+    Memory does not grow: 8 bytes x n_contexts x (6 x n_models + 1).
 
     Examples
     --------
@@ -50,6 +51,7 @@ class LengthCost:
     def __init__(self, n_contexts: int, input_price_usd: ArrayLike) -> None:
         self._price: FloatArray = np.array(input_price_usd, dtype=np.float64)
         self._sums: FloatArray = np.zeros((6, n_contexts, len(self._price)))
+        self._usual_tokens: FloatArray = np.full(n_contexts, np.nan)
         self._n_calls = 0
         self._solve_at = 0.0
 
@@ -59,6 +61,7 @@ class LengthCost:
         cost, length = np.where(seen, cost_usd, 0.0), np.where(seen, tokens[:, None], 0.0)
         for row, terms in enumerate((seen, length, cost, length**2, length * cost, cost**2)):
             np.add.at(self._sums[row], contexts, terms)
+        self._usual_tokens = _usual(tokens, contexts, len(self._usual_tokens))
         self._n_calls += int(seen.sum())
         self._solve_at = 0.0
         return self
@@ -66,24 +69,27 @@ class LengthCost:
     @property
     def slope_usd(self) -> FloatArray:
         """USD per token of each model, of shape (n_models,)."""
-        self._solve_if_due()
+        if self._n_calls >= self._solve_at:
+            self._slope = self._slopes()
+            self._solve_at = max(self._n_calls + 1, self._n_calls * GROWTH)
         return self._slope
 
     def shift(self, tokens: float, context: int) -> FloatArray:
         """Return by how much the cost of a query of this length differs from its context's mean, for every model."""
-        self._solve_if_due()
-        deviation: FloatArray = self._slope * (tokens - self._mean_tokens[context])
+        beyond = tokens - self._usual_tokens[context]
+        deviation: FloatArray = self.slope_usd * (0.0 if np.isnan(beyond) else beyond)
         return deviation
 
     def shifts(self, tokens: FloatArray, contexts: IntArray) -> FloatArray:
         """Return `shift` of many queries, of shape (n_queries, n_models)."""
-        self._solve_if_due()
-        return np.outer(tokens - self._mean_tokens[contexts], self._slope)
+        return np.outer(np.nan_to_num(tokens - self._usual_tokens[contexts]), self.slope_usd)
 
     def learn(self, context: int, model: int, tokens: float, cost_usd: float) -> None:
         """Take in the cost of one call."""
         terms = (1.0, tokens, cost_usd, tokens * tokens, tokens * cost_usd, cost_usd * cost_usd)
         self._sums[:, context, model] += terms
+        if np.isnan(self._usual_tokens[context]):
+            self._usual_tokens[context] = tokens
         self._n_calls += 1
 
     def add_model(self, input_price_usd: float) -> None:
@@ -94,21 +100,15 @@ class LengthCost:
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return everything as arrays."""
-        return {"price": self._price, "sums": self._sums}
+        return {"price": self._price, "sums": self._sums, "usual_tokens": self._usual_tokens}
 
     @classmethod
     def of_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> LengthCost:
         """Return the estimator that `arrays` was called on."""
         length = cls(arrays["sums"].shape[1], arrays["price"])
-        length._sums[...] = arrays["sums"]
+        length._sums[...], length._usual_tokens[...] = arrays["sums"], arrays["usual_tokens"]
         length._n_calls = int(length._sums[_N].sum())
         return length
-
-    def _solve_if_due(self) -> None:
-        if self._n_calls >= self._solve_at:
-            self._slope = self._slopes() if self._n_calls else np.zeros(len(self._price))
-            self._mean_tokens = self._means()
-            self._solve_at = max(self._n_calls + 1, self._n_calls * GROWTH)
 
     def _slopes(self) -> FloatArray:
         n, s = np.maximum(self._sums[_N], 1.0), self._sums
@@ -125,9 +125,9 @@ class LengthCost:
         slope: FloatArray = np.maximum(self._price + beyond * kept, 0.0)
         return slope
 
-    def _means(self) -> FloatArray:
-        """Return the mean tokens of each context, shrunk by one call toward that of all."""
-        n, tokens = self._sums[_N].sum(axis=1), self._sums[_T].sum(axis=1)
-        overall = tokens.sum() / max(n.sum(), 1.0)
-        means: FloatArray = (tokens + overall) / (n + 1.0)
-        return means
+
+def _usual(tokens: FloatArray, contexts: IntArray, n_contexts: int) -> FloatArray:
+    """Return the mean length in each context, shrunk by one query toward that of all."""
+    n, total = (np.bincount(contexts, weights, minlength=n_contexts) for weights in (None, tokens))
+    usual: FloatArray = (total + tokens.mean()) / (n + 1.0)
+    return usual

@@ -104,15 +104,15 @@ class Neighbours:
         return {
             "embeddings": self._embeddings,
             "residual": self._residual,
-            "pseudo_count": np.array(self._pseudo_count),
-            "n_learned": np.array(self._n_learned),
+            "pseudo_count": np.array([self._pseudo_count]),
+            "n_learned": np.array([self._n_learned]),
         }
 
     @classmethod
     def of_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Neighbours:
         """Return the estimator that `arrays` was called on."""
         capacity, dim = arrays["embeddings"].shape
-        near = cls(dim, len(arrays["residual"]), float(arrays["pseudo_count"]), capacity)
+        near = cls(dim, len(arrays["residual"]), arrays["pseudo_count"].item(), capacity)
         near._embeddings[...], near._residual[...] = arrays["embeddings"], arrays["residual"]
-        near._n_learned = int(arrays["n_learned"])
+        near._n_learned = int(arrays["n_learned"].item())
         return near

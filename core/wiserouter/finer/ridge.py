@@ -104,13 +104,13 @@ class Ridge:
             "centroids": self._centroids,
             "inverse": self._inverse,
             "weights": self._weights,
-            "strength": np.array(self._strength),
+            "strength": np.array([self._strength]),
         }
 
     @classmethod
     def of_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Ridge:
         """Return the estimator that `arrays` was called on."""
-        ridge = cls(arrays["centroids"], len(arrays["weights"]), float(arrays["strength"]))
+        ridge = cls(arrays["centroids"], len(arrays["weights"]), arrays["strength"].item())
         ridge._inverse[...], ridge._weights[...] = arrays["inverse"], arrays["weights"]
         return ridge
 
