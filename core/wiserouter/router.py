@@ -249,6 +249,11 @@ class WiseRouter:
         """The linear program at the current estimates; None before anything is known."""
         return self.policy.plan
 
+    @property
+    def judges_embeddings(self) -> bool:
+        """Whether a query's embedding bears on its reward, beyond its context: then pass it to `decide` with that."""
+        return self.finer is not None and self.finer.residual is not None
+
     def start(self, budget: Budget, *, scope: str = "default") -> None:
         """Start a budget; an earlier one of the same scope ends.
 

@@ -352,6 +352,12 @@ def test_an_embedding_that_does_not_fit_is_refused():
     assert router.decide(context=1).probability > 0  # no embedding: the means of the context
 
 
+def test_a_log_of_a_few_queries_is_refused_or_fitted():
+    with pytest.raises(InvalidInput, match="at least 5, got 4"):
+        fitted(*log_of(4, signal=1.0), estimator="ridge")
+    assert fitted(*log_of(5, signal=1.0), estimator="auto").comparison is not None
+
+
 @pytest.mark.parametrize("options", [{"estimator": "forest"}, {"estimator": "auto", "rate_usd": -1.0}])
 def test_wrong_terms_are_refused_before_anything_is_read(options):
     with pytest.raises(InvalidInput):

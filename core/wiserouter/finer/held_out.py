@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from wiserouter.errors import InvalidInput
 from wiserouter.estimates import Estimates, Means
 from wiserouter.finer.base import Residual
 from wiserouter.finer.length import LengthCost
@@ -57,7 +58,15 @@ class HeldOut(NamedTuple):
 def hold_out(
     sample: Sample, centroids: Embedding, input_price_usd: ArrayLike, estimators: Sequence[str], seed: int
 ) -> HeldOut:
-    """Return held-out predictions of context means, of costs by length, and of each of `estimators`."""
+    """Return held-out predictions of context means, of costs by length, and of each of `estimators`.
+
+    Raises
+    ------
+    InvalidInput
+        If there are fewer queries than folds.
+    """
+    if len(sample) < N_FOLDS:
+        raise InvalidInput(f"to judge queries one by one the log must hold at least {N_FOLDS}, got {len(sample)}")
     fold = np.random.default_rng(seed).permutation(len(sample)) % N_FOLDS
     grids = {name: _GRIDS[name](centroids) for name in estimators}
     reward, cost, by_length = (np.zeros(sample.reward.shape) for _ in range(3))

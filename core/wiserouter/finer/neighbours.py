@@ -80,7 +80,8 @@ class Neighbours:
 
     def shifts(self, embeddings: Embedding, contexts: IntArray) -> FloatArray:
         """Return `shift` of many queries."""
-        return np.array([self.shift(*query) for query in zip(embeddings, contexts.tolist(), strict=True)])
+        deviations = [self.shift(*query) for query in zip(embeddings, contexts.tolist(), strict=True)]
+        return np.array(deviations).reshape(len(embeddings), len(self._residual))
 
     def learn(self, embedding: Embedding, context: int, model: int, residual: float) -> None:  # noqa: ARG002
         """Remember one residual in place of the oldest query."""
