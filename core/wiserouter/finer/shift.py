@@ -35,4 +35,5 @@ class Shift(NamedTuple):
         >>> Shift(np.array([0.3]), np.array([-5.0])).applied(np.array([0.9]), np.array([2.0]))
         (array([1.]), array([0.2]))
         """
-        return np.clip(reward + self.reward, 0.0, 1.0), np.maximum(cost_usd + self.cost_usd, LEAST_SHARE * cost_usd)
+        own_reward = np.minimum(np.maximum(reward + self.reward, 0.0), 1.0)  # np.clip takes four times as long
+        return own_reward, np.maximum(cost_usd + self.cost_usd, LEAST_SHARE * cost_usd)
