@@ -78,7 +78,7 @@ def open_group(
         name,
         router,
         fleet,
-        Placing(router.contexts, router.encoder, encoder_timeout_s),
+        Placing(router.contexts, router.encoder, encoder_timeout_s, keeps_embedding=router.judges_embeddings),
         hard=hard,
         cap_output_tokens=cap_output_tokens,
     )

@@ -24,6 +24,8 @@ from wiserouter.contexts import Contexts
 from wiserouter.encoders import Encoder, EncoderLike, open_encoder
 from wiserouter.errors import InvalidInput, QuerySkipped
 from wiserouter.estimates import Estimates
+from wiserouter.finer import Finer, Particulars
+from wiserouter.learning import Learning
 from wiserouter.list_costs import price_change
 from wiserouter.newcomer import believed
 from wiserouter.plan import SKIP, Plan
@@ -37,6 +39,7 @@ from wiserouter.types import NO_CONTEXT, Decision, Model, Usage, check_amount, c
 from wiserouter.watch import Watch
 
 if TYPE_CHECKING:
+    from wiserouter.finer.selection import Comparison
     from wiserouter.fitting import Progress
     from wiserouter.log import RoutingLog
 
@@ -58,6 +61,8 @@ class WiseRouter:
         `Offline` where `estimates` are given, else `Optimistic`.
     estimates : Estimates, optional
         What is known of each (context, model).
+    finer : Finer, optional
+        What judges queries one by one, beyond their context; `fit` makes it.
     store : str or Store, default "memory://"
         Where budgets and decisions live.
     watch : Watch or None, default "auto"
@@ -65,6 +70,11 @@ class WiseRouter:
         nothing fades.
     seed : int, optional
         Seeds the draws of the policy.
+
+    Attributes
+    ----------
+    comparison : Comparison or None
+        How the estimators did, where `fit` chose one.
 
     Raises
     ------
@@ -95,6 +105,7 @@ class WiseRouter:
         encoder: EncoderLike | None = None,
         policy: Policy | None = None,
         estimates: Estimates | None = None,
+        finer: Finer | None = None,
         store: str | Store = "memory://",
         watch: Watch | Literal["auto"] | None = "auto",
         seed: int | None = None,
@@ -102,7 +113,9 @@ class WiseRouter:
         self.pool = Pool(models)
         self.contexts = contexts or Contexts.single()
         self.encoder: Encoder | None = None if encoder is None else open_encoder(encoder)
-        self._reader = QueryReader(self.contexts, self.encoder, self.pool)
+        self.finer = finer
+        self.comparison: Comparison | None = None
+        self._reader = QueryReader(self.contexts, self.encoder, self.pool, finer)
         self.policy: Policy = policy or (Optimistic() if estimates is None else Offline())
         self.estimates = estimates or Estimates(self.contexts.n_contexts, len(self.pool))
         if self.estimates.shape != (self.contexts.n_contexts, len(self.pool)):
@@ -113,7 +126,10 @@ class WiseRouter:
         self._store = open_store(store)
         self._rng = np.random.default_rng(seed)
         self._lock = RLock()
-        self._watch = watch if watch != "auto" else Watch() if isinstance(self.policy, Optimistic) else None
+        if watch == "auto":
+            watch = Watch() if isinstance(self.policy, Optimistic) else None
+        self._learning = Learning(self.estimates, watch, finer)
+        self._learning.follow(self._store.now())
         self._bind()
 
     @classmethod
@@ -125,6 +141,9 @@ class WiseRouter:
         n_contexts: int = 16,
         models: Sequence[Model] | None = None,
         policy: Policy | None = None,
+        estimator: str = "means",
+        token_cost: bool | None = None,
+        rate_usd: float | None = None,
         store: str | Store = "memory://",
         seed: int = 0,
         progress: Progress | None = None,
@@ -143,6 +162,13 @@ class WiseRouter:
             Prices and limits of the log's models, in any order.
         policy : Policy, optional
             `Offline()` by default.
+        estimator : {"means", "ridge", "neighbours", "auto"}, default "means"
+            Add to the means of a query's context what its embedding says of its rewards. "auto" compares them on
+            held-out queries at `rate_usd`, and keeps to means where none gains more than a standard error.
+        token_cost : bool, optional
+            Let costs follow the length of the query; by default no, or as "auto" finds better.
+        rate_usd : float, optional
+            The budget per query to compare at; midway between the cheapest and the dearest useful one by default.
         store : str or Store, default "memory://"
             Where budgets and decisions live.
         seed : int, default 0
@@ -162,27 +188,32 @@ class WiseRouter:
         LogError
             If a row cannot be read.
         """
-        from wiserouter.fitting import fit_log  # noqa: PLC0415 - a router that is never fitted reads no log
+        from wiserouter.fitting import FinerTerms, fit_log  # noqa: PLC0415 - a router that is never fitted reads no log
         from wiserouter.log import RoutingLog  # noqa: PLC0415
 
         log = log if isinstance(log, RoutingLog) else RoutingLog.read(log)
         known = {model.name: model for model in models or ()}
         for name in known.keys() - set(log.models):
             raise InvalidInput(f"models must be in the log ({', '.join(log.models)}), got {name!r}", value=name)
-        fitted = fit_log(log, open_encoder(encoder), n_contexts, seed=seed, progress=progress or _silent)
+        prices = [known[name].price if name in known else None for name in log.models]
+        terms = FinerTerms(estimator, token_cost, rate_usd, [0.0 if price is None else price.input for price in prices])
+        fitted = fit_log(log, open_encoder(encoder), n_contexts, seed=seed, progress=progress or _silent, terms=terms)
         pool = [
             _bounded(known.get(name, Model(name)), float(dearest))
             for name, dearest in zip(log.models, fitted.dearest_usd, strict=True)
         ]
-        return cls(
+        router = cls(
             pool,
             fitted.contexts,
             encoder=fitted.encoder,
             policy=policy or Offline(),
             estimates=fitted.estimates,
+            finer=fitted.finer,
             store=store,
             seed=seed,
         )
+        router.comparison = fitted.comparison
+        return router
 
     def save(self, path: str | Path) -> str:
         """Write what was fitted and learned to one file, and return its hash; running budgets stay in the store."""
@@ -190,7 +221,8 @@ class WiseRouter:
 
         with self._lock:
             estimates = self.estimates.copy()
-        return saving.save_router(self, estimates, path)
+            finer = None if self.finer is None else self.finer.copy()
+        return saving.save_router(self, estimates, finer, path)
 
     @classmethod
     def load(
@@ -228,6 +260,11 @@ class WiseRouter:
     def plan(self) -> Plan | None:
         """The linear program at the current estimates; None before anything is known."""
         return self.policy.plan
+
+    @property
+    def judges_embeddings(self) -> bool:
+        """Whether a query's embedding bears on its reward, beyond its context: then pass it to `decide` with that."""
+        return self.finer is not None and self.finer.residual is not None
 
     def start(self, budget: Budget, *, scope: str = "default") -> None:
         """Start a budget, and those that it is within; an earlier one of the same scope ends.
@@ -294,7 +331,10 @@ class WiseRouter:
             pool = Pool([*self.pool.models, model])
             belief = believed(self.estimates, pool, reward, cost_usd)
             self.estimates.add_model(*belief)
+            if self.finer is not None:
+                self.finer.add_model(0.0 if model.price is None else model.price.input)
             self._swap(pool)
+            self._learning.follow(self._store.now())
             self._bind()
 
     def update_model(self, model: Model) -> None:
@@ -309,9 +349,8 @@ class WiseRouter:
             self._swap(Pool(models))
             if former.price is not None and model.price is not None and former.price != model.price:
                 ratio = price_change(self.estimates, former.price, model.price)
-                for seen in self._learners:
-                    seen.reprice(k, ratio)
-            self.policy.bind(self.contexts.freq, self.estimates, self.pool.models)
+                self._learning.reprice(k, ratio)
+            self._bind()
 
     def decide(
         self,
@@ -334,11 +373,11 @@ class WiseRouter:
         embedding : array-like of shape (dim,), optional
             Its embedding, instead of encoding `text`.
         context : int, optional
-            Its context, instead of either; `NO_CONTEXT` decides by what is known of all contexts together.
+            Its context, where it is known; `NO_CONTEXT` decides by what is known of all contexts together.
         eligible : iterable of str, optional
             The models that may take it; all by default.
         input_tokens : int, optional
-            Its length; counted from `text` where limits or prices need it.
+            Its length; counted from `text` where limits, prices or costs by length need it.
         max_output_tokens : int, optional
             The most tokens that this call may return.
         worst_case_usd : mapping of str to float, optional
@@ -419,9 +458,8 @@ class WiseRouter:
         cost = self._cost(decision_id, served, cost_usd, usage)
         with self._lock:
             record = self._store.settle(decision_id, cost, served)
-            if learn and record.decision.context != NO_CONTEXT:
-                for seen in self._learners:
-                    seen.add_cost(record.decision.context, record.model, cost, usage)
+            if learn:
+                self._learning.add_cost(record, cost, usage)
                 self._turn()
         if cost > record.decision.reserved_usd and self._is_hard(record.decision.scope):
             logger.warning(
@@ -480,9 +518,7 @@ class WiseRouter:
         """Give back the reservation of a call that failed and costs nothing; raises as `charge` does."""
         with self._lock:
             record = self._store.release(_id(decision))
-            if record.decision.context != NO_CONTEXT:
-                for seen in self._learners:
-                    seen.add_invoked(record.decision.context, record.model, -1)
+            self._learning.add_invoked(record.decision.context, record.model, -1)
 
     def reward(self, decision: Decision | str, reward: float) -> None:
         """Take a score in [0, 1] for a decision, instead of an earlier one of the same decision.
@@ -497,10 +533,7 @@ class WiseRouter:
         score = check_reward(reward)
         with self._lock:
             record, replaced = self._store.reward(_id(decision), score)
-            if record.decision.context != NO_CONTEXT:
-                self.estimates.add_reward(record.decision.context, record.model, score, replacing=replaced)
-                if self._watch is not None and replaced is None:
-                    self._watch.add_reward(record.decision.context, record.model, score)
+            self._learning.add_reward(record, score, replaced)
 
     def status(self, scope: str = "default") -> Status:
         """Return where the budget of `scope` stands and what the rest of it will buy; raises `NotStarted`."""
@@ -512,24 +545,17 @@ class WiseRouter:
         return self._store.ledger(scope).budget
 
     def _bind(self) -> None:
-        """Hand the estimates to those who use them; a bucket of observations begins."""
+        """Hand the policy what it plans with."""
         self.policy.bind(self.contexts.freq, self.estimates, self.pool.models)
-        self._learners: tuple[Estimates | Watch, ...] = (self.estimates,)
-        if self._watch is not None:
-            self._watch.follow(self.estimates, self._store.now())
-            self._learners = (self.estimates, self._watch)
 
     def _turn(self) -> None:
         """Notice what has changed, where it is time to look."""
-        changes = None if self._watch is None else self._watch.turn(self._store.now())
-        if changes is not None:
-            self.policy.bind(self.contexts.freq, self.estimates, self.pool.models)
-            for line in changes.describe(self.pool.names):
-                logger.info("%s: the old observations count little from now on", line)
+        if self._learning.turn(self.pool.names, self._store.now()):
+            self._bind()
 
     def _swap(self, pool: Pool) -> None:
         self.pool = pool
-        self._reader = QueryReader(self.contexts, self.encoder, pool)
+        self._reader = QueryReader(self.contexts, self.encoder, pool, self.finer)
 
     def _is_hard(self, scope: str) -> bool:
         return self._store.ledger(scope).hard
@@ -542,7 +568,7 @@ class WiseRouter:
         worst_case_usd: Mapping[str, float] | None,
         scope: str,
     ) -> Decision:
-        context, tokens = query
+        context, tokens, embedding, length = query
         if max_output_tokens is not None:
             check_count("max_output_tokens", max_output_tokens, least=1)
         eligible = self.pool.eligible(names, tokens)
@@ -554,15 +580,15 @@ class WiseRouter:
             if worst_usd is not None:
                 allowed = _affordable(ledger, eligible, worst_usd)
                 funds = funds._replace(cushion_usd=min(worst_usd))
-            choice = self._choose(ledger, funds, context, allowed)
+            finer = self.finer
+            own = None if finer is None else finer.particulars(context, embedding, length, funds.rate_usd)
+            choice = self._choose(ledger, funds, context, allowed, own)
             decision = self._decision(choice, context, funds, worst_usd, scope)
-            self._store.reserve(Record(decision, choice.model, choice.debit))
+            self._store.reserve(Record(decision, choice.model, choice.debit, query=own))
             if choice.model == SKIP:
                 self._store.settle(decision.id, 0.0)
                 raise QuerySkipped(context, decision.rate_usd)
-            if context != NO_CONTEXT:
-                for seen in self._learners:
-                    seen.add_invoked(context, choice.model)
+            self._learning.add_invoked(context, choice.model)
         return decision
 
     def _worst_usd(
@@ -578,10 +604,13 @@ class WiseRouter:
             return [_bound(told_usd.get(name, float("inf"))) for name in self.pool.names]
         return self.pool.worst_cases_usd(tokens, max_output_tokens)
 
-    def _choose(self, ledger: Account, funds: Funds, context: int, allowed: set[int] | None) -> Choice:
+    def _choose(
+        self, ledger: Account, funds: Funds, context: int, allowed: set[int] | None, query: Particulars | None
+    ) -> Choice:
         needed_usd = 0.0
         if funds.requests > 0 and funds.left_usd > 0:
-            choice = self.policy.choose(context, funds, self._rng, allowed)
+            own = () if query is None else (query.shift,)
+            choice = self.policy.choose(context, funds, self._rng, allowed, *own)
             if choice.debit == "paper" or ledger.bears(choice.expected_cost_usd):
                 return choice
             needed_usd = choice.expected_cost_usd

@@ -152,7 +152,7 @@ class Recorder:
     def bind(self, freq, estimates, models=()):
         self.freq = freq
 
-    def choose(self, context, funds, rng, allowed=None):
+    def choose(self, context, funds, rng, allowed=None, shift=None):
         self.asked.append((context, funds))
         return self.choice
 

@@ -10,11 +10,15 @@ import numpy as np
 
 from wiserouter.budget import Debit, Funds
 from wiserouter.estimates import Estimates
+from wiserouter.finer.shift import Shift
 from wiserouter.plan import SKIP, Plan
 from wiserouter.policies.caution import Caution
 from wiserouter.types import NO_CONTEXT, FloatArray, Model
 
 Accounting = Literal["actual", "paper"]
+
+_ROUNDING = 1e-9
+"""Worths this close are equal."""
 
 
 class Choice(NamedTuple):
@@ -46,9 +50,17 @@ class Policy(Protocol):
         ...
 
     def choose(
-        self, context: int, funds: Funds, rng: np.random.Generator, allowed: Collection[int] | None = None
+        self,
+        context: int,
+        funds: Funds,
+        rng: np.random.Generator,
+        allowed: Collection[int] | None = None,
+        shift: Shift | None = None,
     ) -> Choice:
-        """Draw a model for a query of `context`, or of `NO_CONTEXT`, among `allowed` where that is given."""
+        """Draw a model for a query of `context`, or of `NO_CONTEXT`, among `allowed` where that is given.
+
+        `shift` is how the query deviates from the means of its context, where that is known.
+        """
         ...
 
     def settings(self) -> dict[str, object]:
@@ -75,13 +87,21 @@ class Mixture:
     caution: Caution | None = None
 
     def choose(
-        self, context: int, funds: Funds, rng: np.random.Generator, allowed: Collection[int] | None = None
+        self,
+        context: int,
+        funds: Funds,
+        rng: np.random.Generator,
+        allowed: Collection[int] | None = None,
+        shift: Shift | None = None,
     ) -> Choice:
         """Draw from the plan's mix; below its floor, take the cheapest models.
 
         A model that is not allowed, or that caution rules out, is replaced by the permitted one with the best reward
-        less shadow price x cost, which is what the linear program itself maximises in each context at that price.
+        less shadow price x cost, which is what the linear program itself maximises in each context at that price. Of a
+        query that deviates from its context that is maximised by its own reward and cost.
         """
+        if shift is not None:
+            return self._choose_shifted(context, funds, rng, allowed, shift)
         rate, floor = funds.rate_usd, self.plan.floor_usd
         low, high, share, price = self.plan.split(context, max(rate, floor))
         price = price if rate >= floor else float("inf")
@@ -93,6 +113,44 @@ class Mixture:
             drawn = stand_in[drawn]
             probability = (stand_in[low] == drawn) * (1.0 - share) + (stand_in[high] == drawn) * share
         return _choice(self.plan, context, drawn, probability, price, self.debit)
+
+    def _choose_shifted(
+        self, context: int, funds: Funds, rng: np.random.Generator, allowed: Collection[int] | None, shift: Shift
+    ) -> Choice:
+        """Take the permitted model that is worth most to this query; the plan's own two models at a tie."""
+        rate, floor = funds.rate_usd, self.plan.floor_usd
+        low, high, share, price = self.plan.split(context, max(rate, floor))
+        price = float("inf") if rate < floor else price if shift.shadow_price is None else shift.shadow_price
+        reward, cost = ([*row.tolist(), 0.0] for row in shift.applied(*self._means(context)))  # index -1: nothing
+        worth = (
+            [-c for c in cost] if price == float("inf") else [r - price * c for r, c in zip(reward, cost, strict=True)]
+        )
+        models = self._bearable(context, funds, allowed, cost)
+        best = max(models, key=lambda k: (worth[k], -cost[k]))
+        least = worth[best] - _ROUNDING * max(1.0, abs(worth[best]))
+        tied = [k for k in (low, high) if k in models and worth[k] >= least]
+        if len(tied) == 2 and share:
+            drawn = high if rng.random() < share else low
+            probability = share if drawn == high else 1.0 - share
+        else:
+            drawn, probability = (tied or [best])[0], 1.0
+        return Choice(drawn, probability, price, cost[drawn], reward[drawn], self.debit)
+
+    def _means(self, context: int) -> tuple[FloatArray, FloatArray]:
+        return self.plan.reward[context], self.plan.cost_usd[context]
+
+    def _bearable(
+        self, context: int, funds: Funds, allowed: Collection[int] | None, cost_usd: list[float]
+    ) -> Collection[int]:
+        """Return the allowed models that caution permits at this query's cost, or the cheapest allowed one."""
+        models = range(self.plan.n_models) if allowed is None else allowed
+        caution = self.caution
+        if caution is not None:
+            mean_usd = self.plan.cost_usd[context].tolist()
+            models = [
+                k for k in models if caution.permits(context, funds, k, beyond_usd=cost_usd[k] - mean_usd[k])
+            ] or [min(models, key=lambda k: cost_usd[k])]
+        return [SKIP, *models] if self.plan.allow_skip else models
 
     def _permitted(self, context: int, funds: Funds, allowed: Collection[int] | None) -> Collection[int]:
         """Return the allowed models that caution permits, or the cheapest allowed one."""

@@ -44,11 +44,14 @@ class Caution:
         """Take over the costs that the plan now has for one context."""
         self._cautious_usd[context] = [*(self._plan.cost_usd[context] + DEVIATIONS * self._spread_usd[context]), 0.0]
 
-    def permits(self, context: int, funds: Funds, *models: int) -> bool:
-        """Return whether the dearest of `models` costs at most b - (tau - 1) c_min, less what is held back."""
+    def permits(self, context: int, funds: Funds, *models: int, beyond_usd: float = 0.0) -> bool:
+        """Return whether the dearest of `models` costs at most b - (tau - 1) c_min, less what is held back.
+
+        `beyond_usd` is what the query at hand costs beyond the mean.
+        """
         if funds.each or self._drift:
-            room = funds.room_usd(self._plan.floor_usd, self._walk_usd)
+            room = funds.room_usd(self._plan.floor_usd, self._walk_usd) - beyond_usd
         else:
-            room = funds.left_usd - (funds.requests - 1) * self._plan.floor_usd
+            room = funds.left_usd - (funds.requests - 1) * self._plan.floor_usd - beyond_usd
         row = self._cautious_usd[context]
         return max([row[k] for k in models]) <= room

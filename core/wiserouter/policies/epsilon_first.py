@@ -14,6 +14,7 @@ import numpy as np
 
 from wiserouter.budget import Funds
 from wiserouter.estimates import Estimates
+from wiserouter.finer.shift import Shift
 from wiserouter.plan import Plan
 from wiserouter.policies.base import Accounting, Choice
 from wiserouter.policies.confidence import ordering_is_certain
@@ -89,11 +90,16 @@ class EpsilonFirst:
         self._following = FollowingPlan(freq, estimates, self.accounting, allow_skip=self.allow_skip)
 
     def choose(
-        self, context: int, funds: Funds, rng: np.random.Generator, allowed: Collection[int] | None = None
+        self,
+        context: int,
+        funds: Funds,
+        rng: np.random.Generator,
+        allowed: Collection[int] | None = None,
+        shift: Shift | None = None,
     ) -> Choice:
         """Draw the least-invoked model while exploring, then from the plan's mix at rate b / tau."""
         exploring = self._estimates.n_invoked < self._length and not self._is_certain()
-        choice = None if exploring else self._following.choose(context, funds, rng, allowed)
+        choice = None if exploring else self._following.choose(context, funds, rng, allowed, shift)
         return self._explore(context, rng, allowed) if choice is None else choice
 
     def settings(self) -> dict[str, object]:

@@ -8,6 +8,7 @@ import numpy as np
 
 from wiserouter.budget import Funds
 from wiserouter.estimates import Estimates
+from wiserouter.finer.shift import Shift
 from wiserouter.plan import Plan
 from wiserouter.policies.base import Accounting, Choice, Mixture
 from wiserouter.policies.caution import Caution
@@ -53,13 +54,18 @@ class FollowingPlan:
         return self._mixture
 
     def choose(
-        self, context: int, funds: Funds, rng: np.random.Generator, allowed: Collection[int] | None
+        self,
+        context: int,
+        funds: Funds,
+        rng: np.random.Generator,
+        allowed: Collection[int] | None,
+        shift: Shift | None = None,
     ) -> Choice | None:
         """Draw from the current mix, or for a query without a context from that of all contexts together."""
         mixture = self.current()
         if mixture is not None and context == NO_CONTEXT:
             mixture, context = self._of_all_contexts(mixture), 0
-        return None if mixture is None else mixture.choose(context, funds, rng, allowed)
+        return None if mixture is None else mixture.choose(context, funds, rng, allowed, shift)
 
     def _of_all_contexts(self, mixture: Mixture) -> Mixture:
         if self._without_context is None:

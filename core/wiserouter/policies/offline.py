@@ -13,6 +13,7 @@ import numpy as np
 
 from wiserouter.budget import Funds
 from wiserouter.estimates import Estimates
+from wiserouter.finer.shift import Shift
 from wiserouter.plan import Plan
 from wiserouter.policies.base import Accounting, Choice
 from wiserouter.policies.following import FollowingPlan
@@ -52,10 +53,15 @@ class Offline:
         self._following.current()
 
     def choose(
-        self, context: int, funds: Funds, rng: np.random.Generator, allowed: Collection[int] | None = None
+        self,
+        context: int,
+        funds: Funds,
+        rng: np.random.Generator,
+        allowed: Collection[int] | None = None,
+        shift: Shift | None = None,
     ) -> Choice:
         """Draw from the plan's mix at rate b / tau."""
-        choice = self._following.choose(context, funds, rng, allowed)
+        choice = self._following.choose(context, funds, rng, allowed, shift)
         if choice is None:
             raise RuntimeError("Offline.bind refuses estimates without any cost")
         return choice

@@ -14,6 +14,7 @@ import numpy as np
 from wiserouter.budget import Funds
 from wiserouter.errors import InvalidInput
 from wiserouter.estimates import Estimates
+from wiserouter.finer.shift import Shift
 from wiserouter.plan import SKIP, Plan
 from wiserouter.policies.base import Choice, Mixture
 from wiserouter.policies.caution import Caution
@@ -83,15 +84,23 @@ class Optimistic:
         self._refresh(1)
 
     def choose(
-        self, context: int, funds: Funds, rng: np.random.Generator, allowed: Collection[int] | None = None
+        self,
+        context: int,
+        funds: Funds,
+        rng: np.random.Generator,
+        allowed: Collection[int] | None = None,
+        shift: Shift | None = None,
     ) -> Choice:
         """Draw from the mix of the plan at rate b / tau."""
         self._follow(context, funds.requests)
         if context == NO_CONTEXT:
             return self._of_all_contexts().choose(0, funds, rng, allowed)
-        choice = self._mixture.choose(context, funds, rng, allowed)
+        choice = self._mixture.choose(context, funds, rng, allowed, shift)
         model = choice.model
-        return choice if model == SKIP else choice._replace(expected_reward=self._rows[context].mean[model])
+        if model == SKIP:
+            return choice
+        row = self._rows[context]
+        return choice._replace(expected_reward=choice.expected_reward - row.reward[model] + row.mean[model])
 
     def settings(self) -> dict[str, object]:
         """Return the keyword arguments that make an equal policy."""

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from wiserouter.accounts import Account
 from wiserouter.budget import Budget, Debit
 from wiserouter.types import Decision
+
+if TYPE_CHECKING:
+    from wiserouter.finer import Particulars
 
 State = Literal["in flight", "charged", "released", "expired"]
 
@@ -28,6 +31,8 @@ class Record:
         Where the call stands.
     reward : float or None
         The latest reward.
+    query : Particulars or None
+        What is remembered of the query, where queries are judged one by one.
     """
 
     decision: Decision
@@ -35,6 +40,7 @@ class Record:
     debit: Debit
     state: State = "in flight"
     reward: float | None = None
+    query: Particulars | None = None
 
 
 class Store(Protocol):

@@ -13,6 +13,7 @@ import numpy as np
 
 from wiserouter.budget import Funds
 from wiserouter.estimates import Estimates
+from wiserouter.finer.shift import Shift
 from wiserouter.plan import Plan
 from wiserouter.policies import Choice
 from wiserouter.types import FloatArray, Model
@@ -67,7 +68,12 @@ class BudgetAware(ABC):
         self._estimates = estimates
 
     def choose(
-        self, context: int, funds: Funds, rng: np.random.Generator, allowed: Collection[int] | None = None
+        self,
+        context: int,
+        funds: Funds,
+        rng: np.random.Generator,
+        allowed: Collection[int] | None = None,
+        shift: Shift | None = None,  # noqa: ARG002
     ) -> Choice:
         """Draw one of the affordable models."""
         cost = self._cost_usd[context]

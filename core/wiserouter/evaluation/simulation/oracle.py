@@ -8,6 +8,7 @@ import numpy as np
 
 from wiserouter.budget import Funds
 from wiserouter.estimates import Estimates
+from wiserouter.finer.shift import Shift
 from wiserouter.plan import Plan
 from wiserouter.policies import Choice
 from wiserouter.policies.base import Mixture
@@ -33,7 +34,12 @@ class Oracle:
         """Take nothing: all is known."""
 
     def choose(
-        self, context: int, funds: Funds, rng: np.random.Generator, allowed: Collection[int] | None = None
+        self,
+        context: int,
+        funds: Funds,
+        rng: np.random.Generator,
+        allowed: Collection[int] | None = None,
+        shift: Shift | None = None,  # noqa: ARG002
     ) -> Choice:
         """Draw from the plan's mix at rate b / tau."""
         return self._mixture.choose(context, funds, rng, allowed)
