@@ -12,6 +12,7 @@ from wiserouter.budget import Budget
 from wiserouter.contexts import Contexts
 from wiserouter.encoders import open_encoder
 from wiserouter.estimates import Estimates
+from wiserouter.growing import Growing
 from wiserouter.plan import Plan
 from wiserouter.policies import EpsilonFirst, Offline, Optimistic
 from wiserouter.router import WiseRouter
@@ -32,6 +33,7 @@ __all__ = [
     "Decision",
     "EpsilonFirst",
     "Estimates",
+    "Growing",
     "MemoryStore",
     "Model",
     "Offline",

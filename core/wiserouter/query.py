@@ -51,11 +51,21 @@ class QueryReader:
         Whose limits and prices say whether tokens are needed.
     finer : Finer, optional
         What judges queries one by one, by embedding or length.
+    grows : bool, default False
+        Whether contexts are fitted on the queries: an embedding then says more than a context that was found earlier.
     """
 
-    def __init__(self, contexts: Contexts, encoder: Encoder | None, pool: Pool, finer: Finer | None = None) -> None:
-        self._contexts, self._encoder, self._pool = contexts, encoder, pool
-        self._keeps_embedding = finer is not None and finer.residual is not None
+    def __init__(
+        self,
+        contexts: Contexts,
+        encoder: Encoder | None,
+        pool: Pool,
+        finer: Finer | None = None,
+        *,
+        grows: bool = False,
+    ) -> None:
+        self._contexts, self._encoder, self._pool, self._grows = contexts, encoder, pool, grows
+        self._keeps_embedding = grows or (finer is not None and finer.residual is not None)
         self._keeps_length = finer is not None and finer.length is not None
 
     def is_quick(self, text: str | None) -> bool:
@@ -83,6 +93,8 @@ class QueryReader:
         """
         if self._keeps_embedding and embedding is None and context is None and text is not None and self._encoder:
             embedding = self._encoder.encode(text)
+        if self._grows and embedding is not None:
+            context = None
         placed = self._context(text, embedding) if context is None else self._known(context)
         tokens = self._tokens(text, input_tokens, hard=hard)
         if not (self._keeps_embedding or self._keeps_length):
@@ -93,8 +105,9 @@ class QueryReader:
         if embedding is None or not self._keeps_embedding:
             return None
         x = np.asarray(embedding, dtype=np.float32)
-        if x.shape != (self._contexts.dim,) or not np.isfinite(x).all():
-            raise InvalidInput(f"embedding must be finite and of shape ({self._contexts.dim},), got shape {x.shape}")
+        dim = self._contexts.dim or x.size  # one context for all has none of its own
+        if x.shape != (dim,) or not np.isfinite(x).all():
+            raise InvalidInput(f"embedding must be finite and of shape ({dim},), got shape {x.shape}")
         return x
 
     def _length(self, text: str | None, input_tokens: int | None) -> int | None:

@@ -25,6 +25,7 @@ from wiserouter.encoders import Encoder, EncoderLike, open_encoder
 from wiserouter.errors import InvalidInput, QuerySkipped
 from wiserouter.estimates import Estimates
 from wiserouter.finer import Finer, Particulars
+from wiserouter.growing import Growing
 from wiserouter.learning import Learning
 from wiserouter.list_costs import price_change
 from wiserouter.newcomer import believed
@@ -35,7 +36,16 @@ from wiserouter.pool import Pool
 from wiserouter.query import Query, QueryReader
 from wiserouter.status import Status, status_of
 from wiserouter.stores import Record, Store, open_store
-from wiserouter.types import NO_CONTEXT, Decision, Model, Usage, check_amount, check_count, check_reward
+from wiserouter.types import (
+    NO_CONTEXT,
+    Decision,
+    Embedding,
+    Model,
+    Usage,
+    check_amount,
+    check_count,
+    check_reward,
+)
 from wiserouter.watch import Watch
 
 if TYPE_CHECKING:
@@ -108,14 +118,17 @@ class WiseRouter:
         finer: Finer | None = None,
         store: str | Store = "memory://",
         watch: Watch | Literal["auto"] | None = "auto",
+        growing: Growing | None = None,
         seed: int | None = None,
     ) -> None:
         self.pool = Pool(models)
         self.contexts = contexts or Contexts.single()
         self.encoder: Encoder | None = None if encoder is None else open_encoder(encoder)
-        self.finer = finer
+        if finer is not None and growing is not None:
+            raise InvalidInput("finer estimates belong to fixed contexts: give finer or growing, not both")
+        self.finer, self._growing = finer, growing
         self.comparison: Comparison | None = None
-        self._reader = QueryReader(self.contexts, self.encoder, self.pool, finer)
+        self._reader = QueryReader(self.contexts, self.encoder, self.pool, finer, grows=growing is not None)
         self.policy: Policy = policy or (Optimistic() if estimates is None else Offline())
         self.estimates = estimates or Estimates(self.contexts.n_contexts, len(self.pool))
         if self.estimates.shape != (self.contexts.n_contexts, len(self.pool)):
@@ -128,9 +141,8 @@ class WiseRouter:
         self._lock = RLock()
         if watch == "auto":
             watch = Watch() if isinstance(self.policy, Optimistic) else None
-        self._learning = Learning(self.estimates, watch, finer)
-        self._learning.follow(self._store.now())
-        self._bind()
+        self._watch = watch
+        self._learn_from_now()
 
     @classmethod
     def fit(
@@ -264,7 +276,7 @@ class WiseRouter:
     @property
     def judges_embeddings(self) -> bool:
         """Whether a query's embedding bears on its reward, beyond its context: then pass it to `decide` with that."""
-        return self.finer is not None and self.finer.residual is not None
+        return self._growing is not None or (self.finer is not None and self.finer.residual is not None)
 
     def start(self, budget: Budget, *, scope: str = "default") -> None:
         """Start a budget, and those that it is within; an earlier one of the same scope ends.
@@ -334,8 +346,26 @@ class WiseRouter:
             if self.finer is not None:
                 self.finer.add_model(0.0 if model.price is None else model.price.input)
             self._swap(pool)
-            self._learning.follow(self._store.now())
-            self._bind()
+            self._learn_from_now()
+
+    def refit_contexts(self, n_contexts: int | None = None) -> None:
+        """Fit contexts on the recent queries; what was learned is carried over.
+
+        Parameters
+        ----------
+        n_contexts : int, optional
+            How many; by default as many as `growing` allows.
+
+        Raises
+        ------
+        InvalidInput
+            If the router keeps no queries, or too few. Nothing is changed.
+        """
+        growing = self._growing
+        if growing is None:
+            raise InvalidInput("refit_contexts needs recent queries: make the router with growing=Growing(...)")
+        with self._lock:
+            self._move_to(growing, growing.fit(growing.n_contexts_now() if n_contexts is None else n_contexts))
 
     def update_model(self, model: Model) -> None:
         """Change price and limits of a model of the pool, known by its name; raises `UnknownModel`.
@@ -518,7 +548,7 @@ class WiseRouter:
         """Give back the reservation of a call that failed and costs nothing; raises as `charge` does."""
         with self._lock:
             record = self._store.release(_id(decision))
-            self._learning.add_invoked(record.decision.context, record.model, -1)
+            self._learning.take_back(record)
 
     def reward(self, decision: Decision | str, reward: float) -> None:
         """Take a score in [0, 1] for a decision, instead of an earlier one of the same decision.
@@ -544,6 +574,20 @@ class WiseRouter:
         """Return the running budget of `scope`; raises `NotStarted`."""
         return self._store.ledger(scope).budget
 
+    def _learn_from_now(self) -> None:
+        """Begin anew to watch the estimates, as when their shape has changed."""
+        self._learning = Learning(self.estimates, self._watch, self.finer, self._growing)
+        self._learning.follow(self._store.now())
+        self._bind()
+
+    def _move_to(self, growing: Growing, contexts: Contexts) -> None:
+        """Go on with other contexts; what was learned goes with the queries."""
+        self.estimates = growing.move(self.estimates, contexts, self._store.now())
+        logger.info("%d contexts take the place of %d", contexts.n_contexts, self.contexts.n_contexts)
+        self.contexts = contexts
+        self._swap(self.pool)
+        self._learn_from_now()
+
     def _bind(self) -> None:
         """Hand the policy what it plans with."""
         self.policy.bind(self.contexts.freq, self.estimates, self.pool.models)
@@ -555,7 +599,7 @@ class WiseRouter:
 
     def _swap(self, pool: Pool) -> None:
         self.pool = pool
-        self._reader = QueryReader(self.contexts, self.encoder, pool, self.finer)
+        self._reader = QueryReader(self.contexts, self.encoder, pool, self.finer, grows=self._growing is not None)
 
     def _is_hard(self, scope: str) -> bool:
         return self._store.ledger(scope).hard
@@ -589,7 +633,16 @@ class WiseRouter:
                 self._store.settle(decision.id, 0.0)
                 raise QuerySkipped(context, decision.rate_usd)
             self._learning.add_invoked(context, choice.model)
+            if self._growing is not None and embedding is not None:
+                self._grow(self._growing, decision, embedding, choice.model)
         return decision
+
+    def _grow(self, growing: Growing, decision: Decision, embedding: Embedding, model: int) -> None:
+        """Keep a query, and take over new contexts if they are ready."""
+        growing.add(decision, embedding, model)
+        fitted = growing.advance()
+        if fitted is not None:
+            self._move_to(growing, fitted)
 
     def _worst_usd(
         self,
