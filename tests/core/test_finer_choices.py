@@ -99,7 +99,7 @@ def test_the_reserve_is_kept_at_the_cost_of_this_query():
     estimates = Estimates(1, 2)
     estimates.add_table(np.zeros(2, dtype=int), [[0.2, 0.9]] * 2, [[1.0, 3.0]] * 2)
     plan = Plan([1.0], *estimates.means())
-    mixture = Mixture(plan, "actual", Caution(plan, estimates))
+    mixture = Mixture(plan, "actual", Caution(plan, estimates.cost_spread_usd()))
     last, rng = Funds(3.5, 1), np.random.default_rng(0)
     assert mixture.choose(0, last, rng, None, nothing(2)).model == 1
     long = Shift(np.zeros(2), np.array([0.1, 1.0]))
