@@ -1,9 +1,9 @@
 """The world changes while a router serves: it recovers, beats the policy that froze, and never breaks a hard budget.
 
 Each scenario runs three seeds from nothing but a price list. The frozen policy is the paper's WR-Online: it explores
-for 4 requests per (context, model) out of the same budget, then follows what it knew at that moment. Recovery is how many
-requests after the change it takes until the mean of the last 150 reaches 95 % of what the best plan of the new world
-buys at the budget's rate.
+for 4 requests per (context, model) out of the same budget, then follows what it knew at that moment. Recovery is how
+many requests after the change it takes until the mean of the last 150 reaches 95 % of what the best plan of the new
+world buys at the budget's rate.
 """
 
 import numpy as np
