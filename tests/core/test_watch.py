@@ -111,13 +111,31 @@ def test_half_of_the_weight_is_left_after_a_half_life_whatever_the_buckets():
 
 
 def test_a_bucket_lasts_until_time_or_requests_are_over():
-    _, watch = watched(bucket_s=60.0, bucket_requests=5)
+    _, watch = watched(bucket_s=60.0, bucket_requests=500)
+    for _ in range(299):
+        watch.add_invoked(0, 0)
+    assert watch.turn(60.0) is None  # too few for three models: the bucket goes on
+    watch.add_invoked(0, 0)
     assert watch.turn(59.0) is None
     assert watch.turn(60.0) is not None
-    for _ in range(5):
+    for _ in range(500):
         assert watch.turn(61.0) is None
         watch.add_invoked(0, 0)
     assert watch.turn(61.0) is not None
+
+
+def test_a_change_is_noticed_where_traffic_is_thin():
+    rng = np.random.default_rng(7)
+    estimates, watch = watched()
+    worse, noticed = SKILL.copy(), None
+    worse[:, 0] -= 0.4
+    for hour in range(1, 400):
+        bucket(watch, estimates, rng, SKILL if hour <= 200 else worse, 5)  # five requests an hour
+        changes = watch.turn(3_600.0 * hour)
+        if changes is not None and changes.rewards[:, 0].any():
+            noticed = hour
+            break
+    assert 200 < noticed <= 330
 
 
 @pytest.mark.parametrize(
