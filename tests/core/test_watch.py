@@ -35,7 +35,7 @@ def test_nothing_is_noticed_while_nothing_changes():
     for _ in range(20):
         estimates, watch = watched()
         for hour in range(1, 11):
-            bucket(watch, estimates, rng, SKILL, 200)
+            bucket(watch, estimates, rng, SKILL, 400)
             changes = watch.turn(3_600.0 * hour)
             alarms += bool(changes.rewards.any() or changes.costs.any() or changes.frequencies)
     assert alarms <= 2  # of 200 buckets, at .001 each
