@@ -337,7 +337,7 @@ class WiseRouter:
 
         Notes
         -----
-        A belief counts as one observation per context. To retire a model, leave it out of `eligible`.
+        A belief counts as one observation per context.
         """
         with self._lock:
             pool = Pool([*self.pool.models, model])
@@ -381,6 +381,18 @@ class WiseRouter:
                 ratio = price_change(self.estimates, former.price, model.price)
                 self._learning.reprice(k, ratio)
             self._bind()
+
+    def retire_model(self, name: str) -> None:
+        """Send a model no more queries; what is known of it is kept, and `update_model` takes it back.
+
+        Raises
+        ------
+        UnknownModel
+            If there is none of this name.
+        InvalidInput
+            If no other model is in service. Nothing is changed.
+        """
+        self.update_model(replace(self.pool.models[self.pool.index(name)], retired=True))
 
     def decide(
         self,
