@@ -78,8 +78,9 @@ def prior_costs_usd(estimates: Estimates, models: Sequence[Model]) -> FloatArray
     if not calls.any():
         return listed
     paid = estimates.cost / listed
-    overall = paid.sum() / calls.sum()
-    context = (paid.sum(axis=1) + OWN_CALLS * overall) / (calls.sum(axis=1) + OWN_CALLS)
+    paying = np.where(paid > 0, calls, 0.0)  # a model that is free says nothing of how dear a context is
+    overall = paid.sum() / paying.sum() if paying.any() else 1.0
+    context = (paid.sum(axis=1) + OWN_CALLS * overall) / (paying.sum(axis=1) + OWN_CALLS)
     expected = calls * np.maximum(context, 1e-9)[:, np.newaxis]
     trust = OWN_CALLS * overall * np.array([m.price is not None for m in models] or False) + 1e-3 * overall
     model = (paid.sum(axis=0) + trust) / (expected.sum(axis=0) + trust)

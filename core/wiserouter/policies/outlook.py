@@ -96,7 +96,7 @@ class Outlook:
         """Return what is promised in one context."""
         seen, j = self._estimates, context
         labels, kappa = seen.labels[j], self._kappa
-        mean = (seen.reward[j] + self._prior_reward) / (labels + kappa)
+        mean = np.minimum(np.maximum((seen.reward[j] + self._prior_reward) / (labels + kappa), 0.0), 1.0)
         known = np.maximum(labels, self._answered * seen.invoked[j]) + self._borrowed
         doubt = np.sqrt(np.log1p(self._visits_per_model[j] / known) / (2.0 * known))
         reward = np.minimum(np.maximum(mean + self._alpha * doubt, 0.0), 1.0)
@@ -116,7 +116,7 @@ class Outlook:
         self._kappa = max(_strength_of_means(seen.labels, seen.reward, seen.reward_sq, mean), _WEAK)
         self._prior_reward = self._kappa * mean
         self._borrowed = np.maximum(BORROWED / (1.0 / self._kappa + 1.0 / np.maximum(n, _WEAK)), _WEAK)
-        self._answered = (seen.labels.sum() + _PATIENCE) / (seen.invoked.sum() + _PATIENCE)
+        self._answered = min((seen.labels.sum() + _PATIENCE) / (seen.invoked.sum() + _PATIENCE), 1.0)
 
     def _take_costs(self) -> None:
         seen = self._estimates
