@@ -144,6 +144,8 @@ def _strength(within: FloatArray, between: FloatArray, identified: np.ndarray) -
 
 def _strength_of_means(count: FloatArray, total: FloatArray, square: FloatArray, mean: FloatArray) -> float:
     """Return the pseudo-counts of a model's mean reward, none where models' means explain nothing."""
+    if len(count) == 1:
+        return _STRONG  # the one context is the model: a leaderboard's score counts in full
     within, between, identified = spreads(count, total, square)
     kappa = _strength(within, between, identified)
     if kappa is None:
