@@ -271,7 +271,8 @@ class WiseRouter:
     @property
     def plan(self) -> Plan | None:
         """The linear program at the current estimates; None before anything is known."""
-        return self.policy.plan
+        with self._lock:
+            return self.policy.plan
 
     @property
     def judges_embeddings(self) -> bool:
@@ -293,7 +294,7 @@ class WiseRouter:
             self._warn_if_short(one)
 
     def _warn_if_short(self, budget: Budget) -> None:
-        plan = self.policy.plan
+        plan = self.plan
         if plan is not None and budget.rate_usd is not None and budget.rate_usd < plan.floor_usd:
             logger.warning(
                 "the budget gives %.3g USD per request, the cheapest models cost %.3g: it will last for about %d of %d",

@@ -38,7 +38,8 @@ class Caution:
             [*row, 0.0] for row in cautious.tolist()
         ]  # the last, index -1, is the null action
         cheapest = plan.cost_usd.argmin(axis=1)[:, np.newaxis]
-        self._walk_usd = drift * float(plan.freq @ np.take_along_axis(self._spread_usd, cheapest, axis=1)[:, 0])
+        walk_usd = drift * float(plan.freq @ np.take_along_axis(self._spread_usd, cheapest, axis=1)[:, 0])
+        self._walk_usd = 0.0 if plan.allow_skip else walk_usd  # the null action costs nothing, for certain
 
     def revise(self, context: int) -> None:
         """Take over the costs that the plan now has for one context."""
