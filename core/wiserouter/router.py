@@ -55,6 +55,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("wiserouter")
 
+CUSHION_DECAY = 0.999
+"""Per request: what a hard budget holds back for its last one is the dearest cheapest call of about the last 1,000."""
+
 
 class WiseRouter:
     """Sends each query to the model that the workload's budget is best spent on.
@@ -138,6 +141,7 @@ class WiseRouter:
             )
         self._store = open_store(store)
         self._rng = np.random.default_rng(seed)
+        self._cushion_usd = 0.0
         self._lock = RLock()
         if watch == "auto":
             watch = Watch() if isinstance(self.policy, Optimistic) else None
@@ -636,7 +640,8 @@ class WiseRouter:
             allowed = eligible
             if worst_usd is not None:
                 allowed = _affordable(ledger, eligible, worst_usd)
-                funds = funds._replace(cushion_usd=min(worst_usd))
+                self._cushion_usd = max(min(worst_usd), CUSHION_DECAY * self._cushion_usd)
+                funds = funds._replace(cushion_usd=self._cushion_usd)
             finer = self.finer
             own = None if finer is None else finer.particulars(context, embedding, length, funds.rate_usd)
             choice = self._choose(ledger, funds, context, allowed, own)
