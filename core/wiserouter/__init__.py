@@ -6,12 +6,14 @@ quality, hold to the budget, and keep learning from real costs and feedback.
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from wiserouter.budget import Budget
 from wiserouter.contexts import Contexts
 from wiserouter.encoders import open_encoder
 from wiserouter.estimates import Estimates
+from wiserouter.labels import LabelBudget
 from wiserouter.plan import Plan
 from wiserouter.policies import EpsilonFirst, Offline
 from wiserouter.router import WiseRouter
@@ -20,6 +22,7 @@ from wiserouter.stores import MemoryStore, open_store
 from wiserouter.types import NO_CONTEXT, Decision, Model, Price, Usage
 
 if TYPE_CHECKING:
+    from wiserouter.explaining import Explanation
     from wiserouter.log import RoutingLog
 
 __version__ = "0.1.0"
@@ -31,6 +34,8 @@ __all__ = [
     "Decision",
     "EpsilonFirst",
     "Estimates",
+    "Explanation",
+    "LabelBudget",
     "MemoryStore",
     "Model",
     "Offline",
@@ -46,11 +51,12 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> object:
-    """Load `RoutingLog` when it is asked for: who serves reads no log."""
-    if name == "RoutingLog":
-        from wiserouter.log import RoutingLog  # noqa: PLC0415
+_LATE = {"Explanation": "wiserouter.explaining", "RoutingLog": "wiserouter.log"}
 
-        globals()[name] = RoutingLog
-        return RoutingLog
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+def __getattr__(name: str) -> object:
+    """Load what serving does not need when it is asked for."""
+    if name not in _LATE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = getattr(import_module(_LATE[name]), name)
+    return globals()[name]

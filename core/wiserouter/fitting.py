@@ -12,6 +12,7 @@ from wiserouter.encoders import Encoder
 from wiserouter.errors import InvalidInput, LogError
 from wiserouter.estimates import Estimates
 from wiserouter.log import LogBatch, RoutingLog
+from wiserouter.portraits import Sitter, portraits_of
 from wiserouter.types import FloatArray
 
 SAMPLE_QUERIES = 50_000
@@ -62,14 +63,19 @@ def fit_log(log: RoutingLog, encoder: Encoder, n_contexts: int, *, seed: int, pr
     estimates = Estimates(contexts.n_contexts, log.n_models)
     met = np.zeros(contexts.n_contexts)
     dearest = np.full(log.n_models, np.nan)
+    sitter = Sitter(contexts)
     for batch, first in _with_first(log):
-        where = contexts.assign_many(encoder.encode_many(batch.prompts))
+        vectors = encoder.encode_many(batch.prompts)
+        where = contexts.assign_many(vectors)
+        sitter.add(vectors[first], where[first], [name for name, new in zip(_ids(batch), first, strict=True) if new])
         estimates.add_table(where, batch.reward, batch.cost_usd)
         met += np.bincount(where[first], minlength=contexts.n_contexts)
         dearest = np.fmax(dearest, np.fmax.reduce(batch.cost_usd, axis=0))
         progress("estimating", len(batch.prompts))
     _check_observed(log, estimates)
-    return Fitted(encoder, Contexts(contexts.centroids, met / met.sum()), estimates, dearest, n_queries)
+    placed = Contexts(contexts.centroids, met / met.sum())
+    known = Contexts(placed.centroids, placed.freq, portraits_of(placed, encoder, sitter))
+    return Fitted(encoder, known, estimates, dearest, n_queries)
 
 
 def sample_prompts(log: RoutingLog, rng: np.random.Generator, progress: Progress) -> tuple[list[str], int]:
@@ -92,6 +98,11 @@ def sample_prompts(log: RoutingLog, rng: np.random.Generator, progress: Progress
     if not seen:
         raise LogError("the log must hold at least one query, got none", file=log.path)
     return sample, seen
+
+
+def _ids(batch: LogBatch) -> list[str]:
+    """Return the log's own names of a batch's queries, or the rows where they begin."""
+    return [f"row {query + 1}" for query in batch.query.tolist()] if batch.ids is None else batch.ids
 
 
 def _with_first(log: RoutingLog) -> Iterator[tuple[LogBatch, np.ndarray[tuple[int], np.dtype[np.bool_]]]]:

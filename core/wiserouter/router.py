@@ -23,6 +23,8 @@ from wiserouter.contexts import Contexts
 from wiserouter.encoders import Encoder, EncoderLike, open_encoder
 from wiserouter.errors import InvalidInput, QuerySkipped
 from wiserouter.estimates import Estimates
+from wiserouter.facts import Facts
+from wiserouter.labels import LabelBudget
 from wiserouter.newcomer import believed
 from wiserouter.plan import SKIP, Plan
 from wiserouter.policies import Choice, EpsilonFirst, Offline, Policy
@@ -34,7 +36,9 @@ from wiserouter.stores import Record, Store, open_store
 from wiserouter.types import NO_CONTEXT, Decision, Model, Usage, check_amount, check_count, check_reward
 
 if TYPE_CHECKING:
+    from wiserouter.explaining import Explanation
     from wiserouter.fitting import Progress
+    from wiserouter.journal import Journal
     from wiserouter.log import RoutingLog
 
 logger = logging.getLogger("wiserouter")
@@ -59,6 +63,8 @@ class WiseRouter:
         Where budgets and decisions live.
     seed : int, optional
         Seeds the draws of the policy.
+    labels : LabelBudget, optional
+        Marks the decisions whose feedback is worth asking for.
 
     Raises
     ------
@@ -91,6 +97,7 @@ class WiseRouter:
         estimates: Estimates | None = None,
         store: str | Store = "memory://",
         seed: int | None = None,
+        labels: LabelBudget | None = None,
     ) -> None:
         self.pool = Pool(models)
         self.contexts = contexts or Contexts.single()
@@ -106,6 +113,8 @@ class WiseRouter:
         self._store = open_store(store)
         self._rng = np.random.default_rng(seed)
         self._lock = RLock()
+        self.labels = labels
+        self.journal: Journal | None = None
         self.policy.bind(self.contexts.freq, self.estimates)
 
     @classmethod
@@ -392,6 +401,8 @@ class WiseRouter:
             record = self._store.settle(decision_id, cost, served)
             if learn and record.decision.context != NO_CONTEXT:
                 self.estimates.add_cost(record.decision.context, record.model, cost)
+        if self.journal is not None:
+            self._note("charge", decision_id, cost_usd=cost, model=self.pool.names[record.model], learn=learn)
         if cost > record.decision.reserved_usd and self._is_hard(record.decision.scope):
             logger.warning(
                 "a call of %s cost %.6g USD, more than its worst case of %.6g: the hard limit may not hold",
@@ -433,6 +444,35 @@ class WiseRouter:
         """Return what was decided; raises `UnknownDecision`."""
         return self._store.find(decision_id).decision
 
+    def explain(self, decision: Decision | str) -> Explanation:
+        """Return why a decision fell as it did, as of the moment when it was made; raises `UnknownDecision`.
+
+        Examples
+        --------
+        >>> from wiserouter import Budget, Model, Price
+        >>> router = WiseRouter([Model("small", Price(1e-7, 4e-7)), Model("large", Price(3e-6, 1.5e-5))], seed=0)
+        >>> router.start(Budget(amount_usd=1.0, horizon=1_000))
+        >>> why = router.explain(router.decide("What is the capital of France?"))
+        >>> why.rule, [model.probability for model in why.models]
+        ('explore', [0.5, 0.5])
+        """
+        from wiserouter.explaining import explanation_of  # noqa: PLC0415 - many processes explain nothing
+
+        return explanation_of(self._store.find(_id(decision)), self.pool.names, self.contexts)
+
+    def journal_to(self, path: str | Path) -> Journal:
+        """Append every decision, charge, release and reward from now on to a file of JSON lines; nobody waits for it.
+
+        Raises
+        ------
+        OSError
+            If the file cannot be opened.
+        """
+        from wiserouter.journal import Journal  # noqa: PLC0415
+
+        self.journal = Journal(path)
+        return self.journal
+
     def ranking(self, decision: Decision) -> list[str]:
         """Return all models for a query, the chosen one first, the others by reward less shadow price x cost."""
         with self._lock:
@@ -451,6 +491,7 @@ class WiseRouter:
             record = self._store.release(_id(decision))
             if record.decision.context != NO_CONTEXT:
                 self.estimates.add_invoked(record.decision.context, record.model, -1)
+        self._note("release", record.decision.id)
 
     def reward(self, decision: Decision | str, reward: float) -> None:
         """Take a score in [0, 1] for a decision, instead of an earlier one of the same decision.
@@ -467,6 +508,7 @@ class WiseRouter:
             record, replaced = self._store.reward(_id(decision), score)
             if record.decision.context != NO_CONTEXT:
                 self.estimates.add_reward(record.decision.context, record.model, score, replacing=replaced)
+        self._note("reward", record.decision.id, reward=score)
 
     def status(self, scope: str = "default") -> Status:
         """Return where the budget of `scope` stands and what the rest of it will buy; raises `NotStarted`."""
@@ -503,9 +545,16 @@ class WiseRouter:
             allowed = eligible if worst_usd is None else _affordable(ledger, eligible, worst_usd)
             choice = self._choose(ledger, funds, context, allowed)
             decision = self._decision(choice, context, funds, worst_usd, scope)
-            self._store.reserve(Record(decision, choice.model, choice.debit))
+            if self.labels is not None:
+                decision = decision._replace(ask_feedback=self._asks(self.labels, choice, context))
+            room_usd = None if worst_usd is None else ledger.room_usd()
+            facts = Facts(self.pool, choice, funds, eligible, tokens, worst_usd, room_usd)
+            self._store.reserve(Record(decision, choice.model, choice.debit, "in flight", None, None, facts))
+            if self.journal is not None:
+                self._note_decision(self.journal, decision, facts)
             if choice.model == SKIP:
                 self._store.settle(decision.id, 0.0)
+                self._note("charge", decision.id, cost_usd=0.0, model="", learn=False)
                 raise QuerySkipped(context, decision.rate_usd)
             if context != NO_CONTEXT:
                 self.estimates.add_invoked(context, choice.model)
@@ -554,6 +603,23 @@ class WiseRouter:
             scope=scope,
             decided_at=self._store.now(),
         )
+
+    def _asks(self, labels: LabelBudget, choice: Choice, context: int) -> bool:
+        if context == NO_CONTEXT or choice.model == SKIP:  # there is nothing to learn
+            return False
+        known = float(self.estimates.labels[context, choice.model])
+        return labels.ask(choice, known, float(self.contexts.freq[context]))
+
+    def _note_decision(self, journal: Journal, decision: Decision, facts: Facts) -> None:
+        from wiserouter.explaining import facts_of_decision  # noqa: PLC0415
+
+        contexts = self.contexts
+        journal.note(lambda: {"event": "decision", **facts_of_decision(decision, facts, contexts)})
+
+    def _note(self, event: str, decision_id: str, **told: object) -> None:
+        if self.journal is not None:
+            line = {"event": event, "id": decision_id, "at": self._store.now(), **told}
+            self.journal.note(lambda: line)
 
     def _cost(self, decision_id: str, served: int | None, cost_usd: float | None, usage: Usage | None) -> float:
         if cost_usd is not None and usage is None:

@@ -197,6 +197,8 @@ class Decision(NamedTuple):
         The budget that pays.
     decided_at : float
         Seconds of the store's clock.
+    ask_feedback : bool
+        Whether a score of this answer is worth asking for, where a label budget is kept.
     """
 
     id: str
@@ -210,3 +212,4 @@ class Decision(NamedTuple):
     reserved_usd: float
     scope: str
     decided_at: float
+    ask_feedback: bool = False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
@@ -11,14 +11,21 @@ import numpy as np
 from wiserouter.budget import Debit, Funds
 from wiserouter.estimates import Estimates
 from wiserouter.plan import SKIP, Plan
+from wiserouter.policies.basis import Basis, Counts, Trials
 from wiserouter.policies.caution import Caution
 from wiserouter.types import NO_CONTEXT, FloatArray
 
 Accounting = Literal["actual", "paper"]
 
+Rule = Literal["plan", "explore", "cheapest"]
+"""What chose: the plan's mix, exploration, or the cheapest model because the budget is used up."""
+
+Mix = tuple[tuple[int, float], ...]
+"""The models that could be drawn (`SKIP` for the null action), each with its probability; they sum to 1."""
+
 
 class Choice(NamedTuple):
-    """A drawn model (`SKIP` for the null action) and the figures behind it."""
+    """A drawn model (`SKIP` for the null action), the figures behind it, and what else could have been drawn."""
 
     model: int
     probability: float
@@ -26,6 +33,9 @@ class Choice(NamedTuple):
     expected_cost_usd: float
     expected_reward: float
     debit: Debit
+    mix: Mix = ()
+    basis: Basis | Trials | None = None
+    rule: Rule = "plan"
 
 
 class Policy(Protocol):
@@ -68,11 +78,15 @@ class Mixture:
         What planning debits for a call: its true, or its expected cost.
     caution : Caution or None
         The reserve rule, where it is kept.
+    counts : Counts or None
+        How many costs and rewards are behind the plan.
     """
 
     plan: Plan
     debit: Debit
     caution: Caution | None = None
+    counts: Counts | None = None
+    _bases: dict[int, Basis] = field(default_factory=dict)
 
     def choose(
         self, context: int, funds: Funds, rng: np.random.Generator, allowed: Collection[int] | None = None
@@ -86,13 +100,23 @@ class Mixture:
         low, high, share, price = self.plan.split(context, max(rate, floor))
         price = price if rate >= floor else float("inf")
         drawn = high if share and rng.random() < share else low
-        probability = 1.0 if not share else share if drawn == high else 1.0 - share
         if allowed is not None or (self.caution is not None and not self.caution.permits(context, funds, low, high)):
             permitted = self._permitted(context, funds, allowed)
             stand_in = {k: self._stand_in(context, price, permitted, k) for k in (low, high)}
-            drawn = stand_in[drawn]
-            probability = (stand_in[low] == drawn) * (1.0 - share) + (stand_in[high] == drawn) * share
-        return _choice(self.plan, context, drawn, probability, price, self.debit)
+            drawn, low, high = stand_in[drawn], stand_in[low], stand_in[high]
+        mixed = share > 0.0 and low != high
+        mix = ((low, 1.0 - share), (high, share)) if mixed else ((drawn, 1.0),)
+        probability = 1.0 if not mixed else share if drawn == high else 1.0 - share
+        basis = self.basis(context)
+        reward, cost = basis.means(drawn) if drawn != SKIP else (0.0, 0.0)
+        return Choice(drawn, probability, price, cost, reward, self.debit, mix, basis)
+
+    def basis(self, context: int) -> Basis:
+        """Return what the plan knows of a context; made once."""
+        known = self._bases.get(context)
+        if known is None:
+            known = self._bases[context] = basis_of(self.plan, context, self.caution, self.counts)
+        return known
 
     def _permitted(self, context: int, funds: Funds, allowed: Collection[int] | None) -> Collection[int]:
         """Return the allowed models that caution permits, or the cheapest allowed one."""
@@ -131,19 +155,31 @@ def _worth(plan: Plan, context: int, shadow_price: float) -> Callable[[int], tup
     return lambda k: (shadow_price * cost[k] - reward[k], cost[k])
 
 
-def _choice(plan: Plan, context: int, model: int, probability: float, price: float, debit: Debit) -> Choice:
-    if model == SKIP:
-        return Choice(SKIP, probability, price, 0.0, 0.0, debit)
-    cost, reward = float(plan.cost_usd[context, model]), float(plan.reward[context, model])
-    return Choice(model, probability, price, cost, reward, debit)
+def basis_of(plan: Plan, context: int, caution: Caution | None = None, counts: Counts | None = None) -> Basis:
+    """Return what a plan, its reserve rule and its counts say of one context."""
+    unknown = [0.0] * plan.n_models
+    return Basis(
+        plan.reward[context].tolist(),
+        plan.cost_usd[context].tolist(),
+        counts.calls[context].tolist() if counts is not None else unknown,
+        counts.labels[context].tolist() if counts is not None else unknown,
+        plan.envelope_models(context),
+        caution.cautious_usd(context) if caution is not None else None,
+        plan.floor_usd,
+    )
 
 
 def cheapest_choice(
     plan: Plan | None, context: int, models: Collection[int], list_price_usd: Callable[[int], float]
 ) -> Choice:
     """Return the cheapest model of `context`: by the plan's means, or by list price where there is no plan yet."""
+    price = float("inf")
     if plan is None:
-        return Choice(min(models, key=list_price_usd), 1.0, float("inf"), 0.0, 0.0, "actual")
+        model = min(models, key=list_price_usd)
+        return Choice(model, 1.0, price, 0.0, 0.0, "actual", ((model, 1.0),), rule="cheapest")
     if context == NO_CONTEXT:
         plan, context = plan.without_context(), 0
-    return _choice(plan, context, best_at_price(plan, context, float("inf"), models), 1.0, float("inf"), "actual")
+    model = best_at_price(plan, context, price, models)
+    known = basis_of(plan, context)
+    reward, cost = known.means(model)
+    return Choice(model, 1.0, price, cost, reward, "actual", ((model, 1.0),), known, "cheapest")

@@ -33,6 +33,10 @@ class Caution:
             [*row, 0.0] for row in cautious.tolist()
         ]  # the last, index -1, is the null action
 
+    def cautious_usd(self, context: int) -> list[float]:
+        """Return what is held against each model in a context; the last, index -1, is the null action."""
+        return self._cautious_usd[context]
+
     def permits(self, context: int, funds: Funds, *models: int) -> bool:
         """Return whether the dearest of `models` costs at most b - (tau - 1) c_min."""
         room = funds.left_usd - (funds.requests - 1) * self._floor_usd

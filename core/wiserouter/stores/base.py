@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from wiserouter.budget import Budget, Debit, Ledger
 from wiserouter.types import Decision
+
+if TYPE_CHECKING:
+    from wiserouter.facts import Facts
 
 State = Literal["in flight", "charged", "released", "expired"]
 
@@ -27,6 +30,10 @@ class Record:
         Where the call stands.
     reward : float or None
         The latest reward.
+    cost_usd : float or None
+        The true cost, once charged.
+    facts : Facts or None
+        What it rested on, to explain it; None where a store does not keep them.
     """
 
     decision: Decision
@@ -34,6 +41,8 @@ class Record:
     debit: Debit
     state: State = "in flight"
     reward: float | None = None
+    cost_usd: float | None = None
+    facts: Facts | None = None
 
 
 class Store(Protocol):

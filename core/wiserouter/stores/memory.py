@@ -85,7 +85,7 @@ class MemoryStore:
                 ledger.settle(*held, cost_usd=cost_usd, debit_usd=debit_usd)
             else:
                 ledger.settle_late(record.state, cost_usd=cost_usd, debit_usd=debit_usd)
-            record.state = "charged"
+            record.state, record.cost_usd = "charged", cost_usd
             record.model = record.model if model is None else model
             return record
 
