@@ -51,6 +51,8 @@ class Journal:
 
     Attributes
     ----------
+    path : Path
+        The file.
     dropped : int
         Events that were lost because too many waited, or the file could not be written; the first is logged.
 
@@ -61,9 +63,10 @@ class Journal:
     """
 
     def __init__(self, path: str | Path, *, max_bytes: int = MAX_BYTES, max_waiting: int = MAX_WAITING) -> None:
+        self.path = Path(path)
         self._max_waiting = check_count("max_waiting", max_waiting, least=1)
         self._waiting: SimpleQueue[Line | Event | None] = SimpleQueue()
-        self._writer = _Writer(Path(path), check_count("max_bytes", max_bytes, least=1))
+        self._writer = _Writer(self.path, check_count("max_bytes", max_bytes, least=1))
         self._overflow = 0
         thread = Thread(target=_serve, args=(self._waiting, self._writer), name="wiserouter-journal", daemon=True)
         thread.start()
