@@ -1,14 +1,14 @@
 r"""A label budget: ask for feedback where it would change the plan most, on a set share of the decisions.
 
-The reward of the chosen model `k` in context `j` is known up to about :math:`\sigma = \sqrt{1 / 4(n + 1)}` after `n`
-labels, a reward in [0, 1] having a variance of at most 1/4. With :math:`\Delta` the distance to the decision boundary
-at the shadow price :math:`\lambda`, that is of :math:`u_k - \lambda c_k` to the best other model of the envelope,
-knowing the reward would improve the plan by
+The next label of the chosen model `k` in context `j`, after `n` of them, moves its mean reward by at most
+:math:`\sigma = 1 / (n + 1)`. With :math:`\Delta` the distance to the decision boundary at the shadow price
+:math:`\lambda`, that is of :math:`u_k - \lambda c_k` to the best other model of the envelope, a label is worth
 
-.. math:: \pi_j \left(\sigma \varphi(\Delta / \sigma) - \Delta\, \Phi(-\Delta / \sigma)\right)
+.. math:: \pi_j \left(\sigma \varphi(\Delta / \sigma) - \Delta\, \Phi(-\Delta / \sigma)\right),
 
-in expectation: the value of perfect information of one normal quantity (Raiffa and Schlaifer, 1961), weighted by how
-often the context is met. While exploring there is no boundary yet, and :math:`\Delta` is 0.
+the knowledge gradient (Frazier, Powell and Dayanik, 2008) weighted by how often the context is met. Departure: its
+:math:`\sigma` is the standard deviation of the move, here its bound, so that no prior is needed. While exploring there
+is no boundary yet, and :math:`\Delta` is 0.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from wiserouter.errors import InvalidInput
 from wiserouter.policies import Choice
 from wiserouter.policies.basis import Basis
 
-STEP = 0.25
+STEP = 0.5
 """How far the bar moves, in natural logarithms of the value: the share is exact up to a few / (STEP x decisions)."""
 
-_LEAST = 1e-12
+_LEAST = 1e-6  # a bar that had fallen far would take long to rise
 
 
 class LabelBudget:
@@ -81,16 +81,16 @@ class LabelBudget:
 
 
 def value_of(gap: float, labels: float) -> float:
-    """Return by how much knowing a reward would improve the plan, `gap` from the decision boundary.
+    """Return by how much one more label is expected to improve a context's plan, `gap` from the decision boundary.
 
     Examples
     --------
     >>> round(value_of(0.0, labels=0), 4), round(value_of(0.0, labels=99), 4)
-    (0.1995, 0.0199)
-    >>> value_of(0.5, labels=99) < 1e-6
+    (0.3989, 0.004)
+    >>> value_of(0.1, labels=99) < 1e-6
     True
     """
-    sigma = math.sqrt(0.25 / (labels + 1.0))
+    sigma = 1.0 / (labels + 1.0)
     z = gap / sigma
     density = math.exp(-0.5 * z * z) / math.sqrt(2.0 * math.pi)
     beyond = 0.5 * math.erfc(z / math.sqrt(2.0))
