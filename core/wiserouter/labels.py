@@ -1,14 +1,16 @@
 r"""A label budget: ask for feedback where it would change the plan most, on a set share of the decisions.
 
-The next label of the chosen model `k` in context `j`, after `n` of them, moves its mean reward by at most
-:math:`\sigma = 1 / (n + 1)`. With :math:`\Delta` the distance to the decision boundary at the shadow price
-:math:`\lambda`, that is of :math:`u_k - \lambda c_k` to the best other model of the envelope, a label is worth
+The reward of the chosen model `k` in context `j` is known up to about :math:`w = \sqrt{1 / 4(n + 1)}` after `n` labels,
+a reward in [0, 1] having a variance of at most 1/4, and the next label moves its mean by at most :math:`1 / (n + 1)`.
+With :math:`\Delta` the distance to the decision boundary at the shadow price :math:`\lambda`, that is of
+:math:`u_k - \lambda c_k` to the best other model of the envelope, a label is worth
 
-.. math:: \pi_j \left(\sigma \varphi(\Delta / \sigma) - \Delta\, \Phi(-\Delta / \sigma)\right),
+.. math:: \pi_j \cdot \frac{1}{n + 1} \cdot \frac{w}{w + \Delta} :
 
-the knowledge gradient (Frazier, Powell and Dayanik, 2008) weighted by how often the context is met. Departure: its
-:math:`\sigma` is the standard deviation of the move, here its bound, so that no prior is needed. While exploring there
-is no boundary yet, and :math:`\Delta` is 0.
+how often the context is met, how far the estimate would move, and how near the boundary is for what is known. While
+exploring there is no boundary yet, and :math:`\Delta` is 0. A heuristic, and its gain over as many labels
+drawn at random is small: .007 and .009 of the plan's value, with standard errors of .005 and .004, in the simulations of
+tests/core/test_labels.py.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from wiserouter.policies.basis import Basis
 STEP = 0.5
 """How far the bar moves, in natural logarithms of the value: the share is exact up to a few / (STEP x decisions)."""
 
+_FURTHEST = 1.0  # rewards are no further apart; also where there is no rival
 _LEAST = 1e-6  # a bar that had fallen far would take long to rise
 
 
@@ -81,20 +84,17 @@ class LabelBudget:
 
 
 def value_of(gap: float, labels: float) -> float:
-    """Return by how much one more label is expected to improve a context's plan, `gap` from the decision boundary.
+    """Return what one more label is worth in a context, `gap` from the decision boundary; in rewards.
 
     Examples
     --------
-    >>> round(value_of(0.0, labels=0), 4), round(value_of(0.0, labels=99), 4)
-    (0.3989, 0.004)
-    >>> value_of(0.1, labels=99) < 1e-6
-    True
+    >>> value_of(0.0, labels=0), value_of(0.0, labels=99)
+    (1.0, 0.01)
+    >>> round(value_of(0.2, labels=24), 4)
+    0.0133
     """
-    sigma = 1.0 / (labels + 1.0)
-    z = gap / sigma
-    density = math.exp(-0.5 * z * z) / math.sqrt(2.0 * math.pi)
-    beyond = 0.5 * math.erfc(z / math.sqrt(2.0))
-    return max(sigma * density - gap * beyond, 0.0) if math.isfinite(gap) else 0.0
+    width = math.sqrt(0.25 / (labels + 1.0))
+    return width / ((labels + 1.0) * (width + min(gap, _FURTHEST)))
 
 
 def gap_of(choice: Choice) -> float:

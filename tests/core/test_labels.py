@@ -61,7 +61,7 @@ def test_a_label_is_worth_more_near_the_boundary_and_where_few_are_known():
     counts = [value_of(0.05, n) for n in (0, 3, 10, 100)]
     assert gaps == sorted(gaps, reverse=True)
     assert counts == sorted(counts, reverse=True)
-    assert value_of(float("inf"), 0) == 0.0
+    assert value_of(float("inf"), 0) == value_of(1.0, 0)
 
 
 def test_the_gap_is_reward_less_price_times_cost_to_the_best_other_envelope_model():
@@ -93,7 +93,8 @@ class AtRandom:
         return self.rng.random() < self.share
 
 
-REQUESTS, SHARE, SEEDS = 2_000, 0.1, 24
+# the rule was chosen on seeds below 100; the gain is small: one to two standard errors on these
+REQUESTS, SHARE, SEEDS = 2_000, 0.1, range(100, 148)
 
 
 def problem(seed, n_contexts=12, n_models=5):
@@ -139,27 +140,29 @@ def thin(seed):
 def test_labels_asked_for_make_a_better_plan_than_as_many_at_random():
     runs = np.array(
         [
-            [learned(seed, make(seed), EpsilonFirst(int(0.4 * REQUESTS))) for seed in range(SEEDS)]
+            [learned(seed, make(seed), EpsilonFirst(2 * REQUESTS // 5)) for seed in SEEDS]
             for make in (lambda seed: LabelBudget(SHARE), lambda seed: AtRandom(SHARE, seed))
         ]
     )
     (chosen, share), (random, share_at_random) = runs[0].T, runs[1].T
     gain = chosen - random
     print(
-        f"\nvalue of the learned plan over the true one, {SEEDS} seeds, {REQUESTS} requests: asked where it matters "
+        f"\nlearned plan over the true one, {len(SEEDS)} seeds, {REQUESTS} requests: asked where it matters "
         f"{chosen.mean():.4f}, at random {random.mean():.4f}, gain {gain.mean():.4f} +- "
-        f"{gain.std() / np.sqrt(SEEDS):.4f}, better in {(gain > 0).sum()}; asked {share.mean():.4f} and "
+        f"{gain.std() / np.sqrt(len(SEEDS)):.4f}, better in {(gain > 0).sum()}; asked {share.mean():.4f} and "
         f"{share_at_random.mean():.4f}"
     )
     assert share.mean() <= share_at_random.mean() + 0.002
-    assert gain.mean() > 0.005
+    assert gain.mean() > 0.0
 
 
-def test_following_a_plan_from_thin_estimates_it_does_no_harm():
+def test_labels_asked_for_make_a_better_plan_from_thin_estimates():
     gain = [
         learned(seed, LabelBudget(SHARE), Offline(), thin(seed))[0]
         - learned(seed, AtRandom(SHARE, seed), Offline(), thin(seed))[0]
-        for seed in range(SEEDS)
+        for seed in SEEDS
     ]
-    print(f"\nfollowing a plan from thin estimates: gain {np.mean(gain):.4f} +- {np.std(gain) / np.sqrt(SEEDS):.4f}")
-    assert np.mean(gain) > -0.005
+    print(
+        f"\nfollowing a plan from thin estimates: gain {np.mean(gain):.4f} +- {np.std(gain) / np.sqrt(len(SEEDS)):.4f}"
+    )
+    assert np.mean(gain) > 0.0
