@@ -8,9 +8,10 @@ With :math:`\Delta` the distance to the decision boundary at the shadow price :m
 .. math:: \pi_j \cdot \frac{1}{n + 1} \cdot \frac{w}{w + \Delta} :
 
 how often the context is met, how far the estimate would move, and how near the boundary is for what is known. While
-exploring there is no boundary yet, and :math:`\Delta` is 0. A heuristic, and its gain over as many labels
-drawn at random is small: .007 and .009 of the plan's value, with standard errors of .005 and .004, in the simulations of
-tests/core/test_labels.py.
+exploring there is no boundary yet, and :math:`\Delta` is 0.
+
+A heuristic, and its gain over as many labels drawn at random is small: .007 and .009 of the plan's value, with standard
+errors of .005 and .004, in the simulations of tests/core/test_labels.py.
 """
 
 from __future__ import annotations
