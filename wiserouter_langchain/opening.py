@@ -76,7 +76,7 @@ def _copied(model: BaseChatModel, pushed: Mapping[str, object]) -> BaseChatModel
 
 def _is_hard(router: WiseRouter) -> bool:
     try:
-        return router.budget().limit == "hard"
+        return router.budget().hard
     except NotStarted as error:
         raise InvalidInput("the router needs a budget: give budget=, or a router with a running one") from error
 

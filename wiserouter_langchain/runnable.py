@@ -25,7 +25,7 @@ from pydantic import Field, PrivateAttr
 
 from wiserouter import Budget, Explanation, Price, WiseRouter
 from wiserouter.errors import InvalidInput, UnknownModel
-from wiserouter.placing import Placing
+from wiserouter.placing import Placed, Placing
 from wiserouter_langchain.arm import Arm, common_profile
 from wiserouter_langchain.content import Ask, ask_of
 from wiserouter_langchain.feedback import credit, explained
@@ -115,7 +115,10 @@ class RunnableWiseRouter(BaseChatModel):
                 raise InvalidInput(f"{name} must be set on the models, not on the router, which never generates itself")
         self._arms = arms_of(self.models, self.router, self.prices, self.output_version)
         self._core = open_router(self._arms, self.router, self.budget, self.cap_output_tokens)
-        self._placing = Placing(self._core.contexts, self._core.encoder, self.encoder_timeout_s)
+        core = self._core
+        self._placing = Placing(
+            core.contexts, core.encoder, self.encoder_timeout_s, keeps_embedding=core.judges_embeddings
+        )
         self._trail = Trail(self.history_size)
 
     @property
@@ -477,14 +480,14 @@ class RunnableWiseRouter(BaseChatModel):
 
     async def _aturn(self, messages: list[BaseMessage], config: RunnableConfig, kwargs: Any) -> Turn:
         ask = ask_of(messages, kwargs, kwargs.get(OPERATIONS, ()))
-        context = await self._placing.aplace(ask.question)
+        placed = await self._placing.aplace(ask.question)
         if len(ask.counted) < SHORT:
-            return self._decided(ask, context, config)
-        return await asyncio.to_thread(self._decided, ask, context, config)
+            return self._decided(ask, placed, config)
+        return await asyncio.to_thread(self._decided, ask, placed, config)
 
-    def _decided(self, ask: Ask, context: int, config: RunnableConfig) -> Turn:
+    def _decided(self, ask: Ask, placed: Placed, config: RunnableConfig) -> Turn:
         forced = (config.get("configurable") or {}).get(FORCED)
-        return begin_turn(self._core, self._arms, ask, context, forced, self._preferred, self.cap_output_tokens)
+        return begin_turn(self._core, self._arms, ask, placed, forced, self._preferred, self.cap_output_tokens)
 
     def _child(self, turn: Turn, config: RunnableConfig, run: Any) -> RunnableConfig:
         """Return the configuration of the model's call: below our run, observed, with the record in its metadata."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from wiserouter import Decision, WiseRouter
 from wiserouter.errors import BudgetExhausted, NoEligibleModel, UnknownModel, UnknownPrice
+from wiserouter.placing import Placed
 from wiserouter_langchain.arm import Arm, about_tokens
 from wiserouter_langchain.content import Ask
 from wiserouter_langchain.turn import Turn
@@ -15,7 +16,7 @@ def begin_turn(
     core: WiseRouter,
     arms: Mapping[str, Arm],
     ask: Ask,
-    context: int,
+    placed: Placed,
     forced: str | None,
     preferred: str | None,
     cap_output_tokens: int | None,
@@ -30,7 +31,7 @@ def begin_turn(
         The pool.
     ask : Ask
         What the call asks for.
-    context : int
+    placed : Placed
         Where its question falls.
     forced : str or None
         The only model that may take it.
@@ -47,10 +48,10 @@ def begin_turn(
         If nothing pays for it.
     """
     names = able(arms, ask, forced)
-    hard = core.budget().limit == "hard"
+    hard = core.budget().hard
     worst = worst_cases_usd(arms, names, ask, cap_output_tokens) if hard else None
-    decision = _preferred(core, names, preferred, context, worst)
-    decision = decision or core.decide(context=context, eligible=names, worst_case_usd=worst)
+    decision = _preferred(core, names, preferred, placed, worst)
+    decision = decision or core.decide(**placed._asdict(), eligible=names, worst_case_usd=worst)
     return Turn(core, decision, arms[decision.model], ask)
 
 
@@ -87,11 +88,11 @@ def worst_cases_usd(
 
 
 def _preferred(
-    core: WiseRouter, names: list[str], preferred: str | None, context: int, worst_usd: dict[str, float] | None
+    core: WiseRouter, names: list[str], preferred: str | None, placed: Placed, worst_usd: dict[str, float] | None
 ) -> Decision | None:
     if preferred not in names:
         return None
     try:
-        return core.decide(context=context, eligible=[preferred], worst_case_usd=worst_usd)
+        return core.decide(**placed._asdict(), eligible=[preferred], worst_case_usd=worst_usd)
     except BudgetExhausted:
         return None

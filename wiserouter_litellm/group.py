@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from wiserouter import Decision, WiseRouter
 from wiserouter.errors import AlreadySettled, UnknownDecision, UnknownPrice
-from wiserouter.placing import Placing
+from wiserouter.placing import Placed, Placing
 from wiserouter_litellm.bill import Bill
 from wiserouter_litellm.errors import unbounded
 from wiserouter_litellm.fleet import Berth, Deployment, Fleet, id_of
@@ -106,20 +106,20 @@ class Group:
 
     async def aselect(self, offer: Offer, request: Request, owner: str) -> Selected:
         """Choose a model for a request, with encoding and counting off the event loop."""
-        context = await self.placing.aplace(request.question)
+        placed = await self.placing.aplace(request.question)
         if not self._counts(request, offer):
             length = uncounted(request)
         elif len(request.counted) < _SHORT:
             length = counted(request, offer)
         else:
             length = await asyncio.to_thread(counted, request, offer)
-        return self._select(offer, request, context, length, owner)
+        return self._select(offer, request, placed, length, owner)
 
     def select(self, offer: Offer, request: Request, owner: str) -> Selected:
         """Do what `aselect` does, in a thread that may wait."""
-        context = self.placing.place(request.question)
+        placed = self.placing.place(request.question)
         length = counted(request, offer) if self._counts(request, offer) else uncounted(request)
-        return self._select(offer, request, context, length, owner)
+        return self._select(offer, request, placed, length, owner)
 
     def settle(self, decision_id: str, bill: Bill) -> None:
         """Charge a call, once; a cached answer costs nothing and teaches nothing."""
@@ -148,12 +148,14 @@ class Group:
     def _counts(self, request: Request, offer: Offer) -> bool:
         return is_worth_counting(request, offer, hard=self.hard)
 
-    def _select(self, offer: Offer, request: Request, context: int, length: Length, owner: str) -> Selected:
+    def _select(self, offer: Offer, request: Request, placed: Placed, length: Length, owner: str) -> Selected:
         models = fitting(self.name, fresh_models(offer), offer, length)
         worst = worst_cases_usd(request, offer, length, self.cap_output_tokens) if self.hard else None
         if worst is not None and min(worst[name] for name in models) == float("inf"):
             raise unbounded(self.name, models)
-        decision = self.router.decide(context=context, eligible=models, worst_case_usd=worst)
+        decision = self.router.decide(
+            context=placed.context, embedding=placed.embedding, eligible=models, worst_case_usd=worst
+        )
         mark = {"owner": owner, "group": self.name, "id": decision.id}
         copies = ranked(offer, self._ranking(decision, worst), self._params(request), {MARK: mark})
         return Selected(decision, copies, {id_of(one.deployment): one.berth.model for one in offer})

@@ -78,7 +78,7 @@ def open_group(
         name,
         router,
         fleet,
-        Placing(router.contexts, router.encoder, encoder_timeout_s),
+        Placing(router.contexts, router.encoder, encoder_timeout_s, keeps_embedding=router.judges_embeddings),
         hard=hard,
         cap_output_tokens=cap_output_tokens,
     )
@@ -98,7 +98,7 @@ def _started(name: str, router: WiseRouter, budget: Budget | None) -> bool:
     if budget is not None:
         router.start(budget)
     try:
-        return router.budget().limit == "hard"
+        return router.budget().hard
     except NotStarted as error:
         raise InvalidInput(f"group {name!r} needs a budget: give one, or a router with a running one") from error
 

@@ -14,8 +14,9 @@ from typing import Any
 
 import litellm
 
-from wiserouter import EpsilonFirst, LabelBudget, WiseRouter, open_store
+from wiserouter import EpsilonFirst, LabelBudget, Optimistic, WiseRouter, open_store
 from wiserouter.errors import WiseRouterError
+from wiserouter.policies import Policy
 from wiserouter_litellm.calls import Calls
 from wiserouter_litellm.encoder import LiteLLMEncoder
 from wiserouter_litellm.errors import SettingsError
@@ -87,11 +88,11 @@ def _group(name: str, settings: GroupSettings, config: Mapping[str, Any]) -> Gro
             name,
             configured_deployments(config, name),
             router=_fitted(settings),
-            budget=settings.budget(1.0 / workers),
+            budget=settings.budgets(1.0 / workers),
             prices={model: price.price() for model, price in settings.prices.items()},
             cap_output_tokens=settings.cap_output_tokens,
             encoder_timeout_s=settings.encoder_timeout_s,
-            policy=EpsilonFirst(settings.explore_requests),
+            policy=_learner(settings),
             store=_store(settings),
             seed=settings.seed,
         )
@@ -107,6 +108,11 @@ def _observe(router: WiseRouter, settings: GroupSettings) -> None:
         router.journal_to(settings.journal)
     if settings.label_share is not None:
         router.labels = LabelBudget(settings.label_share)
+
+
+def _learner(settings: GroupSettings) -> Policy:
+    """Return how a group without history learns."""
+    return Optimistic() if settings.explore_requests is None else EpsilonFirst(settings.explore_requests)
 
 
 def _fitted(settings: GroupSettings) -> WiseRouter | None:

@@ -126,7 +126,8 @@ def group_status(group: Group) -> dict[str, Any]:
         for k, name in enumerate(router.pool.names)
     }
     faults = {**group.faults, "encoder": group.placing.failures}
-    return {**router.status().as_dict(), "limit": router.budget().limit, "models": models, "faults": faults}
+    limit = "hard" if router.budget().hard else "expected"
+    return {**router.status().as_dict(), "limit": limit, "models": models, "faults": faults}
 
 
 def what_if(group: Group, budget_usd: float | None, requests: int | None) -> dict[str, Any]:

@@ -33,23 +33,57 @@ class PriceSettings(Strict):
         return Price(**self.model_dump())
 
 
-class GroupSettings(Strict):
-    """One model group and its budget.
+class BudgetSettings(Strict):
+    """One budget.
 
     Attributes
     ----------
     budget_usd : float, USD
         The amount, for `requests` requests or per `every`.
     requests : int, optional
-        The horizon: how many requests the budget is for; with `every` the number expected per window.
+        The horizon: how many requests the budget is for; with `every` the number expected in the first window.
     every : str, optional
-        How often the budget renews, such as "30d" or "1mo".
+        How often the budget renews: "day", "week", "month", "30d", "6h".
     timezone : str
         Whose midnight days, weeks and months begin at.
     limit : {"expected", "hard"}
         Plan on means, or never exceed the amount.
     on_exhausted : {"reject", "cheapest"}
         HTTP 429, or the cheapest model.
+    rollover : bool
+        Whether what a window leaves goes to the next.
+    """
+
+    budget_usd: float = Field(ge=0)
+    requests: int | None = Field(None, ge=1)
+    every: str | None = None
+    timezone: str = "UTC"
+    limit: Literal["expected", "hard"] = "expected"
+    on_exhausted: Literal["reject", "cheapest"] = "reject"
+    rollover: bool = False
+
+    def budget(self, share: float = 1.0, *, within: Budget | None = None) -> Budget:
+        """Return the budget, or the share of it that one of several workers may spend."""
+        requests = None if self.requests is None else max(1, round(self.requests * share))
+        return Budget(
+            self.budget_usd * share,
+            requests,
+            limit=self.limit,
+            on_exhausted=self.on_exhausted,
+            every=self.every,
+            timezone=self.timezone,
+            rollover=self.rollover,
+            within=within,
+        )
+
+
+class GroupSettings(BudgetSettings):
+    """One model group and its budget.
+
+    Attributes
+    ----------
+    within : list of BudgetSettings
+        Further budgets that must bear each call; the tightest rules.
     artifact : str, optional
         A file that `wiserouter fit` wrote; without one the router learns from nothing.
     encoder : str, optional
@@ -63,7 +97,7 @@ class GroupSettings(Strict):
     prices : dict
         Prices by model, instead of LiteLLM's.
     explore_requests : int, optional
-        How long a router without an artifact explores.
+        Without an artifact: explore blindly for so many requests, as in the paper, instead of learning optimistically.
     store : str
         Where budgets and decisions live.
     reservation_ttl_s : float, seconds
@@ -78,12 +112,7 @@ class GroupSettings(Strict):
         Seeds the draws.
     """
 
-    budget_usd: float = Field(ge=0)
-    requests: int | None = Field(None, ge=1)
-    every: str | None = None
-    timezone: str = "UTC"
-    limit: Literal["expected", "hard"] = "expected"
-    on_exhausted: Literal["reject", "cheapest"] = "reject"
+    within: list[BudgetSettings] = Field(default_factory=list)
     artifact: str | None = None
     encoder: str | None = Field(None, pattern=r"^litellm/.+")
     encoder_params: dict[str, Any] = Field(default_factory=dict)
@@ -100,22 +129,17 @@ class GroupSettings(Strict):
 
     @model_validator(mode="after")
     def _is_a_budget(self) -> GroupSettings:
-        self.budget()
+        self.budgets()
         if self.encoder is not None and self.artifact is None:
             raise ValueError("encoder needs artifact: without one there is one context, and nothing to encode for")
         return self
 
-    def budget(self, share: float = 1.0) -> Budget:
-        """Return the budget, or the share of it that one of several workers may spend."""
-        requests = None if self.requests is None else max(1, round(self.requests * share))
-        return Budget(
-            self.budget_usd * share,
-            requests,
-            limit=self.limit,
-            on_exhausted=self.on_exhausted,
-            every=self.every,
-            timezone=self.timezone,
-        )
+    def budgets(self, share: float = 1.0) -> Budget:
+        """Return the budget with those it is within, or the share of them that one of several workers may spend."""
+        around: Budget | None = None
+        for one in reversed(self.within):
+            around = one.budget(share, within=around)
+        return self.budget(share, within=around)
 
 
 class Settings(Strict):

@@ -13,13 +13,15 @@ from wiserouter.budget import Budget
 from wiserouter.contexts import Contexts
 from wiserouter.encoders import open_encoder
 from wiserouter.estimates import Estimates
+from wiserouter.growing import Growing
 from wiserouter.labels import LabelBudget
 from wiserouter.plan import Plan
-from wiserouter.policies import EpsilonFirst, Offline
+from wiserouter.policies import EpsilonFirst, Offline, Optimistic
 from wiserouter.router import WiseRouter
-from wiserouter.status import Status
+from wiserouter.status import Status, WindowStatus
 from wiserouter.stores import MemoryStore, open_store
 from wiserouter.types import NO_CONTEXT, Decision, Model, Price, Usage
+from wiserouter.watch import Watch
 
 if TYPE_CHECKING:
     from wiserouter.explaining import Explanation
@@ -35,15 +37,19 @@ __all__ = [
     "EpsilonFirst",
     "Estimates",
     "Explanation",
+    "Growing",
     "LabelBudget",
     "MemoryStore",
     "Model",
     "Offline",
+    "Optimistic",
     "Plan",
     "Price",
     "RoutingLog",
     "Status",
     "Usage",
+    "Watch",
+    "WindowStatus",
     "WiseRouter",
     "__version__",
     "open_encoder",

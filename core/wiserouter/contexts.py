@@ -141,14 +141,15 @@ class Contexts:
         InvalidInput
             If the length is not `dim` or a number is not finite.
         """
-        if self.n_contexts == 1:
+        centroids = self.centroids
+        if len(centroids) == 1:
             return 0
         x = np.asarray(embedding, dtype=np.float32)
-        if x.shape != (self.dim,):
+        if x.shape != centroids.shape[1:]:
             raise InvalidInput(f"embedding must have shape ({self.dim},), got {x.shape}")
         if not math.isfinite(x.dot(x)):
             raise InvalidInput("embedding must be finite and of finite length, got NaN, an infinity or an overflow")
-        return int((self.centroids.dot(x) - self._half_square).argmax())
+        return int((centroids.dot(x) - self._half_square).argmax())
 
     def assign_many(self, embeddings: ArrayLike) -> IntArray:
         """Return the nearest context of each row of an array of shape (n, dim)."""

@@ -100,7 +100,7 @@ class NotStarted(BudgetError):
 
 
 class BudgetExhausted(BudgetError):
-    """The money that is left does not pay for another call."""
+    """The money that is left does not pay for another call; `every` says which budget, where there are several."""
 
     def __init__(
         self,
@@ -111,21 +111,27 @@ class BudgetExhausted(BudgetError):
         needed_usd: float,
         decided: int,
         horizon: int,
+        carried_usd: float = 0.0,
+        every: str | None = None,
         renews_at: float | None = None,
     ) -> None:
         self.amount_usd = amount_usd
+        self.carried_usd = carried_usd
         self.spent_usd = spent_usd
         self.reserved_usd = reserved_usd
-        self.left_usd = amount_usd - spent_usd - reserved_usd
+        self.left_usd = amount_usd + carried_usd - spent_usd - reserved_usd
         self.needed_usd = needed_usd
         self.decided = decided
         self.horizon = horizon
+        self.every = every
         self.renews_at = renews_at
+        period = "" if every is None else f" every {every}"
+        carried = f" and {carried_usd:.6g} carried over" if carried_usd else ""
         remedy = "or start a new one" if renews_at is None else f"or wait: it renews at {_instant(renews_at)}"
         super().__init__(
-            f"the budget of {amount_usd:.6g} USD is used up: {spent_usd:.6g} spent, {reserved_usd:.6g} reserved by "
-            f"calls in flight, {self.left_usd:.6g} left, {needed_usd:.6g} needed, {decided} of {horizon} requests "
-            f"decided: raise it with set_budget(), {remedy}"
+            f"the budget of {amount_usd:.6g} USD{period}{carried} is used up: {spent_usd:.6g} spent, "
+            f"{reserved_usd:.6g} reserved by calls in flight, {self.left_usd:.6g} left, {needed_usd:.6g} needed, "
+            f"{decided} of {horizon} requests decided: raise it with set_budget(), {remedy}"
         )
 
 

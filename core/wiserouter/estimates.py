@@ -20,12 +20,25 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from wiserouter.errors import InvalidInput
-from wiserouter.types import FloatArray, IntArray, check_count
+from wiserouter.types import FloatArray, IntArray, Usage, check_count
 
 UNIDENTIFIED_STRENGTH = 8.0
 """Pseudo-counts where the data cannot tell the spreads apart, as with one observation per cell."""
 
-_FIELDS = ("calls", "cost", "cost_sq", "labels", "reward", "reward_sq", "invoked")
+_FIELDS = (
+    "calls",
+    "cost",
+    "cost_sq",
+    "labels",
+    "reward",
+    "reward_sq",
+    "invoked",
+    "met",
+    "metered",
+    "input_tokens",
+    "output_tokens",
+)
+_LATER = {"met", "metered", "input_tokens", "output_tokens"}  # not in artifacts of the first versions
 
 
 class Means(NamedTuple):
@@ -51,6 +64,12 @@ class Estimates:
         Number of rewards, their sum and sum of squares.
     invoked : ndarray of shape (n_contexts, n_models)
         Number of calls decided, settled or not: N of the paper's Algorithm 2.
+    met : ndarray of shape (n_contexts, n_models)
+        The same for the frequencies of the contexts, history included; these may drift while the models do not.
+    metered, input_tokens, output_tokens : ndarray of shape (n_contexts, n_models)
+        Number of calls whose tokens are known, and the sums of these.
+    observed : list of int
+        How many costs and rewards were added in each context, since these estimates were made.
     n_observations : int
         How many costs and rewards were added.
 
@@ -67,7 +86,9 @@ class Estimates:
         shape = (check_count("n_contexts", n_contexts, least=1), check_count("n_models", n_models, least=1))
         self.calls, self.cost, self.cost_sq = np.zeros(shape), np.zeros(shape), np.zeros(shape)
         self.labels, self.reward, self.reward_sq = np.zeros(shape), np.zeros(shape), np.zeros(shape)
-        self.invoked = np.zeros(shape)
+        self.invoked, self.met = np.zeros(shape), np.zeros(shape)
+        self.metered, self.input_tokens, self.output_tokens = np.zeros(shape), np.zeros(shape), np.zeros(shape)
+        self.observed = [0] * shape[0]
         self.n_invoked = 0
         self.n_observations = 0
 
@@ -76,12 +97,23 @@ class Estimates:
         """(n_contexts, n_models)."""
         return self.calls.shape[0], self.calls.shape[1]
 
-    def add_cost(self, context: int, model: int, cost_usd: float) -> None:
-        """Count the true cost of one call."""
+    def add_cost(self, context: int, model: int, cost_usd: float, usage: Usage | None = None) -> None:
+        """Count the true cost of one call, and its tokens where they are known."""
         self.calls[context, model] += 1.0
         self.cost[context, model] += cost_usd
         self.cost_sq[context, model] += cost_usd * cost_usd
+        if usage is not None:
+            self.metered[context, model] += 1.0
+            self.input_tokens[context, model] += usage.input_tokens
+            self.output_tokens[context, model] += usage.output_tokens
         self.n_observations += 1
+        self.observed[context] += 1
+
+    def reprice(self, model: int, factor: ArrayLike) -> None:
+        """Restate what a model has cost at a new price, `factor` times the old one in each context."""
+        ratio = np.asarray(factor, dtype=np.float64)
+        self.cost[:, model] *= ratio
+        self.cost_sq[:, model] *= ratio**2
 
     def add_reward(self, context: int, model: int, reward: float, *, replacing: float | None = None) -> None:
         """Count one reward, instead of an earlier one of the same call where `replacing` is given."""
@@ -90,11 +122,18 @@ class Estimates:
         self.reward[context, model] += reward - old
         self.reward_sq[context, model] += reward * reward - old * old
         self.n_observations += 1
+        self.observed[context] += 1
 
     def add_invoked(self, context: int, model: int, count: int = 1) -> None:
         """Count a decision, or take one back with `count=-1`."""
         self.invoked[context, model] += count
+        self.met[context, model] += count
         self.n_invoked += count
+
+    def fade(self, factor: float) -> None:
+        """Let all that was observed so far count `factor` times as much."""
+        for field in _FIELDS:
+            getattr(self, field).__imul__(factor)
 
     def add_table(self, contexts: IntArray, reward: ArrayLike, cost_usd: ArrayLike) -> None:
         """Count a table of past calls.
@@ -132,7 +171,7 @@ class Estimates:
         columns = {name: weight * mean for name, mean in prior.items()}
         columns |= {f"{name}_sq": weight * mean**2 for name, mean in prior.items()}
         columns |= {name: np.full(self.shape[0], weight) for name in ("calls", "labels")}
-        columns["invoked"] = np.zeros(self.shape[0])
+        columns |= {name: np.zeros(self.shape[0]) for name in _FIELDS if name not in columns}
         for field, column in columns.items():
             setattr(self, field, np.column_stack([getattr(self, field), column]))
         self.n_observations += round(2 * weight * self.shape[0])
@@ -181,7 +220,7 @@ class Estimates:
 
     def cost_spread_usd(self) -> FloatArray:
         """Return the standard deviation of the cost of one call within a context, of shape (n_models,)."""
-        spread: FloatArray = np.sqrt(_spreads(self.calls, self.cost, self.cost_sq)[0])
+        spread: FloatArray = np.sqrt(spreads(self.calls, self.cost, self.cost_sq)[0])
         return spread
 
     def arrays(self) -> dict[str, NDArray[np.float64]]:
@@ -193,7 +232,8 @@ class Estimates:
         """Return the estimates that `arrays` was called on."""
         estimates = cls(*arrays["calls"].shape)
         for field in _FIELDS:
-            getattr(estimates, field)[...] = arrays[field]
+            if field in arrays or field not in _LATER:
+                getattr(estimates, field)[...] = arrays[field]
         estimates.n_invoked = int(estimates.invoked.sum())
         estimates.n_observations = int(estimates.calls.sum() + estimates.labels.sum())
         return estimates
@@ -218,7 +258,7 @@ def shrunk_means(count: FloatArray, total: FloatArray, square: FloatArray, *, sh
     n = count.sum(axis=0)
     with np.errstate(invalid="ignore"):
         column_mean = total.sum(axis=0) / n
-    kappa = np.where(count > 0, _strength(count, total, square) if shrink else 0.0, 1.0)  # unseen: the column's mean
+    kappa = np.where(count > 0, strength(count, total, square) if shrink else 0.0, 1.0)  # unseen: the column's mean
     pooled = np.isinf(kappa)
     weight = np.where(pooled, 1.0, kappa)
     cell = (total + weight * column_mean) / (count + weight)
@@ -226,13 +266,13 @@ def shrunk_means(count: FloatArray, total: FloatArray, square: FloatArray, *, sh
     return means
 
 
-def _strength(count: FloatArray, total: FloatArray, square: FloatArray) -> float:
+def strength(count: FloatArray, total: FloatArray, square: FloatArray) -> float:
     """Return the pseudo-counts of a column's mean: spread within cells over spread between them.
 
     Each column's spreads are taken relative to their sum and averaged over the columns: one strength for all models is
     steadier than one each, and models differ in scale.
     """
-    within, between, identified = _spreads(count, total, square)
+    within, between, identified = spreads(count, total, square)
     varies = identified & (within + between > 0)
     if not varies.any():
         return 0.0 if identified.all() else UNIDENTIFIED_STRENGTH
@@ -240,7 +280,7 @@ def _strength(count: FloatArray, total: FloatArray, square: FloatArray) -> float
     return float((1.0 - share) / share) if share > 0 else float("inf")
 
 
-def _spreads(
+def spreads(
     count: FloatArray, total: FloatArray, square: FloatArray
 ) -> tuple[FloatArray, FloatArray, NDArray[np.bool_]]:
     """Return the variances within and between the cells of each column, and whether the data identify them."""

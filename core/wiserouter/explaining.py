@@ -10,6 +10,7 @@ from wiserouter.contexts import Contexts, Portrait
 from wiserouter.facts import Facts, excluded_by, on_envelope
 from wiserouter.plan import SKIP
 from wiserouter.policies import Rule
+from wiserouter.policies.basis import Basis
 from wiserouter.stores import Record
 from wiserouter.stores.base import State
 from wiserouter.types import NO_CONTEXT, Decision
@@ -23,14 +24,14 @@ class ExplainedContext:
     ----------
     id : int
         The context; `NO_CONTEXT` where the query could not be placed.
-    share : float
-        How much of the traffic that it was fitted on falls there.
+    share : float or None
+        How much of the traffic that it was fitted on falls there; None where the contexts of that moment are not known.
     terms, typical_prompts : tuple of str
         What it is about: its words, and ids of the prompts nearest to its centre.
     """
 
     id: int
-    share: float
+    share: float | None
     terms: tuple[str, ...]
     typical_prompts: tuple[str, ...]
 
@@ -48,9 +49,11 @@ class ExplainedModel:
     probability : float
         The chance with which it was drawn at that rate.
     expected_reward, expected_cost_usd : float or None
-        The estimates; None where nothing was known.
+        The estimates, of this query where queries are judged one by one; None where nothing was known.
+    optimistic_reward : float or None
+        The reward that the choice rests on, where that is not the mean: with the benefit of the doubt.
     worth : float or None
-        Reward less shadow price x cost, what the plan maximises; None where the rate pays for the cheapest only.
+        That reward less shadow price x cost, what the plan maximises; None where the rate pays for the cheapest only.
     labels, calls : int
         How many rewards and costs of this context are behind the estimates.
     worst_case_usd : float or None
@@ -64,6 +67,7 @@ class ExplainedModel:
     probability: float
     expected_reward: float | None
     expected_cost_usd: float | None
+    optimistic_reward: float | None
     worth: float | None
     labels: int
     calls: int
@@ -140,17 +144,20 @@ class Explanation:
         return {**fields, "models": list(fields["models"])}
 
 
-def explanation_of(record: Record, names: tuple[str, ...], contexts: Contexts) -> Explanation:
-    """Return why the decision of a record fell as it did, and what became of it."""
+def explanation_of(record: Record, names: tuple[str, ...], contexts: Contexts | None) -> Explanation:
+    """Return why the decision of a record fell as it did, and what became of it.
+
+    `contexts` tell of a decision whose facts are not kept; None where they are not what they were.
+    """
     decision, facts = record.decision, record.facts
     answered_by = names[record.model] if record.model != SKIP else ""
     known = (record.state, answered_by, record.cost_usd, record.reward)
-    return _explained(decision, facts, contexts, *known)
+    return _explained(decision, facts, contexts if facts is None else facts.contexts, *known)
 
 
-def facts_of_decision(decision: Decision, facts: Facts, contexts: Contexts) -> dict[str, Any]:
+def facts_of_decision(decision: Decision, facts: Facts) -> dict[str, Any]:
     """Return what is known at the moment of a decision, for the journal: no words, no text, not what became of it."""
-    explained = _explained(decision, facts, contexts, "in flight", decision.model, None, None).as_dict()
+    explained = _explained(decision, facts, facts.contexts, "in flight", decision.model, None, None).as_dict()
     context = explained.pop("context")
     for later in ("state", "answered_by", "cost_usd", "reward"):
         del explained[later]
@@ -160,12 +167,13 @@ def facts_of_decision(decision: Decision, facts: Facts, contexts: Contexts) -> d
 def _explained(
     decision: Decision,
     facts: Facts | None,
-    contexts: Contexts,
+    contexts: Contexts | None,
     state: State,
     answered_by: str,
     cost_usd: float | None,
     reward: float | None,
 ) -> Explanation:
+    facts = None if facts is None else facts.of_query()
     mix = {} if facts is None else dict(facts.choice.mix)
     return Explanation(
         id=decision.id,
@@ -194,23 +202,26 @@ def _explained(
     )
 
 
-def _context(contexts: Contexts, context: int) -> ExplainedContext:
-    portrait = contexts.portrait(context) if context != NO_CONTEXT else Portrait()
-    share = float(contexts.freq[context]) if context != NO_CONTEXT else 1.0
-    return ExplainedContext(context, share, portrait.terms, portrait.prompts)
+def _context(contexts: Contexts | None, context: int) -> ExplainedContext:
+    if context == NO_CONTEXT or contexts is None:
+        return ExplainedContext(context, 1.0 if context == NO_CONTEXT else None, *Portrait())
+    return ExplainedContext(context, float(contexts.freq[context]), *contexts.portrait(context))
 
 
 def _model(facts: Facts, mix: dict[int, float], k: int) -> ExplainedModel:
     basis, price = facts.choice.basis, facts.choice.shadow_price
     reward, cost = (None, None) if basis is None else basis.means(k)
-    known = reward is not None and cost is not None and math.isfinite(price)
+    planned = basis.planned if isinstance(basis, Basis) else None
+    weighed = reward if planned is None else planned[k]
+    known = weighed is not None and cost is not None and math.isfinite(price)
     return ExplainedModel(
         name=facts.pool.names[k],
         on_envelope=on_envelope(facts, k),
         probability=mix.get(k, 0.0),
         expected_reward=reward,
         expected_cost_usd=cost,
-        worth=reward - price * cost if known else None,  # type: ignore[operator]
+        optimistic_reward=None if planned is None else planned[k],
+        worth=weighed - price * cost if known else None,  # type: ignore[operator]
         labels=0 if basis is None else round(basis.labels[k]),
         calls=0 if basis is None else round(basis.calls[k]),
         worst_case_usd=None if facts.worst_usd is None else _finite(facts.worst_usd[k]),

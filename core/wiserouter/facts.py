@@ -5,12 +5,17 @@
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 from typing import NamedTuple
 
 from wiserouter.budget import Funds
+from wiserouter.contexts import Contexts
+from wiserouter.finer.shift import Shift
+from wiserouter.plan import SKIP
 from wiserouter.policies import Choice
 from wiserouter.policies.basis import Basis, Trials
+from wiserouter.policies.caution import room_usd
 from wiserouter.pool import Pool
 
 
@@ -19,8 +24,8 @@ class Facts(NamedTuple):
 
     Attributes
     ----------
-    pool : Pool
-        The models as they were.
+    pool, contexts : Pool and Contexts
+        The models and contexts as they were.
     choice : Choice
         What was drawn, from which mix, on which estimates.
     funds : Funds
@@ -33,15 +38,31 @@ class Facts(NamedTuple):
         The most that a call of each model can cost, under a hard limit.
     room_usd : float or None
         The largest worst case that a hard limit still admits.
+    shift : Shift or None
+        How the query deviates from its context, where queries are judged one by one.
     """
 
     pool: Pool
+    contexts: Contexts
     choice: Choice
     funds: Funds
     eligible: set[int] | None
     input_tokens: int | None
     worst_usd: list[float] | None
     room_usd: float | None
+    shift: Shift | None = None
+
+    @property
+    def judged(self) -> bool:
+        """Whether the models were weighed for this query, beyond the means of its context."""
+        return self.shift is not None and self.choice.rule == "plan" and isinstance(self.choice.basis, Basis)
+
+    def of_query(self) -> Facts:
+        """Return the same facts with the figures of this query in the place of its context's."""
+        basis = self.choice.basis
+        if not self.judged or self.shift is None or not isinstance(basis, Basis):
+            return self
+        return self._replace(choice=self.choice._replace(basis=basis.shifted(self.shift)))
 
 
 def on_envelope(facts: Facts, model: int) -> bool:
@@ -53,11 +74,12 @@ def on_envelope(facts: Facts, model: int) -> bool:
 def excluded_by(facts: Facts, model: int) -> str | None:
     """Return the rule that kept a model from being a candidate; None for a candidate, drawn or not.
 
-    The rules are asked in the order in which `decide` applies them.
+    The rules are asked in the order in which `decide` applies them, of the facts that `of_query` returns.
     """
     if any(k == model for k, _ in facts.choice.mix):
         return None
-    for rule in (_not_eligible, _too_dear_at_worst, _not_explored, _not_cheapest, _beyond_reserve, _off_envelope):
+    last = _worth_less if facts.judged else _off_envelope
+    for rule in (_not_eligible, _too_dear_at_worst, _not_explored, _not_cheapest, _beyond_reserve, last):
         said = rule(facts, model)
         if said is not None:
             return said
@@ -95,14 +117,26 @@ def _beyond_reserve(facts: Facts, model: int) -> str | None:
     basis = facts.choice.basis
     if not isinstance(basis, Basis) or basis.cautious_usd is None:
         return None
-    cost, (left, requests) = basis.cautious_usd[model], facts.funds
-    room = left - (requests - 1) * basis.floor_usd
+    cost, funds, floor = basis.cautious_usd[model], facts.funds, facts.choice.floor_usd
+    room = room_usd(funds, floor, basis.walk_usd)
     if cost <= room:
         return None
-    return (
-        f"reserve rule: c > b - (tau - 1) c_min: {cost:.6g} > {left:.6g} - {requests - 1} x {basis.floor_usd:.6g} "
-        f"= {room:.6g}"
-    )
+    if basis.walk_usd is not None or funds.each:
+        return f"reserve rule: c > b - (tau - 1) c_min, less what is held back: {cost:.6g} > {room:.6g}"
+    left, after = funds.left_usd, funds.requests - 1
+    return f"reserve rule: c > b - (tau - 1) c_min: {cost:.6g} > {left:.6g} - {after} x {floor:.6g} = {room:.6g}"
+
+
+def _worth_less(facts: Facts, model: int) -> str | None:
+    basis, price, best = facts.choice.basis, facts.choice.shadow_price, facts.choice.mix[0][0]
+    if not isinstance(basis, Basis):
+        return None
+    name = "skipping" if best == SKIP else facts.pool.names[best]
+    cost, gain = [*basis.costs_usd, 0.0], [*basis.weighed, 0.0]  # index -1 is the null action
+    if math.isinf(price):
+        return f"costs this query no less than {name}: {cost[model]:.6g}, {cost[best]:.6g}"
+    mine, its = (gain[k] - price * cost[k] for k in (model, best))
+    return f"worth no more to this query than {name}: {mine:.4g}, {its:.4g}"
 
 
 def _off_envelope(facts: Facts, model: int) -> str | None:
@@ -110,8 +144,8 @@ def _off_envelope(facts: Facts, model: int) -> str | None:
     if not isinstance(basis, Basis) or model in basis.envelope:
         return None
     names = facts.pool.names
-    reward, cost = basis.means(model)
-    better = [k for k in basis.envelope if basis.costs_usd[k] <= cost and basis.rewards[k] >= reward]
+    reward, cost = basis.weighed[model], basis.costs_usd[model]
+    better = [k for k in basis.envelope if basis.costs_usd[k] <= cost and basis.weighed[k] >= reward]
     if better:
         return f"dominated: not on the envelope, {names[better[-1]]} costs no more and scores no less"
     between = [(a, b) for a, b in pairwise(basis.envelope) if basis.costs_usd[a] <= cost <= basis.costs_usd[b]]

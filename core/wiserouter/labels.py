@@ -106,5 +106,5 @@ def gap_of(choice: Choice) -> float:
     others = [k for k in basis.envelope if k != chosen]
     if chosen < 0 or not others or not math.isfinite(price):
         return float("inf")
-    worth = [reward - price * cost for reward, cost in zip(basis.rewards, basis.costs_usd, strict=True)]
+    worth = [reward - price * cost for reward, cost in zip(basis.weighed, basis.costs_usd, strict=True)]
     return abs(worth[chosen] - max(worth[k] for k in others))

@@ -16,8 +16,9 @@ cheapest model; `allow_skip=True` is the paper's program.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_right, insort
 from itertools import accumulate, pairwise
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,6 +29,8 @@ from wiserouter.types import FloatArray, check_amount
 
 SKIP = -1
 """Index of the null action."""
+
+_INFINITE = float("inf")
 
 _ROUNDING = 1e-12  # relative; a rate this little below the floor is the floor
 
@@ -59,6 +62,9 @@ class Split(NamedTuple):
     shadow_price: float
 
 
+_SLOPE = itemgetter(0)  # of a Step
+
+
 class Step(NamedTuple):
     """One move along the envelope of one context, from one model to the next dearer one."""
 
@@ -67,6 +73,15 @@ class Step(NamedTuple):
     gain: float
     context: int
     to: int
+
+
+class _Row(NamedTuple):
+    """One context: its envelope and steps, and what its cheapest action spends and yields per request of any kind."""
+
+    hull: list[int]
+    steps: list[Step]
+    base_usd: float
+    base_value: float
 
 
 class Plan:
@@ -100,22 +115,48 @@ class Plan:
     def __init__(self, freq: ArrayLike, reward: ArrayLike, cost_usd: ArrayLike, *, allow_skip: bool = False) -> None:
         self.freq, self.reward, self.cost_usd = _checked(freq, reward, cost_usd)
         self.allow_skip = allow_skip
-        weights, rewards, costs = self.freq.tolist(), self.reward.tolist(), self.cost_usd.tolist()
-        hulls = [envelope(c, u, allow_skip=allow_skip) for c, u in zip(costs, rewards, strict=True)]
-        base_spend, base_value = _base(weights, hulls, costs, rewards)
-        steps = sorted(_steps(weights, hulls, costs, rewards), key=lambda step: -step.slope)
-        self._steps = steps
-        self._spend = list(accumulate((step.spend_usd for step in steps), initial=base_spend))
-        self._value = list(accumulate((step.gain for step in steps), initial=base_value))
-        self._hulls = hulls
-        self._ranks: list[list[int]] = [[] for _ in hulls]
-        for rank, step in enumerate(steps):
-            self._ranks[step.context].append(rank)
+        self._weights = self.freq.tolist()
+        rows = zip(self._weights, self.cost_usd.tolist(), self.reward.tolist(), strict=True)
+        self._rows = [_row(j, *row, allow_skip=allow_skip) for j, row in enumerate(rows)]
+        self._merge()
+
+    def revise(self, context: int, reward: list[float], cost_usd: list[float]) -> None:
+        """Replace what is known of one context; the others are not computed anew.
+
+        Parameters
+        ----------
+        context : int
+            Whose row.
+        reward, cost_usd : list of float, one per model
+            Mean rewards in [0, 1] and mean costs in USD; not checked.
+
+        Examples
+        --------
+        >>> plan = Plan(freq=[1.0], reward=[[0.2, 0.9]], cost_usd=[[0.01, 0.03]])
+        >>> plan.revise(0, [0.2, 0.4], [0.01, 0.03])
+        >>> plan.value(0.02)
+        0.30000000000000004
+        """
+        self.reward[context], self.cost_usd[context] = reward, cost_usd
+        self._rows[context] = _row(context, self._weights[context], cost_usd, reward, allow_skip=self.allow_skip)
+        self._stale = True
+
+    def _merge(self) -> None:
+        """Sort the steps of all contexts by falling slope, and add up what they spend."""
+        self._steps: list[Step] = []
+        for row in self._rows:
+            self._steps += row.steps
+        self._steps.sort(key=_SLOPE, reverse=True)
+        base_usd = sum([row.base_usd for row in self._rows])
+        self._spend = list(accumulate([step[1] for step in self._steps], initial=base_usd))
+        self._gained: list[float] | None = None
+        self._ranks: dict[int, list[int]] = {}
+        self._stale = False
 
     @property
     def n_contexts(self) -> int:
         """Number of contexts."""
-        return len(self._hulls)
+        return len(self._rows)
 
     @property
     def n_models(self) -> int:
@@ -125,12 +166,14 @@ class Plan:
     @property
     def floor_usd(self) -> float:
         """The least mean spend per request: the cheapest model everywhere, or 0 where skipping is allowed."""
+        if self._stale:
+            self._merge()
         return self._spend[0]
 
     @property
     def ceiling_usd(self) -> float:
         """The mean spend per request beyond which more money buys nothing."""
-        return self._spend[-1]
+        return self._spends[-1]
 
     def mix(self, rate_usd: float) -> FloatArray:
         """Return the best mix of models whose expected spend is at most `rate_usd`.
@@ -171,7 +214,7 @@ class Plan:
     def value(self, rate_usd: float) -> float:
         """Return the expected reward per request of the best mix at `rate_usd`; raises as `mix` does."""
         taken, share = self._locate(rate_usd)
-        return self._value[taken] + (share * self._steps[taken].gain if share else 0.0)
+        return self._values[taken] + (share * self._steps[taken].gain if share else 0.0)
 
     def spend_usd(self, rate_usd: float) -> float:
         """Return the expected spend per request of the best mix: `rate_usd`, or less where more buys nothing."""
@@ -190,15 +233,16 @@ class Plan:
         >>> Plan(freq=[1.0], reward=[[0.2, 0.9]], cost_usd=[[1, 3]]).curve()
         Curve(spend_usd=array([1., 3.]), value=array([0.2, 0.9]), shadow_price=array([0.35, 0.  ]))
         """
-        spend = np.array(self._spend)
+        spend = np.array(self._spends)
         price = np.array([step.slope for step in self._steps] + [0.0])
         last = np.append(spend[1:] > spend[:-1], True)  # of equal spends, the last holds all zero-weight steps
-        return Curve(spend[last], np.array(self._value)[last], price[last])
+        return Curve(spend[last], np.array(self._values)[last], price[last])
 
     def split(self, context: int, rate_usd: float) -> Split:
         """Return the one or two models that `context` gets, and the shadow price; raises as `mix` does."""
         taken, share = self._locate(rate_usd)
-        low = self._hulls[context][bisect_right(self._ranks[context], taken - 1)]
+        ranks = self._ranks.get(context)
+        low = self._rows[context].hull[bisect_right(self._ranks_of(context) if ranks is None else ranks, taken - 1)]
         if taken == len(self._steps):
             return Split(low, low, 0.0, 0.0)
         price, _, _, split_context, high = self._steps[taken]
@@ -231,16 +275,45 @@ class Plan:
 
     def envelope_models(self, context: int) -> list[int]:
         """Return the models that some budget uses in `context`, from the cheapest to the best."""
-        return [model for model in self._hulls[context] if model != SKIP]
+        return [model for model in self._rows[context].hull if model != SKIP]
+
+    @property
+    def _spends(self) -> list[float]:
+        """Mean spend per request after each number of steps."""
+        if self._stale:
+            self._merge()
+        return self._spend
+
+    @property
+    def _values(self) -> list[float]:
+        """Expected reward per request after each number of steps."""
+        if self._stale:
+            self._merge()
+        if self._gained is None:
+            base = sum([row.base_value for row in self._rows])
+            self._gained = list(accumulate((step.gain for step in self._steps), initial=base))
+        return self._gained
+
+    def _ranks_of(self, context: int) -> list[int]:
+        """Return where the steps of a context stand among all."""
+        ranks = self._ranks.get(context)
+        if ranks is None:
+            ranks = [rank for rank, step in enumerate(self._steps) if step[3] == context]
+            self._ranks[context] = ranks
+        return ranks
 
     def _locate(self, rate_usd: float) -> tuple[int, float]:
         """Return how many steps are taken whole at `rate_usd`, and the share of the next one."""
-        taken = bisect_right(self._spend, rate_usd) - 1
-        if taken < 0 or not rate_usd < float("inf"):
+        if self._stale:
+            self._merge()
+        spend = self._spend
+        taken = bisect_right(spend, rate_usd) - 1
+        if taken < 0 or not rate_usd < _INFINITE:
             return self._at_floor(rate_usd)
         if taken == len(self._steps):
             return taken, 0.0
-        return taken, (rate_usd - self._spend[taken]) / (self._spend[taken + 1] - self._spend[taken])
+        low = spend[taken]
+        return taken, (rate_usd - low) / (spend[taken + 1] - low)
 
     def _at_floor(self, rate_usd: float) -> tuple[int, float]:
         check_amount("rate_usd", rate_usd)
@@ -272,46 +345,37 @@ def envelope(cost_usd: list[float], reward: list[float], *, allow_skip: bool = F
     >>> envelope([1, 2], [0.5, 0.6], allow_skip=True)
     [-1, 0, 1]
     """
-    cost, gain = [*cost_usd, 0.0], [*reward, 0.0]  # index -1 is the null action
-    models = range(SKIP if allow_skip else 0, len(cost_usd))
-    order = sorted(models, key=lambda k: (cost[k], -gain[k]))
-
-    def slope(a: int, b: int) -> float:
-        return _ratio(gain[b] - gain[a], cost[b] - cost[a])
-
+    order = sorted([(cost, -gain, k) for k, (cost, gain) in enumerate(zip(cost_usd, reward, strict=True))])
+    if allow_skip:
+        insort(order, (0.0, -0.0, SKIP))
     hull = order[:1]
-    for k in order[1:]:
-        if gain[k] <= gain[hull[-1]]:
+    for point in order[1:]:
+        if point[1] >= hull[-1][1]:
             continue
-        while len(hull) > 1 and slope(hull[-2], hull[-1]) <= slope(hull[-1], k):
+        while len(hull) > 1 and _rise(hull[-2], hull[-1]) <= _rise(hull[-1], point):
             hull.pop()
-        hull.append(k)
-    return hull
+        hull.append(point)
+    return [k for _, _, k in hull]
+
+
+def _rise(low: tuple[float, float, int], high: tuple[float, float, int]) -> float:
+    """Return the slope between two points (cost, -reward, model)."""
+    return _ratio(low[1] - high[1], high[0] - low[0])
 
 
 def _ratio(gain: float, spend: float) -> float:
     return gain / spend if spend > gain * 1e-300 else float("inf")
 
 
-def _base(
-    weights: list[float], hulls: list[list[int]], costs: list[list[float]], rewards: list[list[float]]
-) -> tuple[float, float]:
-    """Return spend and value of the cheapest action everywhere."""
-    served = [(w, c[h[0]], u[h[0]]) for w, h, c, u in zip(weights, hulls, costs, rewards, strict=True) if h[0] != SKIP]
-    return sum(w * c for w, c, _ in served), sum(w * u for w, _, u in served)
-
-
-def _steps(
-    weights: list[float], hulls: list[list[int]], costs: list[list[float]], rewards: list[list[float]]
-) -> list[Step]:
-    """Return the envelope steps of all contexts, each context's in order."""
-    steps: list[Step] = []
-    for context, (weight, hull, c, u) in enumerate(zip(weights, hulls, costs, rewards, strict=True)):
-        cost, gain = [*c, 0.0], [*u, 0.0]
-        for a, b in pairwise(hull):
-            spend, more = cost[b] - cost[a], gain[b] - gain[a]
-            steps.append(Step(_ratio(more, spend), weight * spend, weight * more, context, b))
-    return steps
+def _row(context: int, weight: float, cost_usd: list[float], reward: list[float], *, allow_skip: bool) -> _Row:
+    """Return the envelope of one context, its steps, and what its cheapest action costs and yields."""
+    hull = envelope(cost_usd, reward, allow_skip=allow_skip)
+    cost, gain = [*cost_usd, 0.0], [*reward, 0.0]  # index -1 is the null action
+    steps = []
+    for a, b in pairwise(hull):
+        spend, more = cost[b] - cost[a], gain[b] - gain[a]
+        steps.append(Step(_ratio(more, spend), weight * spend, weight * more, context, b))
+    return _Row(hull, steps, weight * cost[hull[0]], weight * gain[hull[0]])
 
 
 def _checked(freq: ArrayLike, reward: ArrayLike, cost_usd: ArrayLike) -> tuple[FloatArray, FloatArray, FloatArray]:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from wiserouter.contexts import Contexts
 from wiserouter.encoders import Encoder
 from wiserouter.errors import InvalidInput
+from wiserouter.finer import Finer
 from wiserouter.pool import Pool
-from wiserouter.types import NO_CONTEXT, check_count
+from wiserouter.types import NO_CONTEXT, Embedding, check_count
 
 _SHORT = 4_000  # characters; the tokens of a shorter text are counted in well under a millisecond
 
@@ -24,10 +26,16 @@ class Query(NamedTuple):
         The context that it falls into.
     input_tokens : int or None
         Its length, where limits or prices need it.
+    embedding : ndarray of shape (dim,) or None
+        Where its own reward is estimated.
+    length_tokens : int or None
+        The best count of its length, where its own cost is estimated.
     """
 
     context: int
     input_tokens: int | None
+    embedding: Embedding | None = None
+    length_tokens: int | None = None
 
 
 class QueryReader:
@@ -41,14 +49,29 @@ class QueryReader:
         Turns text into an embedding.
     pool : Pool
         Whose limits and prices say whether tokens are needed.
+    finer : Finer, optional
+        What judges queries one by one, by embedding or length.
+    grows : bool, default False
+        Whether contexts are fitted on the queries: an embedding then says more than a context that was found earlier.
     """
 
-    def __init__(self, contexts: Contexts, encoder: Encoder | None, pool: Pool) -> None:
-        self._contexts, self._encoder, self._pool = contexts, encoder, pool
+    def __init__(
+        self,
+        contexts: Contexts,
+        encoder: Encoder | None,
+        pool: Pool,
+        finer: Finer | None = None,
+        *,
+        grows: bool = False,
+    ) -> None:
+        self._contexts, self._encoder, self._pool, self._grows = contexts, encoder, pool, grows
+        self._keeps_embedding = grows or (finer is not None and finer.residual is not None)
+        self._keeps_length = finer is not None and finer.length is not None
 
     def is_quick(self, text: str | None) -> bool:
         """Return whether reading takes well under a millisecond: nothing to encode, little to count."""
-        return text is None or (self._contexts.n_contexts == 1 and len(text) < _SHORT)
+        encodes = self._contexts.n_contexts > 1 or self._keeps_embedding
+        return text is None or (not encodes and len(text) < _SHORT)
 
     def read(
         self,
@@ -68,8 +91,31 @@ class QueryReader:
         EncoderError
             If the encoder fails.
         """
+        if self._keeps_embedding and embedding is None and context is None and text is not None and self._encoder:
+            embedding = self._encoder.encode(text)
+        if self._grows and embedding is not None:
+            context = None
         placed = self._context(text, embedding) if context is None else self._known(context)
-        return Query(placed, self._tokens(text, input_tokens, hard=hard))
+        tokens = self._tokens(text, input_tokens, hard=hard)
+        if not (self._keeps_embedding or self._keeps_length):
+            return Query(placed, tokens)
+        return Query(placed, tokens, self._kept(embedding), self._length(text, input_tokens))
+
+    def _kept(self, embedding: ArrayLike | None) -> Embedding | None:
+        if embedding is None or not self._keeps_embedding:
+            return None
+        x = np.asarray(embedding, dtype=np.float32)
+        dim = self._contexts.dim or x.size  # one context for all has none of its own
+        if x.shape != (dim,) or not np.isfinite(x).all():
+            raise InvalidInput(f"embedding must be finite and of shape ({dim},), got shape {x.shape}")
+        return x
+
+    def _length(self, text: str | None, input_tokens: int | None) -> int | None:
+        if input_tokens is not None or text is None or not self._keeps_length:
+            return input_tokens if self._keeps_length else None
+        from wiserouter.tokens import count_tokens  # noqa: PLC0415 - loaded by those who need it
+
+        return count_tokens(text).tokens
 
     def _known(self, context: int) -> int:
         if context != NO_CONTEXT and not 0 <= context < self._contexts.n_contexts:

@@ -13,30 +13,46 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from threading import RLock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from wiserouter.budget import Budget, Funds, Ledger
+from wiserouter.accounts import Account
+from wiserouter.budget import Budget, Funds
 from wiserouter.contexts import Contexts
 from wiserouter.encoders import Encoder, EncoderLike, open_encoder
 from wiserouter.errors import InvalidInput, QuerySkipped
 from wiserouter.estimates import Estimates
 from wiserouter.facts import Facts
+from wiserouter.finer import Finer, Particulars
+from wiserouter.growing import Growing
 from wiserouter.labels import LabelBudget
+from wiserouter.learning import Learning
+from wiserouter.list_costs import price_change
 from wiserouter.newcomer import believed
 from wiserouter.plan import SKIP, Plan
-from wiserouter.policies import Choice, EpsilonFirst, Offline, Policy
+from wiserouter.policies import Choice, Offline, Optimistic, Policy
 from wiserouter.policies.base import by_worth, cheapest_choice
 from wiserouter.pool import Pool
 from wiserouter.query import Query, QueryReader
 from wiserouter.status import Status, status_of
 from wiserouter.stores import Record, Store, open_store
-from wiserouter.types import NO_CONTEXT, Decision, Model, Usage, check_amount, check_count, check_reward
+from wiserouter.types import (
+    NO_CONTEXT,
+    Decision,
+    Embedding,
+    Model,
+    Usage,
+    check_amount,
+    check_count,
+    check_reward,
+)
+from wiserouter.watch import Watch
 
 if TYPE_CHECKING:
     from wiserouter.explaining import Explanation
+    from wiserouter.finer.selection import Comparison
     from wiserouter.fitting import Progress
     from wiserouter.journal import Journal
     from wiserouter.log import RoutingLog
@@ -56,15 +72,25 @@ class WiseRouter:
     encoder : str, Encoder or callable, optional
         Turns text into an embedding; needed where `decide` is given text and there are several contexts.
     policy : Policy, optional
-        `Offline` where `estimates` are given, else `EpsilonFirst`.
+        `Offline` where `estimates` are given, else `Optimistic`.
     estimates : Estimates, optional
         What is known of each (context, model).
+    finer : Finer, optional
+        What judges queries one by one, beyond their context; `fit` makes it.
     store : str or Store, default "memory://"
         Where budgets and decisions live.
+    watch : Watch or None, default "auto"
+        How what was learned fades and what has changed is noticed; "auto" is `Watch()` for `Optimistic`, else None:
+        nothing fades.
     seed : int, optional
         Seeds the draws of the policy.
     labels : LabelBudget, optional
         Marks the decisions whose feedback is worth asking for.
+
+    Attributes
+    ----------
+    comparison : Comparison or None
+        How the estimators did, where `fit` chose one.
 
     Raises
     ------
@@ -95,15 +121,22 @@ class WiseRouter:
         encoder: EncoderLike | None = None,
         policy: Policy | None = None,
         estimates: Estimates | None = None,
+        finer: Finer | None = None,
         store: str | Store = "memory://",
+        watch: Watch | Literal["auto"] | None = "auto",
+        growing: Growing | None = None,
         seed: int | None = None,
         labels: LabelBudget | None = None,
     ) -> None:
         self.pool = Pool(models)
         self.contexts = contexts or Contexts.single()
         self.encoder: Encoder | None = None if encoder is None else open_encoder(encoder)
-        self._reader = QueryReader(self.contexts, self.encoder, self.pool)
-        self.policy: Policy = policy or (EpsilonFirst() if estimates is None else Offline())
+        if finer is not None and growing is not None:
+            raise InvalidInput("finer estimates belong to fixed contexts: give finer or growing, not both")
+        self.finer, self._growing = finer, growing
+        self.comparison: Comparison | None = None
+        self._reader = QueryReader(self.contexts, self.encoder, self.pool, finer, grows=growing is not None)
+        self.policy: Policy = policy or (Optimistic() if estimates is None else Offline())
         self.estimates = estimates or Estimates(self.contexts.n_contexts, len(self.pool))
         if self.estimates.shape != (self.contexts.n_contexts, len(self.pool)):
             raise InvalidInput(
@@ -113,9 +146,12 @@ class WiseRouter:
         self._store = open_store(store)
         self._rng = np.random.default_rng(seed)
         self._lock = RLock()
+        if watch == "auto":
+            watch = Watch() if isinstance(self.policy, Optimistic) else None
+        self._watch = watch
         self.labels = labels
         self.journal: Journal | None = None
-        self.policy.bind(self.contexts.freq, self.estimates)
+        self._learn_from_now()
 
     @classmethod
     def fit(
@@ -126,6 +162,9 @@ class WiseRouter:
         n_contexts: int = 16,
         models: Sequence[Model] | None = None,
         policy: Policy | None = None,
+        estimator: str = "means",
+        token_cost: bool | None = None,
+        rate_usd: float | None = None,
         store: str | Store = "memory://",
         seed: int = 0,
         progress: Progress | None = None,
@@ -144,6 +183,13 @@ class WiseRouter:
             Prices and limits of the log's models, in any order.
         policy : Policy, optional
             `Offline()` by default.
+        estimator : {"means", "ridge", "neighbours", "auto"}, default "means"
+            Add to the means of a query's context what its embedding says of its rewards. "auto" compares them on
+            held-out queries at `rate_usd`, and keeps to means where none gains more than a standard error.
+        token_cost : bool, optional
+            Let costs follow the length of the query; by default no, or as "auto" finds better.
+        rate_usd : float, optional
+            The budget per query to compare at; midway between the cheapest and the dearest useful one by default.
         store : str or Store, default "memory://"
             Where budgets and decisions live.
         seed : int, default 0
@@ -163,27 +209,32 @@ class WiseRouter:
         LogError
             If a row cannot be read.
         """
-        from wiserouter.fitting import fit_log  # noqa: PLC0415 - a router that is never fitted reads no log
+        from wiserouter.fitting import FinerTerms, fit_log  # noqa: PLC0415 - a router that is never fitted reads no log
         from wiserouter.log import RoutingLog  # noqa: PLC0415
 
         log = log if isinstance(log, RoutingLog) else RoutingLog.read(log)
         known = {model.name: model for model in models or ()}
         for name in known.keys() - set(log.models):
             raise InvalidInput(f"models must be in the log ({', '.join(log.models)}), got {name!r}", value=name)
-        fitted = fit_log(log, open_encoder(encoder), n_contexts, seed=seed, progress=progress or _silent)
+        prices = [known[name].price if name in known else None for name in log.models]
+        terms = FinerTerms(estimator, token_cost, rate_usd, [0.0 if price is None else price.input for price in prices])
+        fitted = fit_log(log, open_encoder(encoder), n_contexts, seed=seed, progress=progress or _silent, terms=terms)
         pool = [
             _bounded(known.get(name, Model(name)), float(dearest))
             for name, dearest in zip(log.models, fitted.dearest_usd, strict=True)
         ]
-        return cls(
+        router = cls(
             pool,
             fitted.contexts,
             encoder=fitted.encoder,
             policy=policy or Offline(),
             estimates=fitted.estimates,
+            finer=fitted.finer,
             store=store,
             seed=seed,
         )
+        router.comparison = fitted.comparison
+        return router
 
     def save(self, path: str | Path) -> str:
         """Write what was fitted and learned to one file, and return its hash; running budgets stay in the store."""
@@ -191,7 +242,8 @@ class WiseRouter:
 
         with self._lock:
             estimates = self.estimates.copy()
-        return saving.save_router(self, estimates, path)
+            finer = None if self.finer is None else self.finer.copy()
+        return saving.save_router(self, estimates, finer, path)
 
     @classmethod
     def load(
@@ -230,17 +282,26 @@ class WiseRouter:
         """The linear program at the current estimates; None before anything is known."""
         return self.policy.plan
 
+    @property
+    def judges_embeddings(self) -> bool:
+        """Whether a query's embedding bears on its reward, beyond its context: then pass it to `decide` with that."""
+        return self._growing is not None or (self.finer is not None and self.finer.residual is not None)
+
     def start(self, budget: Budget, *, scope: str = "default") -> None:
-        """Start a budget; an earlier one of the same scope ends.
+        """Start a budget, and those that it is within; an earlier one of the same scope ends.
 
         Raises
         ------
         UnknownPrice
             If a hard limit could never bound the cost of some model.
         """
-        if budget.limit == "hard":
+        if budget.hard:
             self.pool.check_bounded()
         self._store.open(scope, budget)
+        for one in budget.each:
+            self._warn_if_short(one)
+
+    def _warn_if_short(self, budget: Budget) -> None:
         plan = self.policy.plan
         if plan is not None and budget.rate_usd is not None and budget.rate_usd < plan.floor_usd:
             logger.warning(
@@ -252,12 +313,20 @@ class WiseRouter:
             )
 
     def set_budget(
-        self, *, amount_usd: float | None = None, horizon: int | None = None, scope: str = "default"
+        self,
+        *,
+        amount_usd: float | None = None,
+        horizon: int | None = None,
+        every: str | None = None,
+        scope: str = "default",
     ) -> None:
-        """Change the running budget; amount and horizon count from its start. Nothing is refitted."""
+        """Change the running budget; amount and horizon count from its start. Nothing is refitted.
+
+        Where there are several, `every` says which: how often it renews, or "never".
+        """
         if amount_usd is None and horizon is None:
             raise InvalidInput("set_budget needs amount_usd, horizon or both, got neither")
-        self._store.amend(scope, amount_usd=amount_usd, horizon=horizon)
+        self._store.amend(scope, amount_usd=amount_usd, horizon=horizon, every=every)
 
     def add_model(self, model: Model, *, reward: float | None = None, cost_usd: float | None = None) -> None:
         """Take a model into the pool of a running router; nothing is refitted.
@@ -283,15 +352,44 @@ class WiseRouter:
             pool = Pool([*self.pool.models, model])
             belief = believed(self.estimates, pool, reward, cost_usd)
             self.estimates.add_model(*belief)
+            if self.finer is not None:
+                self.finer.add_model(0.0 if model.price is None else model.price.input)
             self._swap(pool)
-            self.policy.bind(self.contexts.freq, self.estimates)
+            self._learn_from_now()
+
+    def refit_contexts(self, n_contexts: int | None = None) -> None:
+        """Fit contexts on the recent queries; what was learned is carried over.
+
+        Parameters
+        ----------
+        n_contexts : int, optional
+            How many; by default as many as `growing` allows.
+
+        Raises
+        ------
+        InvalidInput
+            If the router keeps no queries, or too few. Nothing is changed.
+        """
+        growing = self._growing
+        if growing is None:
+            raise InvalidInput("refit_contexts needs recent queries: make the router with growing=Growing(...)")
+        with self._lock:
+            self._move_to(growing, growing.fit(growing.n_contexts_now() if n_contexts is None else n_contexts))
 
     def update_model(self, model: Model) -> None:
-        """Change price and limits of a model of the pool, known by its name; raises `UnknownModel`."""
+        """Change price and limits of a model of the pool, known by its name; raises `UnknownModel`.
+
+        A new price acts at once: what the model has cost so far is restated at it.
+        """
         with self._lock:
             models = list(self.pool.models)
-            models[self.pool.index(model.name)] = model
+            k = self.pool.index(model.name)
+            former, models[k] = models[k], model
             self._swap(Pool(models))
+            if former.price is not None and model.price is not None and former.price != model.price:
+                ratio = price_change(self.estimates, former.price, model.price)
+                self._learning.reprice(k, ratio)
+            self._bind()
 
     def decide(
         self,
@@ -314,11 +412,11 @@ class WiseRouter:
         embedding : array-like of shape (dim,), optional
             Its embedding, instead of encoding `text`.
         context : int, optional
-            Its context, instead of either; `NO_CONTEXT` decides by what is known of all contexts together.
+            Its context, where it is known; `NO_CONTEXT` decides by what is known of all contexts together.
         eligible : iterable of str, optional
             The models that may take it; all by default.
         input_tokens : int, optional
-            Its length; counted from `text` where limits or prices need it.
+            Its length; counted from `text` where limits, prices or costs by length need it.
         max_output_tokens : int, optional
             The most tokens that this call may return.
         worst_case_usd : mapping of str to float, optional
@@ -399,8 +497,9 @@ class WiseRouter:
         cost = self._cost(decision_id, served, cost_usd, usage)
         with self._lock:
             record = self._store.settle(decision_id, cost, served)
-            if learn and record.decision.context != NO_CONTEXT:
-                self.estimates.add_cost(record.decision.context, record.model, cost)
+            if learn:
+                self._learning.add_cost(record, cost, usage)
+                self._turn()
         if self.journal is not None:
             self._note("charge", decision_id, cost_usd=cost, model=self.pool.names[record.model], learn=learn)
         if cost > record.decision.reserved_usd and self._is_hard(record.decision.scope):
@@ -454,11 +553,12 @@ class WiseRouter:
         >>> router.start(Budget(amount_usd=1.0, horizon=1_000))
         >>> why = router.explain(router.decide("What is the capital of France?"))
         >>> why.rule, [model.probability for model in why.models]
-        ('explore', [0.5, 0.5])
+        ('plan', [1.0, 0.0])
         """
         from wiserouter.explaining import explanation_of  # noqa: PLC0415 - many processes explain nothing
 
-        return explanation_of(self._store.find(_id(decision)), self.pool.names, self.contexts)
+        contexts = self.contexts if self._growing is None else None
+        return explanation_of(self._store.find(_id(decision)), self.pool.names, contexts)
 
     def journal_to(self, path: str | Path) -> Journal:
         """Append every decision, charge, release and reward from now on to a file of JSON lines; nobody waits for it.
@@ -489,8 +589,7 @@ class WiseRouter:
         """Give back the reservation of a call that failed and costs nothing; raises as `charge` does."""
         with self._lock:
             record = self._store.release(_id(decision))
-            if record.decision.context != NO_CONTEXT:
-                self.estimates.add_invoked(record.decision.context, record.model, -1)
+            self._learning.take_back(record)
         self._note("release", record.decision.id)
 
     def reward(self, decision: Decision | str, reward: float) -> None:
@@ -506,8 +605,7 @@ class WiseRouter:
         score = check_reward(reward)
         with self._lock:
             record, replaced = self._store.reward(_id(decision), score)
-            if record.decision.context != NO_CONTEXT:
-                self.estimates.add_reward(record.decision.context, record.model, score, replacing=replaced)
+            self._learning.add_reward(record, score, replaced)
         self._note("reward", record.decision.id, reward=score)
 
     def status(self, scope: str = "default") -> Status:
@@ -519,12 +617,35 @@ class WiseRouter:
         """Return the running budget of `scope`; raises `NotStarted`."""
         return self._store.ledger(scope).budget
 
+    def _learn_from_now(self) -> None:
+        """Begin anew to watch the estimates, as when their shape has changed."""
+        self._learning = Learning(self.estimates, self._watch, self.finer, self._growing)
+        self._learning.follow(self._store.now())
+        self._bind()
+
+    def _move_to(self, growing: Growing, contexts: Contexts) -> None:
+        """Go on with other contexts; what was learned goes with the queries."""
+        self.estimates = growing.move(self.estimates, contexts, self._store.now())
+        logger.info("%d contexts take the place of %d", contexts.n_contexts, self.contexts.n_contexts)
+        self.contexts = contexts
+        self._swap(self.pool)
+        self._learn_from_now()
+
+    def _bind(self) -> None:
+        """Hand the policy what it plans with."""
+        self.policy.bind(self.contexts.freq, self.estimates, self.pool.models)
+
+    def _turn(self) -> None:
+        """Notice what has changed, where it is time to look."""
+        if self._learning.turn(self.pool.names, self._store.now()):
+            self._bind()
+
     def _swap(self, pool: Pool) -> None:
         self.pool = pool
-        self._reader = QueryReader(self.contexts, self.encoder, pool)
+        self._reader = QueryReader(self.contexts, self.encoder, pool, self.finer, grows=self._growing is not None)
 
     def _is_hard(self, scope: str) -> bool:
-        return self.budget(scope).limit == "hard"
+        return self._store.ledger(scope).hard
 
     def _decide(
         self,
@@ -534,54 +655,66 @@ class WiseRouter:
         worst_case_usd: Mapping[str, float] | None,
         scope: str,
     ) -> Decision:
-        context, tokens = query
+        context, tokens, embedding, length = query
         if max_output_tokens is not None:
             check_count("max_output_tokens", max_output_tokens, least=1)
         eligible = self.pool.eligible(names, tokens)
         with self._lock:
             ledger = self._store.ledger(scope)
             funds = ledger.funds()
-            worst_usd = self._worst_usd(ledger, tokens, max_output_tokens, worst_case_usd)
-            allowed = eligible if worst_usd is None else _affordable(ledger, eligible, worst_usd)
-            choice = self._choose(ledger, funds, context, allowed)
+            worst_usd, room_usd, allowed = None, None, eligible
+            if ledger.hard:
+                worst_usd = self._worst_usd(tokens, max_output_tokens, worst_case_usd)
+                room_usd = ledger.room_usd()
+                allowed = _affordable(ledger, room_usd, eligible, worst_usd)
+                funds = Funds(funds.left_usd, funds.requests, funds.each, min(worst_usd))
+            finer = self.finer
+            own = None if finer is None else finer.particulars(context, embedding, length, funds.rate_usd)
+            choice = self._choose(ledger, funds, context, allowed, own)
             decision = self._decision(choice, context, funds, worst_usd, scope)
             if self.labels is not None:
                 decision = decision._replace(ask_feedback=self._asks(self.labels, choice, context))
-            room_usd = None if worst_usd is None else ledger.room_usd()
-            facts = Facts(self.pool, choice, funds, eligible, tokens, worst_usd, room_usd)
-            self._store.reserve(Record(decision, choice.model, choice.debit, "in flight", None, None, facts))
+            shift = None if own is None else own.shift
+            facts = Facts(self.pool, self.contexts, choice, funds, eligible, tokens, worst_usd, room_usd, shift)
+            self._store.reserve(Record(decision, choice.model, choice.debit, "in flight", None, None, facts, own))
             if self.journal is not None:
                 self._note_decision(self.journal, decision, facts)
             if choice.model == SKIP:
                 self._store.settle(decision.id, 0.0)
                 self._note("charge", decision.id, cost_usd=0.0, model="", learn=False)
                 raise QuerySkipped(context, decision.rate_usd)
-            if context != NO_CONTEXT:
-                self.estimates.add_invoked(context, choice.model)
+            self._learning.add_invoked(context, choice.model)
+            if self._growing is not None and embedding is not None:
+                self._grow(self._growing, decision, embedding, choice.model)
         return decision
 
+    def _grow(self, growing: Growing, decision: Decision, embedding: Embedding, model: int) -> None:
+        """Keep a query, and take over new contexts if they are ready."""
+        growing.add(decision, embedding, model)
+        fitted = growing.advance()
+        if fitted is not None:
+            self._move_to(growing, fitted)
+
     def _worst_usd(
-        self,
-        ledger: Ledger,
-        tokens: int | None,
-        max_output_tokens: int | None,
-        told_usd: Mapping[str, float] | None,
-    ) -> list[float] | None:
-        if ledger.budget.limit == "expected":
-            return None
+        self, tokens: int | None, max_output_tokens: int | None, told_usd: Mapping[str, float] | None
+    ) -> list[float]:
         if told_usd is not None:
             return [_bound(told_usd.get(name, float("inf"))) for name in self.pool.names]
         return self.pool.worst_cases_usd(tokens, max_output_tokens)
 
-    def _choose(self, ledger: Ledger, funds: Funds, context: int, allowed: set[int] | None) -> Choice:
+    def _choose(
+        self, ledger: Account, funds: Funds, context: int, allowed: set[int] | None, query: Particulars | None
+    ) -> Choice:
         needed_usd = 0.0
         if funds.requests > 0 and funds.left_usd > 0:
-            choice = self.policy.choose(context, funds, self._rng, allowed)
+            own = () if query is None else (query.shift,)
+            choice = self.policy.choose(context, funds, self._rng, allowed, *own)
             if choice.debit == "paper" or ledger.bears(choice.expected_cost_usd):
                 return choice
             needed_usd = choice.expected_cost_usd
-        if ledger.budget.on_exhausted == "reject":
-            raise ledger.refusal(needed_usd)
+        refusal = ledger.refusal(needed_usd)
+        if refusal is not None:
+            raise refusal
         models = range(len(self.pool)) if allowed is None else allowed
         return cheapest_choice(self.policy.plan, context, models, self.pool.list_price_usd)
 
@@ -613,8 +746,7 @@ class WiseRouter:
     def _note_decision(self, journal: Journal, decision: Decision, facts: Facts) -> None:
         from wiserouter.explaining import facts_of_decision  # noqa: PLC0415
 
-        contexts = self.contexts
-        journal.note(lambda: {"event": "decision", **facts_of_decision(decision, facts, contexts)})
+        journal.note(lambda: {"event": "decision", **facts_of_decision(decision, facts)})
 
     def _note(self, event: str, decision_id: str, **told: object) -> None:
         if self.journal is not None:
@@ -629,9 +761,8 @@ class WiseRouter:
         return self.pool.cost_usd(self._store.find(decision_id).model if served is None else served, usage)
 
 
-def _affordable(ledger: Ledger, eligible: set[int] | None, worst_usd: list[float]) -> set[int] | None:
+def _affordable(ledger: Account, room: float, eligible: set[int] | None, worst_usd: list[float]) -> set[int] | None:
     """Return the models whose worst case a hard limit still admits, or None for all."""
-    room = ledger.room_usd()
     if eligible is None and max(worst_usd) <= room:
         return None
     models = range(len(worst_usd)) if eligible is None else eligible

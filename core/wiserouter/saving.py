@@ -11,6 +11,7 @@ from wiserouter.contexts import Contexts, Portrait
 from wiserouter.encoders import Encoder, EncoderLike, encoder_from_state, open_encoder
 from wiserouter.errors import ArtifactError, DamagedArtifact, WiseRouterError
 from wiserouter.estimates import Estimates
+from wiserouter.finer import Finer
 from wiserouter.policies import open_policy
 from wiserouter.types import Model, Price
 
@@ -18,20 +19,23 @@ if TYPE_CHECKING:
     from wiserouter.router import WiseRouter
 
 
-def save_router(router: WiseRouter, estimates: Estimates, path: str | Path) -> str:
-    """Write models, contexts, encoder and policy of a router with its estimates, and return the content's hash."""
+def save_router(router: WiseRouter, estimates: Estimates, finer: Finer | None, path: str | Path) -> str:
+    """Write models, contexts, encoder and policy of a router with what it learned, and return the content's hash."""
     encoder = router.encoder
-    manifest = {
+    manifest: dict[str, Any] = {
         "models": [asdict(model) for model in router.pool.models],
         "policy": {"name": router.policy.name, "settings": router.policy.settings()},
         "encoder": None if encoder is None else {"spec": encoder.spec, "settings": encoder.settings()},
         "portraits": [portrait._asdict() for portrait in router.contexts.portraits],
     }
+    if finer is not None:
+        manifest["finer"] = finer.settings()
     arrays = {
         "contexts.centroids": router.contexts.centroids,
         "contexts.freq": router.contexts.freq,
         **_prefixed("estimates.", estimates.arrays()),
         **_prefixed("encoder.", encoder.state() if encoder is not None else {}),
+        **_prefixed("finer.", finer.arrays() if finer is not None else {}),
     }
     return write_artifact(path, manifest, arrays)
 
@@ -50,6 +54,7 @@ def load_parts(path: str | Path, encoder: EncoderLike | None) -> dict[str, Any]:
             "models": [_model(fields) for fields in manifest["models"]],
             "contexts": _contexts(manifest, arrays),
             "estimates": Estimates.of_arrays(_without("estimates.", arrays)),
+            "finer": _finer(manifest.get("finer"), _without("finer.", arrays)),
             "policy": open_policy(manifest["policy"]["name"], manifest["policy"]["settings"]),
             "encoder": _encoder(path, manifest["encoder"], _without("encoder.", arrays), encoder),
         }
@@ -77,6 +82,10 @@ def _contexts(manifest: dict[str, Any], arrays: dict[str, Any]) -> Contexts:
     """Return the contexts; artifacts of earlier versions say nothing of what they are about."""
     portraits = [Portrait(*map(tuple, (one["terms"], one["prompts"]))) for one in manifest.get("portraits", ())]
     return Contexts(arrays["contexts.centroids"], arrays["contexts.freq"], portraits)
+
+
+def _finer(settings: dict[str, Any] | None, arrays: dict[str, Any]) -> Finer | None:
+    return None if settings is None else Finer.of_arrays(settings, arrays)
 
 
 def _model(fields: dict[str, Any]) -> Model:

@@ -149,6 +149,10 @@ class Model:
         The context window; a longer query makes the model ineligible.
     max_cost_usd : float, optional
         The most that one call can cost, where prices or token counts do not say it.
+    score : float, optional
+        What a leaderboard says of it, as a mean reward in [0, 1].
+    score_weight : float, default 20
+        How many observations that score counts for.
 
     Examples
     --------
@@ -161,6 +165,8 @@ class Model:
     max_output_tokens: int | None = None
     max_input_tokens: int | None = None
     max_cost_usd: float | None = None
+    score: float | None = None
+    score_weight: float = 20.0
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name.strip():
@@ -170,6 +176,9 @@ class Model:
                 check_count(f"Model.{field}", getattr(self, field), least=1)
         if self.max_cost_usd is not None:
             check_amount("Model.max_cost_usd", self.max_cost_usd)
+        if self.score is not None:
+            check_reward(self.score)
+        check_amount("Model.score_weight", self.score_weight)
 
 
 class Decision(NamedTuple):

@@ -15,6 +15,7 @@ _SECONDS = {"s": 1, "m": 60, "h": 3_600}
 _DAYS = {"d": 1, "w": 7}
 _MONDAY = date(1970, 1, 5)
 _PERIOD = re.compile(r"([1-9]\d{0,4})(s|m|h|d|w|mo)")
+_NAMED = {"day": "1d", "week": "1w", "month": "1mo"}
 
 TRUST = 0.1
 """Share of a window that the expected traffic counts for against the observed one."""
@@ -30,6 +31,12 @@ class Period(NamedTuple):
     unit: str
     timezone: str
 
+    @property
+    def length(self) -> tuple[int, str]:
+        """The same in seconds, days or months: what tells periods apart."""
+        factors, unit = (_SECONDS, "s") if self.unit in _SECONDS else (_DAYS, "d")
+        return (self.n, "mo") if self.unit == "mo" else (self.n * factors[self.unit], unit)
+
 
 class Window(NamedTuple):
     """From `start_s` on, until `end_s`; seconds since 1970."""
@@ -44,7 +51,7 @@ def parse_period(every: str, timezone: str = "UTC") -> Period:
     Parameters
     ----------
     every : str
-        A number and a unit: "30s", "15m", "6h", "1d", "2w", "1mo".
+        A number and a unit, "30s", "15m", "6h", "1d", "2w", "1mo"; or "day", "week", "month" for one of them.
     timezone : str, default "UTC"
         A name of the IANA database, such as "Europe/Berlin".
 
@@ -57,12 +64,17 @@ def parse_period(every: str, timezone: str = "UTC") -> Period:
     --------
     >>> parse_period("30d")
     Period(n=30, unit='d', timezone='UTC')
+    >>> parse_period("month") == parse_period("1mo")
+    True
     """
-    found = _PERIOD.fullmatch(every) if isinstance(every, str) else None
+    found = _PERIOD.fullmatch(_NAMED.get(every, every)) if isinstance(every, str) else None
     if found is None:
-        raise InvalidInput(f"every must be a number and s, m, h, d, w or mo, such as '30d', got {every!r}", value=every)
+        raise InvalidInput(
+            f"every must be a number and s, m, h, d, w or mo, such as '30d', or day, week or month, got {every!r}",
+            value=every,
+        )
     try:
-        _zone(timezone)
+        zone(timezone)
     except (KeyError, ValueError, TypeError, OSError) as error:
         raise InvalidInput(
             f"timezone must be an IANA name such as 'Europe/Berlin', got {timezone!r}", value=timezone
@@ -87,13 +99,29 @@ def window_at(period: Period, now_s: float) -> Window:
         length = period.n * _SECONDS[period.unit]
         start = now_s // length * length
         return Window(float(start), float(start + length))
-    zone = _zone(period.timezone)
-    first, after = _days(period, datetime.fromtimestamp(now_s, zone).date())
-    return Window(_midnight_s(first, zone), _midnight_s(after, zone))
+    where = zone(period.timezone)
+    first, after = _days(period, datetime.fromtimestamp(now_s, where).date())
+    return Window(_midnight_s(first, where), _midnight_s(after, where))
+
+
+def windows_between(period: Period, end_s: float, start_s: float) -> int:
+    """Return how many windows lie between one that ends at `end_s` and a later one that starts at `start_s`.
+
+    Examples
+    --------
+    >>> windows_between(parse_period("1mo"), 0.0, 59 * 86_400.0)
+    2
+    """
+    if period.unit in _SECONDS:
+        return round((start_s - end_s) / (period.n * _SECONDS[period.unit]))
+    first, last = (datetime.fromtimestamp(at_s, zone(period.timezone)).date() for at_s in (end_s, start_s))
+    if period.unit == "mo":
+        return (12 * (last.year - first.year) + last.month - first.month) // period.n
+    return (last - first).days // (period.n * _DAYS[period.unit])
 
 
 def requests_left(decided: int, elapsed_s: float, left_s: float, length_s: float, expected: float | None) -> int:
-    """Return how many requests the rest of a window will bring: the horizon of a budget that renews.
+    """Return how many requests the rest of a window will bring at an even pace: where no record of arrivals is kept.
 
     Parameters
     ----------
@@ -135,11 +163,12 @@ def _month(months: int) -> date:
     return date(months // 12, months % 12 + 1, 1)
 
 
-def _zone(name: str) -> tzinfo:
+def zone(name: str) -> tzinfo:
+    """Return the time zone of an IANA name."""
     from zoneinfo import ZoneInfo  # noqa: PLC0415 - only budgets that renew by the calendar need it
 
     return ZoneInfo(name)
 
 
-def _midnight_s(day: date, zone: tzinfo) -> float:
-    return datetime(day.year, day.month, day.day, tzinfo=zone).timestamp()
+def _midnight_s(day: date, where: tzinfo) -> float:
+    return datetime(day.year, day.month, day.day, tzinfo=where).timestamp()

@@ -14,12 +14,16 @@ from wiserouter import (
     EpsilonFirst,
     Estimates,
     Explanation,
+    Growing,
     Model,
     Offline,
+    Optimistic,
+    Price,
     RoutingLog,
     WiseRouter,
 )
 from wiserouter.errors import BudgetError, NoEligibleModel, QuerySkipped, UnknownDecision
+from wiserouter.finer import Finer, Particulars, Shift
 from wiserouter.stores import MemoryStore
 from wiserouter.testing import FakeClock, TableEncoder
 
@@ -191,7 +195,14 @@ def situations(draw):
     )
     policy = draw(
         st.sampled_from(
-            [Offline, lambda: Offline(accounting="paper"), lambda: EpsilonFirst(3), lambda: Offline(allow_skip=True)]
+            [
+                Offline,
+                Optimistic,
+                lambda: Offline(accounting="paper"),
+                lambda: EpsilonFirst(3),
+                lambda: Offline(allow_skip=True),
+                lambda: Optimistic(allow_skip=True, alpha=-0.3),
+            ]
         )
     )
     eligible = draw(st.none() | st.lists(st.integers(0, n_models - 1), min_size=1, unique=True))
@@ -261,3 +272,116 @@ def test_infinite_prices_are_told_as_none():
     decision = router.decide(context=0)
     assert math.isinf(decision.shadow_price)
     assert router.explain(decision).shadow_price is None
+
+
+def optimistic(n_contexts=2, n=3, **options):
+    models = [Model(name, Price(price, price)) for name, price in (("small", 1e-6), ("middle", 2e-6), ("large", 9e-6))]
+    contexts = Contexts(np.eye(n_contexts), np.full(n_contexts, 1.0 / n_contexts))
+    return WiseRouter(models[:n], contexts, policy=Optimistic(), seed=0, **options)
+
+
+TRUE_COST = {"small": 1.0, "middle": 2.0, "large": 4.0, "new": 1.5}
+TRUE_REWARD = {"small": 0.3, "middle": 0.6, "large": 0.9, "new": 0.7}
+
+
+def test_an_optimistic_choice_shows_means_and_what_it_took_them_as():
+    router = optimistic()
+    router.start(Budget(1_000.0, 400))
+    rng = np.random.default_rng(0)
+    doubts = []
+    for t in range(120):
+        decision = router.decide(context=NO_CONTEXT if t % 10 == 9 else t % 2)
+        before = router.explain(decision)
+        assert sum(model.probability for model in before.models) == pytest.approx(1.0)
+        (chosen,) = [model for model in before.models if model.name == decision.model]
+        assert chosen.expected_reward == pytest.approx(decision.expected_reward)
+        assert chosen.expected_cost_usd == pytest.approx(decision.expected_cost_usd)
+        assert all(model.optimistic_reward >= model.expected_reward - 1e-12 for model in before.models)
+        assert all(model.probability > 0 or model.excluded_by or model.on_envelope for model in before.models)
+        if before.shadow_price is not None:
+            assert chosen.worth == pytest.approx(
+                chosen.optimistic_reward - before.shadow_price * chosen.expected_cost_usd
+            )
+        doubts.append(chosen.optimistic_reward - chosen.expected_reward)
+        router.charge(decision, TRUE_COST[decision.model] * rng.uniform(0.8, 1.2))
+        router.reward(decision, float(rng.random() < TRUE_REWARD[decision.model]))
+        after = router.explain(decision)
+        assert (after.models, after.context) == (before.models, before.context)
+    assert np.mean(doubts[-20:]) < np.mean(doubts[:20])
+    calls = [sum(model.calls for model in router.explain(router.decide(context=c)).models) for c in (0, 1)]
+    assert sum(calls) == pytest.approx(108, abs=4)  # the rows follow at 1 % more observations
+
+
+def test_an_optimistic_explanation_stays_true_when_the_plan_is_revised():
+    router = optimistic()
+    router.start(Budget(1_000.0, 400))
+    decision = router.decide(context=0)
+    before = router.explain(decision).as_dict()["models"]
+    for t in range(40):
+        later = router.decide(context=t % 2)
+        router.charge(later, TRUE_COST[later.model])
+        router.reward(later, 1.0)
+    router.add_model(Model("new", Price(1e-6, 1e-6)))
+    assert router.explain(decision).as_dict()["models"] == before
+    assert len(router.explain(router.decide(context=0)).models) == 4
+
+
+def test_the_reserve_of_several_budgets_is_told():
+    router = make()
+    router.start(Budget(2.8, 2, within=Budget(100.0, every="month", horizon=40)))
+    why = router.explain(router.decide(context=0))
+    assert why.model == "small"
+    assert rules(why)["large"] == "reserve rule: c > b - (tau - 1) c_min, less what is held back: 3 > 1.8"
+
+
+def judged(shift, price=None, policy=None):
+    class Told(Finer):
+        def particulars(self, context, embedding, tokens, rate_usd):
+            return Particulars(None, None, Shift(*map(np.array, shift), price))
+
+    return make(policy=policy or Offline(accounting="paper"), finer=Told(4))
+
+
+@pytest.mark.parametrize("policy", [None, Optimistic()])
+def test_a_query_judged_one_by_one_shows_its_own_figures(policy):
+    router = judged(([0.7, 0.0, -0.6, 0.0], [0.0, 0.0, 1.0, 0.0]), 0.1, policy)
+    router.start(Budget(250.0, 100))
+    decision = router.decide(context=0)
+    why = router.explain(decision)
+    by_name = {model.name: model for model in why.models}
+    assert (why.model, why.rule, why.shadow_price) == ("small", "plan", 0.1)
+    assert by_name["small"].probability == decision.probability == 1.0
+    assert by_name["small"].expected_reward == pytest.approx(decision.expected_reward)
+    assert by_name["small"].expected_cost_usd == pytest.approx(decision.expected_cost_usd)
+    assert by_name["large"].expected_cost_usd == pytest.approx(4.0, abs=0.1)
+    assert rules(why)["large"].startswith("worth no more to this query than small: ")
+    for name in ("middle", "large", "waste"):
+        assert by_name[name].worth < by_name["small"].worth
+
+
+def test_where_the_rate_pays_for_the_cheapest_only_a_judged_query_tells_costs():
+    router = judged(([0.0] * 4, [3.0, 0.0, 0.0, 0.0]))
+    router.start(Budget(90.0, 100))
+    why = router.explain(router.decide(context=0))
+    assert (why.model, why.shadow_price) == ("middle", None)
+    assert rules(why)["large"] == "costs this query no less than middle: 3, 2.5"
+
+
+def test_contexts_that_have_grown_since_do_not_change_an_explanation():
+    models = [Model("small", max_cost_usd=2.0), Model("large", max_cost_usd=5.0)]
+    growing = Growing(4, first_after=40, per_context=10, keep=100, background=False)
+    router = WiseRouter(models, policy=Optimistic(), growing=growing, seed=0)
+    router.start(Budget(1_000.0, 400))
+    rng = np.random.default_rng(0)
+    told = []
+    for t in range(100):
+        decision = router.decide(embedding=np.eye(4, dtype=np.float32)[t % 4] + rng.normal(0, 0.05, 4))
+        told.append((decision, router.explain(decision).context))
+        router.charge(decision, 1.0 + (decision.model == "large"))
+        router.reward(decision, 0.5)
+    assert router.contexts.n_contexts > 1
+    assert told[0][1].share == 1.0
+    assert [router.explain(decision).context for decision, _ in told] == [context for _, context in told]
+    last = told[-1][0]
+    router._store.find(last.id).facts = None
+    assert router.explain(last).context.share is None

@@ -8,10 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wiserouter import Budget, Contexts, Model, Price, WiseRouter
+from wiserouter.budget import Ledger
 from wiserouter.errors import BudgetExhausted, InvalidInput
 from wiserouter.stores import MemoryStore
 from wiserouter.testing import FakeClock
-from wiserouter.windows import parse_period, requests_left, window_at
+from wiserouter.windows import parse_period, requests_left, window_at, windows_between
 
 DAY = 86_400.0
 
@@ -29,6 +30,9 @@ def at(text: str, zone: str = "UTC") -> float:
         ("1mo", "America/New_York", "2026-12-31T23:59:59", "2026-12-01T00:00:00", "2027-01-01T00:00:00"),
         ("3mo", "UTC", "2026-11-21T10:00:00", "2026-10-01T00:00:00", "2027-01-01T00:00:00"),
         ("1d", "Europe/Berlin", "2026-03-29T12:00:00", "2026-03-29T00:00:00", "2026-03-30T00:00:00"),
+        ("day", "Europe/Berlin", "2026-11-21T00:30:00", "2026-11-21T00:00:00", "2026-11-22T00:00:00"),
+        ("week", "UTC", "2026-11-21T10:00:00", "2026-11-16T00:00:00", "2026-11-23T00:00:00"),
+        ("month", "America/New_York", "2028-02-29T12:00:00", "2028-02-01T00:00:00", "2028-03-01T00:00:00"),
     ],
 )
 def test_windows_by_the_calendar(every, zone, now, start, end):
@@ -36,9 +40,16 @@ def test_windows_by_the_calendar(every, zone, now, start, end):
     assert window == (at(start, zone), at(end, zone))
 
 
-def test_a_day_of_the_clock_change_has_23_hours():
-    start, end = window_at(parse_period("1d", "Europe/Berlin"), at("2026-03-29T12:00:00", "Europe/Berlin"))
-    assert end - start == 23 * 3_600
+@pytest.mark.parametrize(("day", "hours"), [("2026-03-29", 23), ("2026-06-01", 24), ("2026-10-25", 25)])
+def test_a_day_of_the_clock_change_has_an_hour_less_or_more(day, hours):
+    start, end = window_at(parse_period("day", "Europe/Berlin"), at(f"{day}T12:00:00", "Europe/Berlin"))
+    assert end - start == hours * 3_600
+
+
+@pytest.mark.parametrize(("month", "days"), [("2026-02", 28), ("2028-02", 29), ("2026-04", 30), ("2026-12", 31)])
+def test_months_are_as_long_as_they_are(month, days):
+    start, end = window_at(parse_period("month"), at(f"{month}-15T00:00:00"))
+    assert end - start == days * DAY
 
 
 periods = st.builds(
@@ -55,6 +66,15 @@ def test_windows_hold_the_instant_and_follow_one_another(period, now):
     assert window.start_s <= now < window.end_s
     assert window_at(period, window.end_s).start_s == window.end_s
     assert window_at(period, window.start_s) == window
+
+
+@given(periods, st.floats(0, 2e9), st.integers(0, 12))
+def test_the_windows_between_are_counted(period, now, skipped):
+    window = window_at(period, now)
+    end = start = window.end_s
+    for _ in range(skipped):
+        start = window_at(period, start).end_s
+    assert windows_between(period, end, start) == skipped
 
 
 @pytest.mark.parametrize("every", ["", "d", "0d", "-1d", "1.5h", "1 d", "1y", "1mon", 30, None])
@@ -82,6 +102,44 @@ def test_the_forecast_is_between_the_two_paces(decided, elapsed, expected):
     paces = sorted([observed, prior])
     assert left >= 1
     assert left <= max(1, paces[1] * (1.0 - elapsed) + 1 if decided else prior + 1)
+
+
+def test_the_forecast_is_visible_with_its_interval():
+    clock = FakeClock(at("2026-11-20T00:00:00"))
+    router = make(clock)
+    router.start(Budget(100.0, horizon=240, every="1d"))
+    for _ in range(120):
+        clock.advance(DAY / 240)
+        router.charge(router.decide("q"), 0.001)
+    status = router.status()
+    assert status.horizon_low < status.horizon < status.horizon_high
+    assert status.horizon == pytest.approx(240, rel=0.05)
+    assert status.as_dict()["windows"][0]["horizon_low"] == status.horizon_low
+    router.start(Budget(100.0, horizon=240))
+    assert (router.status().horizon_low, router.status().horizon_high) == (None, None)
+
+
+def test_the_rate_hardly_varies_over_a_day_whose_pattern_is_known():
+    """At the observed pace it would double between night and noon."""
+    clock = FakeClock(at("2026-11-16T00:00:00"))
+    ledger, rates = Ledger.opened(Budget(100.0, every="day"), clock()), []
+    for hour in range(6 * 24):
+        for _ in range(2 if hour % 24 < 8 else 20):
+            ledger = ledger.at(clock())
+            rate = ledger.rate_usd
+            ledger.reserve(rate, rate)
+            ledger.settle(rate, rate, cost_usd=rate, debit_usd=rate)
+            clock.advance(3_600.0 / (2 if hour % 24 < 8 else 20))
+        rates.append(rate)
+    assert max(rates[4 * 24 : -2]) < 1.3 * min(rates[4 * 24 : -2])
+
+
+def test_a_change_of_the_expected_traffic_is_believed():
+    clock = FakeClock(at("2026-11-20T00:00:00"))
+    router = make(clock)
+    router.start(Budget(100.0, horizon=240, every="1d"))
+    router.set_budget(horizon=2_400)
+    assert router.status().horizon == 2_400
 
 
 def make(clock: FakeClock) -> WiseRouter:

@@ -426,6 +426,16 @@ def test_generate_routes_and_never_bills_twice():
         llm._generate([])
 
 
+def test_a_day_within_a_month():
+    budget = Budget(1e-9, every="day", within=Budget(1.0, every="month", limit="hard"))
+    models = {"small": StubChat(max_tokens=5), "large": StubChat(max_tokens=5)}
+    llm = RunnableWiseRouter(models=models, prices=PRICES, budget=budget)
+    llm.invoke("hello")
+    with pytest.raises(BudgetExhausted, match="1e-09 USD every day"):
+        llm.invoke("hello")
+    assert [one.every for one in llm.core.status().windows] == ["day", "month"]
+
+
 def test_from_prices_alone_a_router_learns():
     llm = RunnableWiseRouter(
         models={"small": StubChat(), "large": StubChat()}, prices=PRICES, budget=Budget(1.0, 100), history_size=5

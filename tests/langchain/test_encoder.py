@@ -86,3 +86,15 @@ def test_failures_carry_their_name_and_contexts_need_an_encoder():
     llm.core.encoder = None
     with pytest.raises(InvalidInput, match="2 contexts needs an encoder"):
         RunnableWiseRouter(models=llm.models, router=llm.core, prices=PRICES)
+
+
+def test_the_embedding_goes_on_where_queries_are_judged_one_by_one():
+    kinds = Kinds()
+    log = RoutingLog.from_arrays(
+        ["code", "chat"] * 30, [[0.1, 0.9], [0.9, 0.1]] * 30, [[1e-4, 2e-4]] * 60, ["small", "large"]
+    )
+    router = WiseRouter.fit(log, encoder=kinds.embed_documents, n_contexts=1, estimator="ridge", seed=0)
+    models = {name: StubChat(model=f"stub-{name}") for name in ("small", "large")}
+    llm = RunnableWiseRouter(models=models, router=router, prices=PRICES, budget=Budget(10.0, 100))
+    served = [llm.invoke(text).response_metadata["wise_router"]["model"] for text in ("code", "chat")]
+    assert served == ["large", "small"]

@@ -203,3 +203,17 @@ def test_an_artifact_needs_its_encoder_again(provider, tmp_path):
     router = WiseRouter.load(tmp_path / "x.wise", encoder=encoder())
     router.start(Budget(10.0, 100))
     assert router.decide("code please").model == "large"
+
+
+async def test_the_embedding_goes_on_where_queries_are_judged_one_by_one(provider):
+    def function(texts):
+        return [KINDS["code" if "code" in text else "chat"] for text in texts]
+
+    log = RoutingLog.from_arrays(
+        ["code", "chat"] * 30, [[0.1, 0.9], [0.9, 0.1]] * 30, [[1e-5, 1e-4]] * 60, ["small", "large"]
+    )
+    router = WiseRouter.fit(log, encoder=function, n_contexts=1, estimator="ridge", seed=0)
+    router_ = llms()
+    attach(router_, "wise", router=router, budget=Budget(10.0, 100))
+    served = [(await ask(router_, text))._hidden_params["model_id"] for text in ("code", "chat")]
+    assert served == ["large", "small"]

@@ -29,7 +29,14 @@ WISE = {"budget_usd": 5.0, "requests": 100}
         ({"groups": {"wise": {**WISE, "budget": 5}}}, ".groups.wise.budget", "Extra inputs are not permitted"),
         ({"groups": {"wise": {**WISE, "limit": "soft"}}}, ".groups.wise.limit", "'expected' or 'hard', got 'soft'"),
         ({"groups": {"wise": {"budget_usd": 5}}}, ".groups.wise", "needs horizon"),
-        ({"groups": {"wise": {**WISE, "every": "month"}}}, ".groups.wise", "every must be a number and s, m, h"),
+        ({"groups": {"wise": {**WISE, "every": "year"}}}, ".groups.wise", "every must be a number and s, m, h"),
+        (
+            {"groups": {"wise": {**WISE, "within": [{"budget_usd": -1, "every": "day"}]}}},
+            ".groups.wise.within.0.budget_usd",
+            "greater than or equal to 0, got -1",
+        ),
+        ({"groups": {"wise": {**WISE, "within": [WISE]}}}, ".groups.wise", "must renew differently"),
+        ({"groups": {"wise": {**WISE, "rollover": True}}}, ".groups.wise", "rollover needs every"),
         ({"groups": {"wise": {**WISE, "encoder": "litellm/e"}}}, ".groups.wise", "encoder needs artifact"),
         ({"groups": {"wise": {**WISE, "cap_output_tokens": 0}}}, ".groups.wise.cap_output_tokens", "got 0"),
         ({"groups": {"wise": {**WISE, "label_share": 0}}}, ".groups.wise.label_share", "greater than 0, got 0"),
@@ -128,6 +135,17 @@ def test_several_workers_without_a_shared_store_split_the_budget(monkeypatch, ca
     status = boot(monkeypatch, {**WISE, "limit": "hard"}).groups["wise"].router.status()
     assert (status.amount_usd, status.horizon) == (1.25, 25)
     assert "4 workers and a store in memory" in caplog.text
+
+
+def test_a_day_within_a_month(monkeypatch):
+    month = {"budget_usd": 500, "every": "month", "rollover": True, "limit": "hard"}
+    wise = {"budget_usd": 30, "every": "day", "within": [month], "cap_output_tokens": 100}
+    group = boot(monkeypatch, wise).groups["wise"]
+    assert group.hard
+    windows = group.router.status().windows
+    assert [(one.every, one.amount_usd) for one in windows] == [("day", 30.0), ("month", 500.0)]
+    monkeypatch.setenv("NUM_WORKERS", "4")
+    assert [one.amount_usd for one in boot(monkeypatch, wise).groups["wise"].router.status().windows] == [7.5, 125.0]
 
 
 def test_names_of_the_package():

@@ -70,6 +70,18 @@ def test_a_hard_budget_is_never_exceeded(name):
             assert one.outcome.spend_usd <= one.outcome.budget_usd
 
 
+@pytest.mark.parametrize("name", [PARETO, SWEBENCH])
+@pytest.mark.parametrize("estimator", ["ridge", "auto"])
+def test_queries_judged_one_by_one_keep_the_budget_and_lose_nothing_beyond_noise(name, estimator):
+    rate_usd, dearest_call = six_rates(name)[2], read(name).cost_usd.max()
+    finer = [prepare(read(name), seed=seed, estimator=estimator, rate_usd=rate_usd) for seed in SEEDS]
+    runs = [run(one, Budget(rate_usd * len(one.contexts), len(one.contexts))) for one in finer]
+    gain = quality(runs) - quality(replays(name, rate_usd))
+    assert gain.mean() >= -2 * gain.std(ddof=1) / np.sqrt(len(gain)) - 1e-9
+    for one in runs:
+        assert 0.95 * one.outcome.budget_usd <= one.outcome.spend_usd <= one.outcome.budget_usd + dearest_call
+
+
 def test_the_papers_accounting_overspends_where_costs_have_heavy_tails():
     rate_usd = six_rates(SWEBENCH)[1]
     paper = [one.outcome.spend_ratio for one in replays(SWEBENCH, rate_usd, accounting="paper")]

@@ -1,4 +1,4 @@
-"""The command line: `wiserouter demo | explain | explore-length | fit | plan | replay`."""
+"""The command line: `wiserouter demo | explain | explore-length | fit | plan | replay | simulate`."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from wiserouter.cli.fit import fit
 from wiserouter.cli.plan import plan
 from wiserouter.cli.replay import replay
 from wiserouter.cli.screen import complain
+from wiserouter.cli.simulate import simulate
 from wiserouter.errors import WiseRouterError
 
 app = typer.Typer(
@@ -22,7 +23,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (demo, explain, explore_length, fit, plan, replay):
+for command in (demo, explain, explore_length, fit, plan, replay, simulate):
     app.command()(command)
 
 

@@ -46,7 +46,7 @@ def tell(found: dict[str, Any]) -> None:
         (
             model["name"] + (" *" if model["name"] == found["model"] else ""),
             f"{model['probability']:.1%}",
-            _figure(model["expected_reward"]),
+            _reward(model),
             _usd(model["expected_cost_usd"]),
             _figure(model["worth"]),
             f"{model['labels']:,}",
@@ -101,6 +101,11 @@ def _since(found: dict[str, Any]) -> str:
     rated = "" if found["reward"] is None else f", reward {found['reward']:.4g}"
     asked = ", feedback asked for" if found["ask_feedback"] else ""
     return f"{found['state']}{paid}{rated}{asked}"
+
+
+def _reward(model: dict[str, Any]) -> str:
+    taken_as = model.get("optimistic_reward")
+    return _figure(model["expected_reward"]) + ("" if taken_as is None else f", taken as {taken_as:.4f}")
 
 
 def _figure(value: float | None) -> str:

@@ -10,6 +10,7 @@ import typer
 
 from wiserouter.cli.screen import out, print_json, progress, reporter, table, usd
 from wiserouter.errors import InvalidInput
+from wiserouter.finer.selection import Comparison, Standing
 from wiserouter.log import RoutingLog
 from wiserouter.router import WiseRouter
 from wiserouter.types import Model, Price
@@ -22,6 +23,15 @@ def fit(
     contexts: Annotated[int, typer.Option(help="Number of contexts J.")] = 16,
     prices: Annotated[Path | None, typer.Option(help="JSON: model -> Model fields, price in USD per token.")] = None,
     models: Annotated[str | None, typer.Option(help="Keep only these models, separated by commas.")] = None,
+    estimator: Annotated[
+        str, typer.Option(help="means, ridge, neighbours, or auto: the best on held-out queries.")
+    ] = "means",
+    token_cost: Annotated[
+        bool | None, typer.Option("--token-cost/--no-token-cost", help="Let costs follow the length of the query.")
+    ] = None,
+    budget_per_query: Annotated[
+        float | None, typer.Option(help="USD at which auto compares; midway between the useful budgets by default.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seeds sample and clusters.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
@@ -36,6 +46,9 @@ def fit(
             encoder=encoder,
             n_contexts=contexts,
             models=read_models(prices) if prices else None,
+            estimator=estimator,
+            token_cost=token_cost,
+            rate_usd=budget_per_query,
             seed=seed,
             progress=reporter(bars),
         )
@@ -48,6 +61,7 @@ def fit(
                 "sha256": digest,
                 "models": router.pool.names,
                 "contexts": router.contexts.n_contexts,
+                **_comparison_fields(router.comparison),
             }
         )
     means = router.estimates.means(shrink=False)
@@ -59,10 +73,34 @@ def fit(
     out.print(
         table(f"{output}: {router.contexts.n_contexts} contexts", ("model", "quality", "cost per call", "calls"), rows)
     )
+    if router.comparison is not None:
+        _show_comparison(router.comparison)
     if plan is not None:
         out.print(f"\nUseful budgets: {usd(plan.floor_usd)} to {usd(plan.ceiling_usd)} per request.")
     out.print(f"Next: wiserouter plan {output}", highlight=False)
     return None
+
+
+def _comparison_fields(comparison: Comparison | None) -> dict[str, object]:
+    if comparison is None:
+        return {}
+    return {
+        "rate_usd": comparison.rate_usd,
+        "estimators": [one._asdict() for one in comparison.standings],
+        "chosen": comparison.chosen._asdict(),
+    }
+
+
+def _show_comparison(comparison: Comparison) -> None:
+    columns = ("estimator", "quality", "gain", "its error", "spend each", "")
+    rows = [_standing_row(one, chosen=one == comparison.chosen) for one in comparison.standings]
+    out.print(table(f"\nHeld-out queries at {usd(comparison.rate_usd)} each", columns, rows))
+
+
+def _standing_row(one: Standing, *, chosen: bool) -> tuple[str, ...]:
+    name = f"{one.estimator}, cost by length" if one.token_cost else one.estimator
+    figures = (f"{one.value:.4f}", f"{one.gain:+.4f}", f"{one.gain_se:.4f}", usd(one.spend_usd))
+    return name, *figures, "chosen" if chosen else ""
 
 
 def names(models: str | None) -> list[str] | None:

@@ -30,6 +30,12 @@ def replay(
     encoder: Annotated[str, typer.Option(help="tfidf, or minilm (extra).")] = "tfidf",
     contexts: Annotated[int, typer.Option(help="Number of contexts J.")] = 16,
     accounting: Annotated[str, typer.Option(help="actual, or paper: debit true or estimated costs.")] = "actual",
+    estimator: Annotated[
+        str, typer.Option(help="means, ridge, neighbours, or auto: the best on held-out queries of the training half.")
+    ] = "means",
+    token_cost: Annotated[
+        bool | None, typer.Option("--token-cost/--no-token-cost", help="Let costs follow the length of the query.")
+    ] = None,
     limit: Annotated[
         str, typer.Option(help="expected, or hard: the worst case of a call is its model's dearest.")
     ] = "expected",
@@ -44,7 +50,11 @@ def replay(
     """
     asked = _asked(budget, budget_per_query)
     terms = _Terms(
-        _one_of("limit", limit, ("expected", "hard")), _one_of("accounting", accounting, ("actual", "paper"))
+        _one_of("limit", limit, ("expected", "hard")),
+        _one_of("accounting", accounting, ("actual", "paper")),
+        estimator,
+        token_cost,
+        asked[0].amount_usd if len(asked) == 1 and asked[0].per_query else None,
     )
     full, dropped = dense_table(RoutingLog.read(log, models=names(models)))
     if dropped:
@@ -77,6 +87,9 @@ class _Asked(NamedTuple):
 class _Terms(NamedTuple):
     limit: Any
     accounting: Any
+    estimator: str
+    token_cost: bool | None
+    rate_usd: float | None
 
 
 def _asked(totals: list[float] | None, per_query: list[float] | None) -> list[_Asked]:
@@ -95,7 +108,16 @@ def _play(arena: Arena, asked: list[_Asked], terms: _Terms, tick: Callable[[int]
 def _arena(full: Table, loaded: WiseRouter | None, seed: int, encoder: str, contexts: int, terms: _Terms) -> Arena:
     if loaded is not None:
         return prepare_with(loaded, full, seed=seed)
-    return prepare(full, seed=seed, encoder=encoder, n_contexts=contexts, policy=Offline(accounting=terms.accounting))
+    return prepare(
+        full,
+        seed=seed,
+        encoder=encoder,
+        n_contexts=contexts,
+        policy=Offline(accounting=terms.accounting),
+        estimator=terms.estimator,
+        token_cost=terms.token_cost,
+        rate_usd=terms.rate_usd,
+    )
 
 
 def _one_of(name: str, value: str, choices: tuple[str, ...]) -> str:

@@ -1,1 +1,1 @@
-"""Evaluation: replay of logs, the naive choices and the oracle, pictures, a made-up workload."""
+"""Evaluation: replay of logs, simulation, the naive choices and the oracle, pictures, a made-up workload."""

@@ -1,4 +1,4 @@
-"""Pictures: what each budget buys, and where each method lies (matplotlib, extra `bench`)."""
+"""Pictures: what each budget buys, where each method lies, and how it gets there (matplotlib, extra `bench`)."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from wiserouter.errors import InvalidInput, MissingExtra
 from wiserouter.evaluation.outcome import Outcome
+from wiserouter.evaluation.simulation.summary import Summary
 from wiserouter.plan import Plan
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _INK, _ACCENT, _QUIET = "#1f2933", "#0b7285", "#9aa5b1"
+_LINES = ("-", "--", ":")
 
 
 def plot_plan(plan: Plan, names: Sequence[str], path: str | Path) -> None:
@@ -72,6 +74,32 @@ def plot_outcomes(outcomes: Sequence[Outcome], path: str | Path, title: str, fro
     axes.margins(x=0.25, y=0.15)
     axes.legend(loc="lower right", frameon=False, fontsize=8)
     _dress(axes, title, "spend, USD (log scale)", "quality")
+    _save(figure, path)
+
+
+def plot_simulation(summaries: Sequence[Summary], path: str | Path, title: str) -> None:
+    """Draw each method's regret per request and its spend, over the requests so far; raises as `plot_plan` does.
+
+    Parameters
+    ----------
+    summaries : sequence of Summary
+        One per method, all of one horizon.
+    """
+    figure = _figure(height=7.0)
+    above, below = figure.subplots(2, 1, sharex=True)
+    for i, each in enumerate(summaries):
+        look = {"color": f"C{i % 10}", "linestyle": _LINES[i // 10 % len(_LINES)], "linewidth": 1.5}
+        above.plot(each.steps, each.amortized_regret, label=each.method, **look)
+        below.plot(each.steps, each.spend_usd, **look)
+    horizon, budget = summaries[0].horizon, summaries[0].budget_usd
+    above.axhline(0.0, color=_QUIET, linewidth=1)
+    below.axline((0.0, 0.0), (horizon, budget), color=_QUIET, linestyle="--", linewidth=1)
+    below.set_xlim(0, horizon)
+    below.axhline(budget, color=_QUIET, linestyle="--", linewidth=1, label=f"budget {budget:.4g} USD, and its rate")
+    _dress(above, title, "", "regret per request")
+    _dress(below, "Cumulative cost", "requests", "spend, USD")
+    above.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, fontsize=8)
+    below.legend(loc="lower right", frameon=False, fontsize=8)
     _save(figure, path)
 
 

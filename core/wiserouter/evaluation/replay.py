@@ -20,6 +20,7 @@ from wiserouter.evaluation.outcome import NOT_SERVED, Outcome, outcome_of
 from wiserouter.log import LogBatch, RoutingLog
 from wiserouter.policies import Policy
 from wiserouter.router import WiseRouter
+from wiserouter.tokens import count_tokens
 from wiserouter.types import Embedding, FloatArray, IntArray
 
 Tick = Callable[[int], None]
@@ -64,13 +65,14 @@ class Replay(NamedTuple):
 
 
 class Arena(NamedTuple):
-    """A fitted router and the test queries that it will serve, with their embeddings and contexts."""
+    """A fitted router and the test queries that it will serve, with their embeddings, contexts and lengths."""
 
     router: WiseRouter
     test: Table
     embeddings: Embedding
     contexts: IntArray
     seed: int
+    tokens: list[int] | None = None
 
 
 def dense_table(log: RoutingLog) -> tuple[Table, int]:
@@ -96,14 +98,31 @@ def split(n: int, seed: int) -> tuple[IntArray, IntArray]:
 
 
 def prepare(
-    table: Table, *, seed: int, encoder: EncoderLike = "tfidf", n_contexts: int = 16, policy: Policy | None = None
+    table: Table,
+    *,
+    seed: int,
+    encoder: EncoderLike = "tfidf",
+    n_contexts: int = 16,
+    policy: Policy | None = None,
+    estimator: str = "means",
+    token_cost: bool | None = None,
+    rate_usd: float | None = None,
 ) -> Arena:
-    """Fit a router on one half of a table, and place the other half in its contexts.
+    """Fit a router on one half of a table as `WiseRouter.fit` does, and place the other half in its contexts.
 
     The worst case of a call, for a hard limit, is the model's dearest call in the whole table.
     """
     train, test = (table.rows(half) for half in split(len(table.prompts), seed))
-    router = WiseRouter.fit(train.log(), encoder=encoder, n_contexts=n_contexts, policy=policy, seed=seed)
+    router = WiseRouter.fit(
+        train.log(),
+        encoder=encoder,
+        n_contexts=n_contexts,
+        policy=policy,
+        estimator=estimator,
+        token_cost=token_cost,
+        rate_usd=rate_usd,
+        seed=seed,
+    )
     return _arena(router, test, table.cost_usd.max(axis=0), seed)
 
 
@@ -151,7 +170,7 @@ def _served(router: WiseRouter, arena: Arena, tick: Tick | None) -> Iterable[int
         if tick is not None:
             tick(1)
         try:
-            decision = router.decide(embedding=embedding)
+            decision = router.decide(embedding=embedding, input_tokens=arena.tokens[i] if arena.tokens else None)
         except (BudgetError, QuerySkipped):
             yield NOT_SERVED
             continue
@@ -164,14 +183,30 @@ def _served(router: WiseRouter, arena: Arena, tick: Tick | None) -> Iterable[int
 def _arena(router: WiseRouter, test: Table, dearest_usd: FloatArray, seed: int) -> Arena:
     models = [replace(m, max_cost_usd=float(d)) for m, d in zip(router.pool.models, dearest_usd, strict=True)]
     bounded = WiseRouter(
-        models, router.contexts, encoder=router.encoder, policy=router.policy, estimates=router.estimates, seed=seed
+        models,
+        router.contexts,
+        encoder=router.encoder,
+        policy=router.policy,
+        estimates=router.estimates,
+        finer=router.finer,
+        seed=seed,
     )
     embeddings = _embeddings(bounded, test.prompts)
-    return Arena(bounded, test, embeddings, bounded.contexts.assign_many(embeddings), seed)
+    return Arena(
+        bounded, test, embeddings, bounded.contexts.assign_many(embeddings), seed, _tokens(bounded, test.prompts)
+    )
+
+
+def _tokens(router: WiseRouter, prompts: list[str]) -> list[int] | None:
+    """Return the length of every prompt, where the router lets costs follow it."""
+    if router.finer is None or router.finer.length is None:
+        return None
+    return [count_tokens(prompt).tokens for prompt in prompts]
 
 
 def _embeddings(router: WiseRouter, prompts: list[str]) -> Embedding:
-    if router.contexts.n_contexts == 1 or router.encoder is None:
+    judges = router.finer is not None and router.finer.residual is not None
+    if router.encoder is None or (router.contexts.n_contexts == 1 and not judges):
         return np.zeros((len(prompts), 0), dtype=np.float32)
     return router.encoder.encode_many(prompts)
 
@@ -180,6 +215,8 @@ def _fresh(arena: Arena) -> WiseRouter:
     """Return a router with the same history, and none of what an earlier run taught it."""
     router = arena.router
     policy = type(router.policy)(**router.policy.settings())
+    finer = None if router.finer is None else router.finer.copy()
+    estimates = router.estimates.copy()
     return WiseRouter(
-        router.pool.models, router.contexts, policy=policy, estimates=router.estimates.copy(), seed=arena.seed
+        router.pool.models, router.contexts, policy=policy, estimates=estimates, finer=finer, seed=arena.seed
     )

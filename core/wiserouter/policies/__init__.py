@@ -10,11 +10,13 @@ from wiserouter.policies.confidence import ordering_is_certain
 from wiserouter.policies.epsilon_first import EpsilonFirst
 from wiserouter.policies.exploration import SufficientLength, sufficient_length
 from wiserouter.policies.offline import Offline
+from wiserouter.policies.optimistic import Optimistic
 
 __all__ = [
     "Choice",
     "EpsilonFirst",
     "Offline",
+    "Optimistic",
     "Policy",
     "Rule",
     "SufficientLength",
@@ -23,7 +25,7 @@ __all__ = [
     "sufficient_length",
 ]
 
-_POLICIES: dict[str, Any] = {policy.name: policy for policy in (Offline, EpsilonFirst)}
+_POLICIES: dict[str, Any] = {policy.name: policy for policy in (Offline, EpsilonFirst, Optimistic)}
 
 
 def open_policy(name: str, settings: dict[str, Any]) -> Policy:

@@ -8,18 +8,19 @@ estimates as they grow; under `"paper"` the estimates freeze when exploration en
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
 from wiserouter.budget import Funds
 from wiserouter.estimates import Estimates
+from wiserouter.finer.shift import Shift
 from wiserouter.plan import Plan
 from wiserouter.policies.base import Accounting, Choice
 from wiserouter.policies.basis import Trials
 from wiserouter.policies.confidence import ordering_is_certain
 from wiserouter.policies.following import FollowingPlan
-from wiserouter.types import NO_CONTEXT, FloatArray, check_amount, check_count, check_delta
+from wiserouter.types import NO_CONTEXT, FloatArray, Model, check_amount, check_count, check_delta
 
 PER_PAIR = 4
 """Exploration requests per (context, model) by default, and before the first test."""
@@ -80,7 +81,7 @@ class EpsilonFirst:
         """The linear program as it was last solved; None before it is first needed."""
         return self._following.plan
 
-    def bind(self, freq: FloatArray, estimates: Estimates) -> None:
+    def bind(self, freq: FloatArray, estimates: Estimates, models: Sequence[Model] = ()) -> None:  # noqa: ARG002
         """Take the context frequencies, and the estimates that the router keeps up to date."""
         self._estimates = estimates
         default = PER_PAIR * estimates.calls.size
@@ -90,11 +91,16 @@ class EpsilonFirst:
         self._following = FollowingPlan(freq, estimates, self.accounting, allow_skip=self.allow_skip)
 
     def choose(
-        self, context: int, funds: Funds, rng: np.random.Generator, allowed: Collection[int] | None = None
+        self,
+        context: int,
+        funds: Funds,
+        rng: np.random.Generator,
+        allowed: Collection[int] | None = None,
+        shift: Shift | None = None,
     ) -> Choice:
         """Draw the least-invoked model while exploring, then from the plan's mix at rate b / tau."""
         exploring = self._estimates.n_invoked < self._length and not self._is_certain()
-        choice = None if exploring else self._following.choose(context, funds, rng, allowed)
+        choice = None if exploring else self._following.choose(context, funds, rng, allowed, shift)
         return self._explore(context, rng, allowed) if choice is None else choice
 
     def settings(self) -> dict[str, object]:

@@ -8,6 +8,7 @@ import numpy as np
 
 from wiserouter.budget import Funds
 from wiserouter.estimates import Estimates
+from wiserouter.finer.shift import Shift
 from wiserouter.plan import Plan
 from wiserouter.policies.base import Accounting, Choice, Mixture
 from wiserouter.policies.basis import Counts
@@ -54,18 +55,23 @@ class FollowingPlan:
         return self._mixture
 
     def choose(
-        self, context: int, funds: Funds, rng: np.random.Generator, allowed: Collection[int] | None
+        self,
+        context: int,
+        funds: Funds,
+        rng: np.random.Generator,
+        allowed: Collection[int] | None,
+        shift: Shift | None = None,
     ) -> Choice | None:
         """Draw from the current mix, or for a query without a context from that of all contexts together."""
         mixture = self.current()
         if mixture is not None and context == NO_CONTEXT:
             mixture, context = self._of_all_contexts(mixture), 0
-        return None if mixture is None else mixture.choose(context, funds, rng, allowed)
+        return None if mixture is None else mixture.choose(context, funds, rng, allowed, shift)
 
     def _of_all_contexts(self, mixture: Mixture) -> Mixture:
         if self._without_context is None:
             plan = mixture.plan.without_context()
-            caution = None if mixture.caution is None else Caution(plan, self._estimates)
+            caution = None if mixture.caution is None else Caution(plan, self._estimates.cost_spread_usd())
             counts = None if mixture.counts is None else mixture.counts.of_all_contexts()
             self._without_context = Mixture(plan, mixture.debit, caution, counts)
         return self._without_context
@@ -73,7 +79,7 @@ class FollowingPlan:
     def _solve(self) -> None:
         actual = self._accounting == "actual"
         plan = Plan(self._freq, *self._estimates.means(shrink=actual), allow_skip=self._allow_skip)
-        caution = Caution(plan, self._estimates) if actual else None
+        caution = Caution(plan, self._estimates.cost_spread_usd()) if actual else None
         self._mixture = Mixture(plan, self._accounting, caution, Counts.of(self._estimates))
         self._without_context = None
         seen = self._estimates.n_observations

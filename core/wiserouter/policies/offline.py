@@ -7,16 +7,17 @@ the history are fixed and their means are debited.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
 from wiserouter.budget import Funds
 from wiserouter.estimates import Estimates
+from wiserouter.finer.shift import Shift
 from wiserouter.plan import Plan
 from wiserouter.policies.base import Accounting, Choice
 from wiserouter.policies.following import FollowingPlan
-from wiserouter.types import FloatArray
+from wiserouter.types import FloatArray, Model
 
 
 class Offline:
@@ -45,17 +46,22 @@ class Offline:
         """The linear program as it was last solved."""
         return self._following.plan
 
-    def bind(self, freq: FloatArray, estimates: Estimates) -> None:
+    def bind(self, freq: FloatArray, estimates: Estimates, models: Sequence[Model] = ()) -> None:  # noqa: ARG002
         """Solve the plan for what `estimates` hold now; raises `InvalidInput` if they hold nothing."""
         estimates.means()
         self._following = FollowingPlan(freq, estimates, self.accounting, allow_skip=self.allow_skip)
         self._following.current()
 
     def choose(
-        self, context: int, funds: Funds, rng: np.random.Generator, allowed: Collection[int] | None = None
+        self,
+        context: int,
+        funds: Funds,
+        rng: np.random.Generator,
+        allowed: Collection[int] | None = None,
+        shift: Shift | None = None,
     ) -> Choice:
         """Draw from the plan's mix at rate b / tau."""
-        choice = self._following.choose(context, funds, rng, allowed)
+        choice = self._following.choose(context, funds, rng, allowed, shift)
         if choice is None:
             raise RuntimeError("Offline.bind refuses estimates without any cost")
         return choice

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from wiserouter.budget import Budget, Debit, Ledger
+from wiserouter.accounts import Account
+from wiserouter.budget import Budget, Debit
 from wiserouter.types import Decision
 
 if TYPE_CHECKING:
     from wiserouter.facts import Facts
+    from wiserouter.finer import Particulars
 
 State = Literal["in flight", "charged", "released", "expired"]
 
@@ -34,6 +36,8 @@ class Record:
         The true cost, once charged.
     facts : Facts or None
         What it rested on, to explain it; None where a store does not keep them.
+    query : Particulars or None
+        What is remembered of the query, where queries are judged one by one.
     """
 
     decision: Decision
@@ -43,6 +47,7 @@ class Record:
     reward: float | None = None
     cost_usd: float | None = None
     facts: Facts | None = None
+    query: Particulars | None = None
 
 
 class Store(Protocol):
@@ -56,11 +61,17 @@ class Store(Protocol):
         """Start a budget for `scope`; an earlier one of that scope ends, and calls in flight no longer count."""
         ...
 
-    def amend(self, scope: str, *, amount_usd: float | None, horizon: int | None) -> None:
-        """Change the running budget of `scope`."""
+    def amend(self, scope: str, *, amount_usd: float | None, horizon: int | None, every: str | None = None) -> None:
+        """Change the running budget of `scope`: the one that renews `every` so often, where there are several.
+
+        Raises
+        ------
+        InvalidInput
+            If none does, or there are several and it is not said; nothing is changed.
+        """
         ...
 
-    def ledger(self, scope: str) -> Ledger:
+    def ledger(self, scope: str) -> Account:
         """Return the account of `scope`, reservations past their time to live given back.
 
         Raises
@@ -71,7 +82,7 @@ class Store(Protocol):
         ...
 
     def reserve(self, record: Record) -> None:
-        """Hold back the cost of a decision and keep its record.
+        """Hold back the cost of a decision, in all budgets of its scope or in none, and keep its record.
 
         Raises
         ------
@@ -87,7 +98,8 @@ class Store(Protocol):
     def settle(self, decision_id: str, cost_usd: float, model: int | None = None) -> Record:
         """Charge the true cost of a call, once, and note the model that answered where it is another one.
 
-        The bill of a reservation that has expired, or was released, still counts: the money is gone.
+        It counts in the windows in which it was decided. The bill of a reservation that has expired, or was released,
+        still counts: the money is gone.
 
         Raises
         ------

@@ -7,7 +7,8 @@ from collections import OrderedDict
 from collections.abc import Callable
 from threading import RLock
 
-from wiserouter.budget import Budget, Ledger
+from wiserouter.accounts import Account, open_account
+from wiserouter.budget import Budget
 from wiserouter.errors import AlreadySettled, NotStarted, UnknownDecision
 from wiserouter.stores.base import Record, State
 from wiserouter.types import Decision
@@ -40,26 +41,27 @@ class MemoryStore:
         self._reservation_ttl_s = reservation_ttl_s
         self._decision_ttl_s = decision_ttl_s
         self._max_decisions = max_decisions
-        self._ledgers: dict[str, Ledger] = {}
-        self._in_flight: OrderedDict[str, tuple[Record, Ledger]] = OrderedDict()
-        self._records: OrderedDict[str, tuple[Record, Ledger]] = OrderedDict()
+        self._ledgers: dict[str, Account] = {}
+        self._in_flight: OrderedDict[str, tuple[Record, Account]] = OrderedDict()
+        self._records: OrderedDict[str, tuple[Record, Account]] = OrderedDict()
         self._lock = RLock()
 
     def open(self, scope: str, budget: Budget) -> None:
         """Start a budget for `scope`; an earlier one of that scope ends, and calls in flight settle against it."""
         with self._lock:
-            self._ledgers[scope] = Ledger.opened(budget, self.now())
+            self._ledgers[scope] = open_account(budget, self.now())
 
-    def amend(self, scope: str, *, amount_usd: float | None, horizon: int | None) -> None:
+    def amend(self, scope: str, *, amount_usd: float | None, horizon: int | None, every: str | None = None) -> None:
         """Change the running budget of `scope`."""
         with self._lock:
-            self._ledger(scope).amend(amount_usd=amount_usd, horizon=horizon)
+            self._ledger(scope).amend(amount_usd=amount_usd, horizon=horizon, every=every)
 
-    def ledger(self, scope: str) -> Ledger:
+    def ledger(self, scope: str) -> Account:
         """Return the account of `scope`, reservations past their time to live given back."""
         with self._lock:
-            self._expire()
-            return self._ledger(scope)
+            now = self.now()
+            self._expire(now)
+            return self._ledger_at(scope, now)
 
     def reserve(self, record: Record) -> None:
         """Hold back the cost of a decision and keep its record."""
@@ -115,30 +117,33 @@ class MemoryStore:
             replaced, record.reward = record.reward, reward
             return record, replaced
 
-    def _ledger(self, scope: str) -> Ledger:
+    def _ledger(self, scope: str) -> Account:
+        return self._ledger_at(scope, self.now())
+
+    def _ledger_at(self, scope: str, now_s: float) -> Account:
         """Return the account of `scope`; where its window has ended, a fresh one takes its place."""
         try:
-            ledger = self._ledgers[scope].at(self.now())
+            ledger = self._ledgers[scope].at(now_s)
         except KeyError:
             raise NotStarted(scope) from None
         self._ledgers[scope] = ledger
         return ledger
 
-    def _known(self, decision_id: str) -> tuple[Record, Ledger]:
+    def _known(self, decision_id: str) -> tuple[Record, Account]:
         try:
             return self._records[decision_id]
         except KeyError:
             raise UnknownDecision(decision_id) from None
 
-    def _unsettled(self, decision_id: str, *settled: State) -> tuple[Record, Ledger]:
+    def _unsettled(self, decision_id: str, *settled: State) -> tuple[Record, Account]:
         record, ledger = self._known(decision_id)
         if record.state in settled:
             raise AlreadySettled(decision_id, record.state)
         return record, ledger
 
-    def _expire(self) -> None:
+    def _expire(self, now_s: float) -> None:
         """Give back the reservations that are older than their time to live; they stand in order of age."""
-        oldest_s = self.now() - self._reservation_ttl_s
+        oldest_s = now_s - self._reservation_ttl_s
         while self._in_flight:
             record, ledger = next(iter(self._in_flight.values()))
             if record.decision.decided_at > oldest_s:
@@ -149,11 +154,12 @@ class MemoryStore:
 
     def _forget(self) -> None:
         """Drop the oldest records that nobody waits for."""
-        oldest_s = self.now() - self._decision_ttl_s
         while self._records:
             record, _ = next(iter(self._records.values()))
-            kept = record.decision.decided_at > oldest_s and len(self._records) <= self._max_decisions
-            if kept or record.state == "in flight":
+            if record.state == "in flight":
+                return
+            few = len(self._records) <= self._max_decisions
+            if few and record.decision.decided_at > self.now() - self._decision_ttl_s:
                 return
             del self._records[record.decision.id]
 

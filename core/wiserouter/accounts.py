@@ -1,0 +1,144 @@
+"""Several budgets at once, such as one of the day within one of the month: each must bear a call, the tightest rules.
+
+An account is the ledger of one budget, or of several: the verbs are the same, so that neither stores nor the router
+tell them apart.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from operator import attrgetter
+
+from wiserouter.budget import NEVER, Budget, Funds, Ledger
+from wiserouter.errors import BudgetError, BudgetExhausted, InvalidInput
+
+
+@dataclass(frozen=True, slots=True)
+class Ledgers:
+    """The running accounts of a budget and of those it is within.
+
+    A decision keeps the `Ledgers` that it was made on, so that its bill reaches the windows of that moment.
+
+    Attributes
+    ----------
+    each : tuple of Ledger
+        One per budget, the innermost first.
+    """
+
+    each: tuple[Ledger, ...]
+
+    def at(self, now_s: float) -> Ledgers:
+        """Return the accounts at `now_s`, fresh ones in the place of those whose window has ended since."""
+        each = tuple([ledger.at(now_s) for ledger in self.each])
+        return self if each == self.each else Ledgers(each)
+
+    @property
+    def budget(self) -> Budget:
+        """The terms as they stand."""
+        budget, *inner = [ledger.budget for ledger in reversed(self.each)]
+        for one in inner:
+            budget = replace(one, within=budget)
+        return budget
+
+    @property
+    def hard(self) -> bool:
+        """Whether any limit is hard."""
+        return any(ledger.hard for ledger in self.each)
+
+    @property
+    def ruling(self) -> Ledger:
+        """The tightest: that of the lowest rate."""
+        return min(self.each, key=_rate_usd)
+
+    def funds(self) -> Funds:
+        """Return the tightest funds, with those of every budget."""
+        each = [ledger.funds() for ledger in self.each]
+        return min(each, key=_rate_usd)._replace(each=tuple(each))
+
+    def room_usd(self) -> float:
+        """Return the largest worst case that every hard limit still admits."""
+        return min([ledger.room_usd() for ledger in self.each])
+
+    def bears(self, expected_usd: float) -> bool:
+        """Return whether every budget bears a call."""
+        return all(ledger.bears(expected_usd) for ledger in self.each)
+
+    def refusal(self, needed_usd: float) -> BudgetError | None:
+        """Return the error of the first budget that is used up and stops there; None if none of them does."""
+        for ledger in self.each:
+            funds = ledger.funds()
+            if funds.requests <= 0 or funds.left_usd <= 0 or not ledger.bears(needed_usd):
+                refused = ledger.refusal(needed_usd)
+                if refused is not None:
+                    self._miss()
+                    return refused
+        return None
+
+    def exhausted(self, needed_usd: float) -> BudgetExhausted:
+        """Return the error of the budget with the least room."""
+        self._miss()
+        return min(self.each, key=Ledger.room_usd).exhausted(needed_usd)
+
+    def reserve(self, reserved_usd: float, expected_usd: float) -> None:
+        """Hold back the cost of one call in all, or in none and raise `BudgetExhausted`."""
+        if reserved_usd > self.room_usd():
+            raise self.exhausted(reserved_usd)
+        for ledger in self.each:
+            ledger.reserve(reserved_usd, expected_usd)
+
+    def settle(self, reserved_usd: float, expected_usd: float, *, cost_usd: float, debit_usd: float) -> None:
+        """Turn a reservation into a charge."""
+        for ledger in self.each:
+            ledger.settle(reserved_usd, expected_usd, cost_usd=cost_usd, debit_usd=debit_usd)
+
+    def settle_late(self, state: str, *, cost_usd: float, debit_usd: float) -> None:
+        """Count the bill of a call whose reservation is gone."""
+        for ledger in self.each:
+            ledger.settle_late(state, cost_usd=cost_usd, debit_usd=debit_usd)
+
+    def spend(self, cost_usd: float, debit_usd: float) -> None:
+        """Count a cost without a reservation."""
+        for ledger in self.each:
+            ledger.spend(cost_usd, debit_usd)
+
+    def release(self, reserved_usd: float, expected_usd: float) -> None:
+        """Give back the money of a call that failed."""
+        for ledger in self.each:
+            ledger.release(reserved_usd, expected_usd)
+
+    def expire(self, reserved_usd: float, expected_usd: float) -> None:
+        """Give back the money of a call that nobody settled in time."""
+        for ledger in self.each:
+            ledger.expire(reserved_usd, expected_usd)
+
+    def amend(self, *, amount_usd: float | None = None, horizon: int | None = None, every: str | None = None) -> None:
+        """Change the budget that renews `every` so often; raises `InvalidInput` if none does, or it is not said."""
+        found = [ledger for ledger in self.each if every is not None and ledger.budget.renews(every)]
+        if not found:
+            known = ", ".join(repr(ledger.budget.every or NEVER) for ledger in self.each)
+            raise InvalidInput(f"every must say which budget to change, one of {known}, got {every!r}", value=every)
+        found[0].amend(amount_usd=amount_usd, horizon=horizon)
+
+    def _miss(self) -> None:
+        for ledger in self.each:
+            ledger.miss()
+
+
+_rate_usd = attrgetter("rate_usd")
+
+Account = Ledger | Ledgers
+
+
+def open_account(budget: Budget, now_s: float) -> Account:
+    """Return the account of a budget that starts at `now_s`.
+
+    Examples
+    --------
+    >>> account = open_account(Budget(30.0, every="day", within=Budget(500.0, every="month")), now_s=0.0)
+    >>> account.reserve(1.0, 1.0)
+    >>> [ledger.left_usd for ledger in account.each]
+    [29.0, 499.0]
+    """
+    if budget.within is None:
+        return Ledger.opened(budget, now_s)
+    return Ledgers(tuple([Ledger.opened(replace(one, within=None), now_s) for one in budget.each]))

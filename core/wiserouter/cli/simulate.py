@@ -1,0 +1,110 @@
+"""`wiserouter simulate`: every method on the same made-up work, where the truth is known."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from wiserouter.cli.fit import names
+from wiserouter.cli.screen import out, print_json, progress, table, usd
+from wiserouter.evaluation import simulation
+from wiserouter.evaluation.simulation import Study, Summary, slopes, summarise
+
+_COLUMNS = ("method", "reward\nratio", "\ns.e.", "\nregret", "spend\nratio", "\nmost", "\nserved")
+
+
+def simulate(
+    environment: Annotated[str, typer.Option(help="paper, or routerbench: dearer models, scarcer money.")] = "paper",
+    horizon: Annotated[list[int] | None, typer.Option(help="Number of requests; repeatable. 1500 by default.")] = None,
+    seeds: Annotated[int, typer.Option(help="Run this many seeds; each has its own environment.", min=1)] = 40,
+    first_seed: Annotated[int, typer.Option(help="The first of them.", min=0)] = 0,
+    fraction: Annotated[
+        float | None,
+        typer.Option(
+            help="Budget between always the cheapest (0) and always the dearest model (1); by default 0.5 in paper, "
+            "0.02 in routerbench."
+        ),
+    ] = None,
+    limit: Annotated[str, typer.Option(help="expected, or hard: through the router, with worst cases.")] = "expected",
+    accounting: Annotated[
+        str, typer.Option(help="actual, or paper: count true costs, or the mean cost of each pair.")
+    ] = "actual",
+    methods: Annotated[str | None, typer.Option(help="Only these, separated by commas.")] = None,
+    jobs: Annotated[int, typer.Option(help="Number of processes.", min=1)] = 1,
+    plot: Annotated[Path | None, typer.Option(help="Save a picture of the longest horizon (png, svg, pdf).")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Compare all methods on the same requests: reward and spend against the oracle, and regret.
+
+    Methods: random, epsilon-greedy, linucb, oracle, epsilon-first-N, which
+    explores N requests, and epsilon-first-known-N, which is told the true costs.
+    The reward ratio is the expected reward of what was chosen over that of the
+    linear program at the true means; the spend ratio is spend over budget.
+
+    Example: wiserouter simulate --horizon 1500 --seeds 40 --plot regret.png
+
+    JSON: {"methods": [{"method", "horizon", "seeds", "reward_ratio", "regret",
+    "spend_ratio", "served", "reward_ratio_se", "regret_se", "spend_ratio_max",
+    "budget_usd", "per_seed": {"seed": [...], ...}, "curves": {"step": [...],
+    "amortized_regret": [...], "spend_usd": [...]}, "regret_slope"}]}, one for
+    each horizon and method. regret_slope is that of log regret per request over
+    log horizon; null with one horizon.
+    """
+    asked = None if methods is None else tuple(names(methods) or ())
+    study: Study = Study(environment, asked, limit, accounting, fraction)  # type: ignore[arg-type]
+    horizons = sorted(set(horizon or (1_500,)))
+    with progress(quiet=as_json) as bars:
+        bar = bars.add_task("simulating", total=seeds * len(horizons))
+        each_seed = range(first_seed, first_seed + seeds)
+        scores = simulation.simulate(study, horizons, each_seed, jobs=jobs, tick=partial(bars.advance, bar))
+    summaries = summarise(scores)
+    if plot is not None:
+        from wiserouter.evaluation.plots import plot_simulation
+
+        longest = [each for each in summaries if each.horizon == horizons[-1]]
+        plot_simulation(longest, plot, _title(environment, longest))
+    if as_json:
+        return print_json({"methods": _figures(summaries)})
+    for T in horizons:
+        of_horizon = [each for each in summaries if each.horizon == T]
+        out.print(table(_title(environment, of_horizon), _COLUMNS, map(_row, of_horizon)), "")
+    if len(horizons) > 1:
+        out.print(_slopes(summaries))
+        out.print("Of regret per request over the horizon; -0.5: regret grows as its root, -1: not at all.\n")
+    if plot is not None:
+        out.print(f"Picture: {plot}", highlight=False)
+    return None
+
+
+def _figures(summaries: Sequence[Summary]) -> list[dict[str, Any]]:
+    slope = slopes(summaries)
+    return [{**each.as_dict(), "regret_slope": slope[each.method]} for each in summaries]
+
+
+def _title(environment: str, summaries: Sequence[Summary]) -> str:
+    first = summaries[0]
+    n = len(first.scores)
+    budget = f"{usd(first.budget_usd)}{' on average' if n > 1 else ''}"
+    return f"{environment}: {first.horizon:,} requests, {budget}, {n} seed{'s' * (n > 1)}"
+
+
+def _row(summary: Summary) -> tuple[str, ...]:
+    error = summary.standard_error("reward_ratio")
+    return (
+        summary.method,
+        f"{summary.mean('reward_ratio'):.4f}",
+        "" if error is None else f"{error:.4f}",
+        f"{summary.mean('regret'):,.1f}",
+        f"{summary.mean('spend_ratio'):.3f}",
+        f"{summary.of('spend_ratio').max():.3f}",
+        f"{summary.mean('served'):.1%}",
+    )
+
+
+def _slopes(summaries: Sequence[Summary]) -> Any:
+    rows = [(method, "-" if slope is None else f"{slope:.3f}") for method, slope in slopes(summaries).items()]
+    return table("Log-log slope", ("method", "slope"), rows)

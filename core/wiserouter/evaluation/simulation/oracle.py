@@ -1,0 +1,49 @@
+"""The policy that knows the true means: the linear program solved anew at every request with rate b / tau."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import numpy as np
+
+from wiserouter.budget import Funds
+from wiserouter.estimates import Estimates
+from wiserouter.finer.shift import Shift
+from wiserouter.plan import Plan
+from wiserouter.policies import Choice
+from wiserouter.policies.base import Mixture
+from wiserouter.types import FloatArray, Model
+
+
+class Oracle:
+    """Draws from the plan at the true means.
+
+    Parameters
+    ----------
+    plan : Plan
+        The linear program at the true means.
+    """
+
+    name = "oracle"
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan: Plan | None = plan
+        self._mixture = Mixture(plan, "actual")
+
+    def bind(self, freq: FloatArray, estimates: Estimates, models: Sequence[Model] = ()) -> None:
+        """Take nothing: all is known."""
+
+    def choose(
+        self,
+        context: int,
+        funds: Funds,
+        rng: np.random.Generator,
+        allowed: Collection[int] | None = None,
+        shift: Shift | None = None,  # noqa: ARG002
+    ) -> Choice:
+        """Draw from the plan's mix at rate b / tau."""
+        return self._mixture.choose(context, funds, rng, allowed)
+
+    def settings(self) -> dict[str, object]:
+        """Return nothing: the oracle is not saved."""
+        return {}

@@ -1,0 +1,66 @@
+"""What shadow price makes queries that are judged one by one spend a given rate.
+
+The plan knows what its contexts spend at each price. Queries that deviate from their context choose differently, and
+spend otherwise: at a tight budget the plan's price would overspend early and starve the end. So the spend at each price
+is measured on held-out queries, with predictions of a fit that has not seen them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wiserouter.types import FloatArray, IntArray
+
+N_PRICES = 256
+
+
+class PriceCurve:
+    """The spend per query at each shadow price.
+
+    Parameters
+    ----------
+    price : ndarray of shape (n,)
+        Reward per USD, rising from 0.
+    spend_usd : ndarray of shape (n,)
+        USD per query, never rising.
+
+    Examples
+    --------
+    >>> PriceCurve(np.array([0.0, 10.0]), np.array([3.0, 1.0])).at(2.0)
+    5.0
+    """
+
+    def __init__(self, price: FloatArray, spend_usd: FloatArray) -> None:
+        self.price, self.spend_usd = price, np.minimum.accumulate(spend_usd)
+        self._rising_spend, self._falling_price = self.spend_usd[::-1].copy(), price[::-1].copy()
+
+    def at(self, rate_usd: float) -> float:
+        """Return the price that spends `rate_usd` per query."""
+        return float(np.interp(rate_usd, self._rising_spend, self._falling_price))
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return everything as arrays."""
+        return {"price": self.price, "spend_usd": self.spend_usd}
+
+    @classmethod
+    def of_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> PriceCurve:
+        """Return the curve that `arrays` was called on."""
+        return cls(arrays["price"], arrays["spend_usd"])
+
+
+def price_grid(cost_usd: FloatArray) -> FloatArray:
+    """Return prices from 0, where cost does not matter, to where nothing else does."""
+    paid = cost_usd[cost_usd > 0]
+    if not paid.size:
+        return np.array([0.0, 1.0])
+    return np.concatenate(([0.0], np.geomspace(1e-3 / paid.max(), 1e3 / paid.min(), N_PRICES - 1)))
+
+
+def best_models(reward: FloatArray, cost_usd: FloatArray, price: float) -> IntArray:
+    """Return the model of each query with the best reward less price x cost; the cheaper one at a tie of rewards."""
+    cheaper_first = price if price > 0 else 1e-12 / max(float(cost_usd.max()), 1e-300)
+    return np.asarray((reward - cheaper_first * cost_usd).argmax(axis=1), dtype=np.int64)

@@ -1,0 +1,45 @@
+"""`Sample`: queries of a log as the per-query estimators see them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wiserouter.types import Embedding, FloatArray, IntArray
+
+
+class Sample(NamedTuple):
+    """Some queries with what their models scored and cost.
+
+    Attributes
+    ----------
+    embeddings : ndarray of shape (n_queries, dim)
+        One row per query.
+    contexts : ndarray of int of shape (n_queries,)
+        Where each one falls.
+    tokens : ndarray of shape (n_queries,)
+        How long each one is.
+    reward, cost_usd : ndarray of shape (n_queries, n_models)
+        Scores and costs; NaN where not observed.
+    """
+
+    embeddings: Embedding
+    contexts: IntArray
+    tokens: FloatArray
+    reward: FloatArray
+    cost_usd: FloatArray
+
+    def __len__(self) -> int:
+        return len(self.contexts)
+
+    def rows(self, chosen: IntArray | NDArray[np.bool_]) -> Sample:
+        """Return some of the queries."""
+        return Sample(
+            self.embeddings[chosen],
+            self.contexts[chosen],
+            self.tokens[chosen],
+            self.reward[chosen],
+            self.cost_usd[chosen],
+        )

@@ -1,0 +1,150 @@
+"""Learning while serving: the plan at rewards that give every model the benefit of the doubt.
+
+UCB-ALP (Wu, Srikant, Liu, Jiang 2015) with the linear program solved anew at every change: there is no exploration
+phase, since a model that might be worth its cost is tried as part of the plan. What is ours: shrunk means, list costs
+for models that were never tried, and the reserve rule, so that the budget lasts to the last request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import numpy as np
+
+from wiserouter.budget import Funds
+from wiserouter.errors import InvalidInput
+from wiserouter.estimates import Estimates
+from wiserouter.finer.shift import Shift
+from wiserouter.plan import Plan
+from wiserouter.policies.base import Choice, Mixture
+from wiserouter.policies.basis import Counts
+from wiserouter.policies.caution import Caution
+from wiserouter.policies.outlook import Outlook, Row
+from wiserouter.types import NO_CONTEXT, FloatArray, Model
+
+GROWTH = 1.02
+"""Frequencies, strengths and models' means are taken anew each time there are 2 % more observations."""
+
+ROW_GROWTH = 1.01
+"""A context is planned anew at its next query once it has 1 % more observations."""
+
+DRIFT = 3.0
+"""Standard deviations of all the cheapest calls to come that are held back."""
+
+
+class Optimistic:
+    """Learns rewards and costs while it serves, out of the same budget.
+
+    Parameters
+    ----------
+    alpha : float, default 0.4
+        Weight of what is not known of a model; negative values hold it against the model, for thin logs.
+    allow_skip : bool, default False
+        Allow the paper's null action.
+
+    Raises
+    ------
+    InvalidInput
+        If `alpha` is not a finite number.
+
+    Notes
+    -----
+    The paper's WR-Online explores for a fixed number of requests, then stops learning (Algorithm 2): see
+    docs/learning.md for both side by side.
+    """
+
+    name = "optimistic"
+
+    def __init__(self, *, alpha: float = 0.4, allow_skip: bool = False) -> None:
+        if not np.isfinite(alpha):
+            raise InvalidInput(f"alpha must be a finite number, got {alpha!r}", value=alpha)
+        self.alpha = alpha
+        self.allow_skip = allow_skip
+        self._at_means: Plan | None = None
+        self._anywhere: Mixture | None = None
+
+    @property
+    def plan(self) -> Plan | None:
+        """The linear program at the mean rewards; None before any cost is known."""
+        if not self._estimates.calls.any():
+            return None
+        self._follow(NO_CONTEXT, 1)
+        if self._at_means is None:
+            self._at_means = Plan(
+                self._outlook.freq, [row.mean for row in self._rows], self._live.cost_usd, allow_skip=self.allow_skip
+            )
+        return self._at_means
+
+    def bind(self, freq: FloatArray, estimates: Estimates, models: Sequence[Model] = ()) -> None:
+        """Take the context frequencies, the estimates that the router keeps up to date, and the pool."""
+        if not estimates.met.any():
+            history = float(estimates.calls.sum(axis=0).max())  # of a dense log, the number of its queries
+            estimates.met[:, 0] += max(history, 1.0) * freq
+        self._estimates = estimates
+        self._outlook = Outlook(estimates, models, self.alpha)
+        self._refresh(1)
+
+    def choose(
+        self,
+        context: int,
+        funds: Funds,
+        rng: np.random.Generator,
+        allowed: Collection[int] | None = None,
+        shift: Shift | None = None,
+    ) -> Choice:
+        """Draw from the mix of the plan at rate b / tau."""
+        self._follow(context, funds.requests)
+        if context == NO_CONTEXT:
+            return self._of_all_contexts().choose(0, funds, rng, allowed)
+        return self._mixture.choose(context, funds, rng, allowed, shift)
+
+    def settings(self) -> dict[str, object]:
+        """Return the keyword arguments that make an equal policy."""
+        return {"alpha": self.alpha, "allow_skip": self.allow_skip}
+
+    def _follow(self, context: int, requests: int) -> None:
+        """Bring the plan up to what was observed since: for all contexts where that is much, else for this one."""
+        seen = self._estimates
+        if seen.n_observations + seen.n_invoked >= self._refresh_at:
+            self._refresh(requests)
+        elif context != NO_CONTEXT and seen.observed[context] >= self._revise_at[context]:
+            self._revise(context)
+
+    def _refresh(self, requests: int) -> None:
+        seen = self._estimates
+        self._outlook.refresh(requests)
+        self._rows: list[Row] = self._outlook.rows()
+        self._live = Plan(
+            self._outlook.freq,
+            [row.reward for row in self._rows],
+            [row.cost_usd for row in self._rows],
+            allow_skip=self.allow_skip,
+        )
+        caution = Caution(self._live, self._outlook.spread_usd, drift=DRIFT)
+        self._mixture = Mixture(self._live, "actual", caution, Counts.of(seen), [row.mean for row in self._rows])
+        self._at_means, self._anywhere = None, None
+        self._revise_at = [_next(count, ROW_GROWTH) for count in seen.observed]
+        count = seen.n_observations + seen.n_invoked
+        self._refresh_at = _next(count, GROWTH)
+
+    def _revise(self, context: int) -> None:
+        row = self._outlook.row(context)
+        self._rows[context] = row
+        self._live.revise(context, row.reward, row.cost_usd)
+        self._mixture.revise(context, self._estimates, row.mean)
+        self._revise_at[context] = _next(self._estimates.observed[context], ROW_GROWTH)
+        self._at_means, self._anywhere = None, None
+
+    def _of_all_contexts(self) -> Mixture:
+        if self._anywhere is None:
+            plan = self._live.without_context()
+            spread = self._outlook.freq @ self._outlook.spread_usd
+            means = [(self._outlook.freq @ [row.mean for row in self._rows]).tolist()]
+            counts = Counts.of(self._estimates).of_all_contexts()
+            self._anywhere = Mixture(plan, "actual", Caution(plan, spread, drift=DRIFT), counts, means)
+        return self._anywhere
+
+
+def _next(count: float, growth: float) -> float:
+    """Return the count at which it has grown by a share, and by 1 at least."""
+    return max(count + 1.0, count * growth)

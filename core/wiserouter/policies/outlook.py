@@ -1,0 +1,149 @@
+r"""What each model may be worth: rewards with the benefit of the doubt, and costs that a price sheet fills in.
+
+Reward. The mean of a cell is shrunk toward its model's mean, and what is not known yet counts in its favour:
+
+.. math:: \min\Bigl(1,\ \frac{n\,m + \kappa\,\mu_k}{n + \kappa} + \alpha \sqrt{\frac{L}{2 n'}}\Bigr),
+    \qquad L = \log\Bigl(1 + \frac{T \pi_j}{K n'}\Bigr),
+
+with `n` rewards of mean `m`, and `n'` those rewards with what the other contexts say about the model. The logarithm is
+that of MOSS (Audibert and Bubeck 2009): a context that comes rarely, or a workload that is nearly over, is not worth as
+much trying out as `log t` would ask for. The strength `kappa` is empirical Bayes, the spread within cells over that
+between them, in proportion to how much of the spread between cells the models' means explain: where these carry no
+signal, nothing is shrunk.
+
+Cost. The mean of a cell is shrunk toward its list cost (`wiserouter.list_costs`), with a strength estimated likewise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from wiserouter.estimates import Estimates, spreads
+from wiserouter.list_costs import prior_costs_usd
+from wiserouter.types import FloatArray, Model
+
+BORROWED = 0.3
+"""What one observation of a model in other contexts counts for in place of one in this context."""
+
+UNIDENTIFIED_COST_STRENGTH = 8.0
+"""Pseudo-counts of the list cost while the data cannot tell how far costs stray from it."""
+
+_STRONG = 1e6  # pseudo-counts that stand for infinitely many
+_WEAK = 1e-9  # and for none
+
+
+class Row(NamedTuple):
+    """One context: mean reward, reward with the benefit of the doubt, and mean cost in USD, per model."""
+
+    mean: list[float]
+    reward: list[float]
+    cost_usd: list[float]
+
+
+class Outlook:
+    """What the estimates promise, for all contexts or for one that has changed.
+
+    Parameters
+    ----------
+    estimates : Estimates
+        What the router keeps up to date.
+    models : sequence of Model
+        Prices and leaderboard scores; empty where none are known.
+    alpha : float
+        Weight of what is not known; negative to hold it against a model.
+
+    Attributes
+    ----------
+    freq : ndarray of shape (n_contexts,)
+        How often each context occurs, as far as is known.
+    spread_usd : ndarray of shape (n_contexts, n_models)
+        Standard deviation of the cost of one call.
+    """
+
+    def __init__(self, estimates: Estimates, models: Sequence[Model], alpha: float) -> None:
+        self._estimates, self._models, self._alpha = estimates, models, alpha
+        self._score = np.array([0.0 if m.score is None else m.score for m in models] or np.zeros(estimates.shape[1]))
+        self._scored = np.array(
+            [0.0 if m.score is None else m.score_weight for m in models] or np.zeros(estimates.shape[1])
+        )
+
+    def refresh(self, requests: int) -> None:
+        """Take stock of all contexts together: frequencies, models' means, strengths, list costs.
+
+        Parameters
+        ----------
+        requests : int
+            Requests still to come.
+        """
+        seen = self._estimates
+        met = seen.met.sum(axis=1)
+        self.freq = met / met.sum()
+        self._visits_per_model = (seen.n_invoked + requests) * self.freq / seen.shape[1]
+        self._take_rewards()
+        self._take_costs()
+
+    def row(self, context: int) -> Row:
+        """Return what is promised in one context."""
+        seen, j = self._estimates, context
+        labels, kappa = seen.labels[j], self._kappa
+        mean = (seen.reward[j] + self._prior_reward) / (labels + kappa)
+        known = np.maximum(labels, self._answered * seen.invoked[j]) + self._borrowed
+        doubt = np.sqrt(np.log1p(self._visits_per_model[j] / known) / (2.0 * known))
+        reward = np.minimum(np.maximum(mean + self._alpha * doubt, 0.0), 1.0)
+        cost = (seen.cost[j] + self._prior_cost[j]) / (seen.calls[j] + self._cost_kappa)
+        return Row(mean.tolist(), reward.tolist(), cost.tolist())
+
+    def rows(self) -> list[Row]:
+        """Return what is promised in every context."""
+        return [self.row(j) for j in range(self._estimates.shape[0])]
+
+    def _take_rewards(self) -> None:
+        seen = self._estimates
+        n = seen.labels.sum(axis=0) + self._scored
+        total = seen.reward.sum(axis=0) + self._scored * self._score
+        overall = total.sum() / n.sum() if n.any() else 0.5
+        mean = np.where(n > 0, total / np.maximum(n, _WEAK), overall)
+        self._kappa = max(_strength_of_means(seen.labels, seen.reward, seen.reward_sq, mean), _WEAK)
+        self._prior_reward = self._kappa * mean
+        self._borrowed = np.maximum(BORROWED / (1.0 / self._kappa + 1.0 / np.maximum(n, _WEAK)), _WEAK)
+        self._answered = (seen.labels.sum() + _PATIENCE) / (seen.invoked.sum() + _PATIENCE)
+
+    def _take_costs(self) -> None:
+        seen = self._estimates
+        prior = prior_costs_usd(seen, self._models)
+        total, square = seen.cost / prior, seen.cost_sq / prior**2
+        within, between, identified = spreads(seen.calls, total, square)
+        kappa = _strength(within, between, identified)
+        self._cost_kappa = UNIDENTIFIED_COST_STRENGTH if kappa is None else max(kappa, _WEAK)
+        self._prior_cost = self._cost_kappa * prior
+        self.spread_usd = np.sqrt(within) * prior
+
+
+_PATIENCE = 20.0
+"""Calls that nobody has rewarded yet are waited for this long before rewards count as rare."""
+
+
+def _strength(within: FloatArray, between: FloatArray, identified: np.ndarray) -> float | None:
+    """Return spread within cells over spread between them, one for all models; None where the data do not say."""
+    varies = identified & (within + between > 0)
+    if not varies.any():
+        return None
+    share = float((between[varies] / (within[varies] + between[varies])).mean())
+    return min((1.0 - share) / share, _STRONG) if share > 0 else _STRONG
+
+
+def _strength_of_means(count: FloatArray, total: FloatArray, square: FloatArray, mean: FloatArray) -> float:
+    """Return the pseudo-counts of a model's mean reward, none where models' means explain nothing."""
+    within, between, identified = spreads(count, total, square)
+    kappa = _strength(within, between, identified)
+    if kappa is None:
+        return 1.0
+    n = count.sum(axis=0)
+    tried = n > 0
+    noise = (within.mean() + between.mean() * (count**2).sum(axis=0)[tried] / n[tried]) / n[tried]
+    between_models = max(float(mean[tried].var(ddof=1) - noise.mean()), 0.0) if tried.sum() > 1 else 0.0
+    between_all = between_models + float(between.mean())
+    return kappa * (between_models / between_all if between_all > 0 else 1.0)
