@@ -18,7 +18,7 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import BaseMessage
 from langchain_core.tracers.context import register_configure_hook
 
-from wiserouter import WiseRouter
+from wiserouter import Explanation, WiseRouter
 from wiserouter.errors import AlreadySettled, UnknownDecision
 from wiserouter.types import check_reward
 from wiserouter_langchain.trail import Trail
@@ -34,6 +34,14 @@ def credit(router: WiseRouter, trail: Trail, target: Any, score: float, key: str
     """Reward the decisions behind a message, run or decision, and return how many there were."""
     reward = check_reward(score)
     return sum(_rewarded(router, trail, each, reward, key, comment) for each in _decisions(trail, target))
+
+
+def explained(router: WiseRouter, trail: Trail, target: Any) -> Explanation:
+    """Return why the latest decision behind a message, run or decision fell as it did; raises `UnknownDecision`."""
+    found = _decisions(trail, target)
+    if not found:
+        raise UnknownDecision(str(getattr(target, "id", target)))
+    return router.explain(found[-1])
 
 
 def _rewarded(router: WiseRouter, trail: Trail, decision_id: str, reward: float, key: str, comment: str | None) -> bool:

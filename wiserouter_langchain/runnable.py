@@ -23,12 +23,12 @@ from langchain_core.runnables.config import set_config_context
 from langchain_core.runnables.utils import ConfigurableFieldSpec, coro_with_context
 from pydantic import Field, PrivateAttr
 
-from wiserouter import Budget, Price, WiseRouter
+from wiserouter import Budget, Explanation, Price, WiseRouter
 from wiserouter.errors import InvalidInput, UnknownModel
 from wiserouter.placing import Placed, Placing
 from wiserouter_langchain.arm import Arm, common_profile
 from wiserouter_langchain.content import Ask, ask_of
-from wiserouter_langchain.feedback import credit
+from wiserouter_langchain.feedback import credit, explained
 from wiserouter_langchain.observer import UsageObserver
 from wiserouter_langchain.opening import arms_of, open_router
 from wiserouter_langchain.selection import begin_turn
@@ -431,6 +431,21 @@ class RunnableWiseRouter(BaseChatModel):
     async def afeedback(self, target: Any, score: float, *, key: str = "user_score", comment: str | None = None) -> int:
         """Do what `feedback` does."""
         return self.feedback(target, score, key=key, comment=comment)
+
+    def explain(self, target: Any) -> Explanation:
+        """Return why the model of an answer was chosen.
+
+        Parameters
+        ----------
+        target : AIMessage, str or UUID
+            As in `feedback`; of several decisions the latest.
+
+        Raises
+        ------
+        UnknownDecision
+            If none is known.
+        """
+        return explained(self._core, self._trail, target)
 
     # inside
 

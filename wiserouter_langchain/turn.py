@@ -53,7 +53,13 @@ class Turn:
     @property
     def record(self) -> dict[str, Any]:
         """What the answer carries: no floats, which chunks could not merge."""
-        return {"decision_id": self.decision.id, "model": self.decision.model, "context": self.decision.context}
+        asked = {"ask_feedback": True} if self.decision.ask_feedback else {}
+        return {
+            "decision_id": self.decision.id,
+            "model": self.decision.model,
+            "context": self.decision.context,
+            **asked,
+        }
 
     def target(
         self, kwargs: Mapping[str, Any], cap_output_tokens: int | None

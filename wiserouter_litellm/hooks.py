@@ -205,6 +205,7 @@ class WiseCallback(Recorder):
             "x-wiserouter-model": note["models"][served],
             "x-wiserouter-context": str(note["context"]),
             "x-wiserouter-decision": note["decision"],
+            **({"x-wiserouter-ask-feedback": "true"} if note["ask_feedback"] else {}),
         }
 
     async def async_post_call_failure_hook(
@@ -247,6 +248,7 @@ class WiseCallback(Recorder):
             "trace": _trace(kwargs),
             "decision": decision.id,
             "context": decision.context,
+            "ask_feedback": decision.ask_feedback,
             "models": selected.models,
         }
         return selected.deployments

@@ -14,7 +14,7 @@ from typing import Any
 
 import litellm
 
-from wiserouter import EpsilonFirst, Optimistic, WiseRouter, open_store
+from wiserouter import EpsilonFirst, LabelBudget, Optimistic, WiseRouter, open_store
 from wiserouter.errors import WiseRouterError
 from wiserouter.policies import Policy
 from wiserouter_litellm.calls import Calls
@@ -84,7 +84,7 @@ def _group(name: str, settings: GroupSettings, config: Mapping[str, Any]) -> Gro
     key = f"{ROOT}.groups.{name}"
     workers = _workers(settings, key)
     try:
-        return open_group(
+        group = open_group(
             name,
             configured_deployments(config, name),
             router=_fitted(settings),
@@ -96,8 +96,18 @@ def _group(name: str, settings: GroupSettings, config: Mapping[str, Any]) -> Gro
             store=_store(settings),
             seed=settings.seed,
         )
+        _observe(group.router, settings)
     except (WiseRouterError, OSError) as error:
         raise SettingsError(key, str(error)) from error
+    return group
+
+
+def _observe(router: WiseRouter, settings: GroupSettings) -> None:
+    """Give a router its journal and its label budget, where they are asked for."""
+    if settings.journal is not None:
+        router.journal_to(settings.journal)
+    if settings.label_share is not None:
+        router.labels = LabelBudget(settings.label_share)
 
 
 def _learner(settings: GroupSettings) -> Policy:

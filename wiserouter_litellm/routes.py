@@ -12,11 +12,13 @@ from litellm.proxy._types import LiteLLMRoutes, LitellmUserRoles, UserAPIKeyAuth
 from litellm.proxy.auth.user_api_key_auth import user_api_key_auth
 from pydantic import BaseModel, ConfigDict, Field
 
+from wiserouter.errors import UnknownDecision
 from wiserouter_litellm.errors import UnknownCall
 from wiserouter_litellm.group import Group
 from wiserouter_litellm.hooks import Recorder
 
 FEEDBACK = "/wiserouter/feedback"
+EXPLAIN = "/wiserouter/explain/{call}"
 _ADMINS = frozenset({LitellmUserRoles.PROXY_ADMIN, LitellmUserRoles.PROXY_ADMIN_VIEW_ONLY})
 
 Caller = Annotated[UserAPIKeyAuth, Depends(user_api_key_auth)]
@@ -75,7 +77,33 @@ def router_of(recorder: Recorder) -> APIRouter:
             raise HTTPException(404, f"group must be one of {', '.join(recorder.groups)}, got {group!r}")
         return what_if(recorder.groups[group], budget_usd, requests)
 
+    @router.get("/explain/{call}")
+    async def explain(caller: Caller, call: str) -> dict[str, Any]:
+        """Return why a decision fell as it did; by decision id, call id or response id."""
+        _only_admins(caller)
+        try:
+            return explained(recorder, call)
+        except (UnknownCall, UnknownDecision) as error:
+            raise HTTPException(404, str(error)) from None
+
     return router
+
+
+def explained(recorder: Recorder, call: str) -> dict[str, Any]:
+    """Return the group and the explanation of a decision, or of the one behind a call.
+
+    Raises
+    ------
+    UnknownCall, UnknownDecision
+        If there is none.
+    """
+    for name, group in recorder.groups.items():
+        try:
+            return {"group": name, **group.router.explain(call).as_dict()}
+        except UnknownDecision:
+            continue
+    found = recorder.calls.find(call, None, any_caller=True)
+    return {"group": found.group, **recorder.groups[found.group].router.explain(found.decision_id).as_dict()}
 
 
 def group_status(group: Group) -> dict[str, Any]:
@@ -127,7 +155,7 @@ def what_if(group: Group, budget_usd: float | None, requests: int | None) -> dic
 
 
 def _paths() -> frozenset[str]:
-    return frozenset({FEEDBACK, "/wiserouter/status", "/wiserouter/plan"})
+    return frozenset({FEEDBACK, EXPLAIN, "/wiserouter/status", "/wiserouter/plan"})
 
 
 def _mean(total: float, count: float) -> float | None:

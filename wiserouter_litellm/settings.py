@@ -104,6 +104,10 @@ class GroupSettings(BudgetSettings):
         After this long the reservation of a call that never reported is given back; longer than the longest call.
     feedback_ttl_s : float, seconds
         How long an answer can be rated.
+    journal : str, optional
+        A file of JSON lines, one per decision, charge, release and score.
+    label_share : float, optional
+        Share of the answers to ask feedback for, where it would change the plan most.
     seed : int, optional
         Seeds the draws.
     """
@@ -119,6 +123,8 @@ class GroupSettings(BudgetSettings):
     store: str = "memory://"
     reservation_ttl_s: float = Field(900.0, gt=0)
     feedback_ttl_s: float = Field(7 * 86_400.0, gt=0)
+    journal: str | None = Field(None, min_length=1)
+    label_share: float | None = Field(None, gt=0, le=1)
     seed: int | None = None
 
     @model_validator(mode="after")
@@ -140,6 +146,13 @@ class Settings(Strict):
     """The whole block: groups by name."""
 
     groups: dict[str, GroupSettings] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _journals_differ(self) -> Settings:
+        paths = [one.journal for one in self.groups.values() if one.journal is not None]
+        if len(set(paths)) < len(paths):
+            raise ValueError("journal must be a file of its own in each group")
+        return self
 
 
 def settings_of(block: object) -> Settings:

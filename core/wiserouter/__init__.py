@@ -6,6 +6,7 @@ quality, hold to the budget, and keep learning from real costs and feedback.
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from wiserouter.budget import Budget
@@ -13,6 +14,7 @@ from wiserouter.contexts import Contexts
 from wiserouter.encoders import open_encoder
 from wiserouter.estimates import Estimates
 from wiserouter.growing import Growing
+from wiserouter.labels import LabelBudget
 from wiserouter.plan import Plan
 from wiserouter.policies import EpsilonFirst, Offline, Optimistic
 from wiserouter.router import WiseRouter
@@ -22,6 +24,7 @@ from wiserouter.types import NO_CONTEXT, Decision, Model, Price, Usage
 from wiserouter.watch import Watch
 
 if TYPE_CHECKING:
+    from wiserouter.explaining import Explanation
     from wiserouter.log import RoutingLog
 
 __version__ = "0.1.0"
@@ -33,7 +36,9 @@ __all__ = [
     "Decision",
     "EpsilonFirst",
     "Estimates",
+    "Explanation",
     "Growing",
+    "LabelBudget",
     "MemoryStore",
     "Model",
     "Offline",
@@ -52,11 +57,12 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> object:
-    """Load `RoutingLog` when it is asked for: who serves reads no log."""
-    if name == "RoutingLog":
-        from wiserouter.log import RoutingLog  # noqa: PLC0415
+_LATE = {"Explanation": "wiserouter.explaining", "RoutingLog": "wiserouter.log"}
 
-        globals()[name] = RoutingLog
-        return RoutingLog
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+def __getattr__(name: str) -> object:
+    """Load what serving does not need when it is asked for."""
+    if name not in _LATE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = getattr(import_module(_LATE[name]), name)
+    return globals()[name]

@@ -154,7 +154,8 @@ class Funds(NamedTuple):
     @property
     def rate_usd(self) -> float:
         """Budget left per request left, b / tau; 0 when either is used up."""
-        return max(self.left_usd, 0.0) / self.requests if self.requests > 0 else 0.0
+        left, requests, _, _ = self
+        return left / requests if requests > 0 and left > 0.0 else 0.0
 
     def room_usd(self, floor_usd: float, walk_usd: float = 0.0) -> float:
         """Return what a call may cost if each after it costs `floor_usd`: b - (tau - 1) c_min, the least of all.
@@ -162,11 +163,11 @@ class Funds(NamedTuple):
         The sum of the calls after it may stray from that by `walk_usd` x sqrt(tau - 1), which is held back, and so is
         the cushion.
         """
-        rooms = [
-            one.left_usd - (one.requests - 1) * floor_usd - walk_usd * math.sqrt(max(one.requests - 1, 0))
-            for one in self.each or (self,)
-        ]
-        return min(rooms) - self.cushion_usd
+        left, requests, each, cushion = self
+        if each:
+            return min([one.room_usd(floor_usd, walk_usd) for one in each]) - cushion
+        after = requests - 1
+        return left - after * floor_usd - walk_usd * math.sqrt(after if after > 0 else 0) - cushion
 
 
 @dataclass(slots=True, eq=False)

@@ -7,7 +7,8 @@ context. scikit-learn is loaded by `fit` only.
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,6 +20,21 @@ MINI_BATCH_ROWS = 100_000
 """From this many rows on, k-means runs on mini-batches; see docs/adr/0004-mini-batch-k-means.md."""
 
 
+class Portrait(NamedTuple):
+    """What a context is about: its words, where the encoder knows any, and the ids of its most typical prompts.
+
+    Attributes
+    ----------
+    terms : tuple of str
+        Words that set it apart from the others.
+    prompts : tuple of str
+        Ids in the log that it was fitted on, or rows of it ("row 17"); never a text.
+    """
+
+    terms: tuple[str, ...] = ()
+    prompts: tuple[str, ...] = ()
+
+
 class Contexts:
     """Centroids and how often each is met.
 
@@ -28,6 +44,8 @@ class Contexts:
         Cluster centres in the embedding space.
     freq : array-like of shape (n_contexts,)
         Share of queries in each context; sums to 1.
+    portraits : sequence of Portrait, optional
+        What each is about.
 
     Raises
     ------
@@ -41,7 +59,7 @@ class Contexts:
     1
     """
 
-    def __init__(self, centroids: ArrayLike, freq: ArrayLike) -> None:
+    def __init__(self, centroids: ArrayLike, freq: ArrayLike, portraits: Sequence[Portrait] = ()) -> None:
         self.centroids: Embedding = _matrix("centroids", centroids)
         self.freq: FloatArray = np.array(freq, dtype=np.float64)
         if self.freq.shape != (len(self.centroids),) or not abs(self.freq.sum() - 1.0) < 1e-6 or self.freq.min() < 0:
@@ -49,6 +67,9 @@ class Contexts:
                 f"freq must hold one share per centroid ({len(self.centroids)}), each at least 0, summing to 1, "
                 f"got {self.freq.tolist()}"
             )
+        if len(portraits) not in {0, len(self.centroids)}:
+            raise InvalidInput(f"portraits must be one per centroid ({len(self.centroids)}), got {len(portraits)}")
+        self.portraits = tuple(portraits)
         self._half_square = 0.5 * np.einsum("jd,jd->j", self.centroids, self.centroids)
 
     @classmethod
@@ -103,6 +124,10 @@ class Contexts:
         """Number of contexts J."""
         return len(self.centroids)
 
+    def portrait(self, context: int) -> Portrait:
+        """Return what a context is about; empty where nobody said so."""
+        return self.portraits[context] if 0 <= context < len(self.portraits) else Portrait()
+
     @property
     def dim(self) -> int:
         """Length of an embedding; 0 where none is needed."""
@@ -116,14 +141,15 @@ class Contexts:
         InvalidInput
             If the length is not `dim` or a number is not finite.
         """
-        if self.n_contexts == 1:
+        centroids = self.centroids
+        if len(centroids) == 1:
             return 0
         x = np.asarray(embedding, dtype=np.float32)
-        if x.shape != (self.dim,):
+        if x.shape != centroids.shape[1:]:
             raise InvalidInput(f"embedding must have shape ({self.dim},), got {x.shape}")
         if not math.isfinite(x.dot(x)):
             raise InvalidInput("embedding must be finite and of finite length, got NaN, an infinity or an overflow")
-        return int((self.centroids.dot(x) - self._half_square).argmax())
+        return int((centroids.dot(x) - self._half_square).argmax())
 
     def assign_many(self, embeddings: ArrayLike) -> IntArray:
         """Return the nearest context of each row of an array of shape (n, dim)."""

@@ -18,6 +18,7 @@ from wiserouter.finer.selection import AUTO, ESTIMATORS, MEANS, Comparison, chec
 from wiserouter.log import LogBatch, RoutingLog
 from wiserouter.log.batch import merged
 from wiserouter.plan import Plan
+from wiserouter.portraits import Sitter, portraits_of
 from wiserouter.types import Embedding, FloatArray, check_amount
 
 SAMPLE_QUERIES = 50_000
@@ -112,10 +113,12 @@ def fit_log(
     estimates = Estimates(contexts.n_contexts, log.n_models)
     met = np.zeros(contexts.n_contexts)
     dearest = np.full(log.n_models, np.nan)
+    sitter = Sitter(contexts)
     gathering = _Gathering(n_queries, seed) if terms is not None and terms.judges else None
     for batch, first in _with_first(log):
         rows = encoder.encode_many(batch.prompts)
         where = contexts.assign_many(rows)
+        sitter.add(rows[first], where[first], [name for name, new in zip(_ids(batch), first, strict=True) if new])
         if gathering is not None:
             gathering.add(batch, first, rows)
         estimates.add_table(where, batch.reward, batch.cost_usd)
@@ -123,12 +126,13 @@ def fit_log(
         dearest = np.fmax(dearest, np.fmax.reduce(batch.cost_usd, axis=0))
         progress("estimating", len(batch.prompts))
     _check_observed(log, estimates)
-    contexts = Contexts(contexts.centroids, met / met.sum())
+    placed = Contexts(contexts.centroids, met / met.sum())
+    known = Contexts(placed.centroids, placed.freq, portraits_of(placed, encoder, sitter))
     finer, comparison = None, None
     if gathering is not None and terms is not None:
         progress("comparing", 0)
-        finer, comparison = _fit_finer(gathering.sample(contexts), contexts, estimates, terms, seed)
-    return Fitted(encoder, contexts, estimates, dearest, n_queries, finer, comparison)
+        finer, comparison = _fit_finer(gathering.sample(known), known, estimates, terms, seed)
+    return Fitted(encoder, known, estimates, dearest, n_queries, finer, comparison)
 
 
 def sample_prompts(log: RoutingLog, rng: np.random.Generator, progress: Progress) -> tuple[list[str], int]:
@@ -151,6 +155,11 @@ def sample_prompts(log: RoutingLog, rng: np.random.Generator, progress: Progress
     if not seen:
         raise LogError("the log must hold at least one query, got none", file=log.path)
     return sample, seen
+
+
+def _ids(batch: LogBatch) -> list[str]:
+    """Return the log's own names of a batch's queries, or the rows where they begin."""
+    return [f"row {query + 1}" for query in batch.query.tolist()] if batch.ids is None else batch.ids
 
 
 class _Gathering:

@@ -44,8 +44,9 @@ class Learning:
     def add_invoked(self, context: int, model: int) -> None:
         """Count a decision."""
         if context != NO_CONTEXT:
-            for seen in self._sums:
-                seen.add_invoked(context, model)
+            self._estimates.add_invoked(context, model)
+            if self._watch is not None:
+                self._watch.add_invoked(context, model)
 
     def take_back(self, record: Record) -> None:
         """Forget a decision whose call failed."""

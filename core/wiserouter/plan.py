@@ -30,6 +30,8 @@ from wiserouter.types import FloatArray, check_amount
 SKIP = -1
 """Index of the null action."""
 
+_INFINITE = float("inf")
+
 _ROUNDING = 1e-12  # relative; a rate this little below the floor is the floor
 
 
@@ -164,7 +166,9 @@ class Plan:
     @property
     def floor_usd(self) -> float:
         """The least mean spend per request: the cheapest model everywhere, or 0 where skipping is allowed."""
-        return self._spends[0]
+        if self._stale:
+            self._merge()
+        return self._spend[0]
 
     @property
     def ceiling_usd(self) -> float:
@@ -237,7 +241,8 @@ class Plan:
     def split(self, context: int, rate_usd: float) -> Split:
         """Return the one or two models that `context` gets, and the shadow price; raises as `mix` does."""
         taken, share = self._locate(rate_usd)
-        low = self._rows[context].hull[bisect_right(self._ranks_of(context), taken - 1)]
+        ranks = self._ranks.get(context)
+        low = self._rows[context].hull[bisect_right(self._ranks_of(context) if ranks is None else ranks, taken - 1)]
         if taken == len(self._steps):
             return Split(low, low, 0.0, 0.0)
         price, _, _, split_context, high = self._steps[taken]
@@ -299,12 +304,16 @@ class Plan:
 
     def _locate(self, rate_usd: float) -> tuple[int, float]:
         """Return how many steps are taken whole at `rate_usd`, and the share of the next one."""
-        taken = bisect_right(self._spends, rate_usd) - 1
-        if taken < 0 or not rate_usd < float("inf"):
+        if self._stale:
+            self._merge()
+        spend = self._spend
+        taken = bisect_right(spend, rate_usd) - 1
+        if taken < 0 or not rate_usd < _INFINITE:
             return self._at_floor(rate_usd)
         if taken == len(self._steps):
             return taken, 0.0
-        return taken, (rate_usd - self._spend[taken]) / (self._spend[taken + 1] - self._spend[taken])
+        low = spend[taken]
+        return taken, (rate_usd - low) / (spend[taken + 1] - low)
 
     def _at_floor(self, rate_usd: float) -> tuple[int, float]:
         check_amount("rate_usd", rate_usd)

@@ -24,8 +24,10 @@ from wiserouter.contexts import Contexts
 from wiserouter.encoders import Encoder, EncoderLike, open_encoder
 from wiserouter.errors import InvalidInput, QuerySkipped
 from wiserouter.estimates import Estimates
+from wiserouter.facts import Facts
 from wiserouter.finer import Finer, Particulars
 from wiserouter.growing import Growing
+from wiserouter.labels import LabelBudget
 from wiserouter.learning import Learning
 from wiserouter.list_costs import price_change
 from wiserouter.newcomer import believed
@@ -49,8 +51,10 @@ from wiserouter.types import (
 from wiserouter.watch import Watch
 
 if TYPE_CHECKING:
+    from wiserouter.explaining import Explanation
     from wiserouter.finer.selection import Comparison
     from wiserouter.fitting import Progress
+    from wiserouter.journal import Journal
     from wiserouter.log import RoutingLog
 
 logger = logging.getLogger("wiserouter")
@@ -83,6 +87,8 @@ class WiseRouter:
         nothing fades.
     seed : int, optional
         Seeds the draws of the policy.
+    labels : LabelBudget, optional
+        Marks the decisions whose feedback is worth asking for.
 
     Attributes
     ----------
@@ -123,6 +129,7 @@ class WiseRouter:
         watch: Watch | Literal["auto"] | None = "auto",
         growing: Growing | None = None,
         seed: int | None = None,
+        labels: LabelBudget | None = None,
     ) -> None:
         self.pool = Pool(models)
         self.contexts = contexts or Contexts.single()
@@ -146,6 +153,8 @@ class WiseRouter:
         if watch == "auto":
             watch = Watch() if isinstance(self.policy, Optimistic) else None
         self._watch = watch
+        self.labels = labels
+        self.journal: Journal | None = None
         self._learn_from_now()
 
     @classmethod
@@ -508,6 +517,8 @@ class WiseRouter:
             if learn:
                 self._learning.add_cost(record, cost, usage)
                 self._turn()
+        if self.journal is not None:
+            self._note("charge", decision_id, cost_usd=cost, model=self.pool.names[record.model], learn=learn)
         if cost > record.decision.reserved_usd and self._is_hard(record.decision.scope):
             logger.warning(
                 "a call of %s cost %.6g USD, more than its worst case of %.6g: the hard limit may not hold",
@@ -549,6 +560,36 @@ class WiseRouter:
         """Return what was decided; raises `UnknownDecision`."""
         return self._store.find(decision_id).decision
 
+    def explain(self, decision: Decision | str) -> Explanation:
+        """Return why a decision fell as it did, as of the moment when it was made; raises `UnknownDecision`.
+
+        Examples
+        --------
+        >>> from wiserouter import Budget, Model, Price
+        >>> router = WiseRouter([Model("small", Price(1e-7, 4e-7)), Model("large", Price(3e-6, 1.5e-5))], seed=0)
+        >>> router.start(Budget(amount_usd=1.0, horizon=1_000))
+        >>> why = router.explain(router.decide("What is the capital of France?"))
+        >>> why.rule, [model.probability for model in why.models]
+        ('plan', [1.0, 0.0])
+        """
+        from wiserouter.explaining import explanation_of  # noqa: PLC0415 - many processes explain nothing
+
+        contexts = self.contexts if self._growing is None else None
+        return explanation_of(self._store.find(_id(decision)), self.pool.names, contexts)
+
+    def journal_to(self, path: str | Path) -> Journal:
+        """Append every decision, charge, release and reward from now on to a file of JSON lines; nobody waits for it.
+
+        Raises
+        ------
+        OSError
+            If the file cannot be opened.
+        """
+        from wiserouter.journal import Journal  # noqa: PLC0415
+
+        self.journal = Journal(path)
+        return self.journal
+
     def ranking(self, decision: Decision) -> list[str]:
         """Return all models for a query, the chosen one first, the others by reward less shadow price x cost."""
         with self._lock:
@@ -566,6 +607,7 @@ class WiseRouter:
         with self._lock:
             record = self._store.release(_id(decision))
             self._learning.take_back(record)
+        self._note("release", record.decision.id)
 
     def reward(self, decision: Decision | str, reward: float) -> None:
         """Take a score in [0, 1] for a decision, instead of an earlier one of the same decision.
@@ -581,6 +623,7 @@ class WiseRouter:
         with self._lock:
             record, replaced = self._store.reward(_id(decision), score)
             self._learning.add_reward(record, score, replaced)
+        self._note("reward", record.decision.id, reward=score)
 
     def status(self, scope: str = "default") -> Status:
         """Return where the budget of `scope` stands and what the rest of it will buy; raises `NotStarted`."""
@@ -636,19 +679,27 @@ class WiseRouter:
         with self._lock:
             ledger = self._store.ledger(scope)
             funds = ledger.funds()
-            worst_usd = self._worst_usd(ledger, tokens, max_output_tokens, worst_case_usd)
-            allowed = eligible
-            if worst_usd is not None:
-                allowed = _affordable(ledger, eligible, worst_usd)
+            worst_usd, room_usd, allowed = None, None, eligible
+            if ledger.hard:
+                worst_usd = self._worst_usd(tokens, max_output_tokens, worst_case_usd)
+                room_usd = ledger.room_usd()
+                allowed = _affordable(ledger, room_usd, eligible, worst_usd)
                 self._cushion_usd = max(min(worst_usd), CUSHION_DECAY * self._cushion_usd)
-                funds = funds._replace(cushion_usd=self._cushion_usd)
+                funds = Funds(funds.left_usd, funds.requests, funds.each, self._cushion_usd)
             finer = self.finer
             own = None if finer is None else finer.particulars(context, embedding, length, funds.rate_usd)
             choice = self._choose(ledger, funds, context, allowed, own)
             decision = self._decision(choice, context, funds, worst_usd, scope)
-            self._store.reserve(Record(decision, choice.model, choice.debit, query=own))
+            if self.labels is not None:
+                decision = decision._replace(ask_feedback=self._asks(self.labels, choice, context))
+            shift = None if own is None else own.shift
+            facts = Facts(self.pool, self.contexts, choice, funds, eligible, tokens, worst_usd, room_usd, shift)
+            self._store.reserve(Record(decision, choice.model, choice.debit, "in flight", None, None, facts, own))
+            if self.journal is not None:
+                self._note_decision(self.journal, decision, facts)
             if choice.model == SKIP:
                 self._store.settle(decision.id, 0.0)
+                self._note("charge", decision.id, cost_usd=0.0, model="", learn=False)
                 raise QuerySkipped(context, decision.rate_usd)
             self._learning.add_invoked(context, choice.model)
             if self._growing is not None and embedding is not None:
@@ -663,14 +714,8 @@ class WiseRouter:
             self._move_to(growing, fitted)
 
     def _worst_usd(
-        self,
-        ledger: Account,
-        tokens: int | None,
-        max_output_tokens: int | None,
-        told_usd: Mapping[str, float] | None,
-    ) -> list[float] | None:
-        if not ledger.hard:
-            return None
+        self, tokens: int | None, max_output_tokens: int | None, told_usd: Mapping[str, float] | None
+    ) -> list[float]:
         if told_usd is not None:
             return [_bound(told_usd.get(name, float("inf"))) for name in self.pool.names]
         return self.pool.worst_cases_usd(tokens, max_output_tokens)
@@ -710,6 +755,22 @@ class WiseRouter:
             decided_at=self._store.now(),
         )
 
+    def _asks(self, labels: LabelBudget, choice: Choice, context: int) -> bool:
+        if context == NO_CONTEXT or choice.model == SKIP:  # there is nothing to learn
+            return False
+        known = float(self.estimates.labels[context, choice.model])
+        return labels.ask(choice, known, float(self.contexts.freq[context]))
+
+    def _note_decision(self, journal: Journal, decision: Decision, facts: Facts) -> None:
+        from wiserouter.explaining import facts_of_decision  # noqa: PLC0415
+
+        journal.note(lambda: {"event": "decision", **facts_of_decision(decision, facts)})
+
+    def _note(self, event: str, decision_id: str, **told: object) -> None:
+        if self.journal is not None:
+            line = {"event": event, "id": decision_id, "at": self._store.now(), **told}
+            self.journal.note(lambda: line)
+
     def _cost(self, decision_id: str, served: int | None, cost_usd: float | None, usage: Usage | None) -> float:
         if cost_usd is not None and usage is None:
             return check_amount("cost_usd", cost_usd)
@@ -718,9 +779,8 @@ class WiseRouter:
         return self.pool.cost_usd(self._store.find(decision_id).model if served is None else served, usage)
 
 
-def _affordable(ledger: Account, eligible: set[int] | None, worst_usd: list[float]) -> set[int] | None:
+def _affordable(ledger: Account, room: float, eligible: set[int] | None, worst_usd: list[float]) -> set[int] | None:
     """Return the models whose worst case a hard limit still admits, or None for all."""
-    room = ledger.room_usd()
     if eligible is None and max(worst_usd) <= room:
         return None
     models = range(len(worst_usd)) if eligible is None else eligible

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wiserouter.artifact import read_artifact, write_artifact
-from wiserouter.contexts import Contexts
+from wiserouter.contexts import Contexts, Portrait
 from wiserouter.encoders import Encoder, EncoderLike, encoder_from_state, open_encoder
 from wiserouter.errors import ArtifactError, DamagedArtifact, WiseRouterError
 from wiserouter.estimates import Estimates
@@ -26,6 +26,7 @@ def save_router(router: WiseRouter, estimates: Estimates, finer: Finer | None, p
         "models": [asdict(model) for model in router.pool.models],
         "policy": {"name": router.policy.name, "settings": router.policy.settings()},
         "encoder": None if encoder is None else {"spec": encoder.spec, "settings": encoder.settings()},
+        "portraits": [portrait._asdict() for portrait in router.contexts.portraits],
     }
     if finer is not None:
         manifest["finer"] = finer.settings()
@@ -51,7 +52,7 @@ def load_parts(path: str | Path, encoder: EncoderLike | None) -> dict[str, Any]:
     try:
         return {
             "models": [_model(fields) for fields in manifest["models"]],
-            "contexts": Contexts(arrays["contexts.centroids"], arrays["contexts.freq"]),
+            "contexts": _contexts(manifest, arrays),
             "estimates": Estimates.of_arrays(_without("estimates.", arrays)),
             "finer": _finer(manifest.get("finer"), _without("finer.", arrays)),
             "policy": open_policy(manifest["policy"]["name"], manifest["policy"]["settings"]),
@@ -75,6 +76,12 @@ def _encoder(
     if saved["spec"] == "custom":
         raise ArtifactError(path, "it was fitted with an encoder of your own: pass it with load(..., encoder=...)")
     return encoder_from_state(saved["spec"], saved["settings"], arrays)
+
+
+def _contexts(manifest: dict[str, Any], arrays: dict[str, Any]) -> Contexts:
+    """Return the contexts; artifacts of earlier versions say nothing of what they are about."""
+    portraits = [Portrait(*map(tuple, (one["terms"], one["prompts"]))) for one in manifest.get("portraits", ())]
+    return Contexts(arrays["contexts.centroids"], arrays["contexts.freq"], portraits)
 
 
 def _finer(settings: dict[str, Any] | None, arrays: dict[str, Any]) -> Finer | None:

@@ -209,6 +209,8 @@ class Decision(NamedTuple):
         The budget that pays.
     decided_at : float
         Seconds of the store's clock.
+    ask_feedback : bool
+        Whether a score of this answer is worth asking for, where a label budget is kept.
     """
 
     id: str
@@ -222,3 +224,4 @@ class Decision(NamedTuple):
     reserved_usd: float
     scope: str
     decided_at: float
+    ask_feedback: bool = False

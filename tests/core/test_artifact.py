@@ -48,6 +48,14 @@ def test_a_router_comes_back_as_it_was(artifact):
     assert [router.decide(p).model for p in PROMPTS] == [again.decide(p).model for p in PROMPTS]
 
 
+def test_what_contexts_are_about_is_kept_and_may_be_missing(artifact, tmp_path):
+    assert WiseRouter.load(artifact).contexts.portraits == fitted().contexts.portraits
+    manifest, arrays = read_artifact(artifact)
+    del manifest["portraits"]
+    write_artifact(tmp_path / "earlier.wise", manifest, arrays)
+    assert WiseRouter.load(tmp_path / "earlier.wise").contexts.portraits == ()
+
+
 def test_equal_routers_give_equal_bytes_and_hashes(tmp_path):
     hashes = {fitted().save(tmp_path / f"{i}.wise") for i in range(2)}
     assert len(hashes) == 1

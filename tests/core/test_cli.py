@@ -7,6 +7,7 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner
 
+from wiserouter import Budget, WiseRouter
 from wiserouter.cli import app
 from wiserouter.evaluation.workload import make_table
 
@@ -125,6 +126,44 @@ def test_replay_prints_tables_and_saves_a_picture(log, tmp_path):
     assert "2 seeds" in several
 
 
+@pytest.fixture
+def journal(log, tmp_path):
+    wiserouter("fit", log, "-o", tmp_path / "r.wise", "--contexts", 4, "--json")
+    router = WiseRouter.load(tmp_path / "r.wise", seed=0)
+    router.start(Budget(0.15, 300))
+    kept = router.journal_to(tmp_path / "decisions.jsonl")
+    decisions = [router.decide(prompt) for prompt in TABLE.prompts[:5]]
+    router.charge(decisions[1], 0.0004)
+    router.reward(decisions[1], 0.5)
+    kept.close()
+    return tmp_path / "decisions.jsonl", router, decisions
+
+
+def test_explain_tells_what_the_router_tells(journal):
+    path, router, decisions = journal
+    told = json.loads(
+        wiserouter("explain", decisions[1].id, "--journal", path, "--artifact", path.parent / "r.wise", "--json")
+    )
+    assert told == router.explain(decisions[1]).as_dict()
+    assert (told["state"], told["cost_usd"], told["reward"]) == ("charged", 0.0004, 0.5)
+    last = json.loads(wiserouter("explain", "last", "--journal", path, "--json"))
+    assert (last["id"], last["state"]) == (decisions[-1].id, "in flight")
+    assert last["context"].keys() == {"id", "share"}
+
+
+def test_explain_prints_a_table(journal, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    path, _, decisions = journal
+    printed = wiserouter("explain", decisions[1].id, "--journal", path, "--artifact", path.parent / "r.wise")
+    for part in (decisions[1].id, "nano", "drawn with", "typical prompts: row", "about:", "reward per extra USD"):
+        assert part in printed
+    with path.open("a") as file:
+        file.write('{"event": "dec')
+    noted = shell("explain", "last", "--journal", path)
+    assert noted.returncode == 0
+    assert "skipped 1 lines that are cut short or damaged" in noted.stderr
+
+
 def test_prices_reach_the_artifact(log, tmp_path):
     prices = tmp_path / "prices.json"
     prices.write_text('{"nano": {"price": {"input": 1e-7, "output": 4e-7}, "max_output_tokens": 100}}')
@@ -146,6 +185,8 @@ def test_prices_reach_the_artifact(log, tmp_path):
         (("replay", "LOG", "--budget", "1", "--models", "nano,gpt-9"), "got 'gpt-9'"),
         (("fit", "LOG", "--encoder", "bert"), "bert"),
         (("plan", "LOG"), "not a WISERouter artifact"),
+        (("explain", "last", "--journal", "missing.jsonl"), "missing.jsonl"),
+        (("explain", "nobody", "--journal", "LOG"), "decision 'nobody' is unknown"),
         (("explore-length",), "needs either an artifact, or --cost-gap"),
         (("explore-length", "LOG", "--models", 2), "needs either an artifact"),
         (("explore-length", "--cost-gap", 0, "--ratio-gap", 1, "--min-freq", 1, "--models", 2), "cost_gap must lie"),

@@ -7,7 +7,7 @@ from uuid import uuid4
 import pytest
 from langchain_core.caches import InMemoryCache
 from langchain_core.callbacks import BaseCallbackHandler, get_usage_metadata_callback
-from langchain_core.messages import HumanMessage, trim_messages
+from langchain_core.messages import AIMessage, HumanMessage, trim_messages
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.tools import tool
@@ -15,8 +15,15 @@ from langchain_core.tracers import BaseTracer
 from pydantic import BaseModel
 
 from chat_stub import PRICES, OtherStub, StubChat, core, cost_usd, routed
-from wiserouter import Budget, Price, WiseRouter
-from wiserouter.errors import BudgetExhausted, InvalidInput, NoEligibleModel, UnknownModel, UnknownPrice
+from wiserouter import Budget, LabelBudget, Price, WiseRouter
+from wiserouter.errors import (
+    BudgetExhausted,
+    InvalidInput,
+    NoEligibleModel,
+    UnknownDecision,
+    UnknownModel,
+    UnknownPrice,
+)
 from wiserouter_langchain import RunnableWiseRouter
 
 PROMPT = ChatPromptTemplate.from_messages([("human", "{q}")])
@@ -136,6 +143,33 @@ def test_the_record_is_on_the_answer_and_on_exactly_one_chunk():
     for chunk in chunks[1:]:
         whole += chunk
     assert whole.response_metadata["wise_router"]["model"] == "large"
+
+
+def test_an_answer_is_explained_by_message_decision_or_run():
+    llm = routed()
+    run = uuid4()
+    answer = llm.invoke("hello", {"run_id": run})
+    decision = answer.response_metadata["wise_router"]["decision_id"]
+    for target in (answer, decision, run):
+        why = llm.explain(target)
+        assert (why.id, why.model, why.state) == (decision, "large", "charged")
+    assert why == llm.core.explain(decision)
+    for nobody in ("nobody", AIMessage("hi")):
+        with pytest.raises(UnknownDecision):
+            llm.explain(nobody)
+
+
+def test_feedback_is_asked_for_where_it_is_worth_it():
+    llm = routed()
+    assert "ask_feedback" not in llm.invoke("hello").response_metadata["wise_router"]
+    llm.core.labels = LabelBudget(share=1.0)
+    assert llm.invoke("hello").response_metadata["wise_router"]["ask_feedback"] is True
+    chunks = list(llm.stream("hello"))
+    assert chunks[0].response_metadata["wise_router"]["ask_feedback"] is True
+    whole = chunks[0]
+    for chunk in chunks[1:]:
+        whole += chunk
+    assert whole.response_metadata["wise_router"]["ask_feedback"] is True
 
 
 def test_the_models_run_names_itself_for_tracers():

@@ -13,6 +13,7 @@ import wiserouter_litellm
 from groups import asked, fitted
 from providers import URL, cost_usd, failing
 from proxies import config_of, write
+from wiserouter.journal import Reading, find_explanation
 
 MASTER = f"sk-{secrets.token_hex(16)}"
 JSON = {"content-type": "application/json"}
@@ -34,7 +35,7 @@ def client(tmp_path_factory):
         "hard": {**wise, "limit": "hard", "cap_output_tokens": 64},
         "poor": {**wise, "budget_usd": 0.0, "requests": None, "every": "1d", "limit": "hard"},
         "thrifty": {**wise, "budget_usd": 0.0, "on_exhausted": "cheapest"},
-        "quick": {**wise, "feedback_ttl_s": 1e9},
+        "quick": {**wise, "feedback_ttl_s": 1e9, "journal": str(folder / "quick.jsonl"), "label_share": 1.0},
     }
     config = config_of(groups, fallbacks=[{"hard": ["rescue"]}])
     config["litellm_settings"] |= {"cache": True, "cache_params": {"type": "local"}, "disable_aiohttp_transport": True}
@@ -265,11 +266,39 @@ def test_the_feedback_route_is_open_to_virtual_keys_and_the_others_are_not(clien
         check("/wiserouter/status")
 
 
-@pytest.mark.parametrize("path", ["/wiserouter/status", "/wiserouter/plan?group=wise"])
+def test_a_decision_is_explained_to_administrators(client, provider):
+    response = ask(client, "quick", "sk-user-a")
+    decision, call = (response.headers[name] for name in ("x-wiserouter-decision", "x-litellm-call-id"))
+    wait(lambda: router(client, "quick").status().in_flight == 0)
+    why = client.get(f"/wiserouter/explain/{decision}", headers=headers()).json()
+    assert (why["group"], why["id"], why["model"], why["state"]) == ("quick", decision, "large", "charged")
+    assert {model["name"]: model["probability"] for model in why["models"]} == {"small": 0.0, "large": 1.0}
+    assert client.get(f"/wiserouter/explain/{call}", headers=headers()).json() == why
+    unknown = client.get("/wiserouter/explain/nobody", headers=headers())
+    assert (unknown.status_code, "nobody" in unknown.text) == (404, True)
+
+
+def test_feedback_is_asked_for_and_the_journal_holds_no_prompt_and_no_key(client, provider):
+    secret = f"canary {uuid.uuid4()}"
+    body = {"model": "quick", "messages": [{"role": "user", "content": secret}]}
+    asked_for = post(client, "/v1/chat/completions", body, "sk-user-a")
+    assert asked_for.headers["x-wiserouter-ask-feedback"] == "true"
+    assert "x-wiserouter-ask-feedback" not in ask(client).headers
+    wait(lambda: router(client, "quick").status().in_flight == 0)
+    journal = router(client, "quick").journal
+    journal.flush()
+    found = find_explanation(Reading(journal.path), asked_for.headers["x-wiserouter-decision"])
+    assert (found["model"], found["state"], found["ask_feedback"]) == ("large", "charged", True)
+    written = journal.path.read_text()
+    assert secret not in written
+    assert "sk-user-a" not in written
+
+
+@pytest.mark.parametrize("path", ["/wiserouter/status", "/wiserouter/plan?group=wise", "/wiserouter/explain/x"])
 def test_budgets_are_for_administrators(client, path):
     assert client.get(path, headers=headers("sk-user-a")).status_code in {401, 403}
     assert client.get(path, headers=headers("sk-nobody")).status_code in {401, 403, 500}  # 500: LiteLLM without prisma
-    assert client.get(path, headers=headers()).status_code == 200
+    assert client.get(path, headers=headers()).status_code == (404 if path.endswith("/x") else 200)
 
 
 def test_the_status_tells_all(client, provider):

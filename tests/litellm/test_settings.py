@@ -39,6 +39,12 @@ WISE = {"budget_usd": 5.0, "requests": 100}
         ({"groups": {"wise": {**WISE, "rollover": True}}}, ".groups.wise", "rollover needs every"),
         ({"groups": {"wise": {**WISE, "encoder": "litellm/e"}}}, ".groups.wise", "encoder needs artifact"),
         ({"groups": {"wise": {**WISE, "cap_output_tokens": 0}}}, ".groups.wise.cap_output_tokens", "got 0"),
+        ({"groups": {"wise": {**WISE, "label_share": 0}}}, ".groups.wise.label_share", "greater than 0, got 0"),
+        (
+            {"groups": {"wise": {**WISE, "journal": "j.jsonl"}, "two": {**WISE, "journal": "j.jsonl"}}},
+            "",
+            "journal must be a file of its own in each group",
+        ),
         ({"groups": {"wise": {**WISE, "budget_usd": float("nan")}}}, ".groups.wise.budget_usd", "finite"),
     ],
 )
@@ -102,6 +108,7 @@ def test_members_of_a_routing_group_are_its_deployments():
         ),
         ({**WISE, "artifact": "/nowhere/x.wise"}, None, "x.wise"),
         ({**WISE, "store": "mongodb://x"}, None, "store must be a URL"),
+        ({**WISE, "journal": "/nowhere/j.jsonl"}, None, "j.jsonl"),
         (WISE, [deployment("small"), deployment("small", input_cost_per_token=5.0, info={"id": "b"})], "one price"),
     ],
 )

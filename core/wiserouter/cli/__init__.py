@@ -1,4 +1,4 @@
-"""The command line: `wiserouter demo | explore-length | fit | plan | replay | simulate`."""
+"""The command line: `wiserouter demo | explain | explore-length | fit | plan | replay | simulate`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import typer
 
 from wiserouter import __version__
 from wiserouter.cli.demo import demo
+from wiserouter.cli.explain import explain
 from wiserouter.cli.explore_length import explore_length
 from wiserouter.cli.fit import fit
 from wiserouter.cli.plan import plan
@@ -22,7 +23,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (demo, explore_length, fit, plan, replay, simulate):
+for command in (demo, explain, explore_length, fit, plan, replay, simulate):
     app.command()(command)
 
 

@@ -104,6 +104,21 @@ class TfidfEncoder:
             return np.zeros((0, self.encode("").size), dtype=np.float32)
         return check_embeddings([self.encode(text) for text in texts], len(texts))
 
+    def terms_of(self, direction: Embedding, most: int) -> list[str]:
+        """Return the terms whose vectors point most in `direction`, of shape (d,), the clearest first.
+
+        Examples
+        --------
+        >>> encoder = TfidfEncoder(dim=2).fit(["sort a list", "sort a dict", "capital of France"])
+        >>> encoder.terms_of(encoder.encode("france"), 2)
+        ['capital', 'capital of']
+        """
+        if self._components is None:
+            raise EncoderError("the tfidf encoder must be fitted before it names terms: call fit(texts) with a log")
+        strength = self._components @ np.asarray(direction, dtype=np.float32)
+        names = list(self._vocabulary)
+        return [names[k] for k in np.argsort(-strength, kind="stable")[:most] if strength[k] > _NEGLIGIBLE]
+
     def state(self) -> State:
         """Return the vocabulary (UTF-8 bytes of a JSON list), the idf of each term and the components (terms, d)."""
         if self._components is None:

@@ -23,12 +23,15 @@ class LogBatch:
         Numbers the queries by first appearance; rows of one query share a number.
     reward, cost_usd : ndarray of shape (n, n_models)
         Scores in [0, 1] and costs in USD; NaN where not observed.
+    ids : list of str or None
+        The log's own names of the queries, one per row, where it has any.
     """
 
     prompts: list[str]
     query: IntArray
     reward: FloatArray
     cost_usd: FloatArray
+    ids: list[str] | None = None
 
     @property
     def complete(self) -> NDArray[np.bool_]:

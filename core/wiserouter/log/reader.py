@@ -191,7 +191,8 @@ class RoutingLog:
         query = cells.first_row - 1 + np.arange(len(prompts))
         if names:
             query = np.array([ids.setdefault(name, len(ids)) for name in names[0]])
-        return LogBatch([prompts[i] for i in kept], query[kept], tables[0, kept], tables[1, kept])
+        ids_kept = [names[0][i] for i in kept] if names else None
+        return LogBatch([prompts[i] for i in kept], query[kept], tables[0, kept], tables[1, kept], ids_kept)
 
     def _models_met(self) -> tuple[str, ...]:
         """Return the models of a long log, sorted, after one pass over their column."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from wiserouter.errors import InvalidInput
-from wiserouter.policies.base import Choice, Policy
+from wiserouter.policies.base import Choice, Policy, Rule
 from wiserouter.policies.confidence import ordering_is_certain
 from wiserouter.policies.epsilon_first import EpsilonFirst
 from wiserouter.policies.exploration import SufficientLength, sufficient_length
@@ -18,6 +18,7 @@ __all__ = [
     "Offline",
     "Optimistic",
     "Policy",
+    "Rule",
     "SufficientLength",
     "open_policy",
     "ordering_is_certain",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
@@ -12,17 +12,28 @@ from wiserouter.budget import Debit, Funds
 from wiserouter.estimates import Estimates
 from wiserouter.finer.shift import Shift
 from wiserouter.plan import SKIP, Plan
-from wiserouter.policies.caution import Caution
+from wiserouter.policies.basis import Basis, Counts, Trials
+from wiserouter.policies.caution import Caution, room_usd
 from wiserouter.types import NO_CONTEXT, FloatArray, Model
 
 Accounting = Literal["actual", "paper"]
+
+Rule = Literal["plan", "explore", "cheapest"]
+"""What chose: the plan's mix, exploration, or the cheapest model because the budget is used up."""
+
+Mix = tuple[tuple[int, float], ...]
+"""The models that could be drawn (`SKIP` for the null action), each with its probability; they sum to 1."""
 
 _ROUNDING = 1e-9
 """Worths this close are equal."""
 
 
 class Choice(NamedTuple):
-    """A drawn model (`SKIP` for the null action) and the figures behind it."""
+    """A drawn model (`SKIP` for the null action), the figures behind it, and what else could have been drawn.
+
+    Cost and reward are those expected of this query; `basis` holds the means of its context, and `floor_usd` the least
+    mean cost of a request.
+    """
 
     model: int
     probability: float
@@ -30,6 +41,10 @@ class Choice(NamedTuple):
     expected_cost_usd: float
     expected_reward: float
     debit: Debit
+    mix: Mix = ()
+    basis: Basis | Trials | None = None
+    rule: Rule = "plan"
+    floor_usd: float = 0.0
 
 
 class Policy(Protocol):
@@ -80,11 +95,18 @@ class Mixture:
         What planning debits for a call: its true, or its expected cost.
     caution : Caution or None
         The reserve rule, where it is kept.
+    counts : Counts or None
+        How many costs and rewards are behind the plan.
+    means : list of list of float or None
+        Mean rewards per context, where the plan's are not these.
     """
 
     plan: Plan
     debit: Debit
     caution: Caution | None = None
+    counts: Counts | None = None
+    means: list[list[float]] | None = None
+    _bases: dict[int, Basis] = field(default_factory=dict)
 
     def choose(
         self,
@@ -102,66 +124,89 @@ class Mixture:
         """
         if shift is not None:
             return self._choose_shifted(context, funds, rng, allowed, shift)
-        rate, floor = funds.rate_usd, self.plan.floor_usd
-        low, high, share, price = self.plan.split(context, max(rate, floor))
+        plan, rate = self.plan, funds.rate_usd
+        floor = plan.floor_usd
+        low, high, share, price = plan.split(context, rate if rate > floor else floor)
         price = price if rate >= floor else float("inf")
         drawn = high if share and rng.random() < share else low
-        probability = 1.0 if not share else share if drawn == high else 1.0 - share
-        if allowed is not None or (self.caution is not None and not self.caution.permits(context, funds, low, high)):
-            permitted = self._permitted(context, funds, allowed)
-            stand_in = {k: self._stand_in(context, price, permitted, k) for k in (low, high)}
-            drawn = stand_in[drawn]
-            probability = (stand_in[low] == drawn) * (1.0 - share) + (stand_in[high] == drawn) * share
-        return _choice(self.plan, context, drawn, probability, price, self.debit)
+        basis = self._bases.get(context) or self.basis(context)
+        held = basis.cautious_usd
+        room = float("inf") if held is None else room_usd(funds, floor, basis.walk_usd)
+        if allowed is not None or (held is not None and (held[low] > room or held[high] > room)):
+            permitted = _permitted(basis, room, allowed, plan.n_models)
+            if not all(k == SKIP or k in permitted for k in (low, high)):
+                best = min(permitted, key=_worth(basis.weighed, basis.costs_usd, price))
+                drawn, low, high = (k if k == SKIP or k in permitted else best for k in (drawn, low, high))
+        if share and low != high:
+            probability = share if drawn == high else 1.0 - share
+            mix: Mix = ((low, 1.0 - share), (high, share))
+        else:
+            probability, mix = 1.0, ((drawn, 1.0),)
+        reward, cost = (basis.rewards[drawn], basis.costs_usd[drawn]) if drawn != SKIP else (0.0, 0.0)
+        return Choice(drawn, probability, price, cost, reward, self.debit, mix, basis, "plan", floor)
+
+    def basis(self, context: int) -> Basis:
+        """Return what the plan knows of a context; made once."""
+        known = self._bases.get(context)
+        if known is None:
+            means = None if self.means is None else self.means[context]
+            known = self._bases[context] = basis_of(self.plan, context, self.caution, self.counts, means)
+        return known
+
+    def revise(self, context: int, estimates: Estimates, means: list[float]) -> None:
+        """Take over what the plan and the estimates now hold of one context."""
+        if self.caution is not None:
+            self.caution.revise(context)
+        if self.counts is not None:
+            self.counts.revise(context, estimates)
+        if self.means is not None:
+            self.means[context] = means
+        self._bases.pop(context, None)
 
     def _choose_shifted(
         self, context: int, funds: Funds, rng: np.random.Generator, allowed: Collection[int] | None, shift: Shift
     ) -> Choice:
-        """Take the permitted model that is worth most to this query; the plan's own two models at a tie."""
-        rate, floor = funds.rate_usd, self.plan.floor_usd
+        """Take the permitted model that is worth most to this query; the plan's own two models at a tie.
+
+        The choice tells the cost and the mean reward of this query; its basis stays that of the context.
+        """
+        rate, floor, basis = funds.rate_usd, self.plan.floor_usd, self.basis(context)
         low, high, share, price = self.plan.split(context, max(rate, floor))
         price = float("inf") if rate < floor else price if shift.shadow_price is None else shift.shadow_price
-        reward, cost = ([*row.tolist(), 0.0] for row in shift.applied(*self._means(context)))  # index -1: nothing
+        own = basis.shifted(shift)
+        reward, cost = [*own.weighed, 0.0], [*own.costs_usd, 0.0]  # index -1: nothing
         worth = (
             [-c for c in cost] if price == float("inf") else [r - price * c for r, c in zip(reward, cost, strict=True)]
         )
-        models = self._bearable(context, funds, allowed, cost)
+        models = self._bearable(own, funds, allowed, floor)
         best = max(models, key=lambda k: (worth[k], -cost[k]))
         least = worth[best] - _ROUNDING * max(1.0, abs(worth[best]))
         tied = [k for k in (low, high) if k in models and worth[k] >= least]
         if len(tied) == 2 and share:
             drawn = high if rng.random() < share else low
             probability = share if drawn == high else 1.0 - share
+            mix: Mix = ((low, 1.0 - share), (high, share))
         else:
             drawn, probability = (tied or [best])[0], 1.0
-        return Choice(drawn, probability, price, cost[drawn], reward[drawn], self.debit)
+            mix = ((drawn, 1.0),)
+        mean = 0.0 if drawn == SKIP else own.rewards[drawn]
+        return Choice(drawn, probability, price, cost[drawn], mean, self.debit, mix, basis, "plan", floor)
 
-    def _means(self, context: int) -> tuple[FloatArray, FloatArray]:
-        return self.plan.reward[context], self.plan.cost_usd[context]
-
-    def _bearable(
-        self, context: int, funds: Funds, allowed: Collection[int] | None, cost_usd: list[float]
-    ) -> Collection[int]:
+    def _bearable(self, own: Basis, funds: Funds, allowed: Collection[int] | None, floor_usd: float) -> Collection[int]:
         """Return the allowed models that caution permits at this query's cost, or the cheapest allowed one."""
         models = range(self.plan.n_models) if allowed is None else allowed
-        caution = self.caution
-        if caution is not None:
-            mean_usd = self.plan.cost_usd[context].tolist()
-            models = [
-                k for k in models if caution.permits(context, funds, k, beyond_usd=cost_usd[k] - mean_usd[k])
-            ] or [min(models, key=lambda k: cost_usd[k])]
+        held = own.cautious_usd
+        if held is not None:
+            room = room_usd(funds, floor_usd, own.walk_usd)
+            models = [k for k in models if held[k] <= room] or [min(models, key=lambda k: own.costs_usd[k])]
         return [SKIP, *models] if self.plan.allow_skip else models
 
-    def _permitted(self, context: int, funds: Funds, allowed: Collection[int] | None) -> Collection[int]:
-        """Return the allowed models that caution permits, or the cheapest allowed one."""
-        models = range(self.plan.n_models) if allowed is None else allowed
-        caution = self.caution
-        prudent = models if caution is None else [k for k in models if caution.permits(context, funds, k)]
-        return prudent or [best_at_price(self.plan, context, float("inf"), models)]
 
-    def _stand_in(self, context: int, price: float, permitted: Collection[int], model: int) -> int:
-        keep = model == SKIP or model in permitted
-        return model if keep else best_at_price(self.plan, context, price, permitted)
+def _permitted(basis: Basis, room: float, allowed: Collection[int] | None, n_models: int) -> Collection[int]:
+    """Return the allowed models that the reserve rule permits, or the cheapest allowed one."""
+    models, held = range(n_models) if allowed is None else allowed, basis.cautious_usd
+    prudent = models if held is None else [k for k in models if held[k] <= room]
+    return prudent or [min(models, key=_worth(basis.weighed, basis.costs_usd, float("inf")))]
 
 
 def best_at_price(plan: Plan, context: int, shadow_price: float, allowed: Collection[int]) -> int:
@@ -173,35 +218,57 @@ def best_at_price(plan: Plan, context: int, shadow_price: float, allowed: Collec
     >>> best_at_price(plan, 0, 0.1, [0, 1]), best_at_price(plan, 0, float("inf"), [1, 2])
     (1, 1)
     """
-    return min(allowed, key=_worth(plan, context, shadow_price))
+    return min(allowed, key=_worth_in(plan, context, shadow_price))
 
 
 def by_worth(plan: Plan, context: int, shadow_price: float) -> list[int]:
     """Return all models by falling reward less shadow price x cost."""
-    return sorted(range(plan.n_models), key=_worth(plan, context, shadow_price))
+    return sorted(range(plan.n_models), key=_worth_in(plan, context, shadow_price))
 
 
-def _worth(plan: Plan, context: int, shadow_price: float) -> Callable[[int], tuple[float, float]]:
+def _worth_in(plan: Plan, context: int, shadow_price: float) -> Callable[[int], tuple[float, float]]:
+    return _worth(plan.reward[context].tolist(), plan.cost_usd[context].tolist(), shadow_price)
+
+
+def _worth(reward: list[float], cost: list[float], shadow_price: float) -> Callable[[int], tuple[float, float]]:
     """Return the sorting key that puts the best model first; at an infinite price that is the cheapest one."""
-    reward, cost = plan.reward[context].tolist(), plan.cost_usd[context].tolist()
     if shadow_price == float("inf"):
         return lambda k: (cost[k], -reward[k])
     return lambda k: (shadow_price * cost[k] - reward[k], cost[k])
 
 
-def _choice(plan: Plan, context: int, model: int, probability: float, price: float, debit: Debit) -> Choice:
-    if model == SKIP:
-        return Choice(SKIP, probability, price, 0.0, 0.0, debit)
-    cost, reward = float(plan.cost_usd[context, model]), float(plan.reward[context, model])
-    return Choice(model, probability, price, cost, reward, debit)
+def basis_of(
+    plan: Plan,
+    context: int,
+    caution: Caution | None = None,
+    counts: Counts | None = None,
+    means: list[float] | None = None,
+) -> Basis:
+    """Return what a plan, its reserve rule and its counts say of one context; `means` where it weighs other rewards."""
+    unknown, planned = [0.0] * plan.n_models, plan.reward[context].tolist()
+    return Basis(
+        planned if means is None else means,
+        plan.cost_usd[context].tolist(),
+        counts.calls[context].tolist() if counts is not None else unknown,
+        counts.labels[context].tolist() if counts is not None else unknown,
+        plan.envelope_models(context),
+        caution.cautious_usd(context) if caution is not None else None,
+        None if means is None else planned,
+        caution.walk_usd if caution is not None else None,
+    )
 
 
 def cheapest_choice(
     plan: Plan | None, context: int, models: Collection[int], list_price_usd: Callable[[int], float]
 ) -> Choice:
     """Return the cheapest model of `context`: by the plan's means, or by list price where there is no plan yet."""
+    price = float("inf")
     if plan is None:
-        return Choice(min(models, key=list_price_usd), 1.0, float("inf"), 0.0, 0.0, "actual")
+        model = min(models, key=list_price_usd)
+        return Choice(model, 1.0, price, 0.0, 0.0, "actual", ((model, 1.0),), rule="cheapest")
     if context == NO_CONTEXT:
         plan, context = plan.without_context(), 0
-    return _choice(plan, context, best_at_price(plan, context, float("inf"), models), 1.0, float("inf"), "actual")
+    model = best_at_price(plan, context, price, models)
+    known = basis_of(plan, context)
+    reward, cost = known.means(model)
+    return Choice(model, 1.0, price, cost, reward, "actual", ((model, 1.0),), known, "cheapest")

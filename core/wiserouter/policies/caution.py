@@ -18,7 +18,7 @@ DEVIATIONS = 1.0
 
 
 class Caution:
-    """Which models the rest of a budget can bear.
+    """What is held against each model, and for the calls to come, when the rest of a budget must bear it.
 
     Parameters
     ----------
@@ -28,31 +28,47 @@ class Caution:
         Standard deviation of the cost of one call.
     drift : float, default 0
         How many standard deviations of all the cheapest calls to come are held back, besides their mean cost.
+
+    Attributes
+    ----------
+    walk_usd : float or None
+        What is held back for one call to come, for n of them sqrt(n) times as much; None where nothing is.
     """
 
     def __init__(self, plan: Plan, spread_usd: ArrayLike, *, drift: float = 0.0) -> None:
-        self._plan, self._drift = plan, drift
+        self._plan = plan
         self._spread_usd = np.broadcast_to(np.asarray(spread_usd), plan.cost_usd.shape)
         cautious = plan.cost_usd + DEVIATIONS * self._spread_usd
         self._cautious_usd: list[list[float]] = [
             [*row, 0.0] for row in cautious.tolist()
         ]  # the last, index -1, is the null action
-        cheapest = plan.cost_usd.argmin(axis=1)[:, np.newaxis]
-        walk_usd = drift * float(plan.freq @ np.take_along_axis(self._spread_usd, cheapest, axis=1)[:, 0])
-        self._walk_usd = 0.0 if plan.allow_skip else walk_usd  # the null action costs nothing, for certain
+        self.walk_usd: float | None = drift * self._spread_of_cheapest_usd() if drift else None
+
+    def cautious_usd(self, context: int) -> list[float]:
+        """Return what is held against each model in a context; the last, index -1, is the null action."""
+        return self._cautious_usd[context]
 
     def revise(self, context: int) -> None:
         """Take over the costs that the plan now has for one context."""
-        self._cautious_usd[context] = [*(self._plan.cost_usd[context] + DEVIATIONS * self._spread_usd[context]), 0.0]
+        cautious = self._plan.cost_usd[context] + DEVIATIONS * self._spread_usd[context]
+        self._cautious_usd[context] = [*cautious.tolist(), 0.0]
 
-    def permits(self, context: int, funds: Funds, *models: int, beyond_usd: float = 0.0) -> bool:
-        """Return whether the dearest of `models` costs at most b - (tau - 1) c_min, less what is held back.
+    def _spread_of_cheapest_usd(self) -> float:
+        plan = self._plan
+        if plan.allow_skip:
+            return 0.0  # the null action costs nothing, for certain
+        cheapest = plan.cost_usd.argmin(axis=1)[:, np.newaxis]
+        return float(plan.freq @ np.take_along_axis(self._spread_usd, cheapest, axis=1)[:, 0])
 
-        `beyond_usd` is what the query at hand costs beyond the mean.
-        """
-        if funds.each or self._drift:
-            room = funds.room_usd(self._plan.floor_usd, self._walk_usd) - beyond_usd
-        else:
-            room = funds.left_usd - (funds.requests - 1) * self._plan.floor_usd - beyond_usd
-        row = self._cautious_usd[context]
-        return max([row[k] for k in models]) <= room
+
+def room_usd(funds: Funds, floor_usd: float, walk_usd: float | None) -> float:
+    """Return what a call may cost: b - (tau - 1) c_min, less what is held back for how far costs may stray.
+
+    Examples
+    --------
+    >>> room_usd(Funds(10.0, 5), 1.0, None), room_usd(Funds(10.0, 5), 1.0, 0.5)
+    (6.0, 5.0)
+    """
+    if walk_usd is not None or funds.each:
+        return funds.room_usd(floor_usd, walk_usd or 0.0)
+    return funds.left_usd - (funds.requests - 1) * floor_usd

@@ -17,6 +17,7 @@ from wiserouter.estimates import Estimates
 from wiserouter.finer.shift import Shift
 from wiserouter.plan import Plan
 from wiserouter.policies.base import Accounting, Choice
+from wiserouter.policies.basis import Trials
 from wiserouter.policies.confidence import ordering_is_certain
 from wiserouter.policies.following import FollowingPlan
 from wiserouter.types import NO_CONTEXT, FloatArray, Model, check_amount, check_count, check_delta
@@ -133,15 +134,15 @@ class EpsilonFirst:
         fewest = invoked[models].min()
         tied = [k for k in models if invoked[k] == fewest]
         model = tied[int(rng.integers(len(tied)))]
-        cost, reward = self._guess(context, model)
-        return Choice(model, 1.0 / len(tied), 0.0, cost, reward, "actual")
+        trials = self._trials(context)
+        reward, cost = trials.means(model)  # a call of unknown cost is expected to cost nothing
+        mix = tuple([(k, 1.0 / len(tied)) for k in tied])
+        return Choice(model, 1.0 / len(tied), 0.0, cost, reward, "actual", mix, trials, "explore")
 
-    def _guess(self, context: int, model: int) -> tuple[float, float]:
-        """Return the running means of a pair; a call of unknown cost is expected to cost nothing."""
+    def _trials(self, context: int) -> Trials:
         seen = self._estimates
-        total, n = (_of_context(table, context)[model] for table in (seen.cost, seen.calls))
-        score, labels = (_of_context(table, context)[model] for table in (seen.reward, seen.labels))
-        return float(total / max(n, 1.0)), float(score / max(labels, 1.0))
+        tables = (seen.calls, seen.cost, seen.labels, seen.reward, seen.invoked)
+        return Trials(*[_of_context(table, context).tolist() for table in tables])
 
 
 def _of_context(table: FloatArray, context: int) -> FloatArray:

@@ -11,6 +11,7 @@ from wiserouter.estimates import Estimates
 from wiserouter.finer.shift import Shift
 from wiserouter.plan import Plan
 from wiserouter.policies.base import Accounting, Choice, Mixture
+from wiserouter.policies.basis import Counts
 from wiserouter.policies.caution import Caution
 from wiserouter.types import NO_CONTEXT, FloatArray
 
@@ -71,14 +72,15 @@ class FollowingPlan:
         if self._without_context is None:
             plan = mixture.plan.without_context()
             caution = None if mixture.caution is None else Caution(plan, self._estimates.cost_spread_usd())
-            self._without_context = Mixture(plan, mixture.debit, caution)
+            counts = None if mixture.counts is None else mixture.counts.of_all_contexts()
+            self._without_context = Mixture(plan, mixture.debit, caution, counts)
         return self._without_context
 
     def _solve(self) -> None:
         actual = self._accounting == "actual"
         plan = Plan(self._freq, *self._estimates.means(shrink=actual), allow_skip=self._allow_skip)
         caution = Caution(plan, self._estimates.cost_spread_usd()) if actual else None
-        self._mixture = Mixture(plan, self._accounting, caution)
+        self._mixture = Mixture(plan, self._accounting, caution, Counts.of(self._estimates))
         self._without_context = None
         seen = self._estimates.n_observations
         self._solve_at = max(seen + 1, seen * GROWTH) if actual else float("inf")

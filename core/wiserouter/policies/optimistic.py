@@ -15,8 +15,9 @@ from wiserouter.budget import Funds
 from wiserouter.errors import InvalidInput
 from wiserouter.estimates import Estimates
 from wiserouter.finer.shift import Shift
-from wiserouter.plan import SKIP, Plan
+from wiserouter.plan import Plan
 from wiserouter.policies.base import Choice, Mixture
+from wiserouter.policies.basis import Counts
 from wiserouter.policies.caution import Caution
 from wiserouter.policies.outlook import Outlook, Row
 from wiserouter.types import NO_CONTEXT, FloatArray, Model
@@ -97,15 +98,8 @@ class Optimistic:
         """Draw from the mix of the plan at rate b / tau."""
         self._follow(context, funds.requests)
         if context == NO_CONTEXT:
-            choice = self._of_all_contexts().choose(0, funds, rng, allowed)
-            means, hopes = self._means_anywhere, self._hopes_anywhere
-        else:
-            choice = self._mixture.choose(context, funds, rng, allowed, shift)
-            means, hopes = self._rows[context].mean, self._rows[context].reward
-        model = choice.model
-        if model == SKIP:
-            return choice
-        return choice._replace(expected_reward=choice.expected_reward - hopes[model] + means[model])
+            return self._of_all_contexts().choose(0, funds, rng, allowed)
+        return self._mixture.choose(context, funds, rng, allowed, shift)
 
     def settings(self) -> dict[str, object]:
         """Return the keyword arguments that make an equal policy."""
@@ -130,8 +124,8 @@ class Optimistic:
             [row.cost_usd for row in self._rows],
             allow_skip=self.allow_skip,
         )
-        self._caution = Caution(self._live, self._outlook.spread_usd, drift=DRIFT)
-        self._mixture = Mixture(self._live, "actual", self._caution)
+        caution = Caution(self._live, self._outlook.spread_usd, drift=DRIFT)
+        self._mixture = Mixture(self._live, "actual", caution, Counts.of(seen), [row.mean for row in self._rows])
         self._at_means, self._anywhere = None, None
         self._revise_at = [_next(count, ROW_GROWTH) for count in seen.observed]
         count = seen.n_observations + seen.n_invoked
@@ -141,7 +135,7 @@ class Optimistic:
         row = self._outlook.row(context)
         self._rows[context] = row
         self._live.revise(context, row.reward, row.cost_usd)
-        self._caution.revise(context)
+        self._mixture.revise(context, self._estimates, row.mean)
         self._revise_at[context] = _next(self._estimates.observed[context], ROW_GROWTH)
         self._at_means, self._anywhere = None, None
 
@@ -149,9 +143,9 @@ class Optimistic:
         if self._anywhere is None:
             plan = self._live.without_context()
             spread = self._outlook.freq @ self._outlook.spread_usd
-            self._means_anywhere: list[float] = (self._outlook.freq @ [row.mean for row in self._rows]).tolist()
-            self._hopes_anywhere: list[float] = plan.reward[0].tolist()
-            self._anywhere = Mixture(plan, "actual", Caution(plan, spread, drift=DRIFT))
+            means = [(self._outlook.freq @ [row.mean for row in self._rows]).tolist()]
+            counts = Counts.of(self._estimates).of_all_contexts()
+            self._anywhere = Mixture(plan, "actual", Caution(plan, spread, drift=DRIFT), counts, means)
         return self._anywhere
 
 

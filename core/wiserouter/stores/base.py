@@ -10,6 +10,7 @@ from wiserouter.budget import Budget, Debit
 from wiserouter.types import Decision
 
 if TYPE_CHECKING:
+    from wiserouter.facts import Facts
     from wiserouter.finer import Particulars
 
 State = Literal["in flight", "charged", "released", "expired"]
@@ -31,6 +32,10 @@ class Record:
         Where the call stands.
     reward : float or None
         The latest reward.
+    cost_usd : float or None
+        The true cost, once charged.
+    facts : Facts or None
+        What it rested on, to explain it; None where a store does not keep them.
     query : Particulars or None
         What is remembered of the query, where queries are judged one by one.
     """
@@ -40,6 +45,8 @@ class Record:
     debit: Debit
     state: State = "in flight"
     reward: float | None = None
+    cost_usd: float | None = None
+    facts: Facts | None = None
     query: Particulars | None = None
 
 

@@ -59,8 +59,9 @@ class MemoryStore:
     def ledger(self, scope: str) -> Account:
         """Return the account of `scope`, reservations past their time to live given back."""
         with self._lock:
-            self._expire()
-            return self._ledger(scope)
+            now = self.now()
+            self._expire(now)
+            return self._ledger_at(scope, now)
 
     def reserve(self, record: Record) -> None:
         """Hold back the cost of a decision and keep its record."""
@@ -86,7 +87,7 @@ class MemoryStore:
                 ledger.settle(*held, cost_usd=cost_usd, debit_usd=debit_usd)
             else:
                 ledger.settle_late(record.state, cost_usd=cost_usd, debit_usd=debit_usd)
-            record.state = "charged"
+            record.state, record.cost_usd = "charged", cost_usd
             record.model = record.model if model is None else model
             return record
 
@@ -117,9 +118,12 @@ class MemoryStore:
             return record, replaced
 
     def _ledger(self, scope: str) -> Account:
+        return self._ledger_at(scope, self.now())
+
+    def _ledger_at(self, scope: str, now_s: float) -> Account:
         """Return the account of `scope`; where its window has ended, a fresh one takes its place."""
         try:
-            ledger = self._ledgers[scope].at(self.now())
+            ledger = self._ledgers[scope].at(now_s)
         except KeyError:
             raise NotStarted(scope) from None
         self._ledgers[scope] = ledger
@@ -137,9 +141,9 @@ class MemoryStore:
             raise AlreadySettled(decision_id, record.state)
         return record, ledger
 
-    def _expire(self) -> None:
+    def _expire(self, now_s: float) -> None:
         """Give back the reservations that are older than their time to live; they stand in order of age."""
-        oldest_s = self.now() - self._reservation_ttl_s
+        oldest_s = now_s - self._reservation_ttl_s
         while self._in_flight:
             record, ledger = next(iter(self._in_flight.values()))
             if record.decision.decided_at > oldest_s:
@@ -150,11 +154,12 @@ class MemoryStore:
 
     def _forget(self) -> None:
         """Drop the oldest records that nobody waits for."""
-        oldest_s = self.now() - self._decision_ttl_s
         while self._records:
             record, _ = next(iter(self._records.values()))
-            kept = record.decision.decided_at > oldest_s and len(self._records) <= self._max_decisions
-            if kept or record.state == "in flight":
+            if record.state == "in flight":
+                return
+            few = len(self._records) <= self._max_decisions
+            if few and record.decision.decided_at > self.now() - self._decision_ttl_s:
                 return
             del self._records[record.decision.id]
 

@@ -1,0 +1,116 @@
+"""`wiserouter explain`: why a decision of a journal fell as it did."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from wiserouter.cli.screen import err, out, print_json, table, usd
+from wiserouter.journal import Reading, find_explanation
+from wiserouter.router import WiseRouter
+from wiserouter.types import NO_CONTEXT
+
+
+def explain(
+    decision: Annotated[str, typer.Argument(help="The decision's id, or last.", metavar="ID")],
+    journal: Annotated[Path, typer.Option(help="What `journal_to` wrote.")] = Path("decisions.jsonl"),
+    artifact: Annotated[Path | None, typer.Option(help="The router, to tell what the context is about.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Show why a decision fell as it did: context, account, every model with its figures or the rule against it.
+
+    Example: wiserouter explain last --journal decisions.jsonl --artifact support.wise
+    """
+    reading = Reading(journal)
+    found = find_explanation(reading, decision)
+    if artifact is not None:
+        found["context"] = {**found["context"], **about(WiseRouter.load(artifact), found["context"]["id"])}
+    if reading.skipped:
+        err.print(f"{journal}: skipped {reading.skipped} lines that are cut short or damaged", highlight=False)
+    if as_json:
+        return print_json(found)
+    return tell(found)
+
+
+def about(router: WiseRouter, context: int) -> dict[str, list[str]]:
+    """Return the words and typical prompts of a context."""
+    portrait = router.contexts.portrait(context)
+    return {"terms": list(portrait.terms), "typical_prompts": list(portrait.prompts)}
+
+
+def tell(found: dict[str, Any]) -> None:
+    """Print an explanation for people."""
+    rows = [
+        (
+            model["name"] + (" *" if model["name"] == found["model"] else ""),
+            f"{model['probability']:.1%}",
+            _reward(model),
+            _usd(model["expected_cost_usd"]),
+            _figure(model["worth"]),
+            f"{model['labels']:,}",
+            f"{model['calls']:,}",
+            _usd(model["worst_case_usd"]),
+            model["excluded_by"] or ("on the envelope" if model["on_envelope"] else "candidate"),
+        )
+        for model in sorted(found["models"], key=_order)
+    ]
+    columns = ("model", "drawn with", "reward", "cost", "worth", "rewards", "costs", "at most", "rule")
+    out.print(table(f"Decision {found['id']}: {found['model'] or 'skipped'}", columns, rows))
+    out.print("\n" + "\n".join(_lines(found)), highlight=False, markup=False)
+
+
+def _order(model: dict[str, Any]) -> tuple[float, bool, float]:
+    return -model["probability"], model["excluded_by"] is not None, model["expected_cost_usd"] or 0.0
+
+
+def _lines(found: dict[str, Any]) -> list[str]:
+    price = found["shadow_price"]
+    at_margin = "the cheapest models only" if price is None else f"{price:,.4g} reward per extra USD"
+    room = "" if found["room_usd"] is None else f", room for a worst case of {usd(found['room_usd'])}"
+    return [
+        f"context   {_context(found['context'])}",
+        f"rule      {_RULES[found['rule']]}",
+        f"account   {found['scope']}: {_usd(found['left_usd'])} for {found['requests_left']:,} requests, a rate of "
+        f"{usd(found['rate_usd'])}; {at_margin}{room}",
+        f"reserved  {usd(found['reserved_usd'])}, expected cost {usd(found['expected_cost_usd'])}, expected reward "
+        f"{found['expected_reward']:.4f}",
+        f"since     {_since(found)}",
+    ]
+
+
+_RULES = {
+    "plan": "the plan's mix at that rate",
+    "explore": "exploration of what was tried least in this context",
+    "cheapest": "the budget is used up: the cheapest model goes on",
+}
+
+
+def _context(context: dict[str, Any]) -> str:
+    if context["id"] == NO_CONTEXT:
+        return "none: decided by what is known of all contexts together"
+    words, prompts = ", ".join(context.get("terms", ())), ", ".join(context.get("typical_prompts", ()))
+    told = [f"about: {words}"] if words else []
+    told += [f"typical prompts: {prompts}"] if prompts else []
+    return "; ".join([f"{context['id']} ({context['share']:.1%} of the traffic)", *told])
+
+
+def _since(found: dict[str, Any]) -> str:
+    paid = "" if found["cost_usd"] is None else f" {usd(found['cost_usd'])} by {found['answered_by'] or 'nobody'}"
+    rated = "" if found["reward"] is None else f", reward {found['reward']:.4g}"
+    asked = ", feedback asked for" if found["ask_feedback"] else ""
+    return f"{found['state']}{paid}{rated}{asked}"
+
+
+def _reward(model: dict[str, Any]) -> str:
+    taken_as = model.get("optimistic_reward")
+    return _figure(model["expected_reward"]) + ("" if taken_as is None else f", taken as {taken_as:.4f}")
+
+
+def _figure(value: float | None) -> str:
+    return "" if value is None else f"{value:.4f}"
+
+
+def _usd(value: float | None) -> str:
+    return "" if value is None else usd(value)

@@ -1,0 +1,200 @@
+import json
+import logging
+import os
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from wiserouter import Budget, Contexts, Estimates, Model, Offline, RoutingLog, WiseRouter
+from wiserouter.errors import QuerySkipped, UnknownDecision
+from wiserouter.journal import Journal, Reading, find_explanation
+
+CANARY = "xylophone quartz canary"
+
+
+def make(**options):
+    estimates = Estimates(1, 2)
+    estimates.add_table(np.zeros(1, dtype=np.int64), [[0.2, 0.9]], [[1.0, 3.0]])
+    models = [Model("small", max_cost_usd=2.0), Model("large", max_cost_usd=4.0)]
+    router = WiseRouter(models, Contexts.single(), estimates=estimates, seed=0, **options)
+    router.start(Budget(2_000.0, 1_000))
+    return router
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "decisions.jsonl"
+
+
+def lines(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_every_event_is_one_line(path):
+    router = make()
+    journal = router.journal_to(path)
+    first, second = router.decide("a"), router.decide("b")
+    router.charge(first, 1.5)
+    router.reward(first, 0.25)
+    router.release(second)
+    assert journal.flush()
+    told = lines(path)
+    assert [event["event"] for event in told] == ["decision", "decision", "charge", "reward", "release"]
+    assert told[0].items() >= {"id": first.id, "model": first.model, "scope": "default", "rate_usd": 2.0}.items()
+    assert told[0]["context"] == {"id": 0, "share": 1.0}
+    assert told[0]["decided_at"] == first.decided_at
+    assert sum(model["probability"] for model in told[0]["models"]) == pytest.approx(1.0)
+    assert told[2].items() >= {"id": first.id, "cost_usd": 1.5, "model": first.model, "learn": True}.items()
+    assert told[3]["reward"] == 0.25
+    journal.close()
+
+
+def test_what_is_read_back_equals_what_the_router_tells(path):
+    router = make()
+    journal = router.journal_to(path)
+    decision, other = router.decide("a"), router.decide("b")
+    router.charge(decision, 1.5, model="large")
+    router.reward(decision, 0.25)
+    journal.flush()
+    mine = router.explain(decision).as_dict()
+    for name in ("terms", "typical_prompts"):
+        del mine["context"][name]
+    assert find_explanation(Reading(path), decision.id) == mine
+    assert find_explanation(Reading(path), "last")["id"] == other.id
+    router.release(other)
+    journal.close()
+    assert find_explanation(Reading(path), "last")["state"] == "released"
+    with pytest.raises(UnknownDecision, match="'nobody'"):
+        find_explanation(Reading(path), "nobody")
+    with pytest.raises(FileNotFoundError):
+        find_explanation(Reading(path.with_name("none")), "last")
+
+
+def test_a_skipped_query_is_told(path):
+    router = make(policy=Offline(allow_skip=True))
+    router.start(Budget(0.0, 10, on_exhausted="cheapest"))
+    router.start(Budget(1e-9, 10))
+    journal = router.journal_to(path)
+    with pytest.raises(QuerySkipped):
+        router.decide("a")
+    journal.close()
+    found = find_explanation(Reading(path), "last")
+    assert (found["model"], found["skip_probability"], found["cost_usd"]) == ("", pytest.approx(1.0), 0.0)
+
+
+def test_nothing_of_a_prompt_is_in_the_file(path):
+    prompts = [f"{CANARY} number {i}" if i % 2 else f"an ordinary question {i}" for i in range(60)]
+    rng = np.random.default_rng(0)
+    router = WiseRouter.fit(
+        RoutingLog.from_arrays(prompts, rng.random((60, 2)), rng.random((60, 2)), ("a", "b")), n_contexts=2
+    )
+    router.start(Budget(1_000.0, 100))
+    journal = router.journal_to(path)
+    for prompt in prompts[:10]:
+        decision = router.decide(prompt)
+        router.charge(decision, 0.5)
+        router.reward(decision, 1.0)
+    why = router.explain(decision).context
+    assert {"canary", "quartz"} & set(why.terms)
+    journal.close()
+    written = path.read_text()
+    assert written.count("\n") == 30
+    assert not any(word in written for word in [*CANARY.split(), "ordinary"])
+
+
+def test_writers_in_many_threads_and_two_journals_keep_whole_lines(path):
+    routers = [make(), make()]
+    journals = [router.journal_to(path) for router in routers]
+
+    def serve(router):
+        for _ in range(100):
+            router.charge(router.decide("a"), 1.0)
+
+    threads = [threading.Thread(target=serve, args=(router,)) for router in routers for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for journal in journals:
+        journal.close()
+    told = lines(path)
+    assert len(told) == 2 * 2 * 400
+    assert len({event["id"] for event in told}) == 800
+    assert [journal.dropped for journal in journals] == [0, 0]
+
+
+@pytest.mark.parametrize("rest", [b'{"event": "decision", "id": "half', b"\xff\xfe nothing", b"[1]"])
+def test_a_line_cut_short_by_a_crash_is_skipped_and_counted(path, rest):
+    router = make()
+    journal = router.journal_to(path)
+    decision = router.decide("a")
+    journal.close()
+    with path.open("ab") as file:
+        file.write(rest)
+    reading = Reading(path)
+    assert find_explanation(reading, "last")["id"] == decision.id
+    assert reading.skipped == 1
+    again = make()
+    later = again.journal_to(path)  # begins a line of its own
+    second = again.decide("b")
+    later.close()
+    reading = Reading(path)
+    assert find_explanation(reading, "last")["id"] == second.id
+    assert reading.skipped == 1
+
+
+def test_a_full_file_is_set_aside_and_still_read(path):
+    router = make()
+    router.journal = Journal(path, max_bytes=2_000)
+    decisions = []
+    for _ in range(12):
+        decisions.append(router.decide("a"))
+        router.journal.flush()
+    router.journal.close()
+    kept = sorted(each.name for each in path.parent.iterdir())
+    assert kept == ["decisions.jsonl", *(f"decisions.jsonl.{age}" for age in (1, 2, 3))]
+    assert all(each.stat().st_size <= 2_000 for each in path.parent.iterdir())
+    found = [event["id"] for event in Reading(path)]
+    assert found == [decision.id for decision in decisions[-len(found) :]]
+    assert len(found) >= 4
+
+
+def test_nobody_waits_and_a_dropped_line_is_counted_and_logged_once(path, caplog):
+    journal = Journal(path, max_waiting=3)
+    gate = threading.Event()
+    journal.note(lambda: {"waited": gate.wait(10)})
+    time.sleep(0.05)  # the writer holds the first
+    with caplog.at_level(logging.WARNING, "wiserouter"):
+        start = time.perf_counter()
+        for i in range(50):
+            journal.note(lambda i=i: {"i": i})
+        assert time.perf_counter() - start < 1.0
+    gate.set()
+    assert journal.flush()
+    assert journal.dropped == 47
+    assert len(caplog.records) == 1
+    assert [event.get("i") for event in lines(path)] == [None, 0, 1, 2]
+    journal.close()
+
+
+def test_a_file_that_fails_is_a_warning_and_never_an_error(path, caplog):
+    router = make()
+    journal = router.journal_to(path)
+    os.close(journal._writer._file)
+    journal._writer._file = os.open(path, os.O_RDONLY)
+    with caplog.at_level(logging.WARNING, "wiserouter"):
+        for _ in range(3):
+            router.charge(router.decide("a"), 1.0)
+            journal.flush()
+    assert journal.dropped == 6
+    (said,) = caplog.records
+    assert said.getMessage().startswith(f"the journal {path} cannot be written")
+    assert router.status().charged == 3
+    journal.close()
+
+
+def test_a_folder_that_is_missing_is_refused_at_once(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        make().journal_to(tmp_path / "none" / "decisions.jsonl")
