@@ -143,7 +143,8 @@ class Funds(NamedTuple):
     each : tuple of Funds
         Those of all budgets that must bear the call, where there are several; these are the tightest of them.
     cushion_usd : float, default 0
-        What the last request must find beyond a mean call: under a hard limit, the worst case of the cheapest model.
+        What the last request must find beyond a mean call: under a hard limit, the worst case of the cheapest model,
+        and what calls in flight hold back beyond their mean.
     """
 
     left_usd: float

@@ -525,7 +525,7 @@ class WiseRouter:
             allowed = eligible
             if worst_usd is not None:
                 allowed = _affordable(ledger, eligible, worst_usd)
-                funds = funds._replace(cushion_usd=min(worst_usd))
+                funds = funds._replace(cushion_usd=min(worst_usd) + _held_usd(ledger))
             choice = self._choose(ledger, funds, context, allowed)
             decision = self._decision(choice, context, funds, worst_usd, scope)
             self._store.reserve(Record(decision, choice.model, choice.debit))
@@ -587,6 +587,11 @@ class WiseRouter:
         if usage is None or cost_usd is not None:
             raise InvalidInput("charge needs cost_usd or usage, and not both")
         return self.pool.cost_usd(self._store.find(decision_id).model if served is None else served, usage)
+
+
+def _held_usd(ledger: Account) -> float:
+    """Return what calls in flight hold back beyond their expected cost, under the hard limits."""
+    return max(one.reserved_usd - one.expected_usd for one in ledger.each if one.hard)
 
 
 def _affordable(ledger: Account, eligible: set[int] | None, worst_usd: list[float]) -> set[int] | None:
