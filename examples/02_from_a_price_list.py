@@ -1,14 +1,14 @@
-"""Start from nothing but prices: explore first, then exploit, both out of the same budget."""
+"""Start from nothing but prices: learn while serving, out of the same budget."""
 
 import numpy as np
 
-from wiserouter import Budget, EpsilonFirst, Model, WiseRouter
+from wiserouter import Budget, Model, WiseRouter
 from wiserouter.evaluation.workload import KINDS, PRICES, simulated_models
 
 rng = np.random.default_rng(0)
 models = simulated_models(rng)
 pool = [Model(name, price, max_output_tokens=4_096) for name, price in PRICES.items()]
-router = WiseRouter(pool, policy=EpsilonFirst(200), seed=0)
+router = WiseRouter(pool, seed=0)
 
 router.start(Budget(amount_usd=3.0, horizon=2_000))
 rewards = []
@@ -20,6 +20,6 @@ for kind in rng.choice(list(KINDS), size=2_000, p=[kind.share for kind in KINDS.
     rewards.append(reward)
 
 status = router.status()
-print(f"explored: {np.mean(rewards[:200]):.2f} right, then: {np.mean(rewards[200:]):.2f} right")
+print(f"first 200: {np.mean(rewards[:200]):.2f} right, then: {np.mean(rewards[200:]):.2f} right")
 print(f"spent {status.spent_usd:.3f} of {status.amount_usd:.2f} USD; plan: {status.mix}")
 assert status.spent_usd <= status.amount_usd * 1.02
