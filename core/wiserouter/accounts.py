@@ -59,6 +59,10 @@ class Ledgers:
         """Return the largest worst case that every hard limit still admits."""
         return min([ledger.room_usd() for ledger in self.each])
 
+    def margin_usd(self) -> float:
+        """Return what the hard limits hold back for the calls in flight beyond their expected cost."""
+        return max([ledger.margin_usd() for ledger in self.each if ledger.hard])
+
     def bears(self, expected_usd: float) -> bool:
         """Return whether every budget bears a call."""
         return all(ledger.bears(expected_usd) for ledger in self.each)

@@ -143,7 +143,8 @@ class Funds(NamedTuple):
     each : tuple of Funds
         Those of all budgets that must bear the call, where there are several; these are the tightest of them.
     cushion_usd : float, default 0
-        What the last request must find beyond a mean call: under a hard limit, the worst case of the cheapest model.
+        What the last request must find beyond a mean call: under a hard limit, the worst case of the cheapest model,
+        and what calls in flight hold back beyond their mean.
     """
 
     left_usd: float
@@ -308,6 +309,10 @@ class Ledger:
         if self.budget.limit == "expected":
             return float("inf")
         return self.left_usd + ROUNDING * self.budget.amount_usd
+
+    def margin_usd(self) -> float:
+        """Return what a hard limit holds back for the calls in flight beyond their expected cost."""
+        return self.reserved_usd - self.expected_usd
 
     def bears(self, expected_usd: float) -> bool:
         """Return whether the budget left covers the expected cost of a call; a hard limit looks at its worst case."""

@@ -685,7 +685,7 @@ class WiseRouter:
                 room_usd = ledger.room_usd()
                 allowed = _affordable(ledger, room_usd, eligible, worst_usd)
                 self._cushion_usd = max(min(worst_usd), CUSHION_DECAY * self._cushion_usd)
-                funds = Funds(funds.left_usd, funds.requests, funds.each, self._cushion_usd)
+                funds = Funds(funds.left_usd, funds.requests, funds.each, self._cushion_usd + ledger.margin_usd())
             finer = self.finer
             own = None if finer is None else finer.particulars(context, embedding, length, funds.rate_usd)
             choice = self._choose(ledger, funds, context, allowed, own)
@@ -739,20 +739,21 @@ class WiseRouter:
     def _decision(
         self, choice: Choice, context: int, funds: Funds, worst_usd: list[float] | None, scope: str
     ) -> Decision:
-        served = choice.model != SKIP
-        held_usd = choice.expected_cost_usd if worst_usd is None or not served else worst_usd[choice.model]
+        model, expected_usd = choice.model, choice.expected_cost_usd
+        served = model != SKIP
+        held_usd = expected_usd if worst_usd is None or not served else worst_usd[model]
         return Decision(
-            id=os.urandom(16).hex(),
-            model=self.pool.names[choice.model] if served else "",
-            context=context,
-            probability=choice.probability,
-            rate_usd=funds.rate_usd,
-            shadow_price=choice.shadow_price,
-            expected_cost_usd=min(choice.expected_cost_usd, held_usd),
-            expected_reward=choice.expected_reward,
-            reserved_usd=held_usd,
-            scope=scope,
-            decided_at=self._store.now(),
+            os.urandom(16).hex(),
+            self.pool.names[model] if served else "",
+            context,
+            choice.probability,
+            funds.rate_usd,
+            choice.shadow_price,
+            expected_usd if expected_usd < held_usd else held_usd,
+            choice.expected_reward,
+            held_usd,
+            scope,
+            self._store.now(),
         )
 
     def _asks(self, labels: LabelBudget, choice: Choice, context: int) -> bool:

@@ -1,0 +1,174 @@
+"""What the estimates promise, against the formula of the module's docstring and its extremes."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from wiserouter import Estimates, Model
+from wiserouter.policies.outlook import BORROWED, Outlook
+
+REQUESTS = 1_000
+
+
+def seen(reward, per_cell, seed=0):
+    """Return estimates of calls that score 0 or 1; `per_cell` of each, or so many at most."""
+    rng = np.random.default_rng(seed)
+    reward = np.asarray(reward, dtype=float)
+    estimates = Estimates(*reward.shape)
+    counts = np.broadcast_to(per_cell, reward.shape)
+    for j, k in np.ndindex(reward.shape):
+        for _ in range(int(counts[j, k])):
+            estimates.add_invoked(j, k)
+            estimates.add_cost(j, k, 0.01)
+            estimates.add_reward(j, k, float(rng.random() < reward[j, k]))
+    return estimates
+
+
+def outlook(estimates, models=(), alpha=0.4, requests=REQUESTS):
+    n = estimates.shape[0]
+    estimates.met[:, 0] += 1.0 / n
+    look = Outlook(estimates, models, alpha)
+    look.refresh(requests)
+    return look
+
+
+def random_cells(seed, n_contexts=6, n_models=4, most=12):
+    rng = np.random.default_rng(seed)
+    counts = rng.integers(0, most + 1, size=(n_contexts, n_models))
+    counts[0] += 2  # every model was tried
+    return seen(rng.random((n_contexts, n_models)), counts, seed)
+
+
+def strength(count, total, square):
+    """Spread within cells over that between them, times the share of the latter that the models' means explain."""
+    within, between, shares, means, noise = [], [], [], [], []
+    for n, s, q in zip(count.T, total.T, square.T, strict=True):
+        N, tried = n.sum(), n > 0
+        m, mu = s[tried] / n[tried], s.sum() / n.sum()
+        inside = (q[tried] - n[tried] * m**2).sum() / (N - tried.sum())
+        across = max((n[tried] * (m - mu) ** 2).sum() - (tried.sum() - 1) * inside, 0) / (N - (n**2).sum() / N)
+        within.append(inside)
+        between.append(across)
+        shares.append(across / (inside + across))
+        means.append(mu)
+    for n in count.T:
+        noise.append((np.mean(within) + np.mean(between) * (n**2).sum() / n.sum()) / n.sum())
+    share, of_models = np.mean(shares), max(np.var(means, ddof=1) - np.mean(noise), 0.0)
+    kappa = (1 - share) / share if share > 0 else 1e6
+    explained = of_models + np.mean(between)
+    return max(kappa * (of_models / explained if explained else 1.0), 1e-9)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_row_is_the_formula(seed):
+    estimates = random_cells(seed)
+    for _ in range(seed):  # calls that nobody scored
+        estimates.add_invoked(seed % 6, 0)
+    look, (J, K), alpha = outlook(estimates), estimates.shape, 0.4
+    kappa = strength(estimates.labels, estimates.reward, estimates.reward_sq)
+    answered = min((estimates.labels.sum() + 20) / (estimates.invoked.sum() + 20), 1)
+    met = estimates.invoked.sum(axis=1) + 1.0 * np.full(J, 1 / J)
+    for j in range(J):
+        mean, reward, _ = look.row(j)
+        visits = (estimates.invoked.sum() + REQUESTS) * met[j] / met.sum()
+        for k in range(K):
+            n, of_model = estimates.labels[j, k], estimates.labels[:, k].sum()
+            mu = estimates.reward[:, k].sum() / of_model
+            expected = (estimates.reward[j, k] + kappa * mu) / (n + kappa)
+            known = max(n, answered * estimates.invoked[j, k]) + BORROWED / (1 / kappa + 1 / of_model)
+            doubt = alpha * math.sqrt(math.log(1 + visits / (K * known)) / (2 * known))
+            assert mean[k] == pytest.approx(expected, abs=1e-9)
+            assert reward[k] == pytest.approx(min(1.0, expected + doubt), abs=1e-7)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.floats(-2, 2))
+def test_rewards_stay_in_range_and_alpha_has_the_sign_of_the_doubt(seed, alpha):
+    look = outlook(random_cells(seed), alpha=alpha)
+    for mean, reward, cost in look.rows():
+        assert all(0 <= value <= 1 for value in (*mean, *reward))
+        assert all(value > 0 for value in cost)
+        for m, r in zip(mean, reward, strict=True):
+            assert (r - m) * alpha >= 0
+
+
+def test_alpha_of_zero_is_the_shrunk_mean():
+    for mean, reward, _ in outlook(random_cells(1), alpha=0.0).rows():
+        assert mean == reward
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.integers(0, 5), st.integers(0, 3))
+def test_more_labels_never_widen_the_doubt(seed, context, model):
+    estimates = random_cells(seed)
+    estimates.add_reward(context, model, 0.5)  # keeps the mean away from 0 and 1, where the reward is cut off
+    look = outlook(estimates, alpha=1e-3)
+    doubts = []
+    for _ in range(4):
+        mean, reward, _ = look.row(context)
+        doubts.append(reward[model] - mean[model] if 0.1 < mean[model] < 0.9 else 0.0)
+        estimates.add_reward(context, model, mean[model])
+    assert doubts == sorted(doubts, reverse=True)
+
+
+def test_replaced_rewards_leave_means_in_range():
+    estimates = Estimates(1, 1)
+    for old, new in ((0.1, 1.0), (0.3, 1.0), (0.7, 1.0), (0.2, 1.0), (0.9, 1.0), (0.6, 1.0)):
+        estimates.add_reward(0, 0, old)
+        estimates.add_reward(0, 0, new, replacing=old)
+    estimates.reward[0, 0] = np.nextafter(6.0, 7.0)  # what rounding may leave
+    assert outlook(estimates).row(0).mean == [1.0]
+
+
+def test_models_that_are_all_alike_on_average_shrink_nothing():
+    rng = np.random.default_rng(0)
+    column = np.linspace(0.05, 0.95, 20)
+    estimates = seen(np.column_stack([rng.permutation(column) for _ in range(6)]), 40)
+    plain = estimates.reward / estimates.labels
+    assert np.array([row.mean for row in outlook(estimates).rows()]) == pytest.approx(plain, abs=0.01)
+
+
+def test_contexts_that_are_all_alike_are_pooled():
+    estimates = seen(np.tile([0.2, 0.5, 0.8], (20, 1)), 20)
+    pooled = estimates.reward.sum(axis=0) / estimates.labels.sum(axis=0)
+    for row in outlook(estimates).rows():
+        assert row.mean == pytest.approx(pooled, abs=0.03)
+
+
+def test_a_leaderboard_score_counts_as_so_many_observations():
+    models = [Model("scored", score=0.9, score_weight=20), Model("plain")]
+    none = Estimates(1, 2)
+    assert outlook(none, models).row(0).mean == pytest.approx([0.9, 0.9])  # the other is taken to be as good
+    estimates = seen([[0.0, 0.0]], 10)
+    assert outlook(estimates, models).row(0).mean == pytest.approx([20 * 0.9 / 30, 0.0], abs=1e-4)
+    scored, plain = np.subtract(*np.array(outlook(none, models, alpha=1e-6).row(0))[[1, 0]])
+    assert scored < plain
+
+
+def test_calls_without_feedback_lessen_doubt_slowly_and_no_more_than_labels():
+    def doubt(labels, calls):
+        estimates = seen([[0.5, 0.5]], 0)
+        for n in range(calls):
+            estimates.add_invoked(0, 0)
+            if n < labels:
+                estimates.add_reward(0, 0, 0.5)
+        mean, reward, _ = outlook(estimates, alpha=0.05).row(0)
+        return reward[0] - mean[0]
+
+    assert doubt(0, 0) == 0.5  # as much as fits
+    assert doubt(5, 5) <= doubt(0, 5)
+    silent = [doubt(0, n) for n in (20, 80, 320, 1_280)]
+    assert min(silent) > doubt(40, 40)  # however many were called in vain
+
+
+def test_labels_of_a_history_do_not_vouch_for_calls_that_were_never_scored():
+    history = Estimates(2, 2)
+    history.add_table(np.arange(1_000) % 2, np.full((1_000, 2), 0.5), np.full((1_000, 2), 0.01))
+    history.labels[0, 1], history.reward[0, 1], history.reward_sq[0, 1] = 3, 1.5, 0.75
+    before = outlook(history, alpha=0.05).row(0)
+    history.add_invoked(0, 1, 5)
+    after = outlook(history, alpha=0.05).row(0)
+    assert after.reward[1] - after.mean[1] > 0.5 * (before.reward[1] - before.mean[1])

@@ -1,0 +1,97 @@
+"""Learning on the public tables from single observations and a price list, beside a router fitted on all of them."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from tables import PARETO, ROUTERBENCH, SWEBENCH
+from wiserouter import Budget, Contexts, Estimates, Model, Offline, Optimistic, Price, WiseRouter, open_encoder
+from wiserouter.errors import BudgetError
+from wiserouter.evaluation.replay import Table, split
+
+FITTED_CONTEXTS, LEARNED_CONTEXTS = 16, 4
+
+USD_PER_MTOK = {  # input and output, as published, by column of the table
+    ROUTERBENCH: (
+        (1, 2), (0.8, 2.4), (8, 24), (8, 24), (10, 30), (0.9, 0.9), (0.6, 0.6), (0.8, 0.8), (0.3, 0.3), (0.776, 0.776),
+        (0.2, 0.2),
+    ),
+    PARETO: ((0.02, 0.03), (0.5, 1.5), (1.25, 10), (0.3, 2.5)),
+    SWEBENCH: (
+        (0.2, 0.6), (3, 15), (1.25, 10), (1.1, 4.4), (15, 75), (0.9, 3), (1.25, 10), (0.25, 2), (0.05, 0.4), (0.1, 0.5),
+    ),
+}  # fmt: skip
+
+
+class Halves(NamedTuple):
+    """A table split by seed, and where its queries fall, told by the prompts of the training half."""
+
+    table: Table
+    train: np.ndarray
+    test: np.ndarray
+    fitted: Contexts
+    placed: np.ndarray
+    few: Contexts
+    placed_in_few: np.ndarray
+    seed: int
+
+
+class Learned(NamedTuple):
+    """Quality on the test half: of the router that learned, and of the one that was fitted; and what was spent."""
+
+    quality: float
+    fitted_quality: float
+    spend_ratio: float
+    binds: bool
+
+
+def halves(table: Table, seed: int) -> Halves:
+    train, test = split(len(table.prompts), seed)
+    prompts = [table.prompts[i] for i in train]
+    embeddings = open_encoder("tfidf").fit(prompts).encode_many(table.prompts)
+    fitted, few = (Contexts.fit(embeddings[train], n, seed=seed) for n in (FITTED_CONTEXTS, LEARNED_CONTEXTS))
+    placed, placed_in_few = (contexts.assign_many(embeddings) for contexts in (fitted, few))
+    return Halves(table, train, test, fitted, placed, few, placed_in_few, seed)
+
+
+def served(router: WiseRouter, table: Table, order: np.ndarray, contexts: np.ndarray) -> np.ndarray:
+    """Return the score of each query, 0 where it was not served; one model answers each."""
+    scores = np.zeros(len(order))
+    for at, i in enumerate(order):
+        try:
+            decision = router.decide(context=int(contexts[i]))
+        except BudgetError:
+            continue
+        model = router.pool.index(decision.model)
+        router.charge(decision, float(table.cost_usd[i, model]))
+        router.reward(decision, float(table.reward[i, model]))
+        scores[at] = table.reward[i, model]
+    return scores
+
+
+def learned(name: str, work: Halves, rate_usd: float) -> Learned:
+    """Learn on the training half and serve the test half, all out of one budget."""
+    table, train, test, *_ = work
+    models = [
+        Model(model, Price(*(usd / 1e6 for usd in price)))
+        for model, price in zip(table.models, USD_PER_MTOK[name], strict=True)
+    ]
+    order = np.concatenate([np.random.default_rng(100 + work.seed).permutation(train), test])
+    router = WiseRouter(models, work.few, policy=Optimistic(), seed=work.seed)
+    router.start(Budget(rate_usd * len(order), len(order)))
+    quality = served(router, table, order, work.placed_in_few)[len(train) :].mean()
+    plan = router.plan
+    binds = plan.shadow_price(max(rate_usd, plan.floor_usd)) > 0
+    spend_ratio = router.status().spent_usd / router.status().amount_usd
+    return Learned(float(quality), fitted_quality(work, rate_usd), spend_ratio, binds)
+
+
+def fitted_quality(work: Halves, rate_usd: float) -> float:
+    """Return the quality on the test half of a router that saw every model's answer to the training half."""
+    table, train, test, *_ = work
+    estimates = Estimates(FITTED_CONTEXTS, len(table.models))
+    estimates.add_table(work.placed[train], table.reward[train], table.cost_usd[train])
+    models = [Model(model) for model in table.models]
+    router = WiseRouter(models, work.fitted, policy=Offline(), estimates=estimates, seed=work.seed)
+    router.start(Budget(rate_usd * len(test), len(test)))
+    return float(served(router, table, test, work.placed).mean())
