@@ -234,8 +234,8 @@ class Estimates:
         for field in _FIELDS:
             if field in arrays or field not in _LATER:
                 getattr(estimates, field)[...] = arrays[field]
-        estimates.n_invoked = int(estimates.invoked.sum())
-        estimates.n_observations = int(estimates.calls.sum() + estimates.labels.sum())
+        estimates.n_invoked = round(estimates.invoked.sum())
+        estimates.n_observations = round(estimates.calls.sum() + estimates.labels.sum())
         return estimates
 
 

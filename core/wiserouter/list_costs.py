@@ -21,6 +21,10 @@ OWN_CALLS = 2.0
 """Calls that a context's, or a model's, own figures are weighed against those of all."""
 
 
+BENEFIT = 0.5
+"""Share of the least that any model has cost, which is believed of one that has neither a price nor a call."""
+
+
 def tokens_per_call(estimates: Estimates) -> tuple[FloatArray, FloatArray]:
     """Return the mean input and output tokens of each context, shared by its models; each of shape (n_contexts,)."""
     metered = estimates.metered.sum(axis=1)
@@ -71,19 +75,24 @@ def prior_costs_usd(estimates: Estimates, models: Sequence[Model]) -> FloatArray
     Returns
     -------
     ndarray of shape (n_contexts, n_models)
-        List cost x how much dearer the context, and the model, have been than listed. Positive.
+        List cost x how much dearer the context, and the model, have been than listed. Positive. Without price or call
+        a model is taken to be cheap, or else a budget that is scarce for those tried would never let it be tried.
     """
     listed = _listed(estimates, models)
     calls = estimates.calls
     if not calls.any():
         return listed
     paid = estimates.cost / listed
-    overall = paid.sum() / calls.sum()
-    context = (paid.sum(axis=1) + OWN_CALLS * overall) / (calls.sum(axis=1) + OWN_CALLS)
+    paying = np.where(paid > 0, calls, 0.0)  # a model that is free says nothing of how dear a context is
+    overall = paid.sum() / paying.sum() if paying.any() else 1.0
+    context = (paid.sum(axis=1) + OWN_CALLS * overall) / (paying.sum(axis=1) + OWN_CALLS)
     expected = calls * np.maximum(context, 1e-9)[:, np.newaxis]
-    trust = OWN_CALLS * overall * np.array([m.price is not None for m in models] or False) + 1e-3 * overall
+    has_price = np.array([m.price is not None for m in models] or np.zeros(estimates.shape[1], dtype=bool))
+    trust = OWN_CALLS * overall * has_price + 1e-3 * overall
     model = (paid.sum(axis=0) + trust) / (expected.sum(axis=0) + trust)
     prior: FloatArray = listed * context[:, np.newaxis] * model
+    called = calls.any(axis=0)
+    prior[:, ~(called | has_price)] = BENEFIT * prior[:, called].min(axis=1, keepdims=True)
     return np.maximum(prior, 1e-12 * listed)
 
 

@@ -15,7 +15,7 @@ class Pool:
     Raises
     ------
     InvalidInput
-        If there is no model, one is not a `Model`, or two have the same name.
+        If there is no model, or none in service, one is not a `Model`, or two have the same name.
     """
 
     def __init__(self, models: Sequence[Model]) -> None:
@@ -34,6 +34,9 @@ class Pool:
                 raise InvalidInput(
                     f"model names must be unique, got {name!r} {self.names.count(name)} times", value=name
                 )
+        self._retired = {k for k, model in enumerate(models) if model.retired}
+        if len(self._retired) == len(models):
+            raise InvalidInput("the pool must hold a model that is not retired, got none: add one first")
         self._counts_tokens = any(model.max_input_tokens is not None for model in models)
         dearest = [model.max_cost_usd for model in models if model.max_cost_usd is not None]
         self._dearest_usd = dearest if len(dearest) == len(models) else None
@@ -74,10 +77,10 @@ class Pool:
         UnknownModel, NoEligibleModel
             If a name is not in the pool, or none is left.
         """
-        if names is None and not (self._counts_tokens and input_tokens is not None):
+        if names is None and not self._retired and not (self._counts_tokens and input_tokens is not None):
             return None
         asked = set(range(len(self))) if names is None else {self.index(name) for name in names}
-        left = {k for k in asked if not self._too_long(k, input_tokens)}
+        left = {k for k in asked - self._retired if not self._too_long(k, input_tokens)}
         if not left:
             raise NoEligibleModel({name: self._why_not(k, asked, input_tokens) for k, name in enumerate(self.names)})
         return left
@@ -121,6 +124,8 @@ class Pool:
     def _why_not(self, k: int, asked: set[int], input_tokens: int | None) -> str:
         if k not in asked:
             return "not in eligible"
+        if k in self._retired:
+            return "retired"
         return f"needs {input_tokens} tokens, window is {self.models[k].max_input_tokens}"
 
 

@@ -59,6 +59,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("wiserouter")
 
+CUSHION_DECAY = 0.999
+"""Per request: what a hard budget holds back for its last one is the dearest cheapest call of about the last 1,000."""
+
 
 class WiseRouter:
     """Sends each query to the model that the workload's budget is best spent on.
@@ -145,6 +148,7 @@ class WiseRouter:
             )
         self._store = open_store(store)
         self._rng = np.random.default_rng(seed)
+        self._cushion_usd = 0.0
         self._lock = RLock()
         if watch == "auto":
             watch = Watch() if isinstance(self.policy, Optimistic) else None
@@ -280,7 +284,8 @@ class WiseRouter:
     @property
     def plan(self) -> Plan | None:
         """The linear program at the current estimates; None before anything is known."""
-        return self.policy.plan
+        with self._lock:
+            return self.policy.plan
 
     @property
     def judges_embeddings(self) -> bool:
@@ -302,7 +307,7 @@ class WiseRouter:
             self._warn_if_short(one)
 
     def _warn_if_short(self, budget: Budget) -> None:
-        plan = self.policy.plan
+        plan = self.plan
         if plan is not None and budget.rate_usd is not None and budget.rate_usd < plan.floor_usd:
             logger.warning(
                 "the budget gives %.3g USD per request, the cheapest models cost %.3g: it will last for about %d of %d",
@@ -346,7 +351,7 @@ class WiseRouter:
 
         Notes
         -----
-        A belief counts as one observation per context. To retire a model, leave it out of `eligible`.
+        A belief counts as one observation per context.
         """
         with self._lock:
             pool = Pool([*self.pool.models, model])
@@ -390,6 +395,18 @@ class WiseRouter:
                 ratio = price_change(self.estimates, former.price, model.price)
                 self._learning.reprice(k, ratio)
             self._bind()
+
+    def retire_model(self, name: str) -> None:
+        """Send a model no more queries; what is known of it is kept, and `update_model` takes it back.
+
+        Raises
+        ------
+        UnknownModel
+            If there is none of this name.
+        InvalidInput
+            If no other model is in service. Nothing is changed.
+        """
+        self.update_model(replace(self.pool.models[self.pool.index(name)], retired=True))
 
     def decide(
         self,
@@ -667,7 +684,8 @@ class WiseRouter:
                 worst_usd = self._worst_usd(tokens, max_output_tokens, worst_case_usd)
                 room_usd = ledger.room_usd()
                 allowed = _affordable(ledger, room_usd, eligible, worst_usd)
-                funds = Funds(funds.left_usd, funds.requests, funds.each, min(worst_usd))
+                self._cushion_usd = max(min(worst_usd), CUSHION_DECAY * self._cushion_usd)
+                funds = Funds(funds.left_usd, funds.requests, funds.each, self._cushion_usd)
             finer = self.finer
             own = None if finer is None else finer.particulars(context, embedding, length, funds.rate_usd)
             choice = self._choose(ledger, funds, context, allowed, own)

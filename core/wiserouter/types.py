@@ -153,6 +153,8 @@ class Model:
         What a leaderboard says of it, as a mean reward in [0, 1].
     score_weight : float, default 20
         How many observations that score counts for.
+    retired : bool, default False
+        Whether it gets no more queries; what is known of it is kept.
 
     Examples
     --------
@@ -167,6 +169,7 @@ class Model:
     max_cost_usd: float | None = None
     score: float | None = None
     score_weight: float = 20.0
+    retired: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name.strip():

@@ -31,6 +31,9 @@ KEPT = 0.5
 FEWEST = 20
 """A model is not judged by fewer new observations."""
 
+ENOUGH = 100
+"""A bucket is not tested before it holds so many requests per model, or `bucket_requests` in all."""
+
 _COSTS = ("calls", "cost", "cost_sq")
 _REWARDS = ("labels", "reward", "reward_sq")
 
@@ -75,7 +78,7 @@ class Watch:
     half_life_s : float, optional
         After this long an observation counts half; by default it fades only if it no longer holds.
     bucket_s : float, default 3,600
-        How often observations fade and are tested.
+        How often observations fade, and are tested where there are 100 requests per model; else the bucket goes on.
     bucket_requests : int, default 500
         The same in requests, where these come faster.
     false_alarms : float, default 0.001
@@ -108,7 +111,7 @@ class Watch:
         """Start a bucket of what is added to `estimates` from now on."""
         self._estimates = estimates
         self._bucket = Estimates(*estimates.shape)
-        self._opened_at = now_s
+        self._faded_at = now_s
 
     def add_invoked(self, context: int, model: int, count: int = 1) -> None:
         """Count a decision of this bucket."""
@@ -127,21 +130,27 @@ class Watch:
         self._bucket.reprice(model, factor)
 
     def turn(self, now_s: float) -> Changes | None:
-        """End the bucket if its time has come: let observations fade, and return what has changed.
+        """Let observations fade if it is time to, test the bucket if it is full enough, and return what has changed.
 
         Returns
         -------
         Changes or None
-            None while the bucket lasts. Its observations go on in the next one where they are too few to judge by.
+            None while neither is due.
         """
-        elapsed_s = now_s - self._opened_at
-        if elapsed_s < self.bucket_s and self._bucket.n_invoked < self.bucket_requests:
+        elapsed_s, n = now_s - self._faded_at, self._bucket.n_invoked
+        if elapsed_s < self.bucket_s and n < self.bucket_requests:
             return None
-        changes = self._test()
+        full = n >= min(self.bucket_requests, ENOUGH * self._estimates.shape[1])
+        if not full and self.half_life_s is None:
+            return None
+        changes = self._test() if full else _none(self._estimates)
         self._let_go(changes)
         if self.half_life_s is not None:
-            self._estimates.fade(0.5 ** (elapsed_s / self.half_life_s))
-        self.follow(self._estimates, now_s)
+            for seen in (self._estimates, self._bucket):
+                seen.fade(0.5 ** (elapsed_s / self.half_life_s))
+        self._faded_at = now_s
+        if full:
+            self._bucket = Estimates(*self._estimates.shape)
         return changes
 
     def _test(self) -> Changes:
@@ -156,6 +165,12 @@ class Watch:
             _forget(self._estimates, self._bucket, fields, which)
         if changes.frequencies:
             _forget(self._estimates, self._bucket, ("met",), np.ones(self._estimates.shape, dtype=np.bool_))
+
+
+def _none(seen: Estimates) -> Changes:
+    """Return that nothing has changed."""
+    nothing = np.zeros(seen.shape, dtype=np.bool_)
+    return Changes(nothing, nothing, False)
 
 
 def _changed(seen: Estimates, bucket: Estimates, fields: tuple[str, ...], z: float) -> NDArray[np.bool_]:

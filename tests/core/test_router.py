@@ -6,7 +6,19 @@ import threading
 import numpy as np
 import pytest
 
-from wiserouter import Budget, Contexts, EpsilonFirst, Estimates, Model, Offline, Price, RoutingLog, Usage, WiseRouter
+from wiserouter import (
+    Budget,
+    Contexts,
+    EpsilonFirst,
+    Estimates,
+    Model,
+    Offline,
+    Optimistic,
+    Price,
+    RoutingLog,
+    Usage,
+    WiseRouter,
+)
 from wiserouter.errors import (
     AlreadySettled,
     BudgetExhausted,
@@ -371,3 +383,34 @@ def test_sixteen_threads_keep_one_hard_budget():
     assert status.charged + status.released + sum(refused) == 10_000
     assert router.estimates.calls.sum() == 4 + len(charged)
     assert router.estimates.labels.sum() == 4 + len(charged)
+
+
+@pytest.mark.parametrize("policy", [Optimistic(), EpsilonFirst(20), EpsilonFirst(8, accounting="paper")])
+def test_a_retired_model_gets_no_more_queries_until_it_is_back(policy):
+    pool = [Model("a", Price(0.0, 1e-5)), Model("b", Price(0.0, 2e-5)), Model("c", Price(0.0, 3e-5))]
+    router = WiseRouter(pool, policy=policy, seed=0)
+    router.start(Budget(1.0, 1_000))
+
+    def serve(n):
+        chosen = []
+        for _ in range(n):
+            decision = router.decide()
+            router.charge(decision, usage=Usage(0, 20))
+            router.reward(decision, 1.0 if decision.model == "c" else 0.2)
+            chosen.append(decision.model)
+        return chosen
+
+    assert "c" in serve(100)
+    in_flight = router.decide(eligible=["c"])
+    router.retire_model("c")
+    assert "c" not in serve(100)
+    router.charge(in_flight, usage=Usage(0, 20))
+    with pytest.raises(NoEligibleModel, match="retired"):
+        router.decide(eligible=["c"])
+    router.update_model(pool[2])
+    assert "c" in serve(100)
+    router.retire_model("a")
+    router.retire_model("b")
+    with pytest.raises(InvalidInput, match="not retired"):
+        router.retire_model("c")
+    assert set(serve(20)) == {"c"}

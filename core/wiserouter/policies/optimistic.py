@@ -28,6 +28,9 @@ GROWTH = 1.02
 ROW_GROWTH = 1.01
 """A context is planned anew at its next query once it has 1 % more observations."""
 
+REACH = 2.0
+"""They are also taken anew when this many times as many requests are to come as when they were last taken."""
+
 DRIFT = 3.0
 """Standard deviations of all the cheapest calls to come that are held back."""
 
@@ -68,7 +71,7 @@ class Optimistic:
         """The linear program at the mean rewards; None before any cost is known."""
         if not self._estimates.calls.any():
             return None
-        self._follow(NO_CONTEXT, 1)
+        self._follow(NO_CONTEXT, self._requests)
         if self._at_means is None:
             self._at_means = Plan(
                 self._outlook.freq, [row.mean for row in self._rows], self._live.cost_usd, allow_skip=self.allow_skip
@@ -77,9 +80,9 @@ class Optimistic:
 
     def bind(self, freq: FloatArray, estimates: Estimates, models: Sequence[Model] = ()) -> None:
         """Take the context frequencies, the estimates that the router keeps up to date, and the pool."""
-        if not estimates.met.any():
-            history = float(estimates.calls.sum(axis=0).max())  # of a dense log, the number of its queries
-            estimates.met[:, 0] += max(history, 1.0) * freq
+        if not estimates.met.any():  # of a dense log, history is the number of its queries
+            history = float((estimates.calls - estimates.invoked).sum(axis=0).max())
+            estimates.met[:, 0] += max(history, 1.0) * freq + estimates.invoked.sum(axis=1)
         self._estimates = estimates
         self._outlook = Outlook(estimates, models, self.alpha)
         self._refresh(1)
@@ -105,13 +108,14 @@ class Optimistic:
     def _follow(self, context: int, requests: int) -> None:
         """Bring the plan up to what was observed since: for all contexts where that is much, else for this one."""
         seen = self._estimates
-        if seen.n_observations + seen.n_invoked >= self._refresh_at:
+        if seen.n_observations + seen.n_invoked >= self._refresh_at or requests > REACH * self._requests:
             self._refresh(requests)
         elif context != NO_CONTEXT and seen.observed[context] >= self._revise_at[context]:
             self._revise(context)
 
     def _refresh(self, requests: int) -> None:
         seen = self._estimates
+        self._requests = requests
         self._outlook.refresh(requests)
         self._rows: list[Row] = self._outlook.rows()
         self._live = Plan(

@@ -65,6 +65,7 @@ class Outlook:
 
     def __init__(self, estimates: Estimates, models: Sequence[Model], alpha: float) -> None:
         self._estimates, self._models, self._alpha = estimates, models, alpha
+        self._retired = np.array([model.retired for model in models] or [False])
         self._score = np.array([0.0 if m.score is None else m.score for m in models] or np.zeros(estimates.shape[1]))
         self._scored = np.array(
             [0.0 if m.score is None else m.score_weight for m in models] or np.zeros(estimates.shape[1])
@@ -89,11 +90,13 @@ class Outlook:
         """Return what is promised in one context."""
         seen, j = self._estimates, context
         labels, kappa = seen.labels[j], self._kappa
-        mean = (seen.reward[j] + self._prior_reward) / (labels + kappa)
+        mean = np.minimum(np.maximum((seen.reward[j] + self._prior_reward) / (labels + kappa), 0.0), 1.0)
         known = np.maximum(labels, self._answered * seen.invoked[j]) + self._borrowed
         doubt = np.sqrt(np.log1p(self._visits_per_model[j] / known) / (2.0 * known))
         reward = np.minimum(np.maximum(mean + self._alpha * doubt, 0.0), 1.0)
         cost = (seen.cost[j] + self._prior_cost[j]) / (seen.calls[j] + self._cost_kappa)
+        if self._retired.any():  # no plan takes what costs most and yields nothing
+            reward, cost = np.where(self._retired, 0.0, reward), np.where(self._retired, cost.max(), cost)
         return Row(mean.tolist(), reward.tolist(), cost.tolist())
 
     def rows(self) -> list[Row]:
@@ -109,7 +112,7 @@ class Outlook:
         self._kappa = max(_strength_of_means(seen.labels, seen.reward, seen.reward_sq, mean), _WEAK)
         self._prior_reward = self._kappa * mean
         self._borrowed = np.maximum(BORROWED / (1.0 / self._kappa + 1.0 / np.maximum(n, _WEAK)), _WEAK)
-        self._answered = (seen.labels.sum() + _PATIENCE) / (seen.invoked.sum() + _PATIENCE)
+        self._answered = min((seen.labels.sum() + _PATIENCE) / (seen.invoked.sum() + _PATIENCE), 1.0)
 
     def _take_costs(self) -> None:
         seen = self._estimates
@@ -137,6 +140,8 @@ def _strength(within: FloatArray, between: FloatArray, identified: np.ndarray) -
 
 def _strength_of_means(count: FloatArray, total: FloatArray, square: FloatArray, mean: FloatArray) -> float:
     """Return the pseudo-counts of a model's mean reward, none where models' means explain nothing."""
+    if len(count) == 1:
+        return _STRONG  # the one context is the model: a leaderboard's score counts in full
     within, between, identified = spreads(count, total, square)
     kappa = _strength(within, between, identified)
     if kappa is None:
