@@ -55,8 +55,8 @@ class Caution:
 
     def _spread_of_cheapest_usd(self) -> float:
         plan = self._plan
-        if plan.allow_skip:  # the null action costs nothing, for certain
-            return 0.0
+        if plan.allow_skip:
+            return 0.0  # the null action costs nothing, for certain
         cheapest = plan.cost_usd.argmin(axis=1)[:, np.newaxis]
         return float(plan.freq @ np.take_along_axis(self._spread_usd, cheapest, axis=1)[:, 0])
 
