@@ -89,6 +89,8 @@ def excluded_by(facts: Facts, model: int) -> str | None:
 def _not_eligible(facts: Facts, model: int) -> str | None:
     if facts.eligible is None or model in facts.eligible:
         return None
+    if facts.pool.models[model].retired:
+        return "retired"
     window, tokens = facts.pool.models[model].max_input_tokens, facts.input_tokens
     if window is not None and tokens is not None and tokens > window:
         return f"context window: needs {tokens} tokens, window {window}"

@@ -115,6 +115,8 @@ def test_restrictions_and_windows_are_named():
     assert why.input_tokens == 150
     why = router.explain(router.decide(context=0, eligible=["small"]))
     assert rules(why) == {"small": None, **dict.fromkeys(NAMES[1:], "not in eligible")}
+    router.retire_model("large")
+    assert rules(router.explain(router.decide(context=0)))["large"] == "retired"
 
 
 def test_a_hard_limit_names_its_worst_case():

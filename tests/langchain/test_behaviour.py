@@ -430,7 +430,6 @@ def test_a_day_within_a_month():
     budget = Budget(1e-9, every="day", within=Budget(1.0, every="month", limit="hard"))
     models = {"small": StubChat(max_tokens=5), "large": StubChat(max_tokens=5)}
     llm = RunnableWiseRouter(models=models, prices=PRICES, budget=budget)
-    llm.invoke("hello")
     with pytest.raises(BudgetExhausted, match="1e-09 USD every day"):
         llm.invoke("hello")
     assert [one.every for one in llm.core.status().windows] == ["day", "month"]
