@@ -33,11 +33,14 @@ class Bill(NamedTuple):
         Whether it tells something about the model: not where a cache answered, or the answer broke off.
     estimated : bool
         Whether tokens had to be counted here, as for a stream without usage.
+    usage : Usage or None
+        The tokens of a single run, where they are known.
     """
 
     cost_usd: float
     typical: bool
     estimated: bool
+    usage: Usage | None = None
 
 
 class UsageObserver(BaseCallbackHandler):
@@ -113,16 +116,16 @@ def bill_of(calls: list[Call], tariff: Tariff, input_text: str, overhead_tokens:
         sum(bill.cost_usd for bill in bills),
         all(bill.typical for bill in bills),
         any(bill.estimated and not call.partial for bill, call in zip(bills, calls, strict=True)),
+        bills[0].usage if len(bills) == 1 else None,
     )
 
 
 def _one(call: Call, tariff: Tariff, input_text: str, overhead_tokens: int) -> Bill:
-    stated = reported_usd(call.message)
+    stated, usage = reported_usd(call.message), usage_of(getattr(call.message, "usage_metadata", None))
     if stated is not None:
-        return Bill(stated, typical=stated > 0 and not call.partial, estimated=False)
-    usage = usage_of(getattr(call.message, "usage_metadata", None))
+        return Bill(stated, typical=stated > 0 and not call.partial, estimated=False, usage=usage)
     if usage is not None:
-        return Bill(tariff.cost_usd(usage), typical=not call.partial, estimated=False)
+        return Bill(tariff.cost_usd(usage), typical=not call.partial, estimated=False, usage=usage)
     asked = count_tokens(input_text).tokens + overhead_tokens
     counted = Usage(asked, count_tokens(call.message.text).tokens)
     return Bill(tariff.cost_usd(counted), typical=not call.partial, estimated=True)

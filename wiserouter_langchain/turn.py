@@ -82,7 +82,7 @@ class Turn:
         if bill is None:
             self.router.release(self.decision)
             return False
-        self.router.charge(self.decision, bill.cost_usd, learn=bill.typical)
+        self.router.charge(self.decision, bill.cost_usd, usage=bill.usage, learn=bill.typical)
         return bill.estimated
 
     def marked(self, output: Any) -> Any:

@@ -24,12 +24,15 @@ class Bill(NamedTuple):
         Whether LiteLLM's cache answered.
     estimated : bool
         Whether the tokens had to be counted here, as for a stream without a usage block.
+    usage : Usage or None
+        The tokens, where they are known.
     """
 
     cost_usd: float
     model: str
     cached: bool = False
     estimated: bool = False
+    usage: Usage | None = None
 
 
 def bill_of(kwargs: Mapping[str, Any], response: object, berth: Berth) -> Bill:
@@ -48,13 +51,13 @@ def bill_of(kwargs: Mapping[str, Any], response: object, berth: Berth) -> Bill:
     if kwargs.get("cache_hit") or logged.get("cache_hit"):
         return Bill(0.0, berth.model, cached=True)
     reported = kwargs.get("response_cost") or logged.get("response_cost") or 0.0
-    if reported > 0:
-        return Bill(float(reported), berth.model)
     usage = usage_of(getattr(response, "usage", None), logged)
-    estimated = usage.input_tokens + usage.output_tokens == 0
-    if estimated:
+    unknown = usage.input_tokens + usage.output_tokens == 0
+    if reported > 0:
+        return Bill(float(reported), berth.model, usage=None if unknown else usage)
+    if unknown:
         usage = _counted(kwargs, response)
-    return Bill(berth.tariff.cost_usd(usage), berth.model, estimated=estimated)
+    return Bill(berth.tariff.cost_usd(usage), berth.model, estimated=unknown, usage=usage)
 
 
 def usage_of(block: object, logged: Mapping[str, Any]) -> Usage:

@@ -124,7 +124,7 @@ class Group:
     def settle(self, decision_id: str, bill: Bill) -> None:
         """Charge a call, once; a cached answer costs nothing and teaches nothing."""
         try:
-            self.router.charge(decision_id, bill.cost_usd, model=bill.model, learn=not bill.cached)
+            self.router.charge(decision_id, bill.cost_usd, usage=bill.usage, model=bill.model, learn=not bill.cached)
         except AlreadySettled:
             self.faults["duplicate_events"] += 1
         except UnknownDecision:

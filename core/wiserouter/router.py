@@ -495,7 +495,8 @@ class WiseRouter:
         cost_usd : float, USD, optional
             What the call cost.
         usage : Usage, optional
-            Its tokens instead, at the model's price.
+            Its tokens: the cost at the model's price where `cost_usd` is not given, and in any case what the lengths of
+            questions and answers are learned from.
         model : str, optional
             The model that answered, where a retry or fallback made it another one than was decided.
         learn : bool, default True
@@ -773,10 +774,10 @@ class WiseRouter:
             self.journal.note(lambda: line)
 
     def _cost(self, decision_id: str, served: int | None, cost_usd: float | None, usage: Usage | None) -> float:
-        if cost_usd is not None and usage is None:
+        if cost_usd is not None:
             return check_amount("cost_usd", cost_usd)
-        if usage is None or cost_usd is not None:
-            raise InvalidInput("charge needs cost_usd or usage, and not both")
+        if usage is None:
+            raise InvalidInput("charge needs cost_usd or usage, got neither")
         return self.pool.cost_usd(self._store.find(decision_id).model if served is None else served, usage)
 
 

@@ -232,7 +232,6 @@ def test_scopes_pay_for_themselves_and_learn_together():
         (lambda r, d: r.charge(d, math.inf), InvalidInput, "cost_usd"),
         (lambda r, d: r.charge(d, -0.1), InvalidInput, "got -0.1"),
         (lambda r, d: r.charge(d), InvalidInput, "cost_usd or usage"),
-        (lambda r, d: r.charge(d, 1.0, usage=Usage(1, 1)), InvalidInput, "not both"),
         (lambda r, d: r.charge("no such id", 1.0), UnknownDecision, "no such id"),
         (lambda r, d: r.charge("no such id", usage=Usage(1, 1)), UnknownDecision, "no such id"),
         (lambda r, d: r.release("no such id"), UnknownDecision, "no such id"),
@@ -414,3 +413,11 @@ def test_a_retired_model_gets_no_more_queries_until_it_is_back(policy):
     with pytest.raises(InvalidInput, match="not retired"):
         router.retire_model("c")
     assert set(serve(20)) == {"c"}
+
+
+def test_a_cost_with_its_tokens_rules_and_the_tokens_are_learned():
+    router = WiseRouter([Model("a", Price(1e-6, 2e-6))], seed=0)
+    router.start(Budget(1.0, 10))
+    router.charge(router.decide(), 0.5, usage=Usage(100, 10))
+    assert router.status().spent_usd == 0.5
+    assert (router.estimates.input_tokens[0, 0], router.estimates.output_tokens[0, 0]) == (100, 10)
