@@ -1,4 +1,4 @@
-"""Build the wheel, install it alone into a fresh environment, and run the core tests against it.
+"""Build the wheel, install it alone into a fresh environment, and run core tests against it.
 
 Run as `uv run poe wheel`.
 """
@@ -9,6 +9,20 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+ALGORITHMS = (
+    "arrivals",
+    "confidence",
+    "finer*",
+    "growing",
+    "labels",
+    "list_costs",
+    "optimistic",
+    "policy_outlook",
+    "simulation",
+    "watch",
+)
+"""Tests of arithmetic, which the way of installing does not bear on: they ran on the sources."""
+
 TESTING = ("pytest", "pytest-asyncio", "pytest-socket", "hypothesis")
 
 
@@ -43,7 +57,8 @@ def main() -> None:
             "import wiserouter; assert 'site-packages' in wiserouter.__file__, wiserouter.__file__",
             cwd=work,
         )
-        run(python, "-m", "pytest", "-q", "tests/core", "README.md", cwd=work)
+        left_out = [f"--ignore-glob=*/test_{name}.py" for name in ALGORITHMS]
+        run(python, "-m", "pytest", "-q", "tests/core", "README.md", *left_out, cwd=work)
 
 
 if __name__ == "__main__":
