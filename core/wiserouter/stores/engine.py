@@ -14,8 +14,8 @@ released     released + 1
 expired      decided + 1, expired + 1
 ============ ===================================================
 
-A window has room for amount + carried - spent - reserved; where its limit is hard, nothing is held back beyond that,
-but for a rounding of 1e-12 of the amount. Where a window rolls over, its successor carries
+A window has amount + carried - spent - reserved - leased left; where its limit is hard, nothing is held back beyond
+that, but for a rounding of 1e-12 of the amount. Where a window rolls over, its successor carries
 min(left + skipped x amount, amount), again whenever a late bill changes what was left.
 """
 
@@ -35,6 +35,7 @@ COUNTERS = (
     "charged",
     "released",
     "expired",
+    "leased_usd",
 )
 
 
@@ -121,7 +122,8 @@ class Renew(NamedTuple):
 class Reserve(NamedTuple):
     """Hold back the cost of a call in all its windows; result: "ok", or "refused" where a hard one has no room.
 
-    Nothing is held back twice under one id; again is "ok". Windows that are not there are passed over.
+    Nothing is held back twice under one id; again is "ok". Where a window is not there, the result is "unknown" and
+    nothing is changed.
 
     Attributes
     ----------
@@ -136,7 +138,7 @@ class Reserve(NamedTuple):
     record : str
         Opaque; what `Find` returns.
     lease : str or None
-        The lease that the money is taken from, as far as it goes; then nothing is refused.
+        The lease that the money is taken from, as far as it goes; then nothing is refused, there or not.
     """
 
     id: str
@@ -150,6 +152,8 @@ class Reserve(NamedTuple):
 
 class Settle(NamedTuple):
     """Charge or release a call; result: the state that it was in, "unknown", or "again" where nothing changes.
+
+    It counts in the windows of its reservation; those that are not there any more are passed over.
 
     A charge is "again" where the call was charged before, a release where it was charged or released before; the same
     `token` again gets the first result. A released or expired call can still be charged.
@@ -187,7 +191,7 @@ class Score(NamedTuple):
 
 
 class Spend(NamedTuple):
-    """Count a cost that belongs to no call, which may be negative; result: "ok", or "refused" as for `Reserve`."""
+    """Count a cost that belongs to no call, which may be negative; result as of `Reserve`."""
 
     token: str
     windows: tuple[str, ...]
@@ -197,8 +201,9 @@ class Spend(NamedTuple):
 class Lease(NamedTuple):
     """Let a worker hold `held_usd` from now on, for `ttl_s`; result: what it holds, less where there is less room.
 
-    What is held counts as reserved in `windows`, and as expected as well. A lease that is not renewed for `ttl_s` comes
-    back by itself; 0 gives it back at once. A lease of other windows is given back first.
+    What is held counts as leased in `windows`, and never exceeds what is left there, be the limit hard or not. A lease
+    that is not renewed for `ttl_s` comes back by itself; 0 gives it back at once. A lease of other windows is given
+    back first. Where a window is not there, the worker holds nothing.
     """
 
     id: str
