@@ -2,41 +2,27 @@
 
 How a worker goes about it:
 
-* Where every exchange with the engine matters, as under a hard limit, each step waits for one. Those who wait together
-  go together: whoever is first takes the events of all others along.
+* Where every exchange with the engine matters, as under a hard limit, each step waits for one.
 * Where it need not wait, as under an expected limit with a remote engine, or within a lease, a step is done on the
   worker's own view at once, and told to the engine some hundredths of a second later.
 * A view is as old as the last reply, `refresh_s` at most while the engine answers.
-
-Events are applied once however often they are sent, so that after any failure they are simply sent again.
 """
 
 from __future__ import annotations
 
-import atexit
 import logging
 import os
 import time
 import weakref
-from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
 from functools import partial
-from threading import Event as Signal
-from threading import RLock, Thread
+from threading import RLock
 from typing import Literal, cast
 
 from wiserouter.accounts import Account, check_same_shape, open_account
 from wiserouter.budget import Budget, Ledger
-from wiserouter.errors import (
-    AlreadySettled,
-    InvalidInput,
-    NotStarted,
-    StoreError,
-    StoreUnavailable,
-    UnknownDecision,
-)
+from wiserouter.errors import AlreadySettled, InvalidInput, NotStarted, StoreError, UnknownDecision
 from wiserouter.stores.base import Health, Peer, Record, State
 from wiserouter.stores.engine import (
     Alias,
@@ -54,52 +40,21 @@ from wiserouter.stores.engine import (
     Settle,
     Spend,
 )
+from wiserouter.stores.leases import Leases
 from wiserouter.stores.texts import record_of_text, text_of_record, text_of_terms
 from wiserouter.stores.views import Effect, Views, first_windows
+from wiserouter.stores.wire import Step, Wire
 from wiserouter.types import check_amount
 
 logger = logging.getLogger("wiserouter")
 
 OnStoreError = Literal["closed", "local"]
 
-AT_ONCE = 500
-"""The most events that go in one exchange."""
-
-RETRY_S = 1.0
-"""After an exchange has failed, nobody waits for another one so soon."""
-
 NOTED_S = 60.0
 """How often the records of arrivals are kept, for workers that start later."""
 
 IDLE_S = 600.0
 """An account that nobody asked for so long is not read again until somebody does."""
-
-
-@dataclass(slots=True, eq=False)
-class _Step:
-    """An event on its way to the engine.
-
-    `effect` is what it does to a ledger of its `windows`. A step that is `shown` has had it, and is waited for by
-    nobody; one that is not is waited for.
-    """
-
-    event: Event
-    scope: str
-    windows: tuple[str, ...] = ()
-    effect: Effect | None = None
-    shown: bool = False
-    done: bool = False
-    result: object = None
-    error: StoreError | None = None
-    again: bool = False
-
-
-@dataclass(slots=True)
-class _Lease:
-    """What a worker may hold back by itself, and until when by its own clock."""
-
-    held_usd: float = 0.0
-    until_s: float = 0.0
 
 
 class SharedStore:
@@ -163,34 +118,29 @@ class SharedStore:
                 raise InvalidInput(f"{what} must lie in (0, 0.5], got {share!r}", value=share)
         if on_store_error not in ("closed", "local"):
             raise InvalidInput(f"on_store_error must be 'closed' or 'local', got {on_store_error!r}")
-        self.name, self.worker = name, os.urandom(8).hex()
-        self._engine, self._clock = engine, clock
-        self._refresh_s, self._flush_s, self._max_staleness_s = refresh_s, flush_s, max_staleness_s
-        self._leases_always, self._local = lease_share is not None, on_store_error == "local"
-        self._share = lease_share if lease_share is not None else local_share if self._local else None
-        self._lease_ttl_s, self._reservation_ttl_s = lease_ttl_s, reservation_ttl_s
-        self._max_decisions = max_decisions
-        self._offset_s = time.time() - clock()
+        self.name = name
+        self._near, self._leases_always = engine.near, lease_share is not None
+        self._clock, self._flush_s, self._max_staleness_s = clock, flush_s, max_staleness_s
+        self._reservation_ttl_s, self._max_decisions = reservation_ttl_s, max_decisions
+        share = lease_share if lease_share is not None else local_share if on_store_error == "local" else None
+        self._leases = Leases(os.urandom(8).hex(), share, lease_ttl_s, reservation_ttl_s, clock)
         self._views = Views(name)
-        self._steps: deque[_Step] = deque()
-        self._leases: dict[str, _Lease] = {}
         self._records: OrderedDict[str, tuple[Record, tuple[str, ...]]] = OrderedDict()
         self._peers: weakref.WeakSet[Peer] = weakref.WeakSet()
-        self._refreshed_s = self._noted_s = self._replied_s = float("-inf")
-        self._failed_s: float | None = None
-        self._failures = self._exchanges = 0
-        self._lock, self._wire, self._wake = RLock(), RLock(), Signal()
-        self._closed = False
-        self._thread: Thread | None = None
-        self._process = 0
+        self._noted_s = float("-inf")
+        self._read: list[str] = []
+        self._leased: dict[str, Lease] = {}
+        self._lock = RLock()
+        self._wire = Wire(engine, self, self._lock, clock, name=name, refresh_s=refresh_s, flush_s=flush_s)
+        self._wire.offset_s = time.time() - clock()
 
     def now(self) -> float:
         """Return the engine's time, as far as it is known."""
-        return self._clock() + self._offset_s
+        return self._clock() + self._wire.offset_s
 
     def waits(self, scope: str) -> bool:
         """Return whether a step of `scope` waits for the engine: then take it off the event loop."""
-        return self._engine.near or scope not in self._views.of or not self._ahead(scope)
+        return self._near or scope not in self._views.of or not self._ahead(scope)
 
     def open(self, scope: str, budget: Budget, *, parent: str | None = None, restart: bool = False) -> None:
         """Start a budget for `scope`, or take part in the one that runs, with amount and horizon as given now.
@@ -212,7 +162,7 @@ class SharedStore:
                     break
                 generation = 0 if view is None else view.generation
                 windows = first_windows(scope, generation + 1, budget, self.now())
-            opened = self._ask(_Step(Open(scope, generation, text_of_terms(budget, parent), windows), scope))
+            opened = self._wire.ask(Step(Open(scope, generation, text_of_terms(budget, parent), windows), scope))
             if opened == generation + 1:
                 return
             restart = False  # somebody else was faster
@@ -238,10 +188,10 @@ class SharedStore:
             self._check_reachable(scope, now_s)
             account, begun = self._views.account(scope, now_s)
             if begun:
-                self._steps.extend([_Step(event, scope, shown=True) for event in begun])
-                self._leases.pop(scope, None)  # it was of the windows that have ended
-            if self._failed_s is not None and self._share is not None:
-                account.each[0].lease_usd = self._lease_left_usd(scope)
+                self._wire.tell(*[Step(event, scope, shown=True) for event in begun])
+                self._leases.drop(scope)
+            if self._wire.broken and self._leases.share is not None:
+                account.each[0].lease_usd = self._leases.left_usd(scope)
             return account
 
     def reserve(self, record: Record) -> None:
@@ -250,14 +200,14 @@ class SharedStore:
         self.ledger(scope)
         held_usd = record.decision.reserved_usd
         with self._lock:
-            if self._ahead(scope) and (not self._leases_always or held_usd <= self._lease_left_usd(scope)):
+            if self._ahead(scope) and (not self._leases_always or held_usd <= self._leases.left_usd(scope)):
                 self._hold(record, leased=self._leases_always)
                 return
         try:
             self._reserve_now(record)
-        except StoreUnavailable:
+        except StoreError:
             with self._lock:
-                if self._share is None or held_usd > self._lease_left_usd(scope):
+                if self._leases.share is None or held_usd > self._leases.left_usd(scope):
                     raise
                 self._hold(record, leased=True)
 
@@ -268,10 +218,11 @@ class SharedStore:
 
     def alias(self, alias: str, decision_id: str) -> None:
         """Let a decision be found by another name as well."""
-        step = _Step(Alias(alias, decision_id), "", shown=not self._engine.near)
-        with self._lock:
-            self._start()
-        self._tell(step)
+        step = Step(Alias(alias, decision_id), "", shown=not self._near)
+        if self._near:
+            self._wire.ask(step)
+        else:
+            self._wire.tell(step)
 
     def settle(self, decision_id: str, cost_usd: float, model: int | None = None) -> Record:
         """Charge the true cost of a call, once, and note the model that answered where it is another one."""
@@ -294,7 +245,7 @@ class SharedStore:
         record = self.find(decision_id)
         if record.state == "released":
             raise AlreadySettled(decision_id, record.state)
-        result = self._ask(_Step(Score(record.decision.id, reward, os.urandom(8).hex()), ""))
+        result = self._wire.ask(Step(Score(record.decision.id, reward, os.urandom(8).hex()), ""))
         if result == "unknown":
             raise UnknownDecision(decision_id)
         if result == "released":
@@ -310,91 +261,105 @@ class SharedStore:
             windows = self._views.windows(scope)
             event = Spend(os.urandom(8).hex(), windows, cost_usd)
             effect = partial(Ledger.spend, cost_usd=cost_usd, debit_usd=cost_usd)
-            step = _Step(event, scope, windows, effect)
+            step = Step(event, scope, windows, effect)
             if self._ahead(scope) and not account.hard:
                 self._show(step)
                 return
-        if self._ask(step) != "ok":
+        if self._wire.ask(step) != "ok":
             raise self.ledger(scope).exhausted(cost_usd)
 
     def join(self, peer: Peer) -> None:
         """Let somebody exchange sums with the peers of other workers; kept as long as somebody else keeps it."""
         with self._lock:
             self._peers.add(peer)
-            self._start()
+            self._wire.listen()
 
     def refresh(self) -> None:
-        """Tell the engine all that it has not heard of, and read how things stand; raises `StoreUnavailable`."""
-        with self._wire:
-            self._exchange(refresh=True)
-            while self._steps:
-                self._exchange()
+        """Tell the engine all that it has not heard of, and read how things stand.
+
+        Raises
+        ------
+        StoreUnavailable, StoreDamaged
+            If that fails; it is tried again later.
+        """
+        self._wire.refresh()
 
     def health(self) -> Health:
         """Return whether the engine answers, how old the view is, and what waits to be sent."""
-        with self._lock:
-            return Health(
-                reachable=self._failed_s is None,
-                staleness_s=self._clock() - self._replied_s,
-                waiting=len(self._steps),
-                failures=self._failures,
-                exchanges=self._exchanges,
-            )
+        return self._wire.health()
 
     def close(self) -> None:
         """Tell the engine what it has not heard of, give leases back, and let go of it."""
         with self._lock:
-            if self._closed:
+            if self._wire.closed:
                 return
-            self._closed = True
-            for scope in self._leases:
-                self._steps.append(_Step(Lease(self._lease_id(scope), (), 0.0, 0.0), scope, shown=True))
-        self._wake.set()
-        try:
-            if self._process == os.getpid():
-                self.refresh()
-        except StoreError as error:
-            logger.warning("%d events could not be told to the store: %s", len(self._steps), error)
-        finally:
-            self._engine.close()
+            self._wire.waiting.extend(self._leases.returned())
+        self._wire.close()
+
+    def compose(self, steps: Sequence[Step], *, due: bool) -> tuple[list[Event], Reading]:
+        """Return the leases to renew, what peers add, and what to read."""
+        now_s = self.now()
+        active = {scope for scope, view in self._views.of.items() if due and now_s - view.used_s < IDLE_S}
+        scopes = active | {step.scope for step in steps if step.scope}
+        self._leased = self._renewals(scopes, active, now_s)
+        events: list[Event] = list(self._leased.values())
+        if due:
+            events += [learn for peer in self._peers for learn in peer.outgoing(now_s)]
+            if self._clock() - self._noted_s >= NOTED_S:
+                events += self._views.notes()
+                self._noted_s = self._clock()
+        self._read = read = sorted({one for scope in scopes for one in self._views.scopes(scope)})
+        notes = [name for scope in read if scope not in self._views.of for name in self._views.note_names(scope)]
+        sums = [name for peer in self._peers for name in peer.wanted(now_s)] if due else []
+        return events, Reading(read, sums, notes)
+
+    def take(self, steps: Sequence[Step], extras: list[object], reply: Reply, asked_s: float) -> list[Step] | None:
+        """Take over accounts, leases and what peers are told."""
+        lost = [scope for scope in self._read if scope in self._views.of and scope not in reply.accounts]
+        if lost:
+            return [*self._restoring(lost), *steps]
+        for step in steps:
+            self._see_to(step)
+        pending = [
+            (window, step.effect)
+            for step in self._wire.waiting
+            if step.shown and step.effect is not None
+            for window in step.windows
+        ]
+        for scope, state in reply.accounts.items():
+            self._views.take(scope, state, reply.now_s, reply.notes, pending)
+        for scope, granted in zip(self._leased, extras, strict=False):
+            self._leases.take(scope, granted, asked_s, self._wire.waiting)
+        for peer in list(self._peers) if reply.sums else []:
+            peer.incoming(reply)
+        return None
 
     def _ahead(self, scope: str) -> bool:
         """Return whether the steps of a scope need not wait for the engine."""
-        if self._engine.near:
+        if self._near:
             return self._leases_always
         return self._leases_always or not any(self._views.of[one].budget.hard for one in self._views.scopes(scope))
 
-    def _lease_id(self, scope: str) -> str:
-        return f"{self.worker}|{scope}"
-
-    def _lease_left_usd(self, scope: str) -> float:
-        lease = self._leases.get(scope)
-        return 0.0 if lease is None or self._clock() >= lease.until_s else lease.held_usd
-
     def _check_reachable(self, scope: str, now_s: float) -> None:
         """Raise `StoreUnavailable` where nothing may be decided without the engine."""
-        if self._failed_s is None or self._lease_left_usd(scope) > 0.0:
+        if not self._wire.broken or self._leases.left_usd(scope) > 0.0:
             return
-        view = self._views.of.get(scope)
+        view, leases = self._views.of.get(scope), self._leases.share is not None
         fresh = view is not None and now_s - view.as_of_s <= self._max_staleness_s
-        if self._share is None and fresh and self._ahead(scope):
-            return
-        raise self._unavailable("on_store_error is 'closed'" if self._share is None else "what was leased is used up")
-
-    def _unavailable(self, why: str) -> StoreUnavailable:
-        return StoreUnavailable(f"{self.name} cannot be reached, and {why}: try again later", store=self.name)
+        if leases or not fresh or not self._ahead(scope):
+            raise self._wire.unavailable("what was leased is used up" if leases else "on_store_error is 'closed'")
 
     def _hold(self, record: Record, *, leased: bool) -> None:
         """Reserve on this worker's view, and have the engine told."""
         decision = record.decision
         windows = self._views.windows(decision.scope)
-        lease = self._lease_id(decision.scope) if leased else None
+        lease = self._leases.id(decision.scope) if leased else None
         held = decision.reserved_usd, decision.expected_cost_usd
         event = Reserve(decision.id, windows, *held, record.debit == "paper", text_of_record(record), lease)
         if leased:
-            self._leases.setdefault(decision.scope, _Lease()).held_usd -= decision.reserved_usd
+            self._leases.use(decision.scope, decision.reserved_usd)
         self._keep(record, windows)
-        self._show(_Step(event, decision.scope, windows, _effect(Ledger.hold, *held)))
+        self._show(Step(event, decision.scope, windows, _effect(Ledger.hold, *held)))
 
     def _reserve_now(self, record: Record) -> None:
         """Reserve at the engine; once more on fresh windows where those that were known are gone."""
@@ -403,8 +368,8 @@ class SharedStore:
         for _ in range(2):
             windows = self._views.windows(decision.scope)
             event = Reserve(decision.id, windows, *held, record.debit == "paper", text_of_record(record))
-            step = _Step(event, decision.scope, windows, _effect(Ledger.hold, *held))
-            result = self._ask(step)
+            step = Step(event, decision.scope, windows, _effect(Ledger.hold, *held))
+            result = self._wire.ask(step)
             if result == "ok":
                 with self._lock:
                     self._keep(record, windows)
@@ -420,8 +385,7 @@ class SharedStore:
         effect = _settling(record, to, cost_usd, debit_usd)
         with self._lock:
             _, windows = self._records.get(decision.id, (record, ()))
-            step = _Step(Settle(decision.id, to, os.urandom(8).hex(), cost_usd, model), decision.scope, windows, effect)
-            self._start()
+            step = Step(Settle(decision.id, to, os.urandom(8).hex(), cost_usd, model), decision.scope, windows, effect)
             ahead = decision.id in self._records and decision.scope in self._views.of and self._ahead(decision.scope)
             if ahead:
                 self._show(step)
@@ -432,11 +396,11 @@ class SharedStore:
             record.cost_usd = cost_usd
             record.model = record.model if model is None else model
 
-    def _finish_now(self, record: Record, step: _Step) -> None:
+    def _finish_now(self, record: Record, step: Step) -> None:
         """Have a call settled by the engine; what cannot be told now is told later, where this worker decided it."""
         decision_id = record.decision.id
         try:
-            result = self._ask(step)
+            result = self._wire.ask(step)
         except StoreError:
             with self._lock:
                 if decision_id not in self._records:
@@ -462,10 +426,10 @@ class SharedStore:
 
     def _fetched(self, decision_id: str) -> Record:
         """Return a record that the engine keeps; one that another worker has just made may not have arrived yet."""
-        found = self._ask(_Step(Find(decision_id), ""))
-        if found is None and not self._engine.near:
+        found = self._wire.ask(Step(Find(decision_id), ""))
+        if found is None and not self._near:
             time.sleep(2.0 * self._flush_s)
-            found = self._ask(_Step(Find(decision_id), ""))
+            found = self._wire.ask(Step(Find(decision_id), ""))
         if not isinstance(found, Found):
             raise UnknownDecision(decision_id)
         own = self._at_hand(found.id)
@@ -479,7 +443,7 @@ class SharedStore:
         """Read an account, and those that it is within."""
         while True:
             before = self._views.scopes(scope)
-            self._ask(_Step(Find(""), before[-1]))
+            self._wire.ask(Step(Find(""), before[-1]))
             if self._views.scopes(scope) == before:
                 return
 
@@ -495,256 +459,64 @@ class SharedStore:
         for level, (one, former) in enumerate(zip(budget.each, self._views.of[scope].budget.each, strict=True)):
             if one != former:
                 window = self._views.of[scope].windows[level]
-                self._ask(_Step(Amend(scope, text, window, one.amount_usd), scope))
+                self._wire.ask(Step(Amend(scope, text, window, one.amount_usd), scope))
                 record = self._views.of[scope].arrivals[level]
                 if record is not None and one.horizon != former.horizon:
                     record.expect(one.horizon, self.now())
 
-    def _show(self, step: _Step) -> None:
+    def _show(self, step: Step) -> None:
         """Let a step be seen on this worker's view at once, and have the engine told."""
-        step.shown = True
+        step.shown, step.done = True, False
         if step.effect is not None:
             self._views.count(step.windows, step.effect)
-        self._steps.append(step)
+        self._wire.tell(step)
 
-    def _tell(self, step: _Step) -> None:
-        """Send a step, and wait for it where it is not shown."""
-        if step.shown:
-            with self._lock:
-                self._steps.append(step)
-        else:
-            self._ask(step)
-
-    def _ask(self, step: _Step) -> object:
-        """Send a step and return its result; whoever gets to the wire first takes along what the others ask."""
-        with self._lock:
-            self._start()
-            if self._failed_s is not None and self._clock() - self._failed_s < RETRY_S:
-                raise self._unavailable("it was tried a moment ago")
-            self._steps.append(step)
-        while not step.done:
-            with self._wire, suppress(StoreError):  # a failure is told to the step
-                if not step.done:
-                    self._exchange()
-        if step.error is not None:
-            raise step.error
-        return step.result
-
-    def _exchange(self, *, refresh: bool = False) -> None:
-        """Send what waits, and read how the accounts stand."""
-        with self._lock:
-            steps = [self._steps[at] for at in range(min(AT_ONCE, len(self._steps)))]
-            started_s = self._clock()
-            due = refresh or started_s - self._refreshed_s >= self._refresh_s
-            scopes = self._scopes_to_read(steps, due=due)
-            extras, names, sums = self._extras(due=due), self._notes_to_read(scopes), self._sums_to_read(due=due)
-            leases = self._to_lease(steps, due=due)
-        events = [step.event for step in steps] + [*leases.values()] + extras
-        try:
-            reply = self._engine.exchange(events, Reading(scopes, sums, names))
-        except StoreError as error:
-            self._fail(len(steps), error)
-            raise
-        with self._lock:
-            self._succeed(started_s, reply)
-            lost = self._lost(scopes, reply)
-            for _ in steps:
-                self._steps.popleft()
-            if lost:
-                self._restore(lost, steps)
-                return
-            self._take(steps, list(leases), reply, started_s)
-            self._refreshed_s = started_s if due else self._refreshed_s
-            peers = list(self._peers) if due else []
-        for peer in peers:
-            peer.incoming(reply)
-
-    def _take(self, steps: Sequence[_Step], leased: Sequence[str], reply: Reply, asked_s: float) -> None:
-        """Take over results, accounts and leases."""
-        for step, result in zip(steps, reply.results, strict=False):
-            self._conclude(step, result)
-        self._take_accounts(reply)
-        for scope, granted_usd in zip(leased, reply.results[len(steps) :], strict=False):
-            self._take_lease(scope, granted_usd, asked_s)
-
-    def _scopes_to_read(self, steps: Sequence[_Step], *, due: bool) -> list[str]:
-        now_s = self.now()
-        wanted = {step.scope for step in steps if step.scope}
-        if due:
-            wanted |= {scope for scope, view in self._views.of.items() if now_s - view.used_s < IDLE_S}
-        return sorted({one for scope in wanted for one in self._views.scopes(scope)})
-
-    def _notes_to_read(self, scopes: Iterable[str]) -> list[str]:
-        return [name for scope in scopes if scope not in self._views.of for name in self._views.note_names(scope, 4)]
-
-    def _sums_to_read(self, *, due: bool) -> list[str]:
-        now_s = self.now()
-        return [name for peer in self._peers for name in peer.wanted(now_s)] if due else []
-
-    def _extras(self, *, due: bool) -> list[Event]:
-        """Return what goes along now and then: sums of peers, and records of arrivals."""
-        if not due:
-            return []
-        now_s = self.now()
-        extras: list[Event] = [learn for peer in self._peers for learn in peer.outgoing(now_s)]
-        if self._clock() - self._noted_s >= NOTED_S:
-            extras += self._views.notes()
-            self._noted_s = self._clock()
-        return extras
-
-    def _to_lease(self, steps: Sequence[_Step], *, due: bool) -> dict[str, Lease]:
-        """Return the leases to renew, by scope: all now and then, and those that run low.
-
-        What is to be given back cannot be used from now on.
-        """
-        if self._share is None or self._closed:
-            return {}
-        now_s = self.now()
-        renewed = {scope for scope, view in self._views.of.items() if due and now_s - view.used_s < IDLE_S}
-        leases = {}
-        for scope in renewed | {step.scope for step in steps if step.scope in self._views.of}:
-            account, _ = self._views.account(scope, now_s)
-            held_usd = self._lease_left_usd(scope)
-            left_usd = min([ledger.left_usd for ledger in account.each])
-            target_usd = self._share * max(left_usd + held_usd, 0.0)
-            if scope in renewed or held_usd < 0.5 * target_usd:
-                ttl_s = self._lease_ttl_s + self._reservation_ttl_s
-                leases[scope] = Lease(self._lease_id(scope), self._views.windows(scope), target_usd, ttl_s)
-                if held_usd > target_usd:
-                    self._leases[scope].held_usd = target_usd
+    def _renewals(self, scopes: set[str], active: set[str], now_s: float) -> dict[str, Lease]:
+        """Return the leases to renew, by scope."""
+        leases: dict[str, Lease] = {}
+        for scope in scopes if self._leases.share is not None and not self._wire.closed else ():
+            if scope in self._views.of:
+                account, _ = self._views.account(scope, now_s)
+                left_usd = min([ledger.left_usd for ledger in account.each])
+                lease = self._leases.renewal(scope, self._views.windows(scope), left_usd, due=scope in active)
+                if lease is not None:
+                    leases[scope] = lease
         return leases
 
-    def _take_lease(self, scope: str, granted: object, asked_s: float) -> None:
-        """Take over what the engine grants, less what was held on it since."""
-        mine = self._lease_id(scope)
-        since = [step.event for step in self._steps if isinstance(step.event, Reserve) and step.event.lease == mine]
-        held_usd = cast("float", granted) - sum([event.held_usd for event in since])
-        self._leases[scope] = _Lease(max(held_usd, 0.0), asked_s + self._lease_ttl_s)
-
-    def _take_accounts(self, reply: Reply) -> None:
-        pending = [
-            (window, step.effect)
-            for step in self._steps
-            if step.shown and step.effect is not None
-            for window in step.windows
-        ]
-        for scope, state in reply.accounts.items():
-            self._views.take(scope, state, reply.now_s, reply.notes, pending)
-
-    def _conclude(self, step: _Step, result: object) -> None:
-        """Hand a result to who waits for it; what nobody waits for is put right where the engine has forgotten it."""
-        step.result, step.done = result, True
-        if not step.shown or result != "unknown" or step.again:
+    def _see_to(self, step: Step) -> None:
+        """Put right what nobody waits for, where the engine does not know what it is about."""
+        if not step.shown or step.result != "unknown" or step.again:
             return
         event = step.event
         kept = self._records.get(event.id) if isinstance(event, Settle) else None
-        if kept is not None:
-            self._steps.extend(self._told_again(kept[0], step))
-        else:
-            logger.warning(
-                "%s does not know what an event is about; it is dropped: %s", self.name, type(event).__name__
-            )
-
-    def _told_again(self, record: Record, step: _Step) -> list[_Step]:
-        """Return the steps that make a decision known, which the engine has lost, and settle it."""
-        decision, windows = record.decision, step.windows
+        if kept is None:
+            logger.warning("%s does not know what a %s is about: dropped", self.name, type(event).__name__)
+            return
+        record, windows = kept
+        decision = record.decision
         held = decision.reserved_usd, decision.expected_cost_usd
-        text = text_of_record(record)
-        event = Reserve(decision.id, windows, *held, record.debit == "paper", text, _lost_lease(decision.scope))
-        return [
-            _Step(event, decision.scope, windows, _effect(Ledger.hold, *held), shown=True, again=True),
-            _Step(step.event, decision.scope, windows, step.effect, shown=True, again=True),
-        ]
+        lease = _lost_lease(decision.scope)
+        known = Reserve(decision.id, windows, *held, record.debit == "paper", text_of_record(record), lease)
+        for one, effect in ((known, _effect(Ledger.hold, *held)), (event, step.effect)):
+            self._wire.waiting.append(Step(one, decision.scope, windows, effect, shown=True, again=True))
 
-    def _lost(self, scopes: Iterable[str], reply: Reply) -> list[str]:
-        """Return the accounts that were there and are there no more: an engine that has lost its memory."""
-        return [scope for scope in scopes if scope in self._views.of and scope not in reply.accounts]
-
-    def _restore(self, lost: Sequence[str], steps: Sequence[_Step]) -> None:
-        """Have accounts opened again as they were last seen, before what has just been sent is sent once more.
+    def _restoring(self, lost: Sequence[str]) -> list[Step]:
+        """Return the steps that open accounts again as they were last seen, where an engine has lost its memory.
 
         What was held back and leased there stays so until the time to live of a reservation has passed: the calls may
         still be billed.
         """
-        first: list[_Step] = []
+        steps = []
         for scope in lost:
             opening, held_usd = self._views.remembered(scope)
             windows = tuple([window.id for window in opening.windows])
-            first.append(_Step(opening, scope, shown=True))
+            steps.append(Step(opening, scope, shown=True))
             if held_usd > 0.0:
                 lease = Lease(_lost_lease(scope), windows, held_usd, self._reservation_ttl_s)
-                first.append(_Step(lease, scope, shown=True))
-            self._leases.pop(scope, None)
+                steps.append(Step(lease, scope, shown=True))
+            self._leases.drop(scope)
             logger.error("%s has lost the budget of scope %r: opened again as it was last seen", self.name, scope)
-        self._steps.extendleft(reversed([*first, *steps]))
-
-    def _succeed(self, started_s: float, reply: Reply) -> None:
-        ended_s = self._clock()
-        self._offset_s = reply.now_s - 0.5 * (started_s + ended_s)
-        self._replied_s = ended_s
-        self._exchanges += 1
-        if self._failed_s is not None:
-            logger.warning("%s answers again; %d events were waiting", self.name, len(self._steps))
-            self._failed_s = None
-
-    def _fail(self, n_sent: int, error: StoreError) -> None:
-        """Note a failure; who waits is told, all else is sent again later."""
-        with self._lock:
-            if self._failed_s is None:
-                doing = "deciding within the leased share" if self._local else "deciding nothing"
-                logger.error("%s; %s until it answers again", error, doing)
-            self._failed_s = self._clock()
-            self._failures += 1
-            waiting = [step for step in self._steps if not step.shown]
-            perhaps = [self._steps[at].event for at in range(n_sent) if not self._steps[at].shown]
-            self._steps = deque([step for step in self._steps if step.shown])
-            for event in perhaps:
-                if isinstance(event, Reserve):  # it may have arrived all the same
-                    undo = Settle(event.id, "released", os.urandom(8).hex())
-                    self._steps.append(_Step(undo, "", shown=True, again=True))
-            for step in waiting:
-                step.error, step.done = error, True
-
-    def _start(self) -> None:
-        """Start the thread that tells the engine what nobody waits for; once per process."""
-        if self._process == os.getpid() or self._closed:
-            return
-        self._process = os.getpid()
-        store = weakref.ref(self)
-        self._thread = Thread(target=_run, args=(store, self._wake), name="wiserouter-store", daemon=True)
-        self._thread.start()
-        atexit.register(_close, store)
-
-    def _beat(self) -> float:
-        """Send what waits where it is due, and return how long to sleep."""
-        with self._lock:
-            down = self._failed_s is not None
-            due = bool(self._steps) or self._clock() - self._refreshed_s >= self._refresh_s
-            waiting = bool(self._views.of) or bool(self._peers) or bool(self._steps)
-        if due and waiting:
-            try:
-                with self._wire:
-                    self._exchange()
-            except StoreError:  # noted, and logged once
-                return RETRY_S
-        return RETRY_S if down else min(self._flush_s, self._refresh_s)
-
-
-def _run(store: weakref.ref[SharedStore], wake: Signal) -> None:
-    """Tell the engine what waits, until nobody keeps the store any more."""
-    sleep_s = 0.0
-    while not wake.wait(sleep_s):
-        one = store()
-        if one is None:
-            return
-        sleep_s = one._beat()
-        del one
-
-
-def _close(store: weakref.ref[SharedStore]) -> None:
-    one = store()
-    if one is not None:
-        one.close()
+        return steps
 
 
 def _effect(verb: Callable[..., None], *held: float) -> Effect:

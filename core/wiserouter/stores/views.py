@@ -14,6 +14,9 @@ from wiserouter.stores.engine import AccountState, Event, Note, Open, Renew, Win
 from wiserouter.stores.texts import terms_of_text, text_of_terms
 from wiserouter.windows import Window as Span
 
+MOST_LEVELS = 4
+"""So many budgets of a scope have their record of arrivals handed to a worker that starts."""
+
 Effect = Callable[[Ledger], None]
 
 
@@ -137,9 +140,9 @@ class Views:
             if arrivals is not None
         ]
 
-    def note_names(self, scope: str, levels: int) -> list[str]:
-        """Return the names under which the records of a scope are kept."""
-        return [_note_name(scope, level) for level in range(levels)]
+    def note_names(self, scope: str) -> list[str]:
+        """Return the names under which the records of a scope may be kept."""
+        return [_note_name(scope, level) for level in range(MOST_LEVELS)]
 
     def remembered(self, scope: str) -> tuple[Open, float]:
         """Return what opens an account again as it was last seen, and what it held back and leased then."""
