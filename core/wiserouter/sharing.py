@@ -14,6 +14,7 @@ import os
 from collections import defaultdict
 from collections.abc import Sequence
 from threading import Lock
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,23 +27,26 @@ logger = logging.getLogger("wiserouter")
 
 DAY_S = 86_400.0
 
+ROUNDING = 1e-12
+"""Share of a sum by which it may differ though nobody has added anything: floats round."""
+
 DAYS = 90
 """Sums of earlier days are not read by a worker that starts."""
 
 
-class News:
-    """What the others have observed, as arrays by the names of the sums; and how old it is.
+class News(NamedTuple):
+    """What the others have observed.
 
     Attributes
     ----------
     age_s : float, seconds
-        0 for what has just come in.
+        How old it is; 0 for what is of today or yesterday.
     sums : Estimates
         What was added.
     """
 
-    def __init__(self, age_s: float, sums: Estimates) -> None:
-        self.age_s, self.sums = age_s, sums
+    age_s: float
+    sums: Estimates
 
 
 class Sharing:
@@ -125,10 +129,10 @@ class Sharing:
             self._sent = []
             for name, totals in reply.sums.items():
                 known = self._known.setdefault(name, {})
-                news = self._news.setdefault(name, {})
                 for cell, total in totals.items():
                     grown = total - known.get(cell, 0.0) - own[name, cell]
-                    if grown:
+                    if abs(grown) > ROUNDING * abs(total):
+                        news = self._news.setdefault(name, {})
                         news[cell] = news.get(cell, 0.0) + grown
                 self._known[name] = dict(totals)
             self._started = True
@@ -139,30 +143,29 @@ class Sharing:
         What is of models that this worker does not know is kept until it does.
         """
         with self._lock:
-            if not any(self._news.values()):
+            if not self._news:
                 return []
             column = {name: k for k, name in enumerate(self._names)}
             found, unknown = [], {}
-            for name in sorted(self._news, key=lambda name: int(name.rpartition("@")[2])):
-                sums, later = self._placed(self._news[name], column)
-                age_s = max(0.0, self._now_s - (int(name.rpartition("@")[2]) + 0.5) * DAY_S)
-                found.append(News(0.0 if age_s < DAY_S else age_s, sums))
-                unknown[name] = later
+            for name in sorted(self._news, key=_day):
+                known = {cell: total for cell, total in self._news[name].items() if cell.split("|", 2)[2] in column}
+                if known:
+                    age_s = self._now_s - (_day(name) + 0.5) * DAY_S
+                    found.append(News(age_s if age_s >= DAY_S else 0.0, self._placed(known, column)))
+                if len(known) < len(self._news[name]):
+                    unknown[name] = {cell: total for cell, total in self._news[name].items() if cell not in known}
             self._news = unknown
             return found
 
-    def _placed(self, cells: dict[str, float], column: dict[str, int]) -> tuple[Estimates, dict[str, float]]:
-        sums, later = Estimates(self._n_contexts, len(column)), {}
+    def _placed(self, cells: dict[str, float], column: dict[str, int]) -> Estimates:
+        sums = Estimates(self._n_contexts, len(column))
         for cell, value in cells.items():
             field, context, name = cell.split("|", 2)
-            if name in column:
-                getattr(sums, field)[int(context), column[name]] += value
-            else:
-                later[cell] = value
+            getattr(sums, field)[int(context), column[name]] += value
         sums.n_invoked = round(sums.invoked.sum())
         sums.observed = np.abs(sums.calls + sums.labels).sum(axis=1).round().astype(int).tolist()
         sums.n_observations = sum(sums.observed)
-        return sums, later
+        return sums
 
     def _add(self, context: int, model: int, **deltas: float) -> None:
         with self._lock:
@@ -172,3 +175,7 @@ class Sharing:
 
     def _day(self, now_s: float) -> str:
         return f"{self.sums}@{int(now_s // DAY_S)}"
+
+
+def _day(sums: str) -> int:
+    return int(sums.rpartition("@")[2])

@@ -159,7 +159,7 @@ class Store(Protocol):
         ...
 
     def reserve(self, record: Record) -> None:
-        """Hold back the cost of a decision, in all budgets of its scope or in none, and keep its record.
+        """Hold back the cost of a decision, in all budgets of its scope or in none, and keep its record; once.
 
         Raises
         ------
@@ -209,6 +209,10 @@ class Store(Protocol):
 
     def join(self, peer: Peer) -> None:
         """Let somebody exchange sums with the peers of other workers, where there are any."""
+        ...
+
+    def refresh(self) -> None:
+        """Deliver what is on its way, and see how things stand."""
         ...
 
     def health(self) -> Health:

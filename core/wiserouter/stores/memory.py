@@ -84,6 +84,8 @@ class MemoryStore:
         decision = record.decision
         with self._lock:
             ledger = self._account_at(decision.scope, self.now())
+            if decision.id in self._records:
+                return
             ledger.reserve(decision.reserved_usd, decision.expected_cost_usd)
             self._records[decision.id] = self._in_flight[decision.id] = (record, ledger)
             self._forget()
@@ -144,6 +146,9 @@ class MemoryStore:
 
     def join(self, peer: Peer) -> None:
         """Do nothing: there is no other worker."""
+
+    def refresh(self) -> None:
+        """Do nothing: there is nothing on its way."""
 
     def health(self) -> Health:
         """Return that all is well."""

@@ -200,6 +200,8 @@ class SharedStore:
         self.ledger(scope)
         held_usd = record.decision.reserved_usd
         with self._lock:
+            if record.decision.id in self._records:
+                return
             if self._ahead(scope) and (not self._leases_always or held_usd <= self._leases.left_usd(scope)):
                 self._hold(record, leased=self._leases_always)
                 return
