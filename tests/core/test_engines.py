@@ -36,11 +36,10 @@ def redis_place(url):
         engines.append(RedisEngine(url, name=name, **ttl_s))
         return engines[-1]
 
-    def advance(seconds):
-        engine = open_engine()
-        end = engine.exchange([]).now_s + seconds
-        while engine.exchange([]).now_s < end:
-            time.sleep(0.005)
+    def advance(seconds):  # the server's clock is this machine's
+        end = time.time() + seconds
+        while time.time() < end:
+            time.sleep(end + 0.001 - time.time())
 
     yield Place(open_engine, advance, short_s=0.1)
     for engine in engines:

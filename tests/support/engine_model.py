@@ -1,7 +1,8 @@
-"""What an engine must do, in dictionaries: nothing is counted up, every counter is summed from what is known of calls."""
+"""What an engine must do, in dictionaries: every counter is the sum over all calls, nothing is counted up."""
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from dataclasses import dataclass, field
 from threading import RLock
@@ -34,7 +35,7 @@ from wiserouter.stores.engine import (
 class Call:
     reserve: Reserve
     due_s: float
-    forget_s: float
+    forget_s: float = math.inf
     state: str = "in flight"
     model: int | None = None
     cost_usd: float | None = None
@@ -43,13 +44,12 @@ class Call:
 
     def counts(self) -> dict[str, float]:
         if self.state == "in flight":
-            return dict(
-                reserved_usd=self.reserve.held_usd, expected_usd=self.reserve.expected_usd, decided=1, in_flight=1
-            )
+            held = {"reserved_usd": self.reserve.held_usd, "expected_usd": self.reserve.expected_usd}
+            return {**held, "decided": 1, "in_flight": 1}
         if self.state == "charged":
             debited_usd = self.reserve.expected_usd if self.reserve.paper else self.cost_usd
-            return dict(spent_usd=self.cost_usd, debited_usd=debited_usd, decided=1, charged=1)
-        return {"released": dict(released=1), "expired": dict(decided=1, expired=1)}[self.state]
+            return {"spent_usd": self.cost_usd, "debited_usd": debited_usd, "decided": 1, "charged": 1}
+        return {"released": {"released": 1}, "expired": {"decided": 1, "expired": 1}}[self.state]
 
 
 @dataclass
@@ -94,7 +94,7 @@ class ModelEngine:
     def exchanged(self, events, reading):
         for call in self.calls.values():
             if call.state == "in flight" and call.due_s <= self.now_s:
-                call.state = "expired"
+                call.state, call.forget_s = "expired", self.now_s + self.decision_ttl_s
         for name in [name for name, call in self.calls.items() if call.forget_s <= self.now_s]:
             self.forgotten.append(self.calls.pop(name))
         self.leases = {name: held for name, held in self.leases.items() if held.due_s > self.now_s}
@@ -118,8 +118,10 @@ class ModelEngine:
         total = {name: self.windows[window].window.counters.get(name, 0.0) for name in COUNTERS}
         calls = [*self.calls.values(), *self.forgotten]
         rows = [call.counts() for call in calls if window in call.reserve.windows]
-        rows += [dict(leased_usd=held.held_usd) for held in self.leases.values() if window in held.windows]
-        rows += [dict(spent_usd=s.cost_usd, debited_usd=s.cost_usd) for s in self.spent.values() if window in s.windows]
+        rows += [{"leased_usd": held.held_usd} for held in self.leases.values() if window in held.windows]
+        rows += [
+            {"spent_usd": s.cost_usd, "debited_usd": s.cost_usd} for s in self.spent.values() if window in s.windows
+        ]
         for row in rows:
             for name, value in row.items():
                 total[name] += value
@@ -182,8 +184,7 @@ class ModelEngine:
         if event.lease in self.leases:
             held = self.leases[event.lease]
             held.held_usd -= min(held.held_usd, event.held_usd)
-        due_s = self.now_s + self.ttl_s
-        self.calls[event.id] = Call(event, due_s, due_s + self.decision_ttl_s)
+        self.calls[event.id] = Call(event, self.now_s + self.ttl_s)
         return "ok"
 
     def settle(self, event: Settle):
@@ -192,7 +193,7 @@ class ModelEngine:
             return "unknown"
         key = ("settle", event.token)
         if key not in call.results:
-            again = call.state == "charged" or call.state == event.to
+            again = call.state in {"charged", event.to}
             call.results[key] = "again" if again else call.state
             if not again:
                 call.state, call.forget_s = event.to, self.now_s + self.decision_ttl_s

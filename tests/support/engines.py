@@ -188,14 +188,14 @@ def check_transitions(place):
         ([release("a"), charge("a", 0.5), release("a", "other")], ["in flight", "released", "again"], CHARGED),
     ]
     for i, (events, results, count) in enumerate(ways):
-        events = [event._replace(id=f"a{i}") for event in events]
+        mine = [event._replace(id=f"a{i}") for event in events]
         ids = (f"w{i}", f"v{i}")
         assert apply(engine, Open("s", i + 1, "", tuple([window(one, 1.0) for one in ids]))) == [i + 2]
         assert apply(engine, reserve(f"a{i}", *ids)) == ["ok"]
         assert counters(engine, 0) == counters(engine, 1) == HELD
-        assert apply(engine, *events) == results
+        assert apply(engine, *mine) == results
         assert counters(engine, 0) == counters(engine, 1) == count
-        assert apply(engine, *events) == results
+        assert apply(engine, *mine) == results
         assert counters(engine, 0) == counters(engine, 1) == count
 
 
@@ -211,10 +211,10 @@ def check_transitions_of_expired_calls(place):
     ):
         assert apply(engine, Open("s", i + 1, "", (window(f"w{i}"),)), reserve(f"a{i}", f"w{i}")) == [i + 2, "ok"]
         place.advance(place.short_s)
-        events = [event._replace(id=f"a{i}") for event in events]
+        mine = [event._replace(id=f"a{i}") for event in events]
         assert counters(engine) == EXPIRED
-        assert apply(engine, *events) == results
-        assert apply(engine, *events) == results
+        assert apply(engine, *mine) == results
+        assert apply(engine, *mine) == results
         assert counters(engine) == count
 
 
@@ -376,6 +376,23 @@ def check_decisions_are_forgotten(place):
     place.advance(4 * place.short_s)
     assert apply(engine, Find("a"), Find("other"), charge("a", 0.5)) == [None, None, "unknown"]
     assert counters(engine) == CHARGED
+
+
+def check_what_is_due_comes_back_however_late(place):
+    engine = opened(place, reservation_ttl_s=place.short_s, decision_ttl_s=place.short_s)
+    apply(engine, reserve("a"), lease("l", 0.5, ttl_s=place.short_s))
+    place.advance(4 * place.short_s)
+    assert counters(engine) == EXPIRED
+
+
+def check_much_that_is_due_at_once(place):
+    engine = opened(place, window("w", 1000.0), reservation_ttl_s=place.short_s)
+    for start in range(0, 1200, 400):
+        apply(engine, *[reserve(str(i)) for i in range(start, start + 400)])
+    place.advance(place.short_s)
+    for _ in range(20):
+        engine.exchange([])
+    assert counters(engine) == {"decided": 1200, "expired": 1200}
 
 
 # leases --------------------------------------------------------------------------------------------------------------
@@ -569,14 +586,14 @@ def check_numbers_come_back_as_they_were(place):
 def check_totals_are_the_sum_of_all_charges(place):
     rng = random.Random(1)
     engine = opened(place, window("w", 1000.0))
-    costs = [rng.lognormvariate(-7.0, 2.0) for _ in range(2000)]
-    for start in range(0, 2000, 250):
+    costs = [rng.lognormvariate(-7.0, 2.0) for _ in range(1000)]
+    for start in range(0, 1000, 250):
         part = [(str(i), costs[i]) for i in range(start, start + 250)]
         apply(engine, *[reserve(name, held_usd=cost, expected_usd=cost) for name, cost in part])
         apply(engine, *[charge(name, cost) for name, cost in part])
     at = state(engine).counters
     assert at["spent_usd"] == pytest.approx(math.fsum(costs), rel=0, abs=1e-9)
-    assert (at["reserved_usd"], at["expected_usd"], at["charged"]) == (0.0, 0.0, 2000)
+    assert (at["reserved_usd"], at["expected_usd"], at["charged"]) == (0.0, 0.0, 1000)
 
 
 def check_a_race_for_a_hard_window(place):

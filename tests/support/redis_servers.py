@@ -1,16 +1,17 @@
-"""Redis servers on 127.0.0.1, alone or as a cluster, that can be killed and started again; and a line that can be cut."""
+"""Redis servers on 127.0.0.1, alone or as a cluster, that can be killed and started again; a line that can be cut."""
 
 from __future__ import annotations
 
 import importlib.util
 import shutil
 import socket
+import ssl
 import subprocess
 import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 SLOTS = 16_384
@@ -158,6 +159,8 @@ class Line:
     ----------
     port : int
         The server's, on 127.0.0.1.
+    tls : ssl.SSLContext or None
+        To speak TLS with clients; in clear with the server.
 
     Attributes
     ----------
@@ -167,8 +170,9 @@ class Line:
         How long it holds back what goes to the server.
     """
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, tls: ssl.SSLContext | None = None) -> None:
         self.delay_s = 0.0
+        self._tls = tls
         self._to = port
         self._open = threading.Event()
         self._open.set()
@@ -219,17 +223,25 @@ class Line:
                 client, _ = self._listener.accept()
             except OSError:
                 return
+            threading.Thread(target=self._connect, args=(client,), daemon=True).start()
+
+    def _connect(self, client: socket.socket) -> None:
+        with client:
+            if not self._up:
+                return
             try:
-                server = socket.create_connection(("127.0.0.1", self._to)) if self._up else None
+                client = client if self._tls is None else self._tls.wrap_socket(client, server_side=True)
+                server = socket.create_connection(("127.0.0.1", self._to))
             except OSError:
-                server = None
-            if server is None:
                 client.close()
-                continue
-            with self._lock:
-                self._ends |= {client, server}
-            threading.Thread(target=self._carry, args=(client, server, True), daemon=True).start()
-            threading.Thread(target=self._carry, args=(server, client, False), daemon=True).start()
+                return
+            with client, server:
+                with self._lock:
+                    self._ends |= {client, server}
+                back = threading.Thread(target=self._carry, args=(server, client, False), daemon=True)
+                back.start()
+                self._carry(client, server, True)
+                back.join()
 
     def _carry(self, source: socket.socket, target: socket.socket, slowed: bool) -> None:
         try:
@@ -241,21 +253,19 @@ class Line:
         except OSError:
             pass
         finally:
+            _end(source)
             _end(target)
-            source.close()
 
 
 def _end(end: socket.socket) -> None:
-    try:
+    with suppress(OSError):
         end.shutdown(socket.SHUT_RDWR)
-    except OSError:
-        pass
 
 
 @contextmanager
-def line_to(port: int) -> Iterator[Line]:
+def line_to(port: int, tls: ssl.SSLContext | None = None) -> Iterator[Line]:
     """A line to a server of this machine."""
-    line = Line(port)
+    line = Line(port, tls)
     try:
         yield line
     finally:

@@ -13,7 +13,7 @@
 local SCHEMA, ROUNDING, AT_ONCE = 1, 1e-12, 500
 local BASE, request = KEYS[1], cjson.decode(ARGV[1])
 local RESERVATION_S, DECISION_S = request.reservation_ttl_s, request.decision_ttl_s
-local RECORD_S, OLD_S = RESERVATION_S + DECISION_S, RESERVATION_S + 4 * DECISION_S
+local ALIAS_S, OLD_S = RESERVATION_S + 2 * DECISION_S, RESERVATION_S + 4 * DECISION_S
 local DUE = BASE .. ':due'
 local COUNTERS = {'spent_usd', 'debited_usd', 'reserved_usd', 'expected_usd', 'decided', 'in_flight', 'charged',
   'released', 'expired', 'leased_usd'}
@@ -39,7 +39,15 @@ end
 local function list(value, what)
   local read, strings = pcall(cjson.decode, value)
   if not read or type(strings) ~= 'table' then damaged(what .. ' is no list') end
+  for _, one in pairs(strings) do
+    if type(one) ~= 'string' then damaged(what .. ' is no list of names') end
+  end
   return strings
+end
+
+local function known(value, what)
+  if value == nil then damaged(what .. ' is not there') end
+  return value
 end
 
 -- Hashes and texts: read once, written at the end --------------------------------------------------------------------
@@ -160,8 +168,11 @@ end
 
 local function begin(opened)
   local one = row('window', opened.id)
-  one.ttl_s = nil
-  if exists(one) then return one, false end
+  if exists(one) then
+    one.ttl_s = nil
+    later('PERSIST', one.key)
+    return one, false
+  end
   for _, field in ipairs(WINDOW) do put(one, {[field] = opened.counters[field] or 0}) end
   put(one, {
     amount_usd = opened.amount_usd,
@@ -199,6 +210,7 @@ local function move(call, to)
     hand_down(one)
   end
   if call.is.state == 'in flight' then later('ZREM', DUE, 'call:' .. call.name) end
+  if to ~= 'in flight' then call.ttl_s = DECISION_S end  -- one in flight stays, or its money would never come back
   put(call, {state = to})
 end
 
@@ -210,7 +222,10 @@ local function call_of(id)
     for _, field in ipairs({'held_usd', 'expected_usd'}) do
       call.is[field] = number(call.is[field], call.key .. ' ' .. field)
     end
-    if not (call.is.state and call.is.record) then damaged(call.key .. ' is no decision') end
+    for _, field in ipairs({'model', 'cost_usd', 'reward'}) do
+      call.is[field] = call.is[field] and number(call.is[field], call.key .. ' ' .. field)
+    end
+    for _, field in ipairs({'state', 'record'}) do known(call.is[field], call.key .. ' ' .. field) end
   end
   return call
 end
@@ -330,7 +345,7 @@ function apply.Reserve(event)
   elseif refuses(windows, event.held_usd) then
     return 'refused'
   end
-  call.windows, call.ttl_s = event.windows, RECORD_S
+  call.windows = event.windows
   put(call, {
     windows = cjson.encode(event.windows),
     held_usd = event.held_usd,
@@ -356,7 +371,6 @@ function apply.Settle(event)
     if event.model ~= cjson.null then put(call, {model = event.model}) end
   end
   move(call, event.to)
-  call.ttl_s = DECISION_S
   return state
 end
 
@@ -419,7 +433,7 @@ function apply.Find(event)
 end
 
 function apply.Alias(event)
-  keep(BASE .. ':alias:' .. event.alias, event.id, RECORD_S + DECISION_S)
+  keep(BASE .. ':alias:' .. event.alias, event.id, ALIAS_S)
   return 'ok'
 end
 
@@ -466,7 +480,8 @@ local function read_account(scope)
     for _, counter in ipairs(COUNTERS) do state[#state + 1] = text(is[counter]) end
     windows[level] = state
   end
-  return {scope, text(account.is.generation), account.is.terms, windows}
+  local generation = number(account.is.generation, account.key .. ' generation')
+  return {scope, text(generation), known(account.is.terms, account.key .. ' terms'), windows}
 end
 
 local function read_sums(name)
@@ -475,7 +490,7 @@ local function read_sums(name)
   for i = 1, #flat, 2 do
     local cell = flat[i]
     seen[cell] = true
-    if one.changed[cell] then flat[i + 1] = text(one.is[cell]) end
+    flat[i + 1] = text(one.changed[cell] and one.is[cell] or number(flat[i + 1], one.key .. ' ' .. cell))
   end
   for cell in pairs(one.changed) do
     if not seen[cell] then

@@ -101,9 +101,11 @@ class RedisEngine:
             client, self._client = self._client, None
         if client is not None:
             client.close()
+            if hasattr(client, "connection_pool"):  # redis-py 5.0.0 leaves it open
+                client.connection_pool.disconnect()
 
     def _run(self, body: bytes) -> list[Any]:
-        from redis.exceptions import NoScriptError
+        from redis.exceptions import NoScriptError  # noqa: PLC0415
 
         with self._errors():
             client: Any = self._connected()  # redis-py's types do not know the answers of scripts
@@ -121,17 +123,19 @@ class RedisEngine:
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
-        from redis.exceptions import RedisClusterException, RedisError
+        from redis.exceptions import ReadOnlyError, RedisClusterException, RedisError  # noqa: PLC0415
 
         try:
             yield
         except (RedisError, RedisClusterException, OSError) as error:
-            if "READONLY" in str(error):  # another server has become the master: connect anew
+            if isinstance(error, ReadOnlyError) or "READONLY" in str(
+                error
+            ):  # another server has become the master: connect anew
                 self.close()
             raise self._failure(error) from error
 
     def _failure(self, error: Exception) -> StoreError:
-        from redis.exceptions import AuthenticationError
+        from redis.exceptions import AuthenticationError  # noqa: PLC0415
 
         said = f"{error}"
         if newer := re.search(r"NEWER (.*?);", said):
@@ -169,28 +173,41 @@ def _base(prefix: str, name: str) -> str:
 def _connector(url: str, timeout_s: float) -> Callable[[], Redis | RedisCluster]:
     """Return what opens a client; a stale connection is replaced once, at once: an exchange may be sent again."""
     try:
-        import redis
-        from redis.backoff import NoBackoff
-        from redis.connection import parse_url
-        from redis.retry import Retry
+        import redis  # noqa: PLC0415
+        from redis.backoff import NoBackoff  # noqa: PLC0415
+        from redis.retry import Retry  # noqa: PLC0415
     except ImportError:
         raise MissingExtra("the Redis store", "redis-py", "redis") from None
     scheme, _, rest = url.partition("://")
     plain = f"{scheme.removesuffix('+cluster')}://{rest}"
+    _check_url(scheme, plain)
+    client = redis.RedisCluster if scheme.endswith("+cluster") else redis.Redis
+    options: dict[str, Any] = {
+        "socket_timeout": timeout_s,
+        "socket_connect_timeout": timeout_s,
+        "protocol": 2,
+        "retry": Retry(NoBackoff(), 1, (redis.exceptions.ConnectionError,)),
+        "retry_on_error": [redis.exceptions.ConnectionError],  # redis-py 5 looks here
+    }
+    return lambda: client.from_url(plain, **options)
+
+
+def _check_url(scheme: str, url: str) -> None:
+    """Refuse a URL that redis-py cannot read; its own words may hold a part of the password."""
+    from redis.connection import parse_url  # noqa: PLC0415
+
     try:
-        if scheme not in SCHEMES:
-            raise ValueError
-        parse_url(plain)  # type: ignore[no-untyped-call]
-    except ValueError:  # its words may hold a part of the password
+        options = parse_url(url) if scheme in SCHEMES else None  # type: ignore[no-untyped-call]
+    except ValueError:
+        options = None
+    if options is None:
         raise InvalidInput(
             f"store must be a URL of {', '.join(SCHEMES)} such as redis://user:password@host:6379/0, where special "
             f"characters of the password are written as %..; got one of {scheme!r} that cannot be read",
             value=scheme,
-        ) from None
-    client = redis.RedisCluster if scheme.endswith("+cluster") else redis.Redis
-    retry = Retry(NoBackoff(), 1, (redis.exceptions.ConnectionError,))
-    options = {"socket_timeout": timeout_s, "socket_connect_timeout": timeout_s, "protocol": 2}
-    return lambda: client.from_url(plain, retry=retry, **options)
+        )
+    if options.get("decode_responses"):
+        raise InvalidInput("the URL of a store must leave decode_responses out, got True", value=True)
 
 
 def _plain(event: Event) -> dict[str, Any]:
