@@ -207,6 +207,29 @@ def test_feedback_for_another_keys_call_is_refused(client, provider):
     assert post(client, "/wiserouter/feedback", {"id": call, "score": 0.0}).status_code == 200  # the administrator
 
 
+def test_feedback_by_decision_id_is_its_callers_and_the_administrators(client, provider):
+    decision = ask(client, key="sk-user-a").headers["x-wiserouter-decision"]
+    codes = [
+        post(client, "/wiserouter/feedback", {"id": decision, "score": 1.0}, key).status_code
+        for key in ("sk-user-b", "sk-user-a", MASTER)
+    ]
+    assert codes == [404, 200, 200]
+
+
+def test_feedback_for_a_released_call_is_a_conflict(client, provider):
+    decision = router(client).decide(context=0)
+    router(client).release(decision)
+    refused = post(client, "/wiserouter/feedback", {"id": decision.id, "score": 1.0})
+    assert (refused.status_code, "was released before" in refused.text) == (409, True)
+
+
+def test_an_administrator_cannot_rate_by_an_id_that_a_client_chose(client, provider):
+    chosen = f"theirs-{uuid.uuid4()}"
+    message = {"model": "wise", "messages": [{"role": "user", "content": chosen}]}
+    post(client, "/v1/chat/completions", message, "sk-user-a", **{"x-litellm-call-id": chosen})
+    assert post(client, "/wiserouter/feedback", {"id": chosen, "score": 1.0}).status_code == 404
+
+
 def test_a_chosen_call_id_does_not_reach_another_keys_call(client, provider):
     chosen = f"mine-{uuid.uuid4()}"
     message = {"model": "wise", "messages": [{"role": "user", "content": chosen}]}
@@ -216,9 +239,11 @@ def test_a_chosen_call_id_does_not_reach_another_keys_call(client, provider):
 
 
 def test_late_feedback_is_refused(client, provider, monkeypatch):
-    call = ask(client, key="sk-user-a").headers["x-litellm-call-id"]
+    call = ask(client, "quick", "sk-user-a").headers["x-litellm-call-id"]
+    wait(lambda: router(client, "quick").status().in_flight == 0)
     now = time.time()
-    monkeypatch.setattr(client.callback.calls, "_clock", lambda: now + 2e9)
+    monkeypatch.setattr(router(client, "quick")._store, "now", lambda: now + 2e9)
+    ask(client, "quick")
     assert post(client, "/wiserouter/feedback", {"id": call, "score": 1.0}, "sk-user-a").status_code == 404
 
 
