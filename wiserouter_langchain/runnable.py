@@ -85,8 +85,8 @@ class RunnableWiseRouter(BaseChatModel):
     Notes
     -----
     Force a model with `config={"configurable": {"wise_model": "name"}}`, and let a scope pay with
-    `{"configurable": {"wiserouter_scope": "team-a"}}`, or the same key of `metadata`, or `paid_by`. `with_retry` never retries a stream; let the
-    models' own clients retry. Temperature, stop words and the like are the models' own.
+    `{"configurable": {"wiserouter_scope": "team-a"}}`, the same key of `metadata`, or `paid_by`. `with_retry` never
+    retries a stream; let the models' own clients retry. Temperature, stop words and the like are the models' own.
 
     Examples
     --------

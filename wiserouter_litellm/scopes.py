@@ -1,4 +1,4 @@
-"""Whose budget pays for a request: by what the proxy knows of the key, not by what a client says unless that is allowed.
+"""Whose budget pays for a request: by what the proxy knows of its key, and by what a client says only where allowed.
 
 The budgets of a group are scopes of its router: each has its own account and shadow price, what is learned is shared.
 """

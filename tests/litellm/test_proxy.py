@@ -1,18 +1,15 @@
 """The whole proxy in this process: routes, keys, headers and every surface through `wiserouter_litellm.callback`."""
 
-import os
 import secrets
 import time
 import uuid
 
-import litellm
 import pytest
 import respx
 
-import wiserouter_litellm
 from groups import asked, fitted
 from providers import URL, cost_usd, failing
-from proxies import config_of, write
+from proxies import config_of, in_process, write
 from wiserouter.journal import Reading, find_explanation
 
 MASTER = f"sk-{secrets.token_hex(16)}"
@@ -25,8 +22,6 @@ def headers(key=MASTER):
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory):
-    from fastapi.testclient import TestClient
-
     folder = tmp_path_factory.mktemp("proxy")
     fitted().save(folder / "pair.wise")
     wise = {"budget_usd": 10.0, "requests": 1_000, "artifact": str(folder / "pair.wise"), "seed": 0}
@@ -39,18 +34,8 @@ def client(tmp_path_factory):
     }
     config = config_of(groups, fallbacks=[{"hard": ["rescue"]}])
     config["litellm_settings"] |= {"cache": True, "cache_params": {"type": "local"}, "disable_aiohttp_transport": True}
-    os.environ |= {"CONFIG_FILE_PATH": str(write(config, folder)), "LITELLM_MASTER_KEY": MASTER}
-    from litellm.proxy.proxy_server import app
-
-    with pytest.MonkeyPatch.context() as patch, TestClient(app, raise_server_exceptions=False) as running:
-        patch.setattr(litellm, "disable_aiohttp_transport", True)
-        running.callback = next(c for c in litellm.callbacks if type(c).__name__ == "ProxyCallback")
+    with in_process(write(config, folder), MASTER) as running:
         yield running
-    for name in ("CONFIG_FILE_PATH", "LITELLM_MASTER_KEY"):
-        del os.environ[name]
-    vars(wiserouter_litellm).pop("callback", None)
-    litellm.logging_callback_manager._reset_all_callbacks()
-    litellm.cache = None
 
 
 @pytest.fixture(autouse=True)
