@@ -254,7 +254,8 @@ class Transaction:
         )
         if row is None:
             return None
-        return Found(*row[:6], windows=tuple(json.loads(row[6])))
+        decision, record, state, model, cost_usd, reward, windows = row
+        return Found(decision, record, state, model, cost_usd, reward, tuple(json.loads(windows)))
 
     def _alias(self, event: Alias) -> str:
         forget_s = self._now_s + self._reservation_ttl_s + self._decision_ttl_s
