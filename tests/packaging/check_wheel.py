@@ -27,7 +27,7 @@ ALGORITHMS = (
 )
 """Tests of arithmetic, which the way of installing does not bear on: they ran on the sources."""
 
-TESTING = ("pytest", "pytest-asyncio", "pytest-socket", "pytest-xdist", "hypothesis")
+TESTING = ("pytest", "pytest-asyncio", "pytest-socket", "pytest-xdist", "hypothesis", "pandas<3")
 
 
 def pins() -> list[str]:

@@ -1,4 +1,4 @@
-"""The command line: `wiserouter demo | explain | explore-length | fit | plan | replay | simulate`."""
+"""The command line: `wiserouter data | demo | explain | explore-length | fit | plan | replay | simulate`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 import typer
 
 from wiserouter import __version__
+from wiserouter.cli.data import app as data
 from wiserouter.cli.demo import demo
 from wiserouter.cli.explain import explain
 from wiserouter.cli.explore_length import explore_length
@@ -25,6 +26,7 @@ app = typer.Typer(
 )
 for command in (demo, explain, explore_length, fit, plan, replay, simulate):
     app.command()(command)
+app.add_typer(data, name="data")
 
 
 def _version(asked: bool) -> None:
