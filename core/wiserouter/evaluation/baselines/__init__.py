@@ -7,11 +7,20 @@ from collections.abc import Callable, Iterable
 from wiserouter.errors import InvalidInput
 from wiserouter.evaluation.baselines.always import AlwaysBest, AlwaysCheapest
 from wiserouter.evaluation.baselines.base import Method
+from wiserouter.evaluation.baselines.lottery import StaticLp, ZeroRouter
+from wiserouter.evaluation.baselines.single_best import SingleBest
+from wiserouter.evaluation.baselines.wise import WISE
 
-METHODS: dict[str, Callable[[], Method]] = {
-    "always-cheapest": AlwaysCheapest,
-    "always-best": AlwaysBest,
-}
+_MAKERS: tuple[Callable[[], Method], ...] = (
+    *WISE,
+    StaticLp,
+    SingleBest,
+    ZeroRouter,
+    AlwaysCheapest,
+    AlwaysBest,
+)
+
+METHODS: dict[str, Callable[[], Method]] = {make().name: make for make in _MAKERS}
 """In the order in which tables show them."""
 
 
