@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from wiserouter.cli.fit import names
-from wiserouter.cli.screen import err, out, progress, table, usd
-from wiserouter.evaluation.baselines import open_methods
+from wiserouter.cli.screen import err, out, print_json, progress, table, usd
+from wiserouter.evaluation.baselines import Method, open_methods
 from wiserouter.evaluation.bench import Bench, budgets_of, read_table, run_bench
 from wiserouter.evaluation.bench.bounds import BOUNDS
 
@@ -37,6 +37,7 @@ def bench(
     encoder: Annotated[str, typer.Option(help="tfidf, or minilm (extra).")] = "tfidf",
     contexts: Annotated[int, typer.Option(help="Number of contexts J.")] = 16,
     jobs: Annotated[int, typer.Option(help="Number of processes.", min=1)] = 2,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of the table.")] = False,
     report: Annotated[Path, typer.Option(help="Folder of the report and of what has been done.")] = Path("bench"),
 ) -> None:
     """Run all methods on a table: 50:50 split by seed, six budgets and more.
@@ -46,18 +47,27 @@ def bench(
     one row per method, seed and budget, with what happened at every query.
 
     Example: wiserouter bench routerbench.parquet --jobs 4 --report out
+
+    JSON: {"table", "sha256", "left_out", "methods": [{"method", "aiq", ...}],
+    "budgets": [{"method", "rate_usd", "quality", "spend_ratio", ...}]}; the
+    figures of the report, null where there are none.
     """
     read = read_table(log, None if leave_out is None else names(leave_out) or ())
     opened = open_methods(names(methods))
     budgets_usd = budgets_of(read.table.cost_usd, budgets, log_budgets)
     order = (*(method.name for method in opened), *BOUNDS)
     work = Bench(read, budgets_usd, order, tuple(range(first_seed, first_seed + seeds)), encoder, contexts)
-    out.print(_terms(work), highlight=False, soft_wrap=True)
+    if not as_json:
+        out.print(_terms(work), highlight=False, soft_wrap=True)
     logging.getLogger("wiserouter").setLevel(logging.ERROR)
-    with progress(quiet=False) as bars:
-        tick = _Ticker(len(work.keys()), bars)
-        rows = run_bench(work, report / "done", jobs=jobs, tick=tick)
-    _write(work, rows, [method.name for method in opened if not method.sees_truth], report)
+    with progress(quiet=as_json) as bars:
+        rows = run_bench(work, report / "done", jobs=jobs, tick=_Ticker(len(work.keys()), bars))
+    standings = _write(work, rows, opened, report)
+    if as_json:
+        return print_json(_figures(work, standings))
+    out.print(_quality(standings, work.budgets.paper), "")
+    out.print(f"Report: {report / read.name}.md, rows: .parquet, figures: .csv", highlight=False, soft_wrap=True)
+    return None
 
 
 class _Ticker:
@@ -88,19 +98,28 @@ def _terms(work: Bench) -> str:
     )
 
 
-def _write(work: Bench, rows: pl.DataFrame, rivals: list[str], folder: Path) -> None:
+def _write(work: Bench, rows: pl.DataFrame, opened: Sequence[Method], folder: Path) -> Standings:
     from wiserouter.evaluation.report import Report, end_to_end, markdown_of, standings_of
 
     name, methods = work.table.name, list(work.methods)
-    standings = standings_of(rows, methods, rivals)
-    notes = {method.name: method.note for method in open_methods(rivals)}
+    standings = standings_of(rows, methods, [method.name for method in opened if not method.sees_truth])
+    notes = {method.name: method.note for method in opened}
     spent = end_to_end(rows, methods)
     report = Report(f"Bench on {name}", _terms(work), standings, spent, work.budgets.paper, notes)
     (folder / f"{name}.md").write_text(markdown_of(report), encoding="utf-8")
     rows.write_parquet(folder / f"{name}.parquet")
     standings.by_budget.write_csv(folder / f"{name}.csv")
-    out.print(_quality(standings, work.budgets.paper), "")
-    out.print(f"Report: {folder / name}.md, rows: .parquet, figures: .csv", highlight=False, soft_wrap=True)
+    return standings
+
+
+def _figures(work: Bench, standings: Standings) -> dict[str, object]:
+    return {
+        "table": work.table.name,
+        "sha256": work.table.digest,
+        "left_out": work.table.left_out,
+        "methods": standings.by_method.fill_nan(None).to_dicts(),
+        "budgets": standings.by_budget.fill_nan(None).to_dicts(),
+    }
 
 
 def _quality(standings: Standings, rates: tuple[float, ...]) -> Table:
