@@ -68,6 +68,7 @@ def rows_of(quality, spend_ratio, rates=(1.0, 2.0)):
                 rows.append(
                     {
                         "method": method, "rate_usd": rate, "seed": seed, "queries": 2, "quality": reached,
+                        "capped_quality": reached,
                         "spend_usd": spend, "spend_ratio": spend_ratio[method], "served": 1.0, "calls_per_query": 1.0,
                         "collected_usd": 4.0 if method == "a" else 1.0, "table_usd": 4.0, "bound": 1.0,
                         "reward": [reached] * 2, "prepare_s": 0.0, "fit_s": 0.0, "start_s": 0.0, "decide_us": 1.0,

@@ -25,7 +25,17 @@ KEPT = 1.005
 
 BoolArray = NDArray[np.bool_]
 
-_FIGURES = ("quality", "spend_ratio", "served", "calls_per_query", "collected_usd", "spend_usd", "bound", "table_usd")
+_FIGURES = (
+    "quality",
+    "capped_quality",
+    "spend_ratio",
+    "served",
+    "calls_per_query",
+    "collected_usd",
+    "spend_usd",
+    "bound",
+    "table_usd",
+)
 
 
 class Standings(NamedTuple):
