@@ -236,7 +236,9 @@ async def embed_later(batch):
     return mean_code(batch)
 
 
-@pytest.mark.parametrize("function", [3, None, embed_later], ids=str)
+@pytest.mark.parametrize(
+    "function", [3, None, embed_later], ids=lambda made: getattr(made, "__name__", str(type(made)))
+)
 def test_a_function_must_be_a_plain_callable(function):
     with pytest.raises(InvalidInput, match="function must be a plain callable"):
         CallableEncoder(function)
