@@ -164,6 +164,7 @@ class WiseRouter:
         *,
         encoder: EncoderLike = "tfidf",
         n_contexts: int = 16,
+        contexts: Contexts | None = None,
         models: Sequence[Model] | None = None,
         policy: Policy | None = None,
         estimator: str = "means",
@@ -183,6 +184,9 @@ class WiseRouter:
             "tfidf", "minilm", or anything that maps a list of texts to an array.
         n_contexts : int, default 16
             Number of clusters J.
+        contexts : Contexts, optional
+            Those of another router, with `encoder` its encoder: nothing is clustered, the log is counted in them. What
+            is fitted so on parts of a log can be merged.
         models : sequence of Model, optional
             Prices and limits of the log's models, in any order.
         policy : Policy, optional
@@ -222,7 +226,15 @@ class WiseRouter:
             raise InvalidInput(f"models must be in the log ({', '.join(log.models)}), got {name!r}", value=name)
         prices = [known[name].price if name in known else None for name in log.models]
         terms = FinerTerms(estimator, token_cost, rate_usd, [0.0 if price is None else price.input for price in prices])
-        fitted = fit_log(log, open_encoder(encoder), n_contexts, seed=seed, progress=progress or _silent, terms=terms)
+        fitted = fit_log(
+            log,
+            open_encoder(encoder),
+            n_contexts,
+            seed=seed,
+            progress=progress or _silent,
+            terms=terms,
+            contexts=contexts,
+        )
         pool = [
             _bounded(known.get(name, Model(name)), float(dearest))
             for name, dearest in zip(log.models, fitted.dearest_usd, strict=True)
@@ -793,7 +805,8 @@ def _affordable(ledger: Account, room: float, eligible: set[int] | None, worst_u
 
 
 def _bounded(model: Model, dearest_usd: float) -> Model:
-    return model if model.max_cost_usd is not None else replace(model, max_cost_usd=dearest_usd)
+    known = model.max_cost_usd is not None or np.isnan(dearest_usd)
+    return model if known else replace(model, max_cost_usd=dearest_usd)
 
 
 def _bound(worst_usd: float) -> float:

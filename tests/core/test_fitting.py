@@ -5,7 +5,7 @@ import pytest
 from wiserouter import RoutingLog, WiseRouter, fitting
 from wiserouter.encoders import open_encoder
 from wiserouter.errors import InvalidInput
-from wiserouter.fitting import fit_log, sample_prompts
+from wiserouter.fitting import fit_log, sample_queries
 from wiserouter.log import reader
 
 
@@ -36,7 +36,7 @@ def test_estimates_are_sums_per_cluster():
     assert result.estimates.reward[j] == pytest.approx(reward[mine].sum(axis=0))
     assert result.estimates.cost_sq[1 - j] == pytest.approx((cost[~mine] ** 2).sum(axis=0))
     assert result.dearest_usd == pytest.approx(cost.max(axis=0))
-    assert result.n_queries == 40
+    assert result.contexts.n_queries == 40
 
 
 def test_a_query_counts_once_however_many_models_answered_it(tmp_path):
@@ -45,7 +45,7 @@ def test_a_query_counts_once_however_many_models_answered_it(tmp_path):
     frame.write_parquet(tmp_path / "log.parquet")
     result = fitted(RoutingLog.read(tmp_path / "log.parquet"))
     assert result.contexts.freq.tolist() == [0.5, 0.5]
-    assert result.n_queries == 2
+    assert result.contexts.n_queries == 2
     assert result.estimates.calls.sum() == 7
 
 
@@ -74,12 +74,11 @@ def test_the_sample_is_uniform_and_seeded(monkeypatch):
     log = RoutingLog.from_arrays([str(i) for i in range(40)], ones, ones, ("m",))
     drawn = np.zeros(40)
     for seed in range(400):
-        sample, n_queries = sample_prompts(log, np.random.default_rng(seed), silent)
-        assert (len(set(sample)), n_queries) == (10, 40)
+        sample = sample_queries(log, np.random.default_rng(seed), silent).prompts
+        assert len(set(sample)) == 10
         drawn[[int(prompt) for prompt in sample]] += 1
     assert drawn / 400 == pytest.approx(np.full(40, 0.25), abs=0.09)  # 4 standard deviations
-    again, _ = sample_prompts(log, np.random.default_rng(399), silent)
-    assert again == sample
+    assert sample_queries(log, np.random.default_rng(399), silent).prompts == sample
 
 
 def test_progress_is_reported():
