@@ -153,7 +153,7 @@ def test_only_the_last_characters_are_read():
 def test_threads_agree():
     encoder = TfidfEncoder().fit(LOG)
     with ThreadPoolExecutor(4) as pool:
-        assert np.array_equal(list(pool.map(encoder.encode, LOG * 50)), encoder.encode_many(LOG * 50))
+        assert np.array_equal(list(pool.map(encoder.encode, LOG * 50)), [encoder.encode(text) for text in LOG * 50])
 
 
 def test_an_empty_log_is_refused():

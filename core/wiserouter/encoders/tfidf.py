@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import re
+from array import array
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
@@ -99,10 +100,13 @@ class TfidfEncoder:
         return unit(vector) if known else np.zeros_like(vector)
 
     def encode_many(self, texts: Sequence[str]) -> Embedding:
-        """Return the vectors of `texts`, each as `encode` gives it; shape (n, d)."""
-        if len(texts) == 0:
+        """Return the vectors of `texts`, each as `encode` gives it up to rounding; shape (n, d)."""
+        if len(texts) == 0 or self._components is None:
             return np.zeros((0, self.encode("").size), dtype=np.float32)
-        return check_embeddings([self.encode(text) for text in texts], len(texts))
+        vectors = self._matrix(texts) @ self._components
+        length = np.sqrt(np.einsum("nd,nd->n", vectors, vectors))[:, np.newaxis]
+        known = length > _NEGLIGIBLE
+        return check_embeddings(np.where(known, vectors / np.where(known, length, 1.0), 0.0), len(texts))
 
     def terms_of(self, direction: Embedding, most: int) -> list[str]:
         """Return the terms whose vectors point most in `direction`, of shape (d,), the clearest first.
@@ -166,10 +170,16 @@ class TfidfEncoder:
         """Return the weights of all `texts`, of shape (n_texts, n_terms)."""
         from scipy.sparse import csr_array  # noqa: PLC0415
 
-        rows = [self._weights(text) for text in texts]
-        ends = np.cumsum([0, *(columns.size for columns, _ in rows)])
-        columns, weights = (np.concatenate(part) for part in zip(*rows, strict=True))
-        return csr_array((weights, columns, ends), shape=(len(texts), len(self._vocabulary)))
+        known, columns, ends = self._vocabulary, array("i"), [0]
+        for text in texts:
+            columns.extend([known[term] for term in self._terms(text) if term in known])
+            ends.append(len(columns))
+        matrix = csr_array((np.ones(len(columns)), columns, ends), shape=(len(texts), len(known)))
+        matrix.sum_duplicates()
+        weights = ((1 + np.log(matrix.data)) * self._idf[matrix.indices]).astype(np.float32)
+        row = np.repeat(np.arange(len(texts)), np.diff(matrix.indptr))
+        matrix.data = weights / np.sqrt(np.bincount(row, weights**2, len(texts)))[row].astype(np.float32)
+        return matrix
 
 
 def _frequent(seen: Counter[str], n_texts: int, most: int) -> list[str]:
