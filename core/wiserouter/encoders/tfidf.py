@@ -31,6 +31,7 @@ _UNSPACED = "\\u3040-\\u30ff\\u3400-\\u9fff\\uf900-\\ufaff"  # kana and Han: no 
 _WORD = re.compile(rf"[^\W{_UNSPACED}]+|[{_UNSPACED}]")
 _MANY_TEXTS = 100
 _NEGLIGIBLE = 1e-5
+_MOST_COUNTED = 1_000_000
 
 
 class TfidfEncoder:
@@ -49,8 +50,10 @@ class TfidfEncoder:
 
     Notes
     -----
-    A term must occur in two texts once the log has 100. A text without a known term becomes the zero vector, and a
-    log without any term (punctuation, empty texts) gives an encoder of one dimension that is always zero.
+    A term must occur in two texts once the log has 100. From a million terms on, those met least often so far are let
+    go while counting (after Manku and Motwani 2002), so that memory does not grow with the texts. A text without a
+    known term becomes the zero vector, and a log without any term (punctuation, empty texts) gives an encoder of one
+    dimension that is always zero.
 
     Examples
     --------
@@ -82,7 +85,7 @@ class TfidfEncoder:
         """
         if len(texts) == 0:
             raise InvalidInput("texts must hold at least one text, got none: fit the encoder on a log", value=texts)
-        seen = Counter(term for text in texts for term in set(self._terms(text)))
+        seen = _counted(set(self._terms(text)) for text in texts)
         terms = _frequent(seen, len(texts), self._max_features)
         self._vocabulary = {term: column for column, term in enumerate(terms)}
         counts = np.array([seen[term] for term in terms], dtype=np.float64)
@@ -180,6 +183,18 @@ class TfidfEncoder:
         row = np.repeat(np.arange(len(texts)), np.diff(matrix.indptr))
         matrix.data = weights / np.sqrt(np.bincount(row, weights**2, len(texts)))[row].astype(np.float32)
         return matrix
+
+
+def _counted(texts: Iterable[set[str]]) -> Counter[str]:
+    """Return in how many texts each term occurs; rare ones may be missing, or counted too low, where there are many."""
+    seen: Counter[str] = Counter()
+    for terms in texts:
+        seen.update(terms)
+        least = 2
+        while len(seen) > _MOST_COUNTED:
+            seen = Counter({term: count for term, count in seen.items() if count >= least})
+            least += 1
+    return seen
 
 
 def _frequent(seen: Counter[str], n_texts: int, most: int) -> list[str]:
