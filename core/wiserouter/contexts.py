@@ -171,7 +171,7 @@ class Contexts:
         return np.asarray((rows @ self.centroids.T - self._half_square).argmax(axis=1), dtype=np.int64)
 
     def counted(self, queries: ArrayLike) -> Contexts:
-        """Return the same contexts with the frequencies that numbers of queries show, of shape (n_contexts,).
+        """Return the same contexts with the frequencies of `queries`, how many fell in each; at least one must be.
 
         Examples
         --------
@@ -180,6 +180,8 @@ class Contexts:
         ([0.25, 0.75], 4)
         """
         counts = np.asarray(queries, dtype=np.float64)
+        if not counts.sum() > 0:
+            raise InvalidInput(f"queries must hold at least one query, got {counts.tolist()}", value=queries)
         return Contexts(self.centroids, counts / counts.sum(), self.portraits, round(counts.sum()))
 
     def portrayed(self, portraits: Sequence[Portrait]) -> Contexts:
