@@ -1,7 +1,7 @@
 """Time and peak memory of `wiserouter fit` on a log of five million calls: `uv run poe fit-memory`.
 
-Each call has a query of its own, the worst case: every prompt is encoded, and no id comes twice. Memory is the peak of a
-process that does nothing else, as it counts it itself: `ru_maxrss` would start from the peak of the process that began it.
+Each call has a query of its own, the worst case: every prompt is encoded, and no id comes twice. Memory is the peak of
+a process that does nothing else, as /proc has it: `ru_maxrss` would start from the peak of the process that began it.
 """
 
 import json
@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from long_logs import write_long_log
+from wiserouter.fitting import SAMPLE_QUERIES
 
 ROWS = int(os.environ.get("FIT_ROWS", "5_000_000"))
 MOST_MB = 1_500
@@ -60,4 +61,4 @@ def test_memory_is_bounded_and_parts_add_up(tmp_path):
     print(f"\nlog {log.stat().st_size / 1e6:.0f} MB, an artifact {size:.1f} MB")
     assert told["queries"] == told["costs"] == ROWS + 2 * (ROWS // 10)
     assert many_mb <= MOST_MB
-    assert many_mb <= 1.25 * few_mb
+    assert many_mb <= 1.25 * few_mb or ROWS < 10 * SAMPLE_QUERIES  # below that the sample is still growing

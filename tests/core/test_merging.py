@@ -174,9 +174,7 @@ def test_what_does_not_add_up_is_refused(tmp_path):
     other = WiseRouter.fit(
         RoutingLog.from_frame(pl.DataFrame(rows, schema=COLUMNS, orient="row")), encoder=letters, n_contexts=2
     )
-    with pytest.raises(
-        NotMergeable, match="same contexts and encoder, got [0-9a-f]{12} in router 1 and others in "
-    ) as e:
+    with pytest.raises(NotMergeable, match=r"same contexts and encoder, got [0-9a-f]{12} in router 1 and") as e:
         WiseRouter.merge([part, part, other])
     assert (e.value.what, e.value.parts) == ("contexts", ("router 1", "router 3"))
     assert "--contexts-of" in str(e.value)

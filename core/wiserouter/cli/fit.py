@@ -22,7 +22,8 @@ def fit(
     encoder: Annotated[str, typer.Option(help="tfidf, or minilm (extra).")] = "tfidf",
     contexts: Annotated[int, typer.Option(help="Number of contexts J.")] = 16,
     contexts_of: Annotated[
-        Path | None, typer.Option(help="Count the log in the contexts of this artifact, so that both can be merged.")
+        Path | None,
+        typer.Option(help="Count the log in the contexts, and with the encoder, of this artifact: both can be merged."),
     ] = None,
     prices: Annotated[Path | None, typer.Option(help="JSON: model -> Model fields, price in USD per token.")] = None,
     models: Annotated[str | None, typer.Option(help="Keep only these models, separated by commas.")] = None,
@@ -69,6 +70,7 @@ def fit(
                 "sha256": digest,
                 "models": router.pool.names,
                 "contexts": router.contexts.n_contexts,
+                "queries": router.contexts.n_queries,
                 **_comparison_fields(router.comparison),
             }
         )
