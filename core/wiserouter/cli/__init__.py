@@ -1,4 +1,4 @@
-"""The command line: `wiserouter bench | data | demo | explain | explore-length | fit | merge | plan | replay | simulate`."""
+"""The command line, `wiserouter COMMAND`: one file per command."""
 
 from __future__ import annotations
 
