@@ -6,11 +6,33 @@ from collections.abc import Callable, Iterable
 
 from wiserouter.errors import InvalidInput
 from wiserouter.evaluation.baselines.always import AlwaysBest, AlwaysCheapest
+from wiserouter.evaluation.baselines.barouter import BaRouter
 from wiserouter.evaluation.baselines.base import Method
+from wiserouter.evaluation.baselines.cascade_routing import CascadeRouting, NoisyTruthCascade, Routing
+from wiserouter.evaluation.baselines.frugalgpt import FrugalGpt
+from wiserouter.evaluation.baselines.metallm import MetaLlm
+from wiserouter.evaluation.baselines.pareto_bandit import ParetoBandit
+from wiserouter.evaluation.baselines.pilot import Pilot
+from wiserouter.evaluation.baselines.port import PooledPort, Port
+
+FIELD: tuple[type[Method], ...] = (
+    MetaLlm,
+    Routing,
+    CascadeRouting,
+    FrugalGpt,
+    Pilot,
+    BaRouter,
+    PooledPort,
+    Port,
+    ParetoBandit,
+    NoisyTruthCascade,
+)
+"""Published routers."""
 
 METHODS: dict[str, Callable[[], Method]] = {
     "always-cheapest": AlwaysCheapest,
     "always-best": AlwaysBest,
+    **{method.name: method for method in FIELD},
 }
 """In the order in which tables show them."""
 
