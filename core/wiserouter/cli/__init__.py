@@ -1,4 +1,4 @@
-"""The command line: `wiserouter demo | explain | explore-length | fit | plan | replay | simulate`."""
+"""The command line: `wiserouter bench | demo | explain | explore-length | fit | plan | replay | simulate`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 import typer
 
 from wiserouter import __version__
+from wiserouter.cli.bench import bench
 from wiserouter.cli.demo import demo
 from wiserouter.cli.explain import explain
 from wiserouter.cli.explore_length import explore_length
@@ -23,7 +24,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (demo, explain, explore_length, fit, plan, replay, simulate):
+for command in (bench, demo, explain, explore_length, fit, plan, replay, simulate):
     app.command()(command)
 
 

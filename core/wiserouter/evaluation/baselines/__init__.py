@@ -10,30 +10,39 @@ from wiserouter.evaluation.baselines.barouter import BaRouter
 from wiserouter.evaluation.baselines.base import Method
 from wiserouter.evaluation.baselines.cascade_routing import CascadeRouting, NoisyTruthCascade, Routing
 from wiserouter.evaluation.baselines.frugalgpt import FrugalGpt
+from wiserouter.evaluation.baselines.lottery import StaticLp, ZeroRouter
 from wiserouter.evaluation.baselines.metallm import MetaLlm
 from wiserouter.evaluation.baselines.pareto_bandit import ParetoBandit
 from wiserouter.evaluation.baselines.pilot import Pilot
 from wiserouter.evaluation.baselines.port import PooledPort, Port
+from wiserouter.evaluation.baselines.single_best import SingleBest
+from wiserouter.evaluation.baselines.wise import WISE
 
-FIELD: tuple[type[Method], ...] = (
+_FIELD = (
     MetaLlm,
-    Routing,
     CascadeRouting,
+    Routing,
     FrugalGpt,
-    Pilot,
     BaRouter,
+    Pilot,
+    ParetoBandit,
     PooledPort,
     Port,
-    ParetoBandit,
     NoisyTruthCascade,
 )
 """Published routers."""
 
-METHODS: dict[str, Callable[[], Method]] = {
-    "always-cheapest": AlwaysCheapest,
-    "always-best": AlwaysBest,
-    **{method.name: method for method in FIELD},
-}
+_MAKERS: tuple[Callable[[], Method], ...] = (
+    *WISE,
+    *_FIELD,
+    StaticLp,
+    SingleBest,
+    ZeroRouter,
+    AlwaysCheapest,
+    AlwaysBest,
+)
+
+METHODS: dict[str, Callable[[], Method]] = {make().name: make for make in _MAKERS}
 """In the order in which tables show them."""
 
 

@@ -97,7 +97,7 @@ class Training:
     contexts : Contexts
         Centroids and frequencies, fitted on these queries; the same for all methods.
     models : tuple of Model
-        The pool: names, and prices where they are known.
+        The pool: names and list prices; see `bench.prices`.
     answers : Answers
         Every model's score and cost; methods ask for them by `table` or `ask`, which note what that would have cost.
 

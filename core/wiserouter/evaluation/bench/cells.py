@@ -11,16 +11,16 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from uuid import uuid4
+
+from wiserouter.evaluation.bench.rows import Row
 
 if TYPE_CHECKING:
     import polars as pl
 
 _READERS = ("cli", "evaluation/report", "evaluation/plots.py")
 """Parts of the package that only read results."""
-
-Row = dict[str, Any]
 
 
 class CellStore:

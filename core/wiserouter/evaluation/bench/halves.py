@@ -10,9 +10,10 @@ import numpy as np
 from wiserouter.contexts import Contexts
 from wiserouter.encoders import open_encoder
 from wiserouter.evaluation.baselines.base import Answers, Query, Training
+from wiserouter.evaluation.bench.prices import list_price
 from wiserouter.evaluation.replay import Table, split
 from wiserouter.plan import Plan
-from wiserouter.types import Embedding, IntArray, Model
+from wiserouter.types import Embedding, FloatArray, IntArray, Model
 
 
 class Queries(NamedTuple):
@@ -44,7 +45,7 @@ class Halves(NamedTuple):
     contexts : Contexts
         Fitted on the training half.
     models : tuple of Model
-        The pool.
+        The pool, with list prices.
     seed : int
         Made the split.
     prepare_s : float, seconds
@@ -88,11 +89,16 @@ def halves_of(table: Table, seed: int, *, encoder: str = "tfidf", n_contexts: in
         _queries(table.rows(train), rows, contexts),
         served,
         contexts,
-        tuple(Model(name) for name in table.models),
+        _pool(table.models, table.cost_usd[train]),
         seed,
         prepare_s,
         Plan(np.full(served.n, 1.0 / served.n), *served.answers, allow_skip=True),
     )
+
+
+def _pool(names: tuple[str, ...], cost_usd: FloatArray) -> tuple[Model, ...]:
+    priced = zip(names, cost_usd.mean(axis=0).tolist(), strict=True)
+    return tuple(Model(name, list_price(name, mean)) for name, mean in priced)
 
 
 def _queries(table: Table, rows: Embedding, contexts: Contexts) -> Queries:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
@@ -12,11 +13,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from wiserouter.evaluation.baselines import open_methods
-from wiserouter.evaluation.baselines.base import NOT_SERVED, Fitted, Method, Terms, Training
+from wiserouter.evaluation.baselines.base import Fitted, Method, Terms, Training
+from wiserouter.evaluation.bench.bounds import BOUNDS
 from wiserouter.evaluation.bench.budgets import Budgets
-from wiserouter.evaluation.bench.cells import CellStore, Row, code_digest, key_of
+from wiserouter.evaluation.bench.cells import CellStore, code_digest, key_of
 from wiserouter.evaluation.bench.halves import Halves, halves_of
-from wiserouter.evaluation.bench.serving import Trace, serve_all
+from wiserouter.evaluation.bench.rows import Row, row_of
+from wiserouter.evaluation.bench.serving import serve_all
 from wiserouter.evaluation.bench.tables import BenchTable
 from wiserouter.types import check_count
 
@@ -88,9 +91,10 @@ def run_bench(bench: Bench, folder: str | Path, *, jobs: int = 1, tick: Tick | N
     Returns
     -------
     polars.DataFrame
-        One row per method, seed and budget, with the columns of `row_of`.
+        One row per method, seed and budget, with its key, `table`, `rate_usd`, the columns of `row_of`, `fit_s` and
+        `start_s` (training latency, once and per budget) and `collected_usd` (cost of what was learned from).
     """
-    open_methods(bench.methods)
+    open_methods(name for name in bench.methods if name not in BOUNDS)
     keys, store = bench.keys(), CellStore(folder)
     tasks = tasks_of(keys, store.done())
     report = tick or _silent
@@ -124,22 +128,43 @@ class Worker:
         self._halves: dict[int, Halves] = {}
 
     def run(self, task: Task) -> list[Row]:
-        """Fit a method on the training half of a seed, and serve the test half under each budget."""
-        [method] = open_methods([task.method])
+        """Fit a method on the training half of a seed, and serve the test half under each budget.
+
+        Linear algebra runs on one thread: processes are what the bench is parallel by, and sums stay the same.
+        """
+        import sklearn.cluster  # noqa: F401, PLC0415
+        from threadpoolctl import threadpool_limits  # noqa: PLC0415
+
+        with threadpool_limits(1):
+            return self._run(task)
+
+    def _run(self, task: Task) -> list[Row]:
         halves = self._halves_of(task.seed)
+        if task.method in BOUNDS:
+            return [self._row(key, rate, _bound(task.method, halves, rate)) for key, rate in task.rates.items()]
+        [method] = open_methods([task.method])
         training = halves.training()
         began = perf_counter()
         fitted = method.fit(training, _rng(task.seed, 1))
-        common = {"table": self._bench.table.name, "fit_s": perf_counter() - began}
+        fit_s = perf_counter() - began
         return [
-            {"key": key, **common, **_cell(method, fitted, halves, training, rate)} for key, rate in task.rates.items()
+            self._row(key, rate, _cell(method, fitted, halves, training, rate), fit_s)
+            for key, rate in task.rates.items()
         ]
+
+    def _row(self, key: str, rate_usd: float, figures: Row, fit_s: float = 0.0) -> Row:
+        return {"key": key, "table": self._bench.table.name, "rate_usd": rate_usd, **figures, "fit_s": fit_s}
 
     def _halves_of(self, seed: int) -> Halves:
         if seed not in self._halves:
             table, encoder, n_contexts = self._bench.table.table, self._bench.encoder, self._bench.n_contexts
             self._halves[seed] = halves_of(table, seed, encoder=encoder, n_contexts=n_contexts)
         return self._halves[seed]
+
+
+def _bound(name: str, halves: Halves, rate_usd: float) -> Row:
+    terms = Terms(rate_usd * halves.test.n, halves.test.n)
+    return row_of(name, halves, terms, BOUNDS[name](halves, terms)) | {"start_s": 0.0, "collected_usd": 0.0}
 
 
 def _cell(method: Method, fitted: Fitted, halves: Halves, training: Training, rate_usd: float) -> Row:
@@ -153,40 +178,6 @@ def _cell(method: Method, fitted: Fitted, halves: Halves, training: Training, ra
     collected_usd = training.collected_usd
     training.asked_usd = asked_usd  # what one budget made it ask for is no part of the next
     return row_of(method.name, halves, terms, trace) | {"start_s": start_s, "collected_usd": collected_usd}
-
-
-def row_of(method: str, halves: Halves, terms: Terms, trace: Trace) -> Row:
-    """Return the figures of one run.
-
-    `quality` is the mean score of all test queries, one not served counting 0; `capped_quality` the same if service had
-    ended where the budget was used up; `bound` what the linear program over single queries buys for the budget, and
-    `bound_at_spend` for what was spent. `given`, `reward` and `cost_usd` hold one entry per query.
-    """
-    n = len(trace.given)
-    spent = trace.cost_usd.cumsum()
-    in_budget = spent <= terms.budget_usd * (1.0 + 1e-9)
-    micros = trace.decide_s * 1e6
-    return {
-        "method": method,
-        "seed": halves.seed,
-        "rate_usd": terms.rate_usd,
-        "budget_usd": terms.budget_usd,
-        "queries": n,
-        "quality": float(trace.reward.mean()),
-        "capped_quality": float(trace.reward[in_budget].sum() / n),
-        "spend_usd": float(spent[-1]),
-        "spend_ratio": float(spent[-1]) / terms.budget_usd,
-        "served": float((trace.given != NOT_SERVED).mean()),
-        "calls_per_query": float(trace.calls.mean()),
-        "bound": halves.bound.value(terms.rate_usd),
-        "bound_at_spend": halves.bound.value(float(spent[-1]) / n),
-        "prepare_s": halves.prepare_s,
-        "decide_us": float(np.median(micros)),
-        "decide_p99_us": float(np.quantile(micros, 0.99)),
-        "given": trace.given.tolist(),
-        "reward": trace.reward.tolist(),
-        "cost_usd": trace.cost_usd.tolist(),
-    }
 
 
 def _spread(bench: Bench, tasks: list[Task], jobs: int) -> Iterator[list[Row]]:
@@ -208,6 +199,7 @@ _workers: list[Worker] = []
 
 
 def _open(bench: Bench) -> None:
+    logging.getLogger("wiserouter").setLevel(logging.ERROR)  # a budget too short to last is no surprise here
     _workers[:] = [Worker(bench)]
 
 
