@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from scipy.integrate import quad
 from scipy.stats import norm
-from training import always, fit, queries_of, serve
 
+from field import always, fit, queries_of, serve
 from wiserouter.errors import InvalidInput
-from wiserouter.evaluation.baselines import METHODS
+from wiserouter.evaluation.baselines import FIELD
 from wiserouter.evaluation.baselines.base import NOT_SERVED, Answers
 from wiserouter.evaluation.baselines.cascade_routing import CascadeRouting, NoisyTruthCascade, Routing
 from wiserouter.evaluation.baselines.frugalgpt import FrugalGpt, cascades
@@ -63,8 +63,8 @@ def test_fair_forecasts_do_not_see_the_rewards_that_they_predict():
     unfair = regress(rows, answers).reward_before(rows)
     fair = fair_forecast(rows, answers, rng).before
     gap = [forecast[answers.reward == 1].mean() - forecast[answers.reward == 0].mean() for forecast in (unfair, fair)]
-    assert gap[0] > 0.3
-    assert abs(gap[1]) < 0.1
+    assert gap[0] > 0.2
+    assert gap[1] < 0.05
 
 
 def test_scores_after_a_call_see_what_it_cost():
@@ -109,11 +109,11 @@ def test_a_cascade_by_hand(longest, prices, quality, cost_usd):
 
 
 def test_a_cascade_beats_routing_where_answers_tell_and_costs_are_far_apart():
-    queries, rate_usd = telling(300), 53.0
+    queries, rate_usd = telling(500), 53.0
     runs = [serve(fit(method, queries), queries, rate_usd) for method in (CascadeRouting(), Routing())]
-    assert runs[0].reward.mean() > 0.98
+    assert runs[0].reward.mean() > 0.95
     assert runs[1].reward.mean() < 0.85
-    assert [run.cost_usd.mean() <= 1.1 * rate_usd for run in runs] == [True, True]
+    assert max(run.cost_usd.mean() for run in runs) < 1.15 * rate_usd
     assert runs[1].calls.max() == 1
 
 
@@ -162,10 +162,9 @@ def test_cascades_are_what_running_them_gives():
 # PORT
 
 
-def rising(n, order=None):
-    """Return queries at x in [0, 1], on which the dear model is right with reward x, and the cheap one never."""
-    x = np.random.default_rng(1).random(n) if order is None else order
-    return queries_of(np.column_stack([np.zeros(n), x]), np.tile([1.0, 11.0], (n, 1)), x)
+def worth(x):
+    """Return queries on which the dear model, at 10 USD more, is better by x / 2."""
+    return queries_of(np.column_stack([np.full(len(x), 0.5), 0.5 + x / 2.0]), np.tile([1.0, 11.0], (len(x), 1)), x)
 
 
 def test_fixed_prices_are_the_minimum_of_the_dual():
@@ -183,15 +182,15 @@ def test_fixed_prices_are_the_minimum_of_the_dual():
 
 
 def test_port_is_right_on_average_and_wrong_when_the_stream_drifts():
-    fitted = fit(PooledPort(), rising(2000))
-    same = [serve(fitted, rising(2000), 4.0, seed) for seed in range(3)]
-    assert np.mean([run.cost_usd.mean() for run in same]) == pytest.approx(4.0, rel=0.2)
-    drifting = serve(fitted, rising(2000, np.sort(np.random.default_rng(1).random(2000))), 4.0)
-    assert drifting.cost_usd.mean() > 2.0 * 4.0
+    streams = np.random.default_rng(1).random((11, 1000))
+    fitted = fit(PooledPort(), worth(streams[0]))
+    alike = [serve(fitted, worth(x), 4.0, seed).cost_usd.mean() for seed, x in enumerate(streams[1:])]
+    assert np.mean(alike) == pytest.approx(4.0, rel=0.15)
+    assert serve(fitted, worth(np.sort(streams[1])), 4.0).cost_usd.mean() > 2.0 * 4.0
 
 
 def test_port_begins_at_random_and_splits_the_budget_over_the_models():
-    queries = rising(400)
+    queries = worth(np.random.default_rng(1).random(400))
     run = serve(fit(Port(), queries), queries, 4.0)
     assert set(run.given[:10]) == {NOT_SERVED, 0, 1}
     assert NOT_SERVED not in run.given[10:]
@@ -201,9 +200,8 @@ def test_port_begins_at_random_and_splits_the_budget_over_the_models():
 # All
 
 
-@pytest.mark.parametrize("name", METHODS)
-def test_the_unit_of_money_changes_nothing(name, halves):
-    method = METHODS[name]()
+@pytest.mark.parametrize("method", [make() for make in FIELD], ids=lambda method: method.name)
+def test_the_unit_of_money_changes_nothing(method, halves):
     rate_usd = float(np.sort(halves.train.answers.cost_usd.mean(axis=0))[1])
     runs = []
     for factor in (1.0, 1024.0):

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.neighbors import KNeighborsRegressor
-from training import always, fit, queries_of, serve
 
+from field import always, fit, queries_of, serve
 from wiserouter.evaluation.baselines.barouter import NEIGHBOURS, BaRouter, GrowingNeighbours, VirtualQueue
 from wiserouter.evaluation.baselines.base import NOT_SERVED, Answers, Terms
 from wiserouter.evaluation.baselines.linear_arms import LinearArms
@@ -73,7 +73,8 @@ def test_pilot_keeps_within_the_budget(halves):
     fitted = Pilot().fit(halves.training(), np.random.default_rng(0))
     for rate_usd in rates(halves):
         run = serve(fitted, halves.test, rate_usd)
-        assert run.cost_usd.mean() <= 1.02 * rate_usd
+        assert run.cost_usd.sum() <= rate_usd * halves.test.n + run.cost_usd.max()  # the last call may cost more
+    assert run.cost_usd.mean() <= rate_usd
     assert NOT_SERVED not in run.given
 
 
@@ -111,7 +112,7 @@ def test_barouter_stays_near_the_budget(halves):
 def test_barouter_buys_the_best_model_until_it_has_overspent():
     queries = always(400, [0.5, 0.9], [1.0, 9.0])
     run = serve(fit(BaRouter(), queries), queries, 3.0)
-    # 0.9 - 9 Q / (9 * 20) > 0.5 - Q / (9 * 20) while Q < 9: it passes 9 at the second call, the price then holds it there
+    # the dear model is worth 0.4 more at 8 Q / (3 * 3 * 20) more, while Q < 9: at first, and after one call (Q = 6)
     assert run.given[:3].tolist() == [1, 1, 0]
     assert run.cost_usd.mean() == pytest.approx(3.0, rel=0.02)
 
@@ -145,15 +146,13 @@ def test_the_pacer_follows_its_two_equations():
 
 def test_the_pacer_rises_while_overspending_and_falls_after():
     pacer, prices = Pacer(1.0), []
-    for cost_usd in [4.0] * 100 + [0.0] * 100:
+    for cost_usd in [4.0] * 100 + [0.0] * 200:
         pacer.observe(cost_usd)
         prices.append(pacer.price)
-    assert (np.diff(prices[:100]) > 0.0).sum() > 50
-    assert prices[99] == 5.0 or prices[99] > 4.0
-    assert prices[-1] < 2.0
-    for _ in range(500):
-        pacer.observe(0.0)
-    assert pacer.price == 0.0
+    assert (np.diff(prices[:49]) > 0.0).all()
+    assert prices[99] == 5.0
+    assert (np.diff(prices[150:220]) < 0.0).all()
+    assert prices[-1] == 0.0
 
 
 def test_paretobandit_holds_the_budget_where_it_can():

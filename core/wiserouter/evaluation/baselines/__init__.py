@@ -18,7 +18,7 @@ from wiserouter.evaluation.baselines.port import PooledPort, Port
 from wiserouter.evaluation.baselines.single_best import SingleBest
 from wiserouter.evaluation.baselines.wise import WISE
 
-_FIELD = (
+FIELD: tuple[type[Method], ...] = (
     MetaLlm,
     CascadeRouting,
     Routing,
@@ -34,7 +34,7 @@ _FIELD = (
 
 _MAKERS: tuple[Callable[[], Method], ...] = (
     *WISE,
-    *_FIELD,
+    *FIELD,
     StaticLp,
     SingleBest,
     ZeroRouter,
@@ -67,4 +67,4 @@ def open_methods(names: Iterable[str] | None = None) -> list[Method]:
     return [make() for name, make in METHODS.items() if name in asked]
 
 
-__all__ = ["METHODS", "Method", "open_methods"]
+__all__ = ["FIELD", "METHODS", "Method", "open_methods"]

@@ -5,11 +5,13 @@ Each query goes to the model with the highest
 .. math:: \hat u_k - \frac{Q}{V} \hat c_k, \qquad Q \leftarrow \max(0, Q + c - \rho), \qquad V = \rho \sqrt{T} ,
 
 where the estimates are means over the 100 nearest past queries that the model answered: those of the training half, and
-those it has answered since. As the queue only forgets what was underspent, the budget is exceeded by at most its length.
+those it has answered since. As the queue only forgets what was underspent, the budget is exceeded by at most its
+length.
 
 The rule depends on the unit of cost. The authors count in thousandths of a USD, at budgets of 0.1 to 1 of them a query;
-here costs count in multiples of rho, which fits tables of any scale. Other departures: what is answered is known at once, not after every 64 queries; rho stays the budget per query of the whole
-workload, as in the statement of the method.
+here costs count in multiples of rho, which fits tables of any scale. Other departures: what is answered is known at
+once, not after every 64 queries; rho stays the budget per query of the whole workload, as in the statement of the
+method.
 """
 
 from __future__ import annotations

@@ -11,18 +11,19 @@ are routing alone (`routing`). The trade-offs come from a grid, and are tuned on
 query; of two of them, each query draws one, so that the budget is met between them, as the authors mix at a tie.
 
 `cascade-routing` knows what `regressed` knows: the embedding, and after a call what it cost. Its `-noisy-truth` variant
-is the paper's on RouterBench (Appendix "Baseline Implementation"): the true scores of the test half with normal noise of
-the authors' setting "High", standard deviation 2.4 before a call and 1.2 after it, regressed to the scale of scores, and
-mean costs, as their noise of 100 leaves of costs.
+is the paper's on RouterBench (Appendix "Baseline Implementation"): the true scores of the test half with normal noise
+of the authors' setting "High", standard deviation 2.4 before a call and 1.2 after it, regressed to the scale of scores,
+and mean costs, as their noise of 100 leaves of costs.
 
 Departure: the authors search the trade-offs with hyperopt, and mix the cheapest and dearest of tied sets; here the best
-mixture of two grid points is taken, which is at least as good on the training half.
+mixture of two grid points is taken.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+
 import numpy as np
 
 from wiserouter.errors import InvalidInput
@@ -134,7 +135,7 @@ class _CascadeServer(Server):
         first = int((self.rule.plans(reward) - now * sets_usd).argmax()) // n_models
         of_first = self.judge.after(query, first, call(first), self.rng)
         extra_usd = np.where(np.arange(n_models) == first, 0.0, cost_usd)
-        second = int((self.rule.follows(first, np.float64(of_first), reward) - later * extra_usd).argmax())
+        second = int((self.rule.follows(first, np.array(of_first), reward) - later * extra_usd).argmax())
         if second == first:
             return first
         return second if self.judge.after(query, second, call(second), self.rng) > of_first else first
@@ -176,7 +177,7 @@ def _truth(query: Query) -> FloatArray:
 
 
 def _lines(seen: FloatArray, reward: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return slope and constant, each of shape (n_models,), of the least squares line from what is seen to the reward."""
+    """Return slope and constant, each of shape (n_models,), of the line from what is seen to the reward."""
     around = seen - seen.mean(axis=0)
     slope = (around * reward).mean(axis=0) / (around**2).mean(axis=0)
     return slope, reward.mean(axis=0) - slope * seen.mean(axis=0)

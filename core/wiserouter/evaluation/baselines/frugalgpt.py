@@ -79,7 +79,7 @@ def cascades(score: FloatArray, answers: Answers) -> Cascades:
     --------
     >>> answers = Answers(np.array([[1.0, 1.0], [0.0, 1.0]]), np.array([[1.0, 9.0], [1.0, 9.0]]))
     >>> both = cascades(np.array([[0.9, 0.5], [0.1, 0.4]]), answers)
-    >>> both.reward[0, 1].max(), both.cost_usd[0, 1].min()  # accepts the right one of two answers
+    >>> both.reward[0, 1].max().item(), both.cost_usd[0, 1].min().item()  # accepts the right one of two answers
     (1.0, 5.5)
     """
     n, n_models = score.shape

@@ -82,7 +82,7 @@ class LinearArms:
 def _rank_one(inverse: FloatArray, features: NDArray[np.floating]) -> FloatArray:
     """Return the inverse after adding the outer square of `features` (Sherman and Morrison)."""
     along = inverse @ features
-    return inverse - np.outer(along, along) / (1.0 + features @ along)
+    return np.asarray(inverse - np.outer(along, along) / (1.0 + features @ along), np.float64)
 
 
 def dense_moments(features: FloatArray, reward: FloatArray) -> tuple[FloatArray, FloatArray]:

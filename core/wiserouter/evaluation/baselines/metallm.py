@@ -1,10 +1,10 @@
 """MetaLLM (Nguyen et al., arXiv 2407.10834): upper confidence bounds on reward less a price p times cost.
 
-As the paper adapts it (Appendix "Baseline Implementation"): per context, on the statistics that all methods have; p from
-a grid, the value whose cost on a validation part (10 % of the training half) comes closest to the budget, scaled to that
-part, without exceeding it; ties are drawn. The authors' code does not learn while it serves, nor does this. With a dense
-history all models of a context have been tried equally often, so that their bonuses are equal. Where every p is too
-dear the largest is taken, which is the cheapest model of each context.
+As the paper adapts it (Appendix "Baseline Implementation"): per context, on the statistics that all methods have; p
+from a grid, the value whose cost on a validation part (10 % of the training half) comes closest to the budget, scaled
+to that part, without exceeding it; ties are drawn. The authors' code does not learn while it serves, nor does this.
+With a dense history all models of a context have been tried equally often, so that their bonuses are equal. Where every
+p is too dear the largest is taken, which is the cheapest model of each context.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class MetaLlm(Method):
 def bonus(count: FloatArray) -> FloatArray:
     """Return the bonus of UCB1 (Auer et al. 2002) for counts of shape (n_contexts, n_models)."""
     total = np.maximum(count.sum(axis=1, keepdims=True), 2.0)
-    return np.sqrt(2.0 * np.log(total) / np.maximum(count, 1.0))
+    return np.asarray(np.sqrt(2.0 * np.log(total) / np.maximum(count, 1.0)), np.float64)
 
 
 def price_grid(cost_usd: FloatArray) -> FloatArray:

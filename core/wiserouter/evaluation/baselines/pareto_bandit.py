@@ -4,8 +4,8 @@ Each query goes to the model with the highest
 
 .. math:: x^\top\hat\theta_k + \alpha \sqrt{x^\top A_k^{-1} x} - \lambda_t \tilde c_k ,
 
-with `x` the first 25 principal components of the embedding and a constant, and :math:`\tilde c_k` the model's list price
-on a log scale from 0 for the cheapest to 1 for the dearest. After every call the pacer moves
+with `x` the first 25 principal components of the embedding and a constant, and :math:`\tilde c_k` the model's list
+price on a log scale from 0 for the cheapest to 1 for the dearest. After every call the pacer moves
 
 .. math:: \bar c \leftarrow 0.95\, \bar c + 0.05\, c, \qquad
           \lambda \leftarrow \mathrm{clip}(\lambda + 0.05 (\bar c / \rho - 1), 0, 5) .
@@ -13,8 +13,8 @@ on a log scale from 0 for the cheapest to 1 for the dearest. After every call th
 Settings are theirs: alpha 0.1, forgetting 0.997, a prior from the dense training half that counts as 1,000 queries.
 
 Departures: the true cost of each call reaches the pacer (their public interface gives it an estimate, and only with
-feedback; their experiments do as we do); mean costs stand for list prices, which these tables lack; the ceiling on
-list prices of their "hard" mode is left out.
+feedback; their experiments do as we do); the scale ends at the pool's own prices, not at those of the market; the
+ceiling on list prices of their "hard" mode is left out.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class ParetoBandit(Method):
         features = np.array([components.features(row) for row in training.embeddings])
         gram, moment = dense_moments(features, training.table().reward)
         weight = min(1.0, PRIOR_QUERIES / training.n_queries)
-        return _FittedPareto(components, weight * gram, weight * moment, log_scaled(training.leaderboard().cost_usd))
+        return _FittedPareto(components, weight * gram, weight * moment, log_scaled(list_prices(training)))
 
 
 @dataclass(frozen=True)
@@ -65,6 +65,13 @@ class Components:
     def features(self, embedding: Embedding) -> FloatArray:
         """Return the components of one embedding, and a constant."""
         return np.append(self.directions @ (embedding - self.mean), 1.0)
+
+
+def list_prices(training: Training) -> FloatArray:
+    """Return the mean of each model's input and output price, or mean costs where a price is unknown."""
+    prices = [model.price for model in training.models]
+    known = [(price.input + price.output) / 2.0 for price in prices if price is not None]
+    return np.array(known) if len(known) == len(prices) else training.leaderboard().cost_usd
 
 
 def log_scaled(cost_usd: FloatArray) -> FloatArray:

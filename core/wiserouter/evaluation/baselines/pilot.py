@@ -52,7 +52,7 @@ class Pilot(Method):
         """Learn the prior, and the rewards per USD to expect."""
         reward, cost_usd = training.table()
         gram, moment = dense_moments(_features(training.embeddings), reward)
-        prior = np.linalg.solve(gram + np.eye(gram.shape[1]), moment[..., np.newaxis])[..., 0]
+        prior = np.asarray(np.linalg.solve(gram + np.eye(gram.shape[1]), moment[..., np.newaxis])[..., 0], np.float64)
         estimates = Estimates(training.contexts.n_contexts, training.n_models)
         estimates.add_table(training.placed, reward, cost_usd)
         means = estimates.means(shrink=False)
@@ -97,7 +97,7 @@ class Bins:
 
     def __init__(self, rate_usd: float, horizon: int) -> None:
         self._rate_usd, self._left = rate_usd, horizon
-        self.budget_usd, self.spent_usd = 0.0, 0.0
+        self.budget_usd, self.spent_usd, self._queries = 0.0, 0.0, 0
         self._open()
 
     @property

@@ -10,9 +10,9 @@ on those queries, and every later one goes to :math:`\arg\max_k d_k - \gamma_k g
 is split over the models in proportion to mean reward per mean cost, the authors' default. `port-pooled` is ours: one
 account and one price for all models, as there is but one budget here.
 
-Departures: the minimum is found exactly as a linear program rather than by L-BFGS-B on the kinked function, which leaves
-the authors' alpha without effect (it scales gamma); neighbours are exact rather than approximate; queries beyond a
-model's share of the budget are answered, and the overspending shown, where the authors' experiments drop them.
+Departures: the minimum is found exactly, by a linear program and not by L-BFGS-B on the kinked function, which leaves
+the authors' alpha without effect (it scales gamma); neighbours are exact, not approximate; queries beyond a model's
+share of the budget are answered, and the overspending is shown, where the authors' experiments drop them.
 """
 
 from __future__ import annotations
@@ -138,6 +138,6 @@ class _PortServer(Server):
 
     def _best(self, expected: Answers) -> int:
         if self.price is None:
-            seen = Answers(np.array([each.reward for each in self.seen]), np.array([each.cost_usd for each in self.seen]))
+            seen = Answers(*(np.array(each) for each in zip(*self.seen, strict=True)))
             self.price = fixed_prices(seen, self.account, self.budget_usd)[self.account]
         return int((expected.reward - self.price * expected.cost_usd).argmax())

@@ -100,7 +100,7 @@ def regress(embeddings: Embedding, answers: Answers) -> Regressions:
     return Regressions(
         np.array([_fit_logistic(rows, reward[:, k]) for k in models]),
         np.array([_fit_logistic(np.column_stack([rows, standard[:, k]]), reward[:, k]) for k in models]),
-        np.linalg.lstsq(np.column_stack([rows, np.ones(len(rows))]), cost_usd, rcond=None)[0].T,
+        np.asarray(np.linalg.lstsq(np.column_stack([rows, np.ones(len(rows))]), cost_usd, rcond=None)[0].T, np.float64),
         cost_usd.min(axis=0),
         mean,
         spread,
