@@ -15,6 +15,9 @@
     ├── QuerySkipped                  the plan's null action: not worth its cost
     ├── UnknownDecision               no such decision, or its record has expired
     ├── AlreadySettled                charged or released before
+    ├── StoreError                    what keeps budgets and decisions fails
+    │   ├── StoreUnavailable          it cannot be reached, or cannot write
+    │   └── StoreDamaged              what it keeps cannot be read
     ├── UnknownPrice                  a cost cannot be computed
     ├── EncoderError                  an encoder failed or returned a wrong shape
     ├── ArtifactError                 a file that is not a usable artifact
@@ -188,6 +191,22 @@ class AlreadySettled(WiseRouterError):
         self.decision_id = decision_id
         self.state = state
         super().__init__(f"decision {decision_id!r} was {state} before: charge or release each decision once")
+
+
+class StoreError(WiseRouterError):
+    """What keeps budgets and decisions fails; `store` says which, without any password."""
+
+    def __init__(self, message: str, *, store: str) -> None:
+        super().__init__(message)
+        self.store = store
+
+
+class StoreUnavailable(StoreError):
+    """A store cannot be reached, or cannot write; nothing is lost, try again."""
+
+
+class StoreDamaged(StoreError):
+    """What a store keeps cannot be read; it was left as it is."""
 
 
 class UnknownPrice(WiseRouterError):

@@ -90,7 +90,7 @@ def test_verdicts_by_hand():
     assert behind["behind"].item() == pytest.approx(0.05)
     assert behind["behind_se"].item() == pytest.approx(0.1)  # differences -0.05 and 0.15
     assert by_method["best_or_within"].to_list() == [2, 1, 0]
-    assert by_budget["regret"].to_list() == pytest.approx([0.4, 0.45, 0.6, 0.2, 0.3, 0.4])
+    assert by_budget["regret"].to_list() == pytest.approx([0.4, 0.45, 0.8, 0.2, 0.3, 0.6])
 
 
 def test_who_overspends_is_judged_at_equal_spend():

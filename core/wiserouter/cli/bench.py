@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from wiserouter.evaluation.report import Standings
 
 
+_WIDTH = 120
+"""Of what is printed to a file."""
+
+
 def bench(
     log: Annotated[Path, typer.Argument(help="A dense log: every model's score and cost on every query.")],
     methods: Annotated[str | None, typer.Option(help="Only these, separated by commas.")] = None,
@@ -65,7 +69,7 @@ def bench(
     standings = _write(work, rows, opened, report)
     if as_json:
         return print_json(_figures(work, standings))
-    out.print(_quality(standings, work.budgets.paper), "")
+    out.print(_quality(standings, work.budgets.paper), "", width=None if out.is_terminal else _WIDTH)
     out.print(f"Report: {report / read.name}.md, rows: .parquet, figures: .csv", highlight=False, soft_wrap=True)
     return None
 

@@ -22,7 +22,7 @@ from wiserouter.policies.base import Accounting
 from wiserouter.types import FloatArray
 
 _TOLD = "is told the mean cost of every context and model"
-_PASS = "learns from one call per training query"  # noqa: S105
+_PASS = "learns from 1 call per training query"  # noqa: S105
 
 
 def wr_offline() -> Method:
@@ -44,7 +44,7 @@ def wr_online(passes: int, accounting: Accounting) -> Method:
         blank,
         passes,
         as_the_table,
-        f"learns from {passes} calls per training query",
+        f"learns from {passes} call{'s' * (passes > 1)} per training query",
     )
 
 

@@ -24,7 +24,7 @@ def row_of(method: str, halves: Halves, terms: Terms, trace: Trace) -> Row:
         `quality` is the mean score of all test queries, one not served counting 0; `capped_quality` the same if answers
         beyond the budget did not count; `bound` what the linear program over single queries buys for the budget, and
         `bound_at_spend` for what was spent; `table_usd` the cost of every answer to the training half. `given`,
-        `reward` and `cost_usd` hold one entry per query. Times are in the unit of their names.
+        `reward` and `cost_usd` hold one entry per query. Times are processor time, in the unit of their names.
     """
     n = len(trace.given)
     spent = trace.cost_usd.cumsum()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from pathlib import Path
-from time import perf_counter
+from time import process_time
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -144,9 +144,9 @@ class Worker:
             return [self._row(key, rate, _bound(task.method, halves, rate)) for key, rate in task.rates.items()]
         [method] = open_methods([task.method])
         training = halves.training()
-        began = perf_counter()
+        began = process_time()
         fitted = method.fit(training, _rng(task.seed, 1))
-        fit_s = perf_counter() - began
+        fit_s = process_time() - began
         return [
             self._row(key, rate, _cell(method, fitted, halves, training, rate), fit_s)
             for key, rate in task.rates.items()
@@ -171,9 +171,9 @@ def _cell(method: Method, fitted: Fitted, halves: Halves, training: Training, ra
     n = halves.test.n
     terms = Terms(rate_usd * n, n)
     asked_usd = training.asked_usd
-    began = perf_counter()
+    began = process_time()
     server = fitted.start(terms, _rng(halves.seed, 2))
-    start_s = perf_counter() - began
+    start_s = process_time() - began
     trace = serve_all(server, halves.test, terms, sees_truth=method.sees_truth)
     collected_usd = training.collected_usd
     training.asked_usd = asked_usd  # what one budget made it ask for is no part of the next

@@ -51,8 +51,9 @@ def end_to_end(rows: pl.DataFrame, methods: list[str]) -> EndToEnd:
     table_usd = figures["table_usd"][0, 0] / figures["queries"][0, 0]
     budgets = {name: share * table_usd + rates[0] for name, share in SHARES.items()}
     budgets["generous"] = table_usd + rates[-1]
+    allowed = np.array(list(budgets.values())) + (KEPT - 1.0) * rates[0]
     quality = [
-        [np.mean([hull.at(usd * KEPT) for hull, usd in zip(of_seeds, each, strict=True)]) for each in budgets.values()]
+        np.mean([hull.at(usd) for hull, usd in zip(of_seeds, allowed.T, strict=True)], axis=0)
         for of_seeds in hulls_of(grid, figures["collected_usd"])
     ]
     share = (figures["collected_usd"] / figures["table_usd"])[:, len(rates) // 2].mean(axis=-1)

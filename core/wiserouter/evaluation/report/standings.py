@@ -45,8 +45,8 @@ class Standings(NamedTuple):
     ----------
     by_budget : polars.DataFrame
         One row per method and budget: means over seeds, `quality_se`, the 95 % bootstrap interval `quality_low` and
-        `quality_high`, `spend_ratio_max`, `equal_spend` (quality at equal spend), `judged` (what verdicts go by),
-        `behind` (the best rival's less its own) with `behind_se`, `verdict`, and regrets against both bounds.
+        `quality_high`, `spend_ratio_max`, `equal_spend` (quality at equal spend), `judged` (what verdicts and regrets
+        go by), `behind` (the best rival's less its own) with `behind_se`, `verdict`, and regrets against both bounds.
     by_method : polars.DataFrame
         One row per method: `aiq` with `aiq_se` and `aiq_over_zero`, how often it is the best or within one standard
         error, latencies, and what learning cost.
@@ -164,15 +164,15 @@ def _by_budget(grid: Grid, equal: FloatArray, judged: FloatArray, behind: FloatA
         "behind": behind.mean(axis=-1).ravel(),
         "behind_se": _error(behind).ravel(),
         "verdict": _verdicts(behind, rival),
-        "regret": (figures["bound"] - figures["quality"]).mean(axis=-1).ravel(),
-        "regret_contexts": _regret_of_contexts(grid).ravel(),
+        "regret": (figures["bound"] - judged).mean(axis=-1).ravel(),
+        "regret_contexts": _regret_of_contexts(grid, judged).ravel(),
     }
     return pl.DataFrame(columns)
 
 
-def _regret_of_contexts(grid: Grid) -> FloatArray:
+def _regret_of_contexts(grid: Grid, judged: FloatArray) -> FloatArray:
     """Return how far each method stays behind the plan at the true means; NaN where that was not run."""
-    quality = grid.figures["quality"].mean(axis=-1)
+    quality = judged.mean(axis=-1)
     if "oracle-contexts" not in grid.methods:
         return np.full(quality.shape, np.nan)
     regret: FloatArray = quality[grid.methods.index("oracle-contexts")] - quality
