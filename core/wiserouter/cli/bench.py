@@ -23,10 +23,6 @@ if TYPE_CHECKING:
     from wiserouter.evaluation.report import Standings
 
 
-_WIDTH = 120
-"""Of what is printed to a file."""
-
-
 def bench(
     log: Annotated[Path, typer.Argument(help="A dense log: every model's score and cost on every query.")],
     methods: Annotated[str | None, typer.Option(help="Only these, separated by commas.")] = None,
@@ -69,7 +65,7 @@ def bench(
     standings = _write(work, rows, opened, report)
     if as_json:
         return print_json(_figures(work, standings))
-    out.print(_quality(standings, work.budgets.paper), "", width=None if out.is_terminal else _WIDTH)
+    out.print(_quality(standings, work.budgets.paper), "")
     out.print(f"Report: {report / read.name}.md, rows: .parquet, figures: .csv", highlight=False, soft_wrap=True)
     return None
 
@@ -133,9 +129,9 @@ def _quality(standings: Standings, rates: tuple[float, ...]) -> Table:
         [each["method"], *(cells[each["method"], rate] for rate in rates), str(each["best_or_within"])]
         for each in standings.by_method.iter_rows(named=True)
     ]
-    title = "Quality; * best or within 1 s.e., † spends more than the budget"
-    grid = table(title, ["method", *map(usd, rates), "* of all"], rows)
-    grid.columns[0].no_wrap = True
+    title = "Quality by USD per query; * best or within 1 s.e., and at how many budgets; † spends more"
+    grid = table(title, ["method", *(f"{rate:.2g}" for rate in rates), "*"], rows)
+    grid.padding = 0
     return grid
 
 
