@@ -1,4 +1,4 @@
-"""The command line: `wiserouter bench | demo | explain | explore-length | fit | plan | replay | simulate`."""
+"""The command line: `wiserouter bench | data | demo | explain | explore-length | fit | plan | replay | simulate`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import typer
 
 from wiserouter import __version__
 from wiserouter.cli.bench import bench
+from wiserouter.cli.data import app as data
 from wiserouter.cli.demo import demo
 from wiserouter.cli.explain import explain
 from wiserouter.cli.explore_length import explore_length
@@ -26,6 +27,7 @@ app = typer.Typer(
 )
 for command in (bench, demo, explain, explore_length, fit, plan, replay, simulate):
     app.command()(command)
+app.add_typer(data, name="data")
 
 
 def _version(asked: bool) -> None:

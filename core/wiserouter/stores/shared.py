@@ -41,7 +41,7 @@ from wiserouter.stores.engine import (
     Spend,
 )
 from wiserouter.stores.leases import Leases
-from wiserouter.stores.texts import record_of_text, text_of_record, text_of_terms
+from wiserouter.stores.texts import record_of_text, text_of_terms
 from wiserouter.stores.views import Effect, Views, first_windows
 from wiserouter.stores.wire import Step, Wire
 from wiserouter.types import check_amount
@@ -202,8 +202,9 @@ class SharedStore:
         with self._lock:
             if record.decision.id in self._records:
                 return
-            if self._ahead(scope) and (not self._leases_always or held_usd <= self._leases.left_usd(scope)):
-                self._hold(record, leased=self._leases_always)
+            leased = self._leases.share is not None
+            if self._ahead(scope) and (not leased or held_usd <= self._leases.left_usd(scope)):
+                self._hold(record, leased=leased)
                 return
         try:
             self._reserve_now(record)
@@ -357,11 +358,11 @@ class SharedStore:
         windows = self._views.windows(decision.scope)
         lease = self._leases.id(decision.scope) if leased else None
         held = decision.reserved_usd, decision.expected_cost_usd
-        event = Reserve(decision.id, windows, *held, record.debit == "paper", text_of_record(record), lease)
+        event = Reserve(decision.id, windows, *held, record.debit == "paper", "", lease)
         if leased:
             self._leases.use(decision.scope, decision.reserved_usd)
         self._keep(record, windows)
-        self._show(Step(event, decision.scope, windows, _effect(Ledger.hold, *held)))
+        self._show(Step(event, decision.scope, windows, _effect(Ledger.hold, *held), record=record))
 
     def _reserve_now(self, record: Record) -> None:
         """Reserve at the engine; once more on fresh windows where those that were known are gone."""
@@ -369,8 +370,8 @@ class SharedStore:
         held = decision.reserved_usd, decision.expected_cost_usd
         for _ in range(2):
             windows = self._views.windows(decision.scope)
-            event = Reserve(decision.id, windows, *held, record.debit == "paper", text_of_record(record))
-            step = Step(event, decision.scope, windows, _effect(Ledger.hold, *held))
+            event = Reserve(decision.id, windows, *held, record.debit == "paper", "")
+            step = Step(event, decision.scope, windows, _effect(Ledger.hold, *held), record=record)
             result = self._wire.ask(step)
             if result == "ok":
                 with self._lock:
@@ -410,7 +411,11 @@ class SharedStore:
                 self._show(step)
             return
         if result == "unknown":
-            raise UnknownDecision(decision_id)
+            kept = self._records.get(decision_id)
+            if kept is None:
+                raise UnknownDecision(decision_id)
+            for again in self._known_again(*kept, step):  # the engine has lost its memory
+                self._wire.ask(again)
         if result == "again":
             record.state = self._fetched(decision_id).state
             raise AlreadySettled(decision_id, record.state)
@@ -494,13 +499,18 @@ class SharedStore:
         if kept is None:
             logger.warning("%s does not know what a %s is about: dropped", self.name, type(event).__name__)
             return
-        record, windows = kept
-        decision = record.decision
+        self._wire.waiting.extend(self._known_again(*kept, step))
+
+    def _known_again(self, record: Record, windows: tuple[str, ...], step: Step) -> list[Step]:
+        """Return the steps that make a decision known which the engine has lost, and settle it."""
+        decision, shown = record.decision, step.shown
         held = decision.reserved_usd, decision.expected_cost_usd
         lease = _lost_lease(decision.scope)
-        known = Reserve(decision.id, windows, *held, record.debit == "paper", text_of_record(record), lease)
-        for one, effect in ((known, _effect(Ledger.hold, *held)), (event, step.effect)):
-            self._wire.waiting.append(Step(one, decision.scope, windows, effect, shown=True, again=True))
+        known = Reserve(decision.id, windows, *held, record.debit == "paper", "", lease)
+        return [
+            Step(one, decision.scope, windows, effect, shown=shown, again=True, record=record)
+            for one, effect in ((known, _effect(Ledger.hold, *held)), (step.event, step.effect))
+        ]
 
     def _restoring(self, lost: Sequence[str]) -> list[Step]:
         """Return the steps that open accounts again as they were last seen, where an engine has lost its memory.
