@@ -5,7 +5,8 @@
     WiseRouterError
     ├── InvalidInput (ValueError)     a number, name or shape breaks a rule
     │   ├── UnknownModel              a name outside the pool
-    │   └── LogError                  a row or column of a routing log
+    │   ├── LogError                  a row or column of a routing log
+    │   └── NotMergeable              what was fitted apart cannot be added up
     ├── InfeasibleBudget              the rate is below the cheapest models' cost
     ├── BudgetError                   a decision cannot be paid for
     │   ├── NotStarted                no budget was given yet
@@ -24,6 +25,10 @@
     │   ├── NotAnArtifact
     │   ├── DamagedArtifact
     │   └── NewerArtifact
+    ├── DataError                     a data set for the evaluation is not there or not what it should be
+    │   ├── MissingTable (FileNotFoundError)
+    │   ├── HashMismatch
+    │   └── ForbiddenPickle
     └── MissingExtra (ImportError)    an optional dependency is not installed
 """
 
@@ -74,6 +79,15 @@ class LogError(InvalidInput):
         self.file = file
         self.row = row
         self.column = column
+
+
+class NotMergeable(InvalidInput):
+    """Routers cannot be added up; `parts` names the ones at fault, `what` says in what they differ."""
+
+    def __init__(self, message: str, *, what: str, parts: Iterable[str]) -> None:
+        super().__init__(message)
+        self.what = what
+        self.parts = tuple(parts)
 
 
 class InfeasibleBudget(WiseRouterError):
@@ -239,6 +253,44 @@ class DamagedArtifact(ArtifactError):
 
 class NewerArtifact(ArtifactError):
     """The file was written by a newer version of WISERouter."""
+
+
+class DataError(WiseRouterError):
+    """A data set for the evaluation is not there, or is not what it should be."""
+
+
+class MissingTable(DataError, FileNotFoundError):
+    """A table is not there; `command` gets it."""
+
+    def __init__(self, name: str, command: str, why: str = "is not there") -> None:
+        super().__init__(f"table {name!r} {why}; get it with: {command}")
+        self.name = name
+        self.command = command
+
+
+class HashMismatch(DataError):
+    """A file is not the one that was meant; nothing of it was read."""
+
+    def __init__(self, file: str | Path, expected: str, got: str) -> None:
+        super().__init__(
+            f"{file}: its SHA-256 must be {expected}, got {got}: get the file again, or pass --sha256 {got} if this is "
+            f"the one that you want"
+        )
+        self.file = file
+        self.expected = expected
+        self.got = got
+
+
+class ForbiddenPickle(DataError):
+    """A pickle asks for more than the plain columns of a table; `refused` says for what, and nothing of it was run."""
+
+    def __init__(self, refused: str, *, file: str | Path | None = None) -> None:
+        where = "" if file is None else f"{file}: "
+        super().__init__(
+            f"{where}a pickled table must not {refused}: only plain columns are read; do not trust this file"
+        )
+        self.refused = refused
+        self.file = file
 
 
 class MissingExtra(WiseRouterError, ImportError):

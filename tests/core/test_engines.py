@@ -9,6 +9,8 @@ from engine_model import ModelEngine
 from engines import CONTRACT, Place
 from redis_servers import MISSING, cluster, redis_server, serving
 from wiserouter.stores.redis import RedisEngine
+from wiserouter.stores.sqlite import SQLiteEngine
+from wiserouter.testing import FakeClock
 
 
 @pytest.fixture(scope="module")
@@ -59,10 +61,24 @@ def model_place():
     yield Place(open_engine, advance, short_s=60.0)
 
 
-@pytest.fixture(params=["model", "redis", "cluster"])
-def place(request):
+def sqlite_place(path):
+    clock, engines = FakeClock(1_000.0), []
+
+    def open_engine(**ttl_s):
+        engines.append(SQLiteEngine(path, clock, **ttl_s))
+        return engines[-1]
+
+    yield Place(open_engine, clock.advance, short_s=60.0)
+    for engine in engines:
+        engine.close()
+
+
+@pytest.fixture(params=["model", "sqlite", "redis", "cluster"])
+def place(request, tmp_path):
     if request.param == "model":
         yield from model_place()
+    elif request.param == "sqlite":
+        yield from sqlite_place(tmp_path / "budget.db")
     else:
         yield from redis_place(request.getfixturevalue(f"{request.param}_url"))
 

@@ -376,6 +376,25 @@ def test_windows_that_follow_one_another_in_a_ring_do_not_hang(make, shared):
     assert state(engine).id == "w"
 
 
+@needs_server
+def test_no_rounding_of_leases_is_left_behind(make, shared):
+    engine = opened(At(make, shared.url), window("w"))
+    apply(engine, lease("l", 0.1), lease("m", 0.2), lease("n", 0.3))
+    apply(engine, *[lease(name, 0.0, ttl_s=0.0) for name in "lmn"])
+    assert state(engine).counters["leased_usd"] == 0.0
+
+
+@needs_server
+def test_an_old_window_that_is_used_again_does_not_expire(make, shared, client):
+    name = uuid.uuid4().hex
+    engine = opened(At(make, shared.url, name=name), window("w"))
+    key = f"{{wiserouter:{name}}}:window:w"
+    apply(engine, Open("s", 1, "", (window("v"),)))
+    assert client.pttl(key) > 0
+    apply(engine, Open("s", 2, "", (window("w"),)))
+    assert client.pttl(key) == -1
+
+
 # who may share it ----------------------------------------------------------------------------------------------------
 
 

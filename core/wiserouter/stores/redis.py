@@ -128,10 +128,8 @@ class RedisEngine:
         try:
             yield
         except (RedisError, RedisClusterException, OSError) as error:
-            if isinstance(error, ReadOnlyError) or "READONLY" in str(
-                error
-            ):  # another server has become the master: connect anew
-                self.close()
+            if isinstance(error, ReadOnlyError) or "READONLY" in str(error):
+                self.close()  # another server has become the master: connect anew
             raise self._failure(error) from error
 
     def _failure(self, error: Exception) -> StoreError:

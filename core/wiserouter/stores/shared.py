@@ -41,7 +41,7 @@ from wiserouter.stores.engine import (
     Spend,
 )
 from wiserouter.stores.leases import Leases
-from wiserouter.stores.texts import record_of_text, text_of_record, text_of_terms
+from wiserouter.stores.texts import record_of_text, text_of_terms
 from wiserouter.stores.views import Effect, Views, first_windows
 from wiserouter.stores.wire import Step, Wire
 from wiserouter.types import check_amount
@@ -123,7 +123,7 @@ class SharedStore:
         self._clock, self._flush_s, self._max_staleness_s = clock, flush_s, max_staleness_s
         self._reservation_ttl_s, self._max_decisions = reservation_ttl_s, max_decisions
         share = lease_share if lease_share is not None else local_share if on_store_error == "local" else None
-        self._leases = Leases(os.urandom(8).hex(), share, lease_ttl_s, reservation_ttl_s, clock)
+        self._leases = Leases(share, lease_ttl_s, reservation_ttl_s, clock)
         self._views = Views(name)
         self._records: OrderedDict[str, tuple[Record, tuple[str, ...]]] = OrderedDict()
         self._peers: weakref.WeakSet[Peer] = weakref.WeakSet()
@@ -202,8 +202,9 @@ class SharedStore:
         with self._lock:
             if record.decision.id in self._records:
                 return
-            if self._ahead(scope) and (not self._leases_always or held_usd <= self._leases.left_usd(scope)):
-                self._hold(record, leased=self._leases_always)
+            leased = self._leases.share is not None
+            if self._ahead(scope) and (not leased or held_usd <= self._leases.left_usd(scope)):
+                self._hold(record, leased=leased)
                 return
         try:
             self._reserve_now(record)
@@ -229,16 +230,12 @@ class SharedStore:
     def settle(self, decision_id: str, cost_usd: float, model: int | None = None) -> Record:
         """Charge the true cost of a call, once, and note the model that answered where it is another one."""
         record = self.find(decision_id)
-        if record.state == "charged":
-            raise AlreadySettled(decision_id, record.state)
         self._finish(record, "charged", cost_usd, model)
         return record
 
     def release(self, decision_id: str) -> Record:
         """Give back the reservation of a call that failed."""
         record = self.find(decision_id)
-        if record.state in ("charged", "released"):
-            raise AlreadySettled(decision_id, record.state)
         self._finish(record, "released", 0.0, None)
         return record
 
@@ -303,7 +300,7 @@ class SharedStore:
         now_s = self.now()
         active = {scope for scope, view in self._views.of.items() if due and now_s - view.used_s < IDLE_S}
         scopes = active | {step.scope for step in steps if step.scope}
-        self._leased = self._renewals(scopes, active, now_s)
+        self._leased = self._renewals(scopes, active)
         events: list[Event] = list(self._leased.values())
         if due:
             events += [learn for peer in self._peers for learn in peer.outgoing(now_s)]
@@ -357,11 +354,11 @@ class SharedStore:
         windows = self._views.windows(decision.scope)
         lease = self._leases.id(decision.scope) if leased else None
         held = decision.reserved_usd, decision.expected_cost_usd
-        event = Reserve(decision.id, windows, *held, record.debit == "paper", text_of_record(record), lease)
+        event = Reserve(decision.id, windows, *held, record.debit == "paper", "", lease)
         if leased:
             self._leases.use(decision.scope, decision.reserved_usd)
         self._keep(record, windows)
-        self._show(Step(event, decision.scope, windows, _effect(Ledger.hold, *held)))
+        self._show(Step(event, decision.scope, windows, _effect(Ledger.hold, *held), record=record))
 
     def _reserve_now(self, record: Record) -> None:
         """Reserve at the engine; once more on fresh windows where those that were known are gone."""
@@ -369,8 +366,8 @@ class SharedStore:
         held = decision.reserved_usd, decision.expected_cost_usd
         for _ in range(2):
             windows = self._views.windows(decision.scope)
-            event = Reserve(decision.id, windows, *held, record.debit == "paper", text_of_record(record))
-            step = Step(event, decision.scope, windows, _effect(Ledger.hold, *held))
+            event = Reserve(decision.id, windows, *held, record.debit == "paper", "")
+            step = Step(event, decision.scope, windows, _effect(Ledger.hold, *held), record=record)
             result = self._wire.ask(step)
             if result == "ok":
                 with self._lock:
@@ -384,19 +381,18 @@ class SharedStore:
         """Charge or release a call, at once or as soon as the engine can be reached."""
         decision = record.decision
         debit_usd = cost_usd if record.debit == "actual" else decision.expected_cost_usd
-        effect = _settling(record, to, cost_usd, debit_usd)
         with self._lock:
+            if record.state in ("charged", to):
+                raise AlreadySettled(decision.id, record.state)
             _, windows = self._records.get(decision.id, (record, ()))
+            effect = _settling(record, to, cost_usd, debit_usd)
             step = Step(Settle(decision.id, to, os.urandom(8).hex(), cost_usd, model), decision.scope, windows, effect)
-            ahead = decision.id in self._records and decision.scope in self._views.of and self._ahead(decision.scope)
-            if ahead:
+            if decision.id in self._records and decision.scope in self._views.of and self._ahead(decision.scope):
                 self._show(step)
-        if not ahead:
-            self._finish_now(record, step)
-        record.state = to
-        if to == "charged":
-            record.cost_usd = cost_usd
-            record.model = record.model if model is None else model
+                _settled(record, to, cost_usd, model)
+                return
+        self._finish_now(record, step)
+        _settled(record, to, cost_usd, model)
 
     def _finish_now(self, record: Record, step: Step) -> None:
         """Have a call settled by the engine; what cannot be told now is told later, where this worker decided it."""
@@ -410,7 +406,11 @@ class SharedStore:
                 self._show(step)
             return
         if result == "unknown":
-            raise UnknownDecision(decision_id)
+            kept = self._records.get(decision_id)
+            if kept is None:
+                raise UnknownDecision(decision_id)
+            for again in self._known_again(*kept, step):  # the engine has lost its memory
+                self._wire.ask(again)
         if result == "again":
             record.state = self._fetched(decision_id).state
             raise AlreadySettled(decision_id, record.state)
@@ -473,14 +473,13 @@ class SharedStore:
             self._views.count(step.windows, step.effect)
         self._wire.tell(step)
 
-    def _renewals(self, scopes: set[str], active: set[str], now_s: float) -> dict[str, Lease]:
+    def _renewals(self, scopes: set[str], active: set[str]) -> dict[str, Lease]:
         """Return the leases to renew, by scope."""
         leases: dict[str, Lease] = {}
         for scope in scopes if self._leases.share is not None and not self._wire.closed else ():
             if scope in self._views.of:
-                account, _ = self._views.account(scope, now_s)
-                left_usd = min([ledger.left_usd for ledger in account.each])
-                lease = self._leases.renewal(scope, self._views.windows(scope), left_usd, due=scope in active)
+                left_usd, windows = self._views.left_usd(scope), self._views.windows(scope)
+                lease = self._leases.renewal(scope, windows, left_usd, due=scope in active)
                 if lease is not None:
                     leases[scope] = lease
         return leases
@@ -494,13 +493,18 @@ class SharedStore:
         if kept is None:
             logger.warning("%s does not know what a %s is about: dropped", self.name, type(event).__name__)
             return
-        record, windows = kept
-        decision = record.decision
+        self._wire.waiting.extend(self._known_again(*kept, step))
+
+    def _known_again(self, record: Record, windows: tuple[str, ...], step: Step) -> list[Step]:
+        """Return the steps that make a decision known which the engine has lost, and settle it."""
+        decision, shown = record.decision, step.shown
         held = decision.reserved_usd, decision.expected_cost_usd
         lease = _lost_lease(decision.scope)
-        known = Reserve(decision.id, windows, *held, record.debit == "paper", text_of_record(record), lease)
-        for one, effect in ((known, _effect(Ledger.hold, *held)), (event, step.effect)):
-            self._wire.waiting.append(Step(one, decision.scope, windows, effect, shown=True, again=True))
+        known = Reserve(decision.id, windows, *held, record.debit == "paper", "", lease)
+        return [
+            Step(one, decision.scope, windows, effect, shown=shown, again=True, record=record)
+            for one, effect in ((known, _effect(Ledger.hold, *held)), (step.event, step.effect))
+        ]
 
     def _restoring(self, lost: Sequence[str]) -> list[Step]:
         """Return the steps that open accounts again as they were last seen, where an engine has lost its memory.
@@ -534,6 +538,13 @@ def _settling(record: Record, to: str, cost_usd: float, debit_usd: float) -> Eff
     if state == "in flight":
         return lambda ledger: ledger.settle(*held, cost_usd=cost_usd, debit_usd=debit_usd)
     return lambda ledger: ledger.settle_late(state, cost_usd=cost_usd, debit_usd=debit_usd)
+
+
+def _settled(record: Record, to: State, cost_usd: float, model: int | None) -> None:
+    record.state = to
+    if to == "charged":
+        record.cost_usd = cost_usd
+        record.model = record.model if model is None else model
 
 
 def _lost_lease(scope: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from wiserouter.errors import InvalidInput
 from wiserouter.stores.base import Store
@@ -85,11 +85,11 @@ def _split(url: str, kind: str) -> tuple[str, dict[str, Any], dict[str, Any], st
         elif name in _TEXTS or name in _ENGINE_TEXTS[kind]:
             (settings if name in _TEXTS else engine)[name] = value
         elif kind == "redis":  # redis-py has settings of its own
-            rest.append(f"{name}={value}")
+            rest.append((name, value))
         else:
             known = ", ".join((*_NUMBERS, *_TEXTS, *_ENGINE_NUMBERS, *_ENGINE_TEXTS[kind]))
             raise InvalidInput(f"a setting of a store must be one of {known}, got {name!r}", value=name)
-    return plain, settings, engine, "?" + "&".join(rest) if rest else ""
+    return plain, settings, engine, "?" + urlencode(rest) if rest else ""
 
 
 def _number(name: str, value: str) -> float:

@@ -19,8 +19,9 @@ from threading import RLock, Thread
 from typing import Protocol
 
 from wiserouter.errors import StoreError, StoreUnavailable
-from wiserouter.stores.base import Health
+from wiserouter.stores.base import Health, Record
 from wiserouter.stores.engine import Engine, Event, Reading, Reply, Reserve, Settle
+from wiserouter.stores.texts import text_of_record
 from wiserouter.stores.views import Effect
 
 logger = logging.getLogger("wiserouter")
@@ -50,6 +51,8 @@ class Step:
         Whether the worker's view shows it already; then nobody waits for it, else somebody does.
     again : bool
         Whether it is sent a second time, because the engine did not know what it is about.
+    record : Record, optional
+        The decision that a `Reserve` is for: put into words when it is sent, off the path of a decision.
     done, result, error
         What came of it.
     """
@@ -60,6 +63,7 @@ class Step:
     effect: Effect | None = None
     shown: bool = False
     again: bool = False
+    record: Record | None = None
     done: bool = False
     result: object = None
     error: StoreError | None = None
@@ -205,7 +209,7 @@ class Wire:
             due = refresh or started_s - self._refreshed_s >= self._refresh_s
             extras, reading = ends.compose(steps, due=due)
         try:
-            reply = self._engine.exchange([*[step.event for step in steps], *extras], reading)
+            reply = self._engine.exchange([*[_worded(step) for step in steps], *extras], reading)
         except StoreError as error:
             self._fail(len(steps), error)
             raise
@@ -256,6 +260,12 @@ class Wire:
         self._process = os.getpid()
         Thread(target=_run, args=(weakref.ref(self), self._wake), name="wiserouter-store", daemon=True).start()
         atexit.register(_close, self._ends)
+
+
+def _worded(step: Step) -> Event:
+    if isinstance(step.event, Reserve) and step.record is not None:
+        return step.event._replace(record=text_of_record(step.record))
+    return step.event
 
 
 def _run(wire: weakref.ref[Wire], wake: Signal) -> None:
