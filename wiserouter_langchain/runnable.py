@@ -570,7 +570,9 @@ class RunnableWiseRouter(BaseChatModel):
 
     def _soon(self, loop: asyncio.AbstractEventLoop) -> End:
         """Return what settles a call from the event loop, which cannot wait for it."""
-        return partial(loop.run_in_executor, None, self._end) if self._core.waits() else self._end
+        if not self._core.waits():
+            return self._end
+        return lambda turn: loop.run_in_executor(None, self._end, turn)
 
 
 def _with(kwargs: dict[str, Any], stop: list[str] | None) -> dict[str, Any]:

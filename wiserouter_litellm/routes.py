@@ -6,7 +6,7 @@ The routes are plain functions: FastAPI runs them in threads, where they may wai
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from typing import Annotated, Any
@@ -26,7 +26,6 @@ from wiserouter_litellm.hooks import Recorder
 from wiserouter_litellm.scopes import OWN
 
 FEEDBACK = "/wiserouter/feedback"
-EXPLAIN = "/wiserouter/explain/{call}"
 RETRY_AFTER_S = 2
 _ADMINS = frozenset({LitellmUserRoles.PROXY_ADMIN, LitellmUserRoles.PROXY_ADMIN_VIEW_ONLY})
 
@@ -44,23 +43,25 @@ class Feedback(BaseModel):
 
 
 def mount(app: FastAPI, recorder: Recorder) -> None:
-    """Add the routes to the proxy's application, instead of those of an earlier configuration."""
-    app.router.routes = [route for route in app.router.routes if getattr(route, "path", "") not in _paths()]
+    """Add the routes to the proxy's application; those of an earlier configuration serve this one from now on."""
+    first = not hasattr(app.state, "wiserouter")
+    app.state.wiserouter = recorder
     for routes in (LiteLLMRoutes.openai_routes, LiteLLMRoutes.llm_api_routes):  # else only administrators may post
         if FEEDBACK not in routes.value:
             routes.value.append(FEEDBACK)
-    app.include_router(router_of(recorder))
+    if first:
+        app.include_router(router_of(lambda: app.state.wiserouter))
 
 
-def router_of(recorder: Recorder) -> APIRouter:
-    """Return the routes over the groups of a callback."""
+def router_of(recorder: Callable[[], Recorder]) -> APIRouter:
+    """Return the routes over the groups of whichever callback there is now."""
     router = APIRouter(prefix="/wiserouter", tags=["wiserouter"])
 
     @router.post("/feedback")
     def feedback(body: Feedback, caller: Caller) -> dict[str, Any]:
         """Take a user's score of an answer of this key; a second one replaces the first."""
         with _told():
-            replaced = recorder.feedback(
+            replaced = recorder().feedback(
                 body.id, body.score, comment=body.comment, caller=caller.api_key, any_caller=_is_admin(caller)
             )
         return {"status": "recorded", "replaced": replaced}
@@ -69,7 +70,7 @@ def router_of(recorder: Recorder) -> APIRouter:
     def status(caller: Caller) -> dict[str, Any]:
         """Return where every budget stands."""
         _only_admins(caller)
-        return {"groups": {name: group_status(group) for name, group in recorder.groups.items()}}
+        return {"groups": {name: group_status(group) for name, group in recorder().groups.items()}}
 
     @router.get("/plan")
     def plan(
@@ -81,17 +82,18 @@ def router_of(recorder: Recorder) -> APIRouter:
     ) -> dict[str, Any]:
         """Return what a budget would buy over the requests to come; by default what the running one still buys."""
         _only_admins(caller)
-        if group not in recorder.groups:
-            raise HTTPException(404, f"group must be one of {', '.join(recorder.groups)}, got {group!r}")
+        groups = recorder().groups
+        if group not in groups:
+            raise HTTPException(404, f"group must be one of {', '.join(groups)}, got {group!r}")
         with _told():
-            return what_if(recorder.groups[group], budget_usd, requests, scope)
+            return what_if(groups[group], budget_usd, requests, scope)
 
     @router.get("/explain/{call}")
     def explain(caller: Caller, call: str) -> dict[str, Any]:
         """Return why a decision fell as it did; by decision id, call id or response id."""
         _only_admins(caller)
         with _told():
-            return explained(recorder, call, caller.api_key)
+            return explained(recorder(), call, caller.api_key)
 
     return router
 
@@ -181,10 +183,6 @@ def what_if(group: Group, budget_usd: float | None, requests: int | None, scope:
         "mix": {name: float(s) for name, s in zip(group.router.pool.names, plan.freq @ plan.mix(rate), strict=False)},
         "curve": {"rate_usd": np.round(curve.spend_usd, 12).tolist(), "reward": curve.value.tolist()},
     }
-
-
-def _paths() -> frozenset[str]:
-    return frozenset({FEEDBACK, EXPLAIN, "/wiserouter/status", "/wiserouter/plan"})
 
 
 def _mean(total: float, count: float) -> float | None:

@@ -118,7 +118,7 @@ class WiseRouter:
     >>> router.start(Budget(amount_usd=1.0, horizon=1_000))
     >>> decision = router.decide("What is the capital of France?")
     >>> router.charge(decision, usage=Usage(input_tokens=9, output_tokens=5))
-    >>> router.reward(decision, 1.0)
+    >>> replaced = router.reward(decision, 1.0)
     >>> router.status().charged
     1
     """

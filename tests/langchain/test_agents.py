@@ -125,14 +125,14 @@ def test_a_runaway_loop_is_stopped_by_the_hard_budget_with_the_figures(way):
         name: StubChat(model=name, calls_forever=True, max_tokens=20, profile={"max_input_tokens": 10_000})
         for name in ("small", "large")
     }
-    llm = RunnableWiseRouter(models=models, prices=PRICES, budget=Budget(0.05, 10_000, limit="hard"))
+    llm = RunnableWiseRouter(models=models, prices=PRICES, budget=Budget(0.02, 10_000, limit="hard"))
     agent = create_agent(llm, [weather])
-    with pytest.raises(BudgetExhausted, match=r"the budget of 0\.05 USD is used up") as stopped:
+    with pytest.raises(BudgetExhausted, match=r"the budget of 0\.02 USD is used up") as stopped:
         agent.invoke(ASK, {"recursion_limit": 9_999}) if way == "invoke" else asyncio.run(
             agent.ainvoke(ASK, {"recursion_limit": 9_999})
         )
     status = llm.core.status()
-    assert status.spent_usd <= 0.05
+    assert status.spent_usd <= 0.02
     assert stopped.value.spent_usd == pytest.approx(status.spent_usd)
     assert status.charged > 5
 
