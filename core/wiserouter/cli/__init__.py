@@ -1,4 +1,4 @@
-"""The command line: `wiserouter data | demo | explain | explore-length | fit | plan | replay | simulate`."""
+"""The command line: `wiserouter data | demo | explain | explore-length | fit | plan | replay | simulate | status`."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from wiserouter.cli.plan import plan
 from wiserouter.cli.replay import replay
 from wiserouter.cli.screen import complain
 from wiserouter.cli.simulate import simulate
+from wiserouter.cli.status import status
 from wiserouter.errors import WiseRouterError
 
 app = typer.Typer(
@@ -24,7 +25,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (demo, explain, explore_length, fit, plan, replay, simulate):
+for command in (demo, explain, explore_length, fit, plan, replay, simulate, status):
     app.command()(command)
 app.add_typer(data, name="data")
 
