@@ -61,9 +61,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("wiserouter")
 
-TRIES = 3
-"""How often a model is chosen anew where the money for it is gone by the time that it is to be held back."""
-
 CUSHION_DECAY = 0.999
 """Per request: what a hard budget holds back for its last one is the dearest cheapest call of about the last 1,000."""
 
@@ -822,15 +819,24 @@ class WiseRouter:
         if max_output_tokens is not None:
             check_count("max_output_tokens", max_output_tokens, least=1)
         eligible = self.pool.eligible(names, query.input_tokens)
-        for tries_left in reversed(range(TRIES)):
+        record = self._picked(query, eligible, max_output_tokens, worst_case_usd, scope)
+        try:
+            self._store.reserve(record)
+        except BudgetExhausted:  # somebody else was faster
             record = self._picked(query, eligible, max_output_tokens, worst_case_usd, scope)
-            try:
-                self._store.reserve(record)
-                break
-            except BudgetExhausted:  # somebody else was faster
-                if not tries_left:
-                    raise
-        return self._decided(record, query)
+            self._store.reserve(record)
+        decision, model = record.decision, record.model
+        if self.journal is not None and record.facts is not None:
+            self._note_decision(self.journal, decision, record.facts)
+        if model == SKIP:
+            self._store.settle(decision.id, 0.0)
+            self._note("charge", decision.id, cost_usd=0.0, model="", learn=False)
+            raise QuerySkipped(decision.context, decision.rate_usd)
+        with self._lock:
+            self._learning.add_invoked(decision.context, model)
+            if self._growing is not None and query.embedding is not None:
+                self._grow(self._growing, decision, query.embedding, model)
+        return decision
 
     def _picked(
         self,
@@ -863,21 +869,6 @@ class WiseRouter:
             shift = None if own is None else own.shift
             facts = Facts(self.pool, self.contexts, choice, funds, eligible, tokens, worst_usd, room_usd, shift)
             return Record(decision, choice.model, choice.debit, "in flight", None, None, facts, own)
-
-    def _decided(self, record: Record, query: Query) -> Decision:
-        """Note a decision whose cost is held back, and return it."""
-        decision, model = record.decision, record.model
-        if self.journal is not None and record.facts is not None:
-            self._note_decision(self.journal, decision, record.facts)
-        if model == SKIP:
-            self._store.settle(decision.id, 0.0)
-            self._note("charge", decision.id, cost_usd=0.0, model="", learn=False)
-            raise QuerySkipped(decision.context, decision.rate_usd)
-        with self._lock:
-            self._learning.add_invoked(decision.context, model)
-            if self._growing is not None and query.embedding is not None:
-                self._grow(self._growing, decision, query.embedding, model)
-        return decision
 
     def _grow(self, growing: Growing, decision: Decision, embedding: Embedding, model: int) -> None:
         """Keep a query, and take over new contexts if they are ready."""
