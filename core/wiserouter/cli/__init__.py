@@ -1,4 +1,4 @@
-"""The command line: `wiserouter demo | explain | explore-length | fit | plan | replay | simulate`."""
+"""The command line: `wiserouter demo | evaluate | explain | explore-length | fit | plan | replay | simulate`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import typer
 
 from wiserouter import __version__
 from wiserouter.cli.demo import demo
+from wiserouter.cli.evaluate import evaluate_journal
 from wiserouter.cli.explain import explain
 from wiserouter.cli.explore_length import explore_length
 from wiserouter.cli.fit import fit
@@ -25,6 +26,7 @@ app = typer.Typer(
 )
 for command in (demo, explain, explore_length, fit, plan, replay, simulate):
     app.command()(command)
+app.command("evaluate")(evaluate_journal)
 
 
 def _version(asked: bool) -> None:
