@@ -56,7 +56,9 @@ class Ledgers:
         return min(each, key=_rate_usd)._replace(each=tuple(each))
 
     def room_usd(self) -> float:
-        """Return the largest worst case that every hard limit still admits."""
+        """Return the largest worst case that every hard limit still admits; a lease was admitted by all of them."""
+        if self.each[0].lease_usd is not None:
+            return self.each[0].room_usd()
         return min([ledger.room_usd() for ledger in self.each])
 
     def margin_usd(self) -> float:
@@ -87,8 +89,12 @@ class Ledgers:
         """Hold back the cost of one call in all, or in none and raise `BudgetExhausted`."""
         if reserved_usd > self.room_usd():
             raise self.exhausted(reserved_usd)
+        self.hold(reserved_usd, expected_usd)
+
+    def hold(self, reserved_usd: float, expected_usd: float) -> None:
+        """Hold back the cost of one call that was admitted."""
         for ledger in self.each:
-            ledger.reserve(reserved_usd, expected_usd)
+            ledger.hold(reserved_usd, expected_usd)
 
     def settle(self, reserved_usd: float, expected_usd: float, *, cost_usd: float, debit_usd: float) -> None:
         """Turn a reservation into a charge."""
@@ -109,6 +115,11 @@ class Ledgers:
         """Give back the money of a call that failed."""
         for ledger in self.each:
             ledger.release(reserved_usd, expected_usd)
+
+    def release_late(self) -> None:
+        """Give back the place in the horizon of a call whose reservation had expired."""
+        for ledger in self.each:
+            ledger.release_late()
 
     def expire(self, reserved_usd: float, expected_usd: float) -> None:
         """Give back the money of a call that nobody settled in time."""
@@ -146,3 +157,20 @@ def open_account(budget: Budget, now_s: float) -> Account:
     if budget.within is None:
         return Ledger.opened(budget, now_s)
     return Ledgers(tuple([Ledger.opened(replace(one, within=None), now_s) for one in budget.each]))
+
+
+def check_same_shape(
+    scope: str, running: Budget, budget: Budget, running_parent: str | None, parent: str | None
+) -> None:
+    """Raise `InvalidInput` where a budget differs from the one that runs in more than amounts and horizons."""
+    if parent != running_parent or _shape(budget) != _shape(running):
+        raise InvalidInput(
+            f"the budget that runs for scope {scope!r} is {running} within {running_parent!r}, got {budget} within "
+            f"{parent!r}: give restart=True to end it, or another scope",
+            value=budget,
+        )
+
+
+def _shape(budget: Budget) -> list[tuple[object, ...]]:
+    """Return what of a budget cannot change while it runs."""
+    return [(one.every, one.timezone, one.limit, one.rollover, one.on_exhausted) for one in budget.each]

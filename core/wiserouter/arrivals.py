@@ -6,9 +6,10 @@ is kept for the rest of a bucket, unless much arrives meanwhile, and in between 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -70,6 +71,28 @@ class Arrivals:
         self.counts, self.unseen = [0], [0.0]
         self._missed_s: float | None = None
         self.expect(None, start_s)
+
+    def settings(self) -> dict[str, Any]:
+        """Return the record as JSON values, which `of_settings` reads."""
+        return {
+            "start_s": self.start_s,
+            "window_s": self.window_s,
+            "timezone": self.timezone,
+            "first": self.first,
+            "counts": self.counts,
+            "unseen": self.unseen,
+            "prior": self._prior,
+        }
+
+    @classmethod
+    def of_settings(cls, settings: Mapping[str, Any]) -> Arrivals:
+        """Return the record that `settings` was called on; what a forecast assumed without one is made anew."""
+        arrivals = cls(settings["start_s"], settings["window_s"], settings["timezone"])
+        arrivals.first = int(settings["first"])
+        arrivals.counts, arrivals.unseen = [*map(int, settings["counts"])], [*map(float, settings["unseen"])]
+        requests, seen, at_s = settings["prior"]
+        arrivals._prior = (float(requests), float(seen), float(at_s))
+        return arrivals
 
     def expect(self, requests: float | None, now_s: float) -> None:
         """Believe from `now_s` on in so many requests per window, as if a tenth of one had been seen.

@@ -200,6 +200,10 @@ class Ledger:
         What planning counts as spent; differs from `spent_usd` under the paper's accounting only.
     reserved_usd, expected_usd : float, USD
         Worst-case and expected cost of the calls in flight.
+    leased_usd : float, USD
+        What workers hold for calls to come, where several share the budget.
+    lease_usd : float or None, USD
+        The most that this worker may hold back now, where it works on a lease.
     decided, in_flight, charged, released, expired : int
         Number of decisions, and what became of them.
     """
@@ -218,6 +222,8 @@ class Ledger:
     charged: int = 0
     released: int = 0
     expired: int = 0
+    leased_usd: float = 0.0
+    lease_usd: float | None = None
     arrivals: Arrivals | None = None
     carried_usd: float = 0.0
     skipped: int = 0
@@ -243,8 +249,8 @@ class Ledger:
 
     @property
     def left_usd(self) -> float:
-        """What may still be reserved: amount and what was carried over, less spent, less reserved."""
-        return self.budget.amount_usd + self.carried_usd - self.spent_usd - self.reserved_usd
+        """What may still be reserved: amount and what was carried over, less spent, reserved and leased."""
+        return self.budget.amount_usd + self.carried_usd - self.spent_usd - self.reserved_usd - self.leased_usd
 
     @property
     def plannable_usd(self) -> float:
@@ -305,10 +311,11 @@ class Ledger:
         return Funds(self.plannable_usd, self.horizon_left)
 
     def room_usd(self) -> float:
-        """Return the largest worst case that a hard limit still admits; infinite under an expected limit."""
-        if self.budget.limit == "expected":
-            return float("inf")
-        return self.left_usd + ROUNDING * self.budget.amount_usd
+        """Return the largest worst case that a hard limit, or a lease, still admits; infinite under neither."""
+        rounding_usd = ROUNDING * self.budget.amount_usd
+        if self.lease_usd is not None:
+            return self.lease_usd + rounding_usd
+        return float("inf") if self.budget.limit == "expected" else self.left_usd + rounding_usd
 
     def margin_usd(self) -> float:
         """Return what a hard limit holds back for the calls in flight beyond their expected cost."""
@@ -348,6 +355,10 @@ class Ledger:
         """Hold back the cost of one call; raise `BudgetExhausted` if a hard limit does not admit it."""
         if reserved_usd > self.room_usd():
             raise self.exhausted(reserved_usd)
+        self.hold(reserved_usd, expected_usd)
+
+    def hold(self, reserved_usd: float, expected_usd: float) -> None:
+        """Hold back the cost of one call that was admitted."""
         self.reserved_usd += reserved_usd
         self.expected_usd += expected_usd
         self.decided += 1
@@ -371,6 +382,12 @@ class Ledger:
     def release(self, reserved_usd: float, expected_usd: float) -> None:
         """Give back the money of a call that failed, and its place in the horizon."""
         self._return(reserved_usd, expected_usd)
+        self._count(-1)
+        self.released += 1
+
+    def release_late(self) -> None:
+        """Give back the place in the horizon of a call whose reservation had expired."""
+        self.expired -= 1
         self._count(-1)
         self.released += 1
 

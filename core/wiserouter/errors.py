@@ -25,6 +25,10 @@
     │   ├── NotAnArtifact
     │   ├── DamagedArtifact
     │   └── NewerArtifact
+    ├── DataError                     a data set for the evaluation is not there or not what it should be
+    │   ├── MissingTable (FileNotFoundError)
+    │   ├── HashMismatch
+    │   └── ForbiddenPickle
     └── MissingExtra (ImportError)    an optional dependency is not installed
 """
 
@@ -277,6 +281,44 @@ class DamagedArtifact(ArtifactError):
 
 class NewerArtifact(ArtifactError):
     """The file was written by a newer version of WISERouter."""
+
+
+class DataError(WiseRouterError):
+    """A data set for the evaluation is not there, or is not what it should be."""
+
+
+class MissingTable(DataError, FileNotFoundError):
+    """A table is not there; `command` gets it."""
+
+    def __init__(self, name: str, command: str, why: str = "is not there") -> None:
+        super().__init__(f"table {name!r} {why}; get it with: {command}")
+        self.name = name
+        self.command = command
+
+
+class HashMismatch(DataError):
+    """A file is not the one that was meant; nothing of it was read."""
+
+    def __init__(self, file: str | Path, expected: str, got: str) -> None:
+        super().__init__(
+            f"{file}: its SHA-256 must be {expected}, got {got}: get the file again, or pass --sha256 {got} if this is "
+            f"the one that you want"
+        )
+        self.file = file
+        self.expected = expected
+        self.got = got
+
+
+class ForbiddenPickle(DataError):
+    """A pickle asks for more than the plain columns of a table; `refused` says for what, and nothing of it was run."""
+
+    def __init__(self, refused: str, *, file: str | Path | None = None) -> None:
+        where = "" if file is None else f"{file}: "
+        super().__init__(
+            f"{where}a pickled table must not {refused}: only plain columns are read; do not trust this file"
+        )
+        self.refused = refused
+        self.file = file
 
 
 class MissingExtra(WiseRouterError, ImportError):

@@ -182,6 +182,7 @@ class Estimates:
             raise InvalidInput(f"estimates to merge must have shape {self.shape}, got {other.shape}")
         for field in _FIELDS:
             getattr(self, field).__iadd__(getattr(other, field))
+        self.observed = [mine + its for mine, its in zip(self.observed, other.observed, strict=True)]
         self.n_invoked += other.n_invoked
         self.n_observations += other.n_observations
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from wiserouter.estimates import Estimates
 from wiserouter.finer import Finer
 from wiserouter.growing import Growing, Seen
+from wiserouter.sharing import Sharing
 from wiserouter.stores import Record
 from wiserouter.types import NO_CONTEXT, FloatArray, Usage
 from wiserouter.watch import Watch
@@ -28,13 +29,23 @@ class Learning:
         Judges queries one by one.
     growing : Growing or None
         Keeps recent queries, to fit contexts on.
+    sharing : Sharing or None
+        Tells other workers, and brings what they have observed.
     """
 
     def __init__(
-        self, estimates: Estimates, watch: Watch | None, finer: Finer | None, growing: Growing | None = None
+        self,
+        estimates: Estimates,
+        watch: Watch | None,
+        finer: Finer | None,
+        growing: Growing | None = None,
+        sharing: Sharing | None = None,
     ) -> None:
         self._estimates, self._watch, self._finer, self._growing = estimates, watch, finer, growing
-        self._sums: tuple[Estimates | Watch, ...] = (estimates,) if watch is None else (estimates, watch)
+        self._sharing = sharing
+        self._sums: list[Estimates | Watch | Sharing] = [
+            sums for sums in (estimates, watch, sharing) if sums is not None
+        ]
 
     def follow(self, now_s: float) -> None:
         """Begin a new bucket, as when a model joins."""
@@ -44,9 +55,8 @@ class Learning:
     def add_invoked(self, context: int, model: int) -> None:
         """Count a decision."""
         if context != NO_CONTEXT:
-            self._estimates.add_invoked(context, model)
-            if self._watch is not None:
-                self._watch.add_invoked(context, model)
+            for seen in self._sums:
+                seen.add_invoked(context, model)
 
     def take_back(self, record: Record) -> None:
         """Forget a decision whose call failed."""
@@ -79,6 +89,8 @@ class Learning:
         plain = score if query is None else query.plain_reward(model, score)
         former = replaced if replaced is None or query is None else query.plain_reward(model, replaced)
         self._estimates.add_reward(context, model, plain, replacing=former)
+        if self._sharing is not None:
+            self._sharing.add_reward(context, model, plain, former)
         if self._watch is not None and replaced is None:
             self._watch.add_reward(context, model, plain)
         kept = self._kept(record)
@@ -96,6 +108,18 @@ class Learning:
         """Restate what a model has cost at a new price."""
         for seen in self._sums:
             seen.reprice(model, factor)
+
+    def hear(self) -> bool:
+        """Take over what other workers have observed, and return whether there was anything."""
+        news = [] if self._sharing is None else self._sharing.news()
+        half_life_s = None if self._watch is None else self._watch.half_life_s
+        for one in news:
+            if half_life_s is not None and one.age_s:
+                one.sums.fade(0.5 ** (one.age_s / half_life_s))
+            self._estimates.merge(one.sums)
+            if self._watch is not None and not one.age_s:
+                self._watch.add(one.sums)
+        return bool(news)
 
     def turn(self, names: Sequence[str], now_s: float) -> bool:
         """Let observations fade where it is time to, and return whether that was done."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -22,7 +22,7 @@ from wiserouter.accounts import Account
 from wiserouter.budget import Budget, Funds
 from wiserouter.contexts import Contexts
 from wiserouter.encoders import Encoder, EncoderLike, open_encoder
-from wiserouter.errors import InvalidInput, QuerySkipped
+from wiserouter.errors import BudgetExhausted, InvalidInput, QuerySkipped
 from wiserouter.estimates import Estimates
 from wiserouter.facts import Facts
 from wiserouter.finer import Finer, Particulars
@@ -36,8 +36,9 @@ from wiserouter.policies import Choice, ExploreShare, Offline, Optimistic, Polic
 from wiserouter.policies.base import by_worth, cheapest_choice
 from wiserouter.pool import Pool
 from wiserouter.query import Query, QueryReader
+from wiserouter.sharing import Sharing
 from wiserouter.status import Status, status_of
-from wiserouter.stores import Record, Store, open_store
+from wiserouter.stores import Health, Record, Store, open_store
 from wiserouter.types import (
     NO_CONTEXT,
     Decision,
@@ -58,6 +59,9 @@ if TYPE_CHECKING:
     from wiserouter.log import RoutingLog
 
 logger = logging.getLogger("wiserouter")
+
+TRIES = 3
+"""How often a model is chosen anew where the money for it is gone by the time that it is to be held back."""
 
 CUSHION_DECAY = 0.999
 """Per request: what a hard budget holds back for its last one is the dearest cheapest call of about the last 1,000."""
@@ -150,12 +154,18 @@ class WiseRouter:
                 f"({len(self.pool)}), got {self.estimates.shape}"
             )
         self._store = open_store(store)
+        if growing is not None and self._store.durable:
+            raise InvalidInput(
+                "contexts that grow are known to one process only, got growing= with a store that several share: "
+                "fit an artifact and load it in each, or use memory://"
+            )
         self._rng = np.random.default_rng(seed)
         self._cushion_usd = 0.0
         self._lock = RLock()
         if watch == "auto":
             watch = Watch() if isinstance(self.policy, Optimistic) else None
         self._watch = watch
+        self._sharing = self._shared()
         self.labels = labels
         self.explore = explore
         self.journal: Journal | None = None
@@ -296,17 +306,37 @@ class WiseRouter:
         """Whether a query's embedding bears on its reward, beyond its context: then pass it to `decide` with that."""
         return self._growing is not None or (self.finer is not None and self.finer.residual is not None)
 
-    def start(self, budget: Budget, *, scope: str = "default") -> None:
-        """Start a budget, and those that it is within; an earlier one of the same scope ends.
+    def start(
+        self, budget: Budget, *, scope: str = "default", parent: str | None = None, restart: bool | None = None
+    ) -> None:
+        """Start a budget, and those that it is within.
+
+        Parameters
+        ----------
+        budget : Budget
+            The terms.
+        scope : str, default "default"
+            Whose budget it is.
+        parent : str, optional
+            Another scope, whose running budgets must bear each call as well: the organisation of a team.
+        restart : bool, optional
+            End the budget of this scope that runs. By default so in memory; in a store that outlives the process it
+            goes on, with the amount and the horizon given now, so that every worker may start it.
 
         Raises
         ------
         UnknownPrice
             If a hard limit could never bound the cost of some model.
+        NotStarted
+            If the parent has no budget.
+        InvalidInput
+            If the one that runs renews otherwise, has another limit or another parent, and `restart` is not said.
+        StoreUnavailable
+            If the store cannot be reached.
         """
         if budget.hard:
             self.pool.check_bounded()
-        self._store.open(scope, budget)
+        self._store.open(scope, budget, parent=parent, restart=not self._store.durable if restart is None else restart)
         for one in budget.each:
             self._warn_if_short(one)
 
@@ -476,9 +506,23 @@ class WiseRouter:
         """Do what `decide` does, with encoding and token counting off the event loop."""
         import asyncio  # noqa: PLC0415 - 25 ms that callers without an event loop need not pay
 
+        decide = partial(
+            self.decide,
+            text,
+            embedding=embedding,
+            context=context,
+            eligible=eligible,
+            input_tokens=input_tokens,
+            max_output_tokens=max_output_tokens,
+            worst_case_usd=worst_case_usd,
+            scope=scope,
+        )
+        if self._store.waits(scope):
+            return await asyncio.to_thread(decide)
+        if self._reader.is_quick(text):
+            return decide()
         hard = text is not None and self._is_hard(scope)
-        read = partial(self._reader.read, text, embedding, input_tokens, context, hard=hard)
-        query = read() if self._reader.is_quick(text) else await asyncio.to_thread(read)
+        query = await asyncio.to_thread(self._reader.read, text, embedding, input_tokens, context, hard=hard)
         return self._decide(query, eligible, max_output_tokens, worst_case_usd, scope)
 
     def charge(
@@ -517,9 +561,9 @@ class WiseRouter:
         decision_id = _id(decision)
         served = None if model is None else self.pool.index(model)
         cost = self._cost(decision_id, served, cost_usd, usage)
-        with self._lock:
-            record = self._store.settle(decision_id, cost, served)
-            if learn:
+        record = self._store.settle(decision_id, cost, served)
+        if learn:
+            with self._lock:
                 self._learning.add_cost(record, cost, usage)
                 self._turn()
         if self.journal is not None:
@@ -541,8 +585,8 @@ class WiseRouter:
         model: str | None = None,
         learn: bool = True,
     ) -> None:
-        """Do what `charge` does."""
-        self.charge(decision, cost_usd, usage=usage, model=model, learn=learn)
+        """Do what `charge` does, off the event loop where the store is waited for."""
+        await self._aside(decision, partial(self.charge, decision, cost_usd, usage=usage, model=model, learn=learn))
 
     def spend(self, cost_usd: float, *, scope: str = "default") -> None:
         """Pay for something that is no call of the pool, such as an embedding, out of the same budget.
@@ -558,8 +602,7 @@ class WiseRouter:
             If the cost is not a finite number. Nothing is changed.
         """
         check_amount("the size of cost_usd", abs(cost_usd))
-        with self._lock:
-            self._store.spend(scope, cost_usd)
+        self._store.spend(scope, cost_usd)
 
     def decision(self, decision_id: str) -> Decision:
         """Return what was decided; raises `UnknownDecision`."""
@@ -609,8 +652,8 @@ class WiseRouter:
 
     def release(self, decision: Decision | str) -> None:
         """Give back the reservation of a call that failed and costs nothing; raises as `charge` does."""
+        record = self._store.release(_id(decision))
         with self._lock:
-            record = self._store.release(_id(decision))
             self._learning.take_back(record)
         self._note("release", record.decision.id)
 
@@ -625,15 +668,36 @@ class WiseRouter:
             If there is no such decision, or its call was released. Nothing is changed.
         """
         score = check_reward(reward)
+        record, replaced = self._store.reward(_id(decision), score)
         with self._lock:
-            record, replaced = self._store.reward(_id(decision), score)
             self._learning.add_reward(record, score, replaced)
         self._note("reward", record.decision.id, reward=score)
 
+    async def arelease(self, decision: Decision | str) -> None:
+        """Do what `release` does, off the event loop where the store is waited for."""
+        await self._aside(decision, partial(self.release, decision))
+
+    async def areward(self, decision: Decision | str, reward: float) -> None:
+        """Do what `reward` does, off the event loop where the store is waited for."""
+        await self._aside(_id(decision), partial(self.reward, decision, reward))
+
+    def alias(self, alias: str, decision: Decision | str) -> None:
+        """Let a decision be charged, rewarded and found by another name as well, such as the id of its call."""
+        self._store.alias(alias, _id(decision))
+
     def status(self, scope: str = "default") -> Status:
         """Return where the budget of `scope` stands and what the rest of it will buy; raises `NotStarted`."""
+        account = self._store.ledger(scope)
         with self._lock:
-            return status_of(scope, self._store.ledger(scope), self.policy.plan, self.pool.names)
+            return status_of(scope, account, self.policy.plan, self.pool.names)
+
+    def health(self) -> Health:
+        """Return how the store is doing: whether it can be reached, and how old the view is that decisions rest on."""
+        return self._store.health()
+
+    def close(self) -> None:
+        """Tell the store what it has not heard of, and let go of it."""
+        self._store.close()
 
     def budget(self, scope: str = "default") -> Budget:
         """Return the running budget of `scope`; raises `NotStarted`."""
@@ -641,9 +705,29 @@ class WiseRouter:
 
     def _learn_from_now(self) -> None:
         """Begin anew to watch the estimates, as when their shape has changed."""
-        self._learning = Learning(self.estimates, self._watch, self.finer, self._growing)
+        if self._sharing is not None:
+            self._sharing.name(self.pool.names)
+        self._learning = Learning(self.estimates, self._watch, self.finer, self._growing, self._sharing)
         self._learning.follow(self._store.now())
         self._bind()
+
+    def _shared(self) -> Sharing | None:
+        """Return what tells other workers of the same store what this one observes."""
+        if not self._store.durable:
+            return None
+        sharing = Sharing(self.contexts)
+        sharing.name(self.pool.names)
+        self._store.join(sharing)
+        return sharing
+
+    async def _aside(self, decision: Decision | str, step: Callable[[], None]) -> None:
+        """Do a step, off the event loop where the store is waited for."""
+        if self._store.waits("" if isinstance(decision, str) else decision.scope):
+            import asyncio  # noqa: PLC0415
+
+            await asyncio.to_thread(step)
+        else:
+            step()
 
     def _move_to(self, growing: Growing, contexts: Contexts) -> None:
         """Go on with other contexts; what was learned goes with the queries."""
@@ -677,12 +761,33 @@ class WiseRouter:
         worst_case_usd: Mapping[str, float] | None,
         scope: str,
     ) -> Decision:
-        context, tokens, embedding, length = query
         if max_output_tokens is not None:
             check_count("max_output_tokens", max_output_tokens, least=1)
-        eligible = self.pool.eligible(names, tokens)
+        eligible = self.pool.eligible(names, query.input_tokens)
+        for tries_left in reversed(range(TRIES)):
+            record = self._picked(query, eligible, max_output_tokens, worst_case_usd, scope)
+            try:
+                self._store.reserve(record)
+                break
+            except BudgetExhausted:  # somebody else was faster
+                if not tries_left:
+                    raise
+        return self._decided(record, query)
+
+    def _picked(
+        self,
+        query: Query,
+        eligible: set[int] | None,
+        max_output_tokens: int | None,
+        worst_case_usd: Mapping[str, float] | None,
+        scope: str,
+    ) -> Record:
+        """Return the decision that is best as things stand; nothing is held back yet."""
+        context, tokens, embedding, length = query
+        ledger = self._store.ledger(scope)
         with self._lock:
-            ledger = self._store.ledger(scope)
+            if self._sharing is not None:
+                self._learning.hear()
             funds = ledger.funds()
             worst_usd, room_usd, allowed = None, None, eligible
             if ledger.hard:
@@ -699,16 +804,21 @@ class WiseRouter:
                 decision = decision._replace(ask_feedback=self._asks(self.labels, choice, context))
             shift = None if own is None else own.shift
             facts = Facts(self.pool, self.contexts, choice, funds, eligible, tokens, worst_usd, room_usd, shift)
-            self._store.reserve(Record(decision, choice.model, choice.debit, "in flight", None, None, facts, own))
-            if self.journal is not None:
-                self._note_decision(self.journal, decision, facts)
-            if choice.model == SKIP:
-                self._store.settle(decision.id, 0.0)
-                self._note("charge", decision.id, cost_usd=0.0, model="", learn=False)
-                raise QuerySkipped(context, decision.rate_usd)
-            self._learning.add_invoked(context, choice.model)
-            if self._growing is not None and embedding is not None:
-                self._grow(self._growing, decision, embedding, choice.model)
+            return Record(decision, choice.model, choice.debit, "in flight", None, None, facts, own)
+
+    def _decided(self, record: Record, query: Query) -> Decision:
+        """Note a decision whose cost is held back, and return it."""
+        decision, model = record.decision, record.model
+        if self.journal is not None and record.facts is not None:
+            self._note_decision(self.journal, decision, record.facts)
+        if model == SKIP:
+            self._store.settle(decision.id, 0.0)
+            self._note("charge", decision.id, cost_usd=0.0, model="", learn=False)
+            raise QuerySkipped(decision.context, decision.rate_usd)
+        with self._lock:
+            self._learning.add_invoked(decision.context, model)
+            if self._growing is not None and query.embedding is not None:
+                self._grow(self._growing, decision, query.embedding, model)
         return decision
 
     def _grow(self, growing: Growing, decision: Decision, embedding: Embedding, model: int) -> None:

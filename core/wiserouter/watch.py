@@ -34,6 +34,9 @@ FEWEST = 20
 ENOUGH = 100
 """A bucket is not tested before it holds so many requests per model, or `bucket_requests` in all."""
 
+ROUNDING = 1e-9
+"""Share of a mean by which two means differ though nothing has changed: sums of floats round."""
+
 _COSTS = ("calls", "cost", "cost_sq")
 _REWARDS = ("labels", "reward", "reward_sq")
 
@@ -125,6 +128,10 @@ class Watch:
         """Count a reward of this bucket."""
         self._bucket.add_reward(context, model, reward)
 
+    def add(self, sums: Estimates) -> None:
+        """Count what others have observed in this bucket."""
+        self._bucket.merge(sums)
+
     def reprice(self, model: int, factor: FloatArray) -> None:
         """Restate the costs of this bucket at a new price."""
         self._bucket.reprice(model, factor)
@@ -181,7 +188,8 @@ def _changed(seen: Estimates, bucket: Estimates, fields: tuple[str, ...], z: flo
     within = spreads(count, total, square)[0]
     harmonic = n * former / np.maximum(count, 1.0)
     difference = new / np.maximum(n, 1.0) - old / np.maximum(former, 1e-9)
-    shift = np.where(harmonic > 0, harmonic * difference, 0.0)
+    rounding = ROUNDING * np.abs(total) / np.maximum(count, 1.0)  # of sums of one and the same cost
+    shift = np.where(np.abs(difference) > rounding, harmonic * difference, 0.0)
     judged = n.sum(axis=0) >= FEWEST
     model = judged & (np.abs(shift.sum(axis=0)) > z * np.sqrt(within * harmonic.sum(axis=0)))
     pair = (n >= FEWEST) & (np.abs(shift) > z * np.sqrt(within * harmonic))

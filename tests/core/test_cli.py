@@ -171,7 +171,7 @@ def explored(log, tmp_path):
     wiserouter("fit", log, "-o", tmp_path / "r.wise", "--contexts", 4, "--json")
     router = WiseRouter.load(tmp_path / "r.wise", seed=0)
     router.explore = ExploreShare(0.5)
-    router.start(Budget(1.5, 900))
+    router.start(Budget(3.0, 1_800))  # the end of a budget is cheap models only
     kept, rng = router.journal_to(tmp_path / "d.jsonl"), np.random.default_rng(0)
     for i in rng.integers(300, size=900):
         decision = router.decide(TABLE.prompts[i])

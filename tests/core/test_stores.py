@@ -70,7 +70,10 @@ def test_a_late_release_of_an_expired_reservation_gives_nothing_back_twice(store
     clock.advance(61)
     store.ledger("default")
     store.release("a")
-    assert (store.ledger("default").reserved_usd, store.ledger("default").decided) == (0.0, 1)
+    ledger = store.ledger("default")
+    assert (ledger.reserved_usd, ledger.decided, ledger.expired, ledger.released) == (0.0, 0, 0, 1)
+    store.settle("a", 0.25)
+    assert (ledger.spent_usd, ledger.decided, ledger.released, ledger.charged) == (0.25, 1, 0, 1)
 
 
 def test_paper_accounting_debits_the_expected_cost(store, clock):
@@ -113,7 +116,7 @@ def test_records_are_forgotten_when_old_or_too_many_but_never_in_flight(store, c
 
 def test_a_new_budget_of_a_scope_starts_from_nothing(store, clock):
     store.reserve(record("a", clock))
-    store.open("default", Budget(5.0, 10))
+    store.open("default", Budget(5.0, 10), restart=True)
     store.settle("a", 1.0)
     assert (store.ledger("default").spent_usd, store.ledger("default").decided) == (0.0, 0)
 

@@ -169,3 +169,15 @@ def test_a_router_without_feedback_or_with_a_new_price_raises_no_alarm(caplog):
         router.charge(decision, usage=Usage(0, int(100 * np.exp(rng.normal(0, 0.3)))))
     assert "have changed" not in caplog.text
     assert router.estimates.metered.sum() == 2_000
+
+
+@pytest.mark.parametrize("cost_usd", [3e-6, 1.05e-4, 0.1, 0.7])
+def test_one_and_the_same_cost_never_changes(cost_usd):
+    estimates, watch = Estimates(1, 1), Watch(bucket_requests=100)
+    watch.follow(estimates, 0.0)
+    for _ in range(3_000):
+        for seen in (estimates, watch):
+            seen.add_invoked(0, 0)
+            seen.add_cost(0, 0, cost_usd)
+        watch.turn(1.0)
+    assert estimates.calls[0, 0] == 3_000

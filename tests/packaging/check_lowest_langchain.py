@@ -10,7 +10,7 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-TESTING = ("pytest", "pytest-asyncio", "pytest-socket", "hypothesis", "langchain-tests")
+TESTING = ("pytest", "pytest-asyncio", "pytest-socket", "pytest-xdist", "hypothesis", "langchain-tests")
 TESTS = ("test_standard.py", "test_behaviour.py", "test_encoder.py", "test_replay.py")
 
 

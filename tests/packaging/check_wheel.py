@@ -19,11 +19,15 @@ ALGORITHMS = (
     "optimistic",
     "policy_outlook",
     "simulation",
+    "store_faults",
+    "store_processes",
+    "engines",
+    "redis_engine",
     "watch",
 )
 """Tests of arithmetic, which the way of installing does not bear on: they ran on the sources."""
 
-TESTING = ("pytest", "pytest-asyncio", "pytest-socket", "hypothesis")
+TESTING = ("pytest", "pytest-asyncio", "pytest-socket", "pytest-xdist", "hypothesis", "pandas<3")
 
 
 def pins() -> list[str]:

@@ -1,4 +1,4 @@
-"""The command line: `wiserouter demo | evaluate | explain | explore-length | fit | plan | replay | simulate`."""
+"""The command line: `wiserouter bench | data | demo | evaluate | explain | explore-length | fit | plan | replay | ...`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import sys
 import typer
 
 from wiserouter import __version__
+from wiserouter.cli.bench import bench
+from wiserouter.cli.data import app as data
 from wiserouter.cli.demo import demo
 from wiserouter.cli.evaluate import evaluate_journal
 from wiserouter.cli.explain import explain
@@ -24,9 +26,10 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (demo, explain, explore_length, fit, plan, replay, simulate):
+for command in (bench, demo, explain, explore_length, fit, plan, replay, simulate):
     app.command()(command)
 app.command("evaluate")(evaluate_journal)
+app.add_typer(data, name="data")
 
 
 def _version(asked: bool) -> None:

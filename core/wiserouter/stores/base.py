@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from wiserouter.accounts import Account
 from wiserouter.budget import Budget, Debit
 from wiserouter.types import Decision
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from wiserouter.facts import Facts
     from wiserouter.finer import Particulars
+    from wiserouter.stores.engine import Learn, Reply
 
 State = Literal["in flight", "charged", "released", "expired"]
 
@@ -50,15 +53,89 @@ class Record:
     query: Particulars | None = None
 
 
+class Health(NamedTuple):
+    """How a store is doing.
+
+    Attributes
+    ----------
+    reachable : bool
+        Whether the last attempt to reach it succeeded.
+    staleness_s : float, seconds
+        How old the view is that decisions rest on; 0 where there is only one.
+    waiting : int
+        Events that it has not been told of yet.
+    failures, exchanges : int
+        Attempts to reach it that failed, and that succeeded.
+    """
+
+    reachable: bool = True
+    staleness_s: float = 0.0
+    waiting: int = 0
+    failures: int = 0
+    exchanges: int = 0
+
+
+class Peer(Protocol):
+    """Somebody who exchanges sums with the same peers of other workers."""
+
+    def outgoing(self, now_s: float) -> list[Learn]:
+        """Return what to add; the same again until `incoming` has told that it arrived."""
+        ...
+
+    def wanted(self, now_s: float) -> Sequence[str]:
+        """Return the names of the sums to read."""
+        ...
+
+    def incoming(self, reply: Reply) -> None:
+        """Take what was read after `outgoing` was added."""
+        ...
+
+
 class Store(Protocol):
-    """Keeps budgets and decisions; every method is atomic and safe to call from several threads."""
+    """Keeps budgets and decisions; every method is atomic and safe to call from several threads.
+
+    Attributes
+    ----------
+    durable : bool
+        Whether budgets outlive the process, so that to start one is to take part in the one that runs.
+
+    Raises
+    ------
+    StoreUnavailable, StoreDamaged
+        From every method but `now`, `waits` and `health`, where what keeps the state cannot be reached or read.
+    """
+
+    durable: bool
 
     def now(self) -> float:
         """Return the store's time in seconds."""
         ...
 
-    def open(self, scope: str, budget: Budget) -> None:
-        """Start a budget for `scope`; an earlier one of that scope ends, and calls in flight no longer count."""
+    def waits(self, scope: str) -> bool:
+        """Return whether the methods may wait for something else than this process: keep off the event loop then."""
+        ...
+
+    def open(self, scope: str, budget: Budget, *, parent: str | None = None, restart: bool = False) -> None:
+        """Start a budget for `scope`, or take part in the one that runs, with amount and horizon as given now.
+
+        Parameters
+        ----------
+        scope : str
+            Whose budget it is.
+        budget : Budget
+            The terms.
+        parent : str, optional
+            Another scope, whose budgets must bear each call as well.
+        restart : bool, default False
+            End the one that runs; its calls in flight no longer count.
+
+        Raises
+        ------
+        InvalidInput
+            If the one that runs renews otherwise, has another limit or another parent, and `restart` is not said.
+        NotStarted
+            If the parent has no budget.
+        """
         ...
 
     def amend(self, scope: str, *, amount_usd: float | None, horizon: int | None, every: str | None = None) -> None:
@@ -82,7 +159,7 @@ class Store(Protocol):
         ...
 
     def reserve(self, record: Record) -> None:
-        """Hold back the cost of a decision, in all budgets of its scope or in none, and keep its record.
+        """Hold back the cost of a decision, in all budgets of its scope or in none, and keep its record; once.
 
         Raises
         ------
@@ -92,7 +169,11 @@ class Store(Protocol):
         ...
 
     def find(self, decision_id: str) -> Record:
-        """Return the record of a decision; raises `UnknownDecision` if there is none."""
+        """Return the record of a decision, by its id or an alias; raises `UnknownDecision` if there is none."""
+        ...
+
+    def alias(self, alias: str, decision_id: str) -> None:
+        """Let a decision be found by another name as well, as long as it is kept."""
         ...
 
     def settle(self, decision_id: str, cost_usd: float, model: int | None = None) -> Record:
@@ -124,4 +205,20 @@ class Store(Protocol):
 
     def reward(self, decision_id: str, reward: float) -> tuple[Record, float | None]:
         """Keep the reward of a decision, and return its record and the reward that it replaces."""
+        ...
+
+    def join(self, peer: Peer) -> None:
+        """Let somebody exchange sums with the peers of other workers, where there are any."""
+        ...
+
+    def refresh(self) -> None:
+        """Deliver what is on its way, and see how things stand."""
+        ...
+
+    def health(self) -> Health:
+        """Return how the store is doing."""
+        ...
+
+    def close(self) -> None:
+        """Let go of everything; what is on its way is delivered before."""
         ...

@@ -138,7 +138,7 @@ class Reserve(NamedTuple):
     record : str
         Opaque; what `Find` returns.
     lease : str or None
-        The lease that the money is taken from, as far as it goes; then nothing is refused, there or not.
+        The lease that the money is taken from, as far as it goes; then nothing is "refused", even if there is none.
     """
 
     id: str

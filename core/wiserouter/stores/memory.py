@@ -7,10 +7,10 @@ from collections import OrderedDict
 from collections.abc import Callable
 from threading import RLock
 
-from wiserouter.accounts import Account, open_account
+from wiserouter.accounts import Account, Ledgers, check_same_shape, open_account
 from wiserouter.budget import Budget
 from wiserouter.errors import AlreadySettled, NotStarted, UnknownDecision
-from wiserouter.stores.base import Record, State
+from wiserouter.stores.base import Health, Peer, Record, State
 from wiserouter.types import Decision
 
 
@@ -29,6 +29,8 @@ class MemoryStore:
         Beyond this many, the oldest settled ones are forgotten first.
     """
 
+    durable = False
+
     def __init__(
         self,
         clock: Callable[[], float] = time.time,
@@ -42,32 +44,48 @@ class MemoryStore:
         self._decision_ttl_s = decision_ttl_s
         self._max_decisions = max_decisions
         self._ledgers: dict[str, Account] = {}
+        self._parents: dict[str, str | None] = {}
+        self._aliases: OrderedDict[str, str] = OrderedDict()
         self._in_flight: OrderedDict[str, tuple[Record, Account]] = OrderedDict()
         self._records: OrderedDict[str, tuple[Record, Account]] = OrderedDict()
         self._lock = RLock()
 
-    def open(self, scope: str, budget: Budget) -> None:
-        """Start a budget for `scope`; an earlier one of that scope ends, and calls in flight settle against it."""
+    def waits(self, scope: str) -> bool:  # noqa: ARG002
+        """Return False: nothing is waited for."""
+        return False
+
+    def open(self, scope: str, budget: Budget, *, parent: str | None = None, restart: bool = False) -> None:
+        """Start a budget for `scope`, or take part in the one that runs, with amount and horizon as given now."""
         with self._lock:
-            self._ledgers[scope] = open_account(budget, self.now())
+            if parent is not None:
+                self._account_at(parent, self.now())
+            running = None if restart else self._ledgers.get(scope)
+            if running is None:
+                self._ledgers[scope], self._parents[scope] = open_account(budget, self.now()), parent
+            else:
+                check_same_shape(scope, running.budget, budget, self._parents[scope], parent)
+                for ledger, one in zip(running.each, budget.each, strict=True):
+                    ledger.amend(amount_usd=one.amount_usd, horizon=one.horizon)
 
     def amend(self, scope: str, *, amount_usd: float | None, horizon: int | None, every: str | None = None) -> None:
         """Change the running budget of `scope`."""
         with self._lock:
-            self._ledger(scope).amend(amount_usd=amount_usd, horizon=horizon, every=every)
+            self._ledger_at(scope, self.now()).amend(amount_usd=amount_usd, horizon=horizon, every=every)
 
     def ledger(self, scope: str) -> Account:
         """Return the account of `scope`, reservations past their time to live given back."""
         with self._lock:
             now = self.now()
             self._expire(now)
-            return self._ledger_at(scope, now)
+            return self._account_at(scope, now)
 
     def reserve(self, record: Record) -> None:
         """Hold back the cost of a decision and keep its record."""
         decision = record.decision
         with self._lock:
-            ledger = self._ledger(decision.scope)
+            ledger = self._account_at(decision.scope, self.now())
+            if decision.id in self._records:
+                return
             ledger.reserve(decision.reserved_usd, decision.expected_cost_usd)
             self._records[decision.id] = self._in_flight[decision.id] = (record, ledger)
             self._forget()
@@ -83,7 +101,7 @@ class MemoryStore:
             record, ledger = self._unsettled(decision_id, "charged")
             held = _held(record.decision)
             debit_usd = cost_usd if record.debit == "actual" else record.decision.expected_cost_usd
-            if self._in_flight.pop(decision_id, None):
+            if self._in_flight.pop(record.decision.id, None):
                 ledger.settle(*held, cost_usd=cost_usd, debit_usd=debit_usd)
             else:
                 ledger.settle_late(record.state, cost_usd=cost_usd, debit_usd=debit_usd)
@@ -94,7 +112,7 @@ class MemoryStore:
     def spend(self, scope: str, cost_usd: float) -> None:
         """Count a cost that belongs to no decision."""
         with self._lock:
-            ledger = self._ledger(scope)
+            ledger = self._account_at(scope, self.now())
             if cost_usd > ledger.room_usd():
                 raise ledger.exhausted(cost_usd)
             ledger.spend(cost_usd, cost_usd)
@@ -103,8 +121,10 @@ class MemoryStore:
         """Give back the reservation of a call that failed."""
         with self._lock:
             record, ledger = self._unsettled(decision_id, "charged", "released")
-            if self._in_flight.pop(decision_id, None):
+            if self._in_flight.pop(record.decision.id, None):
                 ledger.release(*_held(record.decision))
+            else:
+                ledger.release_late()
             record.state = "released"
             return record
 
@@ -117,11 +137,35 @@ class MemoryStore:
             replaced, record.reward = record.reward, reward
             return record, replaced
 
-    def _ledger(self, scope: str) -> Account:
-        return self._ledger_at(scope, self.now())
+    def alias(self, alias: str, decision_id: str) -> None:
+        """Let a decision be found by another name as well."""
+        with self._lock:
+            self._aliases[alias] = decision_id
+            if len(self._aliases) > self._max_decisions:
+                self._aliases.popitem(last=False)
+
+    def join(self, peer: Peer) -> None:
+        """Do nothing: there is no other worker."""
+
+    def refresh(self) -> None:
+        """Do nothing: there is nothing on its way."""
+
+    def health(self) -> Health:
+        """Return that all is well."""
+        return Health()
+
+    def close(self) -> None:
+        """Do nothing: there is nothing to let go of."""
+
+    def _account_at(self, scope: str, now_s: float) -> Account:
+        """Return the account of `scope` with those that it is within."""
+        account, parent = self._ledger_at(scope, now_s), self._parents[scope]
+        if parent is None:
+            return account
+        return Ledgers((*account.each, *self._account_at(parent, now_s).each))
 
     def _ledger_at(self, scope: str, now_s: float) -> Account:
-        """Return the account of `scope`; where its window has ended, a fresh one takes its place."""
+        """Return the account of `scope` alone; where its window has ended, a fresh one takes its place."""
         try:
             ledger = self._ledgers[scope].at(now_s)
         except KeyError:
@@ -131,7 +175,7 @@ class MemoryStore:
 
     def _known(self, decision_id: str) -> tuple[Record, Account]:
         try:
-            return self._records[decision_id]
+            return self._records[self._aliases.get(decision_id, decision_id)]
         except KeyError:
             raise UnknownDecision(decision_id) from None
 

@@ -12,7 +12,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from threading import RLock
 from typing import Literal
@@ -144,10 +144,14 @@ class SQLiteEngine:
         """Refuse a file that is no database before anything could write to it."""
         if self.path.is_file() and self.path.stat().st_size:
             with self.path.open("rb") as file:
-                header = file.read(72)
-            application = int.from_bytes(header[68:72], "big")
-            if not header.startswith(b"SQLite format 3\0") or application not in (0, _APPLICATION):
-                raise self._damaged("it is not the file of a WISERouter store")
+                header = file.read(16)
+            if not header.startswith(b"SQLite format 3\0"):
+                raise self._damaged("it is no SQLite file")
+            with closing(sqlite3.connect(f"{self.path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+                (application,) = connection.execute("PRAGMA application_id").fetchone()
+                made = connection.execute("SELECT 1 FROM sqlite_master").fetchone() is not None
+            if application != _APPLICATION and (application or made):  # one that is just being made has no tables yet
+                raise self._damaged("it is the database of another program")
 
     def _migrate(self, connection: sqlite3.Connection) -> None:
         """Make the tables, or bring those of an older version up to date."""
@@ -157,8 +161,6 @@ class SQLiteEngine:
         if version > SCHEMA_VERSION:
             raise self._damaged(f"it has version {version}, this WISERouter reads up to {SCHEMA_VERSION}: update it")
         steps = [SCHEMA] if version == 0 else [MIGRATIONS[step] for step in range(version, SCHEMA_VERSION)]
-        if version == 0 and cursor.execute("SELECT 1 FROM sqlite_master").fetchone():
-            raise self._damaged("it is the database of another program")
         for statement in ";".join(steps).split(";"):
             cursor.execute(statement)
         cursor.execute(f"PRAGMA application_id = {_APPLICATION}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, cast
 
 from wiserouter.budget import ROUNDING
 from wiserouter.stores.engine import (
@@ -37,15 +37,14 @@ CREATE TABLE windows (
 ) WITHOUT ROWID;
 CREATE TABLE decisions (
     id TEXT PRIMARY KEY, windows TEXT, held_usd REAL, expected_usd REAL, paper INTEGER, record TEXT,
-    state TEXT, model INTEGER, cost_usd REAL, debit_usd REAL, settled_by TEXT, was TEXT,
-    reward REAL, scored_by TEXT, replaced REAL, due_s REAL, forget_s REAL
+    state TEXT, model INTEGER, cost_usd REAL, debit_usd REAL, reward REAL, due_s REAL, forget_s REAL
 ) WITHOUT ROWID;
 CREATE INDEX in_flight ON decisions (due_s) WHERE state = 'in flight';
 CREATE INDEX decisions_to_forget ON decisions (forget_s);
-CREATE TABLE names (
-    name TEXT PRIMARY KEY, decision TEXT, forget_s REAL
-) WITHOUT ROWID;
-CREATE INDEX names_to_forget ON names (forget_s);
+CREATE TABLE aliases (alias TEXT PRIMARY KEY, decision TEXT, forget_s REAL) WITHOUT ROWID;
+CREATE INDEX aliases_to_forget ON aliases (forget_s);
+CREATE TABLE tokens (token TEXT PRIMARY KEY, result TEXT, forget_s REAL) WITHOUT ROWID;
+CREATE INDEX tokens_to_forget ON tokens (forget_s);
 CREATE TABLE leases (id TEXT PRIMARY KEY, windows TEXT, held_usd REAL, due_s REAL);
 CREATE TABLE sums (sums TEXT, cell TEXT, total REAL, PRIMARY KEY (sums, cell)) WITHOUT ROWID;
 CREATE TABLE learned (worker TEXT, sums TEXT, sequence INTEGER, PRIMARY KEY (worker, sums)) WITHOUT ROWID;
@@ -55,7 +54,13 @@ CREATE TABLE notes (name TEXT PRIMARY KEY, note TEXT);
 AT_ONCE = 100
 """The most that one transaction gives back, or forgets, of what is overdue."""
 
-_ADD = f"UPDATE windows SET {', '.join(f'{name} = {name} + ?' for name in COUNTERS)} WHERE id = ?"  # noqa: S608
+_CHANGES = ", ".join(
+    f"{name} = iif(in_flight + :in_flight = 0, 0, {name} + :{name})"  # no rounding is left behind
+    if name in {"reserved_usd", "expected_usd"}
+    else f"{name} = {name} + :{name}"
+    for name in COUNTERS
+)
+_ADD = f"UPDATE windows SET {_CHANGES} WHERE id = :window"  # noqa: S608
 _BEGIN = f"INSERT OR IGNORE INTO windows VALUES (?, ?, ?, ?, ?, NULL, 0{', ?' * len(COUNTERS)})"  # noqa: S608
 _LEFT = "amount_usd + carried_usd - spent_usd - reserved_usd - leased_usd"
 
@@ -94,7 +99,7 @@ class Transaction:
             self._do("UPDATE decisions SET state = 'expired' WHERE id = ?", decision)
         for (lease,) in self._all("SELECT id FROM leases WHERE due_s <= ? LIMIT ?", self._now_s, AT_ONCE):
             self._give_back(lease)
-        for table, key in (("decisions", "id"), ("names", "name")):
+        for table, key in (("decisions", "id"), ("aliases", "alias"), ("tokens", "token")):
             old = f"SELECT {key} FROM {table} WHERE forget_s <= ? LIMIT ?"  # noqa: S608
             self._do(f"DELETE FROM {table} WHERE {key} IN ({old})", self._now_s, AT_ONCE)  # noqa: S608
 
@@ -147,12 +152,11 @@ class Transaction:
     def _reserve(self, event: Reserve) -> str:
         if self._one("SELECT 1 FROM decisions WHERE id = ?", event.id) is not None:
             return "ok"
+        answer = self._admits(event.windows, float("-inf") if event.lease is not None else event.held_usd)
+        if answer != "ok":
+            return answer
         if event.lease is not None:
             self._take(event.lease, event.held_usd)
-        else:
-            answer = self._admits(event.windows, event.held_usd)
-            if answer != "ok":
-                return answer
         self._count(event.windows, _NOWHERE, _in_flight(event.held_usd, event.expected_usd))
         due_s = self._now_s + self._reservation_ttl_s
         self._do(
@@ -170,15 +174,13 @@ class Transaction:
         return "ok"
 
     def _settle(self, event: Settle) -> str:
-        row = self._one(
-            "SELECT windows, held_usd, expected_usd, paper, state, settled_by, was FROM decisions WHERE id = ?",
-            event.id,
-        )
+        row = self._one("SELECT windows, held_usd, expected_usd, paper, state FROM decisions WHERE id = ?", event.id)
         if row is None:
             return "unknown"
-        windows, held_usd, expected_usd, paper, state, settled_by, was = row
-        if settled_by == event.token:
-            return str(was)
+        windows, held_usd, expected_usd, paper, state = row
+        first = self._first_result(event)
+        if first is not None:
+            return str(first[0])
         if state == "charged" or (state == event.to == "released"):
             return "again"
         debit_usd = expected_usd if paper else event.cost_usd
@@ -187,46 +189,41 @@ class Transaction:
         self._count(json.loads(windows), before, after)
         cost_usd = event.cost_usd if event.to == "charged" else None
         self._do(
-            "UPDATE decisions SET state = ?, cost_usd = ?, debit_usd = ?, model = coalesce(?, model), "
-            "settled_by = ?, was = ?, forget_s = ? WHERE id = ?",
+            "UPDATE decisions SET state = ?, cost_usd = ?, debit_usd = ?, model = coalesce(?, model), forget_s = ? "
+            "WHERE id = ?",
             event.to,
             cost_usd,
             debit_usd,
             event.model,
-            event.token,
-            state,
             self._now_s + self._decision_ttl_s,
             event.id,
         )
+        self._remember(event, state)
         return str(state)
 
     def _score(self, event: Score) -> str | float | None:
-        row = self._one("SELECT state, reward, scored_by, replaced FROM decisions WHERE id = ?", event.id)
-        if row is None or row[0] == "released":
-            return "unknown" if row is None else "released"
+        row = self._one("SELECT state, reward FROM decisions WHERE id = ?", event.id)
+        if row is None:
+            return "unknown"
+        first = self._first_result(event)
+        if first is not None:
+            return cast("float | None", first[0])
+        if row[0] == "released":
+            return "released"
         replaced: float | None = row[1]
-        if row[2] == event.token:
-            return float(row[3]) if row[3] is not None else None
-        self._do(
-            "UPDATE decisions SET reward = ?, scored_by = ?, replaced = ? WHERE id = ?",
-            event.reward,
-            event.token,
-            replaced,
-            event.id,
-        )
+        self._do("UPDATE decisions SET reward = ? WHERE id = ?", event.reward, event.id)
+        self._remember(event, replaced)
         return replaced
 
     def _spend(self, event: Spend) -> str:
-        token = f"spent {event.token}"
-        if self._one("SELECT 1 FROM names WHERE name = ?", token) is not None:
+        if self._first_result(event) is not None:
             return "ok"
-        answer = self._admits(event.windows, event.cost_usd)
-        if answer != "ok":
-            return answer
-        cost = [event.cost_usd, event.cost_usd, *[0.0] * (len(COUNTERS) - 2)]
-        self._count(event.windows, _NOWHERE, cost)
-        self._do("INSERT INTO names VALUES (?, '', ?)", token, self._now_s + self._decision_ttl_s)
-        return "ok"
+        answer = self._admits(event.windows, event.cost_usd if event.cost_usd > 0.0 else float("-inf"))
+        if answer == "ok":
+            spent = _row(spent_usd=event.cost_usd, debited_usd=event.cost_usd)
+            self._count(event.windows, _NOWHERE, spent)
+            self._remember(event, "ok")
+        return answer
 
     def _lease(self, event: Lease) -> float:
         row = self._one("SELECT windows, held_usd FROM leases WHERE id = ?", event.id)
@@ -248,17 +245,18 @@ class Transaction:
     def _find(self, event: Find) -> Found | None:
         row = self._one(
             "SELECT id, record, state, model, cost_usd, reward, windows FROM decisions WHERE id = ? OR "
-            "id = (SELECT decision FROM names WHERE name = ?) LIMIT 1",
+            "id = (SELECT decision FROM aliases WHERE alias = ?) LIMIT 1",
             event.id,
-            f"alias {event.id}",
+            event.id,
         )
         if row is None:
             return None
-        return Found(*row[:6], windows=tuple(json.loads(row[6])))
+        decision, record, state, model, cost_usd, reward, windows = row
+        return Found(decision, record, state, model, cost_usd, reward, tuple(json.loads(windows)))
 
     def _alias(self, event: Alias) -> str:
         forget_s = self._now_s + self._reservation_ttl_s + self._decision_ttl_s
-        self._do("INSERT OR REPLACE INTO names VALUES (?, ?, ?)", f"alias {event.alias}", event.id, forget_s)
+        self._do("INSERT OR REPLACE INTO aliases VALUES (?, ?, ?)", event.alias, event.id, forget_s)
         return "ok"
 
     def _learn(self, event: Learn) -> str:
@@ -301,9 +299,9 @@ class Transaction:
 
     def _count(self, windows: Iterable[str], before: list[float], after: list[float]) -> None:
         """Let a call count by the state `after`, no longer by `before`."""
-        change = [new - old for new, old in zip(after, before, strict=True)]
+        change = {name: new - old for name, new, old in zip(COUNTERS, after, before, strict=True)}
         for window in windows:
-            self._do(_ADD, *change, window)
+            self._cursor.execute(_ADD, {**change, "window": window})
             self._hand_down(window)
 
     def _hand_down(self, window: str) -> None:
@@ -332,6 +330,15 @@ class Transaction:
         self._take(lease, float("inf"))
         self._do("DELETE FROM leases WHERE id = ?", lease)
 
+    def _first_result(self, event: Settle | Score | Spend) -> list[object] | None:
+        """Return what came of an event that was delivered before, in a list; None for a new one."""
+        row = self._one("SELECT result FROM tokens WHERE token = ?", _token(event))
+        return None if row is None else cast("list[object]", json.loads(row[0]))
+
+    def _remember(self, event: Settle | Score | Spend, result: object) -> None:
+        forget_s = self._now_s + self._decision_ttl_s
+        self._do("INSERT INTO tokens VALUES (?, ?, ?)", _token(event), json.dumps([result]), forget_s)
+
     def _do(self, statement: str, *values: object) -> None:
         self._cursor.execute(statement, values)
 
@@ -356,6 +363,10 @@ _APPLY: dict[type, Callable[[Transaction, Any], object]] = {
     Learn: Transaction._learn,
     Note: Transaction._keep,
 }
+
+
+def _token(event: Settle | Score | Spend) -> str:
+    return json.dumps([type(event).__name__, "" if isinstance(event, Spend) else event.id, event.token])
 
 
 def _row(**counts: float) -> list[float]:

@@ -110,11 +110,12 @@ def _of_terms(terms: FloatArray, level: float) -> Estimate:
 
 
 def _around(mean: float, deviations: FloatArray, se: float, level: float) -> Estimate:
-    n, spread = len(deviations), float((deviations**2).mean())
-    if spread == 0.0:
+    n, widest = len(deviations), float(np.abs(deviations).max())
+    if widest == 0.0:
         return Estimate(mean, mean, mean, se)
-    lean = float((deviations**3).mean()) / spread**1.5 / n**0.5
-    tails = float((deviations**4).mean()) / spread**2 - 1.0
+    scaled = deviations / widest
+    scaled /= np.sqrt((scaled**2).mean())
+    lean, tails = float((scaled**3).mean()) / n**0.5, float((scaled**4).mean()) - 1.0
     reach = float(stdtrit(2.0 * n / max(tails, _LEAST_TAILS), 0.5 + level / 2.0))
     low, high = (mean - se * _untransformed(end, lean) for end in (reach, -reach))
     return Estimate(mean, low, high, se)

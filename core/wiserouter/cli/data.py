@@ -1,0 +1,154 @@
+"""`wiserouter data`: public routing tables as one wide parquet each, and what a table holds."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from wiserouter.cli.fit import names
+from wiserouter.cli.screen import err, out, print_json, table, usd
+from wiserouter.errors import InvalidInput
+from wiserouter.evaluation.data import Summary, summary
+from wiserouter.evaluation.data.opening import tables_folder
+from wiserouter.evaluation.data.wide import Wide, write
+
+app = typer.Typer(help="Public routing tables: fetch or convert them, and check a table.", no_args_is_help=True)
+
+Output = Annotated[Path | None, typer.Option("--output", "-o", help="The parquet to write; by default in data/.")]
+DropFaulty = Annotated[
+    bool, typer.Option("--drop-faulty", help="Leave out rows with an empty cell or a repeated id, do not refuse them.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+
+
+@app.command()
+def routerbench(
+    file: Annotated[
+        Path | None, typer.Option("--from", help="A file of the set that you have; else it is fetched.")
+    ] = None,
+    output: Output = None,
+    release: Annotated[str, typer.Option(help="5shot, or 0shot.")] = "5shot",
+    sha256: Annotated[str | None, typer.Option(help="What the hash of the file must be.")] = None,
+    drop_faulty: DropFaulty = False,
+    as_json: AsJson = False,
+) -> None:
+    """Fetch RouterBench from the Hugging Face Hub, and convert it; its pickle is read without being run.
+
+    Example: wiserouter data routerbench && wiserouter replay data/routerbench_5shot.parquet --budget 5
+    """
+    from wiserouter.evaluation.data import routerbench as loader
+
+    if release not in loader.RELEASES:
+        raise InvalidInput(f"--release must be one of {', '.join(loader.RELEASES)}, got {release!r}", value=release)
+    if file is None:
+        err.print(f"Fetching {release} of {loader.REPOSITORY}; its card states no licence.", highlight=False)
+        file = loader.download(release)
+        output = output or tables_folder() / f"routerbench_{release}.parquet"
+    converted = loader.read(file, sha256=sha256, drop_faulty=drop_faulty)
+    _finish(converted, output or tables_folder() / f"{file.stem}.parquet", as_json=as_json)
+
+
+@app.command()
+def swebench(
+    runs: Annotated[list[Path], typer.Argument(help="leaderboards.json, files of runs, or folders with runs.")],
+    output: Output = None,
+    board: Annotated[str, typer.Option(help="Which leaderboard of the file.")] = "bash-only",
+    models: Annotated[str | None, typer.Option(help="Keep only these, separated by commas.")] = None,
+    problems: Annotated[
+        Path | None, typer.Option(help="Parquet, csv or jsonl with instance_id and problem_statement.")
+    ] = None,
+    drop_faulty: DropFaulty = False,
+    as_json: AsJson = False,
+) -> None:
+    """Convert runs of SWE-bench: per instance whether it was resolved, and the dollars of the run.
+
+    Example: wiserouter data swebench leaderboards.json --problems verified.parquet
+    """
+    from wiserouter.evaluation.data import swebench as loader
+
+    if problems is None:
+        err.print("Without --problems a prompt is the id of its instance, which tells only its repository.")
+    chosen = names(models)
+    converted = loader.read(runs, board=board, models=chosen, problems=problems, drop_faulty=drop_faulty)
+    _finish(converted, output or tables_folder() / "swebench.parquet", as_json=as_json)
+
+
+@app.command()
+def paretobandit(
+    files: Annotated[list[Path], typer.Argument(help="Such as val_k4.jsonl and test_k4.jsonl.")],
+    output: Output = None,
+    drop_faulty: DropFaulty = False,
+    as_json: AsJson = False,
+) -> None:
+    """Convert ParetoBandit's evaluation set.
+
+    Example: wiserouter data paretobandit val_k4.jsonl
+    """
+    from wiserouter.evaluation.data import paretobandit as loader
+
+    converted = loader.read(files, drop_faulty=drop_faulty)
+    _finish(converted, output or tables_folder() / "paretobandit.parquet", as_json=as_json)
+
+
+@app.command()
+def check(
+    file: Annotated[str, typer.Argument(help="A log in any layout, or the name of a table in data/.")],
+    as_json: AsJson = False,
+) -> None:
+    """Read every cell of a table, and print what it holds.
+
+    Example: wiserouter data check data/routerbench_5shot.parquet
+    """
+    _show(file, summary(file), as_json=as_json)
+
+
+def _finish(converted: Wide, output: Path, *, as_json: bool) -> None:
+    write(converted, output)
+    _show(str(output), summary(output), as_json=as_json, left_out=(converted.incomplete, converted.repeated))
+
+
+def _show(title: str, found: Summary, *, as_json: bool, left_out: tuple[int, int] | None = None) -> None:
+    if as_json:
+        dropped = {} if left_out is None else dict(zip(("incomplete", "repeated"), left_out, strict=True))
+        return print_json({"file": title, **_fields(found), **dropped})
+    columns = ("model", "mean score", "mean cost", "no score", "no cost", "note")
+    out.print(table(f"{title}: {found.queries:,} queries, {found.rows:,} rows", columns, _rows(found)))
+    if left_out is not None and any(left_out):
+        out.print(f"Left out: {left_out[0]} rows with an empty cell, {left_out[1]} with a repeated id.")
+    out.print(f"Content: {found.sha256}", highlight=False)
+    return None
+
+
+def _rows(found: Summary) -> list[tuple[str, ...]]:
+    return [
+        (
+            name,
+            "" if math.isnan(found.mean_reward[k]) else f"{found.mean_reward[k]:.4f}",
+            "" if math.isnan(found.mean_cost_usd[k]) else usd(found.mean_cost_usd[k]),
+            f"{found.missing_reward[k]:,}",
+            f"{found.missing_cost[k]:,}",
+            "the same cost in every row: was it measured?" if name in found.flat_cost else "",
+        )
+        for k, name in enumerate(found.models)
+    ]
+
+
+def _fields(found: Summary) -> dict[str, object]:
+    models = {
+        name: {
+            "mean_score": _number(found.mean_reward[k]),
+            "mean_cost_usd": _number(found.mean_cost_usd[k]),
+            "missing_scores": int(found.missing_reward[k]),
+            "missing_costs": int(found.missing_cost[k]),
+            "flat_cost": name in found.flat_cost,
+        }
+        for k, name in enumerate(found.models)
+    }
+    return {"queries": found.queries, "rows": found.rows, "sha256": found.sha256, "models": models}
+
+
+def _number(value: float) -> float | None:
+    return None if math.isnan(value) else float(value)

@@ -1,0 +1,207 @@
+"""A pickle read as a description: every global that it names becomes a record of what it asked for, and is never run.
+
+Unpickling runs whatever the file names (Python manual, "Restricting Globals"). Here `find_class` knows only the names
+with which pandas and numpy write a table, and answers each with a class of ours that keeps its arguments and does
+nothing: no function of pandas or numpy is reached, pandas need not be installed, and any other name is refused before
+what it belongs to exists. What the records mean is read in `frame`.
+
+Before that every opcode is looked at once: those that reach objects by another way (extension codes, persistent ids,
+buffers from outside) are refused, and so are sizes that the file does not hold, which would reserve memory for nothing.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle  # the C unpickler, with every global replaced
+import pickletools
+import warnings
+from pathlib import Path
+from typing import Any, NoReturn, Self
+
+from wiserouter.errors import ForbiddenPickle, LogError
+
+
+class Record:
+    """Something that the pickle wanted made: `args` are what it is made of, `state` what was set on it afterwards."""
+
+    __slots__ = ("args", "state")
+
+    args: tuple[Any, ...]
+    state: Any
+
+    def __new__(cls, *args: Any) -> Self:
+        """Keep the arguments."""
+        made = super().__new__(cls)
+        made.args, made.state = args, None
+        return made
+
+    def __setstate__(self, state: Any) -> None:
+        """Keep the state."""
+        self.state = state
+
+
+class Frame(Record):
+    """pandas.DataFrame."""
+
+
+class Manager(Record):
+    """The blocks of a frame and its axes."""
+
+
+class Block(Record):
+    """Some columns of one type: values, their places among the columns, number of dimensions."""
+
+
+class PartialBlock(Record):
+    """`functools.partial(new_block, ndim=...)`, as pandas 1.3 writes: called, it is a block."""
+
+    def __call__(self, *args: Any) -> Block:
+        """Return the block; only `new_block` may have been meant."""
+        if self.args != (Block,):
+            _refuse("functools", "partial")
+        return Block(*args)
+
+
+class Index(Record):
+    """The class of an axis."""
+
+
+class NewIndex(Record):
+    """An axis: its class, and a dict with its `data`."""
+
+
+class Array(Record):
+    """The class numpy.ndarray."""
+
+
+class NewArray(Record):
+    """An array whose shape, type and data are its state."""
+
+
+class Buffer(Record):
+    """An array of a buffer: data, type, shape, order."""
+
+
+class DType(Record):
+    """The type of an array."""
+
+
+class Scalar(Record):
+    """A numpy number: type and bytes."""
+
+
+class Encoded(Record):
+    """Bytes that an early protocol writes as text: text, encoding; nothing for no bytes."""
+
+
+class Slice(Record):
+    """Start, stop, step."""
+
+
+class Reconstructed(Record):
+    """An object as an early protocol writes it: class, base, base's state."""
+
+
+class Object(Record):
+    """The class `object`."""
+
+
+_NAMES: dict[type[Record], tuple[str, ...]] = {
+    Frame: ("pandas.core.frame DataFrame", "pandas DataFrame"),
+    Manager: ("pandas.core.internals.managers BlockManager",),
+    Block: ("pandas._libs.internals _unpickle_block", "pandas.core.internals.blocks new_block"),
+    PartialBlock: ("functools partial",),
+    NewIndex: ("pandas.core.indexes.base _new_Index",),
+    Index: (
+        "pandas.core.indexes.base Index",
+        "pandas.core.indexes.range RangeIndex",
+        "pandas.core.indexes.numeric Int64Index",
+        "pandas Index",
+        "pandas RangeIndex",
+    ),
+    Array: ("numpy ndarray",),
+    NewArray: ("numpy.core.multiarray _reconstruct", "numpy._core.multiarray _reconstruct"),
+    Buffer: ("numpy.core.numeric _frombuffer", "numpy._core.numeric _frombuffer"),
+    DType: ("numpy dtype",),
+    Scalar: ("numpy.core.multiarray scalar", "numpy._core.multiarray scalar"),
+    Encoded: ("_codecs encode", "builtins bytes", "__builtin__ bytes"),
+    Slice: ("builtins slice", "__builtin__ slice"),
+    Reconstructed: ("copyreg _reconstructor", "copy_reg _reconstructor"),
+    Object: ("builtins object", "__builtin__ object"),
+}
+ALLOWED = {name: stand_in for stand_in, names in _NAMES.items() for name in names}
+"""What a pickle may name ("module name"), and what stands in for it."""
+
+_WAYS_ROUND = frozenset({"EXT1", "EXT2", "EXT4", "PERSID", "BINPERSID", "NEXT_BUFFER", "READONLY_BUFFER"})
+"""Opcodes that reach objects without a name; all others only arrange what is in the file, or ask `find_class`."""
+
+_PUTS = ("PUT", "BINPUT", "LONG_BINPUT")
+_MALFORMED = (
+    pickle.UnpicklingError,
+    EOFError,
+    ValueError,
+    TypeError,
+    AttributeError,
+    LookupError,
+    ArithmeticError,
+    MemoryError,
+)
+
+
+def load(payload: bytes, file: Path | None = None) -> Any:
+    r"""Return what a pickle describes: numbers, text, bytes, tuples, lists, dicts and `Record`s.
+
+    Parameters
+    ----------
+    payload : bytes
+        The whole pickle, at any protocol.
+    file : Path, optional
+        Named in errors.
+
+    Raises
+    ------
+    ForbiddenPickle
+        If it names a global outside `ALLOWED`, or uses an opcode that gets round them.
+    LogError
+        If it is damaged.
+
+    Examples
+    --------
+    >>> import pickle
+    >>> load(pickle.dumps({"a": [1.5, None]}))
+    {'a': [1.5, None]}
+    >>> load(b"cposix\nsystem\n(S'true'\ntR.")
+    Traceback (most recent call last):
+    wiserouter.errors.ForbiddenPickle: a pickled table must not name posix.system: ...
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of escapes in early protocols' text
+            _check_opcodes(payload)
+            return _Unpickler(io.BytesIO(payload)).load()
+    except ForbiddenPickle as error:
+        raise ForbiddenPickle(error.refused, file=file) from None
+    except _MALFORMED as error:
+        raise LogError(f"the pickle is damaged: {error}: get the file again", file=file) from error
+
+
+class _Unpickler(pickle.Unpickler):
+    def find_class(self, module_name: str, global_name: str) -> type[Record]:
+        stand_in = ALLOWED.get(f"{module_name} {global_name}")
+        return stand_in if stand_in is not None else _refuse(module_name, global_name)
+
+
+def _check_opcodes(payload: bytes) -> None:
+    """Refuse opcodes that get round `find_class`, and places in the memo beyond what was put there."""
+    puts = 0
+    for opcode, argument, _ in pickletools.genops(payload):
+        if opcode.name in _WAYS_ROUND:
+            raise ForbiddenPickle(f"use opcode {opcode.name}" + ("" if argument is None else f" {argument!r:.80}"))
+        if opcode.name in _PUTS:
+            puts += 1
+            if argument is None or argument > puts:
+                raise ValueError(f"memo place {argument} after {puts} entries")
+
+
+def _refuse(module_name: str, global_name: str) -> NoReturn:
+    raise ForbiddenPickle(f"name {module_name:.80}.{global_name:.80}")

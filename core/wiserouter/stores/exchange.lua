@@ -1,0 +1,533 @@
+-- One exchange of the Redis engine: KEYS[1] holds the schema, and its name begins that of every other key; ARGV[1] is
+-- the request, in JSON. Everything is read and computed before anything is written, so that what cannot be read leaves
+-- all as it was. Numbers are stored and returned with 17 digits: a double comes back as it was.
+--
+--   :account:SCOPE   generation, terms, windows (the latest of each budget)
+--   :window:ID       amount_usd, carried_usd, hard, rollover, heir, skipped, the counters, leases (how many)
+--   :call:ID         a decision: what was reserved and what became of it; the result of each token
+--   :lease:ID        held_usd, windows
+--   :due             calls and leases by their deadline
+--   :alias:NAME, :spent:TOKEN, :learnt:..., :note:NAME   texts
+--   :sums:NAME       cells
+
+local SCHEMA, ROUNDING, AT_ONCE = 1, 1e-12, 500
+local BASE, request = KEYS[1], cjson.decode(ARGV[1])
+local RESERVATION_S, DECISION_S = request.reservation_ttl_s, request.decision_ttl_s
+local ALIAS_S, OLD_S = RESERVATION_S + 2 * DECISION_S, RESERVATION_S + 4 * DECISION_S
+local DUE = BASE .. ':due'
+local COUNTERS = {'spent_usd', 'debited_usd', 'reserved_usd', 'expected_usd', 'decided', 'in_flight', 'charged',
+  'released', 'expired', 'leased_usd'}
+local WINDOW = {'amount_usd', 'carried_usd', 'skipped', 'leases', unpack(COUNTERS)}
+
+local time = redis.call('TIME')
+local now_s = time[1] + time[2] / 1e6
+
+local function text(value)
+  return type(value) == 'number' and string.format('%.17g', value) or value
+end
+
+local function damaged(what)
+  error('DAMAGED ' .. what .. ';', 0)
+end
+
+local function number(value, what)
+  local n = tonumber(value or nil)
+  if not n or n ~= n then damaged(what .. ' is no number') end
+  return n
+end
+
+local function list(value, what)
+  local read, strings = pcall(cjson.decode, value)
+  if not read or type(strings) ~= 'table' then damaged(what .. ' is no list') end
+  for _, one in pairs(strings) do
+    if type(one) ~= 'string' then damaged(what .. ' is no list of names') end
+  end
+  return strings
+end
+
+local function known(value, what)
+  if value == nil then damaged(what .. ' is not there') end
+  return value
+end
+
+-- Hashes and texts: read once, written at the end --------------------------------------------------------------------
+
+local rows, order, texts, last = {}, {}, {}, {}
+
+local function later(...)
+  last[#last + 1] = {...}
+end
+
+local function row(kind, name)
+  local key = BASE .. ':' .. kind .. ':' .. name
+  local one = rows[key]
+  if not one then
+    one = {key = key, name = name, is = {}, changed = {}}
+    local flat = redis.call('HGETALL', key)
+    for i = 1, #flat, 2 do one.is[flat[i]] = flat[i + 1] end
+    rows[key], order[#order + 1] = one, one
+  end
+  return one
+end
+
+local function exists(one)
+  return next(one.is) ~= nil
+end
+
+local function put(one, fields)
+  for field, value in pairs(fields) do one.is[field], one.changed[field] = value, true end
+end
+
+local function drop(one)
+  one.is, one.changed, one.gone = {}, {}, true
+end
+
+local function text_at(key)
+  if texts[key] == nil then texts[key] = redis.call('GET', key) end
+  return texts[key]
+end
+
+local function keep(key, value, ttl_s)
+  texts[key] = value
+  if ttl_s then
+    later('SET', key, value, 'PX', string.format('%.0f', math.max(1, ttl_s * 1000)))
+  else
+    later('SET', key, value)
+  end
+end
+
+local function write_fields(key, changed, is)
+  local arguments = {'HSET', key}
+  for field in pairs(changed) do
+    arguments[#arguments + 1] = field
+    arguments[#arguments + 1] = text(is[field])
+    if #arguments > 1000 then
+      redis.call(unpack(arguments))
+      arguments = {'HSET', key}
+    end
+  end
+  if #arguments > 2 then redis.call(unpack(arguments)) end
+end
+
+local function write()
+  for _, one in ipairs(order) do
+    if one.gone then redis.call('DEL', one.key) end
+    write_fields(one.key, one.changed, one.is)
+    if one.ttl_s then redis.call('PEXPIRE', one.key, string.format('%.0f', math.max(1, one.ttl_s * 1000))) end
+  end
+  for _, command in ipairs(last) do redis.call(unpack(command)) end
+end
+
+-- Windows ------------------------------------------------------------------------------------------------------------
+
+local function window(id)
+  local one = row('window', id)
+  if not exists(one) then return nil end
+  if not one.read then
+    for _, field in ipairs(WINDOW) do one.is[field] = number(one.is[field], one.key .. ' ' .. field) end
+    one.read = true
+  end
+  return one
+end
+
+local function each(ids)
+  local found = {}
+  for _, id in ipairs(ids) do found[#found + 1] = window(id) end
+  return found, #found == #ids
+end
+
+local function left_usd(one)
+  local is = one.is
+  return is.amount_usd + is.carried_usd - is.spent_usd - is.reserved_usd - is.leased_usd
+end
+
+local function refuses(windows, usd)
+  for _, one in ipairs(windows) do
+    if one.is.hard == '1' and usd > left_usd(one) + ROUNDING * one.is.amount_usd then return true end
+  end
+  return false
+end
+
+local function hand_down(one)
+  while one.is.heir do
+    local heir = window(one.is.heir)
+    if not heir then return end
+    local amount_usd = heir.is.amount_usd
+    local carried_usd = math.min(left_usd(one) + heir.is.skipped * amount_usd, amount_usd)
+    if carried_usd == heir.is.carried_usd then return end
+    put(heir, {carried_usd = carried_usd})
+    one = heir
+  end
+end
+
+local function count(one, deltas, sign)
+  for field, delta in pairs(deltas) do
+    one.is[field], one.changed[field] = one.is[field] + sign * delta, true
+  end
+end
+
+local function begin(opened)
+  local one = row('window', opened.id)
+  if exists(one) then
+    one.ttl_s = nil
+    later('PERSIST', one.key)
+    return one, false
+  end
+  for _, field in ipairs(WINDOW) do put(one, {[field] = opened.counters[field] or 0}) end
+  put(one, {
+    amount_usd = opened.amount_usd,
+    carried_usd = opened.carried_usd,
+    hard = opened.hard and '1' or '0',
+    rollover = opened.rollover and '1' or '0',
+  })
+  one.read = true
+  return one, true
+end
+
+-- Calls --------------------------------------------------------------------------------------------------------------
+
+local function counts(call, state)
+  local is = call.is
+  if state == 'in flight' then
+    return {reserved_usd = is.held_usd, expected_usd = is.expected_usd, decided = 1, in_flight = 1}
+  elseif state == 'charged' then
+    local debit_usd = is.paper == '1' and is.expected_usd or is.cost_usd
+    return {spent_usd = is.cost_usd, debited_usd = debit_usd, decided = 1, charged = 1}
+  elseif state == 'released' then
+    return {released = 1}
+  elseif state == 'expired' then
+    return {decided = 1, expired = 1}
+  end
+  return {}
+end
+
+local function move(call, to)
+  local before, after = counts(call, call.is.state), counts(call, to)
+  for _, one in ipairs(each(call.windows)) do
+    count(one, before, -1)
+    if one.is.in_flight == 0 then put(one, {reserved_usd = 0, expected_usd = 0}) end  -- no rounding is left behind
+    count(one, after, 1)
+    hand_down(one)
+  end
+  if call.is.state == 'in flight' then later('ZREM', DUE, 'call:' .. call.name) end
+  if to ~= 'in flight' then call.ttl_s = DECISION_S end  -- one in flight stays, or its money would never come back
+  put(call, {state = to})
+end
+
+local function call_of(id)
+  local call = row('call', id)
+  if not exists(call) then return nil end
+  if not call.windows then
+    call.windows = list(call.is.windows, call.key .. ' windows')
+    for _, field in ipairs({'held_usd', 'expected_usd'}) do
+      call.is[field] = number(call.is[field], call.key .. ' ' .. field)
+    end
+    for _, field in ipairs({'model', 'cost_usd', 'reward'}) do
+      call.is[field] = call.is[field] and number(call.is[field], call.key .. ' ' .. field)
+    end
+    for _, field in ipairs({'state', 'record'}) do known(call.is[field], call.key .. ' ' .. field) end
+  end
+  return call
+end
+
+-- Leases -------------------------------------------------------------------------------------------------------------
+
+local function lease_of(id)
+  local lease = row('lease', id)
+  if not exists(lease) then return nil end
+  lease.is.held_usd = number(lease.is.held_usd, lease.key .. ' held_usd')
+  return lease, list(lease.is.windows, lease.key .. ' windows')
+end
+
+local function hold(windows, usd, leases)
+  for _, one in ipairs(windows) do
+    count(one, {leased_usd = usd, leases = leases}, 1)
+    if one.is.leases == 0 then put(one, {leased_usd = 0}) end
+    hand_down(one)
+  end
+end
+
+local function give_back(id)
+  local lease, ids = lease_of(id)
+  if lease then
+    hold(each(ids), -lease.is.held_usd, -1)
+    drop(lease)
+    later('ZREM', DUE, 'lease:' .. id)
+  end
+end
+
+local function draw(id, usd)
+  local lease, ids = lease_of(id)
+  if lease then
+    local drawn_usd = math.min(usd, lease.is.held_usd)
+    hold(each(ids), -drawn_usd, 0)
+    put(lease, {held_usd = lease.is.held_usd - drawn_usd})
+  end
+end
+
+local function granted_usd(windows, more_usd)
+  if more_usd <= 0 then return more_usd end
+  for _, one in ipairs(windows) do more_usd = math.min(more_usd, left_usd(one)) end
+  return math.max(0, more_usd)
+end
+
+-- Sums ---------------------------------------------------------------------------------------------------------------
+
+local sums = {}
+
+local function sums_of(name)
+  if not sums[name] then sums[name] = {key = BASE .. ':sums:' .. name, is = {}, changed = {}} end
+  return sums[name]
+end
+
+local function add(one, cell, delta)
+  local before = one.is[cell] or number(redis.call('HGET', one.key, cell) or 0, one.key .. ' ' .. cell)
+  one.is[cell], one.changed[cell] = before + delta, true
+end
+
+-- Events -------------------------------------------------------------------------------------------------------------
+
+local apply = {}
+
+function apply.Open(event)
+  local account = row('account', event.scope)
+  if exists(account) then
+    local generation = number(account.is.generation, account.key .. ' generation')
+    if generation ~= event.generation then return text(generation) end
+    for _, former in ipairs(each(list(account.is.windows, account.key .. ' windows'))) do former.ttl_s = OLD_S end
+  end
+  local ids = {}
+  for level, opened in ipairs(event.windows) do
+    begin(opened)
+    ids[level] = opened.id
+  end
+  put(account, {generation = event.generation + 1, terms = event.terms, windows = cjson.encode(ids)})
+  return text(account.is.generation)
+end
+
+function apply.Amend(event)
+  local account, one = row('account', event.scope), window(event.window)
+  if not exists(account) then return 'unknown' end
+  put(account, {terms = event.terms})
+  if one then
+    put(one, {amount_usd = event.amount_usd})
+    hand_down(one)
+  end
+  return 'ok'
+end
+
+function apply.Renew(event)
+  local account = row('account', event.scope)
+  local ids = exists(account) and list(account.is.windows, account.key .. ' windows') or {}
+  if ids[event.level + 1] ~= event.former then return 'ok' end
+  local former = window(event.former)
+  local one, fresh = begin(event.window)
+  if former then
+    former.ttl_s = OLD_S
+    if fresh and former.is.rollover == '1' then  -- heirs are fresh, so that no chain of them can close
+      put(one, {skipped = event.skipped})
+      put(former, {heir = event.window.id})
+      hand_down(former)
+    end
+  end
+  ids[event.level + 1] = event.window.id
+  put(account, {windows = cjson.encode(ids)})
+  return 'ok'
+end
+
+function apply.Reserve(event)
+  local call = row('call', event.id)
+  if exists(call) then return 'ok' end
+  local windows, all_there = each(event.windows)
+  if not all_there then return 'unknown' end
+  if event.lease ~= cjson.null then
+    draw(event.lease, event.held_usd)
+  elseif refuses(windows, event.held_usd) then
+    return 'refused'
+  end
+  call.windows = event.windows
+  put(call, {
+    windows = cjson.encode(event.windows),
+    held_usd = event.held_usd,
+    expected_usd = event.expected_usd,
+    paper = event.paper and '1' or '0',
+    record = event.record,
+  })
+  move(call, 'in flight')
+  later('ZADD', DUE, text(now_s + RESERVATION_S), 'call:' .. event.id)
+  return 'ok'
+end
+
+function apply.Settle(event)
+  local call = call_of(event.id)
+  if not call then return 'unknown' end
+  local token, state = 'settle:' .. event.token, call.is.state
+  if call.is[token] then return call.is[token] end
+  local again = state == 'charged' or (state == 'released' and event.to == 'released')
+  put(call, {[token] = again and 'again' or state})
+  if again then return 'again' end
+  if event.to == 'charged' then
+    put(call, {cost_usd = event.cost_usd})
+    if event.model ~= cjson.null then put(call, {model = event.model}) end
+  end
+  move(call, event.to)
+  return state
+end
+
+function apply.Score(event)
+  local call = call_of(event.id)
+  if not call then return 'unknown' end
+  local token = 'score:' .. event.token
+  if not call.is[token] then
+    if call.is.state == 'released' then
+      put(call, {[token] = 'released'})
+    else
+      put(call, {[token] = call.is.reward or '', reward = event.reward})
+    end
+  end
+  return call.is[token] ~= '' and text(call.is[token])
+end
+
+function apply.Spend(event)
+  local key = BASE .. ':spent:' .. event.token
+  if text_at(key) then return 'ok' end
+  local cost_usd, windows, all_there = event.cost_usd, each(event.windows)
+  if not all_there then return 'unknown' end
+  if cost_usd > 0 and refuses(windows, cost_usd) then return 'refused' end
+  for _, one in ipairs(windows) do
+    count(one, {spent_usd = cost_usd, debited_usd = cost_usd}, 1)
+    hand_down(one)
+  end
+  keep(key, 'ok', DECISION_S)
+  return 'ok'
+end
+
+function apply.Lease(event)
+  local windows, all_there = each(event.windows)
+  local lease, ids = lease_of(event.id), cjson.encode(event.windows)
+  local ends = event.ttl_s <= 0 or not all_there
+  if ends or (lease and lease.is.windows ~= ids) then
+    give_back(event.id)
+    lease = nil
+  end
+  if ends then return '0' end
+  local before_usd = lease and lease.is.held_usd or 0
+  local change_usd = granted_usd(windows, event.held_usd - before_usd)
+  hold(windows, change_usd, lease and 0 or 1)
+  lease = row('lease', event.id)
+  put(lease, {held_usd = before_usd + change_usd, windows = ids})
+  later('ZADD', DUE, text(now_s + event.ttl_s), 'lease:' .. event.id)
+  return text(lease.is.held_usd)
+end
+
+function apply.Find(event)
+  local call = call_of(event.id)
+  if not call then
+    local id = text_at(BASE .. ':alias:' .. event.id)
+    call = id and call_of(id)
+  end
+  if not call then return false end
+  local is = call.is
+  return {call.name, is.record, is.state, text(is.model or false), text(is.cost_usd or false), text(is.reward or false),
+    call.windows}
+end
+
+function apply.Alias(event)
+  keep(BASE .. ':alias:' .. event.alias, event.id, ALIAS_S)
+  return 'ok'
+end
+
+function apply.Learn(event)
+  local key = BASE .. ':learnt:' .. #event.sums .. ':' .. event.sums .. ':' .. event.worker
+  local before = text_at(key)
+  if before and event.sequence <= number(before, key) then return 'ok' end
+  local one = sums_of(event.sums)
+  for cell, delta in pairs(event.deltas) do add(one, cell, delta) end
+  keep(key, text(event.sequence), OLD_S)
+  return 'ok'
+end
+
+function apply.Note(event)
+  keep(BASE .. ':note:' .. event.name, event.text)
+  return 'ok'
+end
+
+-- The exchange -------------------------------------------------------------------------------------------------------
+
+local function return_what_is_due()
+  for _, member in ipairs(redis.call('ZRANGEBYSCORE', DUE, '-inf', text(now_s), 'LIMIT', 0, AT_ONCE)) do
+    local kind, id = string.match(member, '^(%a+):(.*)$')
+    local call = kind == 'call' and call_of(id)
+    if call and call.is.state == 'in flight' then
+      move(call, 'expired')
+    elseif kind == 'lease' then
+      give_back(id)
+    else
+      later('ZREM', DUE, member)
+    end
+  end
+end
+
+local function read_account(scope)
+  local account = row('account', scope)
+  if not exists(account) then return nil end
+  local windows = {}
+  for level, id in ipairs(list(account.is.windows, account.key .. ' windows')) do
+    local one = window(id)
+    if not one then damaged(account.key .. ' lacks its window ' .. id) end
+    local is = one.is
+    local state = {id, text(is.amount_usd), text(is.carried_usd)}
+    for _, counter in ipairs(COUNTERS) do state[#state + 1] = text(is[counter]) end
+    windows[level] = state
+  end
+  local generation = number(account.is.generation, account.key .. ' generation')
+  return {scope, text(generation), known(account.is.terms, account.key .. ' terms'), windows}
+end
+
+local function read_sums(name)
+  local one = sums_of(name)
+  local flat, seen = redis.call('HGETALL', one.key), {}
+  for i = 1, #flat, 2 do
+    local cell = flat[i]
+    seen[cell] = true
+    flat[i + 1] = text(one.changed[cell] and one.is[cell] or number(flat[i + 1], one.key .. ' ' .. cell))
+  end
+  for cell in pairs(one.changed) do
+    if not seen[cell] then
+      flat[#flat + 1] = cell
+      flat[#flat + 1] = text(one.is[cell])
+    end
+  end
+  return {name, flat}
+end
+
+local function read_note(name)
+  local note = text_at(BASE .. ':note:' .. name)
+  return note and {name, note} or nil
+end
+
+local function read_each(names, read)
+  local found = {}
+  for _, name in ipairs(names) do found[#found + 1] = read(name) end
+  return found
+end
+
+local schema = redis.call('GET', BASE)
+if not schema then
+  later('SET', BASE, text(SCHEMA))
+elseif number(schema, BASE) > SCHEMA then
+  error('NEWER ' .. schema .. ';', 0)
+end
+return_what_is_due()
+local results = {}
+for i, event in ipairs(request.events) do results[i] = apply[event.kind](event) end
+local reply = {
+  text(now_s),
+  results,
+  read_each(request.scopes, read_account),
+  read_each(request.sums, read_sums),
+  read_each(request.notes, read_note),
+}
+write()
+for _, one in pairs(sums) do write_fields(one.key, one.changed, one.is) end
+return reply

@@ -1,0 +1,105 @@
+"""Stores by URL: which engine a scheme names, and the settings behind the question mark."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+from wiserouter.errors import InvalidInput
+from wiserouter.stores.base import Store
+from wiserouter.stores.memory import MemoryStore
+
+REDIS = ("redis", "rediss", "unix", "redis+cluster", "rediss+cluster")
+
+_NUMBERS = ("refresh_s", "flush_s", "lease_share", "lease_ttl_s", "local_share", "max_staleness_s")
+_TEXTS = ("on_store_error",)
+_ENGINE_NUMBERS, _ENGINE_TEXTS = ("timeout_s",), {"sqlite": ("synchronous",), "redis": ("name", "prefix")}
+
+
+def open_store(
+    url: str | Store = "memory://", *, reservation_ttl_s: float = 900.0, decision_ttl_s: float = 7 * 86_400.0
+) -> Store:
+    """Return the store that a URL names; a store passes through.
+
+    Parameters
+    ----------
+    url : str or Store, default "memory://"
+        `memory://` keeps everything in this process. `sqlite:///budget.db` (a path from here; with four slashes from
+        the root) is for several processes on one machine, `redis://host:6379/0` for many machines, as are `rediss://`
+        (TLS), `unix://` and `redis+cluster://`. Settings of `SharedStore` and of the engine follow a "?":
+        `redis://host?on_store_error=local&name=team`.
+    reservation_ttl_s : float, default 900
+        After this long an unsettled reservation is given back; longer than the longest call.
+    decision_ttl_s : float, default 7 days
+        How long a settled decision can be rewarded.
+
+    Raises
+    ------
+    InvalidInput
+        If no store has this scheme, or this setting.
+    StoreUnavailable, StoreDamaged
+        If a file cannot be used. A server is first asked when it is needed.
+    MissingExtra
+        If redis-py is not installed.
+
+    Examples
+    --------
+    >>> type(open_store("memory://")).__name__
+    'MemoryStore'
+    """
+    if not isinstance(url, str):
+        return url
+    ttls: dict[str, Any] = {"reservation_ttl_s": reservation_ttl_s, "decision_ttl_s": decision_ttl_s}
+    scheme = url.partition("://")[0]
+    if scheme == "memory":
+        return MemoryStore(**ttls)
+    if scheme not in {"sqlite", *REDIS}:
+        raise InvalidInput(
+            f"store must be a URL that starts with memory://, sqlite:// or redis://, got {_public(url)!r}", value=scheme
+        )
+    kind = "sqlite" if scheme == "sqlite" else "redis"
+    plain, settings, engine_settings, rest = _split(url, kind)
+    from wiserouter.stores.shared import SharedStore  # noqa: PLC0415 - a router in memory needs none of it
+
+    if kind == "sqlite":
+        from wiserouter.stores.sqlite import SQLiteEngine  # noqa: PLC0415
+
+        path = plain.removeprefix("sqlite://").removeprefix("/")
+        engine: Any = SQLiteEngine(path, **engine_settings, **ttls)
+    else:
+        from wiserouter.stores.redis import RedisEngine  # noqa: PLC0415
+
+        engine = RedisEngine(plain + rest, **engine_settings, **ttls)
+    return SharedStore(engine, name=_public(plain), reservation_ttl_s=reservation_ttl_s, **settings)
+
+
+def _split(url: str, kind: str) -> tuple[str, dict[str, Any], dict[str, Any], str]:
+    """Return a URL without its settings, those of the store, those of the engine, and the rest of the query."""
+    plain, _, query = url.partition("?")
+    settings: dict[str, Any] = {}
+    engine: dict[str, Any] = {}
+    rest = []
+    for name, value in parse_qsl(query, keep_blank_values=True):
+        if name in _NUMBERS or name in _ENGINE_NUMBERS:
+            (settings if name in _NUMBERS else engine)[name] = _number(name, value)
+        elif name in _TEXTS or name in _ENGINE_TEXTS[kind]:
+            (settings if name in _TEXTS else engine)[name] = value
+        elif kind == "redis":  # redis-py has settings of its own
+            rest.append((name, value))
+        else:
+            known = ", ".join((*_NUMBERS, *_TEXTS, *_ENGINE_NUMBERS, *_ENGINE_TEXTS[kind]))
+            raise InvalidInput(f"a setting of a store must be one of {known}, got {name!r}", value=name)
+    return plain, settings, engine, "?" + urlencode(rest) if rest else ""
+
+
+def _number(name: str, value: str) -> float:
+    try:
+        return float(value)
+    except ValueError:
+        raise InvalidInput(f"{name} must be a number, got {value!r}", value=value) from None
+
+
+def _public(url: str) -> str:
+    """Return a URL without user, password and settings."""
+    parts = urlsplit(url.partition("?")[0])
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"

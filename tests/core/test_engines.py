@@ -1,0 +1,88 @@
+"""Every engine does the same: the checks of `engines.CONTRACT`."""
+
+import time
+import uuid
+
+import pytest
+
+from engine_model import ModelEngine
+from engines import CONTRACT, Place
+from redis_servers import MISSING, cluster, redis_server, serving
+from wiserouter.stores.redis import RedisEngine
+from wiserouter.stores.sqlite import SQLiteEngine
+from wiserouter.testing import FakeClock
+
+
+@pytest.fixture(scope="module")
+def redis_url():
+    pytest.importorskip("redis")
+    if redis_server() is None:
+        pytest.skip(MISSING)
+    with serving() as server:
+        yield server.url
+
+
+@pytest.fixture(scope="module")
+def cluster_url():
+    pytest.importorskip("redis")
+    if redis_server() is None:
+        pytest.skip(MISSING)
+    with cluster() as nodes:
+        yield f"redis+cluster://127.0.0.1:{nodes[1].port}"
+
+
+def redis_place(url):
+    engines, name = [], uuid.uuid4().hex
+
+    def open_engine(**ttl_s):
+        engines.append(RedisEngine(url, name=name, **ttl_s))
+        return engines[-1]
+
+    def advance(seconds):  # the server's clock is this machine's
+        end = time.time() + seconds
+        while time.time() < end:
+            time.sleep(end + 0.001 - time.time())
+
+    yield Place(open_engine, advance, short_s=0.1)
+    for engine in engines:
+        engine.close()
+
+
+def model_place():
+    engine = ModelEngine()
+
+    def open_engine(reservation_ttl_s=900.0, decision_ttl_s=7 * 86_400.0):
+        engine.ttl_s, engine.decision_ttl_s = reservation_ttl_s, decision_ttl_s
+        return engine
+
+    def advance(seconds):
+        engine.now_s += seconds
+
+    yield Place(open_engine, advance, short_s=60.0)
+
+
+def sqlite_place(path):
+    clock, engines = FakeClock(1_000.0), []
+
+    def open_engine(**ttl_s):
+        engines.append(SQLiteEngine(path, clock, **ttl_s))
+        return engines[-1]
+
+    yield Place(open_engine, clock.advance, short_s=60.0)
+    for engine in engines:
+        engine.close()
+
+
+@pytest.fixture(params=["model", "sqlite", "redis", "cluster"])
+def place(request, tmp_path):
+    if request.param == "model":
+        yield from model_place()
+    elif request.param == "sqlite":
+        yield from sqlite_place(tmp_path / "budget.db")
+    else:
+        yield from redis_place(request.getfixturevalue(f"{request.param}_url"))
+
+
+@pytest.mark.parametrize("check", CONTRACT, ids=lambda check: check.__name__.removeprefix("check_"))
+def test_engine(check, place):
+    check(place)

@@ -1,0 +1,565 @@
+"""The Redis engine at its edges: what it says when a server fails, what it leaves behind, and who may share it."""
+
+import os
+import re
+import signal
+import ssl
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from datetime import UTC, datetime, timedelta
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+
+from engines import apply, charge, counters, lease, opened, release, renew, reserve, rolling, state, window
+from redis_servers import MISSING, RedisServer, cluster, line_to, redis_server, serving, wait_until
+from wiserouter.errors import InvalidInput, StoreDamaged, StoreUnavailable
+from wiserouter.stores.engine import Alias, Find, Learn, Note, Open, Reading, Score, Spend
+
+pytest.importorskip("redis")
+
+from wiserouter.stores.redis import RedisEngine
+
+needs_server = pytest.mark.skipif(redis_server() is None, reason=MISSING)
+ALL = Reading(["s"], ["sums"], ["note"])
+
+
+@pytest.fixture(scope="module")
+def shared():
+    with serving() as server:
+        yield server
+
+
+@pytest.fixture
+def make(request):
+    """Open engines, and close them at the end."""
+    engines = []
+
+    def open_engine(url, name=None, **options):
+        engines.append(RedisEngine(url, name=name or uuid.uuid4().hex, **options))
+        return engines[-1]
+
+    yield open_engine
+    for engine in engines:
+        engine.close()
+
+
+class At:
+    """A place of one engine, as `engines.opened` takes it."""
+
+    def __init__(self, make, url, **options):
+        self.open = lambda **ttl_s: make(url, **options, **ttl_s)
+
+
+def fill(engine):
+    """Let everything be there once."""
+    return engine.exchange(
+        [
+            Open("s", 0, "terms", (rolling("w", 10.0),)),
+            reserve("a"),
+            reserve("b"),
+            charge("a", 0.5),
+            Score("a", 0.5, "t"),
+            Alias("other", "a"),
+            Spend("t", ("w",), 0.5),
+            lease("l", 1.0),
+            renew("w", rolling("v", 10.0)),
+            Learn("sums", "worker", 1, {"n": 1.0}),
+            Note("note", "text"),
+        ],
+        ALL,
+    )
+
+
+def dump(client, base):
+    """Everything that is kept, by key."""
+    return {key: client.dump(key) for key in sorted(client.keys(f"{base}*"))}
+
+
+@pytest.fixture
+def client(shared):
+    import redis
+
+    with redis.Redis.from_url(shared.url) as client:
+        yield client
+
+
+# URLs ----------------------------------------------------------------------------------------------------------------
+
+
+def test_the_script_is_part_of_the_package():
+    assert "redis.call" in files("wiserouter.stores").joinpath("exchange.lua").read_text()
+
+
+@pytest.mark.parametrize("url", ["redis://:pa/ss@host:6379", "redis://:secret", "http://me:secret@host", "secret"])
+def test_a_url_that_cannot_be_read_is_not_shown(url):
+    with pytest.raises(InvalidInput, match="store must be a URL of redis, rediss") as caught:
+        RedisEngine(url)
+    assert "pa" not in str(caught.value).split("got")[1]
+    if url != "secret":
+        assert "secret" not in str(caught.value)
+
+
+def test_answers_are_never_decoded():
+    with pytest.raises(InvalidInput, match="decode_responses"):
+        RedisEngine("redis://127.0.0.1?decode_responses=yes")
+
+
+@pytest.mark.parametrize("names", [{"name": ""}, {"name": "a}b"}, {"prefix": "{"}])
+def test_names_that_would_part_the_keys(names):
+    with pytest.raises(InvalidInput, match="without braces"):
+        RedisEngine("redis://127.0.0.1", **names)
+
+
+# failures ------------------------------------------------------------------------------------------------------------
+
+
+@needs_server
+@pytest.mark.parametrize("scheme", ["redis", "redis+cluster"])
+def test_nobody_answers(make, scheme):
+    with serving() as server:
+        port = server.port
+    engine = make(f"{scheme}://me:secret@127.0.0.1:{port}")
+    with pytest.raises(StoreUnavailable, match="cannot be used") as caught:
+        engine.exchange([])
+    assert caught.value.store == f"{scheme}://me@127.0.0.1:{port}"
+    assert "secret" not in str(caught.value)
+
+
+@needs_server
+def test_passwords(make):
+    with serving("--requirepass", "pa:s/s") as server:
+        place = f"127.0.0.1:{server.port}"
+        assert make(f"redis://:pa%3As%2Fs@{place}").exchange([]).results == []
+        for login in (":wrong@", "me:wrong@", ""):
+            with pytest.raises(StoreUnavailable, match="does not accept the user or password") as caught:
+                make(f"redis://{login}{place}").exchange([])
+            assert "wrong" not in str(caught.value).replace("WRONGPASS", "")
+
+
+@needs_server
+def test_another_kind_of_server(make):
+    """An ordinary server is no cluster, and a node of a cluster sends us on."""
+    with serving() as server, pytest.raises(StoreUnavailable):
+        make(server.url.replace("redis://", "redis+cluster://")).exchange([])
+
+
+@needs_server
+def test_a_killed_server_comes_back_with_its_state(make):
+    with serving("--appendonly", "yes", "--appendfsync", "always") as server:
+        engine = make(server.url)
+        before = fill(engine)
+        server.kill()
+        with pytest.raises(StoreUnavailable):
+            engine.exchange([reserve("c", "v")])
+        server.start()  # its scripts are gone, and so are our connections
+        assert apply(engine, reserve("c", "v"), reserve("c", "v")) == ["ok", "ok"]
+        assert counters(engine)["in_flight"] == 1
+        assert fill(engine).sums == before.sums
+
+
+@needs_server
+def test_a_restart_between_two_exchanges_costs_none(make):
+    with serving("--appendonly", "yes") as server:
+        engine = make(server.url)
+        fill(engine)
+        server.stop()
+        server.start()
+        assert apply(engine, reserve("c", "v")) == ["ok"]
+
+
+@needs_server
+def test_a_broken_connection_costs_no_exchange(make, shared):
+    with line_to(shared.port) as line:
+        engine = make(f"redis://127.0.0.1:{line.port}")
+        fill(engine)
+        line.break_once()
+        assert apply(engine, reserve("c", "v")) == ["ok"]
+        line.cut()
+        with pytest.raises(StoreUnavailable):
+            engine.exchange([])
+        line.mend()
+        assert counters(engine)["in_flight"] == 1
+
+
+@needs_server
+def test_an_answer_that_does_not_come_is_not_taken_for_the_next_one(make, shared):
+    with line_to(shared.port) as line:
+        engine = make(f"redis://127.0.0.1:{line.port}", timeout_s=0.3)
+        fill(engine)
+        line.pause()
+        started = time.monotonic()
+        with pytest.raises(StoreUnavailable, match=re.compile("timeout|timed out", re.IGNORECASE)):
+            engine.exchange([reserve("c", "v"), charge("c", 0.25)])
+        assert time.monotonic() - started < 30.0
+        line.resume()
+        assert apply(engine, Find("none"), reserve("c", "v"), charge("c", 0.25)) == [None, "ok", "in flight"]
+        assert counters(engine)["spent_usd"] == 0.25
+
+
+@needs_server
+def test_a_slow_line(make, shared):
+    with line_to(shared.port) as line:
+        engine = make(f"redis://127.0.0.1:{line.port}")
+        fill(engine)
+        line.delay_s = 0.2
+        assert apply(engine, reserve("c", "v")) == ["ok"]
+
+
+@needs_server
+def test_a_replica_and_a_full_server_cannot_write(make):
+    with serving() as server:
+        engine = make(server.url)
+        before = fill(engine)
+        for break_it, mend_it, says in [
+            (("REPLICAOF", "127.0.0.1", "1"), ("REPLICAOF", "NO", "ONE"), "READONLY|read only"),
+            (("CONFIG", "SET", "maxmemory", "1"), ("CONFIG", "SET", "maxmemory", "0"), "maxmemory"),
+            (
+                ("CONFIG", "SET", "min-replicas-to-write", "1"),
+                ("CONFIG", "SET", "min-replicas-to-write", "0"),
+                "NOREPL",
+            ),
+        ]:
+            assert server.ask(*break_it).startswith(b"+OK")
+            with pytest.raises(StoreUnavailable, match=says):
+                engine.exchange([reserve("c", "v"), charge("c", 1.0), release("b")])
+            assert server.ask(*mend_it).startswith(b"+OK")
+            assert engine.exchange([], ALL).accounts == before.accounts
+        assert apply(engine, Find("b"))[0].state == "in flight"
+
+
+@needs_server
+def test_where_another_server_became_the_master_connections_are_made_anew(make):
+    with serving() as server:
+        engine = make(server.url)
+        fill(engine)
+        assert b"eval" in server.ask("CLIENT", "LIST")
+        server.ask("REPLICAOF", "127.0.0.1", "1")
+        with pytest.raises(StoreUnavailable):
+            engine.exchange([reserve("c", "v")])
+        wait_until(lambda: b"eval" not in server.ask("CLIENT", "LIST"), "the connection stays", 10.0)
+
+
+@needs_server
+def test_a_forgotten_script_is_sent_again(make, shared):
+    engine = make(shared.url)
+    fill(engine)
+    shared.ask("SCRIPT", "FLUSH")
+    assert apply(engine, reserve("c", "v")) == ["ok"]
+
+
+# damage --------------------------------------------------------------------------------------------------------------
+
+DAMAGE = {
+    "another type": lambda client, base: [client.set(f"{base}:account:s", 1)],
+    "account": lambda client, base: [client.hset(f"{base}:account:s", "windows", "[")],
+    "generation": lambda client, base: [client.hset(f"{base}:account:s", "generation", "x")],
+    "no generation": lambda client, base: [client.hdel(f"{base}:account:s", "generation")],
+    "no terms": lambda client, base: [client.hdel(f"{base}:account:s", "terms")],
+    "windows of an account": lambda client, base: [client.hset(f"{base}:account:s", "windows", '[["v"]]')],
+    "reward": lambda client, base: [client.hset(f"{base}:call:a", "reward", "good")],
+    "another cell": lambda client, base: [client.hset(f"{base}:sums:sums", "z", "1,5")],
+    "no window": lambda client, base: [client.delete(f"{base}:window:v")],
+    "window": lambda client, base: [client.hset(f"{base}:window:v", "spent_usd", "1,5")],
+    "half a window": lambda client, base: [client.hdel(f"{base}:window:v", "amount_usd")],
+    "not a number": lambda client, base: [client.hset(f"{base}:window:v", "spent_usd", "nan")],
+    "call": lambda client, base: [client.hset(f"{base}:call:a", "held_usd", "")],
+    "half a call": lambda client, base: [client.hdel(f"{base}:call:a", "state")],
+    "windows of a call": lambda client, base: [client.hset(f"{base}:call:a", "windows", "1")],
+    "lease": lambda client, base: [client.hset(f"{base}:lease:l", "held_usd", "much")],
+    "due": lambda client, base: [client.delete(f"{base}:due"), client.set(f"{base}:due", 1)],
+    "alias": lambda client, base: [client.delete(f"{base}:alias:other"), client.lpush(f"{base}:alias:other", 1)],
+    "note": lambda client, base: [client.delete(f"{base}:note:note"), client.lpush(f"{base}:note:note", 1)],
+    "sums": lambda client, base: [client.delete(f"{base}:sums:sums"), client.set(f"{base}:sums:sums", 1)],
+    "cell": lambda client, base: [client.hset(f"{base}:sums:sums", "n", "one")],
+    "schema": lambda client, base: [client.set(base, "x")],
+    "schema of another type": lambda client, base: [client.delete(base), client.lpush(base, 1)],
+}
+
+
+@needs_server
+@pytest.mark.parametrize("what", DAMAGE)
+def test_what_cannot_be_read_is_left_as_it_is(make, shared, client, what):
+    name = uuid.uuid4().hex
+    base = f"{{wiserouter:{name}}}"
+    engine = make(shared.url, name)
+    fill(engine)
+    DAMAGE[what](client, base)
+    before = dump(client, base)
+    events = [
+        reserve("c", "w"),
+        charge("c", 0.25),
+        lease("m", 1.0, "v"),
+        Learn("sums", "worker", 2, {"m": 1.0}),
+        Learn("sums", "worker", 3, {"n": 1.0}),
+        lease("l", 0.5, "v"),
+        Find("other"),
+        release("a"),
+        Note("another", "text"),
+    ]
+    with pytest.raises(StoreDamaged, match=re.escape(f"redis://127.0.0.1:{shared.port}")):
+        engine.exchange(events, ALL)
+    assert dump(client, base) == before
+
+
+@needs_server
+def test_a_newer_schema(make, shared, client):
+    name = uuid.uuid4().hex
+    engine = make(shared.url, name)
+    fill(engine)
+    assert client.get(f"{{wiserouter:{name}}}") == b"1"
+    client.set(f"{{wiserouter:{name}}}", 2)
+    with pytest.raises(StoreDamaged, match=r"comes from a newer version of WISERouter \(schema 2"):
+        engine.exchange([])
+
+
+# what is left behind -------------------------------------------------------------------------------------------------
+
+
+@needs_server
+def test_what_expires_and_what_does_not(make, shared, client):
+    name = uuid.uuid4().hex
+    engine = make(shared.url, name, reservation_ttl_s=100.0, decision_ttl_s=1000.0)
+    fill(engine)
+    base = f"{{wiserouter:{name}}}"
+    left_s = {key.decode().removeprefix(base): client.pttl(key) / 1000.0 for key in client.keys(f"{base}*")}
+    lasts = {key for key, seconds in left_s.items() if seconds < 0}
+    assert lasts == {
+        "", ":account:s", ":window:v", ":call:b", ":lease:l", ":due", ":note:note", ":sums:sums",
+    }  # fmt: skip
+    ends = {key: seconds for key, seconds in left_s.items() if key not in lasts}
+    expected = {":window:w": 4100.0, ":call:a": 1000.0, ":alias:other": 2100.0, ":spent:t": 1000.0}
+    assert ends == pytest.approx({**expected, ":learnt:4:sums:worker": 4100.0}, rel=0.02)
+    assert client.zcard(f"{base}:due") == 2
+    apply(engine, release("b"), lease("l", 0.0, ttl_s=0.0))
+    assert not client.exists(f"{base}:due", f"{base}:lease:l")
+
+
+@needs_server
+def test_databases_and_names_are_apart(make, shared):
+    engine = make(shared.url, "one")
+    fill(engine)
+    for url, names in [
+        (shared.url, {"name": "two"}),
+        (shared.url, {"name": "one", "prefix": "other"}),
+        (shared.url.replace("/0", "/1"), {"name": "one"}),
+    ]:
+        assert make(url, **names).exchange([], ALL).accounts == {}
+
+
+# finer points of the contract ----------------------------------------------------------------------------------------
+
+
+@needs_server
+def test_money_can_be_given_back_to_an_overdrawn_window(make, shared):
+    engine = opened(At(make, shared.url), window("w"))
+    apply(engine, reserve("a"), charge("a", 3.0))
+    assert apply(engine, Spend("t", ("w",), -0.5), Spend("u", ("w",), 0.0)) == ["ok", "ok"]
+    assert counters(engine)["spent_usd"] == 2.5
+
+
+@needs_server
+def test_a_call_on_a_lease_is_unknown_where_its_window_was_lost(make, shared):
+    engine = opened(At(make, shared.url), window("w"))
+    assert apply(engine, reserve("a", "w", "lost", lease="l"), Find("a")) == ["unknown", None]
+
+
+@needs_server
+def test_windows_that_follow_one_another_in_a_ring_do_not_hang(make, shared):
+    engine = opened(At(make, shared.url), rolling("w"))
+    apply(engine, renew("w", rolling("v")), renew("v", rolling("w")), renew("w", rolling("w")), reserve("a"))
+    assert apply(engine, charge("a", 0.5)) == ["in flight"]
+    assert state(engine).id == "w"
+
+
+@needs_server
+def test_no_rounding_of_leases_is_left_behind(make, shared):
+    engine = opened(At(make, shared.url), window("w"))
+    apply(engine, lease("l", 0.1), lease("m", 0.2), lease("n", 0.3))
+    apply(engine, *[lease(name, 0.0, ttl_s=0.0) for name in "lmn"])
+    assert state(engine).counters["leased_usd"] == 0.0
+
+
+@needs_server
+def test_an_old_window_that_is_used_again_does_not_expire(make, shared, client):
+    name = uuid.uuid4().hex
+    engine = opened(At(make, shared.url, name=name), window("w"))
+    key = f"{{wiserouter:{name}}}:window:w"
+    apply(engine, Open("s", 1, "", (window("v"),)))
+    assert client.pttl(key) > 0
+    apply(engine, Open("s", 2, "", (window("w"),)))
+    assert client.pttl(key) == -1
+
+
+# who may share it ----------------------------------------------------------------------------------------------------
+
+
+RACE = """
+import sys
+from wiserouter.stores.engine import Note, Reading, Reserve
+from wiserouter.stores.redis import RedisEngine
+
+url, name, worker = sys.argv[1:]
+engine = RedisEngine(url, name=name)
+engine.exchange([Note(worker, "ready")])
+while not engine.exchange([], Reading(notes=["go"])).notes:
+    pass
+events = [[Reserve(f"{worker}-{i}", ("w",), 0.01, 0.01, False, "")] for i in range(80)]
+print([engine.exchange(one).results for one in events].count(["ok"]))
+engine.close()
+"""
+
+
+@needs_server
+def test_processes_race_for_a_hard_window(make, shared):
+    """160 ask for 0.01 USD each, 100 fit."""
+    name, workers = uuid.uuid4().hex, [str(i) for i in range(2)]
+    engine = opened(At(make, shared.url, name=name))
+    command = [sys.executable, "-c", RACE, shared.url, name]
+    processes = [subprocess.Popen([*command, worker], stdout=subprocess.PIPE) for worker in workers]
+    wait_until(lambda: len(engine.exchange([], Reading(notes=workers)).notes) == 2, "a worker does not start", 120.0)
+    apply(engine, Note("go", ""))
+    granted = [int(process.communicate(timeout=60.0)[0]) for process in processes]
+    assert sum(granted) == 100
+    assert state(engine).counters["reserved_usd"] == pytest.approx(1.0, rel=0, abs=1e-9)
+
+
+@needs_server
+@pytest.mark.parametrize("kind", ["server", "cluster"])
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_child_may_go_on_with_its_parents_engine(make, shared, nodes, kind):
+    url = shared.url if kind == "server" else f"redis+cluster://127.0.0.1:{nodes[0].port}"
+    engine = opened(At(make, url), window("w", 1000.0))
+    child = os.fork()
+    done = 0
+    try:
+        for i in range(200):
+            done += apply(engine, reserve(f"{child}-{i}", held_usd=0.0)) == ["ok"]
+    finally:
+        if child == 0:
+            os._exit(0 if done == 200 else 1)
+    try:
+        assert os.waitpid(child, 0)[1] == 0
+    except BaseException:
+        os.kill(child, signal.SIGKILL)
+        raise
+    assert counters(engine)["decided"] == 400
+
+
+@needs_server
+def test_a_closed_engine_opens_again(make, shared):
+    engine = opened(At(make, shared.url))
+    engine.close()
+    engine.close()
+    assert counters(engine) == {}
+
+
+# clusters, TLS, sockets ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def nodes():
+    with cluster() as nodes:
+        yield nodes
+
+
+@needs_server
+def test_a_cluster_keeps_a_router_in_one_slot(make, nodes):
+    import redis
+
+    names = [f"router {i}" for i in range(6)]
+    for name in names:
+        fill(make(f"redis+cluster://127.0.0.1:{nodes[0].port}", name))
+    slots = set()
+    for name in names:
+        keys = []
+        for node in nodes:
+            with redis.Redis(port=node.port) as client:
+                found = client.keys(f"{{wiserouter:{name}}}*")
+                keys += found
+                slots |= {(name, client.cluster("KEYSLOT", key.decode())) for key in found}
+        assert len(keys) == 13
+    assert len(slots) == len(names)
+
+
+@needs_server
+def test_a_cluster_that_lacks_a_node(make):
+    with cluster() as nodes:
+        engines = [make(f"redis+cluster://127.0.0.1:{nodes[0].port}", f"router {i}") for i in range(6)]
+        for engine in engines:
+            fill(engine)
+        nodes[2].kill()
+        failed = 0
+        for engine in engines:
+            try:
+                engine.exchange([])
+            except StoreUnavailable:
+                failed += 1
+        assert failed >= 1
+
+
+@needs_server
+def test_a_socket_of_the_file_system(make, tmp_path):
+    path = Path("/tmp") / f"wise-{uuid.uuid4().hex[:8]}.sock"  # the names of sockets are short
+    with serving("--unixsocket", str(path)):
+        assert fill(make(f"unix://{path}?db=0")).results[0] == 1
+        assert fill(make(f"unix://{path}?db=3")).results[0] == 1
+    path.unlink(missing_ok=True)
+
+
+@needs_server
+def test_tls(make, shared, tmp_path):
+    cert = certificate(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(cert)
+    with line_to(shared.port, context) as line:
+        url = f"rediss://127.0.0.1:{line.port}/0"
+        assert fill(make(f"{url}?ssl_ca_certs={cert}")).results[0] == 1
+        with pytest.raises(StoreUnavailable, match=re.compile("certificate", re.IGNORECASE)):
+            make(url).exchange([])
+        with pytest.raises(StoreUnavailable):
+            make(url.replace("rediss", "redis"), timeout_s=0.5).exchange([])
+
+
+def certificate(folder):
+    """Write a certificate for 127.0.0.1, signed by itself, with its key."""
+    x509 = pytest.importorskip("cryptography.x509")
+    from ipaddress import ip_address
+
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "127.0.0.1")])
+    now = datetime.now(UTC)
+    builder = x509.CertificateBuilder(name, name, key.public_key(), 1, now - timedelta(1), now + timedelta(1))
+    address = x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))])
+    signed = builder.add_extension(address, critical=False).sign(key, hashes.SHA256())
+    form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    path = folder / "tls.pem"
+    path.write_bytes(key.private_bytes(*form) + signed.public_bytes(serialization.Encoding.PEM))
+    return path
+
+
+# the line itself -----------------------------------------------------------------------------------------------------
+
+
+@needs_server
+def test_a_paused_line_lets_through_later_what_was_sent(shared):
+    server = RedisServer(Path())
+    with line_to(shared.port) as line:
+        server.port = line.port
+        assert server.ask("PING") == b"+PONG\r\n"
+        line.pause()
+        answers = []
+        asker = threading.Thread(target=lambda: answers.append(server.ask("PING")))
+        asker.start()
+        assert answers == []
+        line.resume()
+        asker.join(10.0)
+        assert answers == [b"+PONG\r\n"]

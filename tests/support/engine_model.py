@@ -1,0 +1,261 @@
+"""What an engine must do, in dictionaries: every counter is the sum over all calls, nothing is counted up."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from dataclasses import dataclass, field
+from threading import RLock
+from typing import Any
+
+from wiserouter.stores.engine import (
+    COUNTERS,
+    NOTHING,
+    AccountState,
+    Alias,
+    Amend,
+    Find,
+    Found,
+    Learn,
+    Lease,
+    Note,
+    Open,
+    Renew,
+    Reply,
+    Reserve,
+    Score,
+    Settle,
+    Spend,
+    Window,
+    WindowState,
+)
+
+
+@dataclass
+class Call:
+    reserve: Reserve
+    due_s: float
+    forget_s: float = math.inf
+    state: str = "in flight"
+    model: int | None = None
+    cost_usd: float | None = None
+    reward: float | None = None
+    results: dict[tuple[str, str], Any] = field(default_factory=dict)
+
+    def counts(self) -> dict[str, float]:
+        if self.state == "in flight":
+            held = {"reserved_usd": self.reserve.held_usd, "expected_usd": self.reserve.expected_usd}
+            return {**held, "decided": 1, "in_flight": 1}
+        if self.state == "charged":
+            debited_usd = self.reserve.expected_usd if self.reserve.paper else self.cost_usd
+            return {"spent_usd": self.cost_usd, "debited_usd": debited_usd, "decided": 1, "charged": 1}
+        return {"released": {"released": 1}, "expired": {"decided": 1, "expired": 1}}[self.state]
+
+
+@dataclass
+class Kept:
+    window: Window
+    amount_usd: float
+    former: str | None = None
+    skipped: int = 0
+
+
+@dataclass
+class Held:
+    windows: tuple[str, ...]
+    held_usd: float
+    due_s: float
+
+
+class ModelEngine:
+    """The protocol over dictionaries; `clock` is set from outside."""
+
+    near = True
+
+    def __init__(self, reservation_ttl_s=900.0, decision_ttl_s=7 * 86_400.0):
+        self.now_s = 0.0
+        self.lock = RLock()
+        self.ttl_s, self.decision_ttl_s = reservation_ttl_s, decision_ttl_s
+        self.accounts: dict[str, AccountState] = {}
+        self.windows: dict[str, Kept] = {}
+        self.calls: dict[str, Call] = {}
+        self.forgotten: list[Call] = []
+        self.spent: dict[str, Spend] = {}
+        self.leases: dict[str, Held] = {}
+        self.aliases: dict[str, str] = {}
+        self.sums: dict[str, dict[str, float]] = defaultdict(dict)
+        self.learnt: dict[tuple[str, str], int] = {}
+        self.notes: dict[str, str] = {}
+
+    def exchange(self, events, reading=NOTHING):
+        with self.lock:
+            return self.exchanged(events, reading)
+
+    def exchanged(self, events, reading):
+        for call in self.calls.values():
+            if call.state == "in flight" and call.due_s <= self.now_s:
+                call.state, call.forget_s = "expired", self.now_s + self.decision_ttl_s
+        for name in [name for name, call in self.calls.items() if call.forget_s <= self.now_s]:
+            self.forgotten.append(self.calls.pop(name))
+        self.leases = {name: held for name, held in self.leases.items() if held.due_s > self.now_s}
+        return Reply(
+            self.now_s,
+            [getattr(self, type(event).__name__.lower())(event) for event in events],
+            {scope: self.account(scope) for scope in reading.scopes if scope in self.accounts},
+            {name: dict(self.sums[name]) for name in reading.sums},
+            {name: self.notes[name] for name in reading.notes if name in self.notes},
+        )
+
+    def close(self):
+        pass
+
+    def account(self, scope):
+        generation, terms, ids = self.accounts[scope]
+        states = [WindowState(i, self.windows[i].amount_usd, self.carried_usd(i), self.counters(i)) for i in ids]
+        return AccountState(generation, terms, tuple(states))
+
+    def counters(self, window):
+        total = {name: self.windows[window].window.counters.get(name, 0.0) for name in COUNTERS}
+        calls = [*self.calls.values(), *self.forgotten]
+        rows = [call.counts() for call in calls if window in call.reserve.windows]
+        rows += [{"leased_usd": held.held_usd} for held in self.leases.values() if window in held.windows]
+        rows += [
+            {"spent_usd": s.cost_usd, "debited_usd": s.cost_usd} for s in self.spent.values() if window in s.windows
+        ]
+        for row in rows:
+            for name, value in row.items():
+                total[name] += value
+        return total
+
+    def carried_usd(self, window):
+        kept = self.windows[window]
+        if kept.former is None:
+            return kept.window.carried_usd
+        return min(self.left_usd(kept.former) + kept.skipped * kept.amount_usd, kept.amount_usd)
+
+    def left_usd(self, window):
+        at = self.counters(window)
+        gone = at["spent_usd"] + at["reserved_usd"] + at["leased_usd"]
+        return self.windows[window].amount_usd + self.carried_usd(window) - gone
+
+    def admits(self, windows, usd):
+        if not set(windows) <= set(self.windows):
+            return "unknown"
+        hard = [i for i in windows if self.windows[i].window.hard]
+        fits = all(usd <= self.left_usd(i) + 1e-12 * self.windows[i].amount_usd for i in hard)
+        return "ok" if fits else "refused"
+
+    def open(self, event: Open):
+        there = self.accounts.get(event.scope)
+        if there is not None and there.generation != event.generation:
+            return there.generation
+        for window in event.windows:
+            self.windows.setdefault(window.id, Kept(window, window.amount_usd))
+        ids = tuple([window.id for window in event.windows])
+        self.accounts[event.scope] = AccountState(event.generation + 1, event.terms, ids)
+        return event.generation + 1
+
+    def amend(self, event: Amend):
+        if event.scope not in self.accounts:
+            return "unknown"
+        self.accounts[event.scope] = self.accounts[event.scope]._replace(terms=event.terms)
+        if event.window in self.windows:
+            self.windows[event.window].amount_usd = event.amount_usd
+        return "ok"
+
+    def renew(self, event: Renew):
+        there = self.accounts.get(event.scope)
+        if there is not None and there.windows[event.level : event.level + 1] == (event.former,):
+            kept = Kept(event.window, event.window.amount_usd)
+            if self.windows[event.former].window.rollover:
+                kept.former, kept.skipped = event.former, event.skipped
+            self.windows[event.window.id] = kept
+            ids = [*there.windows]
+            ids[event.level] = event.window.id
+            self.accounts[event.scope] = there._replace(windows=tuple(ids))
+        return "ok"
+
+    def reserve(self, event: Reserve):
+        if event.id in self.calls:
+            return "ok"
+        answer = self.admits(event.windows, event.held_usd)
+        if answer == "unknown" or (answer == "refused" and event.lease is None):
+            return answer
+        if event.lease in self.leases:
+            held = self.leases[event.lease]
+            held.held_usd -= min(held.held_usd, event.held_usd)
+        self.calls[event.id] = Call(event, self.now_s + self.ttl_s)
+        return "ok"
+
+    def settle(self, event: Settle):
+        call = self.calls.get(event.id)
+        if call is None:
+            return "unknown"
+        key = ("settle", event.token)
+        if key not in call.results:
+            again = call.state in {"charged", event.to}
+            call.results[key] = "again" if again else call.state
+            if not again:
+                call.state, call.forget_s = event.to, self.now_s + self.decision_ttl_s
+                if event.to == "charged":
+                    call.cost_usd = event.cost_usd
+                    call.model = call.model if event.model is None else event.model
+        return call.results[key]
+
+    def score(self, event: Score):
+        call = self.calls.get(event.id)
+        if call is None:
+            return "unknown"
+        key = ("score", event.token)
+        if key not in call.results:
+            call.results[key] = "released" if call.state == "released" else call.reward
+            if call.state != "released":
+                call.reward = event.reward
+        return call.results[key]
+
+    def spend(self, event: Spend):
+        if event.token in self.spent:
+            return "ok"
+        answer = self.admits(event.windows, event.cost_usd)
+        if answer == "refused" and event.cost_usd <= 0.0:
+            answer = "ok"
+        if answer == "ok":
+            self.spent[event.token] = event
+        return answer
+
+    def lease(self, event: Lease):
+        ends = event.ttl_s <= 0.0 or not set(event.windows) <= set(self.windows)
+        held = self.leases.pop(event.id, None)
+        if ends:
+            return 0.0
+        held_usd = held.held_usd if held is not None and held.windows == event.windows else 0.0
+        if event.held_usd > held_usd:  # what is left, this lease not counted, less what it holds
+            more_usd = min([self.left_usd(i) - held_usd for i in event.windows] + [event.held_usd - held_usd])
+            held_usd += max(0.0, more_usd)
+        else:
+            held_usd = event.held_usd
+        self.leases[event.id] = Held(event.windows, held_usd, self.now_s + event.ttl_s)
+        return held_usd
+
+    def find(self, event: Find):
+        name = event.id if event.id in self.calls else self.aliases.get(event.id)
+        if name not in self.calls:
+            return None
+        call = self.calls[name]
+        asked = call.reserve
+        return Found(name, asked.record, call.state, call.model, call.cost_usd, call.reward, asked.windows)
+
+    def alias(self, event: Alias):
+        self.aliases[event.alias] = event.id
+        return "ok"
+
+    def learn(self, event: Learn):
+        if event.sequence > self.learnt.get((event.sums, event.worker), float("-inf")):
+            self.learnt[event.sums, event.worker] = event.sequence
+            for cell, delta in event.deltas.items():
+                self.sums[event.sums][cell] = self.sums[event.sums].get(cell, 0.0) + delta
+        return "ok"
+
+    def note(self, event: Note):
+        self.notes[event.name] = event.text
+        return "ok"

@@ -1,0 +1,78 @@
+"""A worker of its own process on a shared store: `python store_worker.py URL SCOPE JOB ...` prints JSON at the end."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import sys
+import time
+
+from wiserouter.errors import BudgetExhausted
+from wiserouter.stores import Record, open_store
+from wiserouter.stores.base import Store
+from wiserouter.types import Decision
+
+
+def record(store: Store, scope: str, name: str, held_usd: float, expected_usd: float) -> Record:
+    decision = Decision(name, "m", 0, 1.0, 0.0, 0.0, expected_usd, 0.5, held_usd, scope, store.now())
+    return Record(decision, model=0, debit="actual")
+
+
+def crowd(store: Store, scope: str, calls: int, seed: int) -> dict[str, float]:
+    """Make many calls; one in ten fails."""
+    rng, costs, granted, refused, released = random.Random(seed), [], 0, 0, 0
+    for call in range(calls):
+        held_usd = rng.uniform(0.5, 1.5)
+        one = record(store, scope, f"{seed}-{call}", held_usd, 0.5 * held_usd)
+        try:
+            store.reserve(one)
+        except BudgetExhausted:
+            refused += 1
+            continue
+        granted += 1
+        if rng.random() < 0.1:
+            store.release(one.decision.id)
+            released += 1
+        else:
+            costs.append(rng.uniform(0.1, 1.0) * held_usd)
+            store.settle(one.decision.id, costs[-1])
+    return {
+        "granted": granted,
+        "refused": refused,
+        "released": released,
+        "charged": len(costs),
+        "spent_usd": math.fsum(costs),
+    }
+
+
+def hang(store: Store, scope: str) -> None:
+    """Hold a dollar back, say so, and wait to be killed."""
+    store.reserve(record(store, scope, "abandoned", 1.0, 0.5))
+    store.refresh()
+    print("held", flush=True)
+    time.sleep(60.0)
+
+
+def spend(store: Store, scope: str, seed: int) -> None:
+    """Say each charge once it is settled, until killed."""
+    call = 0
+    while True:
+        one = record(store, scope, f"{seed}-{call}", 1.0, 0.5)
+        store.reserve(one)
+        store.settle(one.decision.id, 0.25)
+        print(call, flush=True)
+        call += 1
+
+
+if __name__ == "__main__":
+    url, scope, job, *rest = sys.argv[1:]
+    store = open_store(url)
+    if job == "hang":
+        hang(store, scope)
+    elif job == "spend":
+        spend(store, scope, int(rest[0]))
+    else:
+        found = crowd(store, scope, int(rest[0]), int(rest[1]))
+        store.close()
+        print(json.dumps(found))
