@@ -1,4 +1,4 @@
-"""The command line: `wiserouter bench | data | demo | evaluate | explain | explore-length | fit | plan | replay | ...`."""
+"""The command line: `wiserouter bench | data | demo | evaluate | explain | explore-length | fit | plan | ...`."""
 
 from __future__ import annotations
 

@@ -5,8 +5,10 @@ alike, and a normal interval then lies too low. Hall's transformation (JRSS B 19
 
     g(T) = T + a T^2 / 3 + a^2 T^3 / 27 + a / 6,    a = skewness / sqrt(n),
 
-is normal to one order more; its inverse gives the ends of the interval. That the standard error is itself an estimate,
-from terms of kurtosis `k`, is met by Student's t with the 2 n / (k - 1) degrees of freedom that its spread amounts to.
+is normal to one order more; its inverse gives the ends of the interval, with `a` at most a third: beyond that the
+expansion behind it does not hold, and one decision could stretch the interval without bound. That the standard error is
+itself an estimate, from terms of kurtosis `k`, is met by Student's t with the 2 n / (k - 1) degrees of freedom that its
+spread amounts to.
 """
 
 from __future__ import annotations
@@ -20,6 +22,9 @@ from wiserouter.types import FloatArray
 
 _SYMMETRIC = 1e-6
 """Below this the transformation is the identity, to rounding."""
+
+_LARGEST_LEAN = 1.0 / 3.0
+"""The largest `a` of the transformation."""
 
 _LEAST_TAILS = 0.01
 """Kurtosis less 1, at least: it is 0 for a fair coin."""
@@ -115,7 +120,8 @@ def _around(mean: float, deviations: FloatArray, se: float, level: float) -> Est
         return Estimate(mean, mean, mean, se)
     scaled = deviations / widest
     scaled /= np.sqrt((scaled**2).mean())
-    lean, tails = float((scaled**3).mean()) / n**0.5, float((scaled**4).mean()) - 1.0
+    lean = float(np.clip((scaled**3).mean() / n**0.5, -_LARGEST_LEAN, _LARGEST_LEAN))
+    tails = float((scaled**4).mean()) - 1.0
     reach = float(stdtrit(2.0 * n / max(tails, _LEAST_TAILS), 0.5 + level / 2.0))
     low, high = (mean - se * _untransformed(end, lean) for end in (reach, -reach))
     return Estimate(mean, low, high, se)

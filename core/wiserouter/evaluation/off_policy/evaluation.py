@@ -98,9 +98,13 @@ def evaluate(
 
 
 def _known_share(group: IntArray, chosen: IntArray, known: NDArray[np.bool_], n_actions: int) -> FloatArray:
-    """Return the share of known outcomes per (context, action); over all where one was never taken."""
+    """Return the share of known outcomes per (context, action), with one decision's weight on the action's share.
+
+    That in turn leans on the share of all actions: a few decisions tell little of a share.
+    """
     taken, told = np.zeros((2, int(group.max()) + 1, n_actions))
     np.add.at(taken, (group, chosen), 1.0)
     np.add.at(told, (group[known], chosen[known]), 1.0)
-    share: FloatArray = np.where(taken > 0.0, told / np.maximum(taken, 1.0), known.mean())
+    of_action = (told.sum(axis=0) + known.mean()) / (taken.sum(axis=0) + 1.0)
+    share: FloatArray = (told + of_action) / (taken + 1.0)
     return share
