@@ -5,7 +5,8 @@
     WiseRouterError
     ├── InvalidInput (ValueError)     a number, name or shape breaks a rule
     │   ├── UnknownModel              a name outside the pool
-    │   └── LogError                  a row or column of a routing log
+    │   ├── LogError                  a row or column of a routing log
+    │   └── NotMergeable              what was fitted apart cannot be added up
     ├── InfeasibleBudget              the rate is below the cheapest models' cost
     ├── BudgetError                   a decision cannot be paid for
     │   ├── NotStarted                no budget was given yet
@@ -79,6 +80,15 @@ class LogError(InvalidInput):
         self.file = file
         self.row = row
         self.column = column
+
+
+class NotMergeable(InvalidInput):
+    """Routers cannot be added up; `parts` names the ones at fault, `what` says in what they differ."""
+
+    def __init__(self, message: str, *, what: str, parts: Iterable[str]) -> None:
+        super().__init__(message)
+        self.what = what
+        self.parts = tuple(parts)
 
 
 class InfeasibleBudget(WiseRouterError):

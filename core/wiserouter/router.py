@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from wiserouter.fitting import Progress
     from wiserouter.journal import Journal
     from wiserouter.log import RoutingLog
+    from wiserouter.merging import Part
 
 logger = logging.getLogger("wiserouter")
 
@@ -178,6 +179,7 @@ class WiseRouter:
         *,
         encoder: EncoderLike = "tfidf",
         n_contexts: int = 16,
+        contexts: Contexts | None = None,
         models: Sequence[Model] | None = None,
         policy: Policy | None = None,
         estimator: str = "means",
@@ -197,6 +199,9 @@ class WiseRouter:
             "tfidf", "minilm", or anything that maps a list of texts to an array.
         n_contexts : int, default 16
             Number of clusters J.
+        contexts : Contexts, optional
+            Those of another router, with `encoder` its encoder: nothing is clustered, the log is counted in them. What
+            is fitted so on parts of a log can be merged.
         models : sequence of Model, optional
             Prices and limits of the log's models, in any order.
         policy : Policy, optional
@@ -236,7 +241,15 @@ class WiseRouter:
             raise InvalidInput(f"models must be in the log ({', '.join(log.models)}), got {name!r}", value=name)
         prices = [known[name].price if name in known else None for name in log.models]
         terms = FinerTerms(estimator, token_cost, rate_usd, [0.0 if price is None else price.input for price in prices])
-        fitted = fit_log(log, open_encoder(encoder), n_contexts, seed=seed, progress=progress or _silent, terms=terms)
+        fitted = fit_log(
+            log,
+            open_encoder(encoder),
+            n_contexts,
+            seed=seed,
+            progress=progress or _silent,
+            terms=terms,
+            contexts=contexts,
+        )
         pool = [
             _bounded(known.get(name, Model(name)), float(dearest))
             for name, dearest in zip(log.models, fitted.dearest_usd, strict=True)
@@ -294,6 +307,55 @@ class WiseRouter:
 
         parts = saving.load_parts(path, encoder)
         return cls(**parts, store=store, seed=seed)
+
+    @classmethod
+    def merge(
+        cls,
+        routers: Sequence[WiseRouter | str | Path],
+        *,
+        prices_from: WiseRouter | str | Path | None = None,
+        policy: Policy | None = None,
+        store: str | Store = "memory://",
+        seed: int | None = None,
+    ) -> WiseRouter:
+        """Add up routers that were fitted on parts of a log in the same contexts, as if on the whole of it.
+
+        Parameters
+        ----------
+        routers : sequence of WiseRouter, str or Path
+            At least two routers, or artifacts of some. A model that only some know is kept.
+        prices_from : WiseRouter, str or Path, optional
+            Where prices or limits of a model differ, this one's hold; the costs that were paid stay as they are.
+        policy : Policy, optional
+            By default that of all of them.
+        store : str or Store, default "memory://"
+            Where budgets and decisions live.
+        seed : int, optional
+            Seeds the draws of the policy.
+
+        Raises
+        ------
+        NotMergeable
+            If contexts, encoders, prices, limits or policies differ, or queries are judged one by one; the error says
+            which and what to do.
+        ArtifactError
+            If a file is not an artifact, or is damaged.
+
+        Examples
+        --------
+        >>> from wiserouter import RoutingLog
+        >>> logs = [RoutingLog.from_arrays([text] * 2, [[1.0]] * 2, [[0.1]] * 2, ["small"]) for text in ("hi", "bye")]
+        >>> first = WiseRouter.fit(logs[0], n_contexts=1)
+        >>> second = WiseRouter.fit(logs[1], encoder=first.encoder, contexts=first.contexts)
+        >>> WiseRouter.merge([first, second]).contexts.n_queries
+        4
+        """
+        from wiserouter import merging  # noqa: PLC0415 - few routers are merged
+
+        merging.check_distinct(one for one in routers if not isinstance(one, WiseRouter))
+        parts = [_part(one, f"router {i}") for i, one in enumerate(routers, start=1)]
+        terms = None if prices_from is None else _part(prices_from, "prices_from")
+        return cls(**merging.merge(parts, terms, policy).settings(), store=store, seed=seed)
 
     @property
     def plan(self) -> Plan | None:
@@ -897,6 +959,17 @@ class WiseRouter:
         return self.pool.cost_usd(self._store.find(decision_id).model if served is None else served, usage)
 
 
+def _part(router: WiseRouter | str | Path, name: str) -> Part:
+    """Return what is merged of a router, or of an artifact."""
+    from wiserouter import merging  # noqa: PLC0415 - few routers are merged
+
+    if not isinstance(router, WiseRouter):
+        return merging.read_part(router)
+    with router._lock:
+        learned = router.estimates.copy()
+    return merging.Part(name, router.pool.models, router.contexts, router.encoder, router.policy, learned, router.finer)
+
+
 def _affordable(ledger: Account, room: float, eligible: set[int] | None, worst_usd: list[float]) -> set[int] | None:
     """Return the models whose worst case a hard limit still admits, or None for all."""
     if eligible is None and max(worst_usd) <= room:
@@ -909,7 +982,8 @@ def _affordable(ledger: Account, room: float, eligible: set[int] | None, worst_u
 
 
 def _bounded(model: Model, dearest_usd: float) -> Model:
-    return model if model.max_cost_usd is not None else replace(model, max_cost_usd=dearest_usd)
+    known = model.max_cost_usd is not None or np.isnan(dearest_usd)
+    return model if known else replace(model, max_cost_usd=dearest_usd)
 
 
 def _bound(worst_usd: float) -> float:

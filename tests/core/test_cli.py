@@ -5,11 +5,13 @@ import sys
 import numpy as np
 import polars as pl
 import pytest
+from rich.progress import Progress
 from typer.testing import CliRunner
 
 from wiserouter import Budget, ExploreShare, WiseRouter
 from wiserouter.cli import app
 from wiserouter.errors import InvalidInput
+from wiserouter.cli.screen import reporter
 from wiserouter.evaluation.workload import make_table
 
 TABLE = make_table(300, np.random.default_rng(0))
@@ -231,11 +233,44 @@ def test_prices_reach_the_artifact(log, tmp_path):
     assert "prices must read" in failed.stderr
 
 
+def test_parts_are_fitted_in_the_same_contexts_and_merged(log, tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    frame = pl.read_parquet(log)
+    for name, part in (("a", frame[:200]), ("b", frame[200:])):
+        part.write_parquet(tmp_path / f"{name}.parquet")
+    a, b, merged, whole = (tmp_path / f"{name}.wise" for name in ("a", "b", "merged", "whole"))
+    wiserouter("fit", tmp_path / "a.parquet", "-o", a, "--contexts", 4, "--json")
+    wiserouter("fit", tmp_path / "b.parquet", "-o", b, "--contexts-of", a, "--json")
+    wiserouter("fit", log, "-o", whole, "--contexts-of", a, "--json")
+    told = json.loads(wiserouter("merge", a, b, "-o", merged, "--json"))
+    assert (told["artifact"], told["models"], len(told["sha256"])) == (str(merged), list(TABLE.models), 64)
+    assert [part["queries"] for part in told["parts"]] == [200, 100]
+    assert (told["queries"], told["costs"], told["rewards"]) == (300, 1_200, 1_200)
+    one, other = WiseRouter.load(merged), WiseRouter.load(whole)
+    assert one.plan.value(one.plan.ceiling_usd) == pytest.approx(other.plan.value(one.plan.ceiling_usd), abs=1e-9)
+    printed = wiserouter("merge", b, a, "-o", merged, "--prices-from", a)
+    for figure in ("200", "100", "300", "1,200", told["sha256"]):
+        assert figure in printed
+
+
+def test_a_bar_knows_its_end_from_the_pass_before():
+    bars = Progress(disable=True)
+    report = reporter(bars)
+    for step, rows in (("reading", 30), ("reading", 20), ("clustering", 0), ("estimating", 30)):
+        report(step, rows)
+    assert [(task.description, task.completed, task.total) for task in bars.tasks] == [
+        ("reading", 50, 50),
+        ("clustering", 0, 0),
+        ("estimating", 30, 50),
+    ]
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
         (("fit", "missing.csv"), "missing.csv: no such file"),
         (("plan", "missing.wise"), "missing.wise"),
+        (("merge", "missing.wise", "other.wise"), "missing.wise"),
         (("replay", "LOG"), "needs --budget"),
         (("replay", "LOG", "--budget", "-1"), "amount_usd must be a finite number of at least 0, got -1"),
         (("replay", "LOG", "--budget", "1", "--limit", "soft"), "--limit must be one of expected, hard, got 'soft'"),

@@ -1,4 +1,4 @@
-"""The command line: `wiserouter bench | data | demo | evaluate | explain | explore-length | fit | plan | ...`."""
+"""The command line, `wiserouter COMMAND`: one file per command."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from wiserouter.cli.evaluate import evaluate_journal
 from wiserouter.cli.explain import explain
 from wiserouter.cli.explore_length import explore_length
 from wiserouter.cli.fit import fit
+from wiserouter.cli.merge import merge
 from wiserouter.cli.plan import plan
 from wiserouter.cli.replay import replay
 from wiserouter.cli.screen import complain
@@ -26,7 +27,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (bench, demo, explain, explore_length, fit, plan, replay, simulate):
+for command in (bench, demo, explain, explore_length, fit, merge, plan, replay, simulate):
     app.command()(command)
 app.command("evaluate")(evaluate_journal)
 app.add_typer(data, name="data")
