@@ -257,7 +257,7 @@ class ThinOverlap(WiseRouterError):
             f"the log cannot tell the {outcome} of this target: {left_out:.2%} of its choices were hardly ever drawn "
             f"({never:.2%} never{'; ' + mostly if mostly else ''}), the other {decisions:,} decisions are worth "
             f"{effective:,.0f} of its own (at least {least_effective:,.0f}), largest weight {largest_weight:,.4g}: "
-            f"ask for something nearer to what was done{phase}, or log more with ExploreShare (explore_share in LiteLLM)"
+            f"ask for something nearer to what was done{phase}, or log more with ExploreShare (LiteLLM: explore_share)"
         )
 
 
