@@ -32,7 +32,7 @@ from wiserouter.learning import Learning
 from wiserouter.list_costs import price_change
 from wiserouter.newcomer import believed
 from wiserouter.plan import SKIP, Plan
-from wiserouter.policies import Choice, Offline, Optimistic, Policy
+from wiserouter.policies import Choice, ExploreShare, Offline, Optimistic, Policy
 from wiserouter.policies.base import by_worth, cheapest_choice
 from wiserouter.pool import Pool
 from wiserouter.query import Query, QueryReader
@@ -91,6 +91,8 @@ class WiseRouter:
         Seeds the draws of the policy.
     labels : LabelBudget, optional
         Marks the decisions whose feedback is worth asking for.
+    explore : ExploreShare, optional
+        Draws a share of the models uniformly, so that the journal can tell what others would have bought.
 
     Attributes
     ----------
@@ -132,6 +134,7 @@ class WiseRouter:
         growing: Growing | None = None,
         seed: int | None = None,
         labels: LabelBudget | None = None,
+        explore: ExploreShare | None = None,
     ) -> None:
         self.pool = Pool(models)
         self.contexts = contexts or Contexts.single()
@@ -162,6 +165,7 @@ class WiseRouter:
         self._watch = watch
         self._sharing = self._shared()
         self.labels = labels
+        self.explore = explore
         self.journal: Journal | None = None
         self._learn_from_now()
 
@@ -891,6 +895,8 @@ class WiseRouter:
         if funds.requests > 0 and funds.left_usd > 0:
             own = () if query is None else (query.shift,)
             choice = self.policy.choose(context, funds, self._rng, allowed, *own)
+            if self.explore is not None:
+                choice = self.explore.vary(choice, funds, self._rng, allowed, *own)
             if choice.debit == "paper" or ledger.bears(choice.expected_cost_usd):
                 return choice
             needed_usd = choice.expected_cost_usd

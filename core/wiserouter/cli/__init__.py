@@ -10,6 +10,7 @@ from wiserouter import __version__
 from wiserouter.cli.bench import bench
 from wiserouter.cli.data import app as data
 from wiserouter.cli.demo import demo
+from wiserouter.cli.evaluate import evaluate_journal
 from wiserouter.cli.explain import explain
 from wiserouter.cli.explore_length import explore_length
 from wiserouter.cli.fit import fit
@@ -28,6 +29,7 @@ app = typer.Typer(
 )
 for command in (bench, demo, explain, explore_length, fit, merge, plan, replay, simulate):
     app.command()(command)
+app.command("evaluate")(evaluate_journal)
 app.add_typer(data, name="data")
 
 
