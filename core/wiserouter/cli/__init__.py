@@ -1,4 +1,4 @@
-"""The command line: `wiserouter data | demo | explain | explore-length | fit | plan | replay | simulate | status`."""
+"""The command line, `wiserouter COMMAND`: one file per command."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ import sys
 import typer
 
 from wiserouter import __version__
+from wiserouter.cli.bench import bench
 from wiserouter.cli.data import app as data
 from wiserouter.cli.demo import demo
+from wiserouter.cli.evaluate import evaluate_journal
 from wiserouter.cli.explain import explain
 from wiserouter.cli.explore_length import explore_length
 from wiserouter.cli.fit import fit
+from wiserouter.cli.merge import merge
 from wiserouter.cli.plan import plan
 from wiserouter.cli.replay import replay
 from wiserouter.cli.screen import complain
@@ -25,8 +28,9 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (demo, explain, explore_length, fit, plan, replay, simulate, status):
+for command in (bench, demo, explain, explore_length, fit, merge, plan, replay, simulate, status):
     app.command()(command)
+app.command("evaluate")(evaluate_journal)
 app.add_typer(data, name="data")
 
 

@@ -30,3 +30,9 @@ class KnownCosts(Estimates):
     def means(self, *, shrink: bool = True) -> Means:
         """Return the learned mean rewards and the true mean costs."""
         return Means(super().means(shrink=shrink).reward, self._known_usd)
+
+    def copy(self) -> KnownCosts:
+        """Return estimates that no longer change with these."""
+        same = KnownCosts(self._known_usd)
+        same.merge(self)
+        return same

@@ -1,0 +1,139 @@
+"""`wiserouter bench`: every method on the same halves of a table, under the same budgets."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from wiserouter.cli.fit import names
+from wiserouter.cli.screen import err, out, print_json, progress, table, usd
+from wiserouter.evaluation.baselines import Method, open_methods
+from wiserouter.evaluation.bench import Bench, budgets_of, read_table, run_bench
+from wiserouter.evaluation.bench.bounds import BOUNDS
+
+if TYPE_CHECKING:
+    import polars as pl
+    from rich.progress import Progress
+    from rich.table import Table
+
+    from wiserouter.evaluation.report import Standings
+
+
+def bench(
+    log: Annotated[Path, typer.Argument(help="A dense log: every model's score and cost on every query.")],
+    methods: Annotated[str | None, typer.Option(help="Only these, separated by commas.")] = None,
+    seeds: Annotated[int, typer.Option(help="Number of splits.", min=1)] = 5,
+    first_seed: Annotated[int, typer.Option(help="The first of them.", min=0)] = 0,
+    budgets: Annotated[int, typer.Option(help="Budgets on the paper's spacing.", min=1)] = 6,
+    log_budgets: Annotated[int, typer.Option(help="More budgets between them, on a log scale.", min=0)] = 7,
+    leave_out: Annotated[
+        str | None,
+        typer.Option(help="Models that take no part, separated by commas; '' for none. RouterBench: Yi-34B-Chat."),
+    ] = None,
+    encoder: Annotated[str, typer.Option(help="tfidf, or minilm (extra).")] = "tfidf",
+    contexts: Annotated[int, typer.Option(help="Number of contexts J.")] = 16,
+    jobs: Annotated[int, typer.Option(help="Number of processes.", min=1)] = 2,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of the table.")] = False,
+    report: Annotated[Path, typer.Option(help="Folder of the report and of what has been done.")] = Path("bench"),
+) -> None:
+    """Run all methods on a table: 50:50 split by seed, six budgets and more.
+
+    What has been done is kept in REPORT/done, so that a bench that was stopped
+    goes on where it was. REPORT/NAME.md is the report, REPORT/NAME.parquet has
+    one row per method, seed and budget, with what happened at every query.
+
+    Example: wiserouter bench routerbench.parquet --jobs 4 --report out
+
+    JSON: {"table", "sha256", "left_out", "methods": [{"method", "aiq", ...}],
+    "budgets": [{"method", "rate_usd", "quality", "spend_ratio", ...}]}; the
+    figures of the report, null where there are none.
+    """
+    read = read_table(log, None if leave_out is None else names(leave_out) or ())
+    opened = open_methods(names(methods))
+    budgets_usd = budgets_of(read.table.cost_usd, budgets, log_budgets)
+    order = (*(method.name for method in opened), *BOUNDS)
+    work = Bench(read, budgets_usd, order, tuple(range(first_seed, first_seed + seeds)), encoder, contexts)
+    if not as_json:
+        out.print(_terms(work), highlight=False, soft_wrap=True)
+    logging.getLogger("wiserouter").setLevel(logging.ERROR)
+    with progress(quiet=as_json) as bars:
+        rows = run_bench(work, report / "done", jobs=jobs, tick=_Ticker(len(work.keys()), bars))
+    standings = _write(work, rows, opened, report)
+    if as_json:
+        return print_json(_figures(work, standings))
+    out.print(_quality(standings, work.budgets.paper), "")
+    out.print(f"Report: {report / read.name}.md, rows: .parquet, figures: .csv", highlight=False, soft_wrap=True)
+    return None
+
+
+class _Ticker:
+    """Shows how many rows are done: as a bar, or where nobody looks as a line now and then."""
+
+    def __init__(self, total: int, bars: Progress) -> None:
+        self._total, self._done, self._told, self._bars = total, 0, 0, bars
+        self._bar = bars.add_task("benching", total=total)
+
+    def __call__(self, rows: int) -> None:
+        self._done += rows
+        self._bars.advance(self._bar, rows)
+        tenth = 10 * self._done // self._total
+        if not err.is_terminal and tenth > self._told:
+            err.print(f"{self._done:,} of {self._total:,} done", highlight=False)
+            self._told = tenth
+
+
+def _terms(work: Bench) -> str:
+    read, rates = work.table, work.budgets.paper
+    left = f" without {', '.join(read.left_out)}" if read.left_out else ""
+    n, k = read.table.reward.shape
+    return (
+        f"{read.name}{left}: {n:,} queries, of which {n // 2:,} to learn from, {k} models, {len(work.seeds)} splits "
+        f"(seeds {work.seeds[0]} to {work.seeds[-1]}), {work.n_contexts} contexts on {work.encoder}, "
+        f"{len(rates)} budgets from {usd(rates[0])} to {usd(rates[-1])} per query and {len(work.budgets.log)} between "
+        f"them. Left out for a missing score or cost: {read.dropped} queries."
+    )
+
+
+def _write(work: Bench, rows: pl.DataFrame, opened: Sequence[Method], folder: Path) -> Standings:
+    from wiserouter.evaluation.report import Report, end_to_end, markdown_of, standings_of
+
+    name, methods = work.table.name, list(work.methods)
+    standings = standings_of(rows, methods, [method.name for method in opened if not method.sees_truth])
+    notes = {method.name: method.note for method in opened}
+    spent = end_to_end(rows, methods)
+    report = Report(f"Bench on {name}", _terms(work), standings, spent, work.budgets.paper, notes)
+    (folder / f"{name}.md").write_text(markdown_of(report), encoding="utf-8")
+    rows.write_parquet(folder / f"{name}.parquet")
+    standings.by_budget.write_csv(folder / f"{name}.csv")
+    return standings
+
+
+def _figures(work: Bench, standings: Standings) -> dict[str, object]:
+    return {
+        "table": work.table.name,
+        "sha256": work.table.digest,
+        "left_out": work.table.left_out,
+        "methods": standings.by_method.fill_nan(None).to_dicts(),
+        "budgets": standings.by_budget.fill_nan(None).to_dicts(),
+    }
+
+
+def _quality(standings: Standings, rates: tuple[float, ...]) -> Table:
+    """Return quality by method and budget; * marks the best and what is within a standard error of it."""
+    cells = {(row["method"], row["rate_usd"]): _cell(row) for row in standings.by_budget.iter_rows(named=True)}
+    rows = [
+        [each["method"], *(cells[each["method"], rate] for rate in rates), str(each["best_or_within"])]
+        for each in standings.by_method.iter_rows(named=True)
+    ]
+    title = "Quality by USD per query; * best or within 1 s.e., and at how many budgets; † spends more"
+    grid = table(title, ["method", *(f"{rate:.2g}" for rate in rates), "*"], rows)
+    grid.padding = 0
+    return grid
+
+
+def _cell(row: Mapping[str, Any]) -> str:
+    return f"{row['quality']:.3f}{'' if row['kept'] else '†'}{'*' if row['verdict'] else ''}"

@@ -1,0 +1,70 @@
+"""The methods of the bench by name; each file holds one, with its source."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from wiserouter.errors import InvalidInput
+from wiserouter.evaluation.baselines.always import AlwaysBest, AlwaysCheapest
+from wiserouter.evaluation.baselines.barouter import BaRouter
+from wiserouter.evaluation.baselines.base import Method
+from wiserouter.evaluation.baselines.cascade_routing import CascadeRouting, NoisyTruthCascade, Routing
+from wiserouter.evaluation.baselines.frugalgpt import FrugalGpt
+from wiserouter.evaluation.baselines.lottery import StaticLp, ZeroRouter
+from wiserouter.evaluation.baselines.metallm import MetaLlm
+from wiserouter.evaluation.baselines.pareto_bandit import ParetoBandit
+from wiserouter.evaluation.baselines.pilot import Pilot
+from wiserouter.evaluation.baselines.port import PooledPort, Port
+from wiserouter.evaluation.baselines.single_best import SingleBest
+from wiserouter.evaluation.baselines.wise import WISE
+
+FIELD: tuple[type[Method], ...] = (
+    MetaLlm,
+    CascadeRouting,
+    Routing,
+    FrugalGpt,
+    BaRouter,
+    Pilot,
+    ParetoBandit,
+    PooledPort,
+    Port,
+    NoisyTruthCascade,
+)
+"""Published routers."""
+
+_MAKERS: tuple[Callable[[], Method], ...] = (
+    *WISE,
+    *FIELD,
+    StaticLp,
+    SingleBest,
+    ZeroRouter,
+    AlwaysCheapest,
+    AlwaysBest,
+)
+
+METHODS: dict[str, Callable[[], Method]] = {make().name: make for make in _MAKERS}
+"""In the order in which tables show them."""
+
+
+def open_methods(names: Iterable[str] | None = None) -> list[Method]:
+    """Return the methods of these names, in the order of `METHODS`; all of them by default.
+
+    Raises
+    ------
+    InvalidInput
+        If no method has one of the names, or none is named.
+
+    Examples
+    --------
+    >>> [method.name for method in open_methods(["always-best"])]
+    ['always-best']
+    """
+    asked = tuple(METHODS) if names is None else tuple(names)
+    unknown = [name for name in asked if name not in METHODS]
+    if unknown or not asked:
+        got = ", ".join(map(repr, unknown)) or "none"
+        raise InvalidInput(f"methods must be among {', '.join(METHODS)}; got {got}", value=unknown)
+    return [make() for name, make in METHODS.items() if name in asked]
+
+
+__all__ = ["FIELD", "METHODS", "Method", "open_methods"]

@@ -1,0 +1,47 @@
+"""SingleBest (paper, Appendix "Baseline Implementation"): per context the best model that the budget per query affords.
+
+A query of a context where no model is affordable is not served, as the paper's low figures at tight budgets show. The
+budget per query is never adapted, and money left on one context is not spent on another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from wiserouter.estimates import Means
+from wiserouter.evaluation.baselines.base import NOT_SERVED, Call, Fitted, Funds, Method, Query, Server, Terms, Training
+from wiserouter.evaluation.baselines.routed import dense
+from wiserouter.evaluation.naive import single_best
+
+
+class SingleBest(Method):
+    """One model per context, for each budget."""
+
+    name = "single-best"
+
+    def fit(self, training: Training, rng: np.random.Generator) -> Fitted:  # noqa: ARG002
+        """Take the mean reward and cost of every context and model."""
+        return _FittedSingleBest(dense(training).means(shrink=False))
+
+
+@dataclass(frozen=True)
+class _FittedSingleBest(Fitted):
+    means: Means
+
+    def start(self, terms: Terms, rng: np.random.Generator) -> Server:  # noqa: ARG002
+        contexts = np.arange(len(self.means.reward))
+        return _Fixed(single_best(self.means, terms.rate_usd, contexts).tolist())
+
+
+@dataclass(frozen=True)
+class _Fixed(Server):
+    models: Sequence[int]
+
+    def serve(self, query: Query, funds: Funds, call: Call) -> int:  # noqa: ARG002
+        model = self.models[query.context]
+        if model != NOT_SERVED:
+            call(model)
+        return model

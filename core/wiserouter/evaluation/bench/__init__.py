@@ -1,0 +1,8 @@
+"""The bench: every method on the same halves of a table, under the same budgets."""
+
+from wiserouter.evaluation.bench.budgets import Budgets, budgets_of
+from wiserouter.evaluation.bench.cells import CellStore
+from wiserouter.evaluation.bench.runner import Bench, run_bench
+from wiserouter.evaluation.bench.tables import BenchTable, read_table
+
+__all__ = ["Bench", "BenchTable", "Budgets", "CellStore", "budgets_of", "read_table", "run_bench"]

@@ -1,0 +1,66 @@
+"""The budgets of a bench, from always the cheapest model to always the dearest."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from wiserouter.errors import InvalidInput
+from wiserouter.types import FloatArray, check_count
+
+DEAREST_SHARE = 2.1
+"""The paper's last but one budget is its dearest over 2.1: 151.42 / 72.10 and 659.44 / 314.02 of its Table 1."""
+
+
+class Budgets(NamedTuple):
+    """Budgets in USD per query, rising.
+
+    Attributes
+    ----------
+    paper : tuple of float
+        On the paper's spacing; these are what tables show.
+    log : tuple of float
+        Between them on a log scale; these complete the curves.
+    """
+
+    paper: tuple[float, ...]
+    log: tuple[float, ...] = ()
+
+    @property
+    def all(self) -> tuple[float, ...]:
+        """Both, rising."""
+        return tuple(sorted({*self.paper, *self.log}))
+
+
+def budgets_of(cost_usd: FloatArray, n_paper: int = 6, n_log: int = 0) -> Budgets:
+    """Return the budgets for a table of costs of shape (n_queries, n_models).
+
+    The first is the mean cost of the cheapest model, the last that of the dearest. As in the paper's Table 1 all but
+    the last are evenly spaced up to the last over 2.1; where the cheapest costs more than that, all are.
+
+    Examples
+    --------
+    >>> budgets_of(np.array([[1.0, 21.0]])).paper
+    (1.0, 3.25, 5.5, 7.75, 10.0, 21.0)
+    >>> budgets_of(np.array([[1.0, 16.0]]), n_paper=2, n_log=3)
+    Budgets(paper=(1.0, 16.0), log=(2.0, 4.0, 8.0))
+    """
+    check_count("n_paper", n_paper, least=1)
+    check_count("n_log", n_log)
+    mean = cost_usd.mean(axis=0)
+    low, high = float(mean.min()), float(mean.max())
+    if not low > 0.0:
+        raise InvalidInput(f"every model must cost something on average, got {low}: leave free models out", value=low)
+    bend = high / DEAREST_SHARE
+    if n_paper == 1 or low >= bend:
+        paper = np.linspace(low, high, n_paper)
+    else:
+        paper = np.append(np.linspace(low, bend, n_paper - 1), high)
+    between = np.geomspace(low, high, n_log + 2)[1:-1]
+    return Budgets(_rounded(paper), _rounded(between))
+
+
+def _rounded(rates: FloatArray) -> tuple[float, ...]:
+    """Return the rates to 12 figures, so that they are the same on any machine."""
+    return tuple(float(f"{rate:.12g}") for rate in rates)

@@ -1,0 +1,106 @@
+"""A table split in two by seed, with embeddings and contexts fitted on the training half: once, for all methods."""
+
+from __future__ import annotations
+
+from time import process_time
+from typing import NamedTuple
+
+import numpy as np
+
+from wiserouter.contexts import Contexts
+from wiserouter.encoders import open_encoder
+from wiserouter.evaluation.baselines.base import Answers, Query, Training
+from wiserouter.evaluation.bench.prices import list_price
+from wiserouter.evaluation.replay import Table, split
+from wiserouter.plan import Plan
+from wiserouter.types import Embedding, FloatArray, IntArray, Model
+
+
+class Queries(NamedTuple):
+    """Queries and what every model answers; arrays of one row per query."""
+
+    embeddings: Embedding
+    placed: IntArray
+    chars: IntArray
+    answers: Answers
+
+    @property
+    def n(self) -> int:
+        """Number of queries."""
+        return len(self.placed)
+
+    def query(self, i: int, *, with_truth: bool) -> Query:
+        """Return one query, with the answers of all models where a method is to see them."""
+        truth = Answers(self.answers.reward[i], self.answers.cost_usd[i]) if with_truth else None
+        return Query(self.embeddings[i], int(self.placed[i]), int(self.chars[i]), truth)
+
+
+class Halves(NamedTuple):
+    """Both halves of a table.
+
+    Attributes
+    ----------
+    train, test : Queries
+        The test half is in the order in which it is served.
+    contexts : Contexts
+        Fitted on the training half.
+    models : tuple of Model
+        The pool, with list prices.
+    seed : int
+        Made the split.
+    prepare_s : float, seconds
+        What encoding the training half and finding its contexts took, for methods that use them.
+    bound : Plan
+        The linear program over the single queries of the test half: its value bounds every choice of answers.
+    """
+
+    train: Queries
+    test: Queries
+    contexts: Contexts
+    models: tuple[Model, ...]
+    seed: int
+    prepare_s: float
+    bound: Plan
+
+    def training(self) -> Training:
+        """Return the training half with nothing on its bill."""
+        train = self.train
+        return Training(train.embeddings, train.placed, train.chars, self.contexts, self.models, train.answers)
+
+
+def halves_of(table: Table, seed: int, *, encoder: str = "tfidf", n_contexts: int = 16) -> Halves:
+    """Split a table 50:50, and fit encoder and contexts on the training half.
+
+    Examples
+    --------
+    >>> from wiserouter.evaluation.workload import make_table
+    >>> halves = halves_of(make_table(100, np.random.default_rng(0)), seed=0, n_contexts=3)
+    >>> halves.train.n, halves.test.n, halves.contexts.n_contexts
+    (50, 50, 3)
+    """
+    train, test = split(len(table.prompts), seed)
+    began = process_time()
+    encode = open_encoder(encoder).fit([table.prompts[i] for i in train]).encode_many
+    rows = encode([table.prompts[i] for i in train])
+    contexts = Contexts.fit(rows, n_contexts, seed=seed)
+    prepare_s = process_time() - began
+    served = _queries(table.rows(test), encode([table.prompts[i] for i in test]), contexts)
+    return Halves(
+        _queries(table.rows(train), rows, contexts),
+        served,
+        contexts,
+        _pool(table.models, table.cost_usd[train]),
+        seed,
+        prepare_s,
+        Plan(np.full(served.n, 1.0 / served.n), *served.answers, allow_skip=True),
+    )
+
+
+def _pool(names: tuple[str, ...], cost_usd: FloatArray) -> tuple[Model, ...]:
+    priced = zip(names, cost_usd.mean(axis=0).tolist(), strict=True)
+    return tuple(Model(name, list_price(name, mean)) for name, mean in priced)
+
+
+def _queries(table: Table, rows: Embedding, contexts: Contexts) -> Queries:
+    chars = np.array([len(prompt) for prompt in table.prompts], dtype=np.int64)
+    return Queries(rows, contexts.assign_many(rows), chars, Answers(table.reward, table.cost_usd))

@@ -1,0 +1,215 @@
+"""The bench itself: all methods, seeds and budgets that are not done yet, over as many processes as asked for."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
+from pathlib import Path
+from time import process_time
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from wiserouter.evaluation.baselines import open_methods
+from wiserouter.evaluation.baselines.base import Fitted, Method, Terms, Training
+from wiserouter.evaluation.bench.bounds import BOUNDS
+from wiserouter.evaluation.bench.budgets import Budgets
+from wiserouter.evaluation.bench.cells import CellStore, code_digest, key_of
+from wiserouter.evaluation.bench.halves import Halves, halves_of
+from wiserouter.evaluation.bench.rows import Row, row_of
+from wiserouter.evaluation.bench.serving import serve_all
+from wiserouter.evaluation.bench.tables import BenchTable
+from wiserouter.types import check_count
+
+if TYPE_CHECKING:
+    import polars as pl
+
+Tick = Callable[[int], None]
+
+
+class Bench(NamedTuple):
+    """What is to be run.
+
+    Attributes
+    ----------
+    table : BenchTable
+        The table.
+    budgets : Budgets
+        USD per query.
+    methods : tuple of str
+        Names as `open_methods` takes them.
+    seeds : tuple of int
+        Each makes a split, its contexts, and the draws of the methods.
+    encoder : str
+        As `open_encoder` takes it.
+    n_contexts : int
+        Number of contexts J.
+    """
+
+    table: BenchTable
+    budgets: Budgets
+    methods: tuple[str, ...]
+    seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
+    encoder: str = "tfidf"
+    n_contexts: int = 16
+
+    def keys(self) -> dict[str, tuple[str, int, float]]:
+        """Return the method, seed and budget of every row by its key."""
+        common = self.table.digest, self.encoder, self.n_contexts, code_digest()
+        return {
+            key_of(*common, method, seed, rate): (method, seed, rate)
+            for seed in self.seeds
+            for method in self.methods
+            for rate in self.budgets.all
+        }
+
+
+class Task(NamedTuple):
+    """The budgets that one method lacks on one seed, by key."""
+
+    method: str
+    seed: int
+    rates: dict[str, float]
+
+
+def run_bench(bench: Bench, folder: str | Path, *, jobs: int = 1, tick: Tick | None = None) -> pl.DataFrame:
+    """Run what is not done yet, and return all rows.
+
+    Parameters
+    ----------
+    bench : Bench
+        What is to be run.
+    folder : str or Path
+        Where finished rows are kept.
+    jobs : int, default 1
+        Number of processes; the figures, times apart, are the same for any.
+    tick : callable, optional
+        Called with the number of rows that were just finished, first with those done before.
+
+    Returns
+    -------
+    polars.DataFrame
+        One row per method, seed and budget, with its key, `table`, `rate_usd`, the columns of `row_of`, `fit_s` and
+        `start_s` (training latency, once and per budget) and `collected_usd` (cost of what was learned from).
+    """
+    open_methods(name for name in bench.methods if name not in BOUNDS)
+    keys, store = bench.keys(), CellStore(folder)
+    tasks = tasks_of(keys, store.done())
+    report = tick or _silent
+    report(len(keys) - sum(len(task.rates) for task in tasks))
+    for rows in _spread(bench, tasks, check_count("jobs", jobs, least=1)):
+        store.add(rows)
+        report(len(rows))
+    return store.read(keys)
+
+
+def tasks_of(keys: dict[str, tuple[str, int, float]], done: set[str]) -> list[Task]:
+    """Return what is still to do, grouped so that a method is fitted once per seed."""
+    tasks: dict[tuple[str, int], Task] = {}
+    for key, (method, seed, rate) in keys.items():
+        if key not in done:
+            tasks.setdefault((method, seed), Task(method, seed, {})).rates[key] = rate
+    return list(tasks.values())
+
+
+class Worker:
+    """Runs tasks in one process, and keeps the halves of each seed.
+
+    Parameters
+    ----------
+    bench : Bench
+        What the tasks are part of.
+    """
+
+    def __init__(self, bench: Bench) -> None:
+        self._bench = bench
+        self._halves: dict[int, Halves] = {}
+
+    def run(self, task: Task) -> list[Row]:
+        """Fit a method on the training half of a seed, and serve the test half under each budget.
+
+        Linear algebra runs on one thread: processes are what the bench is parallel by, and sums stay the same.
+        """
+        import sklearn.cluster  # noqa: F401, PLC0415
+        from threadpoolctl import threadpool_limits  # noqa: PLC0415
+
+        with threadpool_limits(1):
+            return self._run(task)
+
+    def _run(self, task: Task) -> list[Row]:
+        halves = self._halves_of(task.seed)
+        if task.method in BOUNDS:
+            return [self._row(key, rate, _bound(task.method, halves, rate)) for key, rate in task.rates.items()]
+        [method] = open_methods([task.method])
+        training = halves.training()
+        began = process_time()
+        fitted = method.fit(training, _rng(task.seed, 1))
+        fit_s = process_time() - began
+        return [
+            self._row(key, rate, _cell(method, fitted, halves, training, rate), fit_s)
+            for key, rate in task.rates.items()
+        ]
+
+    def _row(self, key: str, rate_usd: float, figures: Row, fit_s: float = 0.0) -> Row:
+        return {"key": key, "table": self._bench.table.name, "rate_usd": rate_usd, **figures, "fit_s": fit_s}
+
+    def _halves_of(self, seed: int) -> Halves:
+        if seed not in self._halves:
+            table, encoder, n_contexts = self._bench.table.table, self._bench.encoder, self._bench.n_contexts
+            self._halves[seed] = halves_of(table, seed, encoder=encoder, n_contexts=n_contexts)
+        return self._halves[seed]
+
+
+def _bound(name: str, halves: Halves, rate_usd: float) -> Row:
+    terms = Terms(rate_usd * halves.test.n, halves.test.n)
+    return row_of(name, halves, terms, BOUNDS[name](halves, terms)) | {"start_s": 0.0, "collected_usd": 0.0}
+
+
+def _cell(method: Method, fitted: Fitted, halves: Halves, training: Training, rate_usd: float) -> Row:
+    n = halves.test.n
+    terms = Terms(rate_usd * n, n)
+    asked_usd = training.asked_usd
+    began = process_time()
+    server = fitted.start(terms, _rng(halves.seed, 2))
+    start_s = process_time() - began
+    trace = serve_all(server, halves.test, terms, sees_truth=method.sees_truth)
+    collected_usd = training.collected_usd
+    training.asked_usd = asked_usd  # what one budget made it ask for is no part of the next
+    return row_of(method.name, halves, terms, trace) | {"start_s": start_s, "collected_usd": collected_usd}
+
+
+def _spread(bench: Bench, tasks: list[Task], jobs: int) -> Iterator[list[Row]]:
+    """Yield the rows of each task as it is done."""
+    if min(jobs, len(tasks)) <= 1:
+        worker = Worker(bench)
+        yield from (worker.run(task) for task in tasks)
+        return
+    with ProcessPoolExecutor(min(jobs, len(tasks)), get_context("spawn"), _open, (bench,)) as pool:
+        try:
+            for done in as_completed([pool.submit(_run, task) for task in tasks]):
+                yield done.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+_workers: list[Worker] = []
+"""The worker of this process, where it is one of a pool."""
+
+
+def _open(bench: Bench) -> None:
+    logging.getLogger("wiserouter").setLevel(logging.ERROR)  # a budget too short to last is no surprise here
+    _workers[:] = [Worker(bench)]
+
+
+def _run(task: Task) -> list[Row]:
+    return _workers[0].run(task)
+
+
+def _rng(seed: int, stage: int) -> np.random.Generator:
+    return np.random.default_rng([seed, stage])
+
+
+def _silent(rows: int) -> None:
+    """Report nothing."""

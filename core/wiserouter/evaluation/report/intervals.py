@@ -1,0 +1,56 @@
+"""Bootstrap intervals over seeds and queries.
+
+Each replicate draws seeds with replacement, and for each of them the queries of its test half with replacement. All
+methods and budgets share the draws, so that differences between them are paired.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from wiserouter.types import FloatArray
+
+REPLICATES = 1_000
+
+
+def replicate_means(
+    by_seed: Sequence[FloatArray], rng: np.random.Generator, replicates: int = REPLICATES
+) -> FloatArray:
+    """Return the mean of every replicate, of shape (replicates, n_columns).
+
+    Parameters
+    ----------
+    by_seed : sequence of ndarray of shape (n_queries, n_columns)
+        One table per seed, all with the same columns: a figure of every query.
+    rng : numpy.random.Generator
+        Draws the replicates.
+    replicates : int, default 1000
+        How many.
+
+    Examples
+    --------
+    >>> means = replicate_means([np.array([[0.0], [1.0]] * 50)] * 5, np.random.default_rng(0))
+    >>> means.shape, round(float(means.mean()), 2)
+    ((1000, 1), 0.5)
+    """
+    drawn = np.stack([_resampled(table, rng, replicates) for table in by_seed])  # seed, replicate, column
+    seeds = rng.integers(len(by_seed), size=(replicates, len(by_seed)))
+    rows = (np.arange(replicates)[:, np.newaxis] + np.arange(len(by_seed))) % replicates
+    means: FloatArray = drawn[seeds, rows].mean(axis=1)  # a seed drawn twice is resampled twice
+    return means
+
+
+def _resampled(table: FloatArray, rng: np.random.Generator, replicates: int) -> FloatArray:
+    n = len(table)
+    weights = rng.multinomial(n, np.full(n, 1.0 / n), size=replicates) / n
+    means: FloatArray = weights @ table
+    return means
+
+
+def interval(means: FloatArray, share: float = 0.95) -> tuple[FloatArray, FloatArray]:
+    """Return the ends of the central interval of each column, each of shape (n_columns,)."""
+    tail = (1.0 - share) / 2.0
+    low, high = np.quantile(means, [tail, 1.0 - tail], axis=0)
+    return low, high

@@ -1,0 +1,90 @@
+import numpy as np
+import pytest
+
+from wiserouter.errors import InvalidInput
+from wiserouter.evaluation.baselines import METHODS, open_methods
+from wiserouter.evaluation.baselines.base import Server, Terms
+from wiserouter.evaluation.bench import Bench, BenchTable, budgets_of, run_bench
+from wiserouter.evaluation.bench.halves import halves_of
+from wiserouter.evaluation.bench.serving import serve_all
+from wiserouter.evaluation.workload import make_table
+
+TABLE = make_table(200, np.random.default_rng(0))
+TIMES = ("fit_s", "start_s", "prepare_s", "decide_us", "decide_p99_us")
+
+
+def bench(**changes):
+    settings = {"budgets": budgets_of(TABLE.cost_usd, 3), "methods": ("always-best",), "seeds": (0, 1), "n_contexts": 4}
+    return Bench(BenchTable("made up", TABLE), **(settings | changes))
+
+
+class Calls(Server):
+    """Calls these models on every query and gives the answer of one."""
+
+    def __init__(self, *models, give):
+        self.models, self.give, self.met, self.learned = models, give, [], []
+
+    def serve(self, query, funds, call):
+        self.met.append((query, funds, [call(k) for k in self.models]))
+        return self.give
+
+    def learn(self, query, model, reward, cost_usd):
+        self.learned.append((model, reward, cost_usd))
+
+
+@pytest.fixture(scope="module")
+def halves():
+    return halves_of(TABLE, seed=0, n_contexts=4)
+
+
+def test_a_server_pays_for_every_call_and_gets_the_reward_of_one(halves):
+    server, answers = Calls(0, 2, give=0), halves.test.answers
+    trace = serve_all(server, halves.test, Terms(1.0, 100))
+    assert trace.reward.tolist() == answers.reward[:, 0].tolist()
+    assert trace.cost_usd == pytest.approx(answers.cost_usd[:, [0, 2]].sum(axis=1))
+    assert trace.calls.tolist() == [2] * 100
+    assert server.learned[:2] == [(k, answers.reward[0, k], answers.cost_usd[0, k]) for k in (0, 2)]
+    left = [funds.left_usd for _, funds, _ in server.met]
+    assert left == pytest.approx([1.0, *(1.0 - trace.cost_usd.cumsum()[:-1])])
+    assert [funds.requests for _, funds, _ in server.met] == list(range(100, 0, -1))
+    assert all(query.truth is None for query, _, _ in server.met)
+
+
+def test_an_answer_must_be_paid_for_and_a_model_called_once(halves):
+    for server in (Calls(0, give=1), Calls(0, 0, give=0), Calls(9, give=9), Calls(give=0)):
+        with pytest.raises(InvalidInput):
+            serve_all(server, halves.test, Terms(1.0, 100))
+
+
+def test_a_bench_goes_on_where_it_stopped(tmp_path):
+    done = []
+    few = bench(methods=("always-cheapest",))
+    first = run_bench(few, tmp_path, tick=done.append)
+    more = run_bench(bench(methods=("always-cheapest", "always-best")), tmp_path, tick=done.append)
+    assert done == [0, 3, 3, 6, 3, 3]
+    assert more.filter(method="always-cheapest").equals(first)
+    assert run_bench(few, tmp_path).equals(first)
+
+
+def test_rows_depend_on_the_table_the_settings_and_the_code(monkeypatch):
+    keys = set(bench().keys())
+    assert keys == set(bench().keys())
+    other = BenchTable("made up", TABLE._replace(reward=1.0 - TABLE.reward))
+    assert keys.isdisjoint(bench()._replace(table=other).keys())
+    assert keys.isdisjoint(bench(n_contexts=5).keys())
+    monkeypatch.setattr("wiserouter.evaluation.bench.runner.code_digest", lambda: "changed")
+    assert keys.isdisjoint(bench().keys())
+
+
+def test_two_processes_give_the_same_rows(tmp_path):
+    work = bench(methods=("always-cheapest", "always-best"))
+    one, two = run_bench(work, tmp_path / "1"), run_bench(work, tmp_path / "2", jobs=2)
+    assert one.drop(TIMES).sort("key").equals(two.drop(TIMES).sort("key"))
+
+
+def test_methods_are_opened_by_name_in_the_order_of_the_tables():
+    assert [method.name for method in open_methods()] == list(METHODS)
+    with pytest.raises(InvalidInput, match="always-best"):
+        open_methods(["always-worst"])
+    with pytest.raises(InvalidInput, match="none"):
+        open_methods([])

@@ -1,0 +1,191 @@
+import json
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from wiserouter.cli import app
+from wiserouter.errors import InvalidInput, UnknownModel
+from wiserouter.evaluation.bench import Bench, BenchTable, budgets_of, read_table, run_bench
+from wiserouter.evaluation.bench.bounds import BOUNDS
+from wiserouter.evaluation.report import Report, end_to_end, markdown_of, standings_of
+from wiserouter.evaluation.report.curves import Hull
+from wiserouter.evaluation.report.intervals import interval, replicate_means
+from wiserouter.evaluation.workload import make_table
+
+POINTS = st.lists(st.tuples(st.floats(0.01, 10), st.floats(0, 1)), min_size=1, max_size=12)
+
+
+@given(POINTS)
+@settings(max_examples=60, deadline=None)
+def test_a_hull_is_concave_rises_and_covers_its_points(points):
+    spend, quality = np.array(points).T
+    hull = Hull(spend, quality)
+    values = hull.at(np.linspace(0, 11, 200))
+    assert (hull.at(spend) >= quality - 1e-9).all()
+    assert (np.diff(values) >= -1e-9).all()
+    assert (np.diff(values, 2) <= 1e-9).all()
+    assert values[-1] == pytest.approx(quality.max())
+
+
+@given(POINTS, st.floats(0, 11))
+@settings(max_examples=60, deadline=None)
+def test_a_hull_is_the_best_mixture_of_two_points(points, asked):
+    both = [(0.0, 0.0), *points]
+    mixtures = [y for x, y in both if x <= asked]
+    for x0, y0 in both:
+        for x1, y1 in both:
+            if x0 < asked < x1:
+                mixtures.append(y0 + (y1 - y0) * (asked - x0) / (x1 - x0))
+    assert Hull(*np.array(points).T).at(asked) == pytest.approx(max(mixtures), abs=1e-9)
+
+
+def test_aiq_is_the_mean_height_of_the_hull():
+    hull = Hull([1.0, 3.0], [0.4, 0.8])
+    assert hull.mean(1.0, 3.0) == pytest.approx(0.6)
+    assert hull.mean(0.0, 4.0) == pytest.approx((0.2 * 1 + 0.6 * 2 + 0.8 * 1) / 4)
+
+
+def test_bootstrap_intervals_of_a_coin_are_those_of_the_binomial():
+    rng = np.random.default_rng(0)
+    coin = (rng.random((400, 1)) < 0.5).astype(float)
+    low, high = interval(replicate_means([coin], rng))
+    assert high - low == pytest.approx(2 * 1.96 * 0.5 / 20, rel=0.1)
+    seeds = [np.full((50, 1), value) for value in (0.0, 0.5, 1.0)]
+    assert replicate_means(seeds, rng).std() == pytest.approx(np.std([0.0, 0.5, 1.0]) / np.sqrt(3), rel=0.1)
+
+
+def rows_of(quality, spend_ratio, rates=(1.0, 2.0)):
+    """Return rows of two queries each; `quality` and `spend_ratio` are by method, budget and seed."""
+    rows = []
+    for method, of_budgets in quality.items():
+        for b, rate in enumerate(rates):
+            for seed, reached in enumerate(of_budgets[b]):
+                spend = 2 * rate * spend_ratio[method]
+                rows.append(
+                    {
+                        "method": method, "rate_usd": rate, "seed": seed, "queries": 2, "quality": reached,
+                        "capped_quality": reached,
+                        "spend_usd": spend, "spend_ratio": spend_ratio[method], "served": 1.0, "calls_per_query": 1.0,
+                        "collected_usd": 4.0 if method == "a" else 1.0, "table_usd": 4.0, "bound": 1.0,
+                        "reward": [reached] * 2, "prepare_s": 0.0, "fit_s": 0.0, "start_s": 0.0, "decide_us": 1.0,
+                        "decide_p99_us": 2.0,
+                    }
+                )  # fmt: skip
+    return pl.DataFrame(rows)
+
+
+QUALITY = {"a": [[0.5, 0.7], [0.8, 0.8]], "b": [[0.55, 0.55], [0.7, 0.7]], "zero": [[0.4, 0.4], [0.6, 0.6]]}
+ROWS = rows_of(QUALITY, {"a": 1.0, "b": 1.0, "zero": 2.0})
+
+
+def test_verdicts_by_hand():
+    by_budget, by_method = standings_of(ROWS, QUALITY, QUALITY)
+    by_budget = by_budget.sort("rate_usd", "method")
+    assert by_budget["verdict"].to_list() == ["best", "within 1 s.e.", "", "best", "", ""]
+    behind = by_budget.filter(method="b", rate_usd=1.0)
+    assert behind["behind"].item() == pytest.approx(0.05)
+    assert behind["behind_se"].item() == pytest.approx(0.1)  # differences -0.05 and 0.15
+    assert by_method["best_or_within"].to_list() == [2, 1, 0]
+    assert by_budget["regret"].to_list() == pytest.approx([0.4, 0.45, 0.8, 0.2, 0.3, 0.6])
+
+
+def test_who_overspends_is_judged_at_equal_spend():
+    by_budget, _ = standings_of(ROWS, QUALITY, QUALITY)
+    zero = by_budget.filter(method="zero")
+    assert not zero["kept"].any()
+    assert zero["judged"].to_list() == pytest.approx([0.2, 0.4])  # it spends 2 and 4 USD for 0.4 and 0.6
+    assert by_budget.filter(method="a")["judged"].to_list() == pytest.approx([0.6, 0.8])
+
+
+def test_only_rivals_are_compared():
+    by_budget, _ = standings_of(ROWS, QUALITY, ["b", "zero"])
+    assert by_budget.filter(method="a")["verdict"].to_list() == ["", ""]
+    assert by_budget.filter(method="b")["verdict"].to_list() == ["best", "best"]
+
+
+def test_learning_is_paid_for_end_to_end():
+    spent = end_to_end(ROWS, ["a", "b"])
+    assert list(spent.budgets_usd.values()) == pytest.approx([1.2, 1.5, 3.0, 4.0])
+    assert np.isnan(spent.quality[0, :2]).all()  # 2 USD per query to learn, 1 to serve
+    assert spent.quality[0, 2:] == pytest.approx([0.6, 0.8], abs=0.01)
+    assert spent.quality[1, 1:] == pytest.approx([0.55, 0.7, 0.7], abs=0.01)
+    assert spent.collected.tolist() == [1.0, 0.25]
+
+
+def test_a_report_says_who_overspends_and_what_a_method_is_told():
+    standings = standings_of(ROWS, QUALITY, QUALITY)
+    notes = {"zero": "is told much"}
+    text = markdown_of(Report("Bench", "Terms.", standings, end_to_end(ROWS, list(QUALITY)), (1.0, 2.0), notes))
+    assert "| zero | 0.4000 ± 0.0000 † |" in text
+    assert "| a | **0.6000 ± 0.1000** | **0.8000 ± 0.0000** |" in text
+    assert "- `zero` is told much." in text
+    assert "nan" not in text
+
+
+def test_budgets_are_the_papers():
+    routerbench = np.array([2.52, 19.92, 37.31, 54.71, 72.10, 151.42])
+    assert budgets_of(np.array([[2.52, 151.42]])).paper == pytest.approx(routerbench, abs=0.01)
+    swebench = np.array([232.72, 253.04, 273.37, 293.69, 314.02, 659.44])
+    assert budgets_of(np.array([[232.72, 659.44]])).paper == pytest.approx(swebench, abs=0.01)
+    assert len(budgets_of(np.array([[1.0, 9.0]]), 6, 7).all) == 13
+    assert budgets_of(np.array([[8.0, 9.0]]), 3).paper == (8.0, 8.5, 9.0)
+    with pytest.raises(InvalidInput, match="free"):
+        budgets_of(np.array([[0.0, 1.0]]))
+
+
+@pytest.fixture
+def log(tmp_path):
+    prompts, reward, cost, models = make_table(120, np.random.default_rng(0))
+    columns = {"prompt": prompts}
+    for k, name in enumerate(models):
+        columns |= {f"score|{name}": reward[:, k], f"cost|{name}": cost[:, k]}
+    path = tmp_path / "made_up.parquet"
+    pl.DataFrame(columns).write_parquet(path)
+    return path
+
+
+def test_models_are_left_out_by_name(log, tmp_path):
+    read = read_table(log, ["nano"])
+    assert (read.name, read.table.models, read.left_out) == ("made_up", ("mini", "coder", "max"), ("nano",))
+    assert read.digest != read_table(log).digest
+    with pytest.raises(UnknownModel):
+        read_table(log, ["Yi-34B-Chat"])
+    routerbench = tmp_path / "routerbench_slice.parquet"
+    frame = pl.read_parquet(log).rename({"score|max": "score|Yi-34B-Chat", "cost|max": "cost|Yi-34B-Chat"})
+    frame.write_parquet(routerbench)
+    assert read_table(routerbench).left_out == ("Yi-34B-Chat",)
+    assert read_table(routerbench, []).left_out == ()
+
+
+def test_the_command_writes_a_report_and_goes_on(log, tmp_path):
+    asked = ["bench", str(log), "--methods", "wr-offline,zero", "--seeds", "2", "--budgets", "3", "--log-budgets", "0"]
+    asked += ["--contexts", "3", "--jobs", "1", "--report", str(tmp_path / "out")]
+    first = CliRunner().invoke(app, asked)
+    assert first.exit_code == 0, first.output
+    text = (tmp_path / "out" / "made_up.md").read_text(encoding="utf-8")
+    assert "## Spend over budget" in text
+    rows = pl.read_parquet(tmp_path / "out" / "made_up.parquet")
+    assert sorted(set(rows["method"])) == ["oracle", "oracle-contexts", "wr-offline", "zero"]
+    assert (rows["quality"] <= rows["bound_at_spend"] + 1e-9).all()
+    done = sorted((tmp_path / "out" / "done").iterdir())
+    figures = json.loads(CliRunner().invoke(app, [*asked, "--json"]).stdout)
+    assert [one["method"] for one in figures["methods"]] == ["wr-offline", "zero", "oracle", "oracle-contexts"]
+    assert len(figures["budgets"]) == 12
+    assert sorted((tmp_path / "out" / "done").iterdir()) == done
+    assert (tmp_path / "out" / "made_up.md").read_text(encoding="utf-8") == text
+
+
+def test_a_task_that_fails_leaves_what_was_done(tmp_path, monkeypatch):
+    table = BenchTable("made up", make_table(60, np.random.default_rng(0)))
+    work = Bench(table, budgets_of(table.table.cost_usd, 2), ("zero", *BOUNDS), seeds=(0,), n_contexts=2)
+    monkeypatch.setitem(BOUNDS, "oracle-contexts", None)
+    with pytest.raises(TypeError):
+        run_bench(work, tmp_path)
+    monkeypatch.undo()
+    done = []
+    run_bench(work, tmp_path, tick=done.append)
+    assert done == [4, 2]

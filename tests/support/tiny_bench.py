@@ -1,0 +1,44 @@
+"""Halves of a table that are known by hand, for methods of the bench."""
+
+import numpy as np
+
+from wiserouter.contexts import Contexts
+from wiserouter.evaluation.baselines import open_methods
+from wiserouter.evaluation.baselines.base import Answers, Terms
+from wiserouter.evaluation.bench.halves import Halves, Queries
+from wiserouter.evaluation.bench.rows import row_of
+from wiserouter.evaluation.bench.serving import serve_all
+from wiserouter.plan import Plan
+from wiserouter.types import Model, Price
+
+
+def queries(reward, cost_usd, placed, n_contexts):
+    answers = Answers(np.asarray(reward, dtype=float), np.asarray(cost_usd, dtype=float))
+    embeddings = np.eye(n_contexts, dtype=np.float32)[placed]
+    return Queries(embeddings, np.asarray(placed), np.full(len(placed), 10), answers)
+
+
+def halves(train, test, *, seed=0):
+    """Return halves of (reward, cost_usd, placed); a context is its own embedding."""
+    n_contexts = max(max(half[2]) for half in (train, test)) + 1
+    learned, served = (queries(*half, n_contexts) for half in (train, test))
+    freq = np.bincount(learned.placed, minlength=n_contexts) / learned.n
+    mean = learned.answers.cost_usd.mean(axis=0)
+    models = tuple(Model(f"m{k}", Price(usd / 700, usd / 700)) for k, usd in enumerate(mean))
+    bound = Plan(np.full(served.n, 1.0 / served.n), *served.answers, allow_skip=True)
+    return Halves(learned, served, Contexts(np.eye(n_contexts), freq), models, seed, 0.0, bound)
+
+
+def same(n, reward, cost_usd, placed=None):
+    """Return a half of `n` equal queries, or of a row of `reward` and `cost_usd` per context of `placed`."""
+    where = np.zeros(n, dtype=int) if placed is None else np.resize(placed, n)
+    return np.atleast_2d(reward)[where], np.atleast_2d(cost_usd)[where], where
+
+
+def served(name, work, rate_usd, *, seed=0):
+    """Return the figures of a method, given by name or itself, and what it collected."""
+    [method] = open_methods([name]) if isinstance(name, str) else [name]
+    training, terms = work.training(), Terms(rate_usd * work.test.n, work.test.n)
+    server = method.fit(training, np.random.default_rng([seed, 1])).start(terms, np.random.default_rng([seed, 2]))
+    trace = serve_all(server, work.test, terms, sees_truth=method.sees_truth)
+    return row_of(method.name, work, terms, trace) | {"collected_usd": training.collected_usd}
