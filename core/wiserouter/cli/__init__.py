@@ -1,4 +1,4 @@
-"""The command line: `wiserouter bench | data | demo | explain | explore-length | fit | plan | replay | simulate`."""
+"""The command line: `wiserouter bench | data | demo | explain | explore-length | fit | paper | plan | replay | ...`."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from wiserouter.cli.demo import demo
 from wiserouter.cli.explain import explain
 from wiserouter.cli.explore_length import explore_length
 from wiserouter.cli.fit import fit
+from wiserouter.cli.paper import app as paper
 from wiserouter.cli.plan import plan
 from wiserouter.cli.replay import replay
 from wiserouter.cli.screen import complain
@@ -28,6 +29,7 @@ app = typer.Typer(
 for command in (bench, demo, explain, explore_length, fit, plan, replay, simulate):
     app.command()(command)
 app.add_typer(data, name="data")
+app.add_typer(paper, name="paper")
 
 
 def _version(asked: bool) -> None:

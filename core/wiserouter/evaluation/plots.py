@@ -45,7 +45,7 @@ def plot_plan(plan: Plan, names: Sequence[str], path: str | Path) -> None:
         below.set_xscale("log")
     below.set_ylim(0, 1)
     legend_beside(below)
-    _save(figure, path)
+    save(figure, path)
 
 
 def plot_outcomes(outcomes: Sequence[Outcome], path: str | Path, title: str, frontier: Plan | None = None) -> None:
@@ -75,7 +75,7 @@ def plot_outcomes(outcomes: Sequence[Outcome], path: str | Path, title: str, fro
     axes.margins(x=0.25, y=0.15)
     axes.legend(loc="lower right", frameon=False, fontsize=8)
     dress(axes, title, "spend, USD (log scale)", "quality")
-    _save(figure, path)
+    save(figure, path)
 
 
 def plot_simulation(summaries: Sequence[Summary], path: str | Path, title: str) -> None:
@@ -86,7 +86,7 @@ def plot_simulation(summaries: Sequence[Summary], path: str | Path, title: str) 
     summaries : sequence of Summary
         One per method, all of one horizon.
     """
-    _save(simulation_figure(summaries, title), path)
+    save(simulation_figure(summaries, title), path)
 
 
 def simulation_figure(summaries: Sequence[Summary], title: str) -> Figure:
@@ -138,18 +138,24 @@ def line_of(i: int) -> dict[str, Any]:
 
 def svg_of(figure: Figure) -> bytes:
     """Return a picture as SVG, the same for the same figures."""
-    from matplotlib import rc_context  # noqa: PLC0415
-
     picture = BytesIO()
-    with rc_context({"svg.hashsalt": "wiserouter"}):
-        figure.savefig(picture, format="svg", metadata={"Date": None})
+    _write(figure, picture, format="svg", metadata={"Date": None})
     return picture.getvalue()
 
 
-def _save(figure: Figure, path: str | Path) -> None:
+def save(figure: Figure, path: str | Path) -> None:
+    """Write a picture to a file, the same for the same figures; raises `InvalidInput` as `plot_plan` does."""
+    kind = {"metadata": {"Date": None}} if str(path).endswith(".svg") else {}
     try:
-        figure.savefig(path, dpi=150)
+        _write(figure, path, dpi=150, **kind)
     except ValueError as error:
         raise InvalidInput(
             f"the picture's name must end in .png, .svg or .pdf, got {str(path)!r}", value=path
         ) from error
+
+
+def _write(figure: Figure, target: str | Path | BytesIO, **how: Any) -> None:
+    from matplotlib import rc_context  # noqa: PLC0415
+
+    with rc_context({"svg.hashsalt": "wiserouter"}):
+        figure.savefig(target, **how)

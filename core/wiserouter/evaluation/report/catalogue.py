@@ -15,24 +15,23 @@ from wiserouter.evaluation.report.spending import ADAPTIVE, STATIC, adaptive, ut
 
 
 class Entry(NamedTuple):
-    """How an exhibit is made, what it shows, and which methods must have been run."""
+    """How an exhibit is made, and which methods must have been run."""
 
     make: Callable[[Findings], Exhibit]
-    about: str
     needs: tuple[str, ...] = ()
 
 
 EXHIBITS: dict[str, Entry] = {
-    "table1": Entry(table1, "Quality by budget (paper, Table 1)."),
-    "frontier": Entry(frontier, "Cost and quality of all methods on one picture, and quality at equal spend."),
-    "intervals": Entry(intervals, "95 % intervals of quality."),
-    "utilisation": Entry(utilisation, "Share of each budget that is left (paper, budget utilisation)."),
-    "aiq": Entry(aiq, "AIQ over the Zero router, regret and how often a method is best."),
-    "regret": Entry(regret, "Regret against the linear program over single queries."),
-    "adaptive": Entry(adaptive, "Adaptive against static linear program (paper).", (ADAPTIVE, STATIC)),
-    "end-to-end": Entry(end_to_end_exhibit, "Budgets that pay for learning too (paper, end-to-end budget)."),
-    "bill": Entry(bill, "Dollars spent to learn, and queries that earn them back (SA-BEP).", ("zero",)),
-    "latency": Entry(latency, "Time of training and of one decision (paper, latency)."),
+    "table1": Entry(table1),
+    "frontier": Entry(frontier),
+    "intervals": Entry(intervals),
+    "utilisation": Entry(utilisation),
+    "aiq": Entry(aiq),
+    "regret": Entry(regret),
+    "adaptive": Entry(adaptive, (ADAPTIVE, STATIC)),
+    "end-to-end": Entry(end_to_end_exhibit),
+    "bill": Entry(bill, ("zero",)),
+    "latency": Entry(latency),
 }
 """In the order of a report."""
 

@@ -48,7 +48,7 @@ def bill(findings: Findings) -> Exhibit:
     rows = [
         [method, f"{collected[i].mean():.4g}", *(_queries(points[i, b]) for b in shown)]
         for i, method in enumerate(grid.methods)
-        if method in findings.about.rivals
+        if method in findings.about.rivals and collected[i].any()
     ]
     first, *rates = per_query(findings)
     return Exhibit("bill", "Dollars spent to learn", BILL, (first, "collected, USD", *rates), rows)
