@@ -15,6 +15,7 @@ from wiserouter.cli.explain import explain
 from wiserouter.cli.explore_length import explore_length
 from wiserouter.cli.fit import fit
 from wiserouter.cli.merge import merge
+from wiserouter.cli.paper import app as paper
 from wiserouter.cli.plan import plan
 from wiserouter.cli.replay import replay
 from wiserouter.cli.screen import complain
@@ -32,6 +33,7 @@ for command in (bench, demo, explain, explore_length, fit, merge, plan, replay, 
     app.command()(command)
 app.command("evaluate")(evaluate_journal)
 app.add_typer(data, name="data")
+app.add_typer(paper, name="paper")
 
 
 def _version(asked: bool) -> None:
