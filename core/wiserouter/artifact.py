@@ -42,7 +42,7 @@ def write_artifact(path: str | Path, manifest: Mapping[str, Any], arrays: Arrays
     arrays : mapping of str to ndarray
         Numbers only.
     """
-    members = {f"{name}.npy": _npy(array) for name, array in sorted(arrays.items())}
+    members = _members_of(arrays)
     digest = _digest(manifest, members)
     head = {"format": FORMAT, "version": VERSION, "sha256": digest, "content": dict(manifest)}
     target = Path(path)
@@ -104,6 +104,21 @@ def _head(path: Path, data: bytes) -> dict[str, Any]:
     if not isinstance(head.get("sha256"), str) or not isinstance(head.get("content"), dict):
         raise DamagedArtifact(path, "its manifest lacks its hash or content: fit or copy it again")
     return head
+
+
+def content_hash(manifest: Mapping[str, Any], arrays: Arrays) -> str:
+    """Return the SHA-256 of JSON values and arrays, as an artifact of them has it.
+
+    Examples
+    --------
+    >>> content_hash({"models": []}, {"freq": np.ones(1)})[:8]
+    'b60a78b4'
+    """
+    return _digest(manifest, _members_of(arrays))
+
+
+def _members_of(arrays: Arrays) -> dict[str, bytes]:
+    return {f"{name}.npy": _npy(array) for name, array in sorted(arrays.items())}
 
 
 def _digest(manifest: Mapping[str, Any], members: Mapping[str, bytes]) -> str:

@@ -46,6 +46,8 @@ class Contexts:
         Share of queries in each context; sums to 1.
     portraits : sequence of Portrait, optional
         What each is about.
+    n_queries : int, optional
+        How many queries `freq` is the share of, where that is known.
 
     Raises
     ------
@@ -59,7 +61,13 @@ class Contexts:
     1
     """
 
-    def __init__(self, centroids: ArrayLike, freq: ArrayLike, portraits: Sequence[Portrait] = ()) -> None:
+    def __init__(
+        self,
+        centroids: ArrayLike,
+        freq: ArrayLike,
+        portraits: Sequence[Portrait] = (),
+        n_queries: int | None = None,
+    ) -> None:
         self.centroids: Embedding = _matrix("centroids", centroids)
         self.freq: FloatArray = np.array(freq, dtype=np.float64)
         if self.freq.shape != (len(self.centroids),) or not abs(self.freq.sum() - 1.0) < 1e-6 or self.freq.min() < 0:
@@ -70,6 +78,7 @@ class Contexts:
         if len(portraits) not in {0, len(self.centroids)}:
             raise InvalidInput(f"portraits must be one per centroid ({len(self.centroids)}), got {len(portraits)}")
         self.portraits = tuple(portraits)
+        self.n_queries = None if n_queries is None else check_count("n_queries", n_queries, least=1)
         self._half_square = 0.5 * np.einsum("jd,jd->j", self.centroids, self.centroids)
 
     @classmethod
@@ -115,9 +124,10 @@ class Contexts:
         if len(rows) < n_contexts:
             raise InvalidInput(f"n_contexts={n_contexts} must be at most the number of queries, {len(rows)}: lower it")
         if n_contexts == 1 or rows.shape[1] == 0:
-            return cls(rows.mean(axis=0, keepdims=True), [1.0])
+            return cls(rows.mean(axis=0, keepdims=True), [1.0], n_queries=len(rows))
         centroids = _k_means(rows, min(n_contexts, _n_distinct(rows, n_contexts)), seed)
-        return cls(centroids, np.full(len(centroids), 1.0 / len(centroids)))._with_freq_of(rows)
+        found = cls(centroids, np.full(len(centroids), 1.0 / len(centroids)))
+        return found.counted(np.bincount(found.assign_many(rows), minlength=found.n_contexts))
 
     @property
     def n_contexts(self) -> int:
@@ -160,9 +170,23 @@ class Contexts:
             raise InvalidInput(f"embeddings must have {self.dim} columns, got {rows.shape[1]}")
         return np.asarray((rows @ self.centroids.T - self._half_square).argmax(axis=1), dtype=np.int64)
 
-    def _with_freq_of(self, rows: Embedding) -> Contexts:
-        counts = np.bincount(self.assign_many(rows), minlength=self.n_contexts)
-        return Contexts(self.centroids, counts / counts.sum())
+    def counted(self, queries: ArrayLike) -> Contexts:
+        """Return the same contexts with the frequencies of `queries`, how many fell in each; at least one must be.
+
+        Examples
+        --------
+        >>> contexts = Contexts(centroids=[[0.0], [1.0]], freq=[0.5, 0.5]).counted([1, 3])
+        >>> contexts.freq.tolist(), contexts.n_queries
+        ([0.25, 0.75], 4)
+        """
+        counts = np.asarray(queries, dtype=np.float64)
+        if not counts.sum() > 0:
+            raise InvalidInput(f"queries must hold at least one query, got {counts.tolist()}", value=queries)
+        return Contexts(self.centroids, counts / counts.sum(), self.portraits, round(counts.sum()))
+
+    def portrayed(self, portraits: Sequence[Portrait]) -> Contexts:
+        """Return the same contexts with what each is about."""
+        return Contexts(self.centroids, self.freq, portraits, self.n_queries)
 
 
 def _k_means(rows: Embedding, n_contexts: int, seed: int) -> NDArray[Any]:

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from wiserouter.contexts import Contexts
 from wiserouter.encoders import Encoder
-from wiserouter.errors import InvalidInput, LogError
+from wiserouter.errors import EncoderError, InvalidInput, LogError
 from wiserouter.estimates import Estimates
 from wiserouter.finer import Finer, Sample
 from wiserouter.finer.held_out import HeldOut, context_means, fit_length, hold_out
 from wiserouter.finer.selection import AUTO, ESTIMATORS, MEANS, Comparison, check_estimator, compare, price_curve
 from wiserouter.log import LogBatch, RoutingLog
-from wiserouter.log.batch import merged
+from wiserouter.log.batch import first_rows, merged
 from wiserouter.plan import Plan
 from wiserouter.portraits import Sitter, portraits_of
+from wiserouter.query_counts import QueryCounts
+from wiserouter.sampling import QuerySample
 from wiserouter.types import Embedding, FloatArray, check_amount
 
 SAMPLE_QUERIES = 50_000
@@ -65,13 +66,11 @@ class Fitted(NamedTuple):
     encoder : Encoder
         Fitted on the prompts.
     contexts : Contexts
-        Clusters of their embeddings.
+        Clusters of their embeddings, with how many queries fell in each.
     estimates : Estimates
         Sums of cost and reward per (context, model).
     dearest_usd : ndarray of shape (n_models,)
         The dearest call of each model; NaN where none was seen.
-    n_queries : int
-        Number of distinct queries.
     finer : Finer or None
         What judges queries one by one.
     comparison : Comparison or None
@@ -82,7 +81,6 @@ class Fitted(NamedTuple):
     contexts: Contexts
     estimates: Estimates
     dearest_usd: FloatArray
-    n_queries: int
     finer: Finer | None = None
     comparison: Comparison | None = None
 
@@ -95,8 +93,27 @@ def fit_log(
     seed: int,
     progress: Progress,
     terms: FinerTerms | None = None,
+    contexts: Contexts | None = None,
 ) -> Fitted:
-    """Fit in two passes over the log, holding one batch and a sample of prompts in memory.
+    """Fit in two passes over the log, or one where `contexts` are given, holding a batch and a sample in memory.
+
+    Parameters
+    ----------
+    log : RoutingLog
+        Past calls.
+    encoder : Encoder
+        Fitted here, unless `contexts` are given.
+    n_contexts : int
+        Number of contexts to find.
+    seed : int
+        Seeds sample and clusters.
+    progress : callable
+        Told what is done.
+    terms : FinerTerms, optional
+        How queries are to be judged beyond their context.
+    contexts : Contexts, optional
+        Found before, with this encoder: the log is only counted in them. It may lack costs or rewards of a model, which
+        another log may have.
 
     Raises
     ------
@@ -106,55 +123,79 @@ def fit_log(
         If a row cannot be read.
     """
     _check_terms(terms)
-    prompts, n_queries = sample_prompts(log, np.random.default_rng(seed), progress)
-    encoder = encoder.fit(prompts)
-    progress("clustering", 0)
-    contexts = Contexts.fit(encoder.encode_many(prompts), n_contexts, seed=seed)
-    estimates = Estimates(contexts.n_contexts, log.n_models)
-    met = np.zeros(contexts.n_contexts)
-    dearest = np.full(log.n_models, np.nan)
-    sitter = Sitter(contexts)
-    gathering = _Gathering(n_queries, seed) if terms is not None and terms.judges else None
-    for batch, first in _with_first(log):
-        rows = encoder.encode_many(batch.prompts)
-        where = contexts.assign_many(rows)
-        sitter.add(rows[first], where[first], [name for name, new in zip(_ids(batch), first, strict=True) if new])
-        if gathering is not None:
-            gathering.add(batch, first, rows)
-        estimates.add_table(where, batch.reward, batch.cost_usd)
-        met += np.bincount(where[first], minlength=contexts.n_contexts)
-        dearest = np.fmax(dearest, np.fmax.reduce(batch.cost_usd, axis=0))
-        progress("estimating", len(batch.prompts))
-    _check_observed(log, estimates)
-    placed = Contexts(contexts.centroids, met / met.sum())
-    known = Contexts(placed.centroids, placed.freq, portraits_of(placed, encoder, sitter))
+    judges = terms is not None and terms.judges
+    gathering = None
+    if contexts is None or judges:
+        sample = sample_queries(log, np.random.default_rng(seed), progress)
+        gathering = _Gathering(sample) if judges else None
+    if contexts is None:
+        progress("clustering", 0)
+        encoder, fixed = _discretized(sample.prompts, encoder, n_contexts, seed)
+    else:
+        _check_fitted(encoder)
+        fixed = contexts
+    sitter = Sitter(fixed)
+    estimates, dearest, met = _counted(log, encoder, fixed, sitter, gathering, progress)
+    _check_observed(log, estimates, part=contexts is not None)
+    known = fixed.counted(met)
+    if contexts is None:
+        known = known.portrayed(portraits_of(known, encoder, sitter))
     finer, comparison = None, None
     if gathering is not None and terms is not None:
         progress("comparing", 0)
         finer, comparison = _fit_finer(gathering.sample(known), known, estimates, terms, seed)
-    return Fitted(encoder, known, estimates, dearest, n_queries, finer, comparison)
+    return Fitted(encoder, known, estimates, dearest, finer, comparison)
 
 
-def sample_prompts(log: RoutingLog, rng: np.random.Generator, progress: Progress) -> tuple[list[str], int]:
-    """Return at most `SAMPLE_QUERIES` prompts, each query equally likely, and the number of queries.
-
-    Notes
-    -----
-    Reservoir sampling (Vitter, Algorithm R).
-    """
-    sample: list[str] = []
-    seen = 0
-    for batch, first in _with_first(log):
-        for row in np.flatnonzero(first):
-            if len(sample) < SAMPLE_QUERIES:
-                sample.append(batch.prompts[row])
-            elif (slot := int(rng.integers(seen + 1))) < SAMPLE_QUERIES:
-                sample[slot] = batch.prompts[row]
-            seen += 1
+def sample_queries(log: RoutingLog, rng: np.random.Generator, progress: Progress) -> QuerySample:
+    """Return a sample of at most `SAMPLE_QUERIES` queries, each equally likely; raises `LogError` if there is none."""
+    sample = QuerySample(SAMPLE_QUERIES, rng)
+    for batch in log.batches():
+        sample.add(batch)
         progress("reading", len(batch.prompts))
-    if not seen:
+    if not sample.prompts:
         raise LogError("the log must hold at least one query, got none", file=log.path)
-    return sample, seen
+    return sample
+
+
+def _discretized(prompts: list[str], encoder: Encoder, n_contexts: int, seed: int) -> tuple[Encoder, Contexts]:
+    """Return the encoder fitted on some prompts, and their contexts."""
+    encoder = encoder.fit(prompts)
+    return encoder, Contexts.fit(encoder.encode_many(prompts), n_contexts, seed=seed)
+
+
+def _counted(
+    log: RoutingLog,
+    encoder: Encoder,
+    contexts: Contexts,
+    sitter: Sitter,
+    gathering: _Gathering | None,
+    progress: Progress,
+) -> tuple[Estimates, FloatArray, FloatArray]:
+    """Return what a log shows of each (context, model), the dearest call of each model, and the queries per context."""
+    estimates = Estimates(contexts.n_contexts, log.n_models)
+    dearest = np.full(log.n_models, np.nan)
+    with QueryCounts(contexts.n_contexts) as met:
+        for batch in log.batches():
+            rows = _encoded(encoder, batch.prompts)
+            where = contexts.assign_many(rows)
+            first, names = first_rows(batch.query), _ids(batch)
+            sitter.add(rows[first], where[first], [names[row] for row in first])
+            if gathering is not None:
+                gathering.add(batch, rows)
+            estimates.add_table(where, batch.reward, batch.cost_usd)
+            met.add(batch, where)
+            dearest = np.fmax(dearest, np.fmax.reduce(batch.cost_usd, axis=0))
+            progress("estimating", len(batch.prompts))
+        return estimates, dearest, met.total()
+
+
+def _encoded(encoder: Encoder, prompts: list[str]) -> Embedding:
+    """Return an embedding per prompt; equal prompts, as of the calls of one query, are encoded once."""
+    number: dict[str, int] = {}
+    row = [number.setdefault(prompt, len(number)) for prompt in prompts]
+    rows = encoder.encode_many(list(number))
+    return rows if len(number) == len(prompts) else rows[row]
 
 
 def _ids(batch: LogBatch) -> list[str]:
@@ -163,28 +204,26 @@ def _ids(batch: LogBatch) -> list[str]:
 
 
 class _Gathering:
-    """Collects the calls of some queries, each query equally likely, and their embeddings."""
+    """Collects the calls of some queries of a sample, each query equally likely, and their embeddings."""
 
-    def __init__(self, n_queries: int, seed: int) -> None:
-        kept = np.random.default_rng(seed).permutation(n_queries)[:FINER_QUERIES]
-        self._is_kept = np.zeros(n_queries, dtype=np.bool_)
-        self._is_kept[kept] = True
+    def __init__(self, sample: QuerySample) -> None:
+        self._rank, self._bound = sample.rank, sample.bound(FINER_QUERIES)
         self._parts: list[LogBatch] = []
         self._embeddings: list[Embedding] = []
 
-    def add(self, batch: LogBatch, first: NDArray[np.bool_], embeddings: Embedding) -> None:
+    def add(self, batch: LogBatch, embeddings: Embedding) -> None:
         """Take the rows of a batch that belong to these queries."""
-        kept = self._is_kept[batch.query]
-        rows = np.flatnonzero(kept)
+        rows = np.flatnonzero(self._rank(batch.query) <= self._bound)
         prompts = [batch.prompts[i] for i in rows]
         self._parts.append(LogBatch(prompts, batch.query[rows], batch.reward[rows], batch.cost_usd[rows]))
-        self._embeddings.append(embeddings[kept & first])
+        self._embeddings.append(embeddings[rows])
 
     def sample(self, contexts: Contexts) -> Sample:
         """Return the collected queries, one row each."""
         from wiserouter.tokens import count_tokens  # noqa: PLC0415 - loaded by those who need it
 
-        calls, embeddings = merged(self._parts), np.concatenate(self._embeddings)
+        first = first_rows(np.concatenate([part.query for part in self._parts]))
+        calls, embeddings = merged(self._parts), np.concatenate(self._embeddings)[first]
         tokens = np.array([count_tokens(prompt).tokens for prompt in calls.prompts], dtype=np.float64)
         return Sample(embeddings, contexts.assign_many(embeddings), tokens, calls.reward, calls.cost_usd)
 
@@ -231,19 +270,20 @@ def _check_terms(terms: FinerTerms | None) -> None:
             check_amount("rate_usd", terms.rate_usd)
 
 
-def _with_first(log: RoutingLog) -> Iterator[tuple[LogBatch, np.ndarray[tuple[int], np.dtype[np.bool_]]]]:
-    """Yield each batch with a mask of the rows whose query is met for the first time."""
-    highest = -1
-    for batch in log.batches():
-        before = np.concatenate(([highest], np.maximum.accumulate(np.maximum(batch.query, highest))))[:-1]
-        yield batch, batch.query > before
-        highest = max(highest, int(batch.query.max()))
+def _check_fitted(encoder: Encoder) -> None:
+    try:
+        encoder.state()
+    except EncoderError as error:
+        raise InvalidInput(
+            f"contexts need the encoder that they were fitted with: pass encoder=router.encoder ({error})"
+        ) from error
 
 
-def _check_observed(log: RoutingLog, estimates: Estimates) -> None:
+def _check_observed(log: RoutingLog, estimates: Estimates, *, part: bool) -> None:
+    """Refuse a log that lacks the costs or rewards of a model, or a part of one that lacks those of all."""
     for name, count in (("cost", estimates.calls), ("reward", estimates.labels)):
         missing = [model for model, n in zip(log.models, count.sum(axis=0), strict=True) if not n]
-        if missing:
+        if missing and not (part and len(missing) < log.n_models):
             raise InvalidInput(
                 f"the log must hold at least one {name} of every model, got none of {', '.join(missing)}: "
                 f"leave them out with models=[...]"

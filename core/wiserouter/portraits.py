@@ -58,7 +58,9 @@ class Sitter:
             rows = np.flatnonzero(where == context)
             near = rows[np.argsort(away[rows], kind="stable")[:N_PROMPTS]]
             met = [(float(away[row]), ids[row]) for row in near]
-            self._kept[context] = nsmallest(N_PROMPTS, [*self._kept[context], *met], key=lambda one: one[0])
+            known = {name for _, name in self._kept[context]}  # rows of one query may lie in several batches
+            fresh = [one for one in met if one[1] not in known]
+            self._kept[context] = nsmallest(N_PROMPTS, [*self._kept[context], *fresh], key=lambda one: one[0])
 
     def nearest(self) -> list[tuple[str, ...]]:
         """Return the ids per context, the nearest first."""

@@ -32,7 +32,7 @@ from wiserouter.learning import Learning
 from wiserouter.list_costs import price_change
 from wiserouter.newcomer import believed
 from wiserouter.plan import SKIP, Plan
-from wiserouter.policies import Choice, Offline, Optimistic, Policy
+from wiserouter.policies import Choice, ExploreShare, Offline, Optimistic, Policy
 from wiserouter.policies.base import by_worth, cheapest_choice
 from wiserouter.pool import Pool
 from wiserouter.query import Query, QueryReader
@@ -57,11 +57,9 @@ if TYPE_CHECKING:
     from wiserouter.fitting import Progress
     from wiserouter.journal import Journal
     from wiserouter.log import RoutingLog
+    from wiserouter.merging import Part
 
 logger = logging.getLogger("wiserouter")
-
-TRIES = 3
-"""How often a model is chosen anew where the money for it is gone by the time that it is to be held back."""
 
 CUSHION_DECAY = 0.999
 """Per request: what a hard budget holds back for its last one is the dearest cheapest call of about the last 1,000."""
@@ -93,6 +91,8 @@ class WiseRouter:
         Seeds the draws of the policy.
     labels : LabelBudget, optional
         Marks the decisions whose feedback is worth asking for.
+    explore : ExploreShare, optional
+        Draws a share of the models uniformly, so that the journal can tell what others would have bought.
 
     Attributes
     ----------
@@ -134,6 +134,7 @@ class WiseRouter:
         growing: Growing | None = None,
         seed: int | None = None,
         labels: LabelBudget | None = None,
+        explore: ExploreShare | None = None,
     ) -> None:
         self.pool = Pool(models)
         self.contexts = contexts or Contexts.single()
@@ -164,6 +165,7 @@ class WiseRouter:
         self._watch = watch
         self._sharing = self._shared()
         self.labels = labels
+        self.explore = explore
         self.journal: Journal | None = None
         self._learn_from_now()
 
@@ -174,6 +176,7 @@ class WiseRouter:
         *,
         encoder: EncoderLike = "tfidf",
         n_contexts: int = 16,
+        contexts: Contexts | None = None,
         models: Sequence[Model] | None = None,
         policy: Policy | None = None,
         estimator: str = "means",
@@ -193,6 +196,9 @@ class WiseRouter:
             "tfidf", "minilm", or anything that maps a list of texts to an array.
         n_contexts : int, default 16
             Number of clusters J.
+        contexts : Contexts, optional
+            Those of another router, with `encoder` its encoder: nothing is clustered, the log is counted in them. What
+            is fitted so on parts of a log can be merged.
         models : sequence of Model, optional
             Prices and limits of the log's models, in any order.
         policy : Policy, optional
@@ -232,7 +238,15 @@ class WiseRouter:
             raise InvalidInput(f"models must be in the log ({', '.join(log.models)}), got {name!r}", value=name)
         prices = [known[name].price if name in known else None for name in log.models]
         terms = FinerTerms(estimator, token_cost, rate_usd, [0.0 if price is None else price.input for price in prices])
-        fitted = fit_log(log, open_encoder(encoder), n_contexts, seed=seed, progress=progress or _silent, terms=terms)
+        fitted = fit_log(
+            log,
+            open_encoder(encoder),
+            n_contexts,
+            seed=seed,
+            progress=progress or _silent,
+            terms=terms,
+            contexts=contexts,
+        )
         pool = [
             _bounded(known.get(name, Model(name)), float(dearest))
             for name, dearest in zip(log.models, fitted.dearest_usd, strict=True)
@@ -290,6 +304,55 @@ class WiseRouter:
 
         parts = saving.load_parts(path, encoder)
         return cls(**parts, store=store, seed=seed)
+
+    @classmethod
+    def merge(
+        cls,
+        routers: Sequence[WiseRouter | str | Path],
+        *,
+        prices_from: WiseRouter | str | Path | None = None,
+        policy: Policy | None = None,
+        store: str | Store = "memory://",
+        seed: int | None = None,
+    ) -> WiseRouter:
+        """Add up routers that were fitted on parts of a log in the same contexts, as if on the whole of it.
+
+        Parameters
+        ----------
+        routers : sequence of WiseRouter, str or Path
+            At least two routers, or artifacts of some. A model that only some know is kept.
+        prices_from : WiseRouter, str or Path, optional
+            Where prices or limits of a model differ, this one's hold; the costs that were paid stay as they are.
+        policy : Policy, optional
+            By default that of all of them.
+        store : str or Store, default "memory://"
+            Where budgets and decisions live.
+        seed : int, optional
+            Seeds the draws of the policy.
+
+        Raises
+        ------
+        NotMergeable
+            If contexts, encoders, prices, limits or policies differ, or queries are judged one by one; the error says
+            which and what to do.
+        ArtifactError
+            If a file is not an artifact, or is damaged.
+
+        Examples
+        --------
+        >>> from wiserouter import RoutingLog
+        >>> logs = [RoutingLog.from_arrays([text] * 2, [[1.0]] * 2, [[0.1]] * 2, ["small"]) for text in ("hi", "bye")]
+        >>> first = WiseRouter.fit(logs[0], n_contexts=1)
+        >>> second = WiseRouter.fit(logs[1], encoder=first.encoder, contexts=first.contexts)
+        >>> WiseRouter.merge([first, second]).contexts.n_queries
+        4
+        """
+        from wiserouter import merging  # noqa: PLC0415 - few routers are merged
+
+        merging.check_distinct(one for one in routers if not isinstance(one, WiseRouter))
+        parts = [_part(one, f"router {i}") for i, one in enumerate(routers, start=1)]
+        terms = None if prices_from is None else _part(prices_from, "prices_from")
+        return cls(**merging.merge(parts, terms, policy).settings(), store=store, seed=seed)
 
     @property
     def plan(self) -> Plan | None:
@@ -760,15 +823,24 @@ class WiseRouter:
         if max_output_tokens is not None:
             check_count("max_output_tokens", max_output_tokens, least=1)
         eligible = self.pool.eligible(names, query.input_tokens)
-        for tries_left in reversed(range(TRIES)):
+        record = self._picked(query, eligible, max_output_tokens, worst_case_usd, scope)
+        try:
+            self._store.reserve(record)
+        except BudgetExhausted:  # somebody else was faster
             record = self._picked(query, eligible, max_output_tokens, worst_case_usd, scope)
-            try:
-                self._store.reserve(record)
-                break
-            except BudgetExhausted:  # somebody else was faster
-                if not tries_left:
-                    raise
-        return self._decided(record, query)
+            self._store.reserve(record)
+        decision, model = record.decision, record.model
+        if self.journal is not None and record.facts is not None:
+            self._note_decision(self.journal, decision, record.facts)
+        if model == SKIP:
+            self._store.settle(decision.id, 0.0)
+            self._note("charge", decision.id, cost_usd=0.0, model="", learn=False)
+            raise QuerySkipped(decision.context, decision.rate_usd)
+        with self._lock:
+            self._learning.add_invoked(decision.context, model)
+            if self._growing is not None and query.embedding is not None:
+                self._grow(self._growing, decision, query.embedding, model)
+        return decision
 
     def _picked(
         self,
@@ -802,21 +874,6 @@ class WiseRouter:
             facts = Facts(self.pool, self.contexts, choice, funds, eligible, tokens, worst_usd, room_usd, shift)
             return Record(decision, choice.model, choice.debit, "in flight", None, None, facts, own)
 
-    def _decided(self, record: Record, query: Query) -> Decision:
-        """Note a decision whose cost is held back, and return it."""
-        decision, model = record.decision, record.model
-        if self.journal is not None and record.facts is not None:
-            self._note_decision(self.journal, decision, record.facts)
-        if model == SKIP:
-            self._store.settle(decision.id, 0.0)
-            self._note("charge", decision.id, cost_usd=0.0, model="", learn=False)
-            raise QuerySkipped(decision.context, decision.rate_usd)
-        with self._lock:
-            self._learning.add_invoked(decision.context, model)
-            if self._growing is not None and query.embedding is not None:
-                self._grow(self._growing, decision, query.embedding, model)
-        return decision
-
     def _grow(self, growing: Growing, decision: Decision, embedding: Embedding, model: int) -> None:
         """Keep a query, and take over new contexts if they are ready."""
         growing.add(decision, embedding, model)
@@ -838,6 +895,8 @@ class WiseRouter:
         if funds.requests > 0 and funds.left_usd > 0:
             own = () if query is None else (query.shift,)
             choice = self.policy.choose(context, funds, self._rng, allowed, *own)
+            if self.explore is not None:
+                choice = self.explore.vary(choice, funds, self._rng, allowed, *own)
             if choice.debit == "paper" or ledger.bears(choice.expected_cost_usd):
                 return choice
             needed_usd = choice.expected_cost_usd
@@ -891,6 +950,17 @@ class WiseRouter:
         return self.pool.cost_usd(self._store.find(decision_id).model if served is None else served, usage)
 
 
+def _part(router: WiseRouter | str | Path, name: str) -> Part:
+    """Return what is merged of a router, or of an artifact."""
+    from wiserouter import merging  # noqa: PLC0415 - few routers are merged
+
+    if not isinstance(router, WiseRouter):
+        return merging.read_part(router)
+    with router._lock:
+        learned = router.estimates.copy()
+    return merging.Part(name, router.pool.models, router.contexts, router.encoder, router.policy, learned, router.finer)
+
+
 def _affordable(ledger: Account, room: float, eligible: set[int] | None, worst_usd: list[float]) -> set[int] | None:
     """Return the models whose worst case a hard limit still admits, or None for all."""
     if eligible is None and max(worst_usd) <= room:
@@ -903,7 +973,8 @@ def _affordable(ledger: Account, room: float, eligible: set[int] | None, worst_u
 
 
 def _bounded(model: Model, dearest_usd: float) -> Model:
-    return model if model.max_cost_usd is not None else replace(model, max_cost_usd=dearest_usd)
+    known = model.max_cost_usd is not None or np.isnan(dearest_usd)
+    return model if known else replace(model, max_cost_usd=dearest_usd)
 
 
 def _bound(worst_usd: float) -> float:

@@ -28,6 +28,8 @@ def save_router(router: WiseRouter, estimates: Estimates, finer: Finer | None, p
         "encoder": None if encoder is None else {"spec": encoder.spec, "settings": encoder.settings()},
         "portraits": [portrait._asdict() for portrait in router.contexts.portraits],
     }
+    if router.contexts.n_queries is not None:
+        manifest["n_queries"] = router.contexts.n_queries
     if finer is not None:
         manifest["finer"] = finer.settings()
     arrays = {
@@ -79,9 +81,9 @@ def _encoder(
 
 
 def _contexts(manifest: dict[str, Any], arrays: dict[str, Any]) -> Contexts:
-    """Return the contexts; artifacts of earlier versions say nothing of what they are about."""
+    """Return the contexts; artifacts of earlier versions say less of them."""
     portraits = [Portrait(*map(tuple, (one["terms"], one["prompts"]))) for one in manifest.get("portraits", ())]
-    return Contexts(arrays["contexts.centroids"], arrays["contexts.freq"], portraits)
+    return Contexts(arrays["contexts.centroids"], arrays["contexts.freq"], portraits, manifest.get("n_queries"))
 
 
 def _finer(settings: dict[str, Any] | None, arrays: dict[str, Any]) -> Finer | None:

@@ -62,7 +62,7 @@ class Sharing:
         self.sums = hashlib.sha256(contexts.centroids.tobytes()).hexdigest()[:16]
         self._n_contexts = contexts.n_contexts
         self._names: tuple[str, ...] = ()
-        self._worker, self._sequence = os.urandom(8).hex(), 0
+        self._worker, self._process, self._sequence = os.urandom(8).hex(), os.getpid(), 0
         self._additions: defaultdict[str, float] = defaultdict(float)
         self._sent: list[Learn] = []
         self._known: dict[str, dict[str, float]] = {}
@@ -104,6 +104,10 @@ class Sharing:
     def outgoing(self, now_s: float) -> list[Learn]:
         """Return what to add; the same again until `incoming` has told that it arrived."""
         with self._lock:
+            if self._process != os.getpid():  # forked off: what the parent has not sent is the parent's to send
+                self._worker, self._process = os.urandom(8).hex(), os.getpid()
+                self._sent = []
+                self._additions.clear()
             if not self._sent and self._additions:
                 self._sequence += 1
                 day = self._day(now_s)

@@ -73,7 +73,7 @@ def test_swebench_and_paretobandit(folder):
     lines = [json.dumps({"prompt": text, "source": "made-up", "arms": arms}) for text in ("Hm?", "Well.")]
     (folder / "val.jsonl").write_text("\n".join(lines))
     printed = wiserouter("data", "paretobandit", folder / "val.jsonl", "-o", folder / "p.parquet")
-    assert "the same cost in every row: was it measured?" in printed
+    assert "was it measured?" in printed
     assert "Content: " in printed
 
 

@@ -1,11 +1,14 @@
+import tracemalloc
+
 import numpy as np
 import polars as pl
 import pytest
 
-from wiserouter import RoutingLog, WiseRouter, fitting
+from long_logs import N_MODELS, write_long_log
+from wiserouter import RoutingLog, WiseRouter, fitting, query_counts
 from wiserouter.encoders import open_encoder
 from wiserouter.errors import InvalidInput
-from wiserouter.fitting import fit_log, sample_prompts
+from wiserouter.fitting import FinerTerms, fit_log, sample_queries
 from wiserouter.log import reader
 
 
@@ -36,7 +39,7 @@ def test_estimates_are_sums_per_cluster():
     assert result.estimates.reward[j] == pytest.approx(reward[mine].sum(axis=0))
     assert result.estimates.cost_sq[1 - j] == pytest.approx((cost[~mine] ** 2).sum(axis=0))
     assert result.dearest_usd == pytest.approx(cost.max(axis=0))
-    assert result.n_queries == 40
+    assert result.contexts.n_queries == 40
 
 
 def test_a_query_counts_once_however_many_models_answered_it(tmp_path):
@@ -45,7 +48,7 @@ def test_a_query_counts_once_however_many_models_answered_it(tmp_path):
     frame.write_parquet(tmp_path / "log.parquet")
     result = fitted(RoutingLog.read(tmp_path / "log.parquet"))
     assert result.contexts.freq.tolist() == [0.5, 0.5]
-    assert result.n_queries == 2
+    assert result.contexts.n_queries == 2
     assert result.estimates.calls.sum() == 7
 
 
@@ -74,12 +77,11 @@ def test_the_sample_is_uniform_and_seeded(monkeypatch):
     log = RoutingLog.from_arrays([str(i) for i in range(40)], ones, ones, ("m",))
     drawn = np.zeros(40)
     for seed in range(400):
-        sample, n_queries = sample_prompts(log, np.random.default_rng(seed), silent)
-        assert (len(set(sample)), n_queries) == (10, 40)
+        sample = sample_queries(log, np.random.default_rng(seed), silent).prompts
+        assert len(set(sample)) == 10
         drawn[[int(prompt) for prompt in sample]] += 1
     assert drawn / 400 == pytest.approx(np.full(40, 0.25), abs=0.09)  # 4 standard deviations
-    again, _ = sample_prompts(log, np.random.default_rng(399), silent)
-    assert again == sample
+    assert sample_queries(log, np.random.default_rng(399), silent).prompts == sample
 
 
 def test_progress_is_reported():
@@ -95,3 +97,82 @@ def test_a_model_without_any_reward_is_named():
     reward[:, 1] = np.nan
     with pytest.raises(InvalidInput, match="at least one reward of every model, got none of n"):
         fitted(RoutingLog.from_arrays(prompts, reward, cost, ("m", "n")))
+
+
+def test_rows_of_a_query_need_not_be_neighbours(tmp_path):
+    rows = [(f"q{i}", ("a" if i % 4 else "b") * 5, m, 0.5, 0.1) for m in "mn" for i in range(40)]
+    frame = pl.DataFrame(rows, schema=["query_id", "prompt", "model", "reward", "cost_usd"], orient="row")
+    result = fitted(RoutingLog.from_frame(frame))
+    assert sorted(result.contexts.freq) == [0.25, 0.75]
+    assert result.contexts.n_queries == 40
+    assert all(len(set(portrait.prompts)) == 5 for portrait in result.contexts.portraits)
+
+
+def test_equal_prompts_are_encoded_once():
+    calls = []
+
+    def encode(texts):
+        calls.append(list(texts))
+        return letters(texts)
+
+    frame = pl.DataFrame({"prompt": ["a", "b", "a"], "model": ["m"] * 3, "reward": [0.5] * 3, "cost_usd": [0.1] * 3})
+    result = fit_log(RoutingLog.from_frame(frame), open_encoder(encode), 2, seed=0, progress=silent)
+    assert calls[-1] == ["a", "b"]
+    assert sorted(result.estimates.calls[:, 0]) == [1, 2]
+
+
+def test_given_contexts_are_kept_and_counted():
+    prompts, reward, cost = table(40)
+    first = fitted(RoutingLog.from_arrays(prompts, reward, cost, ("m", "n")))
+    steps = set()
+    other = RoutingLog.from_arrays(["bbbbb"] * 3, reward[:3], cost[:3], ("m", "n"))
+    result = fit_log(
+        other, first.encoder, 2, seed=0, progress=lambda step, rows: steps.add(step), contexts=first.contexts
+    )
+    assert steps == {"estimating"}
+    assert np.array_equal(result.contexts.centroids, first.contexts.centroids)
+    assert (sorted(result.contexts.freq), result.contexts.n_queries) == ([0.0, 1.0], 3)
+    assert result.contexts.portraits == first.contexts.portraits
+
+
+def test_given_contexts_need_their_encoder_and_one_cost():
+    prompts, reward, cost = table(40)
+    log = RoutingLog.from_arrays(prompts, reward, cost, ("m", "n"))
+    first = fitted(log)
+    with pytest.raises(InvalidInput, match=r"pass encoder=router\.encoder"):
+        WiseRouter.fit(log, contexts=first.contexts)
+    cost[:, 0] = reward[:, 0] = np.nan
+    part = WiseRouter.fit(
+        RoutingLog.from_arrays(prompts, reward, cost, ("m", "n")), encoder=first.encoder, contexts=first.contexts
+    )
+    assert [model.max_cost_usd for model in part.pool.models] == [None, cost[:, 1].max()]
+    cost[:, 1] = np.nan
+    with pytest.raises(InvalidInput, match="at least one cost of every model, got none of m, n"):
+        WiseRouter.fit(
+            RoutingLog.from_arrays(prompts, reward, cost, ("m", "n")), encoder=first.encoder, contexts=first.contexts
+        )
+
+
+def test_memory_does_not_grow_with_the_rows(tmp_path, monkeypatch):
+    """Python's and numpy's own memory; tests/benchmarks/test_fit_memory.py measures that of the process."""
+    monkeypatch.setattr(fitting, "SAMPLE_QUERIES", 500)
+    monkeypatch.setattr(fitting, "FINER_QUERIES", 200)
+    monkeypatch.setattr(query_counts, "_IN_MEMORY", 1_000)
+    batches = RoutingLog.batches
+    monkeypatch.setattr(reader.RoutingLog, "batches", lambda self: batches(self, rows=1_000))
+    terms = FinerTerms("ridge", None, None, [0.0] * N_MODELS)
+
+    def fit(rows):
+        write_long_log(tmp_path / "log.parquet", rows, words=8)
+        log = RoutingLog.read(tmp_path / "log.parquet")
+        tracemalloc.reset_peak()
+        fit_log(log, open_encoder(letters), 2, seed=0, progress=silent, terms=terms)
+        return tracemalloc.get_traced_memory()[1]
+
+    fit(1_000)  # loads what is loaded late
+    tracemalloc.start()
+    try:
+        few, many = fit(5_000), fit(20_000)
+    finally:
+        tracemalloc.stop()
+    assert many < 1.15 * few + 100_000, (few, many)  # 15,000 ids and their numbers would be 2 MB

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tables import FOLDER, PARETO, ROUTERBENCH, SWEBENCH, needs_tables
 from wiserouter import RoutingLog
 from wiserouter.errors import InvalidInput, LogError, UnknownModel
+from wiserouter.log.keys import query_keys
 
 FORMATS = ("parquet", "csv", "jsonl")
 MODELS = ("small", "large", "odd|name, v2")
@@ -117,7 +118,8 @@ def test_long_logs_merge_the_calls_of_a_query_and_average_repeats(tmp_path):
     )
     log = RoutingLog.read(write(frame, tmp_path / "log.csv"))
     assert log.models == ("a", "b", "c")
-    assert [part.query.tolist() for part in log.batches(2)] == [[0, 1], [0, 0], [1]]
+    x, y = query_keys(["x", "y"]).tolist()
+    assert [part.query.tolist() for part in log.batches(2)] == [[x, y], [x, x], [y]]
     table = log.table()
     assert table.prompts == ["px", "py"]
     same(table.reward, [[0.5, 0.5, np.nan], [0.25, np.nan, np.nan]])

@@ -21,6 +21,10 @@ def fit(
     output: Annotated[Path, typer.Option("--output", "-o", help="The artifact to write.")] = Path("router.wise"),
     encoder: Annotated[str, typer.Option(help="tfidf, or minilm (extra).")] = "tfidf",
     contexts: Annotated[int, typer.Option(help="Number of contexts J.")] = 16,
+    contexts_of: Annotated[
+        Path | None,
+        typer.Option(help="Count the log in the contexts, and with the encoder, of this artifact: both can be merged."),
+    ] = None,
     prices: Annotated[Path | None, typer.Option(help="JSON: model -> Model fields, price in USD per token.")] = None,
     models: Annotated[str | None, typer.Option(help="Keep only these models, separated by commas.")] = None,
     estimator: Annotated[
@@ -38,13 +42,18 @@ def fit(
     """Fit a router on a log of past calls, and save it.
 
     Example: wiserouter fit calls.parquet -o support.wise
+
+    A log is streamed and may be larger than memory. Logs of many machines: fit the first, the others with
+    --contexts-of first.wise, then use wiserouter merge.
     """
     source = RoutingLog.read(log, models=names(models))
+    first = None if contexts_of is None else WiseRouter.load(contexts_of)
     with progress(quiet=as_json) as bars:
         router = WiseRouter.fit(
             source,
-            encoder=encoder,
+            encoder=encoder if first is None or first.encoder is None else first.encoder,
             n_contexts=contexts,
+            contexts=None if first is None else first.contexts,
             models=read_models(prices) if prices else None,
             estimator=estimator,
             token_cost=token_cost,
@@ -61,6 +70,7 @@ def fit(
                 "sha256": digest,
                 "models": router.pool.names,
                 "contexts": router.contexts.n_contexts,
+                "queries": router.contexts.n_queries,
                 **_comparison_fields(router.comparison),
             }
         )

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from wiserouter.evaluation.outcome import Outcome
@@ -91,13 +91,18 @@ def progress(*, quiet: bool) -> Iterator[Progress]:
 
 
 def reporter(bars: Progress) -> Report:
-    """Return a callback that shows each step of a fit as its own bar."""
-    steps: dict[str, object] = {}
+    """Return a callback that shows each step of a fit as its own bar; how many rows there are, the first pass finds."""
+    steps: dict[str, TaskID] = {}
+    n_rows: float | None = None
 
     def report(step: str, rows: int) -> None:
+        nonlocal n_rows
         if step not in steps:
-            steps[step] = bars.add_task(step, total=None)
-        bars.advance(steps[step], rows)  # type: ignore[arg-type]
+            for task in bars.tasks:
+                n_rows = n_rows or task.completed or None
+                bars.update(task.id, total=task.completed)
+            steps[step] = bars.add_task(step, total=n_rows if rows else None)
+        bars.advance(steps[step], rows)
 
     return report
 

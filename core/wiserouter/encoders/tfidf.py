@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import re
+from array import array
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
@@ -30,6 +31,7 @@ _UNSPACED = "\\u3040-\\u30ff\\u3400-\\u9fff\\uf900-\\ufaff"  # kana and Han: no 
 _WORD = re.compile(rf"[^\W{_UNSPACED}]+|[{_UNSPACED}]")
 _MANY_TEXTS = 100
 _NEGLIGIBLE = 1e-5
+_MOST_COUNTED = 1_000_000
 
 
 class TfidfEncoder:
@@ -48,8 +50,10 @@ class TfidfEncoder:
 
     Notes
     -----
-    A term must occur in two texts once the log has 100. A text without a known term becomes the zero vector, and a
-    log without any term (punctuation, empty texts) gives an encoder of one dimension that is always zero.
+    A term must occur in two texts once the log has 100. From a million terms on, those met least often so far are let
+    go while counting (after Manku and Motwani 2002), so that memory does not grow with the texts. A text without a
+    known term becomes the zero vector, and a log without any term (punctuation, empty texts) gives an encoder of one
+    dimension that is always zero.
 
     Examples
     --------
@@ -81,7 +85,7 @@ class TfidfEncoder:
         """
         if len(texts) == 0:
             raise InvalidInput("texts must hold at least one text, got none: fit the encoder on a log", value=texts)
-        seen = Counter(term for text in texts for term in set(self._terms(text)))
+        seen = _counted(set(self._terms(text)) for text in texts)
         terms = _frequent(seen, len(texts), self._max_features)
         self._vocabulary = {term: column for column, term in enumerate(terms)}
         counts = np.array([seen[term] for term in terms], dtype=np.float64)
@@ -99,10 +103,13 @@ class TfidfEncoder:
         return unit(vector) if known else np.zeros_like(vector)
 
     def encode_many(self, texts: Sequence[str]) -> Embedding:
-        """Return the vectors of `texts`, each as `encode` gives it; shape (n, d)."""
-        if len(texts) == 0:
+        """Return the vectors of `texts`, each as `encode` gives it up to rounding; shape (n, d)."""
+        if len(texts) == 0 or self._components is None:
             return np.zeros((0, self.encode("").size), dtype=np.float32)
-        return check_embeddings([self.encode(text) for text in texts], len(texts))
+        vectors = self._matrix(texts) @ self._components
+        length = np.sqrt(np.einsum("nd,nd->n", vectors, vectors))[:, np.newaxis]
+        known = length > _NEGLIGIBLE
+        return check_embeddings(np.where(known, vectors / np.where(known, length, 1.0), 0.0), len(texts))
 
     def terms_of(self, direction: Embedding, most: int) -> list[str]:
         """Return the terms whose vectors point most in `direction`, of shape (d,), the clearest first.
@@ -166,10 +173,28 @@ class TfidfEncoder:
         """Return the weights of all `texts`, of shape (n_texts, n_terms)."""
         from scipy.sparse import csr_array  # noqa: PLC0415
 
-        rows = [self._weights(text) for text in texts]
-        ends = np.cumsum([0, *(columns.size for columns, _ in rows)])
-        columns, weights = (np.concatenate(part) for part in zip(*rows, strict=True))
-        return csr_array((weights, columns, ends), shape=(len(texts), len(self._vocabulary)))
+        known, columns, ends = self._vocabulary, array("i"), [0]
+        for text in texts:
+            columns.extend([known[term] for term in self._terms(text) if term in known])
+            ends.append(len(columns))
+        matrix = csr_array((np.ones(len(columns)), columns, ends), shape=(len(texts), len(known)))
+        matrix.sum_duplicates()
+        weights = ((1 + np.log(matrix.data)) * self._idf[matrix.indices]).astype(np.float32)
+        row = np.repeat(np.arange(len(texts)), np.diff(matrix.indptr))
+        matrix.data = weights / np.sqrt(np.bincount(row, weights**2, len(texts)))[row].astype(np.float32)
+        return matrix
+
+
+def _counted(texts: Iterable[set[str]]) -> Counter[str]:
+    """Return in how many texts each term occurs; rare ones may be missing, or counted too low, where there are many."""
+    seen: Counter[str] = Counter()
+    for terms in texts:
+        seen.update(terms)
+        least = 2
+        while len(seen) > _MOST_COUNTED:
+            seen = Counter({term: count for term, count in seen.items() if count >= least})
+            least += 1
+    return seen
 
 
 def _frequent(seen: Counter[str], n_texts: int, most: int) -> list[str]:

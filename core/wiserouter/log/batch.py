@@ -20,7 +20,7 @@ class LogBatch:
     prompts : list of str
         One per row.
     query : ndarray of int of shape (n,)
-        Numbers the queries by first appearance; rows of one query share a number.
+        Tells queries apart: the number of the row, or a key made of the query's id, which all its rows share.
     reward, cost_usd : ndarray of shape (n, n_models)
         Scores in [0, 1] and costs in USD; NaN where not observed.
     ids : list of str or None
@@ -45,13 +45,26 @@ def merged(parts: Sequence[LogBatch]) -> LogBatch:
     query, reward, cost = (
         np.concatenate([getattr(part, name) for part in parts]) for name in ("query", "reward", "cost_usd")
     )
-    _, first, row = np.unique(query, return_index=True, return_inverse=True)
+    first = first_rows(query)
     number = np.arange(len(first))
     if len(first) == len(query):
         return LogBatch(prompts, number, reward, cost)
+    order = np.argsort(query[first])
+    row = order[np.searchsorted(query[first], query, sorter=order)]
     return LogBatch(
         [prompts[i] for i in first], number, _mean_by(row, reward, len(first)), _mean_by(row, cost, len(first))
     )
+
+
+def first_rows(query: IntArray) -> IntArray:
+    """Return the row where each query comes first, in the order of the rows.
+
+    Examples
+    --------
+    >>> first_rows(np.array([7, 3, 7, 5]))
+    array([0, 1, 3])
+    """
+    return np.sort(np.unique(query, return_index=True)[1])
 
 
 def _mean_by(row: IntArray, values: FloatArray, n_rows: int) -> FloatArray:

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from wiserouter.errors import InvalidInput, LogError, UnknownModel
 from wiserouter.log import source
 from wiserouter.log.batch import LogBatch, merged
+from wiserouter.log.keys import query_keys
 from wiserouter.log.layout import Layout, LayoutName, layout_of
 from wiserouter.log.rows import Cells, earliest
 from wiserouter.types import check_count
@@ -37,9 +38,8 @@ class RoutingLog:
 
     Notes
     -----
-    Rows are streamed at every pass, so that a log may be larger than memory. Where a long log ties calls by `query_id`,
-    the ids are kept: about 130 bytes per distinct query. Opening reads the schema; to know its models a long log is
-    read once, and to know its columns a jsonl, where a key may come late.
+    Rows are streamed at every pass and none is remembered, so that a log may be larger than memory. Opening reads the
+    schema; to know its models a long log is read once, and to know its columns a jsonl, where a key may come late.
 
     Null, NaN and an empty cell of a number are not observed. In a csv `""` is an empty prompt, an empty cell is none.
     """
@@ -147,10 +147,9 @@ class RoutingLog:
         """
         check_count("rows", rows, least=1)
         done = 0
-        ids: dict[str, int] = {}
         for frame in source.batches(self._frame, (*self.layout.texts, *self._numbers()), rows, self.path):
             cells = Cells(frame, done + 1, self.path)
-            batch = self._wide(cells) if self.layout.name == "wide" else self._long(cells, ids)
+            batch = self._wide(cells) if self.layout.name == "wide" else self._long(cells)
             done += frame.height
             if batch.prompts:  # a long log's batch is empty where `models` keeps none of its rows
                 yield batch
@@ -178,7 +177,7 @@ class RoutingLog:
         reward, cost_usd = np.split(np.stack(tables, axis=1), 2, axis=1)
         return LogBatch(prompts, cells.first_row - 1 + np.arange(len(prompts)), reward, cost_usd)
 
-    def _long(self, cells: Cells, ids: dict[str, int]) -> LogBatch:
+    def _long(self, cells: Cells) -> LogBatch:
         reads: list[Callable[[], Any]] = [partial(cells.texts, column) for column in self.layout.texts]
         reads += [partial(cells.rewards, "reward"), partial(cells.costs, "cost_usd")]
         prompts, models, *names, reward, cost_usd = earliest(reads)
@@ -190,7 +189,7 @@ class RoutingLog:
             table[kept, column[kept]] = values[kept]
         query = cells.first_row - 1 + np.arange(len(prompts))
         if names:
-            query = np.array([ids.setdefault(name, len(ids)) for name in names[0]])
+            query = query_keys(names[0])
         ids_kept = [names[0][i] for i in kept] if names else None
         return LogBatch([prompts[i] for i in kept], query[kept], tables[0, kept], tables[1, kept], ids_kept)
 

@@ -21,6 +21,11 @@ if TYPE_CHECKING:
 SLICE_ROWS = 32_768
 """Rows of a table with random access that are decoded at once."""
 
+SLICE_BYTES = 64_000_000
+"""Fewer rows are decoded at once where their texts are longer than this together."""
+
+_PROBED_ROWS = 64
+
 _CSV = (".csv", ".csv.gz")
 _JSONL = (".jsonl", ".ndjson")
 _ENDINGS = (".parquet", *_CSV, *_JSONL)
@@ -117,11 +122,23 @@ def _streamed(frame: pl.LazyFrame, columns: Sequence[str], rows: int, path: Path
 def _sliced(frame: pl.LazyFrame, rows: int, path: Path | None) -> Iterator[pl.DataFrame]:
     import polars as pl  # noqa: PLC0415
 
-    step = max(rows, SLICE_ROWS // rows * rows)
     with reading(path):
         height = frame.select(pl.len()).collect().item()
-        for start in range(0, height, step):
-            yield frame.slice(start, step).collect()
+        start, part = 0, frame.slice(0, _PROBED_ROWS).collect()
+        while start < height:
+            part = frame.slice(start, _slice_rows(part, rows)).collect()
+            start += part.height
+            yield part
+
+
+def _slice_rows(part: pl.DataFrame, rows: int) -> int:
+    """Return how many rows like those of `part` to decode at once: whole batches of `rows`, if texts are short."""
+    import polars as pl  # noqa: PLC0415
+
+    lengths = part.select(pl.col(pl.String).str.len_bytes().sum())
+    n_bytes = sum(lengths.row(0)) if lengths.width else 0
+    fitting = max(SLICE_BYTES * part.height // max(n_bytes, 1), 1)
+    return fitting if fitting < rows else max(rows, min(SLICE_ROWS, fitting) // rows * rows)
 
 
 def _refuse(path: Path | None, error: Exception) -> NoReturn:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import cast
@@ -24,8 +25,6 @@ class Leases:
 
     Parameters
     ----------
-    worker : str
-        Names the worker.
     share : float or None
         Of what is left; None where there are no leases.
     ttl_s, reservation_ttl_s : float, seconds
@@ -34,20 +33,22 @@ class Leases:
         Seconds.
     """
 
-    def __init__(
-        self, worker: str, share: float | None, ttl_s: float, reservation_ttl_s: float, clock: Callable[[], float]
-    ) -> None:
+    def __init__(self, share: float | None, ttl_s: float, reservation_ttl_s: float, clock: Callable[[], float]) -> None:
         self.share = share
-        self._worker, self._ttl_s, self._reservation_ttl_s, self._clock = worker, ttl_s, reservation_ttl_s, clock
+        self._ttl_s, self._reservation_ttl_s, self._clock = ttl_s, reservation_ttl_s, clock
         self._held: dict[str, _Held] = {}
+        self._worker, self._process = os.urandom(8).hex(), os.getpid()
 
     def id(self, scope: str) -> str:
-        """Return the name of a lease."""
+        """Return the name of a lease; a process that was forked off has none of its parent's."""
+        if self._process != os.getpid():
+            self._worker, self._process = os.urandom(8).hex(), os.getpid()
+            self._held.clear()
         return f"{self._worker}|{scope}"
 
     def left_usd(self, scope: str) -> float:
         """Return what may be held back on a lease now."""
-        held = self._held.get(scope)
+        held = self._held.get(scope) if self._process == os.getpid() else None
         return 0.0 if held is None or self._clock() >= held.until_s else held.usd
 
     def use(self, scope: str, usd: float) -> None:

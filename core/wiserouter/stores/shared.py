@@ -123,7 +123,7 @@ class SharedStore:
         self._clock, self._flush_s, self._max_staleness_s = clock, flush_s, max_staleness_s
         self._reservation_ttl_s, self._max_decisions = reservation_ttl_s, max_decisions
         share = lease_share if lease_share is not None else local_share if on_store_error == "local" else None
-        self._leases = Leases(os.urandom(8).hex(), share, lease_ttl_s, reservation_ttl_s, clock)
+        self._leases = Leases(share, lease_ttl_s, reservation_ttl_s, clock)
         self._views = Views(name)
         self._records: OrderedDict[str, tuple[Record, tuple[str, ...]]] = OrderedDict()
         self._peers: weakref.WeakSet[Peer] = weakref.WeakSet()
@@ -230,16 +230,12 @@ class SharedStore:
     def settle(self, decision_id: str, cost_usd: float, model: int | None = None) -> Record:
         """Charge the true cost of a call, once, and note the model that answered where it is another one."""
         record = self.find(decision_id)
-        if record.state == "charged":
-            raise AlreadySettled(decision_id, record.state)
         self._finish(record, "charged", cost_usd, model)
         return record
 
     def release(self, decision_id: str) -> Record:
         """Give back the reservation of a call that failed."""
         record = self.find(decision_id)
-        if record.state in ("charged", "released"):
-            raise AlreadySettled(decision_id, record.state)
         self._finish(record, "released", 0.0, None)
         return record
 
@@ -304,7 +300,7 @@ class SharedStore:
         now_s = self.now()
         active = {scope for scope, view in self._views.of.items() if due and now_s - view.used_s < IDLE_S}
         scopes = active | {step.scope for step in steps if step.scope}
-        self._leased = self._renewals(scopes, active, now_s)
+        self._leased = self._renewals(scopes, active)
         events: list[Event] = list(self._leased.values())
         if due:
             events += [learn for peer in self._peers for learn in peer.outgoing(now_s)]
@@ -385,19 +381,18 @@ class SharedStore:
         """Charge or release a call, at once or as soon as the engine can be reached."""
         decision = record.decision
         debit_usd = cost_usd if record.debit == "actual" else decision.expected_cost_usd
-        effect = _settling(record, to, cost_usd, debit_usd)
         with self._lock:
+            if record.state in ("charged", to):
+                raise AlreadySettled(decision.id, record.state)
             _, windows = self._records.get(decision.id, (record, ()))
+            effect = _settling(record, to, cost_usd, debit_usd)
             step = Step(Settle(decision.id, to, os.urandom(8).hex(), cost_usd, model), decision.scope, windows, effect)
-            ahead = decision.id in self._records and decision.scope in self._views.of and self._ahead(decision.scope)
-            if ahead:
+            if decision.id in self._records and decision.scope in self._views.of and self._ahead(decision.scope):
                 self._show(step)
-        if not ahead:
-            self._finish_now(record, step)
-        record.state = to
-        if to == "charged":
-            record.cost_usd = cost_usd
-            record.model = record.model if model is None else model
+                _settled(record, to, cost_usd, model)
+                return
+        self._finish_now(record, step)
+        _settled(record, to, cost_usd, model)
 
     def _finish_now(self, record: Record, step: Step) -> None:
         """Have a call settled by the engine; what cannot be told now is told later, where this worker decided it."""
@@ -478,14 +473,13 @@ class SharedStore:
             self._views.count(step.windows, step.effect)
         self._wire.tell(step)
 
-    def _renewals(self, scopes: set[str], active: set[str], now_s: float) -> dict[str, Lease]:
+    def _renewals(self, scopes: set[str], active: set[str]) -> dict[str, Lease]:
         """Return the leases to renew, by scope."""
         leases: dict[str, Lease] = {}
         for scope in scopes if self._leases.share is not None and not self._wire.closed else ():
             if scope in self._views.of:
-                account, _ = self._views.account(scope, now_s)
-                left_usd = min([ledger.left_usd for ledger in account.each])
-                lease = self._leases.renewal(scope, self._views.windows(scope), left_usd, due=scope in active)
+                left_usd, windows = self._views.left_usd(scope), self._views.windows(scope)
+                lease = self._leases.renewal(scope, windows, left_usd, due=scope in active)
                 if lease is not None:
                     leases[scope] = lease
         return leases
@@ -544,6 +538,13 @@ def _settling(record: Record, to: str, cost_usd: float, debit_usd: float) -> Eff
     if state == "in flight":
         return lambda ledger: ledger.settle(*held, cost_usd=cost_usd, debit_usd=debit_usd)
     return lambda ledger: ledger.settle_late(state, cost_usd=cost_usd, debit_usd=debit_usd)
+
+
+def _settled(record: Record, to: State, cost_usd: float, model: int | None) -> None:
+    record.state = to
+    if to == "charged":
+        record.cost_usd = cost_usd
+        record.model = record.model if model is None else model
 
 
 def _lost_lease(scope: str) -> str:

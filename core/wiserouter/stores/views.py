@@ -95,6 +95,10 @@ class Views:
                 ledgers.append(fresh)
         return (ledgers[0] if len(ledgers) == 1 else Ledgers(tuple(ledgers))), begun
 
+    def left_usd(self, scope: str) -> float:
+        """Return what the budgets of a scope have left, as of the windows that were last seen."""
+        return min([self._ledgers[window].left_usd for window in self.windows(scope)])
+
     def count(self, windows: Iterable[str], effect: Effect) -> None:
         """Let what was done to a call show in its windows."""
         for window in windows:

@@ -6,13 +6,35 @@ from collections.abc import Callable, Iterable
 
 from wiserouter.errors import InvalidInput
 from wiserouter.evaluation.baselines.always import AlwaysBest, AlwaysCheapest
+from wiserouter.evaluation.baselines.barouter import BaRouter
 from wiserouter.evaluation.baselines.base import Method
+from wiserouter.evaluation.baselines.cascade_routing import CascadeRouting, NoisyTruthCascade, Routing
+from wiserouter.evaluation.baselines.frugalgpt import FrugalGpt
 from wiserouter.evaluation.baselines.lottery import StaticLp, ZeroRouter
+from wiserouter.evaluation.baselines.metallm import MetaLlm
+from wiserouter.evaluation.baselines.pareto_bandit import ParetoBandit
+from wiserouter.evaluation.baselines.pilot import Pilot
+from wiserouter.evaluation.baselines.port import PooledPort, Port
 from wiserouter.evaluation.baselines.single_best import SingleBest
 from wiserouter.evaluation.baselines.wise import WISE
 
+FIELD: tuple[type[Method], ...] = (
+    MetaLlm,
+    CascadeRouting,
+    Routing,
+    FrugalGpt,
+    BaRouter,
+    Pilot,
+    ParetoBandit,
+    PooledPort,
+    Port,
+    NoisyTruthCascade,
+)
+"""Published routers."""
+
 _MAKERS: tuple[Callable[[], Method], ...] = (
     *WISE,
+    *FIELD,
     StaticLp,
     SingleBest,
     ZeroRouter,
@@ -45,4 +67,4 @@ def open_methods(names: Iterable[str] | None = None) -> list[Method]:
     return [make() for name, make in METHODS.items() if name in asked]
 
 
-__all__ = ["METHODS", "Method", "open_methods"]
+__all__ = ["FIELD", "METHODS", "Method", "open_methods"]

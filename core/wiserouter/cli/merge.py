@@ -1,0 +1,56 @@
+"""`wiserouter merge`: artifacts fitted on parts of a log, added up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from wiserouter import merging
+from wiserouter.cli.screen import out, print_json, table
+from wiserouter.router import WiseRouter
+
+
+def merge(
+    artifacts: Annotated[list[Path], typer.Argument(help="Two or more, fitted in the same contexts.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The artifact to write.")] = Path("merged.wise"),
+    prices_from: Annotated[
+        Path | None, typer.Option(help="Where prices or limits of a model differ, those of this artifact hold.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Add up artifacts fitted on parts of a log, as if it had been fitted as a whole.
+
+    Example: wiserouter merge a.wise b.wise -o all.wise
+
+    Fit the first part as usual, the others in its contexts: wiserouter fit b.parquet --contexts-of a.wise -o b.wise
+    """
+    merging.check_distinct(artifacts)
+    parts = [merging.read_part(path) for path in artifacts]
+    merged = merging.merge(parts, None if prices_from is None else merging.read_part(prices_from))
+    router = WiseRouter(**merged.settings())
+    digest = router.save(output)
+    counts = [_counts(part) for part in parts]
+    total = _counts(merged._replace(name=str(output)))
+    if as_json:
+        return print_json({**total, "sha256": digest, "models": router.pool.names, "parts": counts})
+    rows = [(str(one["artifact"]), *(_figure(value) for value in list(one.values())[1:])) for one in (*counts, total)]
+    out.print(table(f"{output}: {len(parts)} artifacts added up", ("artifact", *list(total)[1:]), rows))
+    out.print(f"\nsha256 {digest}", highlight=False, soft_wrap=True)
+    out.print(f"Next: wiserouter plan {output}", highlight=False)
+    return None
+
+
+def _counts(part: merging.Part) -> dict[str, str | int | None]:
+    """Return how many queries a part has seen, and costs and rewards of calls."""
+    return {
+        "artifact": part.name,
+        "queries": part.contexts.n_queries,
+        "costs": round(part.estimates.calls.sum()),
+        "rewards": round(part.estimates.labels.sum()),
+    }
+
+
+def _figure(value: str | int | None) -> str:
+    return "unknown" if value is None else f"{value:,}"

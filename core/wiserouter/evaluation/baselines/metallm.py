@@ -1,0 +1,90 @@
+"""MetaLLM (Nguyen et al., arXiv 2407.10834): upper confidence bounds on reward less a price p times cost.
+
+As the paper adapts it (Appendix "Baseline Implementation"): per context, on the statistics that all methods have; p
+from a grid, the value whose cost on a validation part (10 % of the training half) comes closest to the budget, scaled
+to that part, without exceeding it; ties are drawn. The authors' code does not learn while it serves, nor does this.
+With a dense history all models of a context have been tried equally often, so that their bonuses are equal. Where every
+p is too dear the largest is taken, which is the cheapest model of each context.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from wiserouter.estimates import Estimates
+from wiserouter.evaluation.baselines.base import Call, Fitted, Funds, Method, Query, Server, Terms, Training
+from wiserouter.types import FloatArray
+
+VALIDATION = 0.1
+"""Share of the training half on which p is tuned."""
+
+N_PRICES = 200
+"""Prices on the grid, besides 0."""
+
+
+class MetaLlm(Method):
+    """The model of the highest bound less a fixed price on cost."""
+
+    name = "metallm"
+
+    def fit(self, training: Training, rng: np.random.Generator) -> Fitted:
+        """Count the statistics of nine tenths, and price the rest under every p."""
+        reward, cost_usd = training.table()
+        order = rng.permutation(training.n_queries)
+        held, kept = np.split(order, [max(1, round(VALIDATION * len(order)))])
+        estimates = Estimates(training.contexts.n_contexts, training.n_models)
+        estimates.add_table(training.placed[kept], reward[kept], cost_usd[kept])
+        means = estimates.means(shrink=False)
+        bound = means.reward + bonus(estimates.labels)
+        prices = price_grid(means.cost_usd)
+        chosen = [(bound - p * means.cost_usd).argmax(axis=1)[training.placed[held]] for p in prices]
+        spend = np.array([cost_usd[held, models].mean() for models in chosen])
+        return _FittedMetaLlm(bound, means.cost_usd, prices, spend)
+
+
+def bonus(count: FloatArray) -> FloatArray:
+    """Return the bonus of UCB1 (Auer et al. 2002) for counts of shape (n_contexts, n_models)."""
+    total = np.maximum(count.sum(axis=1, keepdims=True), 2.0)
+    return np.asarray(np.sqrt(2.0 * np.log(total) / np.maximum(count, 1.0)), np.float64)
+
+
+def price_grid(cost_usd: FloatArray) -> FloatArray:
+    """Return 0 and prices up to one at which a tenth of the lowest mean cost weighs as much as a whole reward.
+
+    Examples
+    --------
+    >>> price_grid(np.array([[0.1, 10.0]]))[[0, 1, -1]]
+    array([0.e+00, 1.e-03, 1.e+02])
+    """
+    low, high = cost_usd[cost_usd > 0.0].min(), cost_usd.max()
+    return np.append(0.0, np.geomspace(0.01 / high, 10.0 / low, N_PRICES))
+
+
+@dataclass(frozen=True)
+class _FittedMetaLlm(Fitted):
+    bound: FloatArray
+    cost_usd: FloatArray
+    prices: FloatArray
+    spend_usd: FloatArray
+
+    def start(self, terms: Terms, rng: np.random.Generator) -> Server:
+        fitting = np.where(self.spend_usd <= terms.rate_usd, self.spend_usd, -1.0)
+        at = int(fitting.argmax()) if fitting.max() >= 0.0 else len(self.prices) - 1
+        score = self.bound - self.prices[at] * self.cost_usd
+        return _Drawing([np.flatnonzero(row == row.max()).tolist() for row in score], rng)
+
+
+@dataclass(frozen=True)
+class _Drawing(Server):
+    """Draws among the models tied in each context."""
+
+    tied: list[list[int]]
+    rng: np.random.Generator
+
+    def serve(self, query: Query, funds: Funds, call: Call) -> int:  # noqa: ARG002
+        tied = self.tied[query.context]
+        model = tied[0] if len(tied) == 1 else tied[int(self.rng.integers(len(tied)))]
+        call(model)
+        return model

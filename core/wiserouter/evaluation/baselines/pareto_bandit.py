@@ -1,0 +1,145 @@
+r"""ParetoBandit (Taberner-Miller, arXiv 2604.00136, version 0.1.1): LinUCB, and a pacer that prices cost.
+
+Each query goes to the model with the highest
+
+.. math:: x^\top\hat\theta_k + \alpha \sqrt{x^\top A_k^{-1} x} - \lambda_t \tilde c_k ,
+
+with `x` the first 25 principal components of the embedding and a constant, and :math:`\tilde c_k` the model's list
+price on a log scale from 0 for the cheapest to 1 for the dearest. After every call the pacer moves
+
+.. math:: \bar c \leftarrow 0.95\, \bar c + 0.05\, c, \qquad
+          \lambda \leftarrow \mathrm{clip}(\lambda + 0.05 (\bar c / \rho - 1), 0, 5) .
+
+Settings are theirs: alpha 0.1, forgetting 0.997, a prior from the dense training half that counts as 1,000 queries.
+
+Departures: the true cost of each call reaches the pacer (their public interface gives it an estimate, and only with
+feedback; their experiments do as we do); the scale ends at the pool's own prices, not at those of the market; the
+ceiling on list prices of their "hard" mode is left out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from wiserouter.evaluation.baselines.base import Call, Fitted, Funds, Method, Query, Server, Terms, Training
+from wiserouter.evaluation.baselines.linear_arms import LinearArms, dense_moments
+from wiserouter.types import Embedding, FloatArray
+
+COMPONENTS = 25
+ALPHA = 0.1
+FORGETTING = 0.997
+PRIOR_QUERIES = 1000.0
+
+
+class ParetoBandit(Method):
+    """Learns from every reward, and is priced from every cost."""
+
+    name = "paretobandit"
+
+    def fit(self, training: Training, rng: np.random.Generator) -> Fitted:  # noqa: ARG002
+        """Find the components, and count the history."""
+        components = Components.of(training.embeddings)
+        features = np.array([components.features(row) for row in training.embeddings])
+        gram, moment = dense_moments(features, training.table().reward)
+        weight = min(1.0, PRIOR_QUERIES / training.n_queries)
+        return _FittedPareto(components, weight * gram, weight * moment, log_scaled(list_prices(training)))
+
+
+@dataclass(frozen=True)
+class Components:
+    """The main directions of the embeddings."""
+
+    mean: FloatArray
+    directions: FloatArray
+
+    @classmethod
+    def of(cls, embeddings: Embedding) -> Components:
+        """Return at most 25 principal directions."""
+        rows = np.asarray(embeddings, np.float64)
+        mean = rows.mean(axis=0)
+        directions = np.linalg.svd(rows - mean, full_matrices=False)[2]
+        return cls(mean, directions[:COMPONENTS])
+
+    def features(self, embedding: Embedding) -> FloatArray:
+        """Return the components of one embedding, and a constant."""
+        return np.append(self.directions @ (embedding - self.mean), 1.0)
+
+
+def list_prices(training: Training) -> FloatArray:
+    """Return the mean of each model's input and output price, or mean costs where a price is unknown."""
+    prices = [model.price for model in training.models]
+    known = [(price.input + price.output) / 2.0 for price in prices if price is not None]
+    return np.array(known) if len(known) == len(prices) else training.leaderboard().cost_usd
+
+
+def log_scaled(cost_usd: FloatArray) -> FloatArray:
+    """Return costs on a log scale from 0 to 1.
+
+    Examples
+    --------
+    >>> log_scaled(np.array([1.0, 10.0, 100.0]))
+    array([0. , 0.5, 1. ])
+    """
+    logs = np.log(np.maximum(cost_usd, 1e-12))
+    span = logs.max() - logs.min()
+    return (logs - logs.min()) / span if span > 0.0 else np.full(len(logs), 0.5)
+
+
+class Pacer:
+    """Raises the price of cost while more is spent than the rate, and lowers it while less is.
+
+    Parameters
+    ----------
+    rate_usd : float, USD per request
+        What each call may cost on average.
+
+    Examples
+    --------
+    >>> pacer = Pacer(1.0)
+    >>> pacer.observe(21.0)
+    >>> pacer.mean_usd, round(pacer.price, 3)
+    (2.0, 0.05)
+    """
+
+    def __init__(self, rate_usd: float, step: float = 0.05, smoothing: float = 0.05, highest: float = 5.0) -> None:
+        self._rate_usd, self._step, self._smoothing, self._highest = rate_usd, step, smoothing, highest
+        self.mean_usd, self.price = rate_usd, 0.0
+
+    def observe(self, cost_usd: float) -> None:
+        """Take the cost of one call."""
+        self.mean_usd += self._smoothing * (cost_usd - self.mean_usd)
+        moved = self.price + self._step * (self.mean_usd / self._rate_usd - 1.0)
+        self.price = min(max(moved, 0.0), self._highest)
+
+
+@dataclass(frozen=True)
+class _FittedPareto(Fitted):
+    components: Components
+    gram: FloatArray
+    moment: FloatArray
+    scaled: FloatArray
+
+    def start(self, terms: Terms, rng: np.random.Generator) -> Server:  # noqa: ARG002
+        arms = LinearArms(self.gram, self.moment, forgetting=FORGETTING)
+        return _ParetoServer(self.components, arms, self.scaled, Pacer(terms.rate_usd))
+
+
+@dataclass
+class _ParetoServer(Server):
+    components: Components
+    arms: LinearArms
+    scaled: FloatArray
+    pacer: Pacer
+
+    def serve(self, query: Query, funds: Funds, call: Call) -> int:  # noqa: ARG002
+        self._features = self.components.features(query.embedding)
+        mean, width = self.arms.look(self._features)
+        model = int((mean + ALPHA * width - self.pacer.price * self.scaled).argmax())
+        call(model)
+        return model
+
+    def learn(self, query: Query, model: int, reward: float, cost_usd: float) -> None:  # noqa: ARG002
+        self.pacer.observe(cost_usd)
+        self.arms.learn(model, self._features, reward)

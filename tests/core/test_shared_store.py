@@ -1,0 +1,152 @@
+"""Leases, windows and forks of shared stores, on SQLite with a clock that tests turn."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from store_worker import record
+from wiserouter import Budget, Growing, Model, Price, WiseRouter, open_store
+from wiserouter.errors import BudgetExhausted, InvalidInput
+from wiserouter.stores.shared import SharedStore
+from wiserouter.stores.sqlite import SQLiteEngine
+from wiserouter.testing import FakeClock
+
+
+@pytest.fixture
+def clock():
+    return FakeClock(1_000.0)
+
+
+@pytest.fixture
+def opened(clock, tmp_path):
+    stores = []
+
+    def opener(**settings):
+        engine = SQLiteEngine(tmp_path / "budget.db", clock, reservation_ttl_s=60.0)
+        stores.append(SharedStore(engine, clock=clock, reservation_ttl_s=60.0, **settings))
+        return stores[-1]
+
+    yield opener
+    for store in stores:
+        store.close()
+
+
+def call(store, name, held_usd=0.25, cost_usd=0.25, scope="s"):
+    store.reserve(record(store, scope, name, held_usd, 0.5 * held_usd))
+    store.settle(name, cost_usd)
+
+
+def test_workers_on_leases_spend_all_and_never_more(opened):
+    stores = [opened(lease_share=0.1) for _ in range(3)]
+    for store in stores:
+        store.open("s", Budget(20.0, 1_000, limit="hard"))
+    made, refused = 0, 0
+    while refused < 30:
+        for store in stores:
+            try:
+                call(store, f"call {made}")
+                made += 1
+            except BudgetExhausted:
+                refused += 1
+        if made % 7 == 0:
+            for store in stores:
+                store.refresh()
+    for store in stores:
+        store.refresh()
+    ledger = stores[0].ledger("s")
+    assert ledger.spent_usd == 0.25 * made
+    assert 19.0 < ledger.spent_usd <= 20.0
+    before = sum(store.health().exchanges for store in stores)
+    assert before < made  # most calls asked nobody
+
+
+def test_a_lease_is_given_back_at_the_end_and_by_the_clock(opened, clock):
+    ending, dying, other = opened(lease_share=0.2), opened(lease_share=0.2), opened()
+    ending.open("s", Budget(10.0, 100, limit="hard"))
+    for store in (ending, dying):
+        store.ledger("s")
+        store.refresh()
+        store.refresh()
+    other.open("s", Budget(10.0, 100, limit="hard"))
+    assert other.ledger("s").leased_usd > 3.0
+    ending.close()
+    other.refresh()
+    assert 0.0 < other.ledger("s").leased_usd <= 2.0
+    clock.advance(30.0 + 60.0 + 1.0)
+    other.refresh()
+    assert other.ledger("s").leased_usd == 0.0
+    with pytest.raises(BudgetExhausted):
+        other.reserve(record(other, "s", "too dear", 10.5, 5.0))
+    other.reserve(record(other, "s", "all", 10.0, 5.0))
+    with pytest.raises(BudgetExhausted):
+        call(dying, "late")  # its lease is over: it asks, and there is nothing left
+
+
+def test_leases_move_to_the_next_window(opened, clock):
+    store, other = opened(lease_share=0.2), opened()
+    store.open("s", Budget(10.0, every="1h", limit="hard"))
+    for n in range(6):
+        call(store, f"first {n}")
+    clock.advance(3_600.0)
+    for n in range(6):
+        call(store, f"second {n}")
+    store.refresh()
+    ledger = store.ledger("s")
+    assert (ledger.spent_usd, ledger.charged) == (1.5, 6)
+    other.refresh()
+    other.open("s", Budget(10.0, every="1h", limit="hard"))
+    assert other.ledger("s").spent_usd == 1.5
+
+
+def test_a_forked_worker_has_leases_of_its_own(opened, monkeypatch):
+    store = opened(lease_share=0.2)
+    store.open("s", Budget(10.0, 100, limit="hard"))
+    call(store, "a")
+    store.refresh()
+    leases = store._leases
+    assert leases.left_usd("s") > 0.0
+    mine = leases.id("s")
+    monkeypatch.setattr(os, "getpid", lambda: -1)
+    assert leases.left_usd("s") == 0.0
+    assert leases.id("s") != mine
+
+
+def test_a_worker_that_starts_late_knows_the_traffic_of_the_window(opened, clock):
+    early = opened()
+    early.open("s", Budget(10.0, every="1d"))
+    for n in range(60):
+        clock.advance(60.0)
+        call(early, f"call {n}", 0.01, 0.01)
+    clock.advance(61.0)
+    early.refresh()
+    late = opened()
+    late.open("s", Budget(10.0, every="1d"))
+    assert late.ledger("s").horizon == pytest.approx(early.ledger("s").horizon, rel=0.05)
+
+
+def test_contexts_that_grow_are_for_one_process(tmp_path):
+    with pytest.raises(InvalidInput, match="known to one process only"):
+        WiseRouter([Model("m", Price(1e-6, 1e-6))], store=f"sqlite:///{tmp_path / 'budget.db'}", growing=Growing())
+
+
+@pytest.mark.parametrize(
+    ("url", "rule"),
+    [
+        ("postgres://host", "store must be a URL that starts with memory://, sqlite:// or redis://"),
+        ("sqlite:///{}?colour=red", "a setting of a store must be one of .*, got 'colour'"),
+        ("sqlite:///{}?refresh_s=soon", "refresh_s must be a number, got 'soon'"),
+        ("sqlite:///{}?lease_share=0.9", r"lease_share must lie in \(0, 0.5\], got 0.9"),
+        ("sqlite:///{}?on_store_error=open", "on_store_error must be 'closed' or 'local', got 'open'"),
+    ],
+)
+def test_a_wrong_url_says_what_is_right(tmp_path, url, rule):
+    with pytest.raises(InvalidInput, match=rule):
+        open_store(url.format(tmp_path / "budget.db"))
+
+
+def test_a_password_is_in_no_message():
+    with pytest.raises(InvalidInput) as refused:
+        open_store("mysql://me:secret@host/0")
+    assert "secret" not in str(refused.value)
