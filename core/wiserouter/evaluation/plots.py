@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _INK, _ACCENT, _QUIET = "#1f2933", "#0b7285", "#9aa5b1"
-_LINES = ("-", "--", ":")
+_LINES = ("-", "--", ":", "-.")
 
 
 def plot_plan(plan: Plan, names: Sequence[str], path: str | Path) -> None:
@@ -132,7 +132,7 @@ def legend_beside(axes: Axes) -> None:
 
 
 def line_of(i: int) -> dict[str, Any]:
-    """Return the look of the i-th line: thirty can be told apart."""
+    """Return the look of the i-th line: forty can be told apart."""
     return {"color": f"C{i % 10}", "linestyle": _LINES[i // 10 % len(_LINES)], "linewidth": 1.5}
 
 
