@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,7 @@ from langchain_core.tracers.context import register_configure_hook
 from wiserouter import Explanation, WiseRouter
 from wiserouter.errors import AlreadySettled, UnknownDecision
 from wiserouter.types import check_reward
-from wiserouter_langchain.trail import Trail
+from wiserouter_langchain.trail import Trail, name_of
 from wiserouter_langchain.turn import RECORD
 
 if TYPE_CHECKING:
@@ -33,12 +33,12 @@ _RUN_PREFIXES = ("lc_run--", "run--", "run-")
 def credit(router: WiseRouter, trail: Trail, target: Any, score: float, key: str, comment: str | None) -> int:
     """Reward the decisions behind a message, run or decision, and return how many there were."""
     reward = check_reward(score)
-    return sum(_rewarded(router, trail, each, reward, key, comment) for each in _decisions(trail, target))
+    return sum(_rewarded(router, trail, each, reward, key, comment) for each in _decisions(router, trail, target))
 
 
 def explained(router: WiseRouter, trail: Trail, target: Any) -> Explanation:
     """Return why the latest decision behind a message, run or decision fell as it did; raises `UnknownDecision`."""
-    found = _decisions(trail, target)
+    found = _decisions(router, trail, target)
     if not found:
         raise UnknownDecision(str(getattr(target, "id", target)))
     return router.explain(found[-1])
@@ -53,13 +53,24 @@ def _rewarded(router: WiseRouter, trail: Trail, decision_id: str, reward: float,
     return True
 
 
-def _decisions(trail: Trail, target: Any) -> list[str]:
+def _decisions(router: WiseRouter, trail: Trail, target: Any) -> list[str]:
     if not isinstance(target, BaseMessage):
-        return trail.decisions_of(str(target)) or [str(target)]
+        return _of_run(router, trail, str(target)) or [str(target)]
     record = target.response_metadata.get(RECORD)
     if record:
         return [str(record["decision_id"])]
-    return trail.decisions_of(_run_of(target.id or ""))
+    return _of_run(router, trail, _run_of(target.id or ""))
+
+
+def _of_run(router: WiseRouter, trail: Trail, name: str) -> list[str]:
+    """Return the decisions behind a run of this worker, or of another one of its store."""
+    found = trail.decisions_of(name)
+    if found or not router.durable:
+        return found
+    with suppress(UnknownDecision):
+        while True:
+            found.append(router.decision(name_of(name, len(found))).id)
+    return found
 
 
 def _run_of(message_id: str) -> str:
@@ -122,12 +133,16 @@ class WiseFeedbackHandler(BaseCallbackHandler):
             with self._lock:
                 self._decisions.setdefault(root, []).append(record["decision_id"])
                 _trim(self._decisions, self._max_runs)
+            self._router.note_run(record["decision_id"], root)
 
     def feedback(
         self, root_run_id: UUID | str, score: float, *, key: str = "user_score", comment: str | None = None
     ) -> int:
-        """Credit a score to every decision of a root run, and return how many there were."""
-        ids = self.decisions.get(UUID(str(root_run_id)), [])
+        """Credit a score to every decision of a root run, and return how many there were.
+
+        Where the store is shared, the run may have been another worker's.
+        """
+        ids = self.decisions.get(UUID(str(root_run_id))) or [str(root_run_id)]
         return sum(self._router.feedback(each, score, key=key, comment=comment) for each in dict.fromkeys(ids))
 
     def _seen(self, run_id: UUID, parent: UUID | None) -> UUID:

@@ -37,6 +37,9 @@ class WiseRouterMiddleware(AgentMiddleware[Any, Any, Any]):
         Chooses, settles and learns.
     per : {"run", "call"}, default "run"
         Decide once per run and stay with that model as long as the budget pays for it, or anew at every call.
+    scope : callable of (Runtime) -> str or None, optional
+        Whose budget pays, by the runtime of the run: `lambda runtime: runtime.context["team"]`. None leaves it to the
+        configuration.
 
     Raises
     ------
@@ -46,11 +49,17 @@ class WiseRouterMiddleware(AgentMiddleware[Any, Any, Any]):
 
     state_schema = WiseState
 
-    def __init__(self, router: RunnableWiseRouter, *, per: Literal["run", "call"] = "run") -> None:
+    def __init__(
+        self,
+        router: RunnableWiseRouter,
+        *,
+        per: Literal["run", "call"] = "run",
+        scope: Callable[[Any], str | None] | None = None,
+    ) -> None:
         super().__init__()
         if per not in {"run", "call"}:
             raise InvalidInput(f"per must be 'run' or 'call', got {per!r}", value=per)
-        self._router, self._per = router, per
+        self._router, self._per, self._scope = router, per, scope
 
     def before_agent(self, state: Any, runtime: Any) -> dict[str, Any]:
         """Begin a run without a model."""
@@ -76,4 +85,6 @@ class WiseRouterMiddleware(AgentMiddleware[Any, Any, Any]):
 
     def _model(self, request: ModelRequest[Any]) -> BaseChatModel:
         chosen = request.state.get("wise_model") if self._per == "run" else None
-        return self._router if chosen is None else self._router.preferring(str(chosen))
+        payer = None if self._scope is None else self._scope(request.runtime)
+        router = self._router if payer is None else self._router.paid_by(payer)
+        return router if chosen is None else router.preferring(str(chosen))

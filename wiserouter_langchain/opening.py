@@ -40,9 +40,13 @@ def arms_of(
 
 
 def open_router(
-    arms: Mapping[str, Arm], router: WiseRouter | None, budget: Budget | None, cap_output_tokens: int | None
+    arms: Mapping[str, Arm],
+    router: WiseRouter | None,
+    budget: Budget | None,
+    cap_output_tokens: int | None,
+    scopes: Mapping[str, Budget],
 ) -> WiseRouter:
-    """Return the router with the arms' prices and limits, and a running budget.
+    """Return the router with the arms' prices and limits, a running budget, and those of scopes within it.
 
     Raises
     ------
@@ -62,10 +66,13 @@ def open_router(
     for arm in arms.values():
         router.update_model(arm.core_model())
     if isinstance(router.encoder, RemoteEncoder):
-        router.encoder.pay = router.spend
+        router.encoder.pay, router.encoder.apay = router.spend, router.aspend
     if budget is not None:
         router.start(budget)
-    if _is_hard(router):
+    hard = _is_hard(router)
+    for scope, one in scopes.items():
+        router.start(one, scope=scope, parent="default")
+    if hard or any(one.hard for one in scopes.values()):
         _check_limited(arms, cap_output_tokens)
     return router
 
@@ -76,7 +83,7 @@ def _copied(model: BaseChatModel, pushed: Mapping[str, object]) -> BaseChatModel
 
 def _is_hard(router: WiseRouter) -> bool:
     try:
-        return router.budget().hard
+        return router.is_hard()
     except NotStarted as error:
         raise InvalidInput("the router needs a budget: give budget=, or a router with a running one") from error
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import aclosing, closing
+from functools import partial
 from typing import Any
 
 from langchain_core.callbacks import AsyncCallbackManager, CallbackManager
@@ -24,7 +25,8 @@ from langchain_core.runnables.utils import ConfigurableFieldSpec, coro_with_cont
 from pydantic import Field, PrivateAttr
 
 from wiserouter import Budget, Explanation, Price, WiseRouter
-from wiserouter.errors import InvalidInput, UnknownModel
+from wiserouter.aside import aside
+from wiserouter.errors import InvalidInput, StoreError, UnknownModel
 from wiserouter.placing import Placed, Placing
 from wiserouter_langchain.arm import Arm, common_profile
 from wiserouter_langchain.content import Ask, ask_of
@@ -38,11 +40,16 @@ from wiserouter_langchain.turn import OPERATIONS, RECORD, Turn
 
 logger = logging.getLogger("wiserouter.langchain")
 
+End = Callable[[Turn], object]
+
 SHORT = 4_000
 """Characters; the tokens of a shorter text are counted in well under a millisecond."""
 
 FORCED = "wise_model"
 """Name of the configurable that forces a model."""
+
+SCOPE = "wiserouter_scope"
+"""Name of the configurable, or key of the metadata, that says whose budget pays."""
 
 
 class RunnableWiseRouter(BaseChatModel):
@@ -56,6 +63,8 @@ class RunnableWiseRouter(BaseChatModel):
         Fitted on history. By default one that knows the models' prices and learns the rest.
     budget : Budget, optional
         Started on the router; needed where that has none yet.
+    scopes : dict of str to Budget, optional
+        Budgets of teams and the like within it, each with its own account and shadow price; what is learned is shared.
     prices : dict of str to Price, optional
         Prices of your own, by name; they come before the router's, and those before the catalogue's.
     cap_output_tokens : int, optional
@@ -75,8 +84,9 @@ class RunnableWiseRouter(BaseChatModel):
 
     Notes
     -----
-    Force a model with `config={"configurable": {"wise_model": "name"}}`. `with_retry` never retries a stream; let the
-    models' own clients retry. Temperature, stop words and the like are the models' own.
+    Force a model with `config={"configurable": {"wise_model": "name"}}`, and let a scope pay with
+    `{"configurable": {"wiserouter_scope": "team-a"}}`, the same key of `metadata`, or `paid_by`. `with_retry` never
+    retries a stream; let the models' own clients retry. Temperature, stop words and the like are the models' own.
 
     Examples
     --------
@@ -95,6 +105,7 @@ class RunnableWiseRouter(BaseChatModel):
     models: dict[str, BaseChatModel]
     router: WiseRouter | None = Field(default=None, exclude=True)
     budget: Budget | None = Field(default=None, exclude=True)
+    scopes: dict[str, Budget] = Field(default_factory=dict, exclude=True)
     prices: dict[str, Price] = Field(default_factory=dict, exclude=True)
     cap_output_tokens: int | None = None
     encoder_timeout_s: float = 1.0
@@ -106,6 +117,7 @@ class RunnableWiseRouter(BaseChatModel):
     _trail: Trail = PrivateAttr()
     _told: set[str] = PrivateAttr(default_factory=set)
     _preferred: str | None = PrivateAttr(default=None)
+    _payer: str | None = PrivateAttr(default=None)
 
     def __init__(self, **fields: Any) -> None:
         """Look up prices and limits, and take on the budget."""  # not in a validator, which would wrap our errors
@@ -114,7 +126,7 @@ class RunnableWiseRouter(BaseChatModel):
             if getattr(self, name):
                 raise InvalidInput(f"{name} must be set on the models, not on the router, which never generates itself")
         self._arms = arms_of(self.models, self.router, self.prices, self.output_version)
-        self._core = open_router(self._arms, self.router, self.budget, self.cap_output_tokens)
+        self._core = open_router(self._arms, self.router, self.budget, self.cap_output_tokens, self.scopes)
         core = self._core
         self._placing = Placing(
             core.contexts, core.encoder, self.encoder_timeout_s, keeps_embedding=core.judges_embeddings
@@ -145,7 +157,12 @@ class RunnableWiseRouter(BaseChatModel):
     def config_specs(self) -> list[ConfigurableFieldSpec]:
         """What `config["configurable"]` may hold."""
         about = f"Force one of {', '.join(self.models)}"
-        return [ConfigurableFieldSpec(id=FORCED, annotation=str | None, name="Model", description=about, default=None)]
+        return [
+            ConfigurableFieldSpec(id=FORCED, annotation=str | None, name="Model", description=about, default=None),
+            ConfigurableFieldSpec(
+                id=SCOPE, annotation=str | None, name="Scope", description="Whose budget pays", default=None
+            ),
+        ]
 
     def get_num_tokens(self, text: str) -> int:
         """Count tokens as the first model does."""
@@ -169,6 +186,12 @@ class RunnableWiseRouter(BaseChatModel):
             raise UnknownModel(name, self._arms)
         twin = self.model_copy()
         twin._preferred = name
+        return twin
+
+    def paid_by(self, scope: str) -> RunnableWiseRouter:
+        """Return this router, with all calls paid by one scope, whatever their configuration says."""
+        twin = self.model_copy()
+        twin._payer = scope
         return twin
 
     # the four doors
@@ -221,10 +244,10 @@ class RunnableWiseRouter(BaseChatModel):
                 answer = context.run(target.ainvoke, messages, child, **rest)
                 output = turn.marked(await coro_with_context(answer, context))
         except BaseException as error:
-            self._end(turn)
+            await self._aend(turn)
             await run.on_chain_error(error)
             raise
-        self._end(turn)
+        await self._aend(turn)
         await run.on_chain_end({"output": output, RECORD: turn.record})
         return output
 
@@ -280,10 +303,10 @@ class RunnableWiseRouter(BaseChatModel):
                     last = turn.marked(chunk) if last is None else chunk
                     yield last
         except BaseException as error:
-            self._end(turn)
+            await self._aend(turn)
             await run.on_chain_error(error)
             raise
-        self._end(turn)
+        await self._aend(turn)
         await run.on_chain_end({"output": turn.whole(last), RECORD: turn.record})
 
     # event streams of version 3: the chosen model's own, whose end the observer tells
@@ -299,7 +322,7 @@ class RunnableWiseRouter(BaseChatModel):
         turn: Turn | None = None
         try:
             turn = self._turn(messages, config, kwargs)
-            target, rest, child = self._v3(turn, config, kwargs, run, run)
+            target, rest, child = self._v3(turn, config, kwargs, run, run, self._end)
             return target.stream_events(messages, child, version="v3", **rest)
         except BaseException as error:
             self._end(turn)
@@ -322,16 +345,19 @@ class RunnableWiseRouter(BaseChatModel):
         turn: Turn | None = None
         try:
             turn = await self._aturn(messages, config, kwargs)
-            target, rest, child = self._v3(turn, config, kwargs, run, run.get_sync())
+            end = self._soon(asyncio.get_running_loop())
+            target, rest, child = self._v3(turn, config, kwargs, run, run.get_sync(), end)
             return await target.astream_events(messages, child, version="v3", **rest)
         except BaseException as error:
-            self._end(turn)
+            await self._aend(turn)
             await run.on_chain_error(error)
             raise
 
-    def _v3(self, turn: Turn, config: RunnableConfig, kwargs: Any, run: Any, sync_run: Any) -> tuple[Any, Any, Any]:
+    def _v3(
+        self, turn: Turn, config: RunnableConfig, kwargs: Any, run: Any, sync_run: Any, end: End
+    ) -> tuple[Any, Any, Any]:
         def done(error: BaseException | None) -> None:
-            self._end(turn)
+            end(turn)
             if error is None:
                 sync_run.on_chain_end({RECORD: turn.record})
             else:
@@ -429,8 +455,9 @@ class RunnableWiseRouter(BaseChatModel):
         return credit(self._core, self._trail, target, score, key, comment)
 
     async def afeedback(self, target: Any, score: float, *, key: str = "user_score", comment: str | None = None) -> int:
-        """Do what `feedback` does."""
-        return self.feedback(target, score, key=key, comment=comment)
+        """Do what `feedback` does, off the event loop where the store is waited for."""
+        step = partial(self.feedback, target, score, key=key, comment=comment)
+        return await aside(step) if self._core.waits() else step()
 
     def explain(self, target: Any) -> Explanation:
         """Return why the model of an answer was chosen.
@@ -446,6 +473,15 @@ class RunnableWiseRouter(BaseChatModel):
             If none is known.
         """
         return explained(self._core, self._trail, target)
+
+    async def aexplain(self, target: Any) -> Explanation:
+        """Do what `explain` does, off the event loop where the store is waited for."""
+        step = partial(self.explain, target)
+        return await aside(step) if self._core.waits() else step()
+
+    def note_run(self, decision_id: str, run_id: uuid.UUID) -> None:
+        """Let feedback for a run find a decision."""
+        self._trail.note(decision_id, [run_id])
 
     # inside
 
@@ -481,13 +517,19 @@ class RunnableWiseRouter(BaseChatModel):
     async def _aturn(self, messages: list[BaseMessage], config: RunnableConfig, kwargs: Any) -> Turn:
         ask = ask_of(messages, kwargs, kwargs.get(OPERATIONS, ()))
         placed = await self._placing.aplace(ask.question)
-        if len(ask.counted) < SHORT:
-            return self._decided(ask, placed, config)
-        return await asyncio.to_thread(self._decided, ask, placed, config)
+        decide = partial(self._decided, ask, placed, config)
+        if len(ask.counted) < SHORT and not self._core.waits(self._scope(config)):
+            return decide()
+        return await aside(decide, self._end)
 
     def _decided(self, ask: Ask, placed: Placed, config: RunnableConfig) -> Turn:
-        forced = (config.get("configurable") or {}).get(FORCED)
-        return begin_turn(self._core, self._arms, ask, placed, forced, self._preferred, self.cap_output_tokens)
+        forced, cap = (config.get("configurable") or {}).get(FORCED), self.cap_output_tokens
+        return begin_turn(self._core, self._arms, ask, placed, forced, self._preferred, cap, self._scope(config))
+
+    def _scope(self, config: RunnableConfig) -> str:
+        """Return whose budget pays: as the program has bound it, else as the configuration says."""
+        told = (config.get("configurable") or {}).get(SCOPE) or (config.get("metadata") or {}).get(SCOPE)
+        return self._payer or (str(told) if told else "default")
 
     def _child(self, turn: Turn, config: RunnableConfig, run: Any) -> RunnableConfig:
         """Return the configuration of the model's call: below our run, observed, with the record in its metadata."""
@@ -504,13 +546,33 @@ class RunnableWiseRouter(BaseChatModel):
         """Settle a call."""
         if turn is None:
             return
-        if turn.settle() and turn.arm.name not in self._told:
+        try:
+            estimated = turn.settle()
+            for name in self._trail.names_of(turn.decision.id) if self._core.durable else ():
+                self._core.alias(name, turn.decision)
+        except StoreError as error:  # the answer is there, and what this worker decided is settled later
+            logger.warning("%s: feedback may not find a call of %s", error, turn.arm.name)
+            return
+        if estimated and turn.arm.name not in self._told:
             self._told.add(turn.arm.name)
             logger.warning(
                 "%s answered without usage, so its tokens are estimated: for streams of OpenAI-like models pass "
                 "model.model_copy(update={'stream_usage': True})",
                 turn.arm.name,
             )
+
+    async def _aend(self, turn: Turn | None) -> None:
+        """Settle a call, off the event loop where the store is waited for."""
+        if turn is not None and self._core.waits():
+            await aside(partial(self._end, turn))
+        else:
+            self._end(turn)
+
+    def _soon(self, loop: asyncio.AbstractEventLoop) -> End:
+        """Return what settles a call from the event loop, which cannot wait for it."""
+        if not self._core.waits():
+            return self._end
+        return lambda turn: loop.run_in_executor(None, self._end, turn)
 
 
 def _with(kwargs: dict[str, Any], stop: list[str] | None) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from wiserouter import Decision, WiseRouter
 from wiserouter.errors import BudgetExhausted, NoEligibleModel, UnknownModel, UnknownPrice
@@ -20,6 +21,7 @@ def begin_turn(
     forced: str | None,
     preferred: str | None,
     cap_output_tokens: int | None,
+    scope: str = "default",
 ) -> Turn:
     """Decide, and hold back the cost of the call.
 
@@ -39,19 +41,21 @@ def begin_turn(
         The model that takes it if it can and the budget pays for it.
     cap_output_tokens : int or None
         The limit of the output where neither call nor model sets one.
+    scope : str, default "default"
+        Whose budget pays.
 
     Raises
     ------
     UnknownModel, NoEligibleModel, UnknownPrice
         If no model can take the call, or a hard budget cannot bound its cost.
-    BudgetExhausted, HorizonExhausted
+    BudgetExhausted, HorizonExhausted, NotStarted
         If nothing pays for it.
     """
     names = able(arms, ask, forced)
-    hard = core.budget().hard
+    hard = core.is_hard(scope)
     worst = worst_cases_usd(arms, names, ask, cap_output_tokens) if hard else None
-    decision = _preferred(core, names, preferred, placed, worst)
-    decision = decision or core.decide(**placed._asdict(), eligible=names, worst_case_usd=worst)
+    pays: dict[str, Any] = {**placed._asdict(), "worst_case_usd": worst, "scope": scope}
+    decision = _preferred(core, names, preferred, pays) or core.decide(**pays, eligible=names)
     return Turn(core, decision, arms[decision.model], ask)
 
 
@@ -87,12 +91,10 @@ def worst_cases_usd(
     return worst
 
 
-def _preferred(
-    core: WiseRouter, names: list[str], preferred: str | None, placed: Placed, worst_usd: dict[str, float] | None
-) -> Decision | None:
+def _preferred(core: WiseRouter, names: list[str], preferred: str | None, pays: dict[str, Any]) -> Decision | None:
     if preferred not in names:
         return None
     try:
-        return core.decide(**placed._asdict(), eligible=[preferred], worst_case_usd=worst_usd)
+        return core.decide(**pays, eligible=[preferred])
     except BudgetExhausted:
         return None

@@ -1,4 +1,7 @@
-"""Which decisions stand behind a run, so that feedback given for the run finds them; bounded."""
+"""Which decisions stand behind a run, so that feedback given for the run finds them; bounded.
+
+Other workers of a shared store find them by names kept there: the run, and which of its decisions it is.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +17,13 @@ class Trace:
 
     Attributes
     ----------
-    run_ids : set of str
-        The runs that it can be found by.
+    run_ids : dict of str to int
+        The runs that it can be found by, and how many decisions of each came before it.
     scores : dict of str to (float, str or None)
         The latest score and comment by feedback key.
     """
 
-    run_ids: set[str] = field(default_factory=set)
+    run_ids: dict[str, int] = field(default_factory=dict)
     scores: dict[str, tuple[float, str | None]] = field(default_factory=dict)
 
 
@@ -46,9 +49,10 @@ class Trail:
         """Let runs stand for a decision."""
         with self._lock:
             trace = self._traces.setdefault(decision_id, Trace())
-            for run in {str(run_id) for run_id in run_ids} - trace.run_ids:
-                trace.run_ids.add(run)
-                self._by_run.setdefault(run, []).append(decision_id)
+            for run in {str(run_id) for run_id in run_ids} - trace.run_ids.keys():
+                decisions = self._by_run.setdefault(run, [])
+                trace.run_ids[run] = len(decisions)
+                decisions.append(decision_id)
             while len(self._traces) > self._max_decisions:
                 self._forget(*self._traces.popitem(last=False))
 
@@ -56,6 +60,12 @@ class Trail:
         """Return the decisions that a decision id or a run id stands for."""
         with self._lock:
             return [name] if name in self._traces else list(self._by_run.get(name, ()))
+
+    def names_of(self, decision_id: str) -> list[str]:
+        """Return the names by which other workers find a decision."""
+        with self._lock:
+            trace = self._traces.get(decision_id)
+            return [] if trace is None else [name_of(run, place) for run, place in trace.run_ids.items()]
 
     def score(self, decision_id: str, key: str, score: float, comment: str | None) -> None:
         """Keep a score, instead of an earlier one of the same key."""
@@ -76,3 +86,8 @@ class Trail:
                 self._by_run[run] = left
             else:
                 del self._by_run[run]
+
+
+def name_of(run_id: str, place: int) -> str:
+    """Return the name of one of a run's decisions, counted from 0."""
+    return f"run {run_id} {place}"

@@ -1,126 +1,49 @@
-"""Which decision a call id stands for, so that feedback finds it; bounded in number and in time."""
+"""The names by which feedback finds a decision: ids of its call, each as the key that made the call knows it. Pure.
+
+Clients may choose the id of a call, so an id alone proves nothing: a name is a digest of the id and of the caller, and
+another caller's call of the same id has another name. Administrators may rate everybody's calls; for them a call has a
+name of its id alone, unless the client chose it. The names are kept where the decision is, for all workers.
+"""
 
 from __future__ import annotations
 
-import time
-from collections import OrderedDict
-from collections.abc import Callable
-from dataclasses import dataclass
-from threading import RLock
+import json
+from collections.abc import Mapping
+from hashlib import blake2b
+from typing import Any
 
-from wiserouter_litellm.errors import UnknownCall
+CHOSEN_ID = "x-litellm-call-id"
 
 
-@dataclass(slots=True)
-class Call:
-    """A call that can be rated.
+def name_of(id_: str, caller: str | None) -> str:
+    """Return the name of a call, an answer or a decision as one caller knows it; keeps neither id nor key."""
+    return _digest([caller, id_])
 
-    Attributes
-    ----------
-    decision_id : str
-        The decision behind its latest attempt.
-    group : str
-        The model group.
-    caller : str or None
-        The hash of the key that made it; None outside a proxy.
-    at_s : float
-        When it was decided.
-    score : float or None
-        The latest score.
-    comment : str or None
-        What was said with it.
+
+def names_of(call_id: str, caller: str | None, *, chosen: bool) -> tuple[str, ...]:
+    """Return the names of a call: its caller's, and the administrators' where the proxy made its id.
+
+    Examples
+    --------
+    >>> [len(names_of("c", "a-key", chosen=chosen)) for chosen in (False, True)]
+    [2, 1]
     """
-
-    decision_id: str
-    group: str
-    caller: str | None
-    at_s: float
-    score: float | None = None
-    comment: str | None = None
+    own = name_of(call_id, caller)
+    return (own,) if chosen or caller is None else (own, _digest([call_id]))
 
 
-ById = OrderedDict[str, dict[str | None, Call | None]]
+def names_asked(id_: str, caller: str | None, *, any_caller: bool) -> tuple[str, ...]:
+    """Return the names that an id may stand for when a caller asks; administrators may give any decision's own id."""
+    own = name_of(id_, caller)
+    return (own, _digest([id_]), id_) if any_caller else (own,)
 
 
-class Calls:
-    """Calls by id, the oldest forgotten first.
+def is_chosen(kwargs: Mapping[str, Any]) -> bool:
+    """Return whether the client of a proxy chose the id of its call."""
+    request = kwargs.get("proxy_server_request")
+    headers = request.get("headers") if isinstance(request, Mapping) else None
+    return isinstance(headers, Mapping) and any(str(name).lower() == CHOSEN_ID for name in headers)
 
-    Clients may choose their call id, so an id alone proves nothing: `find` also asks who made the call, and an id that
-    a second caller uses names only that caller's own call.
 
-    Parameters
-    ----------
-    ttl_s : float, default 7 days
-        How long a call can be rated.
-    max_calls : int, default 100,000
-        How many are kept.
-    clock : callable returning float, default time.time
-        Seconds.
-    """
-
-    def __init__(
-        self, ttl_s: float = 7 * 86_400.0, *, max_calls: int = 100_000, clock: Callable[[], float] = time.time
-    ) -> None:
-        self._ttl_s, self._max_calls, self._clock = ttl_s, max_calls, clock
-        self._calls: ById = OrderedDict()
-        self._responses: ById = OrderedDict()
-        self._lock = RLock()
-
-    def __len__(self) -> int:
-        return len(self._calls)
-
-    def note(self, call_id: str, decision_id: str, group: str, caller: str | None) -> None:
-        """Keep the decision behind a call; a retry of the same call replaces it."""
-        with self._lock:
-            self._keep(self._calls, call_id, caller, Call(decision_id, group, caller, self._clock()))
-
-    def note_response(self, response_id: str, call_id: str, caller: str | None) -> None:
-        """Let a response id stand for a call; one that two calls share stands for none."""
-        with self._lock:
-            call = self._calls.get(call_id, {}).get(caller)
-            if call is not None:
-                before = self._responses.get(response_id, {}).get(caller, call)
-                self._keep(self._responses, response_id, caller, call if before is call else None)
-
-    def forget(self, call_id: str, caller: str | None) -> None:
-        """Drop a call that cannot be rated, as one that the cache answered."""
-        with self._lock:
-            self._calls.get(call_id, {}).pop(caller, None)
-
-    def find(self, call_id: str, caller: str | None, *, any_caller: bool = False) -> Call:
-        """Return the call that an id stands for.
-
-        Parameters
-        ----------
-        call_id : str
-            A call id, or a response id where it is unambiguous.
-        caller : str or None
-            Who asks.
-        any_caller : bool, default False
-            Let an administrator rate everybody's calls.
-
-        Raises
-        ------
-        UnknownCall
-            If there is none, it has expired, or another caller made it.
-        """
-        with self._lock:
-            call = self._found(self._calls, call_id, caller, any_caller) or self._found(
-                self._responses, call_id, caller, any_caller
-            )
-            if call is None or call.at_s < self._clock() - self._ttl_s:
-                raise UnknownCall(call_id)
-            return call
-
-    def _keep(self, calls: ById, key: str, caller: str | None, call: Call | None) -> None:
-        calls.setdefault(key, {})[caller] = call
-        calls.move_to_end(key)
-        while len(calls) > self._max_calls:
-            calls.popitem(last=False)
-
-    @staticmethod
-    def _found(calls: ById, key: str, caller: str | None, any_caller: bool) -> Call | None:
-        by_caller = calls.get(key, {})
-        if caller in by_caller or not any_caller:
-            return by_caller.get(caller)
-        return next(iter(by_caller.values())) if len(by_caller) == 1 else None
+def _digest(parts: list[str | None]) -> str:
+    return "call " + blake2b(json.dumps(parts).encode(), digest_size=16).hexdigest()

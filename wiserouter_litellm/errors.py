@@ -9,6 +9,8 @@
     └── BudgetRefused                        429: the group's budget is used up
     litellm.ContextWindowExceededError       400: no model of the group can take so long a request
     litellm.BadRequestError                  400: a hard budget, and nothing bounds the cost of the request
+    litellm.PermissionDeniedError
+    └── ScopeRefused                         403: nobody's budget pays for this caller
     litellm.ServiceUnavailableError
     └── BudgetUncertain                      503: a hard budget stays closed where we failed
 """
@@ -17,9 +19,11 @@ from __future__ import annotations
 
 import time
 
+import httpx
 from litellm.exceptions import (
     BadRequestError,
     ContextWindowExceededError,
+    PermissionDeniedError,
     RateLimitError,
     RateLimitErrorCategory,
     ServiceUnavailableError,
@@ -49,12 +53,12 @@ class UnknownCall(WiseRouterError):
 class BudgetRefused(RateLimitError):
     """The budget of a group pays for no further call; `error` is the core's, `renews_at` says when to come back."""
 
-    def __init__(self, group: str, error: BudgetError) -> None:
-        self.error = error
+    def __init__(self, group: str, error: BudgetError, scope: str = "default") -> None:
+        self.error, self.scope = error, scope
         self.renews_at: float | None = getattr(error, "renews_at", None)
         headers = {} if self.renews_at is None else {"retry-after": str(max(1, round(self.renews_at - time.time())))}
         super().__init__(
-            f"group {group!r}: {error}",
+            f"group {group!r}{'' if scope == 'default' else f', {scope}'}: {error}",
             llm_provider="wiserouter",
             model=group,
             num_retries=0,  # asking again at once changes nothing
@@ -63,6 +67,22 @@ class BudgetRefused(RateLimitError):
             headers=headers,
         )
         self.type = "budget_exceeded"  # the `type` of the OpenAI-shaped error
+
+
+class ScopeRefused(PermissionDeniedError):
+    """The settings give this caller no budget; `scope` is who it is."""
+
+    def __init__(self, group: str, by: str, id_: str, *, most: int | None = None) -> None:
+        self.scope = id_
+        who = f"{by} {id_!r}" if id_ else f"a caller without {by}"
+        why = "" if most is None else f": as many budgets as may be, {most}, are open"
+        super().__init__(
+            f"group {group!r} has no budget for {who}{why}; an administrator can add one to scopes.budgets",
+            llm_provider="wiserouter",
+            model=group,
+            response=httpx.Response(403, request=httpx.Request("POST", "http://wiserouter")),
+            num_retries=0,
+        )
 
 
 class BudgetUncertain(ServiceUnavailableError):

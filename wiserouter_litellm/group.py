@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from threading import Lock
 from typing import Any, NamedTuple
 
 from wiserouter import Decision, WiseRouter
-from wiserouter.errors import AlreadySettled, UnknownDecision, UnknownPrice
+from wiserouter.aside import aside
+from wiserouter.errors import AlreadySettled, StoreError, UnknownDecision, UnknownPrice
 from wiserouter.placing import Placed, Placing
 from wiserouter_litellm.bill import Bill
+from wiserouter_litellm.calls import name_of, names_of
 from wiserouter_litellm.errors import unbounded
 from wiserouter_litellm.fleet import Berth, Deployment, Fleet, id_of
 from wiserouter_litellm.request import Request
+from wiserouter_litellm.scopes import OwnBudget, Payers
 from wiserouter_litellm.selection import (
-    Length,
     Offer,
     Offered,
     counted,
@@ -39,6 +41,38 @@ MARK = "wiserouter_decision"
 _SHORT = 4_000  # characters; the tokens of a shorter text are counted in well under a millisecond
 
 
+class Asked(NamedTuple):
+    """A request on its way to a decision.
+
+    Attributes
+    ----------
+    offer : Offer
+        What can serve it.
+    request : Request
+        What it says.
+    scope : str
+        Whose budget pays.
+    call_id, caller : str, str or None
+        The id of its call, and the hash of the key that makes it.
+    chosen : bool
+        Whether the client chose that id.
+    owner : str
+        Whose log events settle it.
+    """
+
+    offer: Offer
+    request: Request
+    scope: str
+    call_id: str
+    caller: str | None
+    chosen: bool
+    owner: str
+
+    def names(self, decision_id: str) -> list[str]:
+        """Return by which names feedback may find the decision."""
+        return [*names_of(self.call_id, self.caller, chosen=self.chosen), name_of(decision_id, self.caller)]
+
+
 class Selected(NamedTuple):
     """A decision, the deployments for LiteLLM to take the first of, and the model that each one is, by its id."""
 
@@ -49,7 +83,7 @@ class Selected(NamedTuple):
 
 @dataclass
 class Group:
-    """A model group under one budget.
+    """A model group under one budget, or one for each of its scopes.
 
     Attributes
     ----------
@@ -62,7 +96,9 @@ class Group:
     placing : Placing
         Finds the context of a question.
     hard : bool
-        Whether the budget must never be exceeded.
+        Whether a budget must never be exceeded.
+    payers : Payers
+        Say whose budget pays.
     cap_output_tokens : int or None
         The limit of the output where a request names none; it is then sent to the provider as well.
     faults : Counter of str
@@ -74,6 +110,7 @@ class Group:
     fleet: Fleet
     placing: Placing
     hard: bool
+    payers: Payers = field(default_factory=OwnBudget)
     cap_output_tokens: int | None = None
     faults: Counter[str] = field(default_factory=Counter)
     _joining: Lock = field(default_factory=Lock)
@@ -104,22 +141,25 @@ class Group:
                 self.router.add_model(berth.tariff.model(berth.model))
             logger.info("group %r: new model %r, believed to be as good as the others", self.name, berth.model)
 
-    async def aselect(self, offer: Offer, request: Request, owner: str) -> Selected:
-        """Choose a model for a request, with encoding and counting off the event loop."""
-        placed = await self.placing.aplace(request.question)
-        if not self._counts(request, offer):
-            length = uncounted(request)
-        elif len(request.counted) < _SHORT:
-            length = counted(request, offer)
-        else:
-            length = await asyncio.to_thread(counted, request, offer)
-        return self._select(offer, request, placed, length, owner)
+    async def aselect(self, asked: Asked) -> Selected:
+        """Choose a model for a request, with encoding, counting and the store off the event loop."""
+        placed = await self.placing.aplace(asked.request.question)
+        select = partial(self._select, asked, placed)
+        long = len(asked.request.counted) >= _SHORT and self._counts(asked)
+        if long or self.router.waits(asked.scope):
+            return await aside(select, lambda given_up: self.release(given_up.decision.id))
+        return select()
 
-    def select(self, offer: Offer, request: Request, owner: str) -> Selected:
+    def select(self, asked: Asked) -> Selected:
         """Do what `aselect` does, in a thread that may wait."""
-        placed = self.placing.place(request.question)
-        length = counted(request, offer) if self._counts(request, offer) else uncounted(request)
-        return self._select(offer, request, placed, length, owner)
+        return self._select(asked, self.placing.place(asked.request.question))
+
+    async def aside(self, step: Callable[[], object]) -> None:
+        """Settle or release, off the event loop where the store is waited for."""
+        if self.router.waits():
+            await aside(step)
+        else:
+            step()
 
     def settle(self, decision_id: str, bill: Bill) -> None:
         """Charge a call, once; a cached answer costs nothing and teaches nothing."""
@@ -131,6 +171,8 @@ class Group:
             self.fault(
                 "lost_decisions", f"the record of {decision_id} is gone: {bill.cost_usd:.6g} USD are not counted"
             )
+        except StoreError as error:  # what this worker decided is settled later; this another one did
+            self.fault("lost_decisions", f"{bill.cost_usd:.6g} USD of {decision_id} are not counted", error=error)
 
     def release(self, decision_id: str) -> None:
         """Give back what a failed call had reserved; several events may tell of one failure."""
@@ -138,6 +180,16 @@ class Group:
             self.router.release(decision_id)
         except (AlreadySettled, UnknownDecision):
             return
+        except StoreError as error:  # what is held back for it comes back by itself
+            self.fault("store", f"{decision_id} is not released", error=error)
+
+    def rename(self, names: Iterable[str], decision_id: str) -> None:
+        """Let feedback find a decision by other names; "" takes them back."""
+        try:
+            for name in names:
+                self.router.alias(name, decision_id)
+        except StoreError as error:
+            self.fault("store", "an answer cannot be rated", error=error)
 
     def fault(self, kind: str, message: str, *, error: BaseException | None = None) -> None:
         """Count a fault, and log the first of its kind in full, with its traceback."""
@@ -145,18 +197,26 @@ class Group:
         level = logging.ERROR if self.faults[kind] == 1 else logging.DEBUG
         logger.log(level, "group %r: %s", self.name, message, exc_info=error)
 
-    def _counts(self, request: Request, offer: Offer) -> bool:
-        return is_worth_counting(request, offer, hard=self.hard)
+    def _counts(self, asked: Asked) -> bool:
+        return is_worth_counting(asked.request, asked.offer, hard=self.hard)
 
-    def _select(self, offer: Offer, request: Request, placed: Placed, length: Length, owner: str) -> Selected:
+    def _select(self, asked: Asked, placed: Placed) -> Selected:
+        """Decide, and name the decision; waits for the store where that is shared."""
+        request, offer, scope = asked.request, asked.offer, asked.scope
+        self.payers.open(scope)
+        hard = self.router.is_hard(scope)
+        self.hard |= hard
+        length = counted(request, offer) if self._counts(asked) else uncounted(request)
         models = fitting(self.name, fresh_models(offer), offer, length)
-        worst = worst_cases_usd(request, offer, length, self.cap_output_tokens) if self.hard else None
+        worst = worst_cases_usd(request, offer, length, self.cap_output_tokens) if hard else None
         if worst is not None and min(worst[name] for name in models) == float("inf"):
             raise unbounded(self.name, models)
         decision = self.router.decide(
-            context=placed.context, embedding=placed.embedding, eligible=models, worst_case_usd=worst
+            context=placed.context, embedding=placed.embedding, eligible=models, worst_case_usd=worst, scope=scope
         )
-        mark = {"owner": owner, "group": self.name, "id": decision.id}
+        names = asked.names(decision.id)
+        self.rename(names, decision.id)
+        mark = {"owner": asked.owner, "group": self.name, "id": decision.id, "names": names}
         copies = ranked(offer, self._ranking(decision, worst), self._params(request), {MARK: mark})
         return Selected(decision, copies, {id_of(one.deployment): one.berth.model for one in offer})
 

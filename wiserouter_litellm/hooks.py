@@ -8,21 +8,30 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from litellm.integrations.custom_logger import CustomLogger
 
-from wiserouter.errors import BudgetError
+from wiserouter.aside import aside
+from wiserouter.errors import BudgetError, StoreError, UnknownDecision
 from wiserouter_litellm.bill import Bill, bill_of
-from wiserouter_litellm.calls import Calls
-from wiserouter_litellm.errors import BudgetRefused, BudgetUncertain
+from wiserouter_litellm.calls import is_chosen, name_of, names_asked
+from wiserouter_litellm.errors import BudgetRefused, BudgetUncertain, ScopeRefused, UnknownCall
 from wiserouter_litellm.fleet import Deployment
-from wiserouter_litellm.group import MARK, Group, Selected
-from wiserouter_litellm.request import Request, request_of
-from wiserouter_litellm.selection import Offer
+from wiserouter_litellm.group import MARK, Asked, Group, Selected
+from wiserouter_litellm.request import request_of
 
 NOTE = "wiserouter"
 """Key of the request's metadata under which the latest decision is noted, for headers and retries."""
+
+
+class Marked(NamedTuple):
+    """The decision that a log event belongs to, and the names that feedback finds it by."""
+
+    group: Group
+    decision_id: str
+    names: list[str]
 
 
 class Recorder(CustomLogger):
@@ -32,31 +41,32 @@ class Recorder(CustomLogger):
     ----------
     groups : mapping of str to Group
         The groups by name.
-    calls : Calls, optional
-        Where call ids are kept for feedback.
     """
 
-    def __init__(self, groups: Mapping[str, Group], calls: Calls | None = None) -> None:
+    def __init__(self, groups: Mapping[str, Group]) -> None:
         super().__init__()
         self.groups = dict(groups)
-        self.calls = Calls() if calls is None else calls
         self.owner = uuid.uuid4().hex
 
     async def async_log_success_event(self, kwargs: Any, response_obj: Any, start_time: Any, end_time: Any) -> None:  # noqa: ARG002
         """Charge the call."""
-        self._charge(kwargs, response_obj)
+        if marked := self._answered(kwargs):
+            await marked.group.aside(partial(self._charge, marked, kwargs, response_obj))
 
     async def async_log_failure_event(self, kwargs: Any, response_obj: Any, start_time: Any, end_time: Any) -> None:  # noqa: ARG002
         """Release the attempt."""
-        self._release(kwargs)
+        if marked := self._failed(kwargs):
+            await marked.group.aside(partial(marked.group.release, marked.decision_id))
 
     def log_success_event(self, kwargs: Any, response_obj: Any, start_time: Any, end_time: Any) -> None:  # noqa: ARG002
         """Charge the call, where it was a synchronous one."""
-        self._charge(kwargs, response_obj)
+        if marked := self._answered(kwargs):
+            self._charge(marked, kwargs, response_obj)
 
     def log_failure_event(self, kwargs: Any, response_obj: Any, start_time: Any, end_time: Any) -> None:  # noqa: ARG002
         """Release the attempt, where it was a synchronous one."""
-        self._release(kwargs)
+        if marked := self._failed(kwargs):
+            marked.group.release(marked.decision_id)
 
     def feedback(
         self,
@@ -72,11 +82,12 @@ class Recorder(CustomLogger):
         Parameters
         ----------
         call : str or response
-            The call id (`x-litellm-call-id`), the response id, or the answer itself.
+            The call id (`x-litellm-call-id`), the decision id (`x-wiserouter-decision`), the response id, or the
+            answer itself.
         score : float
             In [0, 1].
         comment : str, optional
-            Kept with the call.
+            Kept in the journal, where there is one.
         caller : str, optional
             The hash of the key that asks; only the key that made a call may rate it.
         any_caller : bool, default False
@@ -91,24 +102,52 @@ class Recorder(CustomLogger):
         ------
         UnknownCall
             If there is no such call of this caller.
+        AlreadySettled
+            If the call failed.
         InvalidInput
             If the score is outside [0, 1].
+        StoreUnavailable
+            If the store that may know the call cannot be reached.
         """
-        found = self.calls.find(_call_id(call), caller, any_caller=any_caller)
-        self.groups[found.group].router.reward(found.decision_id, score)
-        replaced, found.score, found.comment = found.score is not None, score, comment
-        return replaced
+        id_ = _call_id(call)
+        unavailable: StoreError | None = None
+        for group in self.groups.values():
+            for name in names_asked(id_, caller, any_caller=any_caller):
+                try:
+                    return group.router.reward(name, score, comment=comment)
+                except UnknownDecision:
+                    continue
+                except StoreError as error:
+                    unavailable = error
+                    break
+        raise unavailable or UnknownCall(id_)
 
-    def _charge(self, kwargs: Mapping[str, Any], response: object) -> None:
-        params = kwargs.get("litellm_params") or {}
-        info = params.get("model_info") or _metadata(params).get("model_info") or {}
-        marked = self.marked(info)
-        if marked is None:
-            return
-        group, decision_id = marked
-        berth = group.fleet.find(info.get("id"))
+    async def afeedback(self, call: object, score: float, **terms: Any) -> bool:
+        """Do what `feedback` does, off the event loop where a store is waited for."""
+        step = partial(self.feedback, call, score, **terms)
+        return await aside(step) if any(group.router.waits() for group in self.groups.values()) else step()
+
+    def marked(self, model_info: object) -> Marked | None:
+        """Return the decision that a deployment's `model_info` carries, if it is one of ours."""
+        mark = model_info.get(MARK) if isinstance(model_info, Mapping) else None
+        if not isinstance(mark, Mapping) or mark.get("owner") != self.owner:
+            return None
+        return Marked(self.groups[mark["group"]], mark["id"], mark["names"])
+
+    def _answered(self, kwargs: Mapping[str, Any]) -> Marked | None:
+        """Return the decision behind a call that was answered."""
+        return self.marked(_answering(kwargs))
+
+    def _failed(self, kwargs: Mapping[str, Any]) -> Marked | None:
+        """Return the decision behind an attempt, by its own copy of the deployment: the metadata may be at the next."""
+        return self.marked((kwargs.get("litellm_params") or {}).get("model_info"))
+
+    def _charge(self, marked: Marked, kwargs: Mapping[str, Any], response: object) -> None:
+        group, decision_id, _ = marked
+        deployment_id = _answering(kwargs).get("id")
+        berth = group.fleet.find(deployment_id)
         if berth is None:
-            group.fault("lost_decisions", f"deployment {info.get('id')} answered, and is unknown")
+            group.fault("lost_decisions", f"deployment {deployment_id} answered, and is unknown")
             return
         try:
             bill = bill_of(kwargs, response, berth)
@@ -116,42 +155,13 @@ class Recorder(CustomLogger):
             group.fault("accounting", "the bill of a call cannot be read: what it reserved is charged", error=error)
             bill = Bill(group.router.decision(decision_id).reserved_usd, berth.model)
         group.settle(decision_id, bill)
-        self._index(kwargs, response, bill)
+        _rename(marked, kwargs, response, bill)
         if bill.estimated:
             group.fault(
                 "estimated_costs",
                 f"{bill.model} answered without a usage block, so its tokens were estimated; for streams pass "
                 f"stream_options={{'include_usage': True}}",
             )
-
-    def _release(self, kwargs: Mapping[str, Any]) -> None:
-        """Release an attempt by its own copy of the deployment: the request's metadata may be at the next one."""
-        marked = self.marked((kwargs.get("litellm_params") or {}).get("model_info"))
-        if marked is not None:
-            marked.group.release(marked.decision_id)
-
-    def marked(self, model_info: object) -> Marked | None:
-        """Return the decision that a deployment's `model_info` carries, if it is one of ours."""
-        mark = model_info.get(MARK) if isinstance(model_info, Mapping) else None
-        if not isinstance(mark, Mapping) or mark.get("owner") != self.owner:
-            return None
-        return Marked(self.groups[mark["group"]], mark["id"])
-
-    def _index(self, kwargs: Mapping[str, Any], response: object, bill: Bill) -> None:
-        """Let the response id stand for the call as well; an answer of the cache can be rated by neither."""
-        call_id, caller = str(kwargs.get("litellm_call_id")), _caller(_metadata(kwargs.get("litellm_params") or {}))
-        response_id = getattr(response, "id", None) or (response.get("id") if isinstance(response, Mapping) else None)
-        if bill.cached:
-            self.calls.forget(call_id, caller)
-        elif isinstance(response_id, str):
-            self.calls.note_response(response_id, call_id, caller)
-
-
-class Marked(NamedTuple):
-    """The decision that a log event belongs to."""
-
-    group: Group
-    decision_id: str
 
 
 class WiseCallback(Recorder):
@@ -173,16 +183,16 @@ class WiseCallback(Recorder):
             If the budget, a fault under a hard limit, or the request itself stands in the way.
         """
         group, kwargs = self.groups.get(model), request_kwargs if request_kwargs is not None else {}
-        self.release_earlier(kwargs)
+        await self.arelease_earlier(kwargs)
         if group is None or not healthy_deployments:
             return healthy_deployments
         try:
-            begun = self.begin(group, healthy_deployments, messages, kwargs)
-            if begun is None:
+            asked = self.begin(group, healthy_deployments, messages, kwargs)
+            if asked is None:
                 return healthy_deployments
-            return self.noted(group, await group.aselect(*begun, self.owner), kwargs)
+            return self.noted(group, await group.aselect(asked), kwargs)
         except Exception as error:  # whatever fails here must not take traffic down
-            return passed_on(group, healthy_deployments, error)
+            return passed_on(group, healthy_deployments, error, kwargs)
 
     async def async_post_call_response_headers_hook(
         self,
@@ -216,33 +226,57 @@ class WiseCallback(Recorder):
         traceback_str: str | None = None,  # noqa: ARG002
     ) -> None:
         """Release the last attempt of a request that failed for good; not all log events tell which attempt it was."""
-        note = _metadata(request_data).get(NOTE)
-        if isinstance(note, Mapping) and note.get("owner") == self.owner:
-            self.groups[note["group"]].release(note["decision"])
+        note = self._note(request_data)
+        if note is not None:
+            group = self.groups[note["group"]]
+            await group.aside(partial(group.release, note["decision"]))
 
     def begin(
-        self, group: Group, healthy: Sequence[Deployment], messages: object, kwargs: Mapping[str, Any]
-    ) -> tuple[Offer, Request] | None:
-        """Return what can serve a request; None where there is no text to route by."""
+        self, group: Group, healthy: Sequence[Deployment], messages: object, kwargs: dict[str, Any]
+    ) -> Asked | None:
+        """Return what a request asks for, and who pays; None where there is no text to route by.
+
+        Raises
+        ------
+        ScopeRefused
+            If nobody's budget pays for this caller.
+        """
         request = request_of(messages, kwargs)
         if request is None:
             return None
-        earlier = [one for one in _metadata(kwargs).get("previous_models") or () if isinstance(one, Mapping)]
-        return group.offer(healthy, {str(attempt.get("deployment_id")) for attempt in earlier}), request
+        metadata = _metadata(kwargs)
+        scope = group.payers.scope_of(metadata)
+        earlier = [one for one in metadata.get("previous_models") or () if isinstance(one, Mapping)]
+        offer = group.offer(healthy, {str(attempt.get("deployment_id")) for attempt in earlier})
+        call_id = str(kwargs.setdefault("litellm_call_id", str(uuid.uuid4())))
+        return Asked(offer, request, scope, call_id, _caller(metadata), is_chosen(kwargs), self.owner)
 
     def release_earlier(self, kwargs: Mapping[str, Any]) -> None:
         """Release the attempt that this one follows, of whatever group: it failed, and not every failure is logged."""
-        note = _metadata(kwargs).get(NOTE)
-        if isinstance(note, Mapping) and note.get("owner") == self.owner and note["trace"] == _trace(kwargs):
+        note = self._earlier(kwargs)
+        if note is not None:
             self.groups[note["group"]].release(note["decision"])
 
+    async def arelease_earlier(self, kwargs: Mapping[str, Any]) -> None:
+        """Do what `release_earlier` does, off the event loop where the store is waited for."""
+        note = self._earlier(kwargs)
+        if note is not None:
+            group = self.groups[note["group"]]
+            await group.aside(partial(group.release, note["decision"]))
+
+    def _earlier(self, kwargs: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        note = self._note(kwargs)
+        return note if note is not None and note["trace"] == _trace(kwargs) else None
+
+    def _note(self, kwargs: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """Return the latest decision of a request, if it is one of ours."""
+        note = _metadata(kwargs).get(NOTE)
+        return note if isinstance(note, Mapping) and note.get("owner") == self.owner else None
+
     def noted(self, group: Group, selected: Selected, kwargs: dict[str, Any]) -> list[dict[str, Any]]:
-        """Note the decision in the request, for headers, retries and feedback; return the deployments."""
+        """Note the decision in the request, for headers and retries; return the deployments."""
         decision = selected.decision
-        metadata = _metadata(kwargs)
-        call_id = kwargs.setdefault("litellm_call_id", str(uuid.uuid4()))
-        self.calls.note(str(call_id), decision.id, group.name, _caller(metadata))
-        metadata[NOTE] = {
+        _metadata(kwargs)[NOTE] = {
             "owner": self.owner,
             "group": group.name,
             "trace": _trace(kwargs),
@@ -254,24 +288,42 @@ class WiseCallback(Recorder):
         return selected.deployments
 
 
-def passed_on(group: Group, healthy: list[Any], error: Exception) -> list[Any]:
-    """Turn a refusal into LiteLLM's words; let a fault pass traffic in LiteLLM's own order, unless the limit is hard.
+def passed_on(group: Group, healthy: list[Any], error: Exception, kwargs: Mapping[str, Any]) -> list[Any]:
+    """Turn a refusal into LiteLLM's words; let a fault pass traffic in LiteLLM's own order, unless a limit is hard.
 
     Raises
     ------
     BudgetRefused
         If the budget is used up.
+    ScopeRefused
+        If nobody's budget pays for this caller.
     BudgetUncertain
         If a hard budget must stay closed.
     """
     if isinstance(error, BudgetError):
-        raise BudgetRefused(group.name, error) from error
-    if type(error).__module__.startswith("litellm"):  # a request that no model can take
+        raise BudgetRefused(group.name, error, group.payers.scope_of(_metadata(kwargs))) from error
+    if isinstance(error, ScopeRefused) or type(error).__module__.startswith("litellm"):  # no model or budget takes it
         raise error
-    group.fault("selection", "selection failed", error=error)
+    group.fault("store" if isinstance(error, StoreError) else "selection", "selection failed", error=error)
     if group.hard:
         raise BudgetUncertain(group.name) from error
     return healthy
+
+
+def _answering(kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the `model_info` of the deployment that answered."""
+    params = kwargs.get("litellm_params") or {}
+    return params.get("model_info") or _metadata(params).get("model_info") or {}
+
+
+def _rename(marked: Marked, kwargs: Mapping[str, Any], response: object, bill: Bill) -> None:
+    """Let the response id stand for the decision as well; an answer of the cache can be rated by no name."""
+    response_id = getattr(response, "id", None) or (response.get("id") if isinstance(response, Mapping) else None)
+    if bill.cached:
+        marked.group.rename(marked.names, "")
+    elif isinstance(response_id, str):
+        caller = _caller(_metadata(kwargs.get("litellm_params") or {}))
+        marked.group.rename([name_of(response_id, caller)], marked.decision_id)
 
 
 def _metadata(kwargs: Mapping[str, Any]) -> dict[str, Any]:

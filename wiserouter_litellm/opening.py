@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import litellm
@@ -13,6 +13,7 @@ from wiserouter.errors import InvalidInput, NotStarted, UnknownPrice
 from wiserouter.placing import Placing
 from wiserouter_litellm.fleet import Berth, Deployment, Fleet
 from wiserouter_litellm.group import Group
+from wiserouter_litellm.scopes import OwnBudget, Payers
 
 _ENCODINGS = Path(litellm.__file__).parent / "litellm_core_utils" / "tokenizers"
 """The tokenizers that LiteLLM ships; it points tiktoken there itself, at its first count."""
@@ -27,6 +28,7 @@ def open_group(
     prices: Mapping[str, Price] | None = None,
     cap_output_tokens: int | None = None,
     encoder_timeout_s: float = 1.0,
+    payers: Callable[[WiseRouter], Payers] | None = None,
     **settings: object,
 ) -> Group:
     """Return a group whose budget runs.
@@ -48,6 +50,8 @@ def open_group(
         The limit of the output where a request names none.
     encoder_timeout_s : float, default 1
         How long a question waits for its embedding.
+    payers : callable, optional
+        Makes what says whose budget pays, once the group's own runs.
     **settings
         Of `WiseRouter`, where none is given.
 
@@ -72,14 +76,17 @@ def open_group(
     if router.contexts.n_contexts > 1 and router.encoder is None:
         raise InvalidInput(f"group {name!r}: a router with {router.contexts.n_contexts} contexts needs an encoder")
     hard = _started(name, router, budget)
+    paying = OwnBudget() if payers is None else payers(router)
+    hard |= paying.hard
     if isinstance(router.encoder, RemoteEncoder):
-        router.encoder.pay = router.spend
+        router.encoder.pay, router.encoder.apay = router.spend, router.aspend
     group = Group(
         name,
         router,
         fleet,
         Placing(router.contexts, router.encoder, encoder_timeout_s, keeps_embedding=router.judges_embeddings),
         hard=hard,
+        payers=paying,
         cap_output_tokens=cap_output_tokens,
     )
     if hard:
@@ -98,7 +105,7 @@ def _started(name: str, router: WiseRouter, budget: Budget | None) -> bool:
     if budget is not None:
         router.start(budget)
     try:
-        return router.budget().hard
+        return router.is_hard()
     except NotStarted as error:
         raise InvalidInput(f"group {name!r} needs a budget: give one, or a router with a running one") from error
 

@@ -10,6 +10,7 @@ import logging
 import os
 import sys
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import litellm
@@ -17,14 +18,14 @@ import litellm
 from wiserouter import EpsilonFirst, ExploreShare, LabelBudget, Optimistic, WiseRouter, open_store
 from wiserouter.errors import WiseRouterError
 from wiserouter.policies import Policy
-from wiserouter_litellm.calls import Calls
 from wiserouter_litellm.encoder import LiteLLMEncoder
 from wiserouter_litellm.errors import SettingsError
 from wiserouter_litellm.fleet import Deployment
 from wiserouter_litellm.group import Group
 from wiserouter_litellm.hooks import WiseCallback
 from wiserouter_litellm.opening import open_group
-from wiserouter_litellm.settings import ROOT, GroupSettings, settings_of
+from wiserouter_litellm.scopes import Scopes
+from wiserouter_litellm.settings import ROOT, GroupSettings, ScopeSettings, in_memory, settings_of, store_of
 
 logger = logging.getLogger("wiserouter.litellm")
 
@@ -57,8 +58,7 @@ def _build() -> ProxyCallback:
     settings = settings_of((getattr(litellm, "callback_settings", None) or {}).get("wiserouter"))
     config = _config()
     groups = {name: _group(name, one, config) for name, one in settings.groups.items()}
-    ttl_s = max(one.feedback_ttl_s for one in settings.groups.values())
-    callback = ProxyCallback(groups, Calls(ttl_s))
+    callback = ProxyCallback(groups)
     proxy = sys.modules.get(PROXY)
     if proxy is not None:
         from wiserouter_litellm.routes import mount  # noqa: PLC0415 - loads the proxy, which others do not need
@@ -87,13 +87,14 @@ def _group(name: str, settings: GroupSettings, config: Mapping[str, Any]) -> Gro
         group = open_group(
             name,
             configured_deployments(config, name),
-            router=_fitted(settings),
+            router=_fitted(name, settings),
             budget=settings.budgets(1.0 / workers),
             prices={model: price.price() for model, price in settings.prices.items()},
             cap_output_tokens=settings.cap_output_tokens,
             encoder_timeout_s=settings.encoder_timeout_s,
+            payers=None if settings.scopes is None else partial(_scopes, name, settings.scopes, 1.0 / workers),
             policy=_learner(settings),
-            store=_store(settings),
+            store=_store(name, settings),
             seed=settings.seed,
         )
         _observe(group.router, settings)
@@ -117,17 +118,33 @@ def _learner(settings: GroupSettings) -> Policy:
     return Optimistic() if settings.explore_requests is None else EpsilonFirst(settings.explore_requests)
 
 
-def _fitted(settings: GroupSettings) -> WiseRouter | None:
+def _fitted(name: str, settings: GroupSettings) -> WiseRouter | None:
     if settings.artifact is None:
         return None
     model = (settings.encoder or "").removeprefix("litellm/")
     encoder = LiteLLMEncoder(model, router=_proxy_router, **settings.encoder_params) if model else None
-    return WiseRouter.load(settings.artifact, store=_store(settings), encoder=encoder, seed=settings.seed)
+    return WiseRouter.load(settings.artifact, store=_store(name, settings), encoder=encoder, seed=settings.seed)
 
 
-def _store(settings: GroupSettings) -> Any:
+def _scopes(name: str, settings: ScopeSettings, share: float, router: WiseRouter) -> Scopes:
+    """Return the budgets of teams and the like, those that are named opened."""
+    return Scopes(
+        name,
+        router,
+        settings.by,
+        {id_: one.budgets(share) for id_, one in settings.budgets.items()},
+        others=settings.others if isinstance(settings.others, str) else settings.others.budgets(share),
+        within_group=settings.within_group,
+        from_request=settings.from_request,
+        max_others=settings.max_others,
+    )
+
+
+def _store(name: str, settings: GroupSettings) -> Any:
     return open_store(
-        settings.store, reservation_ttl_s=settings.reservation_ttl_s, decision_ttl_s=settings.feedback_ttl_s
+        store_of(name, settings.store),
+        reservation_ttl_s=settings.reservation_ttl_s,
+        decision_ttl_s=settings.feedback_ttl_s,
     )
 
 
@@ -138,7 +155,7 @@ def _proxy_router() -> Any:
 def _workers(settings: GroupSettings, key: str) -> int:
     """Return how many processes share the budget without seeing one another."""
     workers = int(os.environ.get("NUM_WORKERS") or 1)
-    if workers <= 1 or not settings.store.startswith("memory:"):
+    if workers <= 1 or not in_memory(settings.store):
         return 1
     logger.warning(
         "%s: %d workers and a store in memory: each gets 1/%d of the budget, and feedback reaches the worker that "

@@ -1,8 +1,13 @@
-"""Feedback, status and what-if on the proxy, behind its own authentication."""
+"""Feedback, status and what-if on the proxy, behind its own authentication.
+
+The routes are plain functions: FastAPI runs them in threads, where they may wait for a store.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from typing import Annotated, Any
 
@@ -12,13 +17,17 @@ from litellm.proxy._types import LiteLLMRoutes, LitellmUserRoles, UserAPIKeyAuth
 from litellm.proxy.auth.user_api_key_auth import user_api_key_auth
 from pydantic import BaseModel, ConfigDict, Field
 
-from wiserouter.errors import UnknownDecision
+from wiserouter import WiseRouter
+from wiserouter.errors import AlreadySettled, NotStarted, StoreError, UnknownDecision
+from wiserouter_litellm.calls import names_asked
 from wiserouter_litellm.errors import UnknownCall
 from wiserouter_litellm.group import Group
 from wiserouter_litellm.hooks import Recorder
+from wiserouter_litellm.scopes import OWN
 
 FEEDBACK = "/wiserouter/feedback"
 EXPLAIN = "/wiserouter/explain/{call}"
+RETRY_AFTER_S = 2
 _ADMINS = frozenset({LitellmUserRoles.PROXY_ADMIN, LitellmUserRoles.PROXY_ADMIN_VIEW_ONLY})
 
 Caller = Annotated[UserAPIKeyAuth, Depends(user_api_key_auth)]
@@ -29,7 +38,7 @@ class Feedback(BaseModel):
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
-    id: str = Field(min_length=1, max_length=256, description="x-litellm-call-id of the answer, or its response id")
+    id: str = Field(min_length=1, max_length=256, description="call id, decision id or response id of the answer")
     score: float = Field(ge=0, le=1, description="0 is useless, 1 is perfect", strict=True)
     comment: str | None = Field(None, max_length=2_000)
 
@@ -48,66 +57,77 @@ def router_of(recorder: Recorder) -> APIRouter:
     router = APIRouter(prefix="/wiserouter", tags=["wiserouter"])
 
     @router.post("/feedback")
-    async def feedback(body: Feedback, caller: Caller) -> dict[str, Any]:
+    def feedback(body: Feedback, caller: Caller) -> dict[str, Any]:
         """Take a user's score of an answer of this key; a second one replaces the first."""
-        try:
+        with _told():
             replaced = recorder.feedback(
                 body.id, body.score, comment=body.comment, caller=caller.api_key, any_caller=_is_admin(caller)
             )
-        except UnknownCall as error:
-            raise HTTPException(404, str(error)) from None
         return {"status": "recorded", "replaced": replaced}
 
     @router.get("/status")
-    async def status(caller: Caller) -> dict[str, Any]:
+    def status(caller: Caller) -> dict[str, Any]:
         """Return where every budget stands."""
         _only_admins(caller)
         return {"groups": {name: group_status(group) for name, group in recorder.groups.items()}}
 
     @router.get("/plan")
-    async def plan(
+    def plan(
         caller: Caller,
         group: str,
         budget_usd: Annotated[float | None, Query(ge=0, allow_inf_nan=False)] = None,
         requests: Annotated[int | None, Query(ge=1)] = None,
+        scope: str = OWN,
     ) -> dict[str, Any]:
         """Return what a budget would buy over the requests to come; by default what the running one still buys."""
         _only_admins(caller)
         if group not in recorder.groups:
             raise HTTPException(404, f"group must be one of {', '.join(recorder.groups)}, got {group!r}")
-        return what_if(recorder.groups[group], budget_usd, requests)
+        with _told():
+            return what_if(recorder.groups[group], budget_usd, requests, scope)
 
     @router.get("/explain/{call}")
-    async def explain(caller: Caller, call: str) -> dict[str, Any]:
+    def explain(caller: Caller, call: str) -> dict[str, Any]:
         """Return why a decision fell as it did; by decision id, call id or response id."""
         _only_admins(caller)
-        try:
-            return explained(recorder, call)
-        except (UnknownCall, UnknownDecision) as error:
-            raise HTTPException(404, str(error)) from None
+        with _told():
+            return explained(recorder, call, caller.api_key)
 
     return router
 
 
-def explained(recorder: Recorder, call: str) -> dict[str, Any]:
+@contextmanager
+def _told() -> Iterator[None]:
+    """Turn what is refused into its HTTP status."""
+    try:
+        yield
+    except (UnknownCall, UnknownDecision, NotStarted) as error:
+        raise HTTPException(404, str(error)) from None
+    except AlreadySettled as error:
+        raise HTTPException(409, str(error)) from None
+    except StoreError as error:
+        raise HTTPException(503, str(error), {"retry-after": str(RETRY_AFTER_S)}) from error
+
+
+def explained(recorder: Recorder, call: str, caller: str | None) -> dict[str, Any]:
     """Return the group and the explanation of a decision, or of the one behind a call.
 
     Raises
     ------
-    UnknownCall, UnknownDecision
+    UnknownCall
         If there is none.
+    StoreUnavailable
+        If a store cannot be reached.
     """
     for name, group in recorder.groups.items():
-        try:
-            return {"group": name, **group.router.explain(call).as_dict()}
-        except UnknownDecision:
-            continue
-    found = recorder.calls.find(call, None, any_caller=True)
-    return {"group": found.group, **recorder.groups[found.group].router.explain(found.decision_id).as_dict()}
+        for known_as in names_asked(call, caller, any_caller=True):
+            with suppress(UnknownDecision):
+                return {"group": name, **group.router.explain(known_as).as_dict()}
+    raise UnknownCall(call)
 
 
 def group_status(group: Group) -> dict[str, Any]:
-    """Return the account of a group, what is known of its models, and what went wrong."""
+    """Return the accounts of a group, what is known of its models, how its store is, and what went wrong."""
     router = group.router
     seen = router.estimates
     calls, labels = seen.calls.sum(axis=0), seen.labels.sum(axis=0)
@@ -126,13 +146,22 @@ def group_status(group: Group) -> dict[str, Any]:
         for k, name in enumerate(router.pool.names)
     }
     faults = {**group.faults, "encoder": group.placing.failures}
-    limit = "hard" if router.budget().hard else "expected"
-    return {**router.status().as_dict(), "limit": limit, "models": models, "faults": faults}
+    scopes = {scope: _account(router, scope) for scope in group.payers.opened}
+    told = {"models": models, "scopes": scopes, "store": router.health()._asdict(), "faults": faults}
+    return {**_account(router, OWN), **told}
 
 
-def what_if(group: Group, budget_usd: float | None, requests: int | None) -> dict[str, Any]:
+def _account(router: WiseRouter, scope: str) -> dict[str, Any]:
+    """Return the account of one scope, or why it cannot be told."""
+    try:
+        return {**router.status(scope).as_dict(), "limit": "hard" if router.is_hard(scope) else "expected"}
+    except StoreError as error:
+        return {"scope": scope, "unavailable": str(error)}
+
+
+def what_if(group: Group, budget_usd: float | None, requests: int | None, scope: str = OWN) -> dict[str, Any]:
     """Return the plan at another budget: rate, spend, reward, shadow price and the share of each model."""
-    status, plan = group.router.status(), group.router.plan
+    status, plan = group.router.status(scope), group.router.plan
     left = max(1, status.horizon_left) if requests is None else requests
     amount = status.left_usd if budget_usd is None else budget_usd
     if plan is None:

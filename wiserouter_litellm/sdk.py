@@ -16,6 +16,7 @@ from wiserouter.errors import InvalidInput
 from wiserouter_litellm.hooks import WiseCallback
 from wiserouter_litellm.llms import deployments_of, owns
 from wiserouter_litellm.opening import open_group
+from wiserouter_litellm.scopes import NamedByProgram
 from wiserouter_litellm.sync import selecting
 
 _ATTACHED = "_wiserouter_callback"
@@ -61,6 +62,11 @@ def attach(
     UnknownPrice
         If a deployment has no price, or a hard budget could never bound its calls.
 
+    Notes
+    -----
+    A call with `metadata={"wiserouter_scope": "team-a"}` is paid by that scope, once `router.start(budget,
+    scope="team-a")` has given it a budget.
+
     Examples
     --------
     >>> answer = {"model": "openai/small", "api_key": "none", "mock_response": "hello"}
@@ -82,6 +88,7 @@ def attach(
         budget=budget,
         cap_output_tokens=cap_output_tokens,
         encoder_timeout_s=encoder_timeout_s,
+        payers=lambda _: NamedByProgram(),
     )
     if callback is None:
         callback = AttachedCallback(litellm_router)

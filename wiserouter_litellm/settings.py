@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+from urllib.parse import parse_qsl, urlencode
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError, model_validator
 
 from wiserouter import Budget, Price
 from wiserouter.errors import InvalidInput
 from wiserouter_litellm.errors import SettingsError
 
 ROOT = "callback_settings.wiserouter"
+
+_WORD, _BUDGET = "a word", "a budget"
 
 
 class Strict(BaseModel):
@@ -62,8 +66,8 @@ class BudgetSettings(Strict):
     on_exhausted: Literal["reject", "cheapest"] = "reject"
     rollover: bool = False
 
-    def budget(self, share: float = 1.0, *, within: Budget | None = None) -> Budget:
-        """Return the budget, or the share of it that one of several workers may spend."""
+    def alone(self, share: float = 1.0, *, within: Budget | None = None) -> Budget:
+        """Return this one budget, or the share of it that one of several workers may spend."""
         requests = None if self.requests is None else max(1, round(self.requests * share))
         return Budget(
             self.budget_usd * share,
@@ -77,13 +81,76 @@ class BudgetSettings(Strict):
         )
 
 
-class GroupSettings(BudgetSettings):
-    """One model group and its budget.
+class NestedSettings(BudgetSettings):
+    """A budget and those it is within.
 
     Attributes
     ----------
     within : list of BudgetSettings
         Further budgets that must bear each call; the tightest rules.
+    """
+
+    within: list[BudgetSettings] = Field(default_factory=list)
+
+    @model_validator(mode="after")
+    def _is_a_budget(self) -> NestedSettings:
+        self.budgets()
+        return self
+
+    def budgets(self, share: float = 1.0) -> Budget:
+        """Return the budget with those it is within, or the share of them that one of several workers may spend."""
+        around: Budget | None = None
+        for one in reversed(self.within):
+            around = one.alone(share, within=around)
+        return self.alone(share, within=around)
+
+
+class ScopeSettings(Strict):
+    """Budgets of teams, organizations, users, keys, tags or a field of metadata, beside that of the group.
+
+    Attributes
+    ----------
+    by : str
+        What tells them apart, as the proxy knows it of the key: "team", "organization", "user" or "key" by id (of a key
+        its hash), "tag" or "metadata.<field>" by the metadata of the key or its team.
+    budgets : dict
+        By id.
+    others : "shared", "refuse" or a budget
+        Who is not named: the group's own budget pays, or nobody, or each has a budget like this.
+    within_group : bool
+        Whether the group's own budget must bear each call as well.
+    from_request : bool
+        Let clients name one of `budgets` by their tags or metadata, where their key says nothing.
+    max_others : int
+        So many budgets of others are opened at most.
+    """
+
+    by: str = Field(pattern=r"^(team|organization|user|key|tag|metadata\..+)$")
+    budgets: dict[str, NestedSettings] = Field(default_factory=dict)
+    others: Annotated[
+        Annotated[Literal["shared", "refuse"], Tag(_WORD)] | Annotated[NestedSettings, Tag(_BUDGET)],
+        Discriminator(lambda given: _WORD if isinstance(given, str) else _BUDGET),
+    ] = "shared"
+    within_group: bool = True
+    from_request: bool = False
+    max_others: int = Field(1_000, ge=1)
+
+    @model_validator(mode="after")
+    def _makes_sense(self) -> ScopeSettings:
+        if not self.budgets and self.others == "shared":
+            raise ValueError("scopes needs budgets, or others")
+        if self.from_request and self.by.partition(".")[0] not in {"tag", "metadata"}:
+            raise ValueError(f"from_request needs by: tag or metadata.<field>; nobody may say which {self.by} he is")
+        return self
+
+
+class GroupSettings(NestedSettings):
+    """One model group and its budget.
+
+    Attributes
+    ----------
+    scopes : ScopeSettings, optional
+        Budgets of teams and the like.
     artifact : str, optional
         A file that `wiserouter fit` wrote; without one the router learns from nothing.
     encoder : str, optional
@@ -114,7 +181,7 @@ class GroupSettings(BudgetSettings):
         Seeds the draws.
     """
 
-    within: list[BudgetSettings] = Field(default_factory=list)
+    scopes: ScopeSettings | None = None
     artifact: str | None = None
     encoder: str | None = Field(None, pattern=r"^litellm/.+")
     encoder_params: dict[str, Any] = Field(default_factory=dict)
@@ -131,18 +198,10 @@ class GroupSettings(BudgetSettings):
     seed: int | None = None
 
     @model_validator(mode="after")
-    def _is_a_budget(self) -> GroupSettings:
-        self.budgets()
+    def _encodes_for_contexts(self) -> GroupSettings:
         if self.encoder is not None and self.artifact is None:
             raise ValueError("encoder needs artifact: without one there is one context, and nothing to encode for")
         return self
-
-    def budgets(self, share: float = 1.0) -> Budget:
-        """Return the budget with those it is within, or the share of them that one of several workers may spend."""
-        around: Budget | None = None
-        for one in reversed(self.within):
-            around = one.budget(share, within=around)
-        return self.budget(share, within=around)
 
 
 class Settings(Strict):
@@ -156,6 +215,33 @@ class Settings(Strict):
         if len(set(paths)) < len(paths):
             raise ValueError("journal must be a file of its own in each group")
         return self
+
+    @model_validator(mode="after")
+    def _stores_differ(self) -> Settings:
+        stores = [store_of(name, one.store) for name, one in self.groups.items() if not in_memory(one.store)]
+        if len(set(stores)) < len(stores):
+            raise ValueError("store must be one of its own in each group: another file, or another ?name=")
+        return self
+
+
+def in_memory(store: str) -> bool:
+    """Return whether a store is seen by one process only."""
+    return store.startswith("memory:")
+
+
+def store_of(group: str, store: str) -> str:
+    """Return the URL of a group's store: where groups share a server, each has its part, named like the group.
+
+    Examples
+    --------
+    >>> store_of("wise", "redis://localhost:6379/0?on_store_error=local")
+    'redis://localhost:6379/0?on_store_error=local&name=wise'
+    """
+    plain, _, query = store.partition("?")
+    given = parse_qsl(query, keep_blank_values=True)
+    if in_memory(store) or plain.startswith("sqlite:") or "name" in dict(given):
+        return store
+    return f"{plain}?{'&'.join(filter(None, [query, urlencode({'name': group})]))}"
 
 
 def settings_of(block: object) -> Settings:
@@ -179,7 +265,7 @@ def settings_of(block: object) -> Settings:
         return Settings.model_validate(block)
     except ValidationError as error:
         first, *others = error.errors(include_url=False, include_context=False)
-        key = ".".join([ROOT, *map(str, first["loc"])])
+        key = ".".join([ROOT, *(str(part) for part in first["loc"] if part not in {_WORD, _BUDGET})])
         more = f" (and {len(others)} more)" if others else ""
         raise SettingsError(key, f"{_said(first['msg'])}, got {_shown(first)}{more}") from None
     except InvalidInput as error:
@@ -191,5 +277,6 @@ def _said(message: str) -> str:
 
 
 def _shown(error: Any) -> str:
-    """Return the value got, unless the key may hold a secret."""
-    return "a value that is not shown" if "encoder_params" in error["loc"] else repr(error["input"])[:80]
+    """Return the value got, unless it may hold a secret: a parameter of the encoder, or a whole block with a store."""
+    secret = "encoder_params" in error["loc"] or isinstance(error["input"], Mapping)
+    return "a value that is not shown" if secret else repr(error["input"])[:80]

@@ -21,6 +21,7 @@ from wiserouter_litellm.group import Group, Selected
 from wiserouter_litellm.hooks import Recorder, WiseCallback, passed_on
 from wiserouter_litellm.llms import deployments_of
 from wiserouter_litellm.opening import open_group
+from wiserouter_litellm.scopes import NamedByProgram
 from wiserouter_litellm.sync import selecting
 
 
@@ -79,9 +80,10 @@ class WiseRoutingStrategy(CustomRoutingStrategyBase):
             budget=budget,
             cap_output_tokens=cap_output_tokens,
             encoder_timeout_s=encoder_timeout_s,
+            payers=lambda _: NamedByProgram(),
         )
         self._chooser = WiseCallback({group: opened})
-        self.callback = Recorder({group: opened}, self._chooser.calls)
+        self.callback = Recorder({group: opened})
         self._chooser.owner = self.callback.owner
         self._select_sync = selecting(litellm_router, self._chooser, sync_pick)
         litellm.logging_callback_manager.add_litellm_callback(self.callback)
@@ -102,7 +104,7 @@ class WiseRoutingStrategy(CustomRoutingStrategyBase):
         """Return the deployment for an asynchronous call."""
         kwargs = request_kwargs if request_kwargs is not None else {}
         call = {"messages": messages, "input": input, "specific_deployment": specific_deployment}
-        self._chooser.release_earlier(kwargs)
+        await self._chooser.arelease_earlier(kwargs)
         group = None if specific_deployment else self._chooser.groups.get(model)
         if group is None:
             return await self._async_pick(model=model, request_kwargs=kwargs, **call)
@@ -110,10 +112,10 @@ class WiseRoutingStrategy(CustomRoutingStrategyBase):
         if isinstance(healthy, dict):  # the call names a deployment
             return healthy
         try:
-            begun = self._chooser.begin(group, healthy, messages, kwargs)
-            selected = None if begun is None else await group.aselect(*begun, self._chooser.owner)
+            asked = self._chooser.begin(group, healthy, messages, kwargs)
+            selected = None if asked is None else await group.aselect(asked)
         except Exception as error:  # whatever fails here must not take traffic down
-            return self._rng.choice(passed_on(group, healthy, error))
+            return self._rng.choice(passed_on(group, healthy, error, kwargs))
         return self._rng.choice(healthy) if selected is None else self._first(group, selected, kwargs)
 
     def get_available_deployment(self, model: str, **call: Any) -> Any:  # type: ignore[override]

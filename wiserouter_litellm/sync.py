@@ -96,10 +96,10 @@ def pick_in_order(
         If no deployment is healthy.
     """
     try:
-        begun = callback.begin(group, deployments, messages, kwargs)
-        selected = None if begun is None else group.select(*begun, callback.owner)
+        asked = callback.begin(group, deployments, messages, kwargs)
+        selected = None if asked is None else group.select(asked)
     except Exception as error:  # whatever fails here must not take traffic down
-        passed_on(group, [], error)
+        passed_on(group, [], error, kwargs)
         selected = None
     if selected is None:
         return pick()

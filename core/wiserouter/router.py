@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from threading import RLock
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -60,6 +60,8 @@ if TYPE_CHECKING:
     from wiserouter.merging import Part
 
 logger = logging.getLogger("wiserouter")
+
+T = TypeVar("T")
 
 CUSHION_DECAY = 0.999
 """Per request: what a hard budget holds back for its last one is the dearest cheapest call of about the last 1,000."""
@@ -115,7 +117,7 @@ class WiseRouter:
     >>> router.start(Budget(amount_usd=1.0, horizon=1_000))
     >>> decision = router.decide("What is the capital of France?")
     >>> router.charge(decision, usage=Usage(input_tokens=9, output_tokens=5))
-    >>> router.reward(decision, 1.0)
+    >>> replaced = router.reward(decision, 1.0)
     >>> router.status().charged
     1
     """
@@ -546,7 +548,7 @@ class WiseRouter:
         NoEligibleModel, UnknownModel, InvalidInput, EncoderError, UnknownPrice
             If the query or the restriction is at fault. Nothing is changed.
         """
-        hard = text is not None and self._is_hard(scope)
+        hard = text is not None and self.is_hard(scope)
         query = self._reader.read(text, embedding, input_tokens, context, hard=hard)
         return self._decide(query, eligible, max_output_tokens, worst_case_usd, scope)
 
@@ -577,10 +579,12 @@ class WiseRouter:
             scope=scope,
         )
         if self._store.waits(scope):
-            return await asyncio.to_thread(decide)
+            from wiserouter.aside import aside  # noqa: PLC0415
+
+            return await aside(decide, self.release)
         if self._reader.is_quick(text):
             return decide()
-        hard = text is not None and self._is_hard(scope)
+        hard = text is not None and self.is_hard(scope)
         query = await asyncio.to_thread(self._reader.read, text, embedding, input_tokens, context, hard=hard)
         return self._decide(query, eligible, max_output_tokens, worst_case_usd, scope)
 
@@ -627,7 +631,7 @@ class WiseRouter:
                 self._turn()
         if self.journal is not None:
             self._note("charge", decision_id, cost_usd=cost, model=self.pool.names[record.model], learn=learn)
-        if cost > record.decision.reserved_usd and self._is_hard(record.decision.scope):
+        if cost > record.decision.reserved_usd and self.is_hard(record.decision.scope):
             logger.warning(
                 "a call of %s cost %.6g USD, more than its worst case of %.6g: the hard limit may not hold",
                 self.pool.names[record.model],
@@ -645,7 +649,8 @@ class WiseRouter:
         learn: bool = True,
     ) -> None:
         """Do what `charge` does, off the event loop where the store is waited for."""
-        await self._aside(decision, partial(self.charge, decision, cost_usd, usage=usage, model=model, learn=learn))
+        step = partial(self.charge, decision, cost_usd, usage=usage, model=model, learn=learn)
+        await self._aside(_scope(decision), step)
 
     def spend(self, cost_usd: float, *, scope: str = "default") -> None:
         """Pay for something that is no call of the pool, such as an embedding, out of the same budget.
@@ -662,6 +667,10 @@ class WiseRouter:
         """
         check_amount("the size of cost_usd", abs(cost_usd))
         self._store.spend(scope, cost_usd)
+
+    async def aspend(self, cost_usd: float, *, scope: str = "default") -> None:
+        """Do what `spend` does, off the event loop where the store is waited for."""
+        await self._aside(scope, partial(self.spend, cost_usd, scope=scope))
 
     def decision(self, decision_id: str) -> Decision:
         """Return what was decided; raises `UnknownDecision`."""
@@ -716,8 +725,22 @@ class WiseRouter:
             self._learning.take_back(record)
         self._note("release", record.decision.id)
 
-    def reward(self, decision: Decision | str, reward: float) -> None:
+    def reward(self, decision: Decision | str, reward: float, *, comment: str | None = None) -> bool:
         """Take a score in [0, 1] for a decision, instead of an earlier one of the same decision.
+
+        Parameters
+        ----------
+        decision : Decision or str
+            The decision, its id, or an alias.
+        reward : float
+            The score.
+        comment : str, optional
+            Kept in the journal, where there is one.
+
+        Returns
+        -------
+        bool
+            Whether there was an earlier one.
 
         Raises
         ------
@@ -730,19 +753,42 @@ class WiseRouter:
         record, replaced = self._store.reward(_id(decision), score)
         with self._lock:
             self._learning.add_reward(record, score, replaced)
-        self._note("reward", record.decision.id, reward=score)
+        self._note("reward", record.decision.id, reward=score, **({} if comment is None else {"comment": comment}))
+        return replaced is not None
 
     async def arelease(self, decision: Decision | str) -> None:
         """Do what `release` does, off the event loop where the store is waited for."""
-        await self._aside(decision, partial(self.release, decision))
+        await self._aside(_scope(decision), partial(self.release, decision))
 
-    async def areward(self, decision: Decision | str, reward: float) -> None:
+    async def areward(self, decision: Decision | str, reward: float, *, comment: str | None = None) -> bool:
         """Do what `reward` does, off the event loop where the store is waited for."""
-        await self._aside(_id(decision), partial(self.reward, decision, reward))
+        return await self._aside(None, partial(self.reward, decision, reward, comment=comment))
 
     def alias(self, alias: str, decision: Decision | str) -> None:
-        """Let a decision be charged, rewarded and found by another name as well, such as the id of its call."""
+        """Let a decision be charged, rewarded and found by another name as well, such as the id of its call.
+
+        An alias given before goes to the later decision; one of "" is of none any more.
+        """
         self._store.alias(alias, _id(decision))
+
+    @property
+    def durable(self) -> bool:
+        """Whether budgets and decisions outlive the process and are shared with the other workers of the store."""
+        return self._store.durable
+
+    def waits(self, scope: str | None = None) -> bool:
+        """Return whether a step may wait for the store: then keep it off the event loop, as the a-methods do.
+
+        Parameters
+        ----------
+        scope : str, optional
+            Whose budget is to be decided on; None for a step that knows a decision by its id alone.
+        """
+        return self._store.waits("" if scope is None else scope)
+
+    def is_hard(self, scope: str = "default") -> bool:
+        """Return whether a budget that `scope` is under must never be exceeded; raises `NotStarted`."""
+        return self._store.ledger(scope).hard
 
     def status(self, scope: str = "default") -> Status:
         """Return where the budget of `scope` stands and what the rest of it will buy; raises `NotStarted`."""
@@ -779,14 +825,13 @@ class WiseRouter:
         self._store.join(sharing)
         return sharing
 
-    async def _aside(self, decision: Decision | str, step: Callable[[], None]) -> None:
+    async def _aside(self, scope: str | None, step: Callable[[], T]) -> T:
         """Do a step, off the event loop where the store is waited for."""
-        if self._store.waits("" if isinstance(decision, str) else decision.scope):
-            import asyncio  # noqa: PLC0415
+        if not self.waits(scope):
+            return step()
+        from wiserouter.aside import aside  # noqa: PLC0415 - who has no event loop need not pay for asyncio
 
-            await asyncio.to_thread(step)
-        else:
-            step()
+        return await aside(step)
 
     def _move_to(self, growing: Growing, contexts: Contexts) -> None:
         """Go on with other contexts; what was learned goes with the queries."""
@@ -808,9 +853,6 @@ class WiseRouter:
     def _swap(self, pool: Pool) -> None:
         self.pool = pool
         self._reader = QueryReader(self.contexts, self.encoder, pool, self.finer, grows=self._growing is not None)
-
-    def _is_hard(self, scope: str) -> bool:
-        return self._store.ledger(scope).hard
 
     def _decide(
         self,
@@ -983,6 +1025,10 @@ def _bound(worst_usd: float) -> float:
 
 def _id(decision: Decision | str) -> str:
     return decision if isinstance(decision, str) else decision.id
+
+
+def _scope(decision: Decision | str) -> str | None:
+    return None if isinstance(decision, str) else decision.scope
 
 
 def _silent(step: str, rows: int) -> None:

@@ -240,7 +240,8 @@ def test_feedback_by_the_root_run_of_an_agent(way):
         asyncio.run(agent.ainvoke(ASK, config))
     else:
         list(agent.stream(ASK, config))
-    assert llm.feedback(run_id, 1.0) == 0
+    assert llm.feedback(uuid4(), 1.0) == 0
+    assert llm.feedback(run_id, 1.0) == 2
     assert handler.feedback(run_id, 1.0) == 2
     assert labels(llm) == 2
     assert handler.feedback(uuid4(), 1.0) == 0

@@ -330,7 +330,7 @@ def test_a_model_can_be_forced_everywhere():
     assert (llm.core.estimates.calls[0] - 50).tolist() == [5.0, 0.0]
     with pytest.raises(UnknownModel, match="small, large; got 'huge'"):
         llm.invoke("hello", {"configurable": {"wise_model": "huge"}})
-    assert [spec.id for spec in llm.config_specs] == ["wise_model"]
+    assert [spec.id for spec in llm.config_specs] == ["wise_model", "wiserouter_scope"]
 
 
 def profiled(cls=StubChat, **profile):

@@ -57,7 +57,7 @@ async def test_every_text_surface_is_routed_settled_and_rated(provider, settled,
     assert asked(provider) == ["large"]
     await settled(lambda: router.status().charged == 1)
     assert router.status().spent_usd == pytest.approx(cost_usd("large"))
-    call = response if hasattr(response, "_hidden_params") else next(iter(callback.calls._calls))
+    call = response if hasattr(response, "_hidden_params") else response["id"]
     assert callback.feedback(call, 0.5) is False
     assert router.estimates.labels[0, 1] == 51
 
@@ -437,11 +437,11 @@ async def test_events_that_come_twice_charge_once(provider, settled):
     callback = attach(llms(), "wise", router=router, budget=RICH)
     events = []
     original = callback._charge
-    callback._charge = lambda kwargs, response: (events.append((kwargs, response)), original(kwargs, response))
+    callback._charge = lambda *event: (events.append(event), original(*event))
     await callback._router.acompletion(model="wise", messages=HI)
     await settled(lambda: router.status().charged == 1)
-    for kwargs, response in events:
-        original(kwargs, response)
+    for marked, kwargs, response in events:
+        original(marked, kwargs, response)
         await callback.async_log_failure_event(kwargs, None, None, None)
     assert router.status().charged == 1
     assert router.status().spent_usd == pytest.approx(cost_usd("large"))

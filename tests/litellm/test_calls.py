@@ -1,79 +1,42 @@
-"""Which call an id stands for, and for whom."""
+"""By which names a call is known, and to whom."""
 
-import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from wiserouter.testing import FakeClock
-from wiserouter_litellm.calls import Calls
-from wiserouter_litellm.errors import UnknownCall
+from wiserouter_litellm.calls import is_chosen, name_of, names_asked, names_of
 
-
-@pytest.fixture
-def clock():
-    return FakeClock(0.0)
+IDS = st.text(max_size=40)
+CALLERS = st.none() | st.text(max_size=40)
 
 
-@pytest.fixture
-def calls(clock):
-    return Calls(ttl_s=60, max_calls=3, clock=clock)
+@given(IDS, CALLERS, IDS, CALLERS)
+def test_two_callers_or_two_ids_never_share_a_name(id_, caller, other_id, other):
+    assert (name_of(id_, caller) == name_of(other_id, other)) == ((id_, caller) == (other_id, other))
 
 
-def test_a_call_is_found_by_its_id_and_its_caller(calls):
-    calls.note("c", "d1", "wise", "key-a")
-    assert calls.find("c", "key-a").decision_id == "d1"
-    for caller in ("key-b", None):
-        with pytest.raises(UnknownCall, match="'c' is unknown or has expired"):
-            calls.find("c", caller)
+@given(IDS, CALLERS, st.booleans(), st.booleans())
+def test_a_caller_finds_its_own_call(id_, caller, chosen, admin):
+    assert set(names_of(id_, caller, chosen=chosen)) & set(names_asked(id_, caller, any_caller=admin))
 
 
-def test_a_retry_replaces_the_decision(calls):
-    calls.note("c", "d1", "wise", None)
-    calls.note("c", "d2", "wise", None)
-    assert calls.find("c", None).decision_id == "d2"
+@given(IDS, CALLERS, st.text(max_size=40), st.booleans())
+def test_another_key_finds_nothing(id_, caller, other, chosen):
+    if other != caller:
+        assert not set(names_of(id_, caller, chosen=chosen)) & set(names_asked(id_, other, any_caller=False))
 
 
-def test_a_chosen_id_cannot_take_over_another_keys_call(calls):
-    calls.note("c", "d1", "wise", "key-a")
-    calls.note("c", "d2", "wise", "key-b")
-    assert calls.find("c", "key-a").decision_id == "d1"
-    assert calls.find("c", "key-b").decision_id == "d2"
-    with pytest.raises(UnknownCall):
-        calls.find("c", "admin", any_caller=True)  # whose one is meant?
+@given(IDS, st.text(max_size=40), st.booleans())
+def test_an_administrator_finds_every_call_but_by_an_id_that_the_client_chose(id_, caller, chosen):
+    found = set(names_of(id_, caller, chosen=chosen)) & set(names_asked(id_, "an administrator", any_caller=True))
+    assert bool(found) == (not chosen or caller == "an administrator")
 
 
-def test_an_administrator_may_rate_everybodys_calls(calls):
-    calls.note("c", "d1", "wise", "key-a")
-    calls.note_response("r", "c", "key-a")
-    assert calls.find("c", "admin", any_caller=True).decision_id == "d1"
-    assert calls.find("r", "admin", any_caller=True).decision_id == "d1"
+def test_a_name_holds_neither_id_nor_key():
+    assert "secret" not in "".join([*names_of("secret-id", "secret-key", chosen=False), name_of("secret", None)])
 
 
-def test_a_response_id_that_two_calls_share_stands_for_none(calls):
-    calls.note("c1", "d1", "wise", None)
-    calls.note("c2", "d2", "wise", None)
-    calls.note_response("r", "c1", None)
-    assert calls.find("r", None).decision_id == "d1"
-    calls.note_response("r", "c2", None)
-    with pytest.raises(UnknownCall):
-        calls.find("r", None)
-
-
-def test_a_forgotten_call_cannot_be_rated(calls):
-    calls.note("c", "d1", "wise", None)
-    calls.forget("c", None)
-    calls.forget("never", None)
-    with pytest.raises(UnknownCall):
-        calls.find("c", None)
-
-
-def test_calls_expire_and_are_bounded(calls, clock):
-    calls.note("old", "d0", "wise", None)
-    clock.advance(61)
-    with pytest.raises(UnknownCall):
-        calls.find("old", None)
-    for i in range(10):
-        calls.note(f"c{i}", f"d{i}", "wise", None)
-        calls.note_response(f"r{i}", f"c{i}", None)
-    assert len(calls) == 3
-    assert calls.find("r9", None).decision_id == "d9"
-    with pytest.raises(UnknownCall):
-        calls.find("c6", None)
+def test_who_chose_the_id():
+    assert is_chosen({"proxy_server_request": {"headers": {"X-LiteLLM-Call-Id": "mine"}}})
+    assert not is_chosen({"proxy_server_request": {"headers": {"x-other": "mine"}}})
+    assert not is_chosen({"proxy_server_request": None})
+    assert not is_chosen({})

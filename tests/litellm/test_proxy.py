@@ -1,18 +1,15 @@
 """The whole proxy in this process: routes, keys, headers and every surface through `wiserouter_litellm.callback`."""
 
-import os
 import secrets
 import time
 import uuid
 
-import litellm
 import pytest
 import respx
 
-import wiserouter_litellm
 from groups import asked, fitted
 from providers import URL, cost_usd, failing
-from proxies import config_of, write
+from proxies import config_of, in_process, write
 from wiserouter.journal import Reading, find_explanation
 
 MASTER = f"sk-{secrets.token_hex(16)}"
@@ -25,8 +22,6 @@ def headers(key=MASTER):
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory):
-    from fastapi.testclient import TestClient
-
     folder = tmp_path_factory.mktemp("proxy")
     fitted().save(folder / "pair.wise")
     wise = {"budget_usd": 10.0, "requests": 1_000, "artifact": str(folder / "pair.wise"), "seed": 0}
@@ -45,18 +40,8 @@ def client(tmp_path_factory):
     }
     config = config_of(groups, fallbacks=[{"hard": ["rescue"]}])
     config["litellm_settings"] |= {"cache": True, "cache_params": {"type": "local"}, "disable_aiohttp_transport": True}
-    os.environ |= {"CONFIG_FILE_PATH": str(write(config, folder)), "LITELLM_MASTER_KEY": MASTER}
-    from litellm.proxy.proxy_server import app
-
-    with pytest.MonkeyPatch.context() as patch, TestClient(app, raise_server_exceptions=False) as running:
-        patch.setattr(litellm, "disable_aiohttp_transport", True)
-        running.callback = next(c for c in litellm.callbacks if type(c).__name__ == "ProxyCallback")
+    with in_process(write(config, folder), MASTER) as running:
         yield running
-    for name in ("CONFIG_FILE_PATH", "LITELLM_MASTER_KEY"):
-        del os.environ[name]
-    vars(wiserouter_litellm).pop("callback", None)
-    litellm.logging_callback_manager._reset_all_callbacks()
-    litellm.cache = None
 
 
 @pytest.fixture(autouse=True)
@@ -213,6 +198,29 @@ def test_feedback_for_another_keys_call_is_refused(client, provider):
     assert post(client, "/wiserouter/feedback", {"id": call, "score": 0.0}).status_code == 200  # the administrator
 
 
+def test_feedback_by_decision_id_is_its_callers_and_the_administrators(client, provider):
+    decision = ask(client, key="sk-user-a").headers["x-wiserouter-decision"]
+    codes = [
+        post(client, "/wiserouter/feedback", {"id": decision, "score": 1.0}, key).status_code
+        for key in ("sk-user-b", "sk-user-a", MASTER)
+    ]
+    assert codes == [404, 200, 200]
+
+
+def test_feedback_for_a_released_call_is_a_conflict(client, provider):
+    decision = router(client).decide(context=0)
+    router(client).release(decision)
+    refused = post(client, "/wiserouter/feedback", {"id": decision.id, "score": 1.0})
+    assert (refused.status_code, "was released before" in refused.text) == (409, True)
+
+
+def test_an_administrator_cannot_rate_by_an_id_that_a_client_chose(client, provider):
+    chosen = f"theirs-{uuid.uuid4()}"
+    message = {"model": "wise", "messages": [{"role": "user", "content": chosen}]}
+    post(client, "/v1/chat/completions", message, "sk-user-a", **{"x-litellm-call-id": chosen})
+    assert post(client, "/wiserouter/feedback", {"id": chosen, "score": 1.0}).status_code == 404
+
+
 def test_a_chosen_call_id_does_not_reach_another_keys_call(client, provider):
     chosen = f"mine-{uuid.uuid4()}"
     message = {"model": "wise", "messages": [{"role": "user", "content": chosen}]}
@@ -222,9 +230,11 @@ def test_a_chosen_call_id_does_not_reach_another_keys_call(client, provider):
 
 
 def test_late_feedback_is_refused(client, provider, monkeypatch):
-    call = ask(client, key="sk-user-a").headers["x-litellm-call-id"]
+    call = ask(client, "quick", "sk-user-a").headers["x-litellm-call-id"]
+    wait(lambda: router(client, "quick").status().in_flight == 0)
     now = time.time()
-    monkeypatch.setattr(client.callback.calls, "_clock", lambda: now + 2e9)
+    monkeypatch.setattr(router(client, "quick")._store, "now", lambda: now + 2e9)
+    ask(client, "quick")
     assert post(client, "/wiserouter/feedback", {"id": call, "score": 1.0}, "sk-user-a").status_code == 404
 
 

@@ -7,7 +7,7 @@ import wiserouter_litellm
 from providers import deployment
 from wiserouter_litellm import SettingsError
 from wiserouter_litellm.proxy import build_callback, configured_deployments
-from wiserouter_litellm.settings import settings_of
+from wiserouter_litellm.settings import settings_of, store_of
 
 WISE = {"budget_usd": 5.0, "requests": 100}
 
@@ -46,6 +46,42 @@ WISE = {"budget_usd": 5.0, "requests": 100}
             "",
             "journal must be a file of its own in each group",
         ),
+        ({"groups": {"wise": {**WISE, "scopes": {"by": "team"}}}}, ".groups.wise.scopes", "needs budgets, or others"),
+        (
+            {"groups": {"wise": {**WISE, "scopes": {"by": "colour", "others": "refuse"}}}},
+            ".groups.wise.scopes.by",
+            "match pattern.*got 'colour'",
+        ),
+        (
+            {"groups": {"wise": {**WISE, "scopes": {"by": "tag", "others": "ignore"}}}},
+            ".groups.wise.scopes.others",
+            "'shared' or 'refuse', got 'ignore'",
+        ),
+        (
+            {"groups": {"wise": {**WISE, "scopes": {"by": "tag", "others": {"budget_usd": -1, "every": "day"}}}}},
+            ".groups.wise.scopes.others.budget_usd",
+            "greater than or equal to 0, got -1",
+        ),
+        (
+            {"groups": {"wise": {**WISE, "scopes": {"by": "team", "budgets": {"a": {"budget_usd": 1}}}}}},
+            ".groups.wise.scopes.budgets.a",
+            "needs horizon",
+        ),
+        (
+            {"groups": {"wise": {**WISE, "scopes": {"by": "team", "others": WISE, "from_request": True}}}},
+            ".groups.wise.scopes",
+            "from_request needs by: tag or metadata",
+        ),
+        (
+            {"groups": {name: {**WISE, "store": "sqlite:///b.db"} for name in ("wise", "two")}},
+            "",
+            "store must be one of its own in each group",
+        ),
+        (
+            {"groups": {name: {**WISE, "store": "redis://h?name=x"} for name in ("wise", "two")}},
+            "",
+            "store must be one of its own in each group",
+        ),
         ({"groups": {"wise": {**WISE, "budget_usd": float("nan")}}}, ".groups.wise.budget_usd", "finite"),
     ],
 )
@@ -70,6 +106,30 @@ def test_a_secret_of_the_encoder_is_not_shown():
     with pytest.raises(SettingsError) as wrong:
         settings_of(block)
     assert "sk-secret" not in str(wrong.value)
+
+
+def test_a_password_in_the_url_of_a_store_is_not_shown():
+    store = "redis://:sk-secret@h/0?name=x"
+    both = {"a": {**WISE, "store": store}, "b": {**WISE, "store": store}}
+    for groups in (both, {"a": {"store": store, **WISE, "encoder": "litellm/e"}}):
+        with pytest.raises(SettingsError) as wrong:
+            settings_of({"groups": groups})
+        assert "sk-secret" not in str(wrong.value)
+
+
+@pytest.mark.parametrize(
+    ("store", "own"),
+    [
+        ("redis://h:6379/0", "redis://h:6379/0?name=wise"),
+        ("redis+cluster://h?timeout_s=1", "redis+cluster://h?timeout_s=1&name=wise"),
+        ("unix:///s?db=1", "unix:///s?db=1&name=wise"),
+        ("redis://h?name=other", "redis://h?name=other"),
+        ("sqlite:///b.db", "sqlite:///b.db"),
+        ("memory://", "memory://"),
+    ],
+)
+def test_groups_on_one_server_have_a_part_each(store, own):
+    assert store_of("wise", store) == own
 
 
 def boot(monkeypatch, wise=WISE, deployments=None, **config):
@@ -147,6 +207,31 @@ def test_a_day_within_a_month(monkeypatch):
     assert [(one.every, one.amount_usd) for one in windows] == [("day", 30.0), ("month", 500.0)]
     monkeypatch.setenv("NUM_WORKERS", "4")
     assert [one.amount_usd for one in boot(monkeypatch, wise).groups["wise"].router.status().windows] == [7.5, 125.0]
+
+
+def test_workers_without_a_shared_store_split_the_budgets_of_scopes_as_well(monkeypatch):
+    monkeypatch.setenv("NUM_WORKERS", "4")
+    month = {"budget_usd": 20, "every": "month", "limit": "hard"}
+    team = {**month, "within": [{"budget_usd": 40, "requests": 100}]}
+    scopes = {"by": "team", "budgets": {"team-a": team}, "others": month}
+    group = boot(monkeypatch, {**WISE, "scopes": scopes}).groups["wise"]
+    assert [one.amount_usd for one in group.router.status("team:team-a").windows] == [5.0, 10.0, 1.25]
+    assert group.hard
+
+
+def test_a_shared_store_is_not_split(monkeypatch, tmp_path, caplog):
+    monkeypatch.setenv("NUM_WORKERS", "4")
+    store = f"sqlite:///{tmp_path}/b.db"
+    group = boot(monkeypatch, {**WISE, "store": store}).groups["wise"]
+    assert group.router.status().amount_usd == 5.0
+    assert group.router.durable
+    assert "workers" not in caplog.text
+    again = boot(monkeypatch, {**WISE, "budget_usd": 7.0, "store": store}).groups["wise"]
+    assert again.router.status().amount_usd == 7.0  # a raise takes effect at the next boot
+    with pytest.raises(SettingsError, match="the budget that runs for scope 'default'"):
+        boot(monkeypatch, {**WISE, "limit": "hard", "store": store})
+    for one in (group, again):
+        one.router.close()
 
 
 def test_names_of_the_package():

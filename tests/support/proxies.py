@@ -70,31 +70,58 @@ def environment(master_key: str) -> dict[str, str]:
 
 
 @contextmanager
-def running_proxy(config: Path, log: Path) -> Iterator[tuple[str, str, int]]:
-    """Yield URL, master key and process id of a proxy, and stop it at the end."""
+def in_process(config: Path, master_key: str) -> Iterator[Any]:
+    """Yield a client of a proxy in this process, its `callback` beside it."""
+    import litellm
+    import pytest
+    from fastapi.testclient import TestClient
+
+    import wiserouter_litellm
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(litellm, "disable_aiohttp_transport", True)
+        patch.setenv("CONFIG_FILE_PATH", str(config))
+        patch.setenv("LITELLM_MASTER_KEY", master_key)
+        from litellm.proxy.proxy_server import app
+
+        with TestClient(app, raise_server_exceptions=False) as running:
+            running.callback = next(c for c in litellm.callbacks if type(c).__name__ == "ProxyCallback")
+            yield running
+    vars(wiserouter_litellm).pop("callback", None)
+    litellm.logging_callback_manager._reset_all_callbacks()
+    litellm.cache = None
+
+
+@contextmanager
+def running_proxy(
+    config: Path, log: Path, *options: str, boot_s: float = BOOT_S, **env: str
+) -> Iterator[tuple[str, str, int]]:
+    """Yield URL, master key and process id of a proxy, and stop it and its workers at the end."""
     port, master_key = free_port(), f"sk-{secrets.token_hex(16)}"
     with log.open("wb") as out:
-        process = start(config, port, environment(master_key), out)
+        process = start(config, port, {**environment(master_key), **env}, out, *options)
         try:
-            wait_for(f"http://127.0.0.1:{port}/health/liveliness", process, log)
+            wait_for(f"http://127.0.0.1:{port}/health/liveliness", process, log, boot_s)
             yield f"http://127.0.0.1:{port}", master_key, process.pid
         finally:
             process.send_signal(signal.SIGTERM)
             try:
                 process.wait(15)
             except subprocess.TimeoutExpired:
-                process.kill()
+                os.killpg(process.pid, signal.SIGKILL)  # its workers as well
                 process.wait(5)
 
 
-def start(config: Path, port: int, env: dict[str, str], out: Any) -> subprocess.Popen[bytes]:
+def start(config: Path, port: int, env: dict[str, str], out: Any, *options: str) -> subprocess.Popen[bytes]:
     litellm = Path(sys.executable).with_name("litellm")
-    command = [litellm, "--config", config, "--host", "127.0.0.1", "--port", str(port)]
-    return subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, env=env, cwd=config.parent)
+    command = [litellm, "--config", config, "--host", "127.0.0.1", "--port", str(port), *options]
+    return subprocess.Popen(
+        command, stdout=out, stderr=subprocess.STDOUT, env=env, cwd=config.parent, start_new_session=True
+    )
 
 
-def wait_for(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + BOOT_S
+def wait_for(url: str, process: subprocess.Popen[bytes], log: Path, boot_s: float) -> None:
+    deadline = time.monotonic() + boot_s
     while time.monotonic() < deadline:
         if process.poll() is not None:
             raise RuntimeError(f"the proxy ended with {process.returncode}:\n{log.read_text()[-4_000:]}")
@@ -103,4 +130,4 @@ def wait_for(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
                 return
         except httpx.TransportError:
             time.sleep(0.2)
-    raise TimeoutError(f"no answer within {BOOT_S} s:\n{log.read_text()[-4_000:]}")
+    raise TimeoutError(f"no answer within {boot_s} s:\n{log.read_text()[-4_000:]}")

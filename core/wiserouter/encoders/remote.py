@@ -41,7 +41,7 @@ class RemoteEncoder:
 
     Attributes
     ----------
-    pay : callable of (float) -> None
+    pay, apay : callable of (float) -> None, and its asynchronous twin
         Called with an upper bound on the cost before a call, and with what was not used of it, negative, after it. A
         call that is given up in the middle stays paid: the service may bill it.
 
@@ -63,6 +63,7 @@ class RemoteEncoder:
         cache_size: int = 10_000,
     ) -> None:
         self.pay: Callable[[float], None] = _for_free
+        self.apay: Callable[[float], Awaitable[None]] = _afor_free
         self._name, self._embed, self._aembed = name, embed, aembed
         self._token_usd, self._cache_size = token_usd, cache_size
         self._cache: OrderedDict[bytes, Embedding] = OrderedDict()
@@ -83,12 +84,16 @@ class RemoteEncoder:
         vectors = {text: self._cached(text) for text in dict.fromkeys(cut)}
         missing = [text for text, vector in vectors.items() if vector is None]
         if missing:
-            bound_usd = self._prepay(missing)
+            bound_usd = self._bound_usd(missing)
+            self.pay(bound_usd)
             try:
                 answer = self._embed(missing)
             except Exception as error:
-                raise self._failed(bound_usd, error) from error
-            vectors |= self._taken(missing, answer, bound_usd)
+                self.pay(-bound_usd)
+                raise self._failed(error) from error
+            if rest_usd := self._rest_usd(answer, bound_usd):
+                self.pay(rest_usd)
+            vectors |= self._taken(missing, answer)
         return np.stack([vector for text in cut if (vector := vectors[text]) is not None])
 
     async def aencode(self, text: str) -> Embedding:
@@ -97,12 +102,16 @@ class RemoteEncoder:
         found = self._cached(cut)
         if found is not None:
             return found
-        bound_usd = self._prepay([cut])
+        bound_usd = self._bound_usd([cut])
+        await self.apay(bound_usd)
         try:
             answer = await self._aembed([cut])
         except Exception as error:
-            raise self._failed(bound_usd, error) from error
-        return self._taken([cut], answer, bound_usd)[cut]
+            await self.apay(-bound_usd)
+            raise self._failed(error) from error
+        if rest_usd := self._rest_usd(answer, bound_usd):
+            await self.apay(rest_usd)
+        return self._taken([cut], answer)[cut]
 
     def state(self) -> State:
         """Return nothing: the model is the service's."""
@@ -112,20 +121,19 @@ class RemoteEncoder:
         """Return nothing that an artifact should keep."""
         return {}
 
-    def _prepay(self, texts: list[str]) -> float:
-        """Pay for as many tokens as the texts have bytes: no byte-level tokenizer makes more of them."""
-        bound_usd = sum(len(text.encode("utf-8", "surrogatepass")) for text in texts) * self._token_usd
-        self.pay(bound_usd)
-        return bound_usd
+    def _bound_usd(self, texts: list[str]) -> float:
+        """Return the cost of as many tokens as the texts have bytes: no byte-level tokenizer makes more of them."""
+        return sum(len(text.encode("utf-8", "surrogatepass")) for text in texts) * self._token_usd
 
-    def _failed(self, bound_usd: float, error: Exception) -> EncoderError:
-        self.pay(-bound_usd)
+    def _rest_usd(self, answer: Embedded, bound_usd: float) -> float:
+        """Return what is to be paid beyond the bound: less than nothing, where the answer says what it used."""
+        return 0.0 if answer.tokens is None else answer.tokens * self._token_usd - bound_usd
+
+    def _failed(self, error: Exception) -> EncoderError:
         return EncoderError(f"embedding with {self._name} failed: {type(error).__name__}")
 
-    def _taken(self, texts: list[str], answer: Embedded, bound_usd: float) -> dict[str, Embedding]:
-        """Give back what was paid beyond the true cost, and keep the vectors."""
-        if answer.tokens is not None:
-            self.pay(answer.tokens * self._token_usd - bound_usd)
+    def _taken(self, texts: list[str], answer: Embedded) -> dict[str, Embedding]:
+        """Keep the vectors, and return them."""
         rows = check_embeddings(answer.rows, len(texts))
         with self._lock:
             for text, row in zip(texts, rows, strict=True):
@@ -149,3 +157,7 @@ def _key(text: str) -> bytes:
 
 def _for_free(usd: float) -> None:
     """Pay for nothing: no router has taken the encoder on."""
+
+
+async def _afor_free(usd: float) -> None:
+    """Pay for nothing."""

@@ -13,6 +13,9 @@ from wiserouter.errors import AlreadySettled, NotStarted, UnknownDecision
 from wiserouter.stores.base import Health, Peer, Record, State
 from wiserouter.types import Decision
 
+ALIASES = 4
+"""So many names of each decision are kept: ids of its call, of its answer, of its runs."""
+
 
 class MemoryStore:
     """Keeps everything in memory; gone when the process ends.
@@ -144,7 +147,8 @@ class MemoryStore:
         """Let a decision be found by another name as well."""
         with self._lock:
             self._aliases[alias] = decision_id
-            if len(self._aliases) > self._max_decisions:
+            self._aliases.move_to_end(alias)
+            if len(self._aliases) > ALIASES * self._max_decisions:
                 self._aliases.popitem(last=False)
 
     def join(self, peer: Peer) -> None:

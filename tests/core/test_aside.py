@@ -1,0 +1,45 @@
+"""Steps off the event loop: whoever gives up waiting does not tear them."""
+
+import asyncio
+import threading
+
+import pytest
+
+from wiserouter.aside import aside
+
+
+async def test_a_step_is_done_in_another_thread():
+    assert await aside(threading.get_ident) != threading.get_ident()
+
+
+async def test_its_error_is_the_callers():
+    def fail():
+        raise LookupError("no")
+
+    with pytest.raises(LookupError, match="no"):
+        await aside(fail)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_who_gives_up_does_not_stop_it_and_its_result_is_undone(fails):
+    begun, go_on, ended, undone = threading.Event(), threading.Event(), threading.Event(), []
+
+    def step():
+        begun.set()
+        go_on.wait(5)
+        ended.set()
+        if fails:
+            raise LookupError("too late")
+        return "done"
+
+    waiting = asyncio.create_task(aside(step, undone.append))
+    await asyncio.to_thread(begun.wait, 5)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    go_on.set()
+    await asyncio.to_thread(ended.wait, 5)
+    async with asyncio.timeout(5):
+        while not undone and not fails:
+            await asyncio.sleep(0)
+    assert undone == ([] if fails else ["done"])

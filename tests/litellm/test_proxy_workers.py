@@ -1,0 +1,143 @@
+"""A real proxy with two workers on one Redis: one hard budget, every score once, whichever worker is asked."""
+
+import asyncio
+import time
+from collections import defaultdict
+from typing import NamedTuple
+
+import httpx
+import pytest
+
+from groups import fitted
+from proxies import config_of, running_proxy, write
+from redis_servers import MISSING, redis_server, wait_until
+from redis_servers import serving as serving_redis
+from stub import Stub, serving
+from wiserouter import WiseRouter
+
+pytestmark = pytest.mark.skipif(redis_server() is None, reason=MISSING)
+
+REQUESTS, CONNECTIONS = 500, 20
+BUDGET_USD = 0.35  # of the 0.85 that the best model would cost
+READY_S = 180.0  # of a loaded machine
+TWO_WORKERS = ("--num_workers", "2", "--timeout_worker_healthcheck", "120")
+
+
+class Place(NamedTuple):
+    base: str
+    key: str
+    stub: Stub
+    store: str
+    artifact: str
+    asked: object
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("workers")
+    fitted().save(folder / "pair.wise")
+    wise = {"budget_usd": BUDGET_USD, "requests": REQUESTS, "limit": "hard", "cap_output_tokens": 60}
+    stub, asked = Stub(), folder / "asked"
+    with serving(stub) as url, serving_redis() as redis:
+        groups = {
+            "wise": {**wise, "artifact": "./pair.wise", "store": redis.url},
+            "alone": {**wise, "store": "memory://"},
+        }
+        path = write(config_of(groups, url=url), folder)
+        log = folder / "proxy.log"
+        with running_proxy(path, log, *TWO_WORKERS, boot_s=READY_S, ASKED_FILE=str(asked)) as (base, key, _):
+            place = Place(base, key, stub, f"{redis.url}?name=wise", str(folder / "pair.wise"), asked)
+            deadline = time.monotonic() + READY_S
+            while len(workers_asked(place)) < 2:  # the second one may come up later
+                assert time.monotonic() < deadline, log.read_text()[-4_000:]
+                status(place)
+            yield place
+
+
+def workers_asked(place, path=""):
+    """Return which requests each worker was asked, by process id."""
+    asked = defaultdict(set)
+    lines = place.asked.read_text().splitlines() if place.asked.exists() else ()
+    for line in lines:
+        pid, found, test_id = line.split(" ")
+        if found.endswith(path):
+            asked[pid].add(test_id)
+    return asked
+
+
+def status(place):
+    """Return what a worker says, over a connection of its own."""
+    return httpx.get(
+        f"{place.base}/wiserouter/status", headers={"Authorization": f"Bearer {place.key}"}, timeout=30
+    ).json()["groups"]
+
+
+async def ask_and_rate(client, n):
+    """Return the score that counts in the end; None where the budget refused the call."""
+    headers = {"Authorization": f"Bearer sk-user-{n % 7}", "x-test-id": str(n)}
+    body = {"model": "wise", "messages": [{"role": "user", "content": f"question {n}"}]}
+    answer = await client.post("/v1/chat/completions", json=body, headers=headers)
+    if answer.status_code == 429:
+        return None
+    assert answer.status_code == 200, answer.text
+    name = ("x-litellm-call-id", "x-wiserouter-decision")[n % 2]
+    scores = [(n % 10) / 10] + [0.5] * (n % 5 == 0)
+    for i, score in enumerate(scores):
+        rated = await client.post(
+            "/wiserouter/feedback", json={"id": answer.headers[name], "score": score}, headers=headers
+        )
+        assert (rated.status_code, rated.json()) == (200, {"status": "recorded", "replaced": i > 0})
+    return scores[-1]
+
+
+async def all_of_them(place):
+    limits = httpx.Limits(max_connections=CONNECTIONS, max_keepalive_connections=CONNECTIONS)
+    async with httpx.AsyncClient(base_url=place.base, timeout=60, limits=limits) as client:
+        numbers = iter(range(REQUESTS))
+
+        async def one_after_the_other():
+            return [await ask_and_rate(client, n) for n in numbers]
+
+        rows = await asyncio.gather(*[one_after_the_other() for _ in range(CONNECTIONS)])
+    return [score for row in rows for score in row if score is not None]
+
+
+def has_settled(whole, known, n):
+    """Return whether `n` calls and scores are told of; more of them would show in the sums that are compared then."""
+    whole._store.refresh()
+    whole._learning.hear()
+    told = whole.estimates.labels.sum() - known.labels.sum()
+    return (whole.status().in_flight, whole.status().charged) == (0, n) and told >= n
+
+
+def test_two_workers_keep_one_hard_budget_and_count_every_score_once(place):
+    before_usd = place.stub.billed_usd
+    scores = asyncio.run(all_of_them(place))
+    assert 0.5 * REQUESTS < len(scores) <= REQUESTS
+
+    known = fitted().estimates
+    whole = WiseRouter.load(place.artifact, store=place.store)  # a third worker sees what all of them did
+    wait_until(lambda: has_settled(whole, known, len(scores)), "the workers do not come to rest", 30.0)
+    seen = whole.status()
+    whole.close()
+
+    assert (seen.in_flight, seen.charged, seen.reserved_usd) == (0, len(scores), pytest.approx(0.0, abs=1e-12))
+    assert seen.spent_usd == pytest.approx(place.stub.billed_usd - before_usd, abs=1e-9)
+    assert seen.spent_usd <= BUDGET_USD
+    assert seen.spent_usd > 0.9 * BUDGET_USD
+    assert whole.estimates.labels.sum() - known.labels.sum() == len(scores)
+    assert whole.estimates.reward.sum() - known.reward.sum() == pytest.approx(sum(scores))
+
+    answered, rated = workers_asked(place, "/chat/completions"), workers_asked(place, "/feedback")
+    assert len(answered) == len(rated) == 2
+    crossed = [n for pid, numbers in rated.items() for n in numbers if n not in answered[pid]]
+    shares = [len(each) for each in answered.values()]
+    print(f"\n{shares} of {REQUESTS} asked, {len(scores)} answered, {len(crossed)} rated at the other worker")
+    print(f"{seen.spent_usd:.6f} of {BUDGET_USD} USD spent")
+    assert crossed
+
+
+def test_a_budget_in_memory_is_split_between_the_workers(place):
+    alone = status(place)["alone"]
+    assert (alone["amount_usd"], alone["horizon"]) == (pytest.approx(BUDGET_USD / 2), REQUESTS // 2)
+    assert status(place)["wise"]["store"]["reachable"]

@@ -1,0 +1,60 @@
+"""A shared store that tells on whoever waits for it on an event loop, and that can be held up."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import traceback
+from pathlib import Path
+
+from wiserouter.errors import StoreUnavailable
+from wiserouter.stores.shared import SharedStore
+from wiserouter.stores.sqlite import SQLiteEngine
+
+
+class OffLoop:
+    """An engine that notes when an event loop waits for it.
+
+    Parameters
+    ----------
+    path : Path
+        The file that several of them may share.
+    near : bool
+        What it says of itself: False is as a server is.
+
+    Attributes
+    ----------
+    seen : list of str
+        Stacks of exchanges on an event loop.
+    open : threading.Event
+        Exchanges wait until it is set.
+    down : bool
+        Whether exchanges fail.
+    """
+
+    def __init__(self, path: Path, *, near: bool) -> None:
+        self._engine, self.near = SQLiteEngine(path), near
+        self.seen: list[str] = []
+        self.open, self.down = threading.Event(), False
+        self.open.set()
+
+    def exchange(self, events, reading=None):
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            pass
+        else:
+            self.seen.append("".join(traceback.format_stack()))
+        self.open.wait(10.0)
+        if self.down:
+            raise StoreUnavailable("the engine cannot be reached", store="test")
+        return self._engine.exchange(events, *(() if reading is None else (reading,)))
+
+    def close(self) -> None:
+        self._engine.close()
+
+
+def store_at(path: Path, *, near: bool = True, **settings: object) -> tuple[SharedStore, OffLoop]:
+    """Return a store of one worker, and its engine; others may open the same file."""
+    engine = OffLoop(path, near=near)
+    return SharedStore(engine, name="test", **settings), engine
