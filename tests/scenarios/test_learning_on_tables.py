@@ -1,9 +1,11 @@
 """Learning on real tables: one model seen per query, no history but a price list.
 
 `Optimistic` learns on the training half and goes on to serve the test half, all out of one budget; `Offline` was
-fitted on every model's answer to the training half. Quality is that on the test half. A budget binds in a seed where the
-learned plan has a shadow price above 0 at the end: by its own estimates, more money would buy something. The gap is that
-of the budgets that bind in nine of ten seeds, and what is spent of one counts in the seeds in which it binds.
+fitted on every model's answer to the training half. Quality is that on the test half.
+
+A budget binds in a seed where the learned plan has a shadow price above 0 at the end: by its own estimates, more money
+would buy something. The gap is that of the budgets that bind in nine of ten seeds; what is spent of one is counted in
+the seeds in which it binds.
 
 Four seeds a table, eight for SWE-bench; WISEROUTER_SEEDS=10 runs so many, twice as many for SWE-bench. With -s the
 figures are printed: those in docs/learning.md.
@@ -25,8 +27,8 @@ SHARES = (0.05, 0.1, 0.2, 0.4)
 
 MOST_GAP = 0.015
 
-LEAST_SPENT = {ROUTERBENCH: 0.99, PARETO: 0.98, SWEBENCH: 0.98}
-"""Share of a binding budget; where some seeds leave money that buys nothing, or costs have heavy tails, it is less."""
+LEAST_SPENT = {ROUTERBENCH: 0.99, PARETO: 0.99, SWEBENCH: 0.985}
+"""Share of a binding budget; less where requests are few and dear, as `Offline` spends .991 of these on SWE-bench."""
 
 
 def seeds(name):

@@ -6,13 +6,13 @@ Reward. The mean of a cell is shrunk toward its model's mean, and what is not kn
     \qquad L = \log\Bigl(1 + \frac{\tau \pi_j}{K n'}\Bigr),
 
 with `n` rewards of mean `m`, `n'` those rewards with what the other contexts say about the model, and `tau` requests to
-come. The logarithm is that of MOSS (Audibert and Bubeck 2009), of the visits still to come: a context that comes rarely,
-or a workload that is nearly over, is not worth as much trying out as `log t` would ask for. The strength `kappa` is
+come. The logarithm is that of MOSS (Audibert and Bubeck 2009), of the visits to come: a context that comes rarely, or a
+workload that is nearly over, is not worth as much trying out as `log t` would ask for. The strength `kappa` is
 empirical Bayes, the spread within cells over that between them, in proportion to how much of the spread between cells
 the models' means explain: where these carry no signal, nothing is shrunk.
 
-Cost. The mean of a cell is shrunk toward its list cost (`wiserouter.list_costs`), with a strength estimated likewise. The
-spread of a model's calls is shrunk toward that of all models: two calls that cost the same do not say that all will.
+Cost. The mean of a cell is shrunk toward its list cost (`wiserouter.list_costs`), with a strength estimated likewise.
+The spread of a model's calls is shrunk toward that of all models: two that cost the same do not say that all will.
 """
 
 from __future__ import annotations
