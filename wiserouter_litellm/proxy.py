@@ -15,7 +15,7 @@ from typing import Any
 
 import litellm
 
-from wiserouter import EpsilonFirst, LabelBudget, Optimistic, WiseRouter, open_store
+from wiserouter import EpsilonFirst, ExploreShare, LabelBudget, Optimistic, WiseRouter, open_store
 from wiserouter.errors import WiseRouterError
 from wiserouter.policies import Policy
 from wiserouter_litellm.encoder import LiteLLMEncoder
@@ -104,11 +104,13 @@ def _group(name: str, settings: GroupSettings, config: Mapping[str, Any]) -> Gro
 
 
 def _observe(router: WiseRouter, settings: GroupSettings) -> None:
-    """Give a router its journal and its label budget, where they are asked for."""
+    """Give a router its journal, its label budget and its share of exploration, where they are asked for."""
     if settings.journal is not None:
         router.journal_to(settings.journal)
     if settings.label_share is not None:
         router.labels = LabelBudget(settings.label_share)
+    if settings.explore_share is not None:
+        router.explore = ExploreShare(settings.explore_share)
 
 
 def _learner(settings: GroupSettings) -> Policy:

@@ -175,6 +175,8 @@ class GroupSettings(NestedSettings):
         A file of JSON lines, one per decision, charge, release and score.
     label_share : float, optional
         Share of the answers to ask feedback for, where it would change the plan most.
+    explore_share : float, optional
+        Share of the requests that go to a model drawn uniformly, for `wiserouter evaluate` on the journal.
     seed : int, optional
         Seeds the draws.
     """
@@ -192,6 +194,7 @@ class GroupSettings(NestedSettings):
     feedback_ttl_s: float = Field(7 * 86_400.0, gt=0)
     journal: str | None = Field(None, min_length=1)
     label_share: float | None = Field(None, gt=0, le=1)
+    explore_share: float | None = Field(None, gt=0, le=1)
     seed: int | None = None
 
     @model_validator(mode="after")

@@ -16,7 +16,7 @@ from wiserouter.estimates import Estimates
 from wiserouter.growing import Growing
 from wiserouter.labels import LabelBudget
 from wiserouter.plan import Plan
-from wiserouter.policies import EpsilonFirst, Offline, Optimistic
+from wiserouter.policies import EpsilonFirst, ExploreShare, Offline, Optimistic
 from wiserouter.router import WiseRouter
 from wiserouter.status import Status, WindowStatus
 from wiserouter.stores import MemoryStore, open_store
@@ -37,6 +37,7 @@ __all__ = [
     "EpsilonFirst",
     "Estimates",
     "Explanation",
+    "ExploreShare",
     "Growing",
     "LabelBudget",
     "MemoryStore",

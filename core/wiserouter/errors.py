@@ -19,6 +19,7 @@
     ├── StoreError                    what keeps budgets and decisions fails
     │   ├── StoreUnavailable          it cannot be reached, or cannot write
     │   └── StoreDamaged              what it keeps cannot be read
+    ├── ThinOverlap                   a log hardly ever did what is asked about
     ├── UnknownPrice                  a cost cannot be computed
     ├── EncoderError                  an encoder failed or returned a wrong shape
     ├── ArtifactError                 a file that is not a usable artifact
@@ -221,6 +222,43 @@ class StoreUnavailable(StoreError):
 
 class StoreDamaged(StoreError):
     """What a store keeps cannot be read; it was left as it is."""
+
+
+class ThinOverlap(WiseRouterError):
+    """A log hardly ever did what a target would do, so it cannot tell what that would have bought.
+
+    Attributes are those of an `Overlap`; `explored` is how many of the decisions were made by an exploration phase.
+    """
+
+    def __init__(
+        self,
+        outcome: str,
+        *,
+        decisions: int,
+        effective: float,
+        least_effective: float,
+        largest_weight: float,
+        never: float,
+        left_out: float,
+        where: Mapping[str, float],
+        explored: int = 0,
+    ) -> None:
+        self.outcome = outcome
+        self.decisions = decisions
+        self.effective = effective
+        self.largest_weight = largest_weight
+        self.never = never
+        self.left_out = left_out
+        self.where = dict(where)
+        self.explored = explored
+        mostly = ", ".join(f"{name or 'skipping'} {share:.2%}" for name, share in list(self.where.items())[:3])
+        phase = "" if explored in {0, decisions} else f", look at the {explored:,} explored decisions alone"
+        super().__init__(
+            f"the log cannot tell the {outcome} of this target: {left_out:.2%} of its choices were hardly ever drawn "
+            f"({never:.2%} never{'; ' + mostly if mostly else ''}), the other {decisions:,} decisions are worth "
+            f"{effective:,.0f} of its own (at least {least_effective:,.0f}), largest weight {largest_weight:,.4g}: "
+            f"ask for something nearer to what was done{phase}, or log more with ExploreShare (LiteLLM: explore_share)"
+        )
 
 
 class UnknownPrice(WiseRouterError):

@@ -18,6 +18,9 @@ from wiserouter.policies.basis import Basis, Trials
 from wiserouter.policies.caution import room_usd
 from wiserouter.pool import Pool
 
+EXPLORING = "exploring"
+"""How the rule begins that left out a model because exploration tries another one first."""
+
 
 class Facts(NamedTuple):
     """What one decision rested on.
@@ -108,7 +111,7 @@ def _not_explored(facts: Facts, model: int) -> str | None:
     if facts.choice.rule != "explore" or not isinstance(basis, Trials):
         return None
     least = min(basis.invoked[k] for k, _ in facts.choice.mix)
-    return f"exploring: tried {basis.invoked[model]:.0f} times here, others {least:.0f}"
+    return f"{EXPLORING}: tried {basis.invoked[model]:.0f} times here, others {least:.0f}"
 
 
 def _not_cheapest(facts: Facts, model: int) -> str | None:  # noqa: ARG001

@@ -32,7 +32,7 @@ from wiserouter.learning import Learning
 from wiserouter.list_costs import price_change
 from wiserouter.newcomer import believed
 from wiserouter.plan import SKIP, Plan
-from wiserouter.policies import Choice, Offline, Optimistic, Policy
+from wiserouter.policies import Choice, ExploreShare, Offline, Optimistic, Policy
 from wiserouter.policies.base import by_worth, cheapest_choice
 from wiserouter.pool import Pool
 from wiserouter.query import Query, QueryReader
@@ -62,9 +62,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger("wiserouter")
 
 T = TypeVar("T")
-
-TRIES = 3
-"""How often a model is chosen anew where the money for it is gone by the time that it is to be held back."""
 
 CUSHION_DECAY = 0.999
 """Per request: what a hard budget holds back for its last one is the dearest cheapest call of about the last 1,000."""
@@ -96,6 +93,8 @@ class WiseRouter:
         Seeds the draws of the policy.
     labels : LabelBudget, optional
         Marks the decisions whose feedback is worth asking for.
+    explore : ExploreShare, optional
+        Draws a share of the models uniformly, so that the journal can tell what others would have bought.
 
     Attributes
     ----------
@@ -137,6 +136,7 @@ class WiseRouter:
         growing: Growing | None = None,
         seed: int | None = None,
         labels: LabelBudget | None = None,
+        explore: ExploreShare | None = None,
     ) -> None:
         self.pool = Pool(models)
         self.contexts = contexts or Contexts.single()
@@ -167,6 +167,7 @@ class WiseRouter:
         self._watch = watch
         self._sharing = self._shared()
         self.labels = labels
+        self.explore = explore
         self.journal: Journal | None = None
         self._learn_from_now()
 
@@ -864,15 +865,24 @@ class WiseRouter:
         if max_output_tokens is not None:
             check_count("max_output_tokens", max_output_tokens, least=1)
         eligible = self.pool.eligible(names, query.input_tokens)
-        for tries_left in reversed(range(TRIES)):
+        record = self._picked(query, eligible, max_output_tokens, worst_case_usd, scope)
+        try:
+            self._store.reserve(record)
+        except BudgetExhausted:  # somebody else was faster
             record = self._picked(query, eligible, max_output_tokens, worst_case_usd, scope)
-            try:
-                self._store.reserve(record)
-                break
-            except BudgetExhausted:  # somebody else was faster
-                if not tries_left:
-                    raise
-        return self._decided(record, query)
+            self._store.reserve(record)
+        decision, model = record.decision, record.model
+        if self.journal is not None and record.facts is not None:
+            self._note_decision(self.journal, decision, record.facts)
+        if model == SKIP:
+            self._store.settle(decision.id, 0.0)
+            self._note("charge", decision.id, cost_usd=0.0, model="", learn=False)
+            raise QuerySkipped(decision.context, decision.rate_usd)
+        with self._lock:
+            self._learning.add_invoked(decision.context, model)
+            if self._growing is not None and query.embedding is not None:
+                self._grow(self._growing, decision, query.embedding, model)
+        return decision
 
     def _picked(
         self,
@@ -906,21 +916,6 @@ class WiseRouter:
             facts = Facts(self.pool, self.contexts, choice, funds, eligible, tokens, worst_usd, room_usd, shift)
             return Record(decision, choice.model, choice.debit, "in flight", None, None, facts, own)
 
-    def _decided(self, record: Record, query: Query) -> Decision:
-        """Note a decision whose cost is held back, and return it."""
-        decision, model = record.decision, record.model
-        if self.journal is not None and record.facts is not None:
-            self._note_decision(self.journal, decision, record.facts)
-        if model == SKIP:
-            self._store.settle(decision.id, 0.0)
-            self._note("charge", decision.id, cost_usd=0.0, model="", learn=False)
-            raise QuerySkipped(decision.context, decision.rate_usd)
-        with self._lock:
-            self._learning.add_invoked(decision.context, model)
-            if self._growing is not None and query.embedding is not None:
-                self._grow(self._growing, decision, query.embedding, model)
-        return decision
-
     def _grow(self, growing: Growing, decision: Decision, embedding: Embedding, model: int) -> None:
         """Keep a query, and take over new contexts if they are ready."""
         growing.add(decision, embedding, model)
@@ -942,6 +937,8 @@ class WiseRouter:
         if funds.requests > 0 and funds.left_usd > 0:
             own = () if query is None else (query.shift,)
             choice = self.policy.choose(context, funds, self._rng, allowed, *own)
+            if self.explore is not None:
+                choice = self.explore.vary(choice, funds, self._rng, allowed, *own)
             if choice.debit == "paper" or ledger.bears(choice.expected_cost_usd):
                 return choice
             needed_usd = choice.expected_cost_usd

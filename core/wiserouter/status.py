@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -20,14 +20,19 @@ class WindowStatus:
     ----------
     every : str or None
         How often it renews; None where it does not.
-    amount_usd, carried_usd, spent_usd, reserved_usd, left_usd : float, USD
-        The budget, what the window before left to it, what was charged, what is held back, what remains.
+    limit : {"expected", "hard"}
+        Whether means are planned with, or the amount is never exceeded.
+    amount_usd, carried_usd, spent_usd, reserved_usd, leased_usd, left_usd : float, USD
+        The budget, what the window before left to it, what was charged, what is held back, what workers hold for calls
+        to come, what remains.
     horizon, horizon_left : int
         Requests planned for, and those still to come; forecasts where the budget renews.
     horizon_low, horizon_high : int or None
         The 80 % interval of the horizon, where that is a forecast.
     rate_usd : float
         Budget left per request left.
+    decided, charged, in_flight, released, expired : int
+        Number of decisions, and what became of them.
     renews_at : float or None, seconds since 1970
         When it renews.
     rules : bool
@@ -35,16 +40,23 @@ class WindowStatus:
     """
 
     every: str | None
+    limit: Literal["expected", "hard"]
     amount_usd: float
     carried_usd: float
     spent_usd: float
     reserved_usd: float
+    leased_usd: float
     left_usd: float
     horizon: int
     horizon_left: int
     horizon_low: int | None
     horizon_high: int | None
     rate_usd: float
+    decided: int
+    charged: int
+    in_flight: int
+    released: int
+    expired: int
     renews_at: float | None
     rules: bool
 
@@ -57,9 +69,9 @@ class Status:
     ----------
     scope : str
         Whose budget it is.
-    amount_usd, carried_usd, spent_usd, reserved_usd, left_usd : float, USD
+    amount_usd, carried_usd, spent_usd, reserved_usd, leased_usd, left_usd : float, USD
         The budget, what the window before left to it, what was charged, what is held back for calls in flight, what
-        remains.
+        workers hold for calls to come, what remains.
     horizon, horizon_left : int
         Requests planned for, and those still to come; forecasts where the budget renews.
     horizon_low, horizon_high : int or None
@@ -83,6 +95,7 @@ class Status:
     carried_usd: float
     spent_usd: float
     reserved_usd: float
+    leased_usd: float
     left_usd: float
     horizon: int
     horizon_left: int
@@ -113,16 +126,14 @@ def status_of(scope: str, account: Account, plan: Plan | None, names: tuple[str,
     return Status(
         scope=scope,
         **_figures(ledger),
-        decided=ledger.decided,
-        charged=ledger.charged,
-        in_flight=ledger.in_flight,
-        released=ledger.released,
-        expired=ledger.expired,
         shadow_price=plan.shadow_price(rate) if plan is not None else None,
         expected_reward=plan.value(rate) if plan is not None else None,
         mix={name: float(share) for name, share in zip(names, shares, strict=False)},
         windows=tuple(
-            [WindowStatus(every=one.budget.every, rules=one is ledger, **_figures(one)) for one in account.each]
+            [
+                WindowStatus(every=one.budget.every, limit=one.budget.limit, rules=one is ledger, **_figures(one))
+                for one in account.each
+            ]
         ),
     )
 
@@ -135,11 +146,17 @@ def _figures(ledger: Ledger) -> dict[str, Any]:
         "carried_usd": ledger.carried_usd,
         "spent_usd": ledger.spent_usd,
         "reserved_usd": ledger.reserved_usd,
+        "leased_usd": ledger.leased_usd,
         "left_usd": ledger.left_usd,
         "horizon": ledger.horizon,
         "horizon_left": max(ledger.horizon_left, 0),
         "horizon_low": low,
         "horizon_high": high,
         "rate_usd": ledger.rate_usd,
+        "decided": ledger.decided,
+        "charged": ledger.charged,
+        "in_flight": ledger.in_flight,
+        "released": ledger.released,
+        "expired": ledger.expired,
         "renews_at": ledger.renews_at,
     }

@@ -1,12 +1,14 @@
 import numpy as np
 import pytest
 
+from tiny_bench import opened
 from wiserouter.errors import InvalidInput
 from wiserouter.evaluation.baselines import METHODS, open_methods
 from wiserouter.evaluation.baselines.base import Server, Terms
-from wiserouter.evaluation.bench import Bench, BenchTable, budgets_of, run_bench
+from wiserouter.evaluation.bench import Bench, budgets_of, run_bench
 from wiserouter.evaluation.bench.halves import halves_of
 from wiserouter.evaluation.bench.serving import serve_all
+from wiserouter.evaluation.replay import split
 from wiserouter.evaluation.workload import make_table
 
 TABLE = make_table(200, np.random.default_rng(0))
@@ -15,7 +17,7 @@ TIMES = ("fit_s", "start_s", "prepare_s", "decide_us", "decide_p99_us")
 
 def bench(**changes):
     settings = {"budgets": budgets_of(TABLE.cost_usd, 3), "methods": ("always-best",), "seeds": (0, 1), "n_contexts": 4}
-    return Bench(BenchTable("made up", TABLE), **(settings | changes))
+    return Bench(opened(TABLE), **(settings | changes))
 
 
 class Calls(Server):
@@ -69,11 +71,21 @@ def test_a_bench_goes_on_where_it_stopped(tmp_path):
 def test_rows_depend_on_the_table_the_settings_and_the_code(monkeypatch):
     keys = set(bench().keys())
     assert keys == set(bench().keys())
-    other = BenchTable("made up", TABLE._replace(reward=1.0 - TABLE.reward))
+    other = opened(TABLE._replace(reward=1.0 - TABLE.reward))
     assert keys.isdisjoint(bench()._replace(table=other).keys())
     assert keys.isdisjoint(bench(n_contexts=5).keys())
     monkeypatch.setattr("wiserouter.evaluation.bench.runner.code_digest", lambda: "changed")
     assert keys.isdisjoint(bench().keys())
+
+
+def test_embeddings_of_the_table_are_used_unless_an_encoder_is_named():
+    own = np.random.default_rng(0).random((200, 3)).astype(np.float32)
+    test = split(200, 1)[1]
+    assert halves_of(TABLE, seed=1, embeddings=own, n_contexts=4).test.embeddings.tolist() == own[test].tolist()
+    named = halves_of(TABLE, seed=1, embeddings=own, encoder="tfidf", n_contexts=4)
+    without = halves_of(TABLE, seed=1, n_contexts=4)
+    assert named.test.embeddings.tolist() == without.test.embeddings.tolist()
+    assert named.test.placed.tolist() == without.test.placed.tolist()
 
 
 def test_two_processes_give_the_same_rows(tmp_path):

@@ -7,12 +7,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+from tiny_bench import opened
 from wiserouter.cli import app
-from wiserouter.errors import InvalidInput, UnknownModel
-from wiserouter.evaluation.bench import Bench, BenchTable, budgets_of, read_table, run_bench
+from wiserouter.errors import InvalidInput, LogError, UnknownModel
+from wiserouter.evaluation.bench import Bench, budgets_of, run_bench
 from wiserouter.evaluation.bench.bounds import BOUNDS
-from wiserouter.evaluation.report import Report, end_to_end, markdown_of, standings_of
+from wiserouter.evaluation.data import open_table
+from wiserouter.evaluation.report import (
+    About,
+    Results,
+    exhibits_of,
+    findings_of,
+    markdown_of,
+    read_results,
+    standings_of,
+)
 from wiserouter.evaluation.report.curves import Hull
+from wiserouter.evaluation.report.end_to_end import end_to_end
 from wiserouter.evaluation.report.intervals import interval, replicate_means
 from wiserouter.evaluation.workload import make_table
 
@@ -116,14 +127,32 @@ def test_learning_is_paid_for_end_to_end():
     assert spent.collected.tolist() == [1.0, 0.25]
 
 
+def about(**changes):
+    said = {"table": "made up", "terms": "Terms.", "methods": list(QUALITY), "rivals": list(QUALITY)}
+    said |= {"shown_usd": [1.0, 2.0], "notes": {"zero": "is told much"}, "origin": {"seeds": "0, 1"}}
+    return About(**(said | changes))
+
+
 def test_a_report_says_who_overspends_and_what_a_method_is_told():
-    standings = standings_of(ROWS, QUALITY, QUALITY)
-    notes = {"zero": "is told much"}
-    text = markdown_of(Report("Bench", "Terms.", standings, end_to_end(ROWS, list(QUALITY)), (1.0, 2.0), notes))
+    said = about()
+    text = markdown_of("Bench", said.terms, exhibits_of(findings_of(Results(ROWS, said))), said.notes)
     assert "| zero | 0.4000 ± 0.0000 † |" in text
     assert "| a | **0.6000 ± 0.1000** | **0.8000 ± 0.0000** |" in text
+    assert "| USD | B=2 | B=4 |" in text
     assert "- `zero` is told much." in text
     assert "nan" not in text
+
+
+def test_rows_say_what_was_run(tmp_path):
+    Results(ROWS, about()).write(tmp_path / "rows.parquet")
+    rows, said = read_results(tmp_path / "rows.parquet")
+    assert rows.equals(ROWS)
+    assert said == about()
+    ROWS.write_parquet(tmp_path / "bare.parquet")
+    (tmp_path / "no.parquet").write_text("no")
+    for name in ("bare", "no"):
+        with pytest.raises(LogError):
+            read_results(tmp_path / f"{name}.parquet")
 
 
 def test_budgets_are_the_papers():
@@ -149,16 +178,21 @@ def log(tmp_path):
 
 
 def test_models_are_left_out_by_name(log, tmp_path):
-    read = read_table(log, ["nano"])
+    read = open_table(log, leave_out=["nano"])
     assert (read.name, read.table.models, read.left_out) == ("made_up", ("mini", "coder", "max"), ("nano",))
-    assert read.digest != read_table(log).digest
+    assert read.sha256 == open_table(log).sha256
     with pytest.raises(UnknownModel):
-        read_table(log, ["Yi-34B-Chat"])
+        open_table(log, leave_out=["Yi-34B-Chat"])
     routerbench = tmp_path / "routerbench_slice.parquet"
     frame = pl.read_parquet(log).rename({"score|max": "score|Yi-34B-Chat", "cost|max": "cost|Yi-34B-Chat"})
+    frame[5, "score|Yi-34B-Chat"] = None
     frame.write_parquet(routerbench)
-    assert read_table(routerbench).left_out == ("Yi-34B-Chat",)
-    assert read_table(routerbench, []).left_out == ()
+    read = open_table(routerbench, leave_out=None)
+    assert (read.left_out, read.dropped) == (("Yi-34B-Chat",), 0)
+    read = open_table(routerbench)
+    assert (read.left_out, read.dropped) == ((), 1)
+    with pytest.raises(LogError):
+        open_table(log, leave_out=["nano", "mini", "coder", "max"])
 
 
 def test_the_command_writes_a_report_and_goes_on(log, tmp_path):
@@ -167,7 +201,7 @@ def test_the_command_writes_a_report_and_goes_on(log, tmp_path):
     first = CliRunner().invoke(app, asked)
     assert first.exit_code == 0, first.output
     text = (tmp_path / "out" / "made_up.md").read_text(encoding="utf-8")
-    assert "## Spend over budget" in text
+    assert "## Budget left" in text
     rows = pl.read_parquet(tmp_path / "out" / "made_up.parquet")
     assert sorted(set(rows["method"])) == ["oracle", "oracle-contexts", "wr-offline", "zero"]
     assert (rows["quality"] <= rows["bound_at_spend"] + 1e-9).all()
@@ -180,7 +214,7 @@ def test_the_command_writes_a_report_and_goes_on(log, tmp_path):
 
 
 def test_a_task_that_fails_leaves_what_was_done(tmp_path, monkeypatch):
-    table = BenchTable("made up", make_table(60, np.random.default_rng(0)))
+    table = opened(make_table(60, np.random.default_rng(0)))
     work = Bench(table, budgets_of(table.table.cost_usd, 2), ("zero", *BOUNDS), seeds=(0,), n_contexts=2)
     monkeypatch.setitem(BOUNDS, "oracle-contexts", None)
     with pytest.raises(TypeError):

@@ -8,9 +8,10 @@ import pytest
 from rich.progress import Progress
 from typer.testing import CliRunner
 
-from wiserouter import Budget, WiseRouter
+from wiserouter import Budget, ExploreShare, WiseRouter
 from wiserouter.cli import app
 from wiserouter.cli.screen import reporter
+from wiserouter.errors import InvalidInput
 from wiserouter.evaluation.workload import make_table
 
 TABLE = make_table(300, np.random.default_rng(0))
@@ -166,6 +167,62 @@ def test_explain_prints_a_table(journal, monkeypatch):
     assert "skipped 1 lines that are cut short or damaged" in noted.stderr
 
 
+@pytest.fixture
+def explored(log, tmp_path):
+    """Return a journal with a share of exploration, the artifact that it was made with, and the router."""
+    wiserouter("fit", log, "-o", tmp_path / "r.wise", "--contexts", 4, "--json")
+    router = WiseRouter.load(tmp_path / "r.wise", seed=0)
+    router.explore = ExploreShare(0.5)
+    router.start(Budget(3.0, 1_800))  # the end of a budget is cheap models only
+    kept, rng = router.journal_to(tmp_path / "d.jsonl"), np.random.default_rng(0)
+    for i in rng.integers(300, size=900):
+        decision = router.decide(TABLE.prompts[i])
+        k = router.pool.index(decision.model)
+        router.charge(decision, float(TABLE.cost_usd[i, k]))
+        router.reward(decision, float(TABLE.reward[i, k]))
+    kept.close()
+    return tmp_path / "d.jsonl", tmp_path / "r.wise", router
+
+
+def test_evaluate_tells_what_other_budgets_would_have_bought(explored):
+    journal, artifact, router = explored
+    asked = ("--budget-per-query", 0.001, "--budget-per-query", 0.003, "--only", "max", "--requests", 10_000)
+    told = json.loads(wiserouter("evaluate", journal, "--artifact", artifact, *asked, "--json"))
+    assert (told["decisions"], told["left_out"], told["skipped_lines"], told["requests"]) == (900, 0, 0, 10_000)
+    names = [target["target"] for target in told["targets"]]
+    assert names == ["as logged", "$0.001 per query", "$0.003 per query", "max alone"]
+    logged = told["targets"][0]["cost_usd"]
+    assert logged["ips"]["mean"] == pytest.approx(router.status().spent_usd / 900)
+    assert logged["overlap"]["effective"] == pytest.approx(900)
+    for target, rate in zip(told["targets"][1:3], (0.001, 0.003), strict=True):
+        for name in ("ips", "snips", "dr"):
+            one = target["cost_usd"][name]
+            assert one["low"] <= one["mean"] <= one["high"]
+            assert one["total"] == pytest.approx([10_000 * one[at] for at in ("mean", "low", "high")])
+            assert abs(one["mean"] - rate) < 4 * one["se"]
+    alone = told["targets"][3]["reward"]["snips"]
+    assert abs(alone["mean"] - TABLE.reward[:, TABLE.models.index("max")].mean()) < 4 * alone["se"]
+    followed = json.loads(wiserouter("evaluate", journal, "--budget", 0.9, "--without", "nano", "--json"))
+    assert followed["targets"][1]["target"] == "$0.001 per query without nano"
+    assert 0 < followed["targets"][1]["reward"]["dr"]["mean"] < 1
+
+
+def test_evaluate_prints_a_table_and_says_what_it_cannot_tell(explored, journal, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "220")
+    with explored[0].open("a") as file:
+        file.write('{"event": "dec')
+    printed = shell("evaluate", explored[0], "--budget-per-query", 0.001, "--only", "max")
+    for part in ("900 decisions", "doubly robust", "$0.001 per query", "max alone", "reward", "USD", "worth"):
+        assert part in printed.stdout
+    assert "skipped 1 lines" in printed.stderr
+    failed = shell("evaluate", journal[0], "--only", "max")
+    assert failed.returncode == 2
+    assert "the log cannot tell the reward of this target" in failed.stderr
+    for options, says in ((["--explored"], "--explored needs decisions"), ([], "evaluate needs --budget")):
+        with pytest.raises(InvalidInput, match=says):
+            wiserouter("evaluate", explored[0], *options)
+
+
 def test_prices_reach_the_artifact(log, tmp_path):
     prices = tmp_path / "prices.json"
     prices.write_text('{"nano": {"price": {"input": 1e-7, "output": 4e-7}, "max_output_tokens": 100}}')
@@ -222,6 +279,7 @@ def test_a_bar_knows_its_end_from_the_pass_before():
         (("plan", "LOG"), "not a WISERouter artifact"),
         (("explain", "last", "--journal", "missing.jsonl"), "missing.jsonl"),
         (("explain", "nobody", "--journal", "LOG"), "decision 'nobody' is unknown"),
+        (("evaluate", "missing.jsonl", "--only", "a"), "missing.jsonl"),
         (("explore-length",), "needs either an artifact, or --cost-gap"),
         (("explore-length", "LOG", "--models", 2), "needs either an artifact"),
         (("explore-length", "--cost-gap", 0, "--ratio-gap", 1, "--min-freq", 1, "--models", 2), "cost_gap must lie"),

@@ -1,5 +1,6 @@
 """Contexts that grow with the traffic, and are fitted anew: nothing that was learned is lost."""
 
+import itertools
 import time
 
 import numpy as np
@@ -19,7 +20,7 @@ def growing_router(**settings):
         **{"n_contexts": 4, "first_after": 40, "per_context": 20, "keep": 300, "background": False, **settings}
     )
     models = [Model("a", Price(1e-6, 1e-6)), Model("b", Price(1e-6, 1e-6))]
-    now = iter(np.arange(1e9))
+    now = itertools.count()
     router = WiseRouter(models, growing=growing, store=MemoryStore(lambda: float(next(now))), seed=0)
     router.start(Budget(1e6, 100_000))
     return router

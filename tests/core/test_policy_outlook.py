@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wiserouter import Estimates, Model
+from wiserouter import Estimates, Model, Optimistic, Price
+from wiserouter.list_costs import prior_costs_usd
 from wiserouter.policies.outlook import BORROWED, Outlook
 
 REQUESTS = 1_000
@@ -73,7 +74,7 @@ def test_a_row_is_the_formula(seed):
     met = estimates.invoked.sum(axis=1) + 1.0 * np.full(J, 1 / J)
     for j in range(J):
         mean, reward, _ = look.row(j)
-        visits = (estimates.invoked.sum() + REQUESTS) * met[j] / met.sum()
+        visits = REQUESTS * met[j] / met.sum()
         for k in range(K):
             n, of_model = estimates.labels[j, k], estimates.labels[:, k].sum()
             mu = estimates.reward[:, k].sum() / of_model
@@ -93,6 +94,41 @@ def test_rewards_stay_in_range_and_alpha_has_the_sign_of_the_doubt(seed, alpha):
         assert all(value > 0 for value in cost)
         for m, r in zip(mean, reward, strict=True):
             assert (r - m) * alpha >= 0
+
+
+@pytest.mark.parametrize("n_contexts", [1, 4, 16])
+def test_the_default_doubt_is_shared_among_contexts(n_contexts):
+    def expected_reward(policy):
+        estimates = random_cells(3, n_contexts)
+        policy.bind(np.full(n_contexts, 1 / n_contexts), estimates)
+        return policy._live.reward
+
+    assert Optimistic().settings()["alpha"] is None
+    assert expected_reward(Optimistic()) == pytest.approx(
+        expected_reward(Optimistic(alpha=1.6 / math.sqrt(n_contexts)))
+    )
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_spread_of_a_call_leans_on_that_of_all_models(seed):
+    rng = np.random.default_rng(seed)
+    models = [Model(f"m{k}", Price(1e-6, 1e-6)) for k in range(3)]
+    estimates = Estimates(4, 3)
+    for j, k in rng.integers((0, 0), (4, 3), size=(30, 2)):
+        estimates.add_invoked(j, k)
+        estimates.add_cost(j, k, rng.exponential(0.01))
+    prior = prior_costs_usd(estimates, models)
+    calls, total, square = estimates.calls, estimates.cost / prior, estimates.cost_sq / prior**2
+    inside = (square - total**2 / np.maximum(calls, 1)).sum(axis=0)
+    freedom = calls.sum(axis=0) - (calls > 0).sum(axis=0)
+    of_all = (inside.sum() + 8 * 0.5**2) / (freedom.sum() + 8)
+    spread_usd = np.sqrt((inside + 8 * of_all) / (freedom + 8)) * prior
+    assert outlook(estimates, models).spread_usd == pytest.approx(spread_usd)
+
+
+def test_two_calls_of_equal_cost_do_not_promise_a_third():
+    estimates = seen([[0.5, 0.5]], 2)
+    assert np.all(outlook(estimates).spread_usd > 0)
 
 
 def test_alpha_of_zero_is_the_shrunk_mean():

@@ -276,6 +276,7 @@ DAMAGE = {
     "note": lambda client, base: [client.delete(f"{base}:note:note"), client.lpush(f"{base}:note:note", 1)],
     "sums": lambda client, base: [client.delete(f"{base}:sums:sums"), client.set(f"{base}:sums:sums", 1)],
     "cell": lambda client, base: [client.hset(f"{base}:sums:sums", "n", "one")],
+    "scopes": lambda client, base: [client.delete(f"{base}:scopes"), client.set(f"{base}:scopes", 1)],
     "schema": lambda client, base: [client.set(base, "x")],
     "schema of another type": lambda client, base: [client.delete(base), client.lpush(base, 1)],
 }
@@ -291,6 +292,7 @@ def test_what_cannot_be_read_is_left_as_it_is(make, shared, client, what):
     DAMAGE[what](client, base)
     before = dump(client, base)
     events = [
+        Open("t", 0, "terms", (window("x"),)),
         reserve("c", "w"),
         charge("c", 0.25),
         lease("m", 1.0, "v"),
@@ -329,7 +331,7 @@ def test_what_expires_and_what_does_not(make, shared, client):
     left_s = {key.decode().removeprefix(base): client.pttl(key) / 1000.0 for key in client.keys(f"{base}*")}
     lasts = {key for key, seconds in left_s.items() if seconds < 0}
     assert lasts == {
-        "", ":account:s", ":window:v", ":call:b", ":lease:l", ":due", ":note:note", ":sums:sums",
+        "", ":account:s", ":window:v", ":call:b", ":lease:l", ":due", ":note:note", ":sums:sums", ":scopes",
     }  # fmt: skip
     ends = {key: seconds for key, seconds in left_s.items() if key not in lasts}
     expected = {":window:w": 4100.0, ":call:a": 1000.0, ":alias:other": 2100.0, ":spent:t": 1000.0}
@@ -483,7 +485,7 @@ def test_a_cluster_keeps_a_router_in_one_slot(make, nodes):
                 found = client.keys(f"{{wiserouter:{name}}}*")
                 keys += found
                 slots |= {(name, client.cluster("KEYSLOT", key.decode())) for key in found}
-        assert len(keys) == 13
+        assert len(keys) == 14
     assert len(slots) == len(names)
 
 

@@ -30,7 +30,13 @@ def client(tmp_path_factory):
         "hard": {**wise, "limit": "hard", "cap_output_tokens": 64},
         "poor": {**wise, "budget_usd": 0.0, "requests": None, "every": "1d", "limit": "hard"},
         "thrifty": {**wise, "budget_usd": 0.0, "on_exhausted": "cheapest"},
-        "quick": {**wise, "feedback_ttl_s": 1e9, "journal": str(folder / "quick.jsonl"), "label_share": 1.0},
+        "quick": {
+            **wise,
+            "feedback_ttl_s": 1e9,
+            "journal": str(folder / "quick.jsonl"),
+            "label_share": 1.0,
+            "explore_share": 1e-9,
+        },
     }
     config = config_of(groups, fallbacks=[{"hard": ["rescue"]}])
     config["litellm_settings"] |= {"cache": True, "cache_params": {"type": "local"}, "disable_aiohttp_transport": True}

@@ -1,8 +1,11 @@
 """Learning on real tables: one model seen per query, no history but a price list.
 
 `Optimistic` learns on the training half and goes on to serve the test half, all out of one budget; `Offline` was
-fitted on every model's answer to the training half. Quality is that on the test half. A budget binds where the learned
-plan has a shadow price above 0 at the end in nine of ten seeds: by its own estimates, more money would buy something.
+fitted on every model's answer to the training half. Quality is that on the test half.
+
+A budget binds in a seed where the learned plan has a shadow price above 0 at the end: by its own estimates, more money
+would buy something. The gap is that of the budgets that bind in nine of ten seeds; what is spent of one is counted in
+the seeds in which it binds.
 
 Four seeds a table, eight for SWE-bench; WISEROUTER_SEEDS=10 runs so many, twice as many for SWE-bench. With -s the
 figures are printed: those in docs/learning.md.
@@ -24,8 +27,8 @@ SHARES = (0.05, 0.1, 0.2, 0.4)
 
 MOST_GAP = 0.015
 
-LEAST_SPENT = {ROUTERBENCH: 0.99, PARETO: 0.98, SWEBENCH: 0.98}
-"""Share of a binding budget; where some seeds leave money that buys nothing, or costs have heavy tails, it is less."""
+LEAST_SPENT = {ROUTERBENCH: 0.99, PARETO: 0.99, SWEBENCH: 0.985}
+"""Share of a binding budget; less where requests are few and dear, as `Offline` spends .991 of these on SWE-bench."""
 
 
 def seeds(name):
@@ -58,8 +61,9 @@ def test_learning_comes_close_to_a_dense_history(name):
     show(name)
     binding = [of_seeds for of_seeds in runs(name).values() if of_seeds[:, 3].mean() >= 0.9]
     gap = np.mean([of_seeds[:, 1] - of_seeds[:, 0] for of_seeds in binding], axis=0)
-    noise = gap.std(ddof=1) / np.sqrt(len(gap))
-    print(f"mean gap where it binds {gap.mean():.4f}, s.e. {noise:.4f}")
-    assert gap.mean() <= MOST_GAP + noise
-    for of_seeds in binding:
-        assert LEAST_SPENT[name] <= of_seeds[:, 2].mean() <= 1.005
+    spent = [of_seeds[of_seeds[:, 3] > 0, 2].mean() for of_seeds in binding]
+    print(f"where it binds: mean gap {gap.mean():.4f}, s.e. {gap.std(ddof=1) / np.sqrt(len(gap)):.4f}")
+    print("spend/budget where it binds: " + ", ".join(f"{ratio:.4f}" for ratio in spent))
+    assert gap.mean() <= MOST_GAP
+    for ratio in spent:
+        assert LEAST_SPENT[name] <= ratio <= 1.005

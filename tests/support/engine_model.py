@@ -101,13 +101,16 @@ class ModelEngine:
         return Reply(
             self.now_s,
             [getattr(self, type(event).__name__.lower())(event) for event in events],
-            {scope: self.account(scope) for scope in reading.scopes if scope in self.accounts},
+            {scope: self.account(scope) for scope in self.asked(reading.scopes) if scope in self.accounts},
             {name: dict(self.sums[name]) for name in reading.sums},
             {name: self.notes[name] for name in reading.notes if name in self.notes},
         )
 
     def close(self):
         pass
+
+    def asked(self, scopes):
+        return sorted(self.accounts) if scopes is None else scopes
 
     def account(self, scope):
         generation, terms, ids = self.accounts[scope]

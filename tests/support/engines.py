@@ -152,6 +152,19 @@ def check_scopes_are_apart(place):
     assert counters(engine, scope="t")["decided"] == 1
 
 
+def check_all_scopes_are_listed(place):
+    engine = place.open()
+    assert engine.exchange([], Reading(None)).accounts == {}
+    scopes = ["team/ä", "default", "*", ""]
+    events = [Open(scope, 0, "terms", (window(f"w{i}", 2.0),)) for i, scope in enumerate(scopes)]
+    opened = engine.exchange(events, Reading(None)).accounts
+    assert opened == place.open().exchange([], Reading(None)).accounts == engine.exchange([], Reading(scopes)).accounts
+    assert opened.keys() == set(scopes)
+    apply(engine, Open("default", 1, "others", (window("v"),)), Amend("*", "amended", "w2", 3.0))
+    terms = {scope: one.terms for scope, one in engine.exchange([], Reading(None)).accounts.items()}
+    assert terms == {"team/ä": "terms", "default": "others", "*": "amended", "": "terms"}
+
+
 def check_what_a_window_begins_with(place):
     begins = {name: float(i) for i, name in enumerate(COUNTERS, 1)}
     engine = opened(place, window("w", 50.0, counters=begins, carried_usd=-0.5))

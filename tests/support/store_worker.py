@@ -46,6 +46,23 @@ def crowd(store: Store, scope: str, calls: int, seed: int) -> dict[str, float]:
     }
 
 
+def pace(store: Store, scope: str, calls: int, seed: int) -> dict[str, float]:
+    """Say so when ready, wait for a line, and make calls as fast as they go until the engine knows of all of them."""
+    store.ledger(scope)
+    print("ready", flush=True)
+    sys.stdin.readline()
+    waits_s = []
+    for call in range(calls):
+        one = record(store, scope, f"{seed}-{call}", 0.002, 0.001)
+        began_s = time.perf_counter()
+        store.reserve(one)
+        waits_s.append(time.perf_counter() - began_s)
+        store.settle(one.decision.id, 0.001)
+    store.refresh()
+    waits_s.sort()
+    return {"calls": calls, "p50_ms": 1e3 * waits_s[calls // 2], "p99_ms": 1e3 * waits_s[calls * 99 // 100]}
+
+
 def hang(store: Store, scope: str) -> None:
     """Hold a dollar back, say so, and wait to be killed."""
     store.reserve(record(store, scope, "abandoned", 1.0, 0.5))
@@ -73,6 +90,6 @@ if __name__ == "__main__":
     elif job == "spend":
         spend(store, scope, int(rest[0]))
     else:
-        found = crowd(store, scope, int(rest[0]), int(rest[1]))
+        found = {"crowd": crowd, "pace": pace}[job](store, scope, int(rest[0]), int(rest[1]))
         store.close()
         print(json.dumps(found))

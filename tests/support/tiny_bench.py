@@ -8,8 +8,16 @@ from wiserouter.evaluation.baselines.base import Answers, Terms
 from wiserouter.evaluation.bench.halves import Halves, Queries
 from wiserouter.evaluation.bench.rows import row_of
 from wiserouter.evaluation.bench.serving import serve_all
+from wiserouter.evaluation.data import Opened
+from wiserouter.evaluation.data.hashes import content_hash
 from wiserouter.plan import Plan
 from wiserouter.types import Model, Price
+
+
+def opened(table, embeddings=None):
+    """Return a table as `open_table` does."""
+    digest = content_hash(table.prompts, table.models, table.reward, table.cost_usd, embeddings)
+    return Opened("made_up", table, [], embeddings, digest, 0)
 
 
 def queries(reward, cost_usd, placed, n_contexts):

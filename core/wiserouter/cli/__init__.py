@@ -10,14 +10,17 @@ from wiserouter import __version__
 from wiserouter.cli.bench import bench
 from wiserouter.cli.data import app as data
 from wiserouter.cli.demo import demo
+from wiserouter.cli.evaluate import evaluate_journal
 from wiserouter.cli.explain import explain
 from wiserouter.cli.explore_length import explore_length
 from wiserouter.cli.fit import fit
 from wiserouter.cli.merge import merge
+from wiserouter.cli.paper import app as paper
 from wiserouter.cli.plan import plan
 from wiserouter.cli.replay import replay
 from wiserouter.cli.screen import complain
 from wiserouter.cli.simulate import simulate
+from wiserouter.cli.status import status
 from wiserouter.errors import WiseRouterError
 
 app = typer.Typer(
@@ -26,9 +29,11 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (bench, demo, explain, explore_length, fit, merge, plan, replay, simulate):
+for command in (bench, demo, explain, explore_length, fit, merge, plan, replay, simulate, status):
     app.command()(command)
+app.command("evaluate")(evaluate_journal)
 app.add_typer(data, name="data")
+app.add_typer(paper, name="paper")
 
 
 def _version(asked: bool) -> None:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import logging
+import os
+import platform
+import shlex
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,19 +16,26 @@ import typer
 from wiserouter.cli.fit import names
 from wiserouter.cli.screen import err, out, print_json, progress, table, usd
 from wiserouter.evaluation.baselines import Method, open_methods
-from wiserouter.evaluation.bench import Bench, budgets_of, read_table, run_bench
+from wiserouter.evaluation.bench import Bench, budgets_of, run_bench
 from wiserouter.evaluation.bench.bounds import BOUNDS
+from wiserouter.evaluation.bench.cells import code_digest
+from wiserouter.evaluation.bench.halves import DEFAULT_ENCODER
+from wiserouter.evaluation.data import Opened, open_table
 
 if TYPE_CHECKING:
     import polars as pl
     from rich.progress import Progress
     from rich.table import Table
 
-    from wiserouter.evaluation.report import Standings
+    from wiserouter.evaluation.report import Findings, Results
+
+_LIBRARIES = ("wiserouter", "numpy", "scikit-learn", "polars")
 
 
 def bench(
-    log: Annotated[Path, typer.Argument(help="A dense log: every model's score and cost on every query.")],
+    log: Annotated[
+        str, typer.Argument(help="A dense log, by path or name: every model's score and cost on every query.")
+    ],
     methods: Annotated[str | None, typer.Option(help="Only these, separated by commas.")] = None,
     seeds: Annotated[int, typer.Option(help="Number of splits.", min=1)] = 5,
     first_seed: Annotated[int, typer.Option(help="The first of them.", min=0)] = 0,
@@ -34,7 +45,10 @@ def bench(
         str | None,
         typer.Option(help="Models that take no part, separated by commas; '' for none. RouterBench: Yi-34B-Chat."),
     ] = None,
-    encoder: Annotated[str, typer.Option(help="tfidf, or minilm (extra).")] = "tfidf",
+    encoder: Annotated[
+        str | None,
+        typer.Option(help="tfidf, or minilm (extra); by default the embeddings in the table, else tfidf."),
+    ] = None,
     contexts: Annotated[int, typer.Option(help="Number of contexts J.")] = 16,
     jobs: Annotated[int, typer.Option(help="Number of processes.", min=1)] = 2,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of the table.")] = False,
@@ -43,8 +57,10 @@ def bench(
     """Run all methods on a table: 50:50 split by seed, six budgets and more.
 
     What has been done is kept in REPORT/done, so that a bench that was stopped
-    goes on where it was. REPORT/NAME.md is the report, REPORT/NAME.parquet has
-    one row per method, seed and budget, with what happened at every query.
+    goes on where it was. REPORT/NAME.html is the report on one page, NAME.md the
+    same as text; NAME.parquet has one row per method, seed and budget, with what
+    happened at every query. wiserouter paper makes single tables and pictures
+    of it.
 
     Example: wiserouter bench routerbench.parquet --jobs 4 --report out
 
@@ -52,7 +68,7 @@ def bench(
     "budgets": [{"method", "rate_usd", "quality", "spend_ratio", ...}]}; the
     figures of the report, null where there are none.
     """
-    read = read_table(log, None if leave_out is None else names(leave_out) or ())
+    read = open_table(log, leave_out=None if leave_out is None else names(leave_out) or ())
     opened = open_methods(names(methods))
     budgets_usd = budgets_of(read.table.cost_usd, budgets, log_budgets)
     order = (*(method.name for method in opened), *BOUNDS)
@@ -62,11 +78,12 @@ def bench(
     logging.getLogger("wiserouter").setLevel(logging.ERROR)
     with progress(quiet=as_json) as bars:
         rows = run_bench(work, report / "done", jobs=jobs, tick=_Ticker(len(work.keys()), bars))
-    standings = _write(work, rows, opened, report)
+    findings = _write(_results(work, rows, opened), report)
     if as_json:
-        return print_json(_figures(work, standings))
-    out.print(_quality(standings, work.budgets.paper), "")
-    out.print(f"Report: {report / read.name}.md, rows: .parquet, figures: .csv", highlight=False, soft_wrap=True)
+        return print_json(_figures(work.table, findings))
+    out.print(_quality(findings), "")
+    written = f"Report: {report / read.name}.html and .md, rows: .parquet, figures: .csv"
+    out.print(written, highlight=False, soft_wrap=True)
     return None
 
 
@@ -92,42 +109,76 @@ def _terms(work: Bench) -> str:
     n, k = read.table.reward.shape
     return (
         f"{read.name}{left}: {n:,} queries, of which {n // 2:,} to learn from, {k} models, {len(work.seeds)} splits "
-        f"(seeds {work.seeds[0]} to {work.seeds[-1]}), {work.n_contexts} contexts on {work.encoder}, "
+        f"(seeds {work.seeds[0]} to {work.seeds[-1]}), {work.n_contexts} contexts on {_encoder(work)}, "
         f"{len(rates)} budgets from {usd(rates[0])} to {usd(rates[-1])} per query and {len(work.budgets.log)} between "
         f"them. Left out for a missing score or cost: {read.dropped} queries."
     )
 
 
-def _write(work: Bench, rows: pl.DataFrame, opened: Sequence[Method], folder: Path) -> Standings:
-    from wiserouter.evaluation.report import Report, end_to_end, markdown_of, standings_of
+def _encoder(work: Bench) -> str:
+    own = "the table's embeddings" if work.table.embeddings is not None else DEFAULT_ENCODER
+    return work.encoder or own
 
-    name, methods = work.table.name, list(work.methods)
-    standings = standings_of(rows, methods, [method.name for method in opened if not method.sees_truth])
+
+def _results(work: Bench, rows: pl.DataFrame, opened: Sequence[Method]) -> Results:
+    from wiserouter.evaluation.report import About, Results
+
     notes = {method.name: method.note for method in opened}
-    spent = end_to_end(rows, methods)
-    report = Report(f"Bench on {name}", _terms(work), standings, spent, work.budgets.paper, notes)
-    (folder / f"{name}.md").write_text(markdown_of(report), encoding="utf-8")
-    rows.write_parquet(folder / f"{name}.parquet")
-    standings.by_budget.write_csv(folder / f"{name}.csv")
-    return standings
+    rivals = [method.name for method in opened if not method.sees_truth]
+    about = About(
+        work.table.name, _terms(work), list(work.methods), rivals, list(work.budgets.paper), notes, _origin(work)
+    )
+    return Results(rows, about)
 
 
-def _figures(work: Bench, standings: Standings) -> dict[str, object]:
+def _origin(work: Bench) -> dict[str, str]:
+    """Return what the rows depend on, for who wants to make them again."""
+    from importlib.metadata import version
+
+    versions = [f"{name} {version(name)}" for name in _LIBRARIES]
     return {
-        "table": work.table.name,
-        "sha256": work.table.digest,
-        "left_out": work.table.left_out,
-        "methods": standings.by_method.fill_nan(None).to_dicts(),
-        "budgets": standings.by_budget.fill_nan(None).to_dicts(),
+        "command": shlex.join(["wiserouter", *sys.argv[1:]]),
+        "table": f"{work.table.name}, SHA-256 of its content {work.table.sha256}",
+        "seeds": ", ".join(map(str, work.seeds)),
+        "code": f"SHA-256 of the package's sources {code_digest()}",
+        "versions": ", ".join([*versions, f"Python {platform.python_version()}"]),
+        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} processors",
     }
 
 
-def _quality(standings: Standings, rates: tuple[float, ...]) -> Table:
+def _write(results: Results, folder: Path) -> Findings:
+    from wiserouter.evaluation.report import exhibits_of, findings_of, markdown_of, page_of
+
+    about = results.about
+    findings = findings_of(results)
+    exhibits, title = exhibits_of(findings), f"Bench on {about.table}"
+    path = folder / about.table
+    results.write(f"{path}.parquet")
+    findings.standings.by_budget.write_csv(f"{path}.csv")
+    Path(f"{path}.md").write_text(markdown_of(title, about.terms, exhibits, about.notes), encoding="utf-8")
+    page = page_of(title, about.terms, exhibits, about.notes, {"rows": f"{path.name}.parquet", **about.origin})
+    Path(f"{path}.html").write_text(page, encoding="utf-8")
+    return findings
+
+
+def _figures(read: Opened, findings: Findings) -> dict[str, object]:
+    return {
+        "table": read.name,
+        "sha256": read.sha256,
+        "left_out": read.left_out,
+        "methods": findings.standings.by_method.fill_nan(None).to_dicts(),
+        "budgets": findings.standings.by_budget.fill_nan(None).to_dicts(),
+    }
+
+
+def _quality(findings: Findings) -> Table:
     """Return quality by method and budget; * marks the best and what is within a standard error of it."""
-    cells = {(row["method"], row["rate_usd"]): _cell(row) for row in standings.by_budget.iter_rows(named=True)}
+    by_budget, by_method = findings.standings
+    rates = findings.about.shown_usd
+    cells = {(row["method"], row["rate_usd"]): _cell(row) for row in by_budget.iter_rows(named=True)}
     rows = [
         [each["method"], *(cells[each["method"], rate] for rate in rates), str(each["best_or_within"])]
-        for each in standings.by_method.iter_rows(named=True)
+        for each in by_method.iter_rows(named=True)
     ]
     title = "Quality by USD per query; * best or within 1 s.e., and at how many budgets; † spends more"
     grid = table(title, ["method", *(f"{rate:.2g}" for rate in rates), "*"], rows)

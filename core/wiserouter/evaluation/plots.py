@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _INK, _ACCENT, _QUIET = "#1f2933", "#0b7285", "#9aa5b1"
-_LINES = ("-", "--", ":")
+_LINES = ("-", "--", ":", "-.")
 
 
 def plot_plan(plan: Plan, names: Sequence[str], path: str | Path) -> None:
@@ -31,20 +32,20 @@ def plot_plan(plan: Plan, names: Sequence[str], path: str | Path) -> None:
     InvalidInput
         If the file's ending is not one that matplotlib writes.
     """
-    figure = _figure(height=6.0)
+    figure = new_figure(height=6.0)
     above, below = figure.subplots(2, 1, sharex=True)
     low = max(plan.floor_usd, plan.ceiling_usd * 1e-4)  # a free model has no place on a log scale
     rates = np.maximum(np.geomspace(low, plan.ceiling_usd * 1.05, 300), plan.floor_usd) if low > 0 else np.zeros(1)
     above.plot(rates, [plan.value(rate) for rate in rates], color=_ACCENT, linewidth=2)
-    _dress(above, "What each budget buys", "", "expected quality")
+    dress(above, "What each budget buys", "", "expected quality")
     shares = np.array([plan.freq @ plan.mix(rate) for rate in rates]).T
     below.stackplot(rates, shares, labels=names, alpha=0.85)
-    _dress(below, "Share of each model", "budget, USD per request (log scale)", "share of queries")
+    dress(below, "Share of each model", "budget, USD per request (log scale)", "share of queries")
     if low > 0:
         below.set_xscale("log")
     below.set_ylim(0, 1)
-    below.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, fontsize=8)
-    _save(figure, path)
+    legend_beside(below)
+    save(figure, path)
 
 
 def plot_outcomes(outcomes: Sequence[Outcome], path: str | Path, title: str, frontier: Plan | None = None) -> None:
@@ -57,7 +58,7 @@ def plot_outcomes(outcomes: Sequence[Outcome], path: str | Path, title: str, fro
     frontier : Plan, optional
         What the fitted plan expects at every other budget.
     """
-    figure = _figure(height=4.2)
+    figure = new_figure(height=4.2)
     axes = figure.subplots()
     queries, budget = outcomes[0].queries, outcomes[0].budget_usd
     if frontier is not None:
@@ -73,8 +74,8 @@ def plot_outcomes(outcomes: Sequence[Outcome], path: str | Path, title: str, fro
     axes.set_xscale("log")
     axes.margins(x=0.25, y=0.15)
     axes.legend(loc="lower right", frameon=False, fontsize=8)
-    _dress(axes, title, "spend, USD (log scale)", "quality")
-    _save(figure, path)
+    dress(axes, title, "spend, USD (log scale)", "quality")
+    save(figure, path)
 
 
 def plot_simulation(summaries: Sequence[Summary], path: str | Path, title: str) -> None:
@@ -85,33 +86,39 @@ def plot_simulation(summaries: Sequence[Summary], path: str | Path, title: str) 
     summaries : sequence of Summary
         One per method, all of one horizon.
     """
-    figure = _figure(height=7.0)
+    save(simulation_figure(summaries, title), path)
+
+
+def simulation_figure(summaries: Sequence[Summary], title: str) -> Figure:
+    """Return the picture of `plot_simulation`."""
+    figure = new_figure(height=7.0)
     above, below = figure.subplots(2, 1, sharex=True)
     for i, each in enumerate(summaries):
-        look = {"color": f"C{i % 10}", "linestyle": _LINES[i // 10 % len(_LINES)], "linewidth": 1.5}
-        above.plot(each.steps, each.amortized_regret, label=each.method, **look)
-        below.plot(each.steps, each.spend_usd, **look)
+        above.plot(each.steps, each.amortized_regret, label=each.method, **line_of(i))
+        below.plot(each.steps, each.spend_usd, **line_of(i))
     horizon, budget = summaries[0].horizon, summaries[0].budget_usd
     above.axhline(0.0, color=_QUIET, linewidth=1)
     below.axline((0.0, 0.0), (horizon, budget), color=_QUIET, linestyle="--", linewidth=1)
     below.set_xlim(0, horizon)
     below.axhline(budget, color=_QUIET, linestyle="--", linewidth=1, label=f"budget {budget:.4g} USD, and its rate")
-    _dress(above, title, "", "regret per request")
-    _dress(below, "Cumulative cost", "requests", "spend, USD")
-    above.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, fontsize=8)
+    dress(above, title, "", "regret per request")
+    dress(below, "Cumulative cost", "requests", "spend, USD")
+    legend_beside(above)
     below.legend(loc="lower right", frameon=False, fontsize=8)
-    _save(figure, path)
+    return figure
 
 
-def _figure(height: float) -> Figure:
+def new_figure(height: float, width: float = 7.5) -> Figure:
+    """Return an empty picture, in inches; raises `MissingExtra` if matplotlib is not installed."""
     try:
         from matplotlib.figure import Figure  # noqa: PLC0415
     except ImportError as error:
         raise MissingExtra("a plot", "matplotlib", "bench") from error
-    return Figure(figsize=(7.5, height), layout="constrained")
+    return Figure(figsize=(width, height), layout="constrained")
 
 
-def _dress(axes: Axes, title: str, x: str, y: str) -> None:
+def dress(axes: Axes, title: str, x: str, y: str) -> None:
+    """Write title and labels, and draw a quiet grid."""
     axes.set_title(title, loc="left", fontsize=11, color=_INK)
     axes.set_xlabel(x)
     axes.set_ylabel(y)
@@ -119,10 +126,36 @@ def _dress(axes: Axes, title: str, x: str, y: str) -> None:
     axes.grid(alpha=0.2)
 
 
-def _save(figure: Figure, path: str | Path) -> None:
+def legend_beside(axes: Axes) -> None:
+    """Put the legend to the right of the axes."""
+    axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, fontsize=8)
+
+
+def line_of(i: int) -> dict[str, Any]:
+    """Return the look of the i-th line: forty can be told apart."""
+    return {"color": f"C{i % 10}", "linestyle": _LINES[i // 10 % len(_LINES)], "linewidth": 1.5}
+
+
+def svg_of(figure: Figure) -> bytes:
+    """Return a picture as SVG, the same for the same figures."""
+    picture = BytesIO()
+    _write(figure, picture, format="svg", metadata={"Date": None})
+    return picture.getvalue()
+
+
+def save(figure: Figure, path: str | Path) -> None:
+    """Write a picture to a file, the same for the same figures; raises `InvalidInput` as `plot_plan` does."""
+    kind = {"metadata": {"Date": None}} if str(path).endswith(".svg") else {}
     try:
-        figure.savefig(path, dpi=150)
+        _write(figure, path, dpi=150, **kind)
     except ValueError as error:
         raise InvalidInput(
             f"the picture's name must end in .png, .svg or .pdf, got {str(path)!r}", value=path
         ) from error
+
+
+def _write(figure: Figure, target: str | Path | BytesIO, **how: Any) -> None:
+    from matplotlib import rc_context  # noqa: PLC0415
+
+    with rc_context({"svg.hashsalt": "wiserouter"}):
+        figure.savefig(target, **how)

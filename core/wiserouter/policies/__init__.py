@@ -9,12 +9,14 @@ from wiserouter.policies.base import Choice, Policy, Rule
 from wiserouter.policies.confidence import ordering_is_certain
 from wiserouter.policies.epsilon_first import EpsilonFirst
 from wiserouter.policies.exploration import SufficientLength, sufficient_length
+from wiserouter.policies.explore_share import ExploreShare
 from wiserouter.policies.offline import Offline
 from wiserouter.policies.optimistic import Optimistic
 
 __all__ = [
     "Choice",
     "EpsilonFirst",
+    "ExploreShare",
     "Offline",
     "Optimistic",
     "Policy",

@@ -7,6 +7,7 @@ for models that were never tried, and the reserve rule, so that the budget lasts
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
 
 import numpy as np
@@ -21,6 +22,9 @@ from wiserouter.policies.basis import Counts
 from wiserouter.policies.caution import Caution
 from wiserouter.policies.outlook import Outlook, Row
 from wiserouter.types import NO_CONTEXT, FloatArray, Model
+
+DOUBT = 1.6
+"""The weight of what is not known in a single context; among J contexts it is shared, by the root of J."""
 
 GROWTH = 1.02
 """Frequencies, strengths and models' means are taken anew each time there are 2 % more observations."""
@@ -40,15 +44,16 @@ class Optimistic:
 
     Parameters
     ----------
-    alpha : float, default 0.4
-        Weight of what is not known of a model; negative values hold it against the model, for thin logs.
+    alpha : float, optional
+        Weight of what is not known of a model, by default 1.6 over the root of the number of contexts: each context is
+        another chance for a model that was underestimated. Negative values hold it against the model, for thin logs.
     allow_skip : bool, default False
         Allow the paper's null action.
 
     Raises
     ------
     InvalidInput
-        If `alpha` is not a finite number.
+        If `alpha` is given and not a finite number.
 
     Notes
     -----
@@ -58,8 +63,8 @@ class Optimistic:
 
     name = "optimistic"
 
-    def __init__(self, *, alpha: float = 0.4, allow_skip: bool = False) -> None:
-        if not np.isfinite(alpha):
+    def __init__(self, *, alpha: float | None = None, allow_skip: bool = False) -> None:
+        if alpha is not None and not np.isfinite(alpha):
             raise InvalidInput(f"alpha must be a finite number, got {alpha!r}", value=alpha)
         self.alpha = alpha
         self.allow_skip = allow_skip
@@ -84,7 +89,8 @@ class Optimistic:
             history = float((estimates.calls - estimates.invoked).sum(axis=0).max())
             estimates.met[:, 0] += max(history, 1.0) * freq + estimates.invoked.sum(axis=1)
         self._estimates = estimates
-        self._outlook = Outlook(estimates, models, self.alpha)
+        alpha = DOUBT / math.sqrt(estimates.shape[0]) if self.alpha is None else self.alpha
+        self._outlook = Outlook(estimates, models, alpha)
         self._refresh(1)
 
     def choose(

@@ -3,15 +3,16 @@ r"""What each model may be worth: rewards with the benefit of the doubt, and cos
 Reward. The mean of a cell is shrunk toward its model's mean, and what is not known yet counts in its favour:
 
 .. math:: \min\Bigl(1,\ \frac{n\,m + \kappa\,\mu_k}{n + \kappa} + \alpha \sqrt{\frac{L}{2 n'}}\Bigr),
-    \qquad L = \log\Bigl(1 + \frac{T \pi_j}{K n'}\Bigr),
+    \qquad L = \log\Bigl(1 + \frac{\tau \pi_j}{K n'}\Bigr),
 
-with `n` rewards of mean `m`, and `n'` those rewards with what the other contexts say about the model. The logarithm is
-that of MOSS (Audibert and Bubeck 2009): a context that comes rarely, or a workload that is nearly over, is not worth as
-much trying out as `log t` would ask for. The strength `kappa` is empirical Bayes, the spread within cells over that
-between them, in proportion to how much of the spread between cells the models' means explain: where these carry no
-signal, nothing is shrunk.
+with `n` rewards of mean `m`, `n'` those rewards with what the other contexts say about the model, and `tau` requests to
+come. The logarithm is that of MOSS (Audibert and Bubeck 2009), of the visits to come: a context that comes rarely, or a
+workload that is nearly over, is not worth as much trying out as `log t` would ask for. The strength `kappa` is
+empirical Bayes, the spread within cells over that between them, in proportion to how much of the spread between cells
+the models' means explain: where these carry no signal, nothing is shrunk.
 
 Cost. The mean of a cell is shrunk toward its list cost (`wiserouter.list_costs`), with a strength estimated likewise.
+The spread of a model's calls is shrunk toward that of all models: two that cost the same do not say that all will.
 """
 
 from __future__ import annotations
@@ -30,6 +31,12 @@ BORROWED = 0.3
 
 UNIDENTIFIED_COST_STRENGTH = 8.0
 """Pseudo-counts of the list cost while the data cannot tell how far costs stray from it."""
+
+SPREAD_STRENGTH = 8.0
+"""Calls that the spread of all models, relative to their list costs, counts for in that of each."""
+
+PRIOR_SPREAD = 0.5
+"""Standard deviation of a call that is expected of all models, in list costs; it counts for as many calls."""
 
 _STRONG = 1e6  # pseudo-counts that stand for infinitely many
 _WEAK = 1e-9  # and for none
@@ -82,7 +89,7 @@ class Outlook:
         seen = self._estimates
         met = seen.met.sum(axis=1)
         self.freq = met / met.sum()
-        self._visits_per_model = (seen.n_invoked + requests) * self.freq / seen.shape[1]
+        self._visits_per_model = requests * self.freq / seen.shape[1]
         self._take_rewards()
         self._take_costs()
 
@@ -122,7 +129,7 @@ class Outlook:
         kappa = _strength(within, between, identified)
         self._cost_kappa = UNIDENTIFIED_COST_STRENGTH if kappa is None else max(kappa, _WEAK)
         self._prior_cost = self._cost_kappa * prior
-        self.spread_usd = np.sqrt(within) * prior
+        self.spread_usd = np.sqrt(_pooled(seen.calls, within)) * prior
 
 
 _PATIENCE = 20.0
@@ -136,6 +143,14 @@ def _strength(within: FloatArray, between: FloatArray, identified: np.ndarray) -
         return None
     share = float((between[varies] / (within[varies] + between[varies])).mean())
     return min((1.0 - share) / share, _STRONG) if share > 0 else _STRONG
+
+
+def _pooled(count: FloatArray, within: FloatArray) -> FloatArray:
+    """Return the variances within the cells of each model, shrunk toward that of all models."""
+    freedom = np.maximum(count.sum(axis=0) - (count > 0).sum(axis=0), 0.0)
+    of_all = (freedom @ within + SPREAD_STRENGTH * PRIOR_SPREAD**2) / (freedom.sum() + SPREAD_STRENGTH)
+    shrunk: FloatArray = (freedom * within + SPREAD_STRENGTH * of_all) / (freedom + SPREAD_STRENGTH)
+    return shrunk
 
 
 def _strength_of_means(count: FloatArray, total: FloatArray, square: FloatArray, mean: FloatArray) -> float:

@@ -286,9 +286,9 @@ class AccountState(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """What is to be read after the events: accounts by scope, sums and notes by name."""
+    """What is to be read after the events: accounts by scope, None for all of them; sums and notes by name."""
 
-    scopes: Sequence[str] = ()
+    scopes: Sequence[str] | None = ()
     sums: Sequence[str] = ()
     notes: Sequence[str] = ()
 

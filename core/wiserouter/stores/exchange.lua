@@ -9,12 +9,13 @@
 --   :due             calls and leases by their deadline
 --   :alias:NAME, :spent:TOKEN, :learnt:..., :note:NAME   texts
 --   :sums:NAME       cells
+--   :scopes          the scopes that have an account
 
 local SCHEMA, ROUNDING, AT_ONCE = 1, 1e-12, 500
 local BASE, request = KEYS[1], cjson.decode(ARGV[1])
 local RESERVATION_S, DECISION_S = request.reservation_ttl_s, request.decision_ttl_s
 local ALIAS_S, OLD_S = RESERVATION_S + 2 * DECISION_S, RESERVATION_S + 4 * DECISION_S
-local DUE = BASE .. ':due'
+local DUE, SCOPES = BASE .. ':due', BASE .. ':scopes'
 local COUNTERS = {'spent_usd', 'debited_usd', 'reserved_usd', 'expected_usd', 'decided', 'in_flight', 'charged',
   'released', 'expired', 'leased_usd'}
 local WINDOW = {'amount_usd', 'carried_usd', 'skipped', 'leases', unpack(COUNTERS)}
@@ -271,6 +272,24 @@ local function granted_usd(windows, more_usd)
   return math.max(0, more_usd)
 end
 
+-- Scopes -------------------------------------------------------------------------------------------------------------
+
+local scopes
+
+local function open_scopes()
+  if not scopes then
+    scopes = {}
+    for _, scope in ipairs(redis.call('SMEMBERS', SCOPES)) do scopes[scope] = true end
+  end
+  return scopes
+end
+
+local function all_scopes()
+  local names = {}
+  for scope in pairs(open_scopes()) do names[#names + 1] = scope end
+  return names
+end
+
 -- Sums ---------------------------------------------------------------------------------------------------------------
 
 local sums = {}
@@ -302,6 +321,8 @@ function apply.Open(event)
     ids[level] = opened.id
   end
   put(account, {generation = event.generation + 1, terms = event.terms, windows = cjson.encode(ids)})
+  open_scopes()[event.scope] = true
+  later('SADD', SCOPES, event.scope)
   return text(account.is.generation)
 end
 
@@ -514,7 +535,7 @@ end
 
 local schema = redis.call('GET', BASE)
 if not schema then
-  later('SET', BASE, text(SCHEMA))
+  if #request.events > 0 then later('SET', BASE, text(SCHEMA)) end  -- who only reads leaves nothing behind
 elseif number(schema, BASE) > SCHEMA then
   error('NEWER ' .. schema .. ';', 0)
 end
@@ -524,7 +545,7 @@ for i, event in ipairs(request.events) do results[i] = apply[event.kind](event) 
 local reply = {
   text(now_s),
   results,
-  read_each(request.scopes, read_account),
+  read_each(request.scopes == cjson.null and all_scopes() or request.scopes, read_account),
   read_each(request.sums, read_sums),
   read_each(request.notes, read_note),
 }

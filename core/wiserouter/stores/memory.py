@@ -47,7 +47,7 @@ class MemoryStore:
         self._decision_ttl_s = decision_ttl_s
         self._max_decisions = max_decisions
         self._ledgers: dict[str, Account] = {}
-        self._parents: dict[str, str | None] = {}
+        self._parents: dict[str, str] = {}
         self._aliases: OrderedDict[str, str] = OrderedDict()
         self._in_flight: OrderedDict[str, tuple[Record, Account]] = OrderedDict()
         self._records: OrderedDict[str, tuple[Record, Account]] = OrderedDict()
@@ -64,9 +64,12 @@ class MemoryStore:
                 self._account_at(parent, self.now())
             running = None if restart else self._ledgers.get(scope)
             if running is None:
-                self._ledgers[scope], self._parents[scope] = open_account(budget, self.now()), parent
+                self._ledgers[scope] = open_account(budget, self.now())
+                self._parents.pop(scope, None)
+                if parent is not None:
+                    self._parents[scope] = parent
             else:
-                check_same_shape(scope, running.budget, budget, self._parents[scope], parent)
+                check_same_shape(scope, running.budget, budget, self._parents.get(scope), parent)
                 for ledger, one in zip(running.each, budget.each, strict=True):
                     ledger.amend(amount_usd=one.amount_usd, horizon=one.horizon)
 
@@ -163,10 +166,10 @@ class MemoryStore:
 
     def _account_at(self, scope: str, now_s: float) -> Account:
         """Return the account of `scope` with those that it is within."""
-        account, parent = self._ledger_at(scope, now_s), self._parents[scope]
-        if parent is None:
+        account = self._ledger_at(scope, now_s)
+        if scope not in self._parents:
             return account
-        return Ledgers((*account.each, *self._account_at(parent, now_s).each))
+        return Ledgers((*account.each, *self._account_at(self._parents[scope], now_s).each))
 
     def _ledger_at(self, scope: str, now_s: float) -> Account:
         """Return the account of `scope` alone; where its window has ended, a fresh one takes its place."""

@@ -46,6 +46,8 @@ class SQLiteEngine:
         Whether a commit waits for the disk.
     timeout_s : float, default 10
         How long to wait for others who write.
+    create : bool, default True
+        Whether to make the file if it is not there.
 
     Raises
     ------
@@ -66,8 +68,9 @@ class SQLiteEngine:
         decision_ttl_s: float = 7 * 86_400.0,
         synchronous: Literal["normal", "full"] = "normal",
         timeout_s: float = 10.0,
+        create: bool = True,
     ) -> None:
-        self.path = Path(path)
+        self.path, self._create = Path(path), create
         self._clock = clock
         self._ttls_s = reservation_ttl_s, decision_ttl_s
         self._synchronous, self._timeout_s = synchronous, timeout_s
@@ -88,7 +91,8 @@ class SQLiteEngine:
             transaction = Transaction(cursor, now_s, *self._ttls_s)
             transaction.tidy()
             results = [transaction.apply(event) for event in events]
-            accounts = {scope: transaction.account(scope) for scope in reading.scopes}
+            scopes = transaction.scopes() if reading.scopes is None else reading.scopes
+            accounts = {scope: transaction.account(scope) for scope in scopes}
             notes = {name: transaction.note(name) for name in reading.notes}
             return Reply(
                 now_s,
@@ -141,7 +145,9 @@ class SQLiteEngine:
         return connection
 
     def _check_header(self) -> None:
-        """Refuse a file that is no database before anything could write to it."""
+        """Refuse a file that is no database, or none at all, before anything could write to it."""
+        if not self._create and not (self.path.exists() and self.path.stat().st_size):
+            raise StoreUnavailable(f"{self._url} cannot be used: there is no such file", store=self._url)
         if self.path.is_file() and self.path.stat().st_size:
             with self.path.open("rb") as file:
                 header = file.read(16)
@@ -160,11 +166,12 @@ class SQLiteEngine:
         (version,) = cursor.execute("PRAGMA user_version").fetchone()
         if version > SCHEMA_VERSION:
             raise self._damaged(f"it has version {version}, this WISERouter reads up to {SCHEMA_VERSION}: update it")
-        steps = [SCHEMA] if version == 0 else [MIGRATIONS[step] for step in range(version, SCHEMA_VERSION)]
-        for statement in ";".join(steps).split(";"):
-            cursor.execute(statement)
-        cursor.execute(f"PRAGMA application_id = {_APPLICATION}")
-        cursor.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        if version < SCHEMA_VERSION:
+            steps = [SCHEMA] if version == 0 else [MIGRATIONS[step] for step in range(version, SCHEMA_VERSION)]
+            for statement in ";".join(steps).split(";"):
+                cursor.execute(statement)
+            cursor.execute(f"PRAGMA application_id = {_APPLICATION}")
+            cursor.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
         cursor.execute("COMMIT")
 
     @contextmanager

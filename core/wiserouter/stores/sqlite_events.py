@@ -110,6 +110,10 @@ class Transaction:
             return None
         return AccountState(row[0], row[1], tuple([self._window(window) for window in json.loads(row[2])]))
 
+    def scopes(self) -> list[str]:
+        """Return the scopes that have an account."""
+        return [scope for (scope,) in self._all("SELECT scope FROM accounts")]
+
     def sums(self, name: str) -> dict[str, float]:
         """Return shared sums."""
         return dict(self._all("SELECT cell, total FROM sums WHERE sums = ?", name))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from wiserouter.errors import InvalidInput
 from wiserouter.stores.base import Store
 from wiserouter.stores.memory import MemoryStore
+
+if TYPE_CHECKING:
+    from wiserouter.stores.engine import Engine
 
 REDIS = ("redis", "rediss", "unix", "redis+cluster", "rediss+cluster")
 
@@ -50,27 +53,51 @@ def open_store(
     if not isinstance(url, str):
         return url
     ttls: dict[str, Any] = {"reservation_ttl_s": reservation_ttl_s, "decision_ttl_s": decision_ttl_s}
-    scheme = url.partition("://")[0]
-    if scheme == "memory":
+    if url.partition("://")[0] == "memory":
         return MemoryStore(**ttls)
+    from wiserouter.stores.shared import SharedStore  # noqa: PLC0415 - a router in memory needs none of it
+
+    opened = open_engine(url, **ttls)
+    return SharedStore(opened.engine, name=opened.name, reservation_ttl_s=reservation_ttl_s, **opened.settings)
+
+
+class Opened(NamedTuple):
+    """An engine, what errors call it, and the settings of the store."""
+
+    engine: Engine
+    name: str
+    settings: dict[str, Any]
+
+
+def open_engine(url: str, *, create: bool = True, **ttl_s: Any) -> Opened:
+    """Return the engine that a URL names, with what the URL says of the store; raises as `open_store` does.
+
+    Parameters
+    ----------
+    url : str
+        As of `open_store`; one in memory has no engine.
+    create : bool, default True
+        Whether to make a file that is not there.
+    **ttl_s : float, seconds
+        `reservation_ttl_s` and `decision_ttl_s`, as of `open_store`.
+    """
+    scheme = url.partition("://")[0]
     if scheme not in {"sqlite", *REDIS}:
         raise InvalidInput(
             f"store must be a URL that starts with memory://, sqlite:// or redis://, got {_public(url)!r}", value=scheme
         )
     kind = "sqlite" if scheme == "sqlite" else "redis"
     plain, settings, engine_settings, rest = _split(url, kind)
-    from wiserouter.stores.shared import SharedStore  # noqa: PLC0415 - a router in memory needs none of it
-
     if kind == "sqlite":
         from wiserouter.stores.sqlite import SQLiteEngine  # noqa: PLC0415
 
         path = plain.removeprefix("sqlite://").removeprefix("/")
-        engine: Any = SQLiteEngine(path, **engine_settings, **ttls)
+        engine: Engine = SQLiteEngine(path, create=create, **engine_settings, **ttl_s)
     else:
         from wiserouter.stores.redis import RedisEngine  # noqa: PLC0415
 
-        engine = RedisEngine(plain + rest, **engine_settings, **ttls)
-    return SharedStore(engine, name=_public(plain), reservation_ttl_s=reservation_ttl_s, **settings)
+        engine = RedisEngine(plain + rest, **engine_settings, **ttl_s)
+    return Opened(engine, _public(plain), settings)
 
 
 def _split(url: str, kind: str) -> tuple[str, dict[str, Any], dict[str, Any], str]:

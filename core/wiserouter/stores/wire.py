@@ -188,14 +188,12 @@ class Wire:
 
     def beat(self) -> float:
         """Send what waits where it is due, and return how long to sleep."""
-        with self._lock:
-            due = bool(self.waiting) or self._clock() - self._refreshed_s >= self._refresh_s
-        if due:
-            try:
-                with self._busy:
+        try:
+            with self._busy:  # who held it may have sent all there was
+                if self.waiting or self._clock() - self._refreshed_s >= self._refresh_s:
                     self._exchange()
-            except StoreError:  # noted, and logged once
-                return RETRY_S
+        except StoreError:  # noted, and logged once
+            return RETRY_S
         return min(self._flush_s, self._refresh_s)
 
     def _exchange(self, *, refresh: bool = False) -> None:

@@ -17,7 +17,7 @@ from wiserouter.budget import Budget, Funds
 from wiserouter.errors import BudgetError, QuerySkipped
 from wiserouter.estimates import Estimates
 from wiserouter.evaluation.baselines.base import NOT_SERVED, Call, Fitted, Method, Query, Server, Terms, Training
-from wiserouter.policies import Policy
+from wiserouter.policies import EpsilonFirst, Policy
 from wiserouter.router import WiseRouter
 
 Purse = Callable[[Training, Terms], float]
@@ -135,6 +135,16 @@ def _practise(server: RouterServer, training: Training, passes: int, rng: np.ran
             server.serve(query, Funds(0.0, 0), asked.call)
             for model, (reward, cost_usd) in asked.answers.items():
                 server.learn(query, model, reward, cost_usd)
+
+
+def explored(training: Training, passes: int, rng: np.random.Generator) -> Estimates:
+    """Return what Algorithm 2 has learned when its exploration of so many passes over the training half ends."""
+    policy = EpsilonFirst(passes * training.n_queries, accounting="paper", allow_skip=True)
+    router = WiseRouter(training.models, training.contexts, policy=policy, seed=int(rng.integers(2**32)))
+    n = passes * training.n_queries
+    router.start(Budget(float(training.answers.cost_usd.sum()) * passes, n))
+    _practise(RouterServer(router), training, passes, rng)
+    return router.estimates
 
 
 class _Asked:

@@ -3,6 +3,5 @@
 from wiserouter.evaluation.bench.budgets import Budgets, budgets_of
 from wiserouter.evaluation.bench.cells import CellStore
 from wiserouter.evaluation.bench.runner import Bench, run_bench
-from wiserouter.evaluation.bench.tables import BenchTable, read_table
 
-__all__ = ["Bench", "BenchTable", "Budgets", "CellStore", "budgets_of", "read_table", "run_bench"]
+__all__ = ["Bench", "Budgets", "CellStore", "budgets_of", "run_bench"]

@@ -19,8 +19,8 @@ from wiserouter.evaluation.bench.rows import Row
 if TYPE_CHECKING:
     import polars as pl
 
-_READERS = ("cli", "evaluation/report", "evaluation/plots.py")
-"""Parts of the package that only read results."""
+_READERS = ("cli", "evaluation/report", "evaluation/studies", "evaluation/plots.py")
+"""Parts of the package that no row depends on."""
 
 
 class CellStore:

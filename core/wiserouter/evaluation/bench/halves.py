@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from time import process_time
 from typing import NamedTuple
 
@@ -14,6 +15,9 @@ from wiserouter.evaluation.bench.prices import list_price
 from wiserouter.evaluation.replay import Table, split
 from wiserouter.plan import Plan
 from wiserouter.types import Embedding, FloatArray, IntArray, Model
+
+DEFAULT_ENCODER = "tfidf"
+"""Where a table has no embeddings of its own."""
 
 
 class Queries(NamedTuple):
@@ -68,8 +72,35 @@ class Halves(NamedTuple):
         return Training(train.embeddings, train.placed, train.chars, self.contexts, self.models, train.answers)
 
 
-def halves_of(table: Table, seed: int, *, encoder: str = "tfidf", n_contexts: int = 16) -> Halves:
+class Vectors(NamedTuple):
+    """Embeddings of both halves; of the test half in the order in which it is served."""
+
+    train: Embedding
+    test: Embedding
+
+
+def halves_of(
+    table: Table,
+    seed: int,
+    *,
+    encoder: str | None = None,
+    n_contexts: int = 16,
+    embeddings: Embedding | None = None,
+) -> Halves:
     """Split a table 50:50, and fit encoder and contexts on the training half.
+
+    Parameters
+    ----------
+    table : Table
+        The table.
+    seed : int
+        Makes the split, and starts k-means.
+    encoder : str, optional
+        As `open_encoder` takes it; by default `embeddings` are used, or where there are none tfidf.
+    n_contexts : int, default 16
+        Number of contexts J.
+    embeddings : ndarray of float32 of shape (n_queries, dim), optional
+        What the table holds of them.
 
     Examples
     --------
@@ -78,15 +109,33 @@ def halves_of(table: Table, seed: int, *, encoder: str = "tfidf", n_contexts: in
     >>> halves.train.n, halves.test.n, halves.contexts.n_contexts
     (50, 50, 3)
     """
-    train, test = split(len(table.prompts), seed)
+    train, test = parts = split(len(table.prompts), seed)
     began = process_time()
-    encode = open_encoder(encoder).fit([table.prompts[i] for i in train]).encode_many
-    rows = encode([table.prompts[i] for i in train])
+    encode = embedder(table.prompts, embeddings if encoder is None else None, train, encoder)
+    rows = encode(train)
     contexts = Contexts.fit(rows, n_contexts, seed=seed)
     prepare_s = process_time() - began
-    served = _queries(table.rows(test), encode([table.prompts[i] for i in test]), contexts)
+    return placed_halves(table, parts, Vectors(rows, encode(test)), contexts, seed, prepare_s)
+
+
+def embedder(
+    prompts: Sequence[str], embeddings: Embedding | None, train: IntArray, encoder: str | None
+) -> Callable[[IntArray], Embedding]:
+    """Return what gives the embeddings of some queries: those there are, else by an encoder fitted on `train`."""
+    if embeddings is not None:
+        return lambda index: embeddings[index]
+    fitted = open_encoder(encoder or DEFAULT_ENCODER).fit([prompts[i] for i in train])
+    return lambda index: fitted.encode_many([prompts[i] for i in index])
+
+
+def placed_halves(
+    table: Table, parts: tuple[IntArray, IntArray], rows: Vectors, contexts: Contexts, seed: int, prepare_s: float = 0.0
+) -> Halves:
+    """Return two parts of a table as halves: their rows, embeddings and contexts are given."""
+    train, test = parts
+    served = _queries(table.rows(test), rows.test, contexts)
     return Halves(
-        _queries(table.rows(train), rows, contexts),
+        _queries(table.rows(train), rows.train, contexts),
         served,
         contexts,
         _pool(table.models, table.cost_usd[train]),

@@ -20,7 +20,7 @@ from wiserouter.evaluation.bench.cells import CellStore, code_digest, key_of
 from wiserouter.evaluation.bench.halves import Halves, halves_of
 from wiserouter.evaluation.bench.rows import Row, row_of
 from wiserouter.evaluation.bench.serving import serve_all
-from wiserouter.evaluation.bench.tables import BenchTable
+from wiserouter.evaluation.data import Opened
 from wiserouter.types import check_count
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class Bench(NamedTuple):
 
     Attributes
     ----------
-    table : BenchTable
+    table : Opened
         The table.
     budgets : Budgets
         USD per query.
@@ -42,22 +42,23 @@ class Bench(NamedTuple):
         Names as `open_methods` takes them.
     seeds : tuple of int
         Each makes a split, its contexts, and the draws of the methods.
-    encoder : str
-        As `open_encoder` takes it.
+    encoder : str, optional
+        As `open_encoder` takes it; by default the embeddings of the table, or where it has none tfidf.
     n_contexts : int
         Number of contexts J.
     """
 
-    table: BenchTable
+    table: Opened
     budgets: Budgets
     methods: tuple[str, ...]
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
-    encoder: str = "tfidf"
+    encoder: str | None = None
     n_contexts: int = 16
 
     def keys(self) -> dict[str, tuple[str, int, float]]:
         """Return the method, seed and budget of every row by its key."""
-        common = self.table.digest, self.encoder, self.n_contexts, code_digest()
+        table = self.table.sha256, self.table.table.models
+        common = *table, self.encoder, self.n_contexts, code_digest()
         return {
             key_of(*common, method, seed, rate): (method, seed, rate)
             for seed in self.seeds
@@ -157,8 +158,10 @@ class Worker:
 
     def _halves_of(self, seed: int) -> Halves:
         if seed not in self._halves:
-            table, encoder, n_contexts = self._bench.table.table, self._bench.encoder, self._bench.n_contexts
-            self._halves[seed] = halves_of(table, seed, encoder=encoder, n_contexts=n_contexts)
+            opened, _, _, _, encoder, n_contexts = self._bench
+            self._halves[seed] = halves_of(
+                opened.table, seed, encoder=encoder, n_contexts=n_contexts, embeddings=opened.embeddings
+            )
         return self._halves[seed]
 
 

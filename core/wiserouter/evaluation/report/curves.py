@@ -45,6 +45,17 @@ class Hull:
         asked = np.asarray(spend_usd, dtype=np.float64)
         return np.asarray(np.interp(asked, self._x, self._y, left=left), dtype=np.float64)
 
+    def price_usd(self, quality: ArrayLike) -> FloatArray:
+        """Return the least spend that buys each quality; NaN where none does.
+
+        Examples
+        --------
+        >>> Hull([1.0, 2.0], [0.5, 0.6]).price_usd([0.25, 0.55, 0.7])
+        array([0.5, 1.5, nan])
+        """
+        asked = np.asarray(quality, dtype=np.float64)
+        return np.asarray(np.interp(asked, self._y, self._x, right=np.nan), dtype=np.float64)
+
     def mean(self, low_usd: float, high_usd: float) -> float:
         """Return the mean quality between two spends: RouterBench's AIQ."""
         inside = self._x[(self._x > low_usd) & (self._x < high_usd)]

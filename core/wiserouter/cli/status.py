@@ -1,0 +1,92 @@
+"""`wiserouter status`: where the budgets of a shared store stand."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import typer
+
+from wiserouter.cli.screen import out, print_json, table, usd
+from wiserouter.errors import InvalidInput
+from wiserouter.status import status_of
+from wiserouter.stores.survey import Standing, Survey, survey
+
+
+def status(
+    store: Annotated[
+        str,
+        typer.Option(
+            envvar="WISEROUTER_STORE",
+            help="Its URL: sqlite:///budget.db, redis://host:6379/0?name=wise. LiteLLM names it after the group.",
+            metavar="URL",
+            show_envvar=True,
+        ),
+    ],
+    scope: Annotated[str | None, typer.Option(help="Only this one, such as a team.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Show the account of every budget in a shared store; nothing is changed, and no file is made.
+
+    A store that cannot be reached or read is one line on stderr and exit code 2.
+
+    Example: wiserouter status --store sqlite:///budget.db
+    """
+    found = survey(store)
+    if scope is not None and scope not in found.standings:
+        known = ", ".join(found.standings) or "none has"
+        raise InvalidInput(f"scope must have a budget in {found.store} ({known}), got {scope!r}", value=scope)
+    scopes = {name: one for name, one in found.standings.items() if scope in (None, name)}
+    if as_json:
+        return print_json(as_dict(found, scopes))
+    return tell(found, scopes)
+
+
+def as_dict(found: Survey, scopes: dict[str, Standing]) -> dict[str, Any]:
+    """Return the accounts for JSON."""
+    return {
+        "store": found.store,
+        "as_of": found.now_s,
+        "answered_in_ms": found.took_s * 1e3,
+        "scopes": [
+            {"scope": scope, "parent": standing.parent, "windows": windows(scope, standing)}
+            for scope, standing in scopes.items()
+        ],
+    }
+
+
+def windows(scope: str, standing: Standing) -> list[dict[str, Any]]:
+    """Return the account of each budget of a scope, the innermost first."""
+    return [asdict(one) for one in status_of(scope, standing.account, None, ()).windows[: standing.own]]
+
+
+def tell(found: Survey, scopes: dict[str, Standing]) -> None:
+    """Print the accounts for people."""
+    if scopes:
+        rows = [_row(scope, one, window) for scope, one in scopes.items() for window in windows(scope, one)]
+        grid = table(f"Budgets in {found.store}", ("scope", "budget", "account", "requests"), rows, left=4)
+        grid.show_lines = True
+        out.print(grid, "")
+    else:
+        out.print("No budget runs there; where several routers share a server, ?name= says which one.", soft_wrap=True)
+    line = f"{found.store} answered in {found.took_s * 1e3:.2g} ms, at {_time(found.now_s)}"
+    out.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def _row(scope: str, standing: Standing, window: dict[str, Any]) -> tuple[str, ...]:
+    parent = [] if standing.parent is None else [f"within {standing.parent}"]
+    renews = [] if window["every"] is None else [f"every {window['every']}", f"until {_time(window['renews_at'])}"]
+    money = {state: window[f"{state}_usd"] for state in ("carried", "spent", "reserved", "leased", "left")}
+    calls = {state: window[state] for state in ("in_flight", "charged", "released", "expired")}
+    ahead = [f"{window['horizon_left']:,} left of {window['horizon']:,}", f"at {usd(window['rate_usd'])} each"]
+    return (
+        "\n".join([scope, *parent]),
+        "\n".join([f"{usd(window['amount_usd'])} {window['limit']}", *renews]),
+        "\n".join([f"{usd(amount)} {state}" for state, amount in money.items() if amount or state != "carried"]),
+        "\n".join([*ahead, *[f"{n:,} {state.replace('_', ' ')}" for state, n in calls.items() if n]]),
+    )
+
+
+def _time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%MZ")

@@ -1,0 +1,134 @@
+"""Three estimates of a mean outcome under a target, from weights and outcomes, each with an interval.
+
+Weights and costs are skewed: the few dear or rare decisions that a log lacks are missing in mean and standard error
+alike, and a normal interval then lies too low. Hall's transformation (JRSS B 1992) of the studentised mean `T`,
+
+    g(T) = T + a T^2 / 3 + a^2 T^3 / 27 + a / 6,    a = skewness / sqrt(n),
+
+is normal to one order more; its inverse gives the ends of the interval, with `a` at most a third: beyond that the
+expansion behind it does not hold, and one decision could stretch the interval without bound. That the standard error is
+itself an estimate, from terms of kurtosis `k`, is met by Student's t with the 2 n / (k - 1) degrees of freedom that its
+spread amounts to.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import stdtrit
+
+from wiserouter.types import FloatArray
+
+_SYMMETRIC = 1e-6
+"""Below this the transformation is the identity, to rounding."""
+
+_LARGEST_LEAN = 1.0 / 3.0
+"""The largest `a` of the transformation."""
+
+_LEAST_TAILS = 0.01
+"""Kurtosis less 1, at least: it is 0 for a fair coin."""
+
+
+class Estimate(NamedTuple):
+    """A mean per request and its interval.
+
+    Attributes
+    ----------
+    mean, low, high : float
+        Reward, or USD.
+    se : float
+        Standard error of the mean.
+    """
+
+    mean: float
+    low: float
+    high: float
+    se: float
+
+    def total(self, requests: int) -> Estimate:
+        """Return what so many requests are expected to yield or cost in all."""
+        return Estimate(*(requests * figure for figure in self))
+
+
+def ips(weight: FloatArray, outcome: FloatArray, level: float = 0.95) -> Estimate:
+    """Return the inverse propensity score estimate (Horvitz and Thompson 1952).
+
+    Parameters
+    ----------
+    weight : ndarray of shape (n,)
+        Probability of the drawn action under the target over the logged one.
+    outcome : ndarray of shape (n,)
+        Reward or cost of the drawn action.
+    level : float, default 0.95
+        Coverage of the interval.
+
+    Examples
+    --------
+    >>> ips(np.array([2.0, 0.0, 2.0, 0.0]), np.array([1.0, 1.0, 0.5, 0.0])).mean
+    0.75
+    """
+    return _of_terms(weight * outcome, level)
+
+
+def snips(weight: FloatArray, outcome: FloatArray, level: float = 0.95) -> Estimate:
+    """Return the self-normalised estimate (Swaminathan and Joachims 2015), with the variance of a ratio.
+
+    The parameters are those of `ips`; at least one weight must be above 0. It never leaves the range of the outcomes.
+
+    Examples
+    --------
+    >>> snips(np.array([2.0, 0.0, 2.0, 0.5]), np.array([1.0, 1.0, 0.5, 0.0])).mean
+    0.6666666666666666
+    """
+    mean = float(weight @ outcome) / float(weight.sum())
+    terms = weight * (outcome - mean) / weight.mean()  # what each decision adds to the ratio
+    return _around(mean, terms, float(np.sqrt((terms**2).mean() / len(terms))), level)
+
+
+def doubly_robust(
+    weight: FloatArray, outcome: FloatArray, predicted: FloatArray, expected: FloatArray, level: float = 0.95
+) -> Estimate:
+    """Return the doubly robust estimate (Dudik, Langford and Li 2011).
+
+    Parameters
+    ----------
+    weight, outcome, level
+        Those of `ips`.
+    predicted : ndarray of shape (n,)
+        The outcome that a model foretold of the drawn action, without having seen it.
+    expected : ndarray of shape (n,)
+        What it foretold of the target's action.
+
+    Examples
+    --------
+    >>> foretold = np.array([0.5, 0.5])
+    >>> doubly_robust(np.array([2.0, 0.0]), np.array([1.0, 1.0]), foretold, foretold).mean
+    1.0
+    """
+    return _of_terms(expected + weight * (outcome - predicted), level)
+
+
+def _of_terms(terms: FloatArray, level: float) -> Estimate:
+    mean = float(terms.mean())
+    return _around(mean, terms - mean, float(terms.std(ddof=1) / np.sqrt(len(terms))), level)
+
+
+def _around(mean: float, deviations: FloatArray, se: float, level: float) -> Estimate:
+    n, widest = len(deviations), float(np.abs(deviations).max())
+    if widest == 0.0:
+        return Estimate(mean, mean, mean, se)
+    scaled = deviations / widest
+    scaled /= np.sqrt((scaled**2).mean())
+    lean = float(np.clip((scaled**3).mean() / n**0.5, -_LARGEST_LEAN, _LARGEST_LEAN))
+    tails = float((scaled**4).mean()) - 1.0
+    reach = float(stdtrit(2.0 * n / max(tails, _LEAST_TAILS), 0.5 + level / 2.0))
+    low, high = (mean - se * _untransformed(end, lean) for end in (reach, -reach))
+    return Estimate(mean, low, high, se)
+
+
+def _untransformed(end: float, lean: float) -> float:
+    """Return T where g(T) is `end`."""
+    if abs(lean) < _SYMMETRIC:
+        return end
+    return 3.0 / lean * (float(np.cbrt(1.0 + lean * (end - lean / 6.0))) - 1.0)

@@ -1,0 +1,119 @@
+r"""Whether a log did often enough what a target would do.
+
+The probabilities of a journal tell this, whatever was drawn. An action whose weight is above n / `LEAST_EFFECTIVE` is
+as good as never drawn, as one such decision would make up a hundredth of the estimate: it is left out. The rest must be
+worth at least `LEAST_EFFECTIVE` decisions of the target's own, n over the mean squared weight (Kish 1965). What is left
+out moves a mean reward by no more than its share of the target's choices. With :math:`m` effective decisions the
+standard error of a reward is up to :math:`1 / 2 \sqrt m`, so that a share of `LEFT_OUT` / sqrt(m) is at most a fifth of
+it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from wiserouter.errors import ThinOverlap
+from wiserouter.evaluation.off_policy.decisions import Decisions
+from wiserouter.types import FloatArray
+
+LEAST_EFFECTIVE = 100.0
+"""Effective decisions below which an estimate is refused."""
+
+LEFT_OUT = 0.1
+"""Times 1 / sqrt(effective decisions): the largest share of a target's choices that may be left out."""
+
+
+class Overlap(NamedTuple):
+    """How far a log supports a target.
+
+    Attributes
+    ----------
+    decisions : int
+        Number of decisions.
+    effective : float
+        How many decisions of the target's own they are worth.
+    largest_weight : float
+        The largest weight that one of them could have got.
+    never : float
+        Share of the target's choices that the log could not have made.
+    left_out : float
+        The same with those that it hardly ever made; no estimate counts these.
+    where : dict of str to float
+        The models that these fall on, largest share first; "" is the null action.
+    """
+
+    decisions: int
+    effective: float
+    largest_weight: float
+    never: float
+    left_out: float
+    where: dict[str, float]
+
+    @property
+    def is_thin(self) -> bool:
+        """Whether estimates would not be worth their intervals."""
+        return self.effective < LEAST_EFFECTIVE or self.left_out > LEFT_OUT / np.sqrt(self.effective)
+
+
+def weights_of(target: FloatArray, chance: FloatArray) -> FloatArray:
+    """Return the weight of each action at each decision; 0 where one decision would count too much.
+
+    Parameters
+    ----------
+    target, chance : ndarray of shape (n, n_actions)
+        Probability of each action under the target, and in the log that it was taken and its outcome is known.
+
+    Examples
+    --------
+    >>> weights_of(np.array([[0.5, 0.5]] * 200), np.array([[0.25, 0.75]] * 199 + [[1.0, 0.0]])).round(2)[[0, -1]]
+    array([[2.  , 0.67],
+           [0.5 , 0.  ]])
+    """
+    ratio = _ratio(target, chance)
+    return np.where(ratio <= len(target) / LEAST_EFFECTIVE, ratio, 0.0)
+
+
+def overlap_of(target: FloatArray, chance: FloatArray, models: tuple[str, ...]) -> Overlap:
+    """Return how far a log supports a target; the parameters are those of `weights_of`, `models` names all but SKIP.
+
+    Examples
+    --------
+    >>> overlap_of(np.array([[1.0, 0.0, 0.0]] * 500), np.array([[0.25, 0.75, 0.0]] * 500), ("a", "b"))
+    Overlap(decisions=500, effective=125.0, largest_weight=4.0, never=0.0, left_out=0.0, where={})
+    """
+    weight, ratio = weights_of(target, chance), _ratio(target, chance)
+    second = float((target * weight).sum(axis=1).mean())
+    lost = np.where(weight > 0.0, 0.0, target)
+    shares = dict(zip((*models, ""), lost.mean(axis=0).tolist(), strict=True))
+    return Overlap(
+        len(target),
+        len(target) / second if second else 0.0,
+        float(ratio[np.isfinite(ratio)].max(initial=0.0)),
+        float(np.where(chance > 0.0, 0.0, target).sum(axis=1).mean()),
+        float(lost.sum(axis=1).mean()),
+        {name: share for name, share in sorted(shares.items(), key=lambda one: -one[1]) if share},
+    )
+
+
+def check_overlap(overlap: Overlap, outcome: str, decisions: Decisions) -> None:
+    """Refuse an overlap that is too thin; raises `ThinOverlap`."""
+    if overlap.is_thin:
+        raise ThinOverlap(
+            outcome,
+            decisions=overlap.decisions,
+            effective=overlap.effective,
+            least_effective=LEAST_EFFECTIVE,
+            largest_weight=overlap.largest_weight,
+            never=overlap.never,
+            left_out=overlap.left_out,
+            where=overlap.where,
+            explored=int(decisions.explored.sum()),
+        )
+
+
+def _ratio(target: FloatArray, chance: FloatArray) -> FloatArray:
+    """Return target / chance: 0 where the target never goes, infinite where only the log never does."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(target > 0.0, target / chance, 0.0)

@@ -1,0 +1,51 @@
+"""One table of a report, and its picture."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+class Exhibit(NamedTuple):
+    """What is shown of one question.
+
+    Attributes
+    ----------
+    name : str
+        What it is called on the command line and in the names of files.
+    title, text : str
+        A heading, and what a reader must know of the figures.
+    head : sequence of str
+        Headings of the columns.
+    rows : sequence of sequence of str
+        Cells, the first of each row its name; `**bold**` stands out.
+    draw : callable, optional
+        Draws the picture, where there is one.
+    """
+
+    name: str
+    title: str
+    text: str
+    head: tuple[str, ...]
+    rows: list[list[str]]
+    draw: Callable[[], Figure] | None = None
+
+
+def figure(value: float, sign: str = "", digits: int = 4) -> str:
+    """Return a figure for a table; "-" where there is none.
+
+    Examples
+    --------
+    >>> figure(0.25), figure(0.25, "+", 2), figure(float("nan"))
+    ('0.2500', '+0.25', '-')
+    """
+    return "-" if math.isnan(value) else f"{value:{sign}.{digits}f}"
+
+
+def with_error(value: float, error: float, sign: str = "") -> str:
+    """Return a figure and its error; where there is one seed, without."""
+    return figure(value, sign) if math.isnan(error) else f"{figure(value, sign)} ± {error:.4f}"

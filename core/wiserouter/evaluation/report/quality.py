@@ -1,0 +1,77 @@
+"""What each budget buys: the paper's Table 1, and all methods on one cost-quality picture."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from wiserouter.evaluation.plots import dress, legend_beside, line_of, new_figure
+from wiserouter.evaluation.report.exhibit import Exhibit, figure, with_error
+from wiserouter.evaluation.report.findings import Findings
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Row = Mapping[str, Any]
+
+QUALITY = """
+Mean score over all test queries (one not served counts 0), ± the standard error over seeds. **Bold**: best, or within
+one standard error of the best. † spends more than the budget, and is judged by its quality at equal spend. Budgets are
+for all test queries (paper, Table 1)."""
+FRONTIER = """
+What each method's own cost-quality hull buys for the budget. The picture has what each spent and reached, mean over
+seeds; `oracle` bounds all."""
+INTERVALS = """
+95 % intervals by bootstrap over seeds and queries."""
+
+
+def table1(findings: Findings) -> Exhibit:
+    """Return quality by method and budget."""
+    head = tuple(f"B={rate * findings.queries:.4g}" for rate in findings.about.shown_usd)
+    return Exhibit("table1", "Quality", QUALITY, ("USD", *head), by_method(findings, _quality))
+
+
+def frontier(findings: Findings) -> Exhibit:
+    """Return quality at equal spend, and the cost-quality picture."""
+    rows = by_method(findings, lambda row: figure(row["equal_spend"]))
+    draw = partial(_draw_frontier, findings)
+    return Exhibit("frontier", "Quality at equal spend", FRONTIER, per_query(findings), rows, draw)
+
+
+def intervals(findings: Findings) -> Exhibit:
+    """Return the intervals of quality."""
+    rows = by_method(findings, lambda row: f"{row['quality_low']:.3f} to {row['quality_high']:.3f}")
+    return Exhibit("intervals", "Intervals of quality", INTERVALS, per_query(findings), rows)
+
+
+def per_query(findings: Findings) -> tuple[str, ...]:
+    """Return the head of a table of methods by budgets."""
+    return ("USD per query", *(f"{rate:.4g}" for rate in findings.about.shown_usd))
+
+
+def by_method(findings: Findings, cell: Callable[[Row], str]) -> list[list[str]]:
+    """Return one row per method and one cell per budget shown."""
+    rows: dict[str, list[str]] = {}
+    for row in findings.shown.iter_rows(named=True):
+        rows.setdefault(row["method"], [row["method"]]).append(cell(row))
+    return list(rows.values())
+
+
+def _quality(row: Row) -> str:
+    text = with_error(row["quality"], row["quality_se"])
+    return (f"**{text}**" if row["verdict"] else text) + ("" if row["kept"] else " †")
+
+
+def _draw_frontier(findings: Findings) -> Figure:
+    picture = new_figure(height=6.0)
+    axes = picture.subplots()
+    figures = findings.grid.figures
+    spend = (figures["spend_usd"] / figures["queries"]).mean(axis=-1)
+    quality = figures["quality"].mean(axis=-1)
+    for i, method in enumerate(findings.grid.methods):
+        axes.plot(spend[i], quality[i], label=method, **line_of(i), marker=".")
+    axes.set_xscale("log")
+    dress(axes, f"Cost and quality on {findings.about.table}", "spend, USD per query (log scale)", "quality")
+    legend_beside(axes)
+    return picture

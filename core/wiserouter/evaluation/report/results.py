@@ -1,0 +1,75 @@
+"""The rows of a bench, and what they are rows of: one parquet that every table and picture is made from."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from wiserouter.errors import LogError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+_KEY = "wiserouter"
+
+
+class About(NamedTuple):
+    """What was run.
+
+    Attributes
+    ----------
+    table : str
+        Name of the table.
+    terms : str
+        A paragraph on table, split, seeds and settings.
+    methods : list of str
+        In the order of the tables; bounds are the last.
+    rivals : list of str
+        Those that are compared with the best.
+    shown_usd : list of float
+        The budgets per query that tables show.
+    notes : dict of str to str
+        What to say beside a method.
+    origin : dict of str to str
+        Versions, seeds, the hash of the data and the command.
+    """
+
+    table: str
+    terms: str
+    methods: list[str]
+    rivals: list[str]
+    shown_usd: list[float]
+    notes: dict[str, str]
+    origin: dict[str, str]
+
+
+class Results(NamedTuple):
+    """What a bench returned, one row per method, seed and budget, and what was run."""
+
+    rows: pl.DataFrame
+    about: About
+
+    def write(self, path: str | Path) -> None:
+        """Write both to one parquet."""
+        self.rows.write_parquet(path, metadata={_KEY: json.dumps(self.about._asdict())})
+
+
+def read_results(path: str | Path) -> Results:
+    """Return what `Results.write` wrote.
+
+    Raises
+    ------
+    LogError
+        If the file is no parquet of a bench.
+    """
+    import polars as pl  # noqa: PLC0415
+
+    try:
+        metadata: dict[str, Any] = pl.read_parquet_metadata(path)
+    except pl.exceptions.PolarsError as error:
+        raise LogError("the rows of a bench must be a parquet", file=Path(path)) from error
+    if _KEY not in metadata:
+        rule = "the rows of a bench must say what was run, and these do not: wiserouter bench TABLE --report out writes"
+        raise LogError(f"{rule} out/TABLE.parquet", file=Path(path))
+    return Results(pl.read_parquet(path), About(**json.loads(metadata[_KEY])))

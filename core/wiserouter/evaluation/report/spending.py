@@ -1,0 +1,111 @@
+"""How the budget is kept: what is left of it, and what following it as it shrinks is worth."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from wiserouter.evaluation.plots import dress, legend_beside, line_of, new_figure
+from wiserouter.evaluation.report.exhibit import Exhibit
+from wiserouter.evaluation.report.findings import Findings
+from wiserouter.evaluation.report.quality import per_query
+from wiserouter.types import FloatArray
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+ADAPTIVE, STATIC = "wr-offline", "static-lp"
+
+UTILISATION = """
+Share of the budget that is left, ± its standard deviation over seeds, and the least of any seed: near 0 is full use,
+less than 0 is overspent (paper, Figure "Remaining budget ratios")."""
+AGAINST_STATIC = f"""
+The linear program solved once (`{STATIC}`, plain means) against solved anew for what is left (`{ADAPTIVE}`, shrunk
+means): spend over budget, mean over seeds and the most of any; and the quality of the static one less that of the other
+(paper, Section "Adaptive LP vs. Static LP")."""
+
+
+def utilisation(findings: Findings) -> Exhibit:
+    """Return the remaining share of each budget."""
+    left = remaining(findings)
+    shown = [findings.grid.rates_usd.index(rate) for rate in findings.about.shown_usd]
+    rows = [[method, *(_left(left[i, b]) for b in shown)] for i, method in enumerate(findings.grid.methods)]
+    draw = partial(_draw_utilisation, findings, shown)
+    return Exhibit("utilisation", "Budget left", UTILISATION, per_query(findings), rows, draw)
+
+
+def remaining(findings: Findings) -> FloatArray:
+    """Return the share of the budget that is left, of shape (n_methods, n_budgets, n_seeds)."""
+    left: FloatArray = 1.0 - findings.grid.figures["spend_ratio"]
+    return left
+
+
+def adaptive(findings: Findings) -> Exhibit:
+    """Return spend and quality of the static plan against the adaptive one."""
+    static, adapted, gap = _against_static(findings)
+    head = ("USD per query", f"{STATIC}: spend", "most", f"{ADAPTIVE}: spend", "most", "quality gap", "s.d.")
+    rows = [
+        [f"{rate:.4g}", *_mean_and_most(static[b]), *_mean_and_most(adapted[b]), f"{gap[b].mean():+.4f}", _sd(gap[b])]
+        for b, rate in enumerate(findings.grid.rates_usd)
+    ]
+    title = "Adaptive against static plan"
+    return Exhibit("adaptive", title, AGAINST_STATIC, head, rows, partial(_draw_adaptive, findings))
+
+
+def _against_static(findings: Findings) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return both spends over budget, and the gap in quality, each of shape (n_budgets, n_seeds)."""
+    figures, static, adapted = findings.grid.figures, findings.place(STATIC), findings.place(ADAPTIVE)
+    gap: FloatArray = figures["quality"][static] - figures["quality"][adapted]
+    return figures["spend_ratio"][static], figures["spend_ratio"][adapted], gap
+
+
+def _draw_utilisation(findings: Findings, shown: list[int]) -> Figure:
+    picture = new_figure(height=5.5)
+    axes = picture.subplots()
+    left = remaining(findings)[:, shown]
+    place = np.arange(len(shown), dtype=np.float64)
+    n = len(findings.grid.methods)
+    for i, method in enumerate(findings.grid.methods):
+        shift = 0.7 * (i / max(n - 1, 1) - 0.5)
+        look = line_of(i) | {"linestyle": "none", "marker": "o", "markersize": 3}
+        axes.errorbar(place + shift, left[i].mean(axis=-1), left[i].std(axis=-1), label=method, **look)
+    axes.axhline(0.0, color="black", linewidth=1)
+    axes.set_xticks(place, [f"{rate:.3g}" for rate in findings.about.shown_usd])
+    lowest = float(left.mean(axis=-1).min())
+    axes.set_ylim(max(-0.5, lowest - 0.05), 1.02)
+    below = " (below -0.5: not drawn)" if lowest < -0.5 else ""
+    dress(axes, f"Budget left on {findings.about.table}{below}", "budget, USD per query", "share left")
+    legend_beside(axes)
+    return picture
+
+
+def _draw_adaptive(findings: Findings) -> Figure:
+    picture = new_figure(height=4.2)
+    axes = picture.subplots()
+    static, adapted, gap = _against_static(findings)
+    axes.errorbar(
+        static.mean(axis=-1), gap.mean(axis=-1), xerr=static.std(axis=-1), yerr=gap.std(axis=-1), label=STATIC,
+        **line_of(3) | {"linestyle": "none"}, marker="o",
+    )  # fmt: skip
+    axes.errorbar(
+        adapted.mean(axis=-1), np.zeros(len(adapted)), xerr=adapted.std(axis=-1), label=ADAPTIVE,
+        **line_of(0) | {"linestyle": "none"}, marker="s",
+    )  # fmt: skip
+    axes.axvline(1.0, color="black", linestyle="--", linewidth=1)
+    dress(axes, "One point per budget", "spend over budget", f"quality less that of {ADAPTIVE}")
+    axes.legend(frameon=False, fontsize=8)
+    return picture
+
+
+def _left(of_seeds: FloatArray) -> str:
+    return f"{of_seeds.mean():+.3f} ± {of_seeds.std():.3f} ({of_seeds.min():+.3f})"
+
+
+def _mean_and_most(of_seeds: FloatArray) -> tuple[str, str]:
+    return f"{of_seeds.mean():.4f}", f"{of_seeds.max():.4f}"
+
+
+def _sd(of_seeds: FloatArray) -> str:
+    return f"{of_seeds.std():.4f}"

@@ -1,0 +1,168 @@
+"""What encoder, dimensions, number of contexts and way of clustering matter (paper, Appendix "Ablation Study").
+
+As in the paper: on the training half alone, a fifth of it held out, drawn anew for each seed. The paper does not say at
+which budget; here it is the mean over the bench's six. Encoders are those that the table and this installation allow;
+what is left out is said in the text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from wiserouter.contexts import Contexts
+from wiserouter.errors import MissingExtra
+from wiserouter.evaluation.baselines.base import Terms
+from wiserouter.evaluation.baselines.wise import wr_offline
+from wiserouter.evaluation.bench.budgets import budgets_of
+from wiserouter.evaluation.bench.halves import Vectors, embedder, placed_halves
+from wiserouter.evaluation.bench.serving import serve_all
+from wiserouter.evaluation.data import Opened
+from wiserouter.evaluation.replay import Table, split
+from wiserouter.evaluation.report.exhibit import Exhibit
+from wiserouter.types import Embedding, IntArray
+
+COUNTS = (8, 12, 20)
+RADII = (0.2, 0.4, 0.6, 0.8)
+"""Of DBSCAN, in cosine distance."""
+PCA_DIMS = (32, 256)
+HELD_OUT = 5
+"""One in so many queries of the training half."""
+
+TEXT = """
+Mean quality of `wr-offline` over the six budgets on a fifth of the training half that is held out, ± the standard
+deviation over seeds; contexts: how many came out. Of encoders, dimensions, numbers of contexts and DBSCAN, one is
+changed at a time (paper, Appendix "Ablation Study")."""
+
+Cluster = Callable[[Embedding, int], Contexts]
+
+
+class Setting(NamedTuple):
+    """One line of the table."""
+
+    name: str
+    encoder: str | None
+    pca: int | None
+    cluster: Cluster
+
+
+class Fold(NamedTuple):
+    """Queries to learn from and held-out ones, of the training half of a seed."""
+
+    seed: int
+    parts: tuple[IntArray, IntArray]
+
+
+def ablations(opened: Opened, seeds: Iterable[int] = range(5), encoders: Sequence[str | None] | None = None) -> Exhibit:
+    """Return the quality with each encoder, number of contexts and way of clustering.
+
+    Parameters
+    ----------
+    opened : Opened
+        The table.
+    seeds : iterable of int
+        Each draws the training half, and what is held out of it.
+    encoders : sequence of str or None, optional
+        As `open_encoder` takes them, None for the table's own embeddings; by default all that there are.
+    """
+    folds = [Fold(seed, held_out(len(opened.table.prompts), seed)) for seed in seeds]
+    rows: list[list[str]] = []
+    left_out: list[str] = []
+    for encoder in encoders or _encoders(opened):
+        try:
+            vectors = [_vectors(opened, fold, encoder) for fold in folds]
+        except MissingExtra:
+            left_out.append(f"{encoder} (its extra is not installed)")
+            continue
+        first = not rows
+        for setting in _settings(encoder, clusters=first):
+            if setting.pca is not None and setting.pca >= _most_dims(vectors):
+                left_out.append(f"{setting.name} (there are not more than {_most_dims(vectors)} dimensions)")
+            else:
+                rows.append(_row(opened.table, setting, folds, vectors))
+    if opened.embeddings is None:
+        left_out.append("embeddings of others (the table has none)")
+    text = TEXT + (f" Left out: {', '.join(left_out)}." if left_out else "")
+    return Exhibit("ablations", "Ablations", text, ("setting", "quality", "contexts"), rows)
+
+
+def held_out(n: int, seed: int) -> tuple[IntArray, IntArray]:
+    """Return the training half of a seed as four fifths to learn from and one held out."""
+    train, _ = split(n, seed)
+    cut = len(train) - len(train) // HELD_OUT
+    return train[:cut], train[cut:]
+
+
+def k_means(n_contexts: int) -> Cluster:
+    """Return what the bench does, for a number of contexts."""
+    return lambda rows, seed: Contexts.fit(rows, min(n_contexts, len(rows)), seed=seed)
+
+
+def dbscan(radius: float, least: int = 5) -> Cluster:
+    """Return clusters by density: a context is the centre of a cluster, and one more that of all queries in none."""
+
+    def clustered(rows: Embedding, seed: int) -> Contexts:  # noqa: ARG001
+        from sklearn.cluster import DBSCAN  # noqa: PLC0415
+
+        labels = DBSCAN(eps=radius, min_samples=least, metric="cosine").fit_predict(rows)
+        _, inverse, counts = np.unique(labels, return_inverse=True, return_counts=True)
+        centres = np.stack([rows[inverse == i].mean(axis=0) for i in range(len(counts))])
+        return Contexts(centres, counts / counts.sum())
+
+    return clustered
+
+
+def reduced(vectors: Vectors, dims: int | None, seed: int) -> Vectors:
+    """Return the vectors by principal components of the training part."""
+    if dims is None:
+        return vectors
+    from sklearn.decomposition import PCA  # noqa: PLC0415
+
+    fitted = PCA(dims, random_state=seed).fit(vectors.train)
+    return Vectors(*(np.asarray(fitted.transform(part), dtype=np.float32) for part in vectors))
+
+
+def _encoders(opened: Opened) -> list[str | None]:
+    return ["tfidf", "minilm"] if opened.embeddings is None else [None, "tfidf", "minilm"]
+
+
+def _settings(encoder: str | None, *, clusters: bool) -> Iterator[Setting]:
+    name = encoder or "the table's embeddings"
+    yield Setting(f"{name}, J=16", encoder, None, k_means(16))
+    yield from (Setting(f"{name}, J=16, PCA {dims}", encoder, dims, k_means(16)) for dims in PCA_DIMS)
+    if clusters:
+        yield from (Setting(f"{name}, J={count}", encoder, None, k_means(count)) for count in COUNTS)
+        yield from (Setting(f"{name}, DBSCAN {radius}", encoder, None, dbscan(radius)) for radius in RADII)
+
+
+def _vectors(opened: Opened, fold: Fold, encoder: str | None) -> Vectors:
+    learned, held = fold.parts
+    own = opened.embeddings if encoder is None else None
+    encode = embedder(opened.table.prompts, own, learned, encoder)
+    return Vectors(encode(learned), encode(held))
+
+
+def _most_dims(vectors: list[Vectors]) -> int:
+    return min(int(min(each.train.shape)) for each in vectors)
+
+
+def _row(table: Table, setting: Setting, folds: list[Fold], vectors: list[Vectors]) -> list[str]:
+    each = [_quality(table, setting, *one) for one in zip(folds, vectors, strict=True)]
+    (quality, contexts), (error, _) = np.mean(each, axis=0), np.std(each, axis=0)
+    return [setting.name, f"{quality:.4f} ± {error:.4f}", f"{contexts:.1f}"]
+
+
+def _quality(table: Table, setting: Setting, fold: Fold, vectors: Vectors) -> tuple[float, float]:
+    """Return the mean quality over the budgets, and the number of contexts."""
+    rows = reduced(vectors, setting.pca, fold.seed)
+    contexts = setting.cluster(rows.train, fold.seed)
+    halves = placed_halves(table, fold.parts, rows, contexts, fold.seed)
+    fitted = wr_offline().fit(halves.training(), np.random.default_rng([fold.seed, 1]))
+    quality = []
+    for rate_usd in budgets_of(table.cost_usd).paper:
+        terms = Terms(rate_usd * halves.test.n, halves.test.n)
+        server = fitted.start(terms, np.random.default_rng([fold.seed, 2]))
+        quality.append(float(serve_all(server, halves.test, terms).reward.mean()))
+    return float(np.mean(quality)), float(contexts.n_contexts)

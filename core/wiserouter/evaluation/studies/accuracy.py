@@ -1,0 +1,58 @@
+"""What exploration has learned when it ends (paper, Appendix "Exploration Estimation Accuracy")."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from wiserouter.estimates import Estimates
+from wiserouter.evaluation.baselines.routed import explored
+from wiserouter.evaluation.bench.halves import Halves, halves_of
+from wiserouter.evaluation.data import Opened
+from wiserouter.evaluation.report.exhibit import Exhibit
+from wiserouter.types import FloatArray
+
+PASSES = (1, 2, 3, 4)
+TEXT = """
+Means of every context and model at the end of Algorithm 2's exploration, against the true means over the whole table:
+mean absolute error and Pearson correlation over the pairs that were tried; costs over the dearest call of the table.
+Mean and standard deviation over seeds (paper, Table "Estimation accuracy", exploration 4x the training set)."""
+
+
+def accuracy(
+    opened: Opened, seeds: Iterable[int] = range(5), encoder: str | None = None, n_contexts: int = 16
+) -> Exhibit:
+    """Return the accuracy of the estimates by length of the exploration."""
+    table = opened.table
+    splits = [
+        halves_of(table, seed, encoder=encoder, n_contexts=n_contexts, embeddings=opened.embeddings) for seed in seeds
+    ]
+    head = ("exploration", "tried", "reward MAE", "reward Pearson r", "cost MAE", "cost Pearson r")
+    rows = [_row(passes, splits, float(table.cost_usd.max())) for passes in PASSES]
+    return Exhibit("accuracy", "Accuracy after exploration", TEXT, head, rows)
+
+
+def compared(estimates: Estimates, halves: Halves, dearest_usd: float) -> FloatArray:
+    """Return the share of pairs tried, and MAE and correlation of rewards and of costs."""
+    true = Estimates(halves.contexts.n_contexts, len(halves.models))
+    for half in (halves.train, halves.test):
+        true.add_table(half.placed, *half.answers)
+    tried = (estimates.calls > 0) & (true.calls > 0)
+    figures = [float(tried.mean())]
+    for learned, known, scale in zip(
+        estimates.means(shrink=False), true.means(shrink=False), (1.0, dearest_usd), strict=True
+    ):
+        a, b = learned[tried] / scale, known[tried] / scale
+        figures += [float(np.abs(a - b).mean()), float(np.corrcoef(a, b)[0, 1])]
+    return np.array(figures)
+
+
+def _row(passes: int, splits: list[Halves], dearest_usd: float) -> list[str]:
+    each = [
+        compared(explored(halves.training(), passes, np.random.default_rng([halves.seed, 2])), halves, dearest_usd)
+        for halves in splits
+    ]
+    mean, error = np.mean(each, axis=0), np.std(each, axis=0)
+    cells = [f"{m:.4g} ± {e:.1g}" for m, e in zip(mean[1:], error[1:], strict=True)]
+    return [f"{passes}x", f"{mean[0]:.1%}", *cells]

@@ -1,0 +1,58 @@
+"""How much queries of one context differ (paper, Appendix "Intra-Cluster Variance")."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from wiserouter.contexts import Contexts
+from wiserouter.evaluation.bench.halves import embedder
+from wiserouter.evaluation.data import Opened
+from wiserouter.evaluation.replay import split
+from wiserouter.evaluation.report.exhibit import Exhibit
+from wiserouter.types import FloatArray, IntArray
+
+COUNTS = (1, 8, 16, 32)
+TEXT = """
+Variance of rewards, and of costs over the dearest call of the table, among the queries of one context and one model:
+mean over queries and models, ± the standard deviation over seeds. J contexts fitted on the training half; one context
+is what there is without any (paper, Table "Average intra-cluster variance")."""
+
+
+def variance(opened: Opened, seeds: Iterable[int] = range(5), encoder: str | None = None) -> Exhibit:
+    """Return the variance inside contexts, for several numbers of them."""
+    counts = [count for count in COUNTS if count <= len(opened.table.prompts) // 2]
+    found = np.array([_of_seed(opened, seed, encoder, counts) for seed in seeds])  # seed, count, reward and cost
+    rows = [_row(count, found[:, i]) for i, count in enumerate(counts)]
+    return Exhibit("variance", "Variance inside contexts", TEXT, ("J", "reward", "normalised cost"), rows)
+
+
+def within(values: FloatArray, placed: IntArray) -> float:
+    """Return the mean variance of the columns of (n_queries, n_columns) among rows of one place.
+
+    Examples
+    --------
+    >>> within(np.array([[0.0], [1.0], [5.0], [5.0]]), np.array([0, 0, 1, 1]))
+    0.125
+    """
+    spread = np.empty_like(values)
+    for place in np.unique(placed):
+        inside = placed == place
+        spread[inside] = values[inside].var(axis=0)
+    return float(spread.mean())
+
+
+def _of_seed(opened: Opened, seed: int, encoder: str | None, counts: list[int]) -> list[tuple[float, float]]:
+    """Return the variance of rewards and of costs, for each number of contexts."""
+    table = opened.table
+    train, _ = split(len(table.prompts), seed)
+    encode = embedder(table.prompts, opened.embeddings if encoder is None else None, train, encoder)
+    rows, cost = encode(np.arange(len(table.prompts))), table.cost_usd / table.cost_usd.max()
+    fitted = [Contexts.fit(rows[train], count, seed=seed).assign_many(rows) for count in counts]
+    return [(within(table.reward, placed), within(cost, placed)) for placed in fitted]
+
+
+def _row(count: int, found: FloatArray) -> list[str]:
+    mean, error = found.mean(axis=0), found.std(axis=0)
+    return [str(count), f"{mean[0]:.4f} ± {error[0]:.4f}", f"{mean[1]:.3g} ± {error[1]:.1g}"]

@@ -1,0 +1,44 @@
+"""Serve with a small share of exploration, then ask the journal what other budgets and pools would have bought."""
+
+from pathlib import Path
+
+import numpy as np
+
+from wiserouter import Budget, ExploreShare, WiseRouter
+from wiserouter.errors import ThinOverlap
+from wiserouter.evaluation.off_policy import always, at_plan, evaluate, read_decisions
+from wiserouter.evaluation.workload import make_table
+from wiserouter.journal import Reading
+
+rng = np.random.default_rng(0)
+table = make_table(4_000, rng)  # made up, and dense: the truth is known here
+past, now = table.rows(np.arange(1_000)), table.rows(np.arange(1_000, 4_000))
+router = WiseRouter.fit(past.log(), n_contexts=6, seed=0)
+router.explore = ExploreShare(0.2)  # any question can be asked of 100 x models / share decisions: 2,000 here
+fitted, names = router.plan, router.pool.names
+
+journal = router.journal_to(Path("decisions.jsonl"))
+router.start(Budget(amount_usd=6.0, horizon=3_200))
+for i, prompt in enumerate(now.prompts):
+    decision = router.decide(prompt)
+    model = names.index(decision.model)
+    router.charge(decision, float(now.cost_usd[i, model]))
+    if rng.random() < 0.7:  # not everybody gives feedback
+        router.reward(decision, float(now.reward[i, model]))
+journal.close()
+
+log = read_decisions(Reading(Path("decisions.jsonl")))
+targets = {f"{rate} USD per query": at_plan(log, fitted, names, rate) for rate in (0.001, 0.003, 0.004)}
+targets |= {"no nano": at_plan(log, fitted, names, 0.002, without=["nano"]), "mini alone": always(log, "mini")}
+for name, target in targets.items():
+    try:
+        reward, cost = evaluate(log, target).dr, evaluate(log, target, "cost_usd").dr
+    except ThinOverlap as refusal:
+        print(f"{name:>20}: refused, {refusal.left_out:.0%} left out, worth {refusal.effective:.0f} decisions")
+        continue
+    truth = [(target[:, :-1] * what).sum(axis=1).mean() for what in (now.reward, now.cost_usd)]
+    print(
+        f"{name:>20}: reward {reward.mean:.4f} [{reward.low:.4f}, {reward.high:.4f}], truth {truth[0]:.4f};"
+        f" USD {cost.mean:.6f} [{cost.low:.6f}, {cost.high:.6f}], truth {truth[1]:.6f}"
+    )
+    assert abs(reward.mean - truth[0]) < 4 * reward.se
