@@ -1,9 +1,12 @@
 """Frameworks and SDKs leave event loops and sockets open: they are collected here, before another test is blamed."""
 
 import gc
+import os
 import warnings
 
 import pytest
+
+os.environ.pop("COLUMNS", None)  # rich would keep to the width of the runner that set it, whatever a test sets later
 
 
 def sweep():

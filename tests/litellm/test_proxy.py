@@ -288,7 +288,8 @@ def test_a_decision_is_explained_to_administrators(client, provider):
     wait(lambda: router(client, "quick").status().in_flight == 0)
     why = client.get(f"/wiserouter/explain/{decision}", headers=headers()).json()
     assert (why["group"], why["id"], why["model"], why["state"]) == ("quick", decision, "large", "charged")
-    assert {model["name"]: model["probability"] for model in why["models"]} == {"small": 0.0, "large": 1.0}
+    chances = {model["name"]: model["probability"] for model in why["models"]}
+    assert chances == pytest.approx({"small": 0.0, "large": 1.0}, abs=1e-6)
     assert client.get(f"/wiserouter/explain/{call}", headers=headers()).json() == why
     unknown = client.get("/wiserouter/explain/nobody", headers=headers())
     assert (unknown.status_code, "nobody" in unknown.text) == (404, True)
