@@ -10,7 +10,7 @@ models = simulated_models(rng)
 pool = [Model(name, price, max_output_tokens=4_096) for name, price in PRICES.items()]
 router = WiseRouter(pool, seed=0)  # without history the policy is Optimistic()
 
-router.start(Budget(amount_usd=3.0, horizon=2_000))
+router.start(Budget(amount_usd=3.0, horizon=2_000, on_exhausted="cheapest"))  # the last few go to the cheapest
 rewards = []
 for t, kind in enumerate(rng.choice(list(KINDS), size=2_000, p=[kind.share for kind in KINDS.values()])):
     decision = router.decide()  # one context: no prompt, no embedding needed
