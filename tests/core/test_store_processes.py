@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +15,9 @@ from redis_servers import MISSING, redis_server, serving
 from wiserouter import Budget, open_store
 
 WORKER = Path(__file__).parents[1] / "support" / "store_worker.py"
-PROCESSES, CALLS, AMOUNT_USD = 8, 5_000, 12_000.0
+PROCESSES = 8
+CALLS = int(os.environ.get("WISEROUTER_CALLS", "1000"))  # 5,000 with `uv run poe stores`
+AMOUNT_USD = 2.4 * CALLS
 
 
 @pytest.fixture

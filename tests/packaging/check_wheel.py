@@ -11,6 +11,16 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 ALGORITHMS = (
     "arrivals",
+    "bench*",
+    "data_*",
+    "field*",
+    "off_policy*",
+    "paper",
+    "report*",
+    "store_contract",
+    "shared_store",
+    "merging",
+    "explore*",
     "confidence",
     "finer*",
     "growing",

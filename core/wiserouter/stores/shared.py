@@ -197,7 +197,8 @@ class SharedStore:
     def reserve(self, record: Record) -> None:
         """Hold back the cost of a decision, in all budgets of its scope or in none, and keep its record."""
         scope = record.decision.scope
-        self.ledger(scope)
+        if scope not in self._views.of or self._wire.broken:
+            self.ledger(scope)
         held_usd = record.decision.reserved_usd
         with self._lock:
             if record.decision.id in self._records:
