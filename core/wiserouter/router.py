@@ -7,7 +7,6 @@ score if and when somebody judges. The steps never call one another.
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -27,6 +26,7 @@ from wiserouter.estimates import Estimates
 from wiserouter.facts import Facts
 from wiserouter.finer import Finer, Particulars
 from wiserouter.growing import Growing
+from wiserouter.ids import fresh_id
 from wiserouter.labels import LabelBudget
 from wiserouter.learning import Learning
 from wiserouter.list_costs import price_change
@@ -896,7 +896,7 @@ class WiseRouter:
         context, tokens, embedding, length = query
         ledger = self._store.ledger(scope)
         with self._lock:
-            if self._sharing is not None:
+            if self._sharing is not None and self._sharing.heard:
                 self._learning.hear()
             funds = ledger.funds()
             worst_usd, room_usd, allowed = None, None, eligible
@@ -955,7 +955,7 @@ class WiseRouter:
         served = model != SKIP
         held_usd = expected_usd if worst_usd is None or not served else worst_usd[model]
         return Decision(
-            os.urandom(16).hex(),
+            fresh_id(),
             self.pool.names[model] if served else "",
             context,
             choice.probability,

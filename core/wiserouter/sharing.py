@@ -12,7 +12,8 @@ import hashlib
 import logging
 import os
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from threading import Lock
 from typing import NamedTuple
 
@@ -49,6 +50,23 @@ class News(NamedTuple):
     sums: Estimates
 
 
+@dataclass(slots=True)
+class _Addition:
+    """What this worker has observed of one (context, model); the names are those of `Estimates`."""
+
+    invoked: float = 0.0
+    met: float = 0.0
+    calls: float = 0.0
+    cost: float = 0.0
+    cost_sq: float = 0.0
+    metered: float = 0.0
+    input_tokens: float = 0.0
+    output_tokens: float = 0.0
+    labels: float = 0.0
+    reward: float = 0.0
+    reward_sq: float = 0.0
+
+
 class Sharing:
     """Adds the observations of one worker to shared sums, and brings those of the others.
 
@@ -63,7 +81,7 @@ class Sharing:
         self._n_contexts = contexts.n_contexts
         self._names: tuple[str, ...] = ()
         self._worker, self._process, self._sequence = os.urandom(8).hex(), os.getpid(), 0
-        self._additions: defaultdict[str, float] = defaultdict(float)
+        self._additions: defaultdict[tuple[int, str], _Addition] = defaultdict(_Addition)
         self._sent: list[Learn] = []
         self._known: dict[str, dict[str, float]] = {}
         self._news: dict[str, dict[str, float]] = {}
@@ -78,25 +96,31 @@ class Sharing:
 
     def add_invoked(self, context: int, model: int, count: int = 1) -> None:
         """Count a decision, or take one back."""
-        self._add(context, model, invoked=count, met=count)
+        with self._lock:
+            addition = self._additions[context, self._names[model]]
+            addition.invoked += count
+            addition.met += count
 
     def add_cost(self, context: int, model: int, cost_usd: float, usage: Usage | None = None) -> None:
         """Count the true cost of one call."""
-        self._add(context, model, calls=1.0, cost=cost_usd, cost_sq=cost_usd * cost_usd)
-        if usage is not None:
-            tokens = {"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens}
-            self._add(context, model, metered=1.0, **tokens)
+        with self._lock:
+            addition = self._additions[context, self._names[model]]
+            addition.calls += 1.0
+            addition.cost += cost_usd
+            addition.cost_sq += cost_usd * cost_usd
+            if usage is not None:
+                addition.metered += 1.0
+                addition.input_tokens += usage.input_tokens
+                addition.output_tokens += usage.output_tokens
 
     def add_reward(self, context: int, model: int, reward: float, replacing: float | None) -> None:
         """Count one reward, instead of an earlier one where `replacing` is given."""
         old = 0.0 if replacing is None else replacing
-        self._add(
-            context,
-            model,
-            labels=float(replacing is None),
-            reward=reward - old,
-            reward_sq=reward * reward - old * old,
-        )
+        with self._lock:
+            addition = self._additions[context, self._names[model]]
+            addition.labels += float(replacing is None)
+            addition.reward += reward - old
+            addition.reward_sq += reward * reward - old * old
 
     def reprice(self, model: int, factor: FloatArray) -> None:
         """Do nothing: every worker restates what it knows when its own prices change."""
@@ -111,7 +135,7 @@ class Sharing:
             if not self._sent and self._additions:
                 self._sequence += 1
                 day = self._day(now_s)
-                self._sent = [Learn(day, self._worker, self._sequence, dict(self._additions))]
+                self._sent = [Learn(day, self._worker, self._sequence, _cells(self._additions))]
                 self._additions.clear()
             return list(self._sent)
 
@@ -140,6 +164,11 @@ class Sharing:
                         news[cell] = news.get(cell, 0.0) + grown
                 self._known[name] = dict(totals)
             self._started = True
+
+    @property
+    def heard(self) -> bool:
+        """Whether there are any news."""
+        return bool(self._news)
 
     def news(self) -> list[News]:
         """Return what the others have observed since this was last asked, the oldest first.
@@ -171,14 +200,18 @@ class Sharing:
         sums.n_observations = sum(sums.observed)
         return sums
 
-    def _add(self, context: int, model: int, **deltas: float) -> None:
-        with self._lock:
-            name = self._names[model]
-            for field, delta in deltas.items():
-                self._additions[f"{field}|{context}|{name}"] += delta
-
     def _day(self, now_s: float) -> str:
         return f"{self.sums}@{int(now_s // DAY_S)}"
+
+
+def _cells(additions: Mapping[tuple[int, str], _Addition]) -> dict[str, float]:
+    """Return what is to be added, by the names that sums have in a store."""
+    return {
+        f"{field}|{context}|{name}": value
+        for (context, name), addition in additions.items()
+        for field in _Addition.__slots__
+        if (value := getattr(addition, field))
+    }
 
 
 def _day(sums: str) -> int:

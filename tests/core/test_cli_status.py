@@ -74,7 +74,7 @@ def test_every_account_as_its_workers_see_it(url):
     ]  # fmt: skip
     assert (day["every"], month["limit"], team["limit"]) == ("day", "hard", "expected")
     assert (team["horizon"], team["horizon_left"]) == (100, 98)
-    assert team["rate_usd"] == pytest.approx(router.status("team").rate_usd)
+    assert team["rate_usd"] == pytest.approx(router.status("team").windows[0].rate_usd)
     assert day["horizon_low"] <= day["horizon"]
     router.close()
 

@@ -9,6 +9,7 @@ import pytest
 from store_worker import record
 from wiserouter import Budget, Growing, Model, Price, WiseRouter, open_store
 from wiserouter.errors import BudgetExhausted, InvalidInput
+from wiserouter.stores.memory import MemoryStore
 from wiserouter.stores.shared import SharedStore
 from wiserouter.stores.sqlite import SQLiteEngine
 from wiserouter.testing import FakeClock
@@ -98,6 +99,24 @@ def test_leases_move_to_the_next_window(opened, clock):
     other.refresh()
     other.open("s", Budget(10.0, every="1h", limit="hard"))
     assert other.ledger("s").spent_usd == 1.5
+
+
+def test_who_joins_expects_what_the_others_do(opened, clock):
+    day = Budget(10.0, every="1d")
+    clock.advance(15 * 3_600.0)  # nobody has been turned away since midnight: the budget has only just begun
+    first, alone = opened(), MemoryStore(clock=clock)
+    for store in (first, alone):
+        store.open("s", day)
+    for n in range(12):
+        for store in (first, alone):
+            call(store, f"{n}")
+        clock.advance(20.0)
+        if n % 4 == 3:  # between two notes, and on the first one
+            first.refresh()
+            joining = opened()
+            joining.open("s", day)
+            expected = [store.ledger("s").horizon_left for store in (first, joining, alone)]
+            assert expected == pytest.approx([expected[0]] * 3, rel=0.02)
 
 
 def test_a_forked_worker_has_leases_of_its_own(opened, monkeypatch):

@@ -11,7 +11,6 @@ How a worker goes about it:
 from __future__ import annotations
 
 import logging
-import os
 import time
 import weakref
 from collections import OrderedDict
@@ -23,6 +22,7 @@ from typing import Literal, cast
 from wiserouter.accounts import Account, check_same_shape, open_account
 from wiserouter.budget import Budget, Ledger
 from wiserouter.errors import AlreadySettled, InvalidInput, NotStarted, StoreError, UnknownDecision
+from wiserouter.ids import fresh_id
 from wiserouter.stores.base import Health, Peer, Record, State
 from wiserouter.stores.engine import (
     Alias,
@@ -140,7 +140,8 @@ class SharedStore:
 
     def waits(self, scope: str) -> bool:
         """Return whether a step of `scope` waits for the engine: then take it off the event loop."""
-        return self._near or scope not in self._views.of or not self._ahead(scope)
+        with self._lock:
+            return self._near or scope not in self._views.of or not self._ahead(scope)
 
     def open(self, scope: str, budget: Budget, *, parent: str | None = None, restart: bool = False) -> None:
         """Start a budget for `scope`, or take part in the one that runs, with amount and horizon as given now.
@@ -196,16 +197,15 @@ class SharedStore:
 
     def reserve(self, record: Record) -> None:
         """Hold back the cost of a decision, in all budgets of its scope or in none, and keep its record."""
-        scope = record.decision.scope
-        if scope not in self._views.of or self._wire.broken:
-            self.ledger(scope)
-        held_usd = record.decision.reserved_usd
+        scope, held_usd = record.decision.scope, record.decision.reserved_usd
         with self._lock:
-            if record.decision.id in self._records:
+            current = scope in self._views.of and not self._wire.broken
+            current = current and self.now() < self._views.chain(scope).ends_s
+            if current and self._held_ahead(record):
                 return
-            leased = self._leases.share is not None
-            if self._ahead(scope) and (not leased or held_usd <= self._leases.left_usd(scope)):
-                self._hold(record, leased=leased)
+        self.ledger(scope)
+        with self._lock:
+            if self._held_ahead(record):
                 return
         try:
             self._reserve_now(record)
@@ -245,7 +245,7 @@ class SharedStore:
         record = self.find(decision_id)
         if record.state == "released":
             raise AlreadySettled(decision_id, record.state)
-        result = self._wire.ask(Step(Score(record.decision.id, reward, os.urandom(8).hex()), ""))
+        result = self._wire.ask(Step(Score(record.decision.id, reward, fresh_id()), ""))
         if result == "unknown":
             raise UnknownDecision(decision_id)
         if result == "released":
@@ -258,8 +258,8 @@ class SharedStore:
         """Count a cost that belongs to no decision, or with a negative one give some of it back."""
         account = self.ledger(scope)
         with self._lock:
-            windows = self._views.windows(scope)
-            event = Spend(os.urandom(8).hex(), windows, cost_usd)
+            windows = self._views.chain(scope).windows
+            event = Spend(fresh_id(), windows, cost_usd)
             effect = partial(Ledger.spend, cost_usd=cost_usd, debit_usd=cost_usd)
             step = Step(event, scope, windows, effect)
             if self._ahead(scope) and not account.hard:
@@ -327,6 +327,8 @@ class SharedStore:
             for window in step.windows
         ]
         for scope, state in reply.accounts.items():
+            if scope not in self._views.of:
+                self._noted_s = float("-inf")  # who starts next is told at once
             self._views.take(scope, state, reply.now_s, reply.notes, pending)
         for scope, granted in zip(self._leased, extras, strict=False):
             self._leases.take(scope, granted, asked_s, self._wire.waiting)
@@ -338,7 +340,7 @@ class SharedStore:
         """Return whether the steps of a scope need not wait for the engine."""
         if self._near:
             return self._leases_always
-        return self._leases_always or not any(self._views.of[one].budget.hard for one in self._views.scopes(scope))
+        return self._leases_always or not self._views.chain(scope).hard
 
     def _check_reachable(self, scope: str, now_s: float) -> None:
         """Raise `StoreUnavailable` where nothing may be decided without the engine."""
@@ -349,24 +351,40 @@ class SharedStore:
         if leases or not fresh or not self._ahead(scope):
             raise self._wire.unavailable("what was leased is used up" if leases else "on_store_error is 'closed'")
 
+    def _held_ahead(self, record: Record) -> bool:
+        """Reserve on this worker's view, where it need not ask; return whether the record is kept."""
+        decision = record.decision
+        if decision.id in self._records:
+            return True
+        leased = self._leases.share is not None
+        if not self._ahead(decision.scope) or (
+            leased and decision.reserved_usd > self._leases.left_usd(decision.scope)
+        ):
+            return False
+        self._hold(record, leased=leased)
+        return True
+
     def _hold(self, record: Record, *, leased: bool) -> None:
         """Reserve on this worker's view, and have the engine told."""
         decision = record.decision
-        windows = self._views.windows(decision.scope)
+        chain = self._views.chain(decision.scope)
         lease = self._leases.id(decision.scope) if leased else None
         held = decision.reserved_usd, decision.expected_cost_usd
-        event = Reserve(decision.id, windows, *held, record.debit == "paper", "", lease)
+        event = Reserve(decision.id, chain.windows, *held, record.debit == "paper", "", lease)
         if leased:
             self._leases.use(decision.scope, decision.reserved_usd)
-        self._keep(record, windows)
-        self._show(Step(event, decision.scope, windows, _effect(Ledger.hold, *held), record=record))
+        chain.account.hold(*held)
+        self._keep(record, chain.windows)
+        effect = _effect(Ledger.hold, *held)
+        self._wire.tell(Step(event, decision.scope, chain.windows, effect, shown=True, record=record))
 
     def _reserve_now(self, record: Record) -> None:
         """Reserve at the engine; once more on fresh windows where those that were known are gone."""
         decision = record.decision
         held = decision.reserved_usd, decision.expected_cost_usd
         for _ in range(2):
-            windows = self._views.windows(decision.scope)
+            with self._lock:
+                windows = self._views.chain(decision.scope).windows
             event = Reserve(decision.id, windows, *held, record.debit == "paper", "")
             step = Step(event, decision.scope, windows, _effect(Ledger.hold, *held), record=record)
             result = self._wire.ask(step)
@@ -387,7 +405,7 @@ class SharedStore:
                 raise AlreadySettled(decision.id, record.state)
             _, windows = self._records.get(decision.id, (record, ()))
             effect = _settling(record, to, cost_usd, debit_usd)
-            step = Step(Settle(decision.id, to, os.urandom(8).hex(), cost_usd, model), decision.scope, windows, effect)
+            step = Step(Settle(decision.id, to, fresh_id(), cost_usd, model), decision.scope, windows, effect)
             if decision.id in self._records and decision.scope in self._views.of and self._ahead(decision.scope):
                 self._show(step)
                 _settled(record, to, cost_usd, model)
@@ -479,7 +497,7 @@ class SharedStore:
         leases: dict[str, Lease] = {}
         for scope in scopes if self._leases.share is not None and not self._wire.closed else ():
             if scope in self._views.of:
-                left_usd, windows = self._views.left_usd(scope), self._views.windows(scope)
+                left_usd, windows = self._views.left_usd(scope), self._views.chain(scope).windows
                 lease = self._leases.renewal(scope, windows, left_usd, due=scope in active)
                 if lease is not None:
                     leases[scope] = lease

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from wiserouter.accounts import Account, Ledgers
 from wiserouter.arrivals import Arrivals
@@ -51,6 +52,31 @@ class View:
     used_s: float
 
 
+class Chain(NamedTuple):
+    """An account with those that it is within, put together once per reply: each decision asks several times.
+
+    Attributes
+    ----------
+    scopes, views : tuple of str, tuple of View
+        The scope and those that it is within, and the views of them.
+    windows : tuple of str
+        The windows that a call of the scope counts in.
+    account : Ledger or Ledgers
+        Their ledgers.
+    ends_s : float, seconds since 1970
+        When the first of them ends.
+    hard : bool
+        Whether any of their limits is hard.
+    """
+
+    scopes: tuple[str, ...]
+    views: tuple[View, ...]
+    windows: tuple[str, ...]
+    account: Account
+    ends_s: float
+    hard: bool
+
+
 class Views:
     """The accounts that a worker has seen, by scope; whoever calls holds a lock.
 
@@ -64,6 +90,7 @@ class Views:
         self._store = store
         self.of: dict[str, View] = {}
         self._ledgers: dict[str, Ledger] = {}
+        self._chains: dict[str, Chain] = {}
 
     def scopes(self, scope: str) -> list[str]:
         """Return a scope and those that it is within, as far as they are known."""
@@ -72,32 +99,34 @@ class Views:
             found.append(view.parent)
         return found
 
-    def windows(self, scope: str) -> tuple[str, ...]:
-        """Return the windows that a call of `scope` counts in."""
-        return tuple([window for one in self.scopes(scope) for window in self._view(one).windows])
+    def chain(self, scope: str) -> Chain:
+        """Return an account with those that it is within; raises `NotStarted`."""
+        chain = self._chains.get(scope)
+        if chain is None:
+            scopes = tuple(self.scopes(scope))
+            views = tuple([self._view(one) for one in scopes])
+            windows = tuple([window for view in views for window in view.windows])
+            ledgers = tuple([self._ledgers[window] for window in windows])
+            account = ledgers[0] if len(ledgers) == 1 else Ledgers(ledgers)
+            ends_s = min([float("inf") if one.window is None else one.window.end_s for one in ledgers])
+            hard = any(view.budget.hard for view in views)
+            chain = self._chains[scope] = Chain(scopes, views, windows, account, ends_s, hard)
+        return chain
 
     def account(self, scope: str, now_s: float) -> tuple[Account, list[Event]]:
         """Return the account of a scope at `now_s`, and the events that tell of windows which have begun."""
-        begun: list[Event] = []
-        ledgers: list[Ledger] = []
-        for one in self.scopes(scope):
-            view = self._view(one)
+        chain = self.chain(scope)
+        begun = self._renewed(chain, now_s) if now_s >= chain.ends_s else []
+        chain = self.chain(scope) if begun else chain
+        for view in chain.views:
             view.used_s = now_s
-            for level, window in enumerate(view.windows):
-                ledger = self._ledgers[window]
-                fresh = ledger.at(now_s)
-                if fresh is not ledger and fresh.window is not None:
-                    start_s = fresh.window.start_s
-                    view.windows[level] = _window_id(one, view.generation, level, start_s)
-                    self._ledgers[view.windows[level]] = fresh
-                    begins = _begins(view.windows[level], fresh.budget)
-                    begun.append(Renew(one, level, window, begins, fresh.skipped))
-                ledgers.append(fresh)
-        return (ledgers[0] if len(ledgers) == 1 else Ledgers(tuple(ledgers))), begun
+        for ledger in chain.account.each:
+            ledger.now_s = now_s
+        return chain.account, begun
 
     def left_usd(self, scope: str) -> float:
         """Return what the budgets of a scope have left, as of the windows that were last seen."""
-        return min([self._ledgers[window].left_usd for window in self.windows(scope)])
+        return min([self._ledgers[window].left_usd for window in self.chain(scope).windows])
 
     def count(self, windows: Iterable[str], effect: Effect) -> None:
         """Let what was done to a call show in its windows."""
@@ -121,12 +150,13 @@ class Views:
             seen = self._ledgers.get(window.id)
             note = notes.get(_note_name(scope, level))
             ledger = _ledger(replace(terms, within=None), window, now_s)
-            for id_, effect in pending:
-                if id_ == window.id:
-                    effect(ledger)
+            _catch_up(ledger, window.id, pending)
             if ledger.window is not None:
-                decided = 0 if seen is None else seen.decided
-                ledger.arrivals = _arrivals(ledger, ledger.window, arrivals[level], decided, note)
+                ledger.arrivals = arrivals[level]
+                if ledger.arrivals is None:
+                    ledger.arrivals = _first_arrivals(ledger, ledger.window, window.id, note)
+                elif ledger.decided != (decided := 0 if seen is None else seen.decided):  # by other workers
+                    ledger.arrivals.add(now_s, ledger.decided - decided)
             view.windows.append(window.id)
             view.arrivals.append(ledger.arrivals)
             self._ledgers[window.id] = ledger
@@ -134,11 +164,12 @@ class Views:
             for old in set(former.windows) - set(view.windows):
                 self._ledgers.pop(old, None)
         self.of[scope] = view
+        self._chains.clear()
 
     def notes(self) -> list[Note]:
         """Return the records of arrivals, to be kept for workers that start later."""
         return [
-            Note(_note_name(scope, level), json.dumps(arrivals.settings()))
+            Note(_note_name(scope, level), _noted(arrivals, self._ledgers[view.windows[level]], view.windows[level]))
             for scope, view in self.of.items()
             for level, arrivals in enumerate(view.arrivals)
             if arrivals is not None
@@ -159,6 +190,21 @@ class Views:
         terms = text_of_terms(view.budget, view.parent)
         held_usd = max([ledger.reserved_usd + ledger.leased_usd for ledger in ledgers])
         return Open(scope, view.generation - 1, terms, tuple(windows)), held_usd
+
+    def _renewed(self, chain: Chain, now_s: float) -> list[Event]:
+        """Put fresh ledgers in the place of those whose window has ended, and return the events that tell of them."""
+        begun: list[Event] = []
+        for scope, view in zip(chain.scopes, chain.views, strict=True):
+            for level, window in enumerate(view.windows):
+                ledger = self._ledgers[window]
+                fresh = ledger.at(now_s)
+                if fresh is not ledger and fresh.window is not None:
+                    view.windows[level] = _window_id(scope, view.generation, level, fresh.window.start_s)
+                    self._ledgers[view.windows[level]] = fresh
+                    begins = _begins(view.windows[level], fresh.budget)
+                    begun.append(Renew(scope, level, window, begins, fresh.skipped))
+        self._chains.clear()
+        return begun
 
     def _view(self, scope: str) -> View:
         try:
@@ -186,7 +232,12 @@ def _window_id(scope: str, generation: int, level: int, start_s: float) -> str:
 
 
 def _note_name(scope: str, level: int) -> str:
-    return f"arrivals|{scope}|{level}"
+    return f"record|{scope}|{level}"
+
+
+def _noted(arrivals: Arrivals, ledger: Ledger, window: str) -> str:
+    """Return a record of arrivals as text, with how many of the latest window it has counted."""
+    return json.dumps({**arrivals.settings(), "window": window, "decided": ledger.decided})
 
 
 def _ledger(budget: Budget, state: WindowState, now_s: float) -> Ledger:
@@ -204,20 +255,28 @@ def _ledger(budget: Budget, state: WindowState, now_s: float) -> Ledger:
     return ledger
 
 
-def _arrivals(ledger: Ledger, span: Span, record: Arrivals | None, decided: int, note: str | None) -> Arrivals:
-    """Return the record of arrivals, with those that others have counted since."""
-    if record is not None:
-        if ledger.decided != decided:
-            record.add(ledger.now_s, ledger.decided - decided)
-        return record
+def _catch_up(ledger: Ledger, window: str, pending: Iterable[tuple[str, Effect]]) -> None:
+    """Let show what the engine has not heard of yet."""
+    for one, effect in pending:
+        if one == window:
+            effect(ledger)
+
+
+def _first_arrivals(ledger: Ledger, span: Span, window: str, note: str | None) -> Arrivals:
+    """Return the record of arrivals of a budget that this worker has not seen before."""
     if note is not None:
-        return Arrivals.of_settings(json.loads(note))
-    record = Arrivals(span.start_s, span.end_s - span.start_s, ledger.budget.timezone)
-    record.expect(ledger.budget.horizon, span.start_s)
-    buckets = max(1, int((ledger.now_s - span.start_s) / record.bucket_s))
+        settings = json.loads(note)
+        record = Arrivals.of_settings(settings)
+        since = ledger.decided - (settings["decided"] if settings["window"] == window else 0)
+        record.add(ledger.now_s, since)
+        return record
+    start_s = span.start_s if ledger.decided else ledger.now_s  # nobody has asked yet: it has just begun
+    record = Arrivals(start_s, span.end_s - span.start_s, ledger.budget.timezone)
+    record.expect(ledger.budget.horizon, start_s)
+    buckets = max(1, int((ledger.now_s - start_s) / record.bucket_s))
     for bucket in range(buckets if ledger.decided else 0):  # when the earlier ones came is not known
         n = ledger.decided // buckets + (bucket < ledger.decided % buckets)
-        record.add(span.start_s + bucket * record.bucket_s, n)
+        record.add(start_s + bucket * record.bucket_s, n)
     return record
 
 

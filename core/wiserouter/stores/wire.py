@@ -19,6 +19,7 @@ from threading import RLock, Thread
 from typing import Protocol
 
 from wiserouter.errors import StoreError, StoreUnavailable
+from wiserouter.ids import fresh_id
 from wiserouter.stores.base import Health, Record
 from wiserouter.stores.engine import Engine, Event, Reading, Reply, Reserve, Settle
 from wiserouter.stores.texts import text_of_record
@@ -246,7 +247,7 @@ class Wire:
             self.waiting = deque([step for step in self.waiting if step.shown])
             for event in perhaps:
                 if isinstance(event, Reserve):  # it may have arrived all the same
-                    undo = Settle(event.id, "released", os.urandom(8).hex())
+                    undo = Settle(event.id, "released", fresh_id())
                     self.waiting.append(Step(undo, "", shown=True, again=True))
             for step in asked:
                 step.error, step.done = error, True
