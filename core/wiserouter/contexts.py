@@ -157,11 +157,9 @@ class Contexts:
         x = np.asarray(embedding, dtype=np.float32)
         if x.shape != centroids.shape[1:]:
             raise InvalidInput(f"embedding must have shape ({self.dim},), got {x.shape}")
-        nearness = centroids.dot(x) - self._half_square
-        nearest = int(nearness.argmax())  # that of a NaN where there is one
-        if not math.isfinite(nearness[nearest]):
-            raise InvalidInput("embedding must be finite, got NaN, an infinity, or numbers that overflow")
-        return nearest
+        if not math.isfinite(x.dot(x)):
+            raise InvalidInput("embedding must be finite and of finite length, got NaN, an infinity or an overflow")
+        return int((centroids.dot(x) - self._half_square).argmax())
 
     def assign_many(self, embeddings: ArrayLike) -> IntArray:
         """Return the nearest context of each row of an array of shape (n, dim)."""
