@@ -18,6 +18,9 @@ from wiserouter.errors import InvalidInput
 from wiserouter.estimates import Estimates
 from wiserouter.types import NO_CONTEXT, Decision, Embedding, FloatArray, IntArray, Usage, check_count
 
+PER_MODEL = 30
+"""Queries of a context for each model of the pool, before a context of its own pays: fewer tell noise apart."""
+
 
 @dataclass(slots=True)
 class Seen:
@@ -40,8 +43,8 @@ class Growing:
         The most there shall be.
     first_after : int, default 200
         Queries before there is more than one.
-    per_context : int, default 50
-        Queries that a context needs.
+    per_context : int, optional
+        Queries that a context needs; by default 30 for each model of the pool.
     keep : int, default 2,000
         The latest queries that are kept: 4 x dim bytes each, and some hundred more.
     refit_after : int, optional
@@ -62,7 +65,7 @@ class Growing:
         n_contexts: int = 16,
         *,
         first_after: int = 200,
-        per_context: int = 50,
+        per_context: int | None = None,
         keep: int = 2_000,
         refit_after: int | None = None,
         background: bool = True,
@@ -70,7 +73,7 @@ class Growing:
     ) -> None:
         self.n_contexts = check_count("n_contexts", n_contexts, least=1)
         self.first_after = check_count("first_after", first_after, least=1)
-        self.per_context = check_count("per_context", per_context, least=1)
+        self.per_context = None if per_context is None else check_count("per_context", per_context, least=1)
         self.keep = check_count("keep", keep, least=n_contexts)
         self.refit_after = None if refit_after is None else check_count("refit_after", refit_after, least=1)
         self._background, self._seed = background, seed
@@ -107,7 +110,7 @@ class Growing:
                 context = int(whereto[context])
         return context
 
-    def advance(self) -> Contexts | None:
+    def advance(self, n_models: int) -> Contexts | None:
         """Fit contexts where enough queries were seen, and return them once, when they are ready."""
         if self._fitting is not None:
             if self._fitting.is_alive():
@@ -116,16 +119,20 @@ class Growing:
             return fitted
         if self._n_seen < self._due:
             return None
-        self._due = self._next_due()
+        n_contexts = self.n_contexts_now(n_models)
+        self._due = self._next_due(n_contexts, n_models)
+        if n_contexts == 1:
+            return None
         if not self._background:
-            return self.fit(self.n_contexts_now())
-        self._fitting = Thread(target=self._fit_aside, args=(self._embeddings(), self.n_contexts_now()), daemon=True)
+            return self.fit(n_contexts)
+        self._fitting = Thread(target=self._fit_aside, args=(self._embeddings(), n_contexts), daemon=True)
         self._fitting.start()
         return None
 
-    def n_contexts_now(self) -> int:
-        """Return how many contexts the kept queries can fill."""
-        return max(1, min(self.n_contexts, len(self._recent) // self.per_context))
+    def n_contexts_now(self, n_models: int) -> int:
+        """Return how many contexts the queries seen can fill, for a pool of so many models."""
+        filled = self._n_seen // self._per_context(n_models)
+        return max(1, min(self.n_contexts, filled, len(self._recent)))
 
     def fit(self, n_contexts: int) -> Contexts:
         """Return contexts fitted on the kept queries; raises `InvalidInput` if there are fewer of these."""
@@ -160,10 +167,13 @@ class Growing:
         self._moves.append((moved_at, spread.argmax(axis=1)))
         return new
 
-    def _next_due(self) -> float:
-        grown = self.n_contexts_now() == self.n_contexts
-        if not grown:
-            return 2.0 * self._n_seen
+    def _per_context(self, n_models: int) -> int:
+        return PER_MODEL * n_models if self.per_context is None else self.per_context
+
+    def _next_due(self, n_contexts: int, n_models: int) -> float:
+        """Return when to fit again: as soon as two contexts can be filled, then at each doubling."""
+        if n_contexts < self.n_contexts:
+            return 2.0 * (self._per_context(n_models) if n_contexts == 1 else self._n_seen)
         return float("inf") if self.refit_after is None else float(self._n_seen + self.refit_after)
 
     def _embeddings(self) -> Embedding:

@@ -474,7 +474,9 @@ class WiseRouter:
         if growing is None:
             raise InvalidInput("refit_contexts needs recent queries: make the router with growing=Growing(...)")
         with self._lock:
-            self._move_to(growing, growing.fit(growing.n_contexts_now() if n_contexts is None else n_contexts))
+            self._move_to(
+                growing, growing.fit(growing.n_contexts_now(len(self.pool)) if n_contexts is None else n_contexts)
+            )
 
     def update_model(self, model: Model) -> None:
         """Change price and limits of a model of the pool, known by its name; raises `UnknownModel`.
@@ -919,7 +921,7 @@ class WiseRouter:
     def _grow(self, growing: Growing, decision: Decision, embedding: Embedding, model: int) -> None:
         """Keep a query, and take over new contexts if they are ready."""
         growing.add(decision, embedding, model)
-        fitted = growing.advance()
+        fitted = growing.advance(len(self.pool))
         if fitted is not None:
             self._move_to(growing, fitted)
 

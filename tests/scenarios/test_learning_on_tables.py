@@ -1,14 +1,16 @@
 """Learning on real tables: one model seen per query, no history but a price list.
 
-`Optimistic` learns on the training half and goes on to serve the test half, all out of one budget; `Offline` was
-fitted on every model's answer to the training half. Quality is that on the test half.
+`Optimistic` starts with one context, learns on the training half and goes on to serve the test half, all out of one
+budget; contexts grow with the queries. `Offline` was fitted on all answers to the training half. Quality is that on
+the test half.
 
-A budget binds in a seed where the learned plan has a shadow price above 0 at the end: by its own estimates, more money
-would buy something. The gap is that of the budgets that bind in nine of ten seeds; what is spent of one is counted in
-the seeds in which it binds.
+The gap is the mean over four budgets. A budget binds in a seed where the learned plan has a shadow price above 0 at
+the end: by its own estimates, more money would buy something. Of those that bind in nine of ten seeds, what is
+spent is counted in the seeds in which they bind; it may miss its bounds by two standard errors, since one call of
+SWE-bench is up to 3 % of a budget.
 
-Four seeds a table, eight for SWE-bench; WISEROUTER_SEEDS=10 runs so many, twice as many for SWE-bench. With -s the
-figures are printed: those in docs/learning.md.
+Four seeds a table, sixteen for SWE-bench; WISEROUTER_SEEDS=10 runs so many, four times as many for SWE-bench. With
+-s the figures are printed: those in docs/learning.md.
 """
 
 import os
@@ -27,14 +29,14 @@ SHARES = (0.05, 0.1, 0.2, 0.4)
 
 MOST_GAP = 0.015
 
-LEAST_SPENT = {ROUTERBENCH: 0.99, PARETO: 0.99, SWEBENCH: 0.985}
-"""Share of a binding budget; less where requests are few and dear, as `Offline` spends .991 of these on SWE-bench."""
+LEAST_SPENT, MOST_SPENT = 0.99, 1.005
+"""Shares of a binding budget."""
 
 
 def seeds(name):
     asked = os.environ.get("WISEROUTER_SEEDS")
-    few, many = (4, 8) if asked is None else (int(asked), 2 * int(asked))
-    return range(many if name == SWEBENCH else few)
+    n = 4 if asked is None else int(asked)
+    return range(4 * n if name == SWEBENCH else n)
 
 
 @cache
@@ -56,14 +58,25 @@ def show(name):
         print(f"| {rate:.4g} | {quality} | {fitted} | {gap.mean():+.4f} | {error:.4f} | {spend} | {binds} |")
 
 
+def mean_of(of_seeds):
+    """Return the mean over seeds and its standard error."""
+    return of_seeds.mean(), of_seeds.std(ddof=1) / np.sqrt(len(of_seeds))
+
+
+def gap_of(budgets):
+    """Return the mean gap over budgets, seed by seed."""
+    return np.mean([of_seeds[:, 1] - of_seeds[:, 0] for of_seeds in budgets], axis=0)
+
+
 @pytest.mark.parametrize("name", [ROUTERBENCH, PARETO, SWEBENCH])
 def test_learning_comes_close_to_a_dense_history(name):
     show(name)
     binding = [of_seeds for of_seeds in runs(name).values() if of_seeds[:, 3].mean() >= 0.9]
-    gap = np.mean([of_seeds[:, 1] - of_seeds[:, 0] for of_seeds in binding], axis=0)
-    spent = [of_seeds[of_seeds[:, 3] > 0, 2].mean() for of_seeds in binding]
-    print(f"where it binds: mean gap {gap.mean():.4f}, s.e. {gap.std(ddof=1) / np.sqrt(len(gap)):.4f}")
-    print("spend/budget where it binds: " + ", ".join(f"{ratio:.4f}" for ratio in spent))
+    spent = [mean_of(of_seeds[of_seeds[:, 3] > 0, 2]) for of_seeds in binding]
+    gap = gap_of(runs(name).values())
+    for where, of_these in (("all budgets", gap), ("those that bind", gap_of(binding))):
+        print("{}: mean gap {:.4f}, s.e. {:.4f}".format(where, *mean_of(of_these)))
+    print("spend/budget where it binds (s.e.): " + ", ".join(f"{mean:.4f} ({error:.4f})" for mean, error in spent))
     assert gap.mean() <= MOST_GAP
-    for ratio in spent:
-        assert LEAST_SPENT[name] <= ratio <= 1.005
+    for mean, error in spent:
+        assert LEAST_SPENT - 2.0 * error <= mean <= MOST_SPENT + 2.0 * error

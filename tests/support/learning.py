@@ -5,11 +5,11 @@ from typing import NamedTuple
 import numpy as np
 
 from tables import PARETO, ROUTERBENCH, SWEBENCH
-from wiserouter import Budget, Contexts, Estimates, Model, Offline, Optimistic, Price, WiseRouter, open_encoder
+from wiserouter import Budget, Contexts, Estimates, Growing, Model, Offline, Optimistic, Price, WiseRouter, open_encoder
 from wiserouter.errors import BudgetError
 from wiserouter.evaluation.replay import Table, split
 
-FITTED_CONTEXTS, LEARNED_CONTEXTS = 16, 4
+FITTED_CONTEXTS = 16
 
 USD_PER_MTOK = {  # input and output, as published, by column of the table
     ROUTERBENCH: (
@@ -29,10 +29,9 @@ class Halves(NamedTuple):
     table: Table
     train: np.ndarray
     test: np.ndarray
+    embeddings: np.ndarray
     fitted: Contexts
     placed: np.ndarray
-    few: Contexts
-    placed_in_few: np.ndarray
     seed: int
 
 
@@ -49,17 +48,16 @@ def halves(table: Table, seed: int) -> Halves:
     train, test = split(len(table.prompts), seed)
     prompts = [table.prompts[i] for i in train]
     embeddings = open_encoder("tfidf").fit(prompts).encode_many(table.prompts)
-    fitted, few = (Contexts.fit(embeddings[train], n, seed=seed) for n in (FITTED_CONTEXTS, LEARNED_CONTEXTS))
-    placed, placed_in_few = (contexts.assign_many(embeddings) for contexts in (fitted, few))
-    return Halves(table, train, test, fitted, placed, few, placed_in_few, seed)
+    fitted = Contexts.fit(embeddings[train], FITTED_CONTEXTS, seed=seed)
+    return Halves(table, train, test, embeddings, fitted, fitted.assign_many(embeddings), seed)
 
 
-def served(router: WiseRouter, table: Table, order: np.ndarray, contexts: np.ndarray) -> np.ndarray:
+def served(router: WiseRouter, work: Halves, order: np.ndarray) -> np.ndarray:
     """Return the score of each query, 0 where it was not served; one model answers each."""
-    scores = np.zeros(len(order))
+    table, scores = work.table, np.zeros(len(order))
     for at, i in enumerate(order):
         try:
-            decision = router.decide(context=int(contexts[i]))
+            decision = router.decide(embedding=work.embeddings[i])
         except BudgetError:
             continue
         model = router.pool.index(decision.model)
@@ -70,16 +68,16 @@ def served(router: WiseRouter, table: Table, order: np.ndarray, contexts: np.nda
 
 
 def learned(name: str, work: Halves, rate_usd: float) -> Learned:
-    """Learn on the training half and serve the test half, all out of one budget."""
+    """Learn on the training half and serve the test half, all out of one budget, from one context on."""
     table, train, test, *_ = work
     models = [
         Model(model, Price(*(usd / 1e6 for usd in price)))
         for model, price in zip(table.models, USD_PER_MTOK[name], strict=True)
     ]
     order = np.concatenate([np.random.default_rng(100 + work.seed).permutation(train), test])
-    router = WiseRouter(models, work.few, policy=Optimistic(), seed=work.seed)
+    router = WiseRouter(models, growing=Growing(background=False), policy=Optimistic(), seed=work.seed)
     router.start(Budget(rate_usd * len(order), len(order)))
-    quality = served(router, table, order, work.placed_in_few)[len(train) :].mean()
+    quality = served(router, work, order)[len(train) :].mean()
     plan = router.plan
     binds = plan.shadow_price(max(rate_usd, plan.floor_usd)) > 0
     spend_ratio = router.status().spent_usd / router.status().amount_usd
@@ -94,4 +92,4 @@ def fitted_quality(work: Halves, rate_usd: float) -> float:
     models = [Model(model) for model in table.models]
     router = WiseRouter(models, work.fitted, policy=Offline(), estimates=estimates, seed=work.seed)
     router.start(Budget(rate_usd * len(test), len(test)))
-    return float(served(router, table, test, work.placed).mean())
+    return float(served(router, work, test).mean())

@@ -26,6 +26,8 @@ class Caution:
         Mean costs, and the least mean cost of a request.
     spread_usd : array-like, broadcast to (n_contexts, n_models)
         Standard deviation of the cost of one call.
+    deviations : float, default 1
+        How many standard deviations of its cost are held against a call.
     drift : float, default 0
         How many standard deviations of all the cheapest calls to come are held back, besides their mean cost.
 
@@ -35,10 +37,12 @@ class Caution:
         What is held back for one call to come, for n of them sqrt(n) times as much; None where nothing is.
     """
 
-    def __init__(self, plan: Plan, spread_usd: ArrayLike, *, drift: float = 0.0) -> None:
-        self._plan = plan
+    def __init__(
+        self, plan: Plan, spread_usd: ArrayLike, *, deviations: float = DEVIATIONS, drift: float = 0.0
+    ) -> None:
+        self._plan, self._deviations = plan, deviations
         self._spread_usd = np.broadcast_to(np.asarray(spread_usd), plan.cost_usd.shape)
-        cautious = plan.cost_usd + DEVIATIONS * self._spread_usd
+        cautious = plan.cost_usd + deviations * self._spread_usd
         self._cautious_usd: list[list[float]] = [
             [*row, 0.0] for row in cautious.tolist()
         ]  # the last, index -1, is the null action
@@ -50,7 +54,7 @@ class Caution:
 
     def revise(self, context: int) -> None:
         """Take over the costs that the plan now has for one context."""
-        cautious = self._plan.cost_usd[context] + DEVIATIONS * self._spread_usd[context]
+        cautious = self._plan.cost_usd[context] + self._deviations * self._spread_usd[context]
         self._cautious_usd[context] = [*cautious.tolist(), 0.0]
 
     def _spread_of_cheapest_usd(self) -> float:

@@ -35,6 +35,10 @@ ROW_GROWTH = 1.01
 REACH = 2.0
 """They are also taken anew when this many times as many requests are to come as when they were last taken."""
 
+DEVIATIONS = 0.5
+"""Standard deviations of its cost that are held against a call: half as many as where costs were fitted, since those of
+models that were called a few times are drawn toward the larger spread of all."""
+
 DRIFT = 3.0
 """Standard deviations of all the cheapest calls to come that are held back."""
 
@@ -130,7 +134,7 @@ class Optimistic:
             [row.cost_usd for row in self._rows],
             allow_skip=self.allow_skip,
         )
-        caution = Caution(self._live, self._outlook.spread_usd, drift=DRIFT)
+        caution = Caution(self._live, self._outlook.spread_usd, deviations=DEVIATIONS, drift=DRIFT)
         self._mixture = Mixture(self._live, "actual", caution, Counts.of(seen), [row.mean for row in self._rows])
         self._at_means, self._anywhere = None, None
         self._revise_at = [_next(count, ROW_GROWTH) for count in seen.observed]
@@ -149,9 +153,10 @@ class Optimistic:
         if self._anywhere is None:
             plan = self._live.without_context()
             spread = self._outlook.freq @ self._outlook.spread_usd
+            caution = Caution(plan, spread, deviations=DEVIATIONS, drift=DRIFT)
             means = [(self._outlook.freq @ [row.mean for row in self._rows]).tolist()]
             counts = Counts.of(self._estimates).of_all_contexts()
-            self._anywhere = Mixture(plan, "actual", Caution(plan, spread, drift=DRIFT), counts, means)
+            self._anywhere = Mixture(plan, "actual", caution, counts, means)
         return self._anywhere
 
 
