@@ -79,6 +79,19 @@ def test_the_static_plan_is_shown_against_the_adaptive_one(findings):
     assert adapted == pytest.approx(np.array([[0.9, 0.0], [1.0, 0.0]]))
 
 
+def test_the_verdict_is_the_lead_over_the_best_other_method(findings):
+    exhibit = exhibit_of("verdict", findings)
+    # at 1 static-lp would buy 0.51 / 1.2 of the way to its first point, at 2 half the way from that to the second
+    first, second = (0.51 / 1.2, (0.51 + 0.91) / 2)
+    assert exhibit.rows == [
+        ["1", "0.6100", "0.9000", "`static-lp`", f"{first:.4f}", "1.2000 †", f"**+{0.61 - first:.4f} ± 0.0017**"],
+        ["2", "0.8100", "1.0000", "`static-lp`", f"{second:.4f}", "1.4000 †", f"**+{0.81 - second:.4f} ± 0.0000**"],
+    ]
+    [axes] = exhibit.draw().axes
+    [lead] = axes.containers
+    assert lead.lines[0].get_ydata() == pytest.approx([0.61 - first, 0.81 - second])
+
+
 def test_end_to_end_draws_what_a_budget_pays_for_and_the_cost_of_collecting(findings):
     generous, constrained = exhibit_of("end-to-end", findings).draw().axes
     assert lines(generous)["wr-offline"][0] == pytest.approx([17.0, 28.0])  # 8 to learn, 9 and 20 to serve

@@ -33,6 +33,7 @@ HERE = Path("paper")
 
 OF_A_BENCH = {
     "table1": "Quality by budget (paper, Table 1).",
+    "verdict": "WR-Offline against the best other method at every budget.",
     "utilisation": "Share of each budget that is left (paper, budget utilisation).",
     "latency": "Time of training and of one decision (paper, latency comparison).",
     "adaptive": "Adaptive against static linear program (paper).",

@@ -12,6 +12,7 @@ from wiserouter.evaluation.report.learning import bill, end_to_end_exhibit
 from wiserouter.evaluation.report.overall import aiq, latency, regret
 from wiserouter.evaluation.report.quality import frontier, intervals, table1
 from wiserouter.evaluation.report.spending import ADAPTIVE, STATIC, adaptive, utilisation
+from wiserouter.evaluation.report.verdict import OURS, verdict
 
 
 class Entry(NamedTuple):
@@ -23,6 +24,7 @@ class Entry(NamedTuple):
 
 EXHIBITS: dict[str, Entry] = {
     "table1": Entry(table1),
+    "verdict": Entry(verdict, (OURS,)),
     "frontier": Entry(frontier),
     "intervals": Entry(intervals),
     "utilisation": Entry(utilisation),

@@ -80,8 +80,7 @@ def standings_of(rows: pl.DataFrame, methods: Iterable[str], rivals: Iterable[st
         Those of them that are compared with the best.
     """
     grid = grid_of(rows, list(methods))
-    equal = _at_equal_spend(grid)
-    judged = np.where(_kept(grid)[..., np.newaxis], grid.figures["quality"], equal)
+    equal, judged = _at_equal_spend(grid), judged_of(grid)
     rival = np.isin(grid.methods, list(rivals))
     behind = _behind(judged, rival)
     return Standings(_by_budget(grid, equal, judged, behind, rival), _by_method(rows, grid, behind, rival))
@@ -99,7 +98,14 @@ def grid_of(rows: pl.DataFrame, methods: list[str]) -> Grid:
     return Grid(methods, rates, seeds, figures, rewards)
 
 
-def _kept(grid: Grid) -> BoolArray:
+def judged_of(grid: Grid) -> FloatArray:
+    """Return what verdicts go by, of shape (n_methods, n_budgets, n_seeds): quality, or that at equal spend."""
+    judged: FloatArray = np.where(kept_of(grid)[..., np.newaxis], grid.figures["quality"], _at_equal_spend(grid))
+    return judged
+
+
+def kept_of(grid: Grid) -> BoolArray:
+    """Return which method keeps which budget, on average over seeds."""
     return np.asarray(grid.figures["spend_ratio"].mean(axis=-1) <= KEPT)
 
 
@@ -129,7 +135,7 @@ def _behind(judged: FloatArray, rival: BoolArray) -> FloatArray:
     return difference
 
 
-def _error(values: FloatArray) -> FloatArray:
+def standard_error(values: FloatArray) -> FloatArray:
     """Return the standard error of the mean over the last axis; NaN where there is one seed."""
     n = values.shape[-1]
     if n == 1:
@@ -139,7 +145,7 @@ def _error(values: FloatArray) -> FloatArray:
 
 
 def _verdicts(behind: FloatArray, rival: BoolArray) -> list[str]:
-    mean, error = behind.mean(axis=-1), np.nan_to_num(_error(behind))
+    mean, error = behind.mean(axis=-1), np.nan_to_num(standard_error(behind))
     words = np.where(mean <= 0.0, "best", np.where(mean <= error, "within 1 s.e.", ""))
     return list(np.where(rival[:, np.newaxis], words, "").ravel())
 
@@ -153,16 +159,16 @@ def _by_budget(grid: Grid, equal: FloatArray, judged: FloatArray, behind: FloatA
         "method": np.repeat(grid.methods, len(grid.rates_usd)),
         "rate_usd": np.tile(grid.rates_usd, len(grid.methods)),
         **{name: figures[name].mean(axis=-1).ravel() for name in _FIGURES},
-        "quality_se": _error(figures["quality"]).ravel(),
+        "quality_se": standard_error(figures["quality"]).ravel(),
         "quality_low": low,
         "quality_high": high,
         "spend_ratio_max": figures["spend_ratio"].max(axis=-1).ravel(),
         "off_budget": np.abs(figures["spend_ratio"] - 1.0).mean(axis=-1).ravel(),
-        "kept": _kept(grid).ravel(),
+        "kept": kept_of(grid).ravel(),
         "equal_spend": equal.mean(axis=-1).ravel(),
         "judged": judged.mean(axis=-1).ravel(),
         "behind": behind.mean(axis=-1).ravel(),
-        "behind_se": _error(behind).ravel(),
+        "behind_se": standard_error(behind).ravel(),
         "verdict": _verdicts(behind, rival),
         "regret": (figures["bound"] - judged).mean(axis=-1).ravel(),
         "regret_contexts": _regret_of_contexts(grid, judged).ravel(),
@@ -190,9 +196,9 @@ def _by_method(rows: pl.DataFrame, grid: Grid, behind: FloatArray, rival: BoolAr
         {
             "method": grid.methods,
             "aiq": aiq.mean(axis=1),
-            "aiq_se": _error(aiq),
+            "aiq_se": standard_error(aiq),
             "aiq_over_zero": (aiq - zero).mean(axis=1),
-            "aiq_over_zero_se": _error(aiq - zero),
+            "aiq_over_zero_se": standard_error(aiq - zero),
             "best": (verdicts == "best").sum(axis=1),
             "best_or_within": (verdicts != "").sum(axis=1),
             "rival": rival,
