@@ -652,7 +652,7 @@ class WiseRouter:
     ) -> None:
         """Do what `charge` does, off the event loop where the store is waited for."""
         step = partial(self.charge, decision, cost_usd, usage=usage, model=model, learn=learn)
-        await self._aside(_scope(decision), step)
+        await self._aside(_scope(decision), step, _id(decision))
 
     def spend(self, cost_usd: float, *, scope: str = "default") -> None:
         """Pay for something that is no call of the pool, such as an embedding, out of the same budget.
@@ -760,11 +760,11 @@ class WiseRouter:
 
     async def arelease(self, decision: Decision | str) -> None:
         """Do what `release` does, off the event loop where the store is waited for."""
-        await self._aside(_scope(decision), partial(self.release, decision))
+        await self._aside(_scope(decision), partial(self.release, decision), _id(decision))
 
     async def areward(self, decision: Decision | str, reward: float, *, comment: str | None = None) -> bool:
         """Do what `reward` does, off the event loop where the store is waited for."""
-        return await self._aside(None, partial(self.reward, decision, reward, comment=comment))
+        return await self._aside("", partial(self.reward, decision, reward, comment=comment))
 
     def alias(self, alias: str, decision: Decision | str) -> None:
         """Let a decision be charged, rewarded and found by another name as well, such as the id of its call.
@@ -827,9 +827,9 @@ class WiseRouter:
         self._store.join(sharing)
         return sharing
 
-    async def _aside(self, scope: str | None, step: Callable[[], T]) -> T:
+    async def _aside(self, scope: str, step: Callable[[], T], decision_id: str | None = None) -> T:
         """Do a step, off the event loop where the store is waited for."""
-        if not self.waits(scope):
+        if not self._store.waits(scope, decision_id):
             return step()
         from wiserouter.aside import aside  # noqa: PLC0415 - who has no event loop need not pay for asyncio
 
@@ -1029,8 +1029,8 @@ def _id(decision: Decision | str) -> str:
     return decision if isinstance(decision, str) else decision.id
 
 
-def _scope(decision: Decision | str) -> str | None:
-    return None if isinstance(decision, str) else decision.scope
+def _scope(decision: Decision | str) -> str:
+    return "" if isinstance(decision, str) else decision.scope
 
 
 def _silent(step: str, rows: int) -> None:

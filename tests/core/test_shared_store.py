@@ -101,6 +101,33 @@ def test_leases_move_to_the_next_window(opened, clock):
     assert other.ledger("s").spent_usd == 1.5
 
 
+def test_a_decision_that_is_no_longer_at_hand_is_waited_for(clock, tmp_path):
+    class Far(SQLiteEngine):
+        near = False  # as one that is asked over a network
+
+    store = SharedStore(Far(tmp_path / "far.db", clock), clock=clock, max_decisions=2)
+    store.open("s", Budget(10.0, 100))
+    for name in ("first", "second", "third"):
+        store.reserve(record(store, "s", name, 0.25, 0.25))
+    assert not store.waits("s")
+    assert [store.waits("s", name) for name in ("first", "second", "third")] == [True, False, False]
+    assert store.find("first").decision.id == "first"
+    store.close()
+
+
+def test_a_worker_whose_lease_is_used_up_is_waited_for(clock, tmp_path):
+    class Far(SQLiteEngine):
+        near = False
+
+    store = SharedStore(Far(tmp_path / "far.db", clock), clock=clock, lease_share=0.1, refresh_s=1e6, flush_s=1e6)
+    store.open("s", Budget(10.0, 100, limit="hard"))
+    store.refresh()
+    assert not store.waits("s")
+    store.reserve(record(store, "s", "all", store._leases.left_usd("s"), 0.25))
+    assert store.waits("s")
+    store.close()
+
+
 def test_who_joins_expects_what_the_others_do(opened, clock):
     day = Budget(10.0, every="1d")
     clock.advance(15 * 3_600.0)  # nobody has been turned away since midnight: the budget has only just begun

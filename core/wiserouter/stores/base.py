@@ -111,8 +111,16 @@ class Store(Protocol):
         """Return the store's time in seconds."""
         ...
 
-    def waits(self, scope: str) -> bool:
-        """Return whether the methods may wait for something else than this process: keep off the event loop then."""
+    def waits(self, scope: str, decision_id: str | None = None) -> bool:
+        """Return whether the methods may wait for something else than this process: keep off the event loop then.
+
+        Parameters
+        ----------
+        scope : str
+            Whose budget the step is about; "" where only a decision is known.
+        decision_id : str, optional
+            The decision that it is about, where it was made before.
+        """
         ...
 
     def open(self, scope: str, budget: Budget, *, parent: str | None = None, restart: bool = False) -> None:

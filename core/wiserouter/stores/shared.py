@@ -138,10 +138,14 @@ class SharedStore:
         """Return the engine's time, as far as it is known."""
         return self._clock() + self._wire.offset_s
 
-    def waits(self, scope: str) -> bool:
-        """Return whether a step of `scope` waits for the engine: then take it off the event loop."""
+    def waits(self, scope: str, decision_id: str | None = None) -> bool:
+        """Return whether a step waits for the engine: then take it off the event loop."""
         with self._lock:
-            return self._near or scope not in self._views.of or not self._ahead(scope)
+            if self._near or scope not in self._views.of or not self._ahead(scope):
+                return True
+            if decision_id is not None:
+                return decision_id not in self._records
+            return self._leases.share is not None and self._leases.left_usd(scope) <= 0.0
 
     def open(self, scope: str, budget: Budget, *, parent: str | None = None, restart: bool = False) -> None:
         """Start a budget for `scope`, or take part in the one that runs, with amount and horizon as given now.
