@@ -105,6 +105,19 @@ def response_events(model: str) -> Iterator[str]:
     yield sse({"type": "response.completed", "sequence_number": 6, "response": body})
 
 
+def text_part(model: str, text: str, finish_reason: str | None) -> dict[str, Any]:
+    choice = {"index": 0, "text": text, "finish_reason": finish_reason, "logprobs": None}
+    return {"id": "cmpl-1", "object": "text_completion", "created": 1, "model": model, "choices": [choice]}
+
+
+def text_chunks(model: str) -> Iterator[str]:
+    """Yield the server-sent events of a streamed text completion, without its usage."""
+    for _ in range(5):
+        yield sse(text_part(model, "word ", None))
+    yield sse(text_part(model, "", "stop"))
+    yield "data: [DONE]\n\n"
+
+
 def answer(request: httpx.Request) -> httpx.Response:
     """Answer any of the OpenAI routes for the model that is asked."""
     body = json.loads(request.content)
@@ -119,9 +132,9 @@ def answer(request: httpx.Request) -> httpx.Response:
             return streamed(chunks(model, with_usage=with_usage))
         return httpx.Response(200, json=chat(model))
     if path.endswith("/completions"):
-        choice = {"index": 0, "text": "an answer", "finish_reason": "stop", "logprobs": None}
-        body = {"id": "cmpl-1", "object": "text_completion", "created": 1, "model": model, "choices": [choice]}
-        return httpx.Response(200, json={**body, "usage": usage()})
+        if body.get("stream"):
+            return streamed(text_chunks(model))
+        return httpx.Response(200, json={**text_part(model, "an answer", "stop"), "usage": usage()})
     return httpx.Response(404, json={"error": {"message": path}})
 
 
