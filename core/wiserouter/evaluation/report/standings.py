@@ -80,7 +80,8 @@ def standings_of(rows: pl.DataFrame, methods: Iterable[str], rivals: Iterable[st
         Those of them that are compared with the best.
     """
     grid = grid_of(rows, list(methods))
-    equal, judged = _at_equal_spend(grid), judged_of(grid)
+    equal = _at_equal_spend(grid)
+    judged = judged_of(grid, equal)
     rival = np.isin(grid.methods, list(rivals))
     behind = _behind(judged, rival)
     return Standings(_by_budget(grid, equal, judged, behind, rival), _by_method(rows, grid, behind, rival))
@@ -98,9 +99,10 @@ def grid_of(rows: pl.DataFrame, methods: list[str]) -> Grid:
     return Grid(methods, rates, seeds, figures, rewards)
 
 
-def judged_of(grid: Grid) -> FloatArray:
+def judged_of(grid: Grid, equal: FloatArray | None = None) -> FloatArray:
     """Return what verdicts go by, of shape (n_methods, n_budgets, n_seeds): quality, or that at equal spend."""
-    judged: FloatArray = np.where(kept_of(grid)[..., np.newaxis], grid.figures["quality"], _at_equal_spend(grid))
+    equal = _at_equal_spend(grid) if equal is None else equal
+    judged: FloatArray = np.where(kept_of(grid)[..., np.newaxis], grid.figures["quality"], equal)
     return judged
 
 

@@ -11,6 +11,7 @@ from wiserouter.evaluation.plots import dress, line_of, new_figure
 from wiserouter.evaluation.report.exhibit import Exhibit, figure, with_error
 from wiserouter.evaluation.report.findings import Findings
 from wiserouter.evaluation.report.standings import judged_of, kept_of, standard_error
+from wiserouter.types import FloatArray
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -24,53 +25,58 @@ or behind by at most one standard error."""
 
 
 class Match(NamedTuple):
-    """One budget: where the best other method stands in the arrays, and the lead over it, seed by seed."""
+    """One budget: where the best other method stands in the arrays, both qualities, seed by seed."""
 
     rate_usd: float
     rival: int
-    lead: np.ndarray
+    ours: FloatArray
+    others: FloatArray
+
+    @property
+    def lead(self) -> FloatArray:
+        """How far ours is ahead, seed by seed."""
+        return self.ours - self.others
 
 
 def verdict(findings: Findings) -> Exhibit:
     """Return the lead over the best other method at every budget."""
     head = ("USD per query", OURS, "spend/budget", "best other", "quality", "spend/budget", "lead")
-    rows = [_row(findings, at, match) for at, match in enumerate(matches(findings))]
-    return Exhibit("verdict", "Against the best other method", VERDICT, head, rows, partial(_draw, findings))
+    found = matches(findings)
+    rows = [_row(findings, at, match) for at, match in enumerate(found)]
+    draw = partial(_draw, findings.about.table, found)
+    return Exhibit("verdict", "Against the best other method", VERDICT, head, rows, draw)
 
 
 def matches(findings: Findings) -> list[Match]:
     """Return the best other method at every budget."""
-    grid, judged = findings.grid, judged_of(findings.grid)
-    ours = findings.place(OURS)
+    grid, judged, ours = findings.grid, judged_of(findings.grid), findings.place(OURS)
     others = [i for i, name in enumerate(grid.methods) if name in findings.about.rivals and i != ours]
     best = [others[i] for i in judged[others].mean(axis=-1).argmax(axis=0)]
     return [
-        Match(rate, rival, judged[ours, at] - judged[rival, at])
+        Match(rate, rival, judged[ours, at], judged[rival, at])
         for at, (rate, rival) in enumerate(zip(grid.rates_usd, best, strict=True))
     ]
 
 
 def _row(findings: Findings, at: int, match: Match) -> list[str]:
-    grid, judged = findings.grid, judged_of(findings.grid)
-    cells = [f"{match.rate_usd:.4g}"]
-    for method in (findings.place(OURS), match.rival):
-        spend = grid.figures["spend_ratio"][method, at].mean()
-        over = "" if kept_of(grid)[method, at] else " †"
-        name = [] if method == findings.place(OURS) else [f"`{grid.methods[method]}`"]
-        cells += [*name, figure(judged[method, at].mean()), f"{spend:.4f}{over}"]
-    error = float(np.nan_to_num(standard_error(match.lead)))
-    lead = with_error(match.lead.mean(), float(standard_error(match.lead)), "+")
-    return [*cells, f"**{lead}**" if match.lead.mean() >= -error else lead]
+    kept, spend = kept_of(findings.grid), findings.grid.figures["spend_ratio"].mean(axis=-1)
+    ours, rival = (
+        [figure(quality.mean()), f"{spend[i, at]:.4f}{'' if kept[i, at] else ' †'}"]
+        for i, quality in ((findings.place(OURS), match.ours), (match.rival, match.others))
+    )
+    mean, error = match.lead.mean(), float(standard_error(match.lead))
+    lead = with_error(mean, error, "+")
+    shown = f"**{lead}**" if mean >= -np.nan_to_num(error) else lead
+    return [f"{match.rate_usd:.4g}", *ours, f"`{findings.grid.methods[match.rival]}`", *rival, shown]
 
 
-def _draw(findings: Findings) -> Figure:
+def _draw(table: str, found: list[Match]) -> Figure:
     picture = new_figure(height=4.2)
     axes = picture.subplots()
-    found = matches(findings)
     error = [np.nan_to_num(standard_error(match.lead)) for match in found]
     lead = [match.lead.mean() for match in found]
     axes.errorbar([match.rate_usd for match in found], lead, yerr=error, marker="o", **line_of(0))
     axes.axhline(0.0, color="black", linestyle="--", linewidth=1)
     axes.set_xscale("log")
-    dress(axes, f"{OURS} on {findings.about.table}", "budget, USD per query (log scale)", "lead over the best other")
+    dress(axes, f"{OURS} on {table}", "budget, USD per query (log scale)", "lead over the best other")
     return picture
