@@ -145,17 +145,20 @@ class Funds(NamedTuple):
     cushion_usd : float, default 0
         What the last request must find beyond a mean call: under a hard limit, the worst case of the cheapest model,
         and what calls in flight hold back beyond their mean.
+    share : float, default 1
+        How much of the whole horizon those requests are.
     """
 
     left_usd: float
     requests: int
     each: tuple[Funds, ...] = ()
     cushion_usd: float = 0.0
+    share: float = 1.0
 
     @property
     def rate_usd(self) -> float:
         """Budget left per request left, b / tau; 0 when either is used up."""
-        left, requests, _, _ = self
+        left, requests, _, _, _ = self
         return left / requests if requests > 0 and left > 0.0 else 0.0
 
     def room_usd(self, floor_usd: float, walk_usd: float = 0.0) -> float:
@@ -164,7 +167,7 @@ class Funds(NamedTuple):
         The sum of the calls after it may stray from that by `walk_usd` x sqrt(tau - 1), which is held back, and so is
         the cushion.
         """
-        left, requests, each, cushion = self
+        left, requests, each, cushion, _ = self
         if each:
             return min([one.room_usd(floor_usd, walk_usd) for one in each]) - cushion
         after = requests - 1
@@ -308,7 +311,8 @@ class Ledger:
 
     def funds(self) -> Funds:
         """Return what a policy may plan with."""
-        return Funds(self.plannable_usd, self.horizon_left)
+        requests = self.horizon_left
+        return Funds(self.plannable_usd, requests, (), 0.0, requests / max(self.decided + requests, 1))
 
     def room_usd(self) -> float:
         """Return the largest worst case that a hard limit, or a lease, still admits; infinite under neither."""

@@ -907,7 +907,8 @@ class WiseRouter:
                 room_usd = ledger.room_usd()
                 allowed = _affordable(ledger, room_usd, eligible, worst_usd)
                 self._cushion_usd = max(min(worst_usd), CUSHION_DECAY * self._cushion_usd)
-                funds = Funds(funds.left_usd, funds.requests, funds.each, self._cushion_usd + ledger.margin_usd())
+                left_usd, requests, each, _, share = funds
+                funds = Funds(left_usd, requests, each, self._cushion_usd + ledger.margin_usd(), share)
             finer = self.finer
             own = None if finer is None else finer.particulars(context, embedding, length, funds.rate_usd)
             choice = self._choose(ledger, funds, context, allowed, own)

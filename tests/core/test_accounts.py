@@ -220,6 +220,21 @@ def test_the_reserve_is_kept_in_the_smaller_funds_too():
     assert Funds(3.0, 1, (Funds(3.0, 1), Funds(90.0, 89))).room_usd(1.0) == 2.0
 
 
+def test_funds_tell_how_much_of_the_horizon_is_to_come():
+    account = open_account(Budget(10.0, 4), 0.0)
+    shares = []
+    for _ in range(5):
+        shares.append(account.funds().share)
+        account.hold(1.0, 1.0)
+    assert shares == [1.0, 0.75, 0.5, 0.25, 0.0]
+    both = open_account(Budget(1.0, every="day", within=Budget(1_000.0, 10)), 0.0)
+    for _ in range(5):
+        both.hold(0.01, 0.01)
+    day, total = (ledger.funds() for ledger in both.each)
+    assert both.funds().share == day.share == day.requests / (5 + day.requests)
+    assert total.share == 0.5
+
+
 def test_what_is_spent_beside_calls_is_paid_by_all():
     account = open_account(Budget(1.0, every="day", limit="hard", within=Budget(10.0, every="month")), 0.0)
     assert isinstance(account, Ledgers)

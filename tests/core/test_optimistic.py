@@ -232,7 +232,7 @@ def test_its_plan_is_hardly_behind_one_that_is_built_anew():
             status, live = router.status(), router.policy._live
             anew = Optimistic()
             anew.bind(router.contexts.freq, router.estimates, router.pool.models)
-            anew._refresh(status.horizon_left)
+            anew._refresh(status.horizon_left, status.horizon_left / status.horizon)
             mixes = [plan.mix(max(status.rate_usd, plan.floor_usd)) for plan in (live, anew._live)]
             apart.append(np.abs(mixes[0] - mixes[1]).sum(axis=1).mean() / 2)
     assert np.mean(apart) < 0.05
@@ -312,8 +312,8 @@ def test_a_saved_router_goes_on_where_it_was(tmp_path):
     assert again.policy.settings() == {"alpha": 0.3, "allow_skip": False}
     for name, array in router.estimates.arrays().items():
         assert np.array_equal(again.estimates.arrays()[name], array), name
-    router.policy._refresh(1_000)
-    again.policy._refresh(1_000)
+    router.policy._refresh(1_000, 1.0)
+    again.policy._refresh(1_000, 1.0)
     assert again.plan.reward == pytest.approx(router.plan.reward, rel=1e-9)
     assert again.plan.cost_usd == pytest.approx(router.plan.cost_usd, rel=1e-9)
 
@@ -388,7 +388,7 @@ def test_pessimism_lowers_the_choice_of_what_was_hardly_observed():
     for at, alpha in enumerate((0.0, -0.3)):
         policy = Optimistic(alpha=alpha)
         policy.bind(world.freq, Estimates.of_arrays(history.arrays()))
-        policy._refresh(400)
+        policy._refresh(400, 1.0)
         mix = policy._live.mix(max(world.budget_usd / 400, policy._live.floor_usd))
         thin[at] = (world.freq[:, np.newaxis] * mix)[history.labels <= 3].sum()
     assert thin[1] < thin[0]

@@ -28,11 +28,11 @@ def seen(reward, per_cell, seed=0):
     return estimates
 
 
-def outlook(estimates, models=(), alpha=0.4, requests=REQUESTS):
+def outlook(estimates, models=(), alpha=0.4, requests=REQUESTS, share=1.0):
     n = estimates.shape[0]
     estimates.met[:, 0] += 1.0 / n
     look = Outlook(estimates, models, alpha)
-    look.refresh(requests)
+    look.refresh(requests, share)
     return look
 
 
@@ -68,7 +68,8 @@ def test_a_row_is_the_formula(seed):
     estimates = random_cells(seed)
     for _ in range(seed):  # calls that nobody scored
         estimates.add_invoked(seed % 6, 0)
-    look, (J, K), alpha = outlook(estimates), estimates.shape, 0.4
+    share = 1.0 / (1 + seed)
+    look, (J, K), alpha = outlook(estimates, share=share), estimates.shape, 0.4
     kappa = strength(estimates.labels, estimates.reward, estimates.reward_sq)
     answered = min((estimates.labels.sum() + 20) / (estimates.invoked.sum() + 20), 1)
     met = estimates.invoked.sum(axis=1) + 1.0 * np.full(J, 1 / J)
@@ -80,7 +81,7 @@ def test_a_row_is_the_formula(seed):
             mu = estimates.reward[:, k].sum() / of_model
             expected = (estimates.reward[j, k] + kappa * mu) / (n + kappa)
             known = max(n, answered * estimates.invoked[j, k]) + BORROWED / (1 / kappa + 1 / of_model)
-            doubt = alpha * math.sqrt(math.log(1 + visits / (K * known)) / (2 * known))
+            doubt = alpha * math.sqrt(share * math.log(1 + visits / (K * known)) / (2 * known))
             assert mean[k] == pytest.approx(expected, abs=1e-9)
             assert reward[k] == pytest.approx(min(1.0, expected + doubt), abs=1e-7)
 
@@ -96,6 +97,17 @@ def test_rewards_stay_in_range_and_alpha_has_the_sign_of_the_doubt(seed, alpha):
             assert (r - m) * alpha >= 0
 
 
+def test_doubt_wanes_with_the_requests_to_come_and_pessimism_does_not():
+    def doubts(alpha, requests, share):
+        mean, reward, _ = outlook(seen([[0.5, 0.6], [0.4, 0.5]], 9), (), alpha, requests, share).row(0)
+        return np.array(reward) - mean
+
+    early, late = doubts(0.4, 1_000, 1.0), doubts(0.4, 100, 0.1)
+    assert np.all(late < early * math.sqrt(0.1))
+    assert np.all(late > 0)
+    assert doubts(-0.4, 100, 0.1) == pytest.approx(doubts(-0.4, 1_000, 1.0))
+
+
 @pytest.mark.parametrize("n_contexts", [1, 4, 16])
 def test_the_default_doubt_is_shared_among_contexts(n_contexts):
     def expected_reward(policy):
@@ -105,7 +117,7 @@ def test_the_default_doubt_is_shared_among_contexts(n_contexts):
 
     assert Optimistic().settings()["alpha"] is None
     assert expected_reward(Optimistic()) == pytest.approx(
-        expected_reward(Optimistic(alpha=1.6 / math.sqrt(n_contexts)))
+        expected_reward(Optimistic(alpha=2.0 / math.sqrt(n_contexts)))
     )
 
 

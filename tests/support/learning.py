@@ -36,12 +36,17 @@ class Halves(NamedTuple):
 
 
 class Learned(NamedTuple):
-    """Quality on the test half: of the router that learned, and of the one that was fitted; and what was spent."""
+    """Quality on the test half: of the router that learned, and of the one that was fitted; and what was spent.
+
+    A budget binds where more money would still buy something, by the estimates of the router that learned at its end, or
+    of the one that was fitted.
+    """
 
     quality: float
     fitted_quality: float
     spend_ratio: float
     binds: bool
+    fitted_binds: bool
 
 
 def halves(table: Table, seed: int) -> Halves:
@@ -78,18 +83,27 @@ def learned(name: str, work: Halves, rate_usd: float) -> Learned:
     router = WiseRouter(models, growing=Growing(background=False), policy=Optimistic(), seed=work.seed)
     router.start(Budget(rate_usd * len(order), len(order)))
     quality = served(router, work, order)[len(train) :].mean()
-    plan = router.plan
-    binds = plan.shadow_price(max(rate_usd, plan.floor_usd)) > 0
     spend_ratio = router.status().spent_usd / router.status().amount_usd
-    return Learned(float(quality), fitted_quality(work, rate_usd), spend_ratio, binds)
+    fitted_quality, fitted_binds = fitted(work, rate_usd)
+    return Learned(float(quality), fitted_quality, spend_ratio, binds(router, rate_usd), fitted_binds)
 
 
-def fitted_quality(work: Halves, rate_usd: float) -> float:
-    """Return the quality on the test half of a router that saw every model's answer to the training half."""
+def binds(router: WiseRouter, rate_usd: float) -> bool:
+    """Return whether more money than that would buy anything, by the router's estimates."""
+    plan = router.plan
+    return bool(plan.shadow_price(max(rate_usd, plan.floor_usd)) > 0)
+
+
+def fitted(work: Halves, rate_usd: float) -> tuple[float, bool]:
+    """Return the quality on the test half of a router that saw every model's answer to the training half.
+
+    The second is whether the budget binds, by what it saw.
+    """
     table, train, test, *_ = work
     estimates = Estimates(FITTED_CONTEXTS, len(table.models))
     estimates.add_table(work.placed[train], table.reward[train], table.cost_usd[train])
     models = [Model(model) for model in table.models]
     router = WiseRouter(models, work.fitted, policy=Offline(), estimates=estimates, seed=work.seed)
     router.start(Budget(rate_usd * len(test), len(test)))
-    return float(served(router, work, test).mean())
+    bound = binds(router, rate_usd)
+    return float(served(router, work, test).mean()), bound

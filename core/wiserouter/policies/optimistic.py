@@ -23,7 +23,7 @@ from wiserouter.policies.caution import Caution
 from wiserouter.policies.outlook import Outlook, Row
 from wiserouter.types import NO_CONTEXT, FloatArray, Model
 
-DOUBT = 1.6
+DOUBT = 2.0
 """The weight of what is not known in a single context; among J contexts it is shared, by the root of J."""
 
 GROWTH = 1.02
@@ -35,8 +35,8 @@ ROW_GROWTH = 1.01
 REACH = 2.0
 """They are also taken anew when this many times as many requests are to come as when they were last taken."""
 
-DEVIATIONS = 0.5
-"""Standard deviations of its cost that are held against a call: half as many as where costs were fitted, since those of
+DEVIATIONS = 0.25
+"""Standard deviations of its cost that are held against a call: fewer than where costs were fitted, since those of
 models that were called a few times are drawn toward the larger spread of all."""
 
 DRIFT = 3.0
@@ -49,7 +49,7 @@ class Optimistic:
     Parameters
     ----------
     alpha : float, optional
-        Weight of what is not known of a model, by default 1.6 over the root of the number of contexts: each context is
+        Weight of what is not known of a model, by default 2 over the root of the number of contexts: each context is
         another chance for a model that was underestimated. Negative values hold it against the model, for thin logs.
     allow_skip : bool, default False
         Allow the paper's null action.
@@ -80,7 +80,7 @@ class Optimistic:
         """The linear program at the mean rewards; None before any cost is known."""
         if not self._estimates.calls.any():
             return None
-        self._follow(NO_CONTEXT, self._requests)
+        self._follow(NO_CONTEXT, self._requests, self._share)
         if self._at_means is None:
             self._at_means = Plan(
                 self._outlook.freq, [row.mean for row in self._rows], self._live.cost_usd, allow_skip=self.allow_skip
@@ -95,7 +95,7 @@ class Optimistic:
         self._estimates = estimates
         alpha = DOUBT / math.sqrt(estimates.shape[0]) if self.alpha is None else self.alpha
         self._outlook = Outlook(estimates, models, alpha)
-        self._refresh(1)
+        self._refresh(1, 1.0)
 
     def choose(
         self,
@@ -106,7 +106,7 @@ class Optimistic:
         shift: Shift | None = None,
     ) -> Choice:
         """Draw from the mix of the plan at rate b / tau."""
-        self._follow(context, funds.requests)
+        self._follow(context, funds.requests, funds.share)
         if context == NO_CONTEXT:
             return self._of_all_contexts().choose(0, funds, rng, allowed)
         return self._mixture.choose(context, funds, rng, allowed, shift)
@@ -115,18 +115,18 @@ class Optimistic:
         """Return the keyword arguments that make an equal policy."""
         return {"alpha": self.alpha, "allow_skip": self.allow_skip}
 
-    def _follow(self, context: int, requests: int) -> None:
+    def _follow(self, context: int, requests: int, share: float) -> None:
         """Bring the plan up to what was observed since: for all contexts where that is much, else for this one."""
         seen = self._estimates
         if seen.n_observations + seen.n_invoked >= self._refresh_at or requests > REACH * self._requests:
-            self._refresh(requests)
+            self._refresh(requests, share)
         elif context != NO_CONTEXT and seen.observed[context] >= self._revise_at[context]:
             self._revise(context)
 
-    def _refresh(self, requests: int) -> None:
+    def _refresh(self, requests: int, share: float) -> None:
         seen = self._estimates
-        self._requests = requests
-        self._outlook.refresh(requests)
+        self._requests, self._share = requests, share
+        self._outlook.refresh(requests, share)
         self._rows: list[Row] = self._outlook.rows()
         self._live = Plan(
             self._outlook.freq,

@@ -2,14 +2,16 @@ r"""What each model may be worth: rewards with the benefit of the doubt, and cos
 
 Reward. The mean of a cell is shrunk toward its model's mean, and what is not known yet counts in its favour:
 
-.. math:: \min\Bigl(1,\ \frac{n\,m + \kappa\,\mu_k}{n + \kappa} + \alpha \sqrt{\frac{L}{2 n'}}\Bigr),
+.. math:: \min\Bigl(1,\ \frac{n\,m + \kappa\,\mu_k}{n + \kappa} + \alpha \sqrt{\frac{s\,L}{2 n'}}\Bigr),
     \qquad L = \log\Bigl(1 + \frac{\tau \pi_j}{K n'}\Bigr),
 
 with `n` rewards of mean `m`, `n'` those rewards with what the other contexts say about the model, and `tau` requests to
-come. The logarithm is that of MOSS (Audibert and Bubeck 2009), of the visits to come: a context that comes rarely, or a
-workload that is nearly over, is not worth as much trying out as `log t` would ask for. The strength `kappa` is
-empirical Bayes, the spread within cells over that between them, in proportion to how much of the spread between cells
-the models' means explain: where these carry no signal, nothing is shrunk.
+come, a share `s` of the whole horizon. The logarithm is that of MOSS (Audibert and Bubeck 2009), of the visits to come:
+a context that comes rarely is not worth as much trying out as `log t` would ask for. The share is ours: what a trial
+teaches pays over the requests that are still to come, so the same trial is worth most at first and nothing at the last
+request. What is held *against* a model (a negative alpha) does not wane. The strength `kappa` is empirical Bayes, the
+spread within cells over that between them, in proportion to how much of the spread between cells the models' means
+explain: where these carry no signal, nothing is shrunk.
 
 Cost. The mean of a cell is shrunk toward its list cost (`wiserouter.list_costs`), with a strength estimated likewise.
 The spread of a model's calls is shrunk toward that of all models: two that cost the same do not say that all will.
@@ -17,6 +19,7 @@ The spread of a model's calls is shrunk toward that of all models: two that cost
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -78,18 +81,24 @@ class Outlook:
             [0.0 if m.score is None else m.score_weight for m in models] or np.zeros(estimates.shape[1])
         )
 
-    def refresh(self, requests: int) -> None:
+    def refresh(self, requests: int, share: float = 1.0) -> None:
         """Take stock of all contexts together: frequencies, models' means, strengths, list costs.
 
         Parameters
         ----------
         requests : int
             Requests still to come.
+        share : float, default 1
+            How much of the whole horizon they are.
         """
         seen = self._estimates
+        ahead: float = requests
+        if self._alpha < 0 < share:  # of the whole horizon: at its end a thin mean is as little known
+            ahead, share = requests / share, 1.0
+        self._weight = self._alpha * math.sqrt(share)
         met = seen.met.sum(axis=1)
         self.freq = met / met.sum()
-        self._visits_per_model = requests * self.freq / seen.shape[1]
+        self._visits_per_model = ahead * self.freq / seen.shape[1]
         self._take_rewards()
         self._take_costs()
 
@@ -100,7 +109,7 @@ class Outlook:
         mean = np.minimum(np.maximum((seen.reward[j] + self._prior_reward) / (labels + kappa), 0.0), 1.0)
         known = np.maximum(labels, self._answered * seen.invoked[j]) + self._borrowed
         doubt = np.sqrt(np.log1p(self._visits_per_model[j] / known) / (2.0 * known))
-        reward = np.minimum(np.maximum(mean + self._alpha * doubt, 0.0), 1.0)
+        reward = np.minimum(np.maximum(mean + self._weight * doubt, 0.0), 1.0)
         cost = (seen.cost[j] + self._prior_cost[j]) / (seen.calls[j] + self._cost_kappa)
         if self._retired.any():  # no plan takes what costs most and yields nothing
             reward, cost = np.where(self._retired, 0.0, reward), np.where(self._retired, cost.max(), cost)

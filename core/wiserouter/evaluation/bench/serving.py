@@ -76,7 +76,7 @@ def serve_all(
     for t in range(n):
         query, till = queries.query(t, with_truth=sees_truth), _Till(costs[t])
         began = clock()
-        chosen = server.serve(query, Funds(left, terms.horizon - t), till.call)
+        chosen = server.serve(query, Funds(left, terms.horizon - t, share=1.0 - t / terms.horizon), till.call)
         for model, paid in till.paid.items():
             server.learn(query, model, rewards[t][model], paid)
         decide_s[t] = clock() - began

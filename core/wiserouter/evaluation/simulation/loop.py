@@ -66,7 +66,8 @@ def play(environment: Environment, stream: Stream, method: Method, seed: int, *,
         left = budget - debited
         if left <= 0.0:
             break
-        choice = policy.choose(context, Funds(left, horizon - decided), rng)
+        funds = Funds(left, horizon - decided, share=1.0 - decided / horizon)
+        choice = policy.choose(context, funds, rng)
         model, debit = choice.model, choice.debit
         if debit == "actual" and choice.expected_cost_usd > left:
             continue
