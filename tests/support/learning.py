@@ -38,8 +38,8 @@ class Halves(NamedTuple):
 class Learned(NamedTuple):
     """Quality on the test half: of the router that learned, and of the one that was fitted; and what was spent.
 
-    A budget binds where more money would still buy something, by the estimates of the router that learned at its end, or
-    of the one that was fitted.
+    A budget binds where more money would still buy something, by the estimates that the router that learned had at its
+    end, or by those of the one that was fitted.
     """
 
     quality: float

@@ -147,7 +147,8 @@ class SQLiteEngine:
     def _check_header(self) -> None:
         """Refuse a file that is no database, or none at all, before anything could write to it."""
         if not self._create and not (self.path.exists() and self.path.stat().st_size):
-            raise StoreUnavailable(f"{self._url} cannot be used: there is no such file", store=self._url)
+            why = "there is no such file; give that of a router's store"
+            raise StoreUnavailable(f"{self._url} cannot be used: {why}", store=self._url)
         if self.path.is_file() and self.path.stat().st_size:
             with self.path.open("rb") as file:
                 header = file.read(16)
@@ -182,11 +183,15 @@ class SQLiteEngine:
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
                 raise self._damaged(str(error)) from error
-            raise StoreUnavailable(f"{self._url} cannot be used: {error}", store=self._url) from error
+            raise self._unavailable(error) from error
         except sqlite3.DatabaseError as error:
             raise self._damaged(str(error)) from error
         except OSError as error:
-            raise StoreUnavailable(f"{self._url} cannot be used: {error}", store=self._url) from error
+            raise self._unavailable(error) from error
+
+    def _unavailable(self, error: Exception) -> StoreError:
+        why = f"{error}; see that its folder exists, takes files, and is not full"
+        return StoreUnavailable(f"{self._url} cannot be used: {why}", store=self._url)
 
     def _damaged(self, why: str) -> StoreError:
         return StoreDamaged(

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 _KEY = "wiserouter"
+_WRITTEN_BY = "wiserouter bench TABLE --report out writes out/TABLE.parquet"
 
 
 class About(NamedTuple):
@@ -68,8 +69,8 @@ def read_results(path: str | Path) -> Results:
     try:
         metadata: dict[str, Any] = pl.read_parquet_metadata(path)
     except pl.exceptions.PolarsError as error:
-        raise LogError("the rows of a bench must be a parquet", file=Path(path)) from error
+        rule = "the rows of a bench must be a parquet, and this is none"
+        raise LogError(f"{rule}: {_WRITTEN_BY}", file=Path(path)) from error
     if _KEY not in metadata:
-        rule = "the rows of a bench must say what was run, and these do not: wiserouter bench TABLE --report out writes"
-        raise LogError(f"{rule} out/TABLE.parquet", file=Path(path))
+        raise LogError(f"the rows of a bench must say what was run, and these do not: {_WRITTEN_BY}", file=Path(path))
     return Results(pl.read_parquet(path), About(**json.loads(metadata[_KEY])))
