@@ -91,7 +91,7 @@ async def ask_and_rate(client, n):
 
 
 async def all_of_them(place):
-    limits = httpx.Limits(max_connections=CONNECTIONS, max_keepalive_connections=CONNECTIONS)
+    limits = httpx.Limits(max_connections=CONNECTIONS, max_keepalive_connections=0)  # a worker takes all that wait
     async with httpx.AsyncClient(base_url=place.base, timeout=60, limits=limits) as client:
         numbers = iter(range(REQUESTS))
 
