@@ -4,10 +4,11 @@
 budget; contexts grow with the queries. `Offline` was fitted on all answers to the training half. Quality is that on
 the test half.
 
-The gap is the mean over the four budgets that bind: more money would buy something, by the plan of the dense history.
-What is spent is told of the seeds in which more money would buy something by the learned plan at the end: a router
-that believes that no dear model is worth it has nothing to spend the rest on. It may miss its bounds by two standard
-errors, since one call of SWE-bench is up to 3 % of a budget.
+The gap is the mean over the budgets that bind by the plan of the dense history: more money would buy something. That
+over the budgets that bind by the learned plan in nine of ten seeds is printed too; it is larger on SWE-bench. What is
+spent is told of the seeds in which a budget binds by the learned plan at the end: a router that believes that no dear
+model is worth it has nothing to spend the rest on. It may miss its bounds by two standard errors, since one call of
+SWE-bench is up to 3 % of a budget.
 
 Four seeds a table, 24 for SWE-bench; WISEROUTER_SEEDS=30 runs so many, 16 times as many for SWE-bench. With -s the
 figures are printed: those in docs/learning.md.
@@ -64,13 +65,20 @@ def mean_of(of_seeds):
     return of_seeds.mean(), of_seeds.std(ddof=1) / np.sqrt(len(of_seeds))
 
 
+def gap_of(budgets):
+    """Return the mean gap over budgets, seed by seed."""
+    return np.mean([of_seeds[:, 1] - of_seeds[:, 0] for of_seeds in budgets], axis=0)
+
+
 @pytest.mark.parametrize("name", [ROUTERBENCH, PARETO, SWEBENCH])
 def test_learning_comes_close_to_a_dense_history(name):
     show(name)
     budgets = list(runs(name).values())
     spent = [mean_of(of_seeds[of_seeds[:, 3] > 0, 2]) for of_seeds in budgets]
-    gap = np.mean([of_seeds[:, 1] - of_seeds[:, 0] for of_seeds in budgets], axis=0)
+    gap = gap_of(budgets)
     print("mean gap {:.4f}, s.e. {:.4f}".format(*mean_of(gap)))
+    if binding := [of_seeds for of_seeds in budgets if of_seeds[:, 3].mean() >= 0.9]:
+        print("where it binds by the learned plan: {:.4f}, s.e. {:.4f}".format(*mean_of(gap_of(binding))))
     print("spend/budget where it binds (s.e.): " + ", ".join(f"{mean:.4f} ({error:.4f})" for mean, error in spent))
     assert gap.mean() <= MOST_GAP
     assert len(budgets) >= 3

@@ -81,14 +81,14 @@ class Outlook:
             [0.0 if m.score is None else m.score_weight for m in models] or np.zeros(estimates.shape[1])
         )
 
-    def refresh(self, requests: int, share: float = 1.0) -> None:
+    def refresh(self, requests: int, share: float) -> None:
         """Take stock of all contexts together: frequencies, models' means, strengths, list costs.
 
         Parameters
         ----------
         requests : int
             Requests still to come.
-        share : float, default 1
+        share : float
             How much of the whole horizon they are.
         """
         seen = self._estimates

@@ -144,7 +144,7 @@ class RedisEngine:
             return StoreDamaged(f"{self.store} is damaged: {what}", store=self.store)
         if isinstance(error, AuthenticationError):
             return StoreUnavailable(f"{self.store} does not accept the user or password: {said}", store=self.store)
-        why = f"{said}; see that a server answers there"
+        why = f"{said.rstrip('.')}; see that a server answers there"
         return StoreUnavailable(f"{self.store} cannot be used: {why}", store=self.store)
 
 
