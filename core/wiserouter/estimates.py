@@ -281,10 +281,16 @@ def strength(count: FloatArray, total: FloatArray, square: FloatArray) -> float:
     return float((1.0 - share) / share) if share > 0 else float("inf")
 
 
-def spreads(
-    count: FloatArray, total: FloatArray, square: FloatArray
-) -> tuple[FloatArray, FloatArray, NDArray[np.bool_]]:
-    """Return the variances within and between the cells of each column, and whether the data identify them."""
+class Spreads(NamedTuple):
+    """Variances within and between the cells of each column, and whether the data identify them."""
+
+    within: FloatArray
+    between: FloatArray
+    identified: NDArray[np.bool_]
+
+
+def spreads(count: FloatArray, total: FloatArray, square: FloatArray) -> Spreads:
+    """Return the variances within and between the cells of each column."""
     n, cells = count.sum(axis=0), (count > 0).sum(axis=0)
     mean = total.sum(axis=0) / np.maximum(n, 1.0)
     cell_mean = np.where(count > 0, total / np.maximum(count, 1.0), mean)
@@ -294,4 +300,4 @@ def spreads(
     within = inside / np.maximum(n - cells, 1.0)
     spread_count = n - (count**2).sum(axis=0) / np.maximum(n, 1.0)
     between = np.maximum(across - (cells - 1) * within, 0.0) / np.where(identified, spread_count, 1.0)
-    return within, between, identified
+    return Spreads(within, between, identified)

@@ -49,6 +49,27 @@ def listed_usd(estimates: Estimates, price: Price) -> FloatArray:
     return usd
 
 
+def log_prices(estimates: Estimates, models: Sequence[Model]) -> FloatArray | None:
+    """Return the logarithm of each model's list cost, less the mean of these, of shape (n_models,).
+
+    A model without a price, or a free one, is at the mean. None where fewer than two models have a price.
+
+    Examples
+    --------
+    >>> priced = [Model("cheap", Price(1e-6, 1e-6)), Model("dear", Price(1e-5, 1e-5)), Model("unknown")]
+    >>> log_prices(Estimates(1, 3), priced).round(2).tolist()
+    [-1.15, 1.15, 0.0]
+    """
+    listed = np.array([0.0 if m.price is None else listed_usd(estimates, m.price).mean() for m in models])
+    priced = listed > 0
+    if priced.sum() < 2:
+        return None
+    of_priced = np.log(listed[priced])
+    logs = np.zeros(len(listed))
+    logs[priced] = of_priced - of_priced.mean()
+    return logs
+
+
 def price_change(estimates: Estimates, former: Price, new: Price) -> FloatArray:
     """Return what a mean call of each context costs at a new price over what it cost, of shape (n_contexts,).
 

@@ -39,14 +39,13 @@ class Learned(NamedTuple):
     """Quality on the test half: of the router that learned, and of the one that was fitted; and what was spent.
 
     A budget binds where more money would still buy something, by the estimates that the router that learned had at its
-    end, or by those of the one that was fitted.
+    end.
     """
 
     quality: float
     fitted_quality: float
     spend_ratio: float
     binds: bool
-    fitted_binds: bool
 
 
 def halves(table: Table, seed: int) -> Halves:
@@ -82,28 +81,18 @@ def learned(name: str, work: Halves, rate_usd: float) -> Learned:
     order = np.concatenate([np.random.default_rng(100 + work.seed).permutation(train), test])
     router = WiseRouter(models, growing=Growing(background=False), policy=Optimistic(), seed=work.seed)
     router.start(Budget(rate_usd * len(order), len(order)))
-    quality = served(router, work, order)[len(train) :].mean()
-    spend_ratio = router.status().spent_usd / router.status().amount_usd
-    fitted_quality, fitted_binds = fitted(work, rate_usd)
-    return Learned(float(quality), fitted_quality, spend_ratio, binds(router, rate_usd), fitted_binds)
+    quality = float(served(router, work, order)[len(train) :].mean())
+    status, plan = router.status(), router.plan
+    binds = plan.shadow_price(max(rate_usd, plan.floor_usd)) > 0
+    return Learned(quality, fitted_quality(work, rate_usd), status.spent_usd / status.amount_usd, bool(binds))
 
 
-def binds(router: WiseRouter, rate_usd: float) -> bool:
-    """Return whether more money than that would buy anything, by the router's estimates."""
-    plan = router.plan
-    return bool(plan.shadow_price(max(rate_usd, plan.floor_usd)) > 0)
-
-
-def fitted(work: Halves, rate_usd: float) -> tuple[float, bool]:
-    """Return the quality on the test half of a router that saw every model's answer to the training half.
-
-    The second is whether the budget binds, by what it saw.
-    """
+def fitted_quality(work: Halves, rate_usd: float) -> float:
+    """Return the quality on the test half of a router that saw every model's answer to the training half."""
     table, train, test, *_ = work
     estimates = Estimates(FITTED_CONTEXTS, len(table.models))
     estimates.add_table(work.placed[train], table.reward[train], table.cost_usd[train])
     models = [Model(model) for model in table.models]
     router = WiseRouter(models, work.fitted, policy=Offline(), estimates=estimates, seed=work.seed)
     router.start(Budget(rate_usd * len(test), len(test)))
-    bound = binds(router, rate_usd)
-    return float(served(router, work, test).mean()), bound
+    return float(served(router, work, test).mean())

@@ -35,8 +35,8 @@ ROW_GROWTH = 1.01
 REACH = 2.0
 """They are also taken anew when this many times as many requests are to come as when they were last taken."""
 
-DEVIATIONS = 0.25
-"""Standard deviations of its cost that are held against a call: fewer than where costs were fitted, since those of
+DEVIATIONS = 0.0
+"""Standard deviations of its cost that are held against a call: none, unlike where costs were fitted, since those of
 models that were called a few times are drawn toward the larger spread of all."""
 
 DRIFT = 3.0

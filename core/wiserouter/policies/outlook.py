@@ -11,7 +11,8 @@ a context that comes rarely is not worth as much trying out as `log t` would ask
 teaches pays over the requests that are still to come, so the same trial is worth most at first and nothing at the last
 request. What is held *against* a model (a negative alpha) does not wane. The strength `kappa` is empirical Bayes, the
 spread within cells over that between them, in proportion to how much of the spread between cells the models' means
-explain: where these carry no signal, nothing is shrunk.
+explain: where these carry no signal, nothing is shrunk. Where prices are known, the models' means are themselves drawn
+toward what these promise (`wiserouter.policies.price_line`).
 
 Cost. The mean of a cell is shrunk toward its list cost (`wiserouter.list_costs`), with a strength estimated likewise.
 The spread of a model's calls is shrunk toward that of all models: two that cost the same do not say that all will.
@@ -25,8 +26,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wiserouter.estimates import Estimates, spreads
-from wiserouter.list_costs import prior_costs_usd
+from wiserouter.estimates import Estimates, Spreads, spreads
+from wiserouter.list_costs import log_prices, prior_costs_usd
+from wiserouter.policies.price_line import toward_price_line
 from wiserouter.types import FloatArray, Model
 
 BORROWED = 0.3
@@ -40,6 +42,9 @@ SPREAD_STRENGTH = 8.0
 
 PRIOR_SPREAD = 0.5
 """Standard deviation of a call that is expected of all models, in list costs; it counts for as many calls."""
+
+COIN, COIN_REWARDS = 0.25, 2.0
+"""Variance of one reward before any was seen, that of a coin, and how many rewards it counts for."""
 
 _STRONG = 1e6  # pseudo-counts that stand for infinitely many
 _WEAK = 1e-9  # and for none
@@ -125,7 +130,11 @@ class Outlook:
         total = seen.reward.sum(axis=0) + self._scored * self._score
         overall = total.sum() / n.sum() if n.any() else 0.5
         mean = np.where(n > 0, total / np.maximum(n, _WEAK), overall)
-        self._kappa = max(_strength_of_means(seen.labels, seen.reward, seen.reward_sq, mean), _WEAK)
+        spread = spreads(seen.labels, seen.reward, seen.reward_sq)
+        self._kappa = max(_strength_of_means(seen.labels, mean, spread), _WEAK)
+        log_price = log_prices(seen, self._models)
+        if log_price is not None:
+            mean = toward_price_line(mean, _noise(seen.labels, n, spread), log_price)
         self._prior_reward = self._kappa * mean
         self._borrowed = np.maximum(BORROWED / (1.0 / self._kappa + 1.0 / np.maximum(n, _WEAK)), _WEAK)
         self._answered = min((seen.labels.sum() + _PATIENCE) / (seen.invoked.sum() + _PATIENCE), 1.0)
@@ -162,17 +171,25 @@ def _pooled(count: FloatArray, within: FloatArray) -> FloatArray:
     return shrunk
 
 
-def _strength_of_means(count: FloatArray, total: FloatArray, square: FloatArray, mean: FloatArray) -> float:
+def _noise(count: FloatArray, n: FloatArray, of: Spreads) -> FloatArray:
+    """Return the variance of each model's mean of n rewards; infinite where there is none."""
+    freedom = np.maximum(count.sum(axis=0) - (count > 0).sum(axis=0), 0.0)
+    within = (freedom @ of.within + COIN_REWARDS * COIN) / (freedom.sum() + COIN_REWARDS)
+    between = of.between.mean() * (count**2).sum(axis=0) / np.maximum(n, _WEAK)
+    variance: FloatArray = np.where(n > 0, (within + between) / np.maximum(n, _WEAK), np.inf)
+    return variance
+
+
+def _strength_of_means(count: FloatArray, mean: FloatArray, of: Spreads) -> float:
     """Return the pseudo-counts of a model's mean reward, none where models' means explain nothing."""
     if len(count) == 1:
         return _STRONG  # the one context is the model: a leaderboard's score counts in full
-    within, between, identified = spreads(count, total, square)
-    kappa = _strength(within, between, identified)
+    kappa = _strength(*of)
     if kappa is None:
         return 1.0
     n = count.sum(axis=0)
     tried = n > 0
-    noise = (within.mean() + between.mean() * (count**2).sum(axis=0)[tried] / n[tried]) / n[tried]
+    noise = (of.within.mean() + of.between.mean() * (count**2).sum(axis=0)[tried] / n[tried]) / n[tried]
     between_models = max(float(mean[tried].var(ddof=1) - noise.mean()), 0.0) if tried.sum() > 1 else 0.0
-    between_all = between_models + float(between.mean())
+    between_all = between_models + float(of.between.mean())
     return kappa * (between_models / between_all if between_all > 0 else 1.0)

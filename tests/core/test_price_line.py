@@ -1,0 +1,128 @@
+"""What prices promise of models: against the joint Gaussian written out, and where prices say nothing."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import multivariate_normal
+
+from wiserouter import Estimates, Model, Price
+from wiserouter.list_costs import log_prices
+from wiserouter.policies.outlook import Outlook
+from wiserouter.policies.price_line import LEVEL, LEVEL_SPREAD, SLOPE_SPREAD, STRAYS, toward_price_line
+
+
+def pools(seed, n_models=6, most_untried=3):
+    rng = np.random.default_rng(seed)
+    noise = rng.uniform(0.001, 0.1, n_models)
+    noise[: rng.integers(0, most_untried + 1)] = np.inf
+    return rng.random(n_models), noise, rng.normal(0.0, 1.5, n_models)
+
+
+def joint(mean, noise, log_price):
+    """Condition the joint normal distribution of all models on the means that were seen, for each size of stray."""
+    tried, believed, evidence = np.isfinite(noise), [], []
+    for stray in STRAYS.ravel():
+        prior = LEVEL_SPREAD**2 + SLOPE_SPREAD**2 * np.outer(log_price, log_price) + stray**2 * np.eye(len(mean))
+        of_seen = prior[np.ix_(tried, tried)] + np.diag(noise[tried])
+        believed.append(LEVEL + prior[:, tried] @ np.linalg.solve(of_seen, mean[tried] - LEVEL))
+        evidence.append(multivariate_normal(np.full(tried.sum(), LEVEL), of_seen).pdf(mean[tried]))
+    return np.clip(np.average(believed, axis=0, weights=evidence), 0.0, 1.0)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32 - 1))
+def test_it_is_the_posterior_mean_of_the_joint_distribution(seed):
+    pool = pools(seed)
+    assert toward_price_line(*pool) == pytest.approx(joint(*pool), abs=1e-8)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**32 - 1))
+def test_the_order_of_the_models_does_not_matter_and_beliefs_are_rewards(seed):
+    mean, noise, log_price = pools(seed)
+    order = np.random.default_rng(seed).permutation(len(mean))
+    believed = toward_price_line(mean, noise, log_price)
+    assert toward_price_line(mean[order], noise[order], log_price[order]) == pytest.approx(believed[order])
+    assert np.all((believed >= 0) & (believed <= 1))
+
+
+def test_what_is_known_well_stays():
+    mean, _, log_price = pools(1)
+    assert toward_price_line(mean, np.full(6, 1e-9), log_price) == pytest.approx(mean, abs=1e-6)
+
+
+def test_a_pool_that_was_never_tried_is_at_the_typical_level():
+    assert toward_price_line(np.zeros(3), np.full(3, np.inf), np.array([-1.0, 0.0, 1.0])).tolist() == [LEVEL] * 3
+
+
+@pytest.mark.parametrize("slope", [0.1, -0.1])
+def test_a_model_that_was_never_tried_follows_the_others_up_or_down(slope):
+    log_price = np.array([-2.0, -1.0, 0.0, 1.0, 2.0])
+    noise = np.array([0.001, 0.001, 0.001, 0.001, np.inf])
+    believed = toward_price_line(0.5 + slope * log_price, noise, log_price)
+    assert believed[4] == pytest.approx(0.5 + 2.0 * slope, abs=0.03)
+
+
+def squared_errors(of_pool, calls, seed):
+    """Return the mean squared error of what is believed, over that of the plain means, after some coins per model."""
+    rng, errors = np.random.default_rng(seed), []
+    for _ in range(600):
+        reward, log_price = of_pool(rng)
+        seen = rng.binomial(calls, reward) / calls
+        noise = seen * (1.0 - seen) / (calls - 1)
+        believed = toward_price_line(seen, np.full(len(reward), noise.mean()), log_price)
+        errors.append((np.mean((believed - reward) ** 2), np.mean((seen - reward) ** 2)))
+    ours, plain = np.mean(errors, axis=0)
+    return ours / plain
+
+
+@pytest.mark.parametrize("calls", [3, 10, 30, 100, 1_000])
+def test_prices_that_say_nothing_do_not_hurt(calls):
+    assert squared_errors(lambda rng: (rng.random(8), rng.normal(0.0, 2.0, 8)), calls, calls) <= 1.005
+
+
+@pytest.mark.parametrize(("calls", "most"), [(3, 0.4), (10, 0.5), (30, 0.7)])
+def test_prices_that_order_the_models_take_most_of_the_error_of_a_few_calls(calls, most):
+    def ordered(rng):
+        log_price = rng.normal(0.0, 1.5, 8)
+        return np.clip(0.5 + 0.08 * log_price + rng.normal(0.0, 0.08, 8), 0.0, 1.0), log_price
+
+    assert squared_errors(ordered, calls, calls) <= most
+
+
+def learned_from(models):
+    """Return what is believed in one context after ten calls of each model but the last."""
+    estimates = Estimates(1, len(models))
+    rng = np.random.default_rng(0)
+    for k in range(len(models) - 1):
+        for reward in rng.binomial(1, 0.2 + 0.2 * k, 10):
+            estimates.add_invoked(0, k)
+            estimates.add_reward(0, k, float(reward))
+    estimates.met[:, 0] += estimates.invoked.sum(axis=1)
+    outlook = Outlook(estimates, models, 0.0)
+    outlook.refresh(1_000, 1.0)
+    return np.array(outlook.row(0).mean), estimates
+
+
+def test_a_router_believes_what_prices_promise_and_without_prices_what_it_saw():
+    priced = [Model(f"m{k}", Price(10.0**k * 1e-7, 10.0**k * 1e-7)) for k in range(4)]
+    believed, estimates = learned_from(priced)
+    seen = estimates.reward[0, :3] / 10.0
+    noise = (10.0 * seen * (1.0 - seen)).sum() + 2.0 * 0.25
+    of_model = np.array([noise / (27.0 + 2.0) / 10.0] * 3 + [np.inf])
+    assert believed == pytest.approx(joint(np.append(seen, 0.0), of_model, log_prices(estimates, priced)), abs=1e-5)
+    assert believed[3] > believed[1]
+    assert learned_from([Model(f"m{k}") for k in range(4)])[0] == pytest.approx([*seen, seen.mean()], abs=1e-5)
+
+
+def test_a_free_model_and_one_without_a_price_are_typical():
+    models = [
+        Model("cheap", Price(1e-6, 0.0)),
+        Model("free", Price(0.0, 0.0)),
+        Model("dear", Price(1e-4, 0.0)),
+        Model("x"),
+    ]
+    assert log_prices(Estimates(2, 4), models) == pytest.approx([-np.log(10.0), 0.0, np.log(10.0), 0.0])
+    assert log_prices(Estimates(2, 2), models[:2]) is None
+    assert log_prices(Estimates(2, 2), ()) is None
