@@ -49,18 +49,17 @@ def listed_usd(estimates: Estimates, price: Price) -> FloatArray:
     return usd
 
 
-def log_prices(estimates: Estimates, models: Sequence[Model]) -> FloatArray | None:
-    """Return the logarithm of each model's list cost, less the mean of these, of shape (n_models,).
+def log_prices(estimates: Estimates, prices: Sequence[Price | None]) -> FloatArray | None:
+    """Return the logarithm of what each price asks for a mean call, less the mean of these, of shape (n_models,).
 
     A model without a price, or a free one, is at the mean. None where fewer than two models have a price.
 
     Examples
     --------
-    >>> priced = [Model("cheap", Price(1e-6, 1e-6)), Model("dear", Price(1e-5, 1e-5)), Model("unknown")]
-    >>> log_prices(Estimates(1, 3), priced).round(2).tolist()
+    >>> log_prices(Estimates(1, 3), [Price(1e-6, 1e-6), Price(1e-5, 1e-5), None]).round(2).tolist()
     [-1.15, 1.15, 0.0]
     """
-    listed = np.array([0.0 if m.price is None else listed_usd(estimates, m.price).mean() for m in models])
+    listed = np.array([0.0 if price is None else listed_usd(estimates, price).mean() for price in prices])
     priced = listed > 0
     if priced.sum() < 2:
         return None

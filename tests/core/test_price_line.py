@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import multivariate_normal
 
-from wiserouter import Estimates, Model, Price
+from wiserouter import Budget, Estimates, Model, Price, WiseRouter
 from wiserouter.list_costs import log_prices
 from wiserouter.policies.outlook import Outlook
 from wiserouter.policies.price_line import LEVEL, LEVEL_SPREAD, SLOPE_SPREAD, STRAYS, toward_price_line
@@ -111,18 +111,28 @@ def test_a_router_believes_what_prices_promise_and_without_prices_what_it_saw():
     seen = estimates.reward[0, :3] / 10.0
     noise = (10.0 * seen * (1.0 - seen)).sum() + 2.0 * 0.25
     of_model = np.array([noise / (27.0 + 2.0) / 10.0] * 3 + [np.inf])
-    assert believed == pytest.approx(joint(np.append(seen, 0.0), of_model, log_prices(estimates, priced)), abs=1e-5)
+    assert believed == pytest.approx(
+        joint(np.append(seen, 0.0), of_model, log_prices(estimates, [m.price for m in priced])), abs=1e-5
+    )
     assert believed[3] > believed[1]
     assert learned_from([Model(f"m{k}") for k in range(4)])[0] == pytest.approx([*seen, seen.mean()], abs=1e-5)
 
 
 def test_a_free_model_and_one_without_a_price_are_typical():
-    models = [
-        Model("cheap", Price(1e-6, 0.0)),
-        Model("free", Price(0.0, 0.0)),
-        Model("dear", Price(1e-4, 0.0)),
-        Model("x"),
-    ]
-    assert log_prices(Estimates(2, 4), models) == pytest.approx([-np.log(10.0), 0.0, np.log(10.0), 0.0])
-    assert log_prices(Estimates(2, 2), models[:2]) is None
+    prices = [Price(1e-6, 0.0), Price(0.0, 0.0), Price(1e-4, 0.0), None]
+    assert log_prices(Estimates(2, 4), prices) == pytest.approx([-np.log(10.0), 0.0, np.log(10.0), 0.0])
+    assert log_prices(Estimates(2, 2), prices[:2]) is None
     assert log_prices(Estimates(2, 2), ()) is None
+
+
+def test_a_cut_of_a_price_makes_no_model_worse():
+    router = WiseRouter([Model(f"m{k}", Price(0.0, 10.0**k * 1e-6)) for k in range(3)])
+    router.start(Budget(1_000.0, 1_000))
+    for k in range(60):
+        decision = router.decide(context=0, eligible=[f"m{k % 3}"])
+        router.charge(decision, 1e-5 * 10 ** (k % 3))
+        router.reward(decision, float(k % 3 == 2 or k % 2))
+    before = router.plan.reward
+    router.update_model(Model("m2", Price(0.0, 1e-6)))
+    assert router.plan.reward == pytest.approx(before, abs=0.005)  # a refresh takes in the latest calls
+    assert router.plan.cost_usd[0][2] < 1.01e-4

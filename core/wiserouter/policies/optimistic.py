@@ -21,7 +21,7 @@ from wiserouter.policies.base import Choice, Mixture
 from wiserouter.policies.basis import Counts
 from wiserouter.policies.caution import Caution
 from wiserouter.policies.outlook import Outlook, Row
-from wiserouter.types import NO_CONTEXT, FloatArray, Model
+from wiserouter.types import NO_CONTEXT, FloatArray, Model, Price
 
 DOUBT = 2.0
 """The weight of what is not known in a single context; among J contexts it is shared, by the root of J."""
@@ -72,6 +72,7 @@ class Optimistic:
             raise InvalidInput(f"alpha must be a finite number, got {alpha!r}", value=alpha)
         self.alpha = alpha
         self.allow_skip = allow_skip
+        self._first_prices: dict[str, Price] = {}
         self._at_means: Plan | None = None
         self._anywhere: Mixture | None = None
 
@@ -94,7 +95,10 @@ class Optimistic:
             estimates.met[:, 0] += max(history, 1.0) * freq + estimates.invoked.sum(axis=1)
         self._estimates = estimates
         alpha = DOUBT / math.sqrt(estimates.shape[0]) if self.alpha is None else self.alpha
-        self._outlook = Outlook(estimates, models, alpha)
+        for model in models:
+            if model.price is not None:
+                self._first_prices.setdefault(model.name, model.price)
+        self._outlook = Outlook(estimates, models, alpha, self._first_prices)
         self._refresh(1, 1.0)
 
     def choose(

@@ -21,7 +21,8 @@ The spread of a model's calls is shrunk toward that of all models: two that cost
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -29,7 +30,7 @@ import numpy as np
 from wiserouter.estimates import Estimates, Spreads, spreads
 from wiserouter.list_costs import log_prices, prior_costs_usd
 from wiserouter.policies.price_line import toward_price_line
-from wiserouter.types import FloatArray, Model
+from wiserouter.types import FloatArray, Model, Price
 
 BORROWED = 0.3
 """What one observation of a model in other contexts counts for in place of one in this context."""
@@ -69,6 +70,8 @@ class Outlook:
         Prices and leaderboard scores; empty where none are known.
     alpha : float
         Weight of what is not known; negative to hold it against a model.
+    first_prices : mapping of str to Price, optional
+        The price that each model came with, by its name; by default the present ones. A cut makes no model worse.
 
     Attributes
     ----------
@@ -78,8 +81,15 @@ class Outlook:
         Standard deviation of the cost of one call.
     """
 
-    def __init__(self, estimates: Estimates, models: Sequence[Model], alpha: float) -> None:
+    def __init__(
+        self,
+        estimates: Estimates,
+        models: Sequence[Model],
+        alpha: float,
+        first_prices: Mapping[str, Price] = MappingProxyType({}),
+    ) -> None:
         self._estimates, self._models, self._alpha = estimates, models, alpha
+        self._first_prices = [first_prices.get(model.name, model.price) for model in models]
         self._retired = np.array([model.retired for model in models] or [False])
         self._score = np.array([0.0 if m.score is None else m.score for m in models] or np.zeros(estimates.shape[1]))
         self._scored = np.array(
@@ -132,7 +142,7 @@ class Outlook:
         mean = np.where(n > 0, total / np.maximum(n, _WEAK), overall)
         spread = spreads(seen.labels, seen.reward, seen.reward_sq)
         self._kappa = max(_strength_of_means(seen.labels, mean, spread), _WEAK)
-        log_price = log_prices(seen, self._models)
+        log_price = log_prices(seen, self._first_prices)
         if log_price is not None:
             mean = toward_price_line(mean, _noise(seen.labels, n, spread), log_price)
         self._prior_reward = self._kappa * mean

@@ -49,7 +49,7 @@ def toward_price_line(mean: FloatArray, noise: FloatArray, log_price: FloatArray
 
     >>> mean, noise = np.array([0.3, 0.5, 0.7, 0.0]), np.array([1e-4, 1e-4, 1e-4, np.inf])
     >>> toward_price_line(mean, noise, np.log([0.1, 1.0, 10.0, 100.0])).round(2).tolist()
-    [0.3, 0.5, 0.7, 0.87]
+    [0.3, 0.5, 0.7, 0.86]
     """
     excess = mean - LEVEL
     weight = 1.0 / (STRAYS**2 + noise)  # a row for each size of stray
