@@ -59,7 +59,8 @@ def log_prices(estimates: Estimates, prices: Sequence[Price | None]) -> FloatArr
     >>> log_prices(Estimates(1, 3), [Price(1e-6, 1e-6), Price(1e-5, 1e-5), None]).round(2).tolist()
     [-1.15, 1.15, 0.0]
     """
-    listed = np.array([0.0 if price is None else listed_usd(estimates, price).mean() for price in prices])
+    input_tokens, output_tokens = (float(tokens.mean()) for tokens in tokens_per_call(estimates))
+    listed = np.array([0.0 if p is None else p.input * input_tokens + p.output * output_tokens for p in prices])
     priced = listed > 0
     if priced.sum() < 2:
         return None
