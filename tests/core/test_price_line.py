@@ -67,7 +67,7 @@ def test_a_model_that_was_never_tried_follows_the_others_up_or_down(slope):
 def squared_errors(of_pool, calls, seed):
     """Return the mean squared error of what is believed, over that of the plain means, after some coins per model."""
     rng, errors = np.random.default_rng(seed), []
-    for _ in range(600):
+    for _ in range(400):
         reward, log_price = of_pool(rng)
         seen = rng.binomial(calls, reward) / calls
         noise = seen * (1.0 - seen) / (calls - 1)

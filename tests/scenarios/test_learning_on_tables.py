@@ -10,7 +10,7 @@ spent over the splits in which a binding budget binds: a router that believes th
 nothing to spend the rest on. What is spent may miss its bounds by two standard errors, since one call of SWE-bench is
 up to 3 % of a budget.
 
-Twelve seeds a table, 24 for SWE-bench; WISEROUTER_SEEDS=30 runs so many, 16 times as many for SWE-bench. With -s the
+Few seeds by default; WISEROUTER_SEEDS=30 runs so many of each table, 16 times as many of SWE-bench. With -s the
 figures are printed: those in docs/learning.md.
 """
 
@@ -36,10 +36,15 @@ MOSTLY = 0.9
 """Share of the splits that a binding budget binds in at least."""
 
 
+SEEDS = {ROUTERBENCH: 10, PARETO: 6, SWEBENCH: 24}
+"""One run of SWE-bench is the shortest, and says the least."""
+
+
 def seeds(name):
     asked = os.environ.get("WISEROUTER_SEEDS")
-    n, n_swebench = (12, 24) if asked is None else (int(asked), 16 * int(asked))
-    return range(n_swebench if name == SWEBENCH else n)
+    if asked is None:
+        return range(SEEDS[name])
+    return range(int(asked) * (16 if name == SWEBENCH else 1))
 
 
 def runs(name):
