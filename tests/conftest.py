@@ -23,10 +23,5 @@ def swept(request):
         sweep()
 
 
-def pytest_collection_modifyitems(items):
-    """Put files of few and long tests first: one that starts last keeps a single worker busy at the end."""
-    items.sort(key=lambda item: item.path.parent.name not in {"scenarios", "litellm"})
-
-
 def pytest_sessionfinish():
     sweep()
