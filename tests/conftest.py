@@ -1,6 +1,7 @@
 """Frameworks and SDKs leave event loops and sockets open: they are collected here, before another test is blamed."""
 
 import gc
+import logging
 import os
 import warnings
 
@@ -19,6 +20,7 @@ def sweep():
 @pytest.fixture(autouse=True, scope="module")
 def swept(request):
     yield
+    logging.getLogger("wiserouter").setLevel(logging.NOTSET)  # a command run in this process may have silenced it
     if request.path.parent.name in {"litellm", "langchain"}:
         sweep()
 
