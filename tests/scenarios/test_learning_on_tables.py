@@ -37,7 +37,8 @@ MOSTLY = 0.9
 
 
 SEEDS = {ROUTERBENCH: 10, PARETO: 6, SWEBENCH: 24}
-"""One run of SWE-bench is the shortest, and says the least."""
+"""One run of SWE-bench is the shortest, and says the least. RouterBench has as many as it takes: its first four, six
+and eight splits miss the bound by themselves (.0172, .0186, .0152), the first thirty and sixty do not."""
 
 
 def seeds(name):
