@@ -3,7 +3,7 @@
 import numpy as np
 
 from wiserouter import Budget, RoutingLog, WiseRouter
-from wiserouter.evaluation.workload import make_table
+from wiserouter.evaluation.datasets.synthetic import make_table
 
 rng = np.random.default_rng(0)
 past, live = make_table(1_000, rng), make_table(500, rng)  # stand-ins for your log and your traffic

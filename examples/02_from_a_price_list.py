@@ -3,7 +3,7 @@
 import numpy as np
 
 from wiserouter import Budget, Model, Price, WiseRouter
-from wiserouter.evaluation.workload import KINDS, PRICES, simulated_models
+from wiserouter.evaluation.datasets.synthetic import KINDS, PRICES, simulated_models
 
 rng = np.random.default_rng(0)
 models = simulated_models(rng)

@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 
 from wiserouter import Budget, RoutingLog, WiseRouter
-from wiserouter.evaluation.workload import make_table
+from wiserouter.evaluation.datasets.synthetic import make_table
 
 
 def embed(texts: list[str]) -> np.ndarray:

@@ -6,9 +6,9 @@ import numpy as np
 
 from wiserouter import Budget, ExploreShare, WiseRouter
 from wiserouter.errors import ThinOverlap
+from wiserouter.evaluation.datasets.synthetic import make_table
 from wiserouter.evaluation.off_policy import always, at_plan, evaluate, read_decisions
-from wiserouter.evaluation.workload import make_table
-from wiserouter.journal import Reading
+from wiserouter.routing.journal import Reading
 
 rng = np.random.default_rng(0)
 table = make_table(4_000, rng)  # made up, and dense: the truth is known here

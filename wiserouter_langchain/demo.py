@@ -14,8 +14,8 @@ from langchain_core.prompts import ChatPromptTemplate
 from wiserouter import Price, WiseRouter
 from wiserouter.evaluation.replay import Table
 from wiserouter.types import IntArray
+from wiserouter_langchain.routed_call import RECORD
 from wiserouter_langchain.runnable import RunnableWiseRouter
-from wiserouter_langchain.turn import RECORD
 
 TOKEN_USD = 1e-9
 """Price of a token of the made-up models: a cost becomes a whole number of them."""

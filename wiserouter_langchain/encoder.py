@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from langchain_core.embeddings import Embeddings
 
-from wiserouter.encoders.remote import Embedded, RemoteEncoder
-from wiserouter.tokens import count_tokens
+from wiserouter.pricing.tokens import count_tokens
+from wiserouter.prompts.encoders.remote import Embedded, RemoteEncoder
 
 
 class EmbeddingsEncoder(RemoteEncoder):

@@ -21,8 +21,8 @@ from langchain_core.tracers.context import register_configure_hook
 from wiserouter import Explanation, WiseRouter
 from wiserouter.errors import AlreadySettled, UnknownDecision
 from wiserouter.types import check_reward
-from wiserouter_langchain.trail import Trail, name_of
-from wiserouter_langchain.turn import RECORD
+from wiserouter_langchain.decision_index import Trail, name_of
+from wiserouter_langchain.routed_call import RECORD
 
 if TYPE_CHECKING:
     from wiserouter_langchain.runnable import RunnableWiseRouter

@@ -18,8 +18,8 @@ if find_spec("langchain") is None:
 from langchain.agents.middleware import AgentMiddleware, AgentState, ModelRequest, ModelResponse
 from langchain_core.language_models import BaseChatModel
 
+from wiserouter_langchain.routed_call import RECORD
 from wiserouter_langchain.runnable import RunnableWiseRouter
-from wiserouter_langchain.turn import RECORD
 
 
 class WiseState(AgentState[Any]):

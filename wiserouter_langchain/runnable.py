@@ -25,18 +25,18 @@ from langchain_core.runnables.utils import ConfigurableFieldSpec, coro_with_cont
 from pydantic import Field, PrivateAttr
 
 from wiserouter import Budget, Explanation, Price, WiseRouter
-from wiserouter.aside import aside
 from wiserouter.errors import InvalidInput, StoreError, UnknownModel
-from wiserouter.placing import Placed, Placing
-from wiserouter_langchain.arm import Arm, common_profile
-from wiserouter_langchain.content import Ask, ask_of
+from wiserouter.integration.context_lookup import Placed, Placing
+from wiserouter.stores.offload import aside
+from wiserouter_langchain.candidates import begin_turn
+from wiserouter_langchain.decision_index import Trail
 from wiserouter_langchain.feedback import credit, explained
-from wiserouter_langchain.observer import UsageObserver
-from wiserouter_langchain.opening import arms_of, open_router
-from wiserouter_langchain.selection import begin_turn
-from wiserouter_langchain.structured import StructuredWiseRouter
-from wiserouter_langchain.trail import Trail
-from wiserouter_langchain.turn import OPERATIONS, RECORD, Turn
+from wiserouter_langchain.pool_member import Arm, common_profile
+from wiserouter_langchain.request import Ask, ask_of
+from wiserouter_langchain.routed_call import OPERATIONS, RECORD, Turn
+from wiserouter_langchain.setup import arms_of, open_router
+from wiserouter_langchain.structured_output import StructuredWiseRouter
+from wiserouter_langchain.usage_observer import UsageObserver
 
 logger = logging.getLogger("wiserouter.langchain")
 

@@ -16,11 +16,11 @@ if find_spec("litellm") is None:
     raise MissingExtra("wiserouter_litellm", "LiteLLM", "litellm")
 
 if TYPE_CHECKING:
+    from wiserouter_litellm.attachment import attach, detach
     from wiserouter_litellm.encoder import LiteLLMEncoder
     from wiserouter_litellm.errors import BudgetRefused, BudgetUncertain, SettingsError, UnknownCall
-    from wiserouter_litellm.hooks import WiseCallback
-    from wiserouter_litellm.sdk import attach, detach
     from wiserouter_litellm.strategy import WiseRoutingStrategy
+    from wiserouter_litellm.wise_callback import WiseCallback
 
 _HOMES = {
     "BudgetRefused": "errors",
@@ -28,10 +28,10 @@ _HOMES = {
     "LiteLLMEncoder": "encoder",
     "SettingsError": "errors",
     "UnknownCall": "errors",
-    "WiseCallback": "hooks",
+    "WiseCallback": "wise_callback",
     "WiseRoutingStrategy": "strategy",
-    "attach": "sdk",
-    "detach": "sdk",
+    "attach": "attachment",
+    "detach": "attachment",
 }
 
 __all__ = [

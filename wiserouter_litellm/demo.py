@@ -20,7 +20,7 @@ from litellm.utils import custom_llm_setup
 from wiserouter import WiseRouter
 from wiserouter.evaluation.replay import Table
 from wiserouter.types import IntArray
-from wiserouter_litellm.sdk import attach, detach
+from wiserouter_litellm.attachment import attach, detach
 
 PROVIDER, GROUP = "wiserouter-demo", "wise"
 TOKEN_USD = 1e-9

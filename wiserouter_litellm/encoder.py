@@ -7,9 +7,9 @@ from typing import Any
 
 import litellm
 
-from wiserouter.encoders.remote import Embedded, RemoteEncoder
-from wiserouter_litellm.llms import deployments_of
-from wiserouter_litellm.tariff import tariff_of
+from wiserouter.prompts.encoders.remote import Embedded, RemoteEncoder
+from wiserouter_litellm.litellm_compat import deployments_of
+from wiserouter_litellm.price_map import tariff_of
 
 
 class LiteLLMEncoder(RemoteEncoder):

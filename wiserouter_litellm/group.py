@@ -12,16 +12,11 @@ from threading import Lock
 from typing import Any, NamedTuple
 
 from wiserouter import Decision, WiseRouter
-from wiserouter.aside import aside
 from wiserouter.errors import AlreadySettled, StoreError, UnknownDecision, UnknownPrice
-from wiserouter.placing import Placed, Placing
-from wiserouter_litellm.bill import Bill
-from wiserouter_litellm.calls import name_of, names_of
-from wiserouter_litellm.errors import unbounded
-from wiserouter_litellm.fleet import Berth, Deployment, Fleet, id_of
-from wiserouter_litellm.request import Request
-from wiserouter_litellm.scopes import OwnBudget, Payers
-from wiserouter_litellm.selection import (
+from wiserouter.integration.context_lookup import Placed, Placing
+from wiserouter.stores.offload import aside
+from wiserouter_litellm.billing import Bill
+from wiserouter_litellm.candidates import (
     Offer,
     Offered,
     counted,
@@ -32,6 +27,11 @@ from wiserouter_litellm.selection import (
     uncounted,
     worst_cases_usd,
 )
+from wiserouter_litellm.deployments import Berth, Deployment, Fleet, id_of
+from wiserouter_litellm.errors import unbounded
+from wiserouter_litellm.feedback_keys import name_of, names_of
+from wiserouter_litellm.request import Request
+from wiserouter_litellm.scopes import OwnBudget, Payers
 
 logger = logging.getLogger("wiserouter.litellm")
 

@@ -17,15 +17,15 @@ import litellm
 
 from wiserouter import EpsilonFirst, ExploreShare, LabelBudget, Optimistic, WiseRouter, open_store
 from wiserouter.errors import WiseRouterError
-from wiserouter.policies import Policy
+from wiserouter.planning.policies import Policy
+from wiserouter_litellm.deployments import Deployment
 from wiserouter_litellm.encoder import LiteLLMEncoder
 from wiserouter_litellm.errors import SettingsError
-from wiserouter_litellm.fleet import Deployment
 from wiserouter_litellm.group import Group
-from wiserouter_litellm.hooks import WiseCallback
-from wiserouter_litellm.opening import open_group
+from wiserouter_litellm.group_setup import open_group
 from wiserouter_litellm.scopes import Scopes
 from wiserouter_litellm.settings import ROOT, GroupSettings, ScopeSettings, in_memory, settings_of, store_of
+from wiserouter_litellm.wise_callback import WiseCallback
 
 logger = logging.getLogger("wiserouter.litellm")
 
@@ -61,7 +61,7 @@ def _build() -> ProxyCallback:
     callback = ProxyCallback(groups)
     proxy = sys.modules.get(PROXY)
     if proxy is not None:
-        from wiserouter_litellm.routes import mount  # noqa: PLC0415 - loads the proxy, which others do not need
+        from wiserouter_litellm.proxy_routes import mount  # noqa: PLC0415 - loads the proxy, which others do not need
 
         mount(proxy.app, callback)
     return callback

@@ -18,11 +18,11 @@ from litellm.types.router import CustomRoutingStrategyBase
 
 from wiserouter import Budget, WiseRouter
 from wiserouter_litellm.group import Group, Selected
-from wiserouter_litellm.hooks import Recorder, WiseCallback, passed_on
-from wiserouter_litellm.llms import deployments_of
-from wiserouter_litellm.opening import open_group
+from wiserouter_litellm.group_setup import open_group
+from wiserouter_litellm.litellm_compat import deployments_of
 from wiserouter_litellm.scopes import NamedByProgram
-from wiserouter_litellm.sync import selecting
+from wiserouter_litellm.sync_selection import selecting
+from wiserouter_litellm.wise_callback import Recorder, WiseCallback, passed_on
 
 
 class WiseRoutingStrategy(CustomRoutingStrategyBase):

@@ -9,23 +9,23 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from wiserouter.budget import Budget
-from wiserouter.contexts import Contexts
-from wiserouter.encoders import open_encoder
-from wiserouter.estimates import Estimates
-from wiserouter.growing import Growing
-from wiserouter.labels import LabelBudget
-from wiserouter.plan import Plan
-from wiserouter.policies import EpsilonFirst, ExploreShare, Offline, Optimistic
+from wiserouter.budgets.budget import Budget
+from wiserouter.learning.drift import Watch
+from wiserouter.learning.estimates import Estimates
+from wiserouter.learning.reclustering import Growing
+from wiserouter.planning.plan import Plan
+from wiserouter.planning.policies import EpsilonFirst, ExploreShare, Offline, Optimistic
+from wiserouter.prompts.contexts import Contexts
+from wiserouter.prompts.encoders import open_encoder
 from wiserouter.router import WiseRouter
-from wiserouter.status import Status, WindowStatus
+from wiserouter.routing.label_budget import LabelBudget
+from wiserouter.routing.status import Status, WindowStatus
 from wiserouter.stores import MemoryStore, open_store
 from wiserouter.types import NO_CONTEXT, Decision, Model, Price, Usage
-from wiserouter.watch import Watch
 
 if TYPE_CHECKING:
-    from wiserouter.explaining import Explanation
-    from wiserouter.log import RoutingLog
+    from wiserouter.fitting.log import RoutingLog
+    from wiserouter.routing.explanation import Explanation
 
 __version__ = "0.1.0"
 
@@ -58,7 +58,7 @@ __all__ = [
 ]
 
 
-_LATE = {"Explanation": "wiserouter.explaining", "RoutingLog": "wiserouter.log"}
+_LATE = {"Explanation": "wiserouter.routing.explanation", "RoutingLog": "wiserouter.fitting.log"}
 
 
 def __getattr__(name: str) -> object:

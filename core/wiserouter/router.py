@@ -17,28 +17,29 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from wiserouter.accounts import Account
-from wiserouter.budget import Budget, Funds
-from wiserouter.contexts import Contexts
-from wiserouter.encoders import Encoder, EncoderLike, open_encoder
+from wiserouter.budgets.budget import Budget, Funds
+from wiserouter.budgets.nested import Account
 from wiserouter.errors import BudgetExhausted, InvalidInput, QuerySkipped
-from wiserouter.estimates import Estimates
-from wiserouter.facts import Facts
-from wiserouter.finer import Finer, Particulars
-from wiserouter.growing import Growing
-from wiserouter.ids import fresh_id
-from wiserouter.labels import LabelBudget
-from wiserouter.learning import Learning
-from wiserouter.list_costs import price_change
-from wiserouter.newcomer import believed
-from wiserouter.plan import SKIP, Plan
-from wiserouter.policies import Choice, ExploreShare, Offline, Optimistic, Policy
-from wiserouter.policies.base import by_worth, cheapest_choice
-from wiserouter.pool import Pool
-from wiserouter.query import Query, QueryReader
-from wiserouter.sharing import Sharing
-from wiserouter.status import Status, status_of
+from wiserouter.learning.cost_prior import price_change
+from wiserouter.learning.drift import Watch
+from wiserouter.learning.estimates import Estimates
+from wiserouter.learning.new_model import believed
+from wiserouter.learning.reclustering import Growing
+from wiserouter.learning.residuals import Finer, Particulars
+from wiserouter.planning.plan import SKIP, Plan
+from wiserouter.planning.policies import Choice, ExploreShare, Offline, Optimistic, Policy
+from wiserouter.planning.policy import by_worth, cheapest_choice
+from wiserouter.planning.trace import Facts
+from wiserouter.pricing.pool import Pool
+from wiserouter.prompts.contexts import Contexts
+from wiserouter.prompts.encoders import Encoder, EncoderLike, open_encoder
+from wiserouter.prompts.query import Query, QueryReader
+from wiserouter.routing.label_budget import LabelBudget
+from wiserouter.routing.learner import Learning
+from wiserouter.routing.status import Status, status_of
 from wiserouter.stores import Health, Record, Store, open_store
+from wiserouter.stores.ids import fresh_id
+from wiserouter.stores.shared.estimate_sync import Sharing
 from wiserouter.types import (
     NO_CONTEXT,
     Decision,
@@ -49,15 +50,14 @@ from wiserouter.types import (
     check_count,
     check_reward,
 )
-from wiserouter.watch import Watch
 
 if TYPE_CHECKING:
-    from wiserouter.explaining import Explanation
-    from wiserouter.finer.selection import Comparison
-    from wiserouter.fitting import Progress
-    from wiserouter.journal import Journal
-    from wiserouter.log import RoutingLog
-    from wiserouter.merging import Part
+    from wiserouter.artifacts.merge import Part
+    from wiserouter.fitting.fit import Progress
+    from wiserouter.fitting.log import RoutingLog
+    from wiserouter.learning.residuals.model_selection import Comparison
+    from wiserouter.routing.explanation import Explanation
+    from wiserouter.routing.journal import Journal
 
 logger = logging.getLogger("wiserouter")
 
@@ -231,8 +231,8 @@ class WiseRouter:
         LogError
             If a row cannot be read.
         """
-        from wiserouter.fitting import FinerTerms, fit_log  # noqa: PLC0415 - a router that is never fitted reads no log
-        from wiserouter.log import RoutingLog  # noqa: PLC0415
+        from wiserouter.fitting.fit import FinerTerms, fit_log  # noqa: PLC0415 - a router that is never fitted reads no log
+        from wiserouter.fitting.log import RoutingLog  # noqa: PLC0415
 
         log = log if isinstance(log, RoutingLog) else RoutingLog.read(log)
         known = {model.name: model for model in models or ()}
@@ -268,7 +268,7 @@ class WiseRouter:
 
     def save(self, path: str | Path) -> str:
         """Write what was fitted and learned to one file, and return its hash; running budgets stay in the store."""
-        from wiserouter import saving  # noqa: PLC0415 - a router that is never saved loads no zip
+        from wiserouter.artifacts import save_load as saving  # noqa: PLC0415 - a router that is never saved loads no zip
 
         with self._lock:
             estimates = self.estimates.copy()
@@ -302,7 +302,7 @@ class WiseRouter:
         ArtifactError
             If the file is not an artifact, is damaged, or comes from a newer version.
         """
-        from wiserouter import saving  # noqa: PLC0415
+        from wiserouter.artifacts import save_load as saving  # noqa: PLC0415
 
         parts = saving.load_parts(path, encoder)
         return cls(**parts, store=store, seed=seed)
@@ -349,7 +349,7 @@ class WiseRouter:
         >>> WiseRouter.merge([first, second]).contexts.n_queries
         4
         """
-        from wiserouter import merging  # noqa: PLC0415 - few routers are merged
+        from wiserouter.artifacts import merge as merging  # noqa: PLC0415 - few routers are merged
 
         merging.check_distinct(one for one in routers if not isinstance(one, WiseRouter))
         parts = [_part(one, f"router {i}") for i, one in enumerate(routers, start=1)]
@@ -581,7 +581,7 @@ class WiseRouter:
             scope=scope,
         )
         if self._store.waits(scope):
-            from wiserouter.aside import aside  # noqa: PLC0415
+            from wiserouter.stores.offload import aside  # noqa: PLC0415
 
             return await aside(decide, self.release)
         if self._reader.is_quick(text):
@@ -690,7 +690,7 @@ class WiseRouter:
         >>> why.rule, [model.probability for model in why.models]
         ('plan', [1.0, 0.0])
         """
-        from wiserouter.explaining import explanation_of  # noqa: PLC0415 - many processes explain nothing
+        from wiserouter.routing.explanation import explanation_of  # noqa: PLC0415 - many processes explain nothing
 
         contexts = self.contexts if self._growing is None else None
         return explanation_of(self._store.find(_id(decision)), self.pool.names, contexts)
@@ -703,7 +703,7 @@ class WiseRouter:
         OSError
             If the file cannot be opened.
         """
-        from wiserouter.journal import Journal  # noqa: PLC0415
+        from wiserouter.routing.journal import Journal  # noqa: PLC0415
 
         self.journal = Journal(path)
         return self.journal
@@ -831,7 +831,7 @@ class WiseRouter:
         """Do a step, off the event loop where the store is waited for."""
         if not self._store.waits(scope, decision_id):
             return step()
-        from wiserouter.aside import aside  # noqa: PLC0415 - who has no event loop need not pay for asyncio
+        from wiserouter.stores.offload import aside  # noqa: PLC0415 - who has no event loop need not pay for asyncio
 
         return await aside(step)
 
@@ -978,7 +978,7 @@ class WiseRouter:
         return labels.ask(choice, known, float(self.contexts.freq[context]))
 
     def _note_decision(self, journal: Journal, decision: Decision, facts: Facts) -> None:
-        from wiserouter.explaining import facts_of_decision  # noqa: PLC0415
+        from wiserouter.routing.explanation import facts_of_decision  # noqa: PLC0415
 
         journal.note(lambda: {"event": "decision", **facts_of_decision(decision, facts)})
 
@@ -997,7 +997,7 @@ class WiseRouter:
 
 def _part(router: WiseRouter | str | Path, name: str) -> Part:
     """Return what is merged of a router, or of an artifact."""
-    from wiserouter import merging  # noqa: PLC0415 - few routers are merged
+    from wiserouter.artifacts import merge as merging  # noqa: PLC0415 - few routers are merged
 
     if not isinstance(router, WiseRouter):
         return merging.read_part(router)

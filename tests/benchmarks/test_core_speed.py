@@ -13,7 +13,7 @@ import pytest
 
 from problems import Problem, linprog_value
 from wiserouter import Budget, Contexts, Estimates, Model, Plan, WiseRouter, open_encoder
-from wiserouter.evaluation.workload import make_table
+from wiserouter.evaluation.datasets.synthetic import make_table
 
 ROUNDS, CALLS = 5, 3_000
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from long_logs import write_long_log
-from wiserouter.fitting import SAMPLE_QUERIES
+from wiserouter.fitting.fit import SAMPLE_QUERIES
 
 ROWS = int(os.environ.get("FIT_ROWS", "5_000_000"))
 MOST_MB = 1_500

@@ -17,7 +17,7 @@ import pytest
 
 from groups import fitted
 from wiserouter import Budget, WiseRouter
-from wiserouter.evaluation.workload import make_table
+from wiserouter.evaluation.datasets.synthetic import make_table
 from wiserouter_litellm import BudgetRefused, attach, detach
 
 pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.filterwarnings("error:::wiserouter")]

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from redis_servers import MISSING, redis_server, serving
-from wiserouter.stores.engine import Open, Reading, Reserve, Settle, Window
-from wiserouter.stores.redis import RedisEngine
+from wiserouter.stores.engines.base import Open, Reading, Reserve, Settle, Window
+from wiserouter.stores.engines.redis import RedisEngine
 
 redis = pytest.importorskip("redis")
 pytestmark = pytest.mark.skipif(redis_server() is None, reason=MISSING)

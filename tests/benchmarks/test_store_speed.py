@@ -20,8 +20,8 @@ from problems import Problem
 from redis_servers import MISSING, redis_server
 from redis_servers import serving as redis_serving
 from wiserouter import Budget, Contexts, Estimates, Model, WiseRouter, open_store
-from wiserouter.stores.shared import SharedStore
-from wiserouter.stores.urls import open_engine
+from wiserouter.stores.open import open_engine
+from wiserouter.stores.shared.store import SharedStore
 
 pytestmark = pytest.mark.skipif(redis_server() is None, reason=MISSING)
 WORKER = Path(__file__).parents[1] / "support" / "store_worker.py"

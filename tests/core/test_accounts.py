@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wiserouter import Budget, Contexts, Decision, Model, Price, WiseRouter
-from wiserouter.accounts import Ledgers, open_account
-from wiserouter.budget import Funds, Ledger
+from wiserouter.budgets.budget import Funds, Ledger
+from wiserouter.budgets.nested import Ledgers, open_account
 from wiserouter.errors import BudgetExhausted, InvalidInput
 from wiserouter.stores import MemoryStore, Record
 from wiserouter.testing import FakeClock

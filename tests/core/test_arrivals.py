@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wiserouter.arrivals import KEPT, Arrivals
-from wiserouter.outlook import Past, trend, weekly_profile
-from wiserouter.windows import requests_left
+from wiserouter.budgets.arrivals import KEPT, Arrivals
+from wiserouter.budgets.forecast import Past, trend, weekly_profile
+from wiserouter.budgets.periods import requests_left
 
 HOUR, DAY, WEEK = 3_600.0, 86_400.0, 7 * 86_400.0
 MONDAY = 4 * DAY + 2_000 * WEEK

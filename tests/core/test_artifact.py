@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wiserouter import Budget, EpsilonFirst, Model, Price, RoutingLog, WiseRouter
-from wiserouter.artifact import read_artifact, write_artifact
+from wiserouter.artifacts.file import read_artifact, write_artifact
 from wiserouter.errors import ArtifactError, DamagedArtifact, NewerArtifact, NotAnArtifact
 
 PROMPTS = [f"question {i} about {'code' if i % 2 else 'cooking'}" for i in range(40)]

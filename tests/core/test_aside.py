@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from wiserouter.aside import aside
+from wiserouter.stores.offload import aside
 
 
 async def test_a_step_is_done_in_another_thread():

@@ -6,10 +6,10 @@ from wiserouter.errors import InvalidInput
 from wiserouter.evaluation.baselines import METHODS, open_methods
 from wiserouter.evaluation.baselines.base import Server, Terms
 from wiserouter.evaluation.bench import Bench, budgets_of, run_bench
-from wiserouter.evaluation.bench.halves import halves_of
-from wiserouter.evaluation.bench.serving import serve_all
+from wiserouter.evaluation.bench.serve import serve_all
+from wiserouter.evaluation.bench.splits import halves_of
+from wiserouter.evaluation.datasets.synthetic import make_table
 from wiserouter.evaluation.replay import split
-from wiserouter.evaluation.workload import make_table
 
 TABLE = make_table(200, np.random.default_rng(0))
 TIMES = ("fit_s", "start_s", "prepare_s", "decide_us", "decide_p99_us")

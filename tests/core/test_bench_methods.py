@@ -11,11 +11,11 @@ from tiny_bench import halves, same, served
 from wiserouter import Budget, Offline
 from wiserouter.evaluation.baselines import METHODS, open_methods
 from wiserouter.evaluation.baselines.base import Server, Terms
-from wiserouter.evaluation.bench.bounds import BOUNDS
-from wiserouter.evaluation.bench.halves import halves_of
-from wiserouter.evaluation.bench.serving import serve_all
+from wiserouter.evaluation.bench.oracles import BOUNDS
+from wiserouter.evaluation.bench.serve import serve_all
+from wiserouter.evaluation.bench.splits import halves_of
+from wiserouter.evaluation.datasets.synthetic import make_table
 from wiserouter.evaluation.replay import prepare, run
-from wiserouter.evaluation.workload import make_table
 
 N = 400
 PLAIN = halves(same(N, [0.2, 0.9], [1.0, 3.0]), same(N, [0.2, 0.9], [1.0, 3.0]))

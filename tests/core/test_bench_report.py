@@ -11,8 +11,9 @@ from tiny_bench import opened
 from wiserouter.cli import app
 from wiserouter.errors import InvalidInput, LogError, UnknownModel
 from wiserouter.evaluation.bench import Bench, budgets_of, run_bench
-from wiserouter.evaluation.bench.bounds import BOUNDS
-from wiserouter.evaluation.data import open_table
+from wiserouter.evaluation.bench.oracles import BOUNDS
+from wiserouter.evaluation.datasets import open_table
+from wiserouter.evaluation.datasets.synthetic import make_table
 from wiserouter.evaluation.report import (
     About,
     Results,
@@ -22,10 +23,9 @@ from wiserouter.evaluation.report import (
     read_results,
     standings_of,
 )
-from wiserouter.evaluation.report.curves import Hull
+from wiserouter.evaluation.report.bootstrap import interval, replicate_means
+from wiserouter.evaluation.report.cost_quality_hull import Hull
 from wiserouter.evaluation.report.end_to_end import end_to_end
-from wiserouter.evaluation.report.intervals import interval, replicate_means
-from wiserouter.evaluation.workload import make_table
 
 POINTS = st.lists(st.tuples(st.floats(0.01, 10), st.floats(0, 1)), min_size=1, max_size=12)
 

@@ -10,9 +10,9 @@ from typer.testing import CliRunner
 
 from wiserouter import Budget, ExploreShare, WiseRouter
 from wiserouter.cli import app
-from wiserouter.cli.screen import reporter
+from wiserouter.cli.output import reporter
 from wiserouter.errors import InvalidInput
-from wiserouter.evaluation.workload import make_table
+from wiserouter.evaluation.datasets.synthetic import make_table
 
 TABLE = make_table(300, np.random.default_rng(0))
 

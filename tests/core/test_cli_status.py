@@ -12,8 +12,8 @@ from redis_servers import MISSING, free_port, redis_server, serving
 from wiserouter import Budget, Model, Price, WiseRouter, open_store
 from wiserouter.cli import app
 from wiserouter.errors import InvalidInput, StoreDamaged, StoreUnavailable
-from wiserouter.stores.shared import SharedStore
-from wiserouter.stores.sqlite import SQLiteEngine
+from wiserouter.stores.engines.sqlite import SQLiteEngine
+from wiserouter.stores.shared.store import SharedStore
 from wiserouter.testing import FakeClock
 
 needs_server = pytest.mark.skipif(redis_server() is None, reason=MISSING)

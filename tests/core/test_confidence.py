@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from wiserouter import Budget, Contexts, EpsilonFirst, Model, WiseRouter
 from wiserouter.errors import InvalidInput
-from wiserouter.policies.confidence import ordering_is_certain
-from wiserouter.policies.exploration import length_of_gaps, sufficient_length
-from wiserouter.policies.ratios import ratios_of
+from wiserouter.evaluation.sufficient_exploration import length_of_gaps, sufficient_length
+from wiserouter.planning.policies.confidence_test import ordering_is_certain
+from wiserouter.planning.policies.marginal_ratios import ratios_of
 
 
 def algorithm_clt(u, c, n, delta, *, allow_skip):
@@ -299,7 +299,7 @@ def test_two_models_in_one_context_end_at_four_each():
 
 
 def test_the_test_is_not_made_at_every_request(monkeypatch):
-    from wiserouter.policies import epsilon_first
+    from wiserouter.planning.policies import epsilon_first
 
     made = []
     monkeypatch.setattr(epsilon_first, "ordering_is_certain", lambda *_, **__: made.append(1))

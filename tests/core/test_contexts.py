@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from wiserouter import Contexts
-from wiserouter import contexts as module
 from wiserouter.errors import InvalidInput
+from wiserouter.prompts import contexts as module
 
 BLOBS = np.concatenate([np.random.default_rng(j).normal(10 * j, 0.1, (20 * (j + 1), 3)) for j in range(3)])
 

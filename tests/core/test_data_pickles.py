@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 
 from frames import MODELS, routerbench_like
 from wiserouter.errors import ForbiddenPickle, LogError, WiseRouterError
-from wiserouter.evaluation.data import inert, routerbench
-from wiserouter.evaluation.data.frame import columns_of
+from wiserouter.evaluation.datasets import routerbench, safe_pickle
+from wiserouter.evaluation.datasets.pandas_frame import columns_of
 
 OLD = sorted((Path(__file__).parent / "pickles").glob("*.pkl"))
 PROTOCOLS = range(pickle.HIGHEST_PROTOCOL + 1)
@@ -29,7 +29,7 @@ PLAIN = pickle.dumps(routerbench_like(), protocol=5)
 
 
 def read(payload):
-    return columns_of(inert.load(payload))
+    return columns_of(safe_pickle.load(payload))
 
 
 def plain(columns):
@@ -170,7 +170,7 @@ def test_hand_written_opcodes_are_refused_by_name(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     payload, refused = HAND_WRITTEN[name]
     with pytest.raises(ForbiddenPickle, match=re.escape(refused)):
-        inert.load(payload)
+        safe_pickle.load(payload)
     assert not list(tmp_path.iterdir())
 
 
@@ -181,7 +181,7 @@ def test_a_registered_extension_code_is_refused_even_when_it_is_cached(tmp_path)
         pickle.loads(payload)  # now cached: `find_class` would not be asked
         (tmp_path / "canary").rmdir()
         with pytest.raises(ForbiddenPickle, match="EXT1 112"):
-            inert.load(payload)
+            safe_pickle.load(payload)
     finally:
         copyreg.remove_extension("posix", "mkdir", 0x70)
         copyreg.clear_extension_cache()
@@ -191,11 +191,11 @@ def test_a_registered_extension_code_is_refused_even_when_it_is_cached(tmp_path)
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_nothing_sets_anything_on_our_classes(protocol):
     """BUILD with a state of slots is `setattr` on whatever lies on the stack."""
-    before = dict(vars(inert.Frame))
+    before = dict(vars(safe_pickle.Frame))
     payload = name_of("pandas.core.frame", "DataFrame") + b"N}" + short("state") + b"K\x01s\x86b."
     with pytest.raises(LogError, match="damaged"):
-        inert.load(payload)
-    assert dict(vars(inert.Frame)) == before
+        safe_pickle.load(payload)
+    assert dict(vars(safe_pickle.Frame)) == before
 
 
 BOMBS = {
@@ -215,7 +215,7 @@ BOMBS = {
 @pytest.mark.parametrize("name", BOMBS)
 def test_sizes_that_the_file_does_not_hold_and_damage(name):
     with pytest.raises((LogError, ForbiddenPickle)):
-        inert.load(BOMBS[name])
+        safe_pickle.load(BOMBS[name])
 
 
 def test_shapes_that_the_data_does_not_hold():
@@ -270,14 +270,14 @@ def test_changed_bytes_give_a_table_or_one_of_our_errors(changes):
 
 OPCODES = st.sampled_from([bytes([one]) for one in b"(.0129NKMJ)]}te\x85\x86\x87RbasuoQ\x81\x93\x94\x88h\x01\x02"])
 PIECES = st.one_of(
-    OPCODES, st.sampled_from([name_of(*name.split()) for name in inert.ALLOWED]), st.just(short("latin1"))
+    OPCODES, st.sampled_from([name_of(*name.split()) for name in safe_pickle.ALLOWED]), st.just(short("latin1"))
 )
 
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(PIECES, max_size=25))
 def test_any_arrangement_of_the_names_that_are_allowed_is_harmless(pieces):
-    before = {kind: dict(vars(kind)) for kind in set(inert.ALLOWED.values())}
+    before = {kind: dict(vars(kind)) for kind in set(safe_pickle.ALLOWED.values())}
     with contextlib.suppress(WiseRouterError):
         read(b"\x80\x04" + b"".join(pieces) + b".")
     assert {kind: dict(vars(kind)) for kind in before} == before
@@ -296,10 +296,10 @@ def test_only_one_module_of_ours_knows_pickles():
         for file in folder.rglob("*.py")
         if any(loaders.search(line) for line in file.read_text(encoding="utf-8").splitlines())
     ]
-    assert found == ["inert.py"]
-    assert "super().find_class" not in Path(inert.__file__).read_text(encoding="utf-8")
+    assert found == ["safe_pickle.py"]
+    assert "super().find_class" not in Path(safe_pickle.__file__).read_text(encoding="utf-8")
 
 
 def test_the_names_that_are_allowed_make_records_only():
-    assert all(issubclass(kind, inert.Record) for kind in inert.ALLOWED.values())
-    assert not {vars(builtins).get(name.split()[1]) for name in inert.ALLOWED} & set(inert.ALLOWED.values())
+    assert all(issubclass(kind, safe_pickle.Record) for kind in safe_pickle.ALLOWED.values())
+    assert not {vars(builtins).get(name.split()[1]) for name in safe_pickle.ALLOWED} & set(safe_pickle.ALLOWED.values())

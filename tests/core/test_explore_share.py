@@ -4,11 +4,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wiserouter import Budget, Contexts, EpsilonFirst, Estimates, ExploreShare, Model, Offline, Optimistic, WiseRouter
-from wiserouter.budget import Funds
+from wiserouter.budgets.budget import Funds
 from wiserouter.errors import BudgetError, InvalidInput
-from wiserouter.finer.shift import Shift
-from wiserouter.policies.base import Choice
-from wiserouter.policies.basis import Basis, Trials
+from wiserouter.learning.residuals.shift import Shift
+from wiserouter.planning.choice_inputs import Basis, Trials
+from wiserouter.planning.policy import Choice
 
 REWARD, COST = [[0.2, 0.3, 0.9]], [[1.0, 2.0, 4.0]]
 NAMES = ("small", "middle", "large")

@@ -8,15 +8,15 @@ from scipy.stats import norm
 from field import always, fit, queries_of, serve
 from wiserouter.errors import InvalidInput
 from wiserouter.evaluation.baselines import FIELD
+from wiserouter.evaluation.baselines.answer_regressions import Forecast, fair_forecast, regress
 from wiserouter.evaluation.baselines.base import NOT_SERVED, Answers
 from wiserouter.evaluation.baselines.cascade_routing import CascadeRouting, NoisyTruthCascade, Routing
 from wiserouter.evaluation.baselines.frugalgpt import FrugalGpt, cascades
 from wiserouter.evaluation.baselines.metallm import MetaLlm, price_grid
-from wiserouter.evaluation.baselines.model_sets import Tables, expected_max
+from wiserouter.evaluation.baselines.model_pairs import Tables, expected_max
 from wiserouter.evaluation.baselines.port import PooledPort, Port, fixed_prices
-from wiserouter.evaluation.baselines.regressed import Forecast, fair_forecast, regress
-from wiserouter.evaluation.bench.halves import halves_of
-from wiserouter.evaluation.workload import make_table
+from wiserouter.evaluation.bench.splits import halves_of
+from wiserouter.evaluation.datasets.synthetic import make_table
 
 
 @pytest.fixture(scope="module")

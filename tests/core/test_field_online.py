@@ -9,12 +9,12 @@ from sklearn.neighbors import KNeighborsRegressor
 from field import always, fit, queries_of, serve
 from wiserouter.evaluation.baselines.barouter import NEIGHBOURS, BaRouter, GrowingNeighbours, VirtualQueue
 from wiserouter.evaluation.baselines.base import NOT_SERVED, Answers, Terms
-from wiserouter.evaluation.baselines.linear_arms import LinearArms
-from wiserouter.evaluation.baselines.nearby import Nearby
+from wiserouter.evaluation.baselines.linear_bandit import LinearArms
+from wiserouter.evaluation.baselines.nearest_neighbors import Nearby
 from wiserouter.evaluation.baselines.pareto_bandit import Pacer, ParetoBandit
 from wiserouter.evaluation.baselines.pilot import Pilot
-from wiserouter.evaluation.bench.halves import halves_of
-from wiserouter.evaluation.workload import make_table
+from wiserouter.evaluation.bench.splits import halves_of
+from wiserouter.evaluation.datasets.synthetic import make_table
 
 
 @pytest.fixture(scope="module")

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wiserouter.errors import InvalidInput
-from wiserouter.finer import Finer, LengthCost, Neighbours, PriceCurve, Ridge, open_residual
-from wiserouter.finer.neighbours import K_NEAREST
-from wiserouter.finer.pricing import best_models, price_grid
+from wiserouter.learning.residuals import Finer, LengthCost, Neighbours, PriceCurve, Ridge, open_residual
+from wiserouter.learning.residuals.nearest_neighbors import K_NEAREST
+from wiserouter.learning.residuals.price_curve import best_models, price_grid
 from wiserouter.types import NO_CONTEXT
 
 DIM, N_CONTEXTS, N_MODELS = 5, 3, 4

@@ -8,16 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from problems import problems, rate_of
-from wiserouter import Budget, Contexts, Estimates, Model, Plan, Price, RoutingLog, WiseRouter, fitting
-from wiserouter.budget import Funds
+from wiserouter import Budget, Contexts, Estimates, Model, Plan, Price, RoutingLog, WiseRouter
+from wiserouter.budgets.budget import Funds
 from wiserouter.cli import app
 from wiserouter.errors import InvalidInput
-from wiserouter.finer import Finer, LengthCost, Sample, Shift
-from wiserouter.finer.held_out import hold_out
-from wiserouter.finer.selection import compare, observed_weight, price_curve
-from wiserouter.log import reader
-from wiserouter.policies.base import Mixture
-from wiserouter.policies.caution import Caution
+from wiserouter.fitting import fit as fitting
+from wiserouter.fitting.log import reader
+from wiserouter.learning.residuals import Finer, LengthCost, Sample, Shift
+from wiserouter.learning.residuals.cross_validation import hold_out
+from wiserouter.learning.residuals.model_selection import compare, observed_weight, price_curve
+from wiserouter.planning.policy import Mixture
+from wiserouter.planning.reserve_rule import Caution
 
 
 def funds(rate_usd, requests=1_000):

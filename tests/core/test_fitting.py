@@ -5,11 +5,13 @@ import polars as pl
 import pytest
 
 from long_logs import N_MODELS, write_long_log
-from wiserouter import RoutingLog, WiseRouter, fitting, query_counts
-from wiserouter.encoders import open_encoder
+from wiserouter import RoutingLog, WiseRouter
 from wiserouter.errors import InvalidInput
-from wiserouter.fitting import FinerTerms, fit_log, sample_queries
-from wiserouter.log import reader
+from wiserouter.fitting import fit as fitting
+from wiserouter.fitting import query_counts
+from wiserouter.fitting.fit import FinerTerms, fit_log, sample_queries
+from wiserouter.fitting.log import reader
+from wiserouter.prompts.encoders import open_encoder
 
 
 def letters(texts):

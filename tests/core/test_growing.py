@@ -8,7 +8,7 @@ import pytest
 
 from wiserouter import Budget, Contexts, Growing, MemoryStore, Model, Price, WiseRouter
 from wiserouter.errors import InvalidInput, WiseRouterError
-from wiserouter.estimates import Estimates
+from wiserouter.learning.estimates import Estimates
 from wiserouter.types import Usage
 
 CENTRES = np.eye(4, 8)

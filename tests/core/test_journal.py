@@ -9,7 +9,7 @@ import pytest
 
 from wiserouter import Budget, Contexts, Estimates, Model, Offline, RoutingLog, WiseRouter
 from wiserouter.errors import QuerySkipped, UnknownDecision
-from wiserouter.journal import Journal, Reading, find_explanation
+from wiserouter.routing.journal import Journal, Reading, find_explanation
 
 CANARY = "xylophone quartz canary"
 

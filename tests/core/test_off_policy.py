@@ -34,8 +34,8 @@ from wiserouter.evaluation.off_policy import (
     read_decisions,
     snips,
 )
-from wiserouter.evaluation.off_policy.running_means import foretold
-from wiserouter.journal import Reading
+from wiserouter.evaluation.off_policy.outcome_model import foretold
+from wiserouter.routing.journal import Reading
 
 FREQ = np.array([0.25, 0.75])
 REWARD = np.array([[0.2, 0.4, 0.9], [0.5, 0.55, 0.6]])

@@ -8,13 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wiserouter import Budget, Contexts, Estimates, Model, Offline, Optimistic, Plan, Price, WiseRouter
-from wiserouter.artifact import read_artifact, write_artifact
-from wiserouter.budget import Funds
+from wiserouter.artifacts.file import read_artifact, write_artifact
+from wiserouter.budgets.budget import Funds
 from wiserouter.errors import BudgetError, InvalidInput, QuerySkipped
 from wiserouter.evaluation.simulation import Stream, open_method, paper_environment, play
-from wiserouter.policies import open_policy, optimistic
-from wiserouter.policies.caution import DEVIATIONS, Caution, room_usd
-from wiserouter.policies.outlook import Outlook
+from wiserouter.learning.optimistic_estimates import Outlook
+from wiserouter.planning.policies import open_policy, optimistic
+from wiserouter.planning.reserve_rule import DEVIATIONS, Caution, room_usd
 from wiserouter.types import NO_CONTEXT
 
 REWARD = np.array([[0.3, 0.5, 0.9], [0.6, 0.65, 0.7], [0.1, 0.8, 0.85]])

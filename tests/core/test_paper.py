@@ -10,10 +10,10 @@ from wiserouter.cli import app
 from wiserouter.cli.paper import OF_A_BENCH
 from wiserouter.errors import InvalidInput
 from wiserouter.evaluation import studies
+from wiserouter.evaluation.datasets.synthetic import make_table
 from wiserouter.evaluation.report import EXHIBITS, About, Results, exhibit_of, findings_of
 from wiserouter.evaluation.studies.ablations import dbscan, held_out
 from wiserouter.evaluation.studies.variance import within
-from wiserouter.evaluation.workload import make_table
 
 SPEND_RATIO = {"wr-offline": [0.9, 1.0], "static-lp": [1.2, 1.4], "zero": [1.0, 1.0]}
 QUALITY = {"wr-offline": [0.6, 0.8], "static-lp": [0.5, 0.9], "zero": [0.3, 0.6]}

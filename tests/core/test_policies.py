@@ -5,11 +5,11 @@ import pytest
 from scipy.optimize import linprog
 
 from wiserouter import Budget, Contexts, EpsilonFirst, Estimates, Model, Offline, Plan, WiseRouter
-from wiserouter.budget import Funds
+from wiserouter.budgets.budget import Funds
 from wiserouter.errors import BudgetExhausted, InvalidInput, QuerySkipped
-from wiserouter.policies import open_policy
-from wiserouter.policies.base import Mixture
-from wiserouter.policies.caution import Caution, room_usd
+from wiserouter.planning.policies import open_policy
+from wiserouter.planning.policy import Mixture
+from wiserouter.planning.reserve_rule import Caution, room_usd
 
 
 class Scripted(np.random.Generator):

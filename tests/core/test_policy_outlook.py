@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wiserouter import Estimates, Model, Optimistic, Price
-from wiserouter.list_costs import prior_costs_usd
-from wiserouter.policies.outlook import BORROWED, Outlook
+from wiserouter.learning.cost_prior import prior_costs_usd
+from wiserouter.learning.optimistic_estimates import BORROWED, Outlook
 
 REQUESTS = 1_000
 

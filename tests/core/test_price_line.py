@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from scipy.stats import multivariate_normal
 
 from wiserouter import Budget, Estimates, Model, Price, WiseRouter
-from wiserouter.list_costs import log_prices
-from wiserouter.policies.outlook import Outlook
-from wiserouter.policies.price_line import LEVEL, LEVEL_SPREAD, SLOPE_SPREAD, STRAYS, toward_price_line
+from wiserouter.learning.cost_prior import log_prices
+from wiserouter.learning.optimistic_estimates import Outlook
+from wiserouter.learning.price_regression import LEVEL, LEVEL_SPREAD, SLOPE_SPREAD, STRAYS, toward_price_line
 
 
 def pools(seed, n_models=6, most_untried=3):

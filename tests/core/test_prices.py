@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wiserouter.errors import InvalidInput
-from wiserouter.prices import cost_usd, worst_case_usd
+from wiserouter.pricing.prices import cost_usd, worst_case_usd
 from wiserouter.types import Price, Usage
 
 usd = st.floats(0, 1e-2)

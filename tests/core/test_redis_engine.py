@@ -18,11 +18,11 @@ import pytest
 from engines import apply, charge, counters, lease, opened, release, renew, reserve, rolling, state, window
 from redis_servers import MISSING, RedisServer, cluster, line_to, redis_server, serving, wait_until
 from wiserouter.errors import InvalidInput, StoreDamaged, StoreUnavailable
-from wiserouter.stores.engine import Alias, Find, Learn, Note, Open, Reading, Score, Spend
+from wiserouter.stores.engines.base import Alias, Find, Learn, Note, Open, Reading, Score, Spend
 
 pytest.importorskip("redis")
 
-from wiserouter.stores.redis import RedisEngine
+from wiserouter.stores.engines.redis import RedisEngine
 
 needs_server = pytest.mark.skipif(redis_server() is None, reason=MISSING)
 ALL = Reading(["s"], ["sums"], ["note"])
@@ -92,7 +92,7 @@ def client(shared):
 
 
 def test_the_script_is_part_of_the_package():
-    assert "redis.call" in files("wiserouter.stores").joinpath("exchange.lua").read_text()
+    assert "redis.call" in files("wiserouter.stores.engines").joinpath("exchange.lua").read_text()
 
 
 @pytest.mark.parametrize("url", ["redis://:pa/ss@host:6379", "redis://:secret", "http://me:secret@host", "secret"])
@@ -402,8 +402,8 @@ def test_an_old_window_that_is_used_again_does_not_expire(make, shared, client):
 
 RACE = """
 import sys
-from wiserouter.stores.engine import Note, Reading, Reserve
-from wiserouter.stores.redis import RedisEngine
+from wiserouter.stores.engines.base import Note, Reading, Reserve
+from wiserouter.stores.engines.redis import RedisEngine
 
 url, name, worker = sys.argv[1:]
 engine = RedisEngine(url, name=name)

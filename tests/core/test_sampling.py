@@ -3,11 +3,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wiserouter import query_counts
-from wiserouter.log import LogBatch
-from wiserouter.log.keys import query_keys, ranks
-from wiserouter.query_counts import QueryCounts
-from wiserouter.sampling import QuerySample
+from wiserouter.fitting import query_counts
+from wiserouter.fitting.log import LogBatch
+from wiserouter.fitting.log.query_keys import query_keys, ranks
+from wiserouter.fitting.query_counts import QueryCounts
+from wiserouter.fitting.query_sample import QuerySample
 
 
 def rows(ids, prompts=None):

@@ -9,9 +9,9 @@ import pytest
 from store_worker import record
 from wiserouter import Budget, Growing, Model, Price, WiseRouter, open_store
 from wiserouter.errors import BudgetExhausted, InvalidInput
+from wiserouter.stores.engines.sqlite import SQLiteEngine
 from wiserouter.stores.memory import MemoryStore
-from wiserouter.stores.shared import SharedStore
-from wiserouter.stores.sqlite import SQLiteEngine
+from wiserouter.stores.shared.store import SharedStore
 from wiserouter.testing import FakeClock
 
 

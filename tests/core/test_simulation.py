@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from wiserouter import Budget, Contexts, EpsilonFirst, Estimates, Plan, WiseRouter, policies
-from wiserouter.budget import Funds
+from wiserouter import Budget, Contexts, EpsilonFirst, Estimates, Plan, WiseRouter
+from wiserouter.budgets.budget import Funds
 from wiserouter.cli import app
 from wiserouter.errors import BudgetError, InvalidInput, MissingExtra
 from wiserouter.evaluation.outcome import NOT_SERVED
@@ -28,9 +28,10 @@ from wiserouter.evaluation.simulation import (
     summarise,
 )
 from wiserouter.evaluation.simulation.environment import CAP_SIGMAS
-from wiserouter.evaluation.simulation.routerbench import MODELS
-from wiserouter.plan import SKIP
-from wiserouter.policies import Choice
+from wiserouter.evaluation.simulation.routerbench_environment import MODELS
+from wiserouter.planning import policies
+from wiserouter.planning.plan import SKIP
+from wiserouter.planning.policies import Choice
 
 SMALL = paper_environment(5, 400, n_contexts=3, n_models=4)
 STREAM = Stream.of(SMALL, 5)

@@ -18,9 +18,9 @@ from redis_servers import MISSING, line_to, redis_server, serving, wait_until
 from store_worker import record
 from wiserouter import Budget, Model, Price, Usage, WiseRouter, open_store
 from wiserouter.errors import BudgetExhausted, StoreDamaged, StoreUnavailable
-from wiserouter.stores.redis import RedisEngine
-from wiserouter.stores.shared import SharedStore
-from wiserouter.stores.sqlite import SQLiteEngine
+from wiserouter.stores.engines.redis import RedisEngine
+from wiserouter.stores.engines.sqlite import SQLiteEngine
+from wiserouter.stores.shared.store import SharedStore
 
 WORKER = Path(__file__).parents[1] / "support" / "store_worker.py"
 NEEDS_REDIS = pytest.mark.skipif(redis_server() is None, reason=MISSING)

@@ -14,8 +14,8 @@ import tiktoken
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wiserouter import tokens
-from wiserouter.tokens import ESTIMATE, PIECE_CHARS, TokenCount, count_tokens
+from wiserouter.pricing import tokens
+from wiserouter.pricing.tokens import ESTIMATE, PIECE_CHARS, TokenCount, count_tokens
 
 BLOBS = "https://openaipublic.blob.core.windows.net/encodings/"
 ENCODINGS = ["o200k_base", "cl100k_base"]
@@ -186,5 +186,5 @@ def test_a_file_is_read_once_by_many_threads(cached):
 
 
 def test_importing_the_module_does_not_load_tiktoken():
-    code = "import sys, wiserouter.tokens; sys.exit('tiktoken' in sys.modules)"
+    code = "import sys, wiserouter.pricing.tokens; sys.exit('tiktoken' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

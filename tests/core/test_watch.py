@@ -5,7 +5,7 @@ import pytest
 
 from wiserouter import Budget, Contexts, MemoryStore, Model, Optimistic, Price, Watch, WiseRouter
 from wiserouter.errors import InvalidInput
-from wiserouter.estimates import Estimates
+from wiserouter.learning.estimates import Estimates
 from wiserouter.types import Usage
 
 

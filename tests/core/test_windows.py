@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wiserouter import Budget, Contexts, Model, Price, WiseRouter
-from wiserouter.budget import Ledger
+from wiserouter.budgets.budget import Ledger
+from wiserouter.budgets.periods import parse_period, requests_left, window_at, windows_between
 from wiserouter.errors import BudgetExhausted, InvalidInput
 from wiserouter.stores import MemoryStore
 from wiserouter.testing import FakeClock
-from wiserouter.windows import parse_period, requests_left, window_at, windows_between
 
 DAY = 86_400.0
 

@@ -12,8 +12,8 @@ from langchain_openai import ChatOpenAI
 from chat_stub import StubChat
 from wiserouter import Price, Usage
 from wiserouter.errors import UnknownPrice
-from wiserouter_langchain.observer import reported_usd, usage_of
-from wiserouter_langchain.tariff import tariff_of
+from wiserouter_langchain.price_catalogue import tariff_of
+from wiserouter_langchain.usage_observer import reported_usd, usage_of
 
 NO_TOKENS = {"input_tokens": 0, "output_tokens": 0, "total_tokens": 0}
 MODELS = {
@@ -30,7 +30,7 @@ def test_your_own_price_comes_first():
 def test_no_price_is_refused_with_the_remedy(monkeypatch):
     with pytest.raises(UnknownPrice, match=r"prices=\{'mine': Price\(input=\.\.\., output=\.\.\.\)\}"):
         tariff_of("mine", StubChat(model="unheard-of"), None)
-    monkeypatch.setattr("wiserouter_langchain.tariff.find_spec", lambda name: None)
+    monkeypatch.setattr("wiserouter_langchain.price_catalogue.find_spec", lambda name: None)
     with pytest.raises(UnknownPrice, match=r"pip install 'wiserouter\[langchain\]'"):
         tariff_of("mini", MODELS["gpt-4o-mini"], None)
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wiserouter_litellm.calls import is_chosen, name_of, names_asked, names_of
+from wiserouter_litellm.feedback_keys import is_chosen, name_of, names_asked, names_of
 
 IDS = st.text(max_size=40)
 CALLERS = st.none() | st.text(max_size=40)

@@ -72,7 +72,7 @@ async def test_a_bill_that_cannot_be_read_is_a_fault_and_the_answer_arrives(prov
     def fail(*_):
         raise Broken("no such bill")
 
-    monkeypatch.setattr("wiserouter_litellm.hooks.bill_of", fail)
+    monkeypatch.setattr("wiserouter_litellm.wise_callback.bill_of", fail)
     assert (await router_.acompletion(model="wise", messages=HI)).choices
     await settled(lambda: callback.groups["wise"].faults["accounting"] == 1)
     status = callback.groups["wise"].router.status()
@@ -103,7 +103,7 @@ async def test_a_lost_decision_is_counted_not_raised(provider, settled):
     callback = attach(router_, "wise", router=router, budget=RICH)
     await router_.acompletion(model="wise", messages=HI)
     await settled(lambda: router.status().charged == 1)
-    from wiserouter_litellm.bill import Bill
+    from wiserouter_litellm.billing import Bill
 
     callback.groups["wise"].settle("never-decided", Bill(0.5, "large"))
     callback.groups["wise"].release("never-decided")

@@ -10,7 +10,7 @@ import respx
 from groups import asked, fitted
 from providers import URL, cost_usd, failing
 from proxies import config_of, in_process, write
-from wiserouter.journal import Reading, find_explanation
+from wiserouter.routing.journal import Reading, find_explanation
 
 MASTER = f"sk-{secrets.token_hex(16)}"
 JSON = {"content-type": "application/json"}

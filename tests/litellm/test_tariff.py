@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from wiserouter import Price, Usage
 from wiserouter.errors import UnknownPrice
-from wiserouter_litellm.tariff import tariff_of
+from wiserouter_litellm.price_map import tariff_of
 
 
 def dep(model, info=None, **params):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from wiserouter.stores.urls import open_engine
+from wiserouter.stores.open import open_engine
 
 FOLDER = Path(__file__).parents[2] / "docs" / "deploy"
 PINNED = re.compile(r"[\w./-]+:v?\d+\.\d+\.\d+[\w.-]*")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from threading import RLock
 from typing import Any
 
-from wiserouter.stores.engine import (
+from wiserouter.stores.engines.base import (
     COUNTERS,
     NOTHING,
     AccountState,

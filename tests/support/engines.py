@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import pytest
 
 from engine_model import ModelEngine
-from wiserouter.stores.engine import (
+from wiserouter.stores.engines.base import (
     COUNTERS,
     Alias,
     Amend,

@@ -3,10 +3,10 @@
 import numpy as np
 
 from wiserouter import Model
-from wiserouter.contexts import Contexts
 from wiserouter.evaluation.baselines.base import Answers, Terms, Training
-from wiserouter.evaluation.bench.halves import Queries
-from wiserouter.evaluation.bench.serving import serve_all
+from wiserouter.evaluation.bench.serve import serve_all
+from wiserouter.evaluation.bench.splits import Queries
+from wiserouter.prompts.contexts import Contexts
 
 
 def queries_of(reward, cost_usd, embeddings=None):

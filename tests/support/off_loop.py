@@ -8,8 +8,8 @@ import traceback
 from pathlib import Path
 
 from wiserouter.errors import StoreUnavailable
-from wiserouter.stores.shared import SharedStore
-from wiserouter.stores.sqlite import SQLiteEngine
+from wiserouter.stores.engines.sqlite import SQLiteEngine
+from wiserouter.stores.shared.store import SharedStore
 
 
 class OffLoop:

@@ -2,15 +2,15 @@
 
 import numpy as np
 
-from wiserouter.contexts import Contexts
 from wiserouter.evaluation.baselines import open_methods
 from wiserouter.evaluation.baselines.base import Answers, Terms
-from wiserouter.evaluation.bench.halves import Halves, Queries
-from wiserouter.evaluation.bench.rows import row_of
-from wiserouter.evaluation.bench.serving import serve_all
-from wiserouter.evaluation.data import Opened
-from wiserouter.evaluation.data.hashes import content_hash
-from wiserouter.plan import Plan
+from wiserouter.evaluation.bench.metrics import row_of
+from wiserouter.evaluation.bench.serve import serve_all
+from wiserouter.evaluation.bench.splits import Halves, Queries
+from wiserouter.evaluation.datasets import Opened
+from wiserouter.evaluation.datasets.checksums import content_hash
+from wiserouter.planning.plan import Plan
+from wiserouter.prompts.contexts import Contexts
 from wiserouter.types import Model, Price
 
 

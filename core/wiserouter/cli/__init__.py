@@ -15,10 +15,10 @@ from wiserouter.cli.explain import explain
 from wiserouter.cli.explore_length import explore_length
 from wiserouter.cli.fit import fit
 from wiserouter.cli.merge import merge
+from wiserouter.cli.output import complain
 from wiserouter.cli.paper import app as paper
 from wiserouter.cli.plan import plan
 from wiserouter.cli.replay import replay
-from wiserouter.cli.screen import complain
 from wiserouter.cli.simulate import simulate
 from wiserouter.cli.status import status
 from wiserouter.errors import WiseRouterError

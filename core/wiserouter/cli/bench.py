@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from wiserouter.cli.fit import names
-from wiserouter.cli.screen import err, out, print_json, progress, table, usd
+from wiserouter.cli.output import err, out, print_json, progress, table, usd
 from wiserouter.evaluation.baselines import Method, open_methods
 from wiserouter.evaluation.bench import Bench, budgets_of, run_bench
-from wiserouter.evaluation.bench.bounds import BOUNDS
-from wiserouter.evaluation.bench.cells import code_digest
-from wiserouter.evaluation.bench.halves import DEFAULT_ENCODER
-from wiserouter.evaluation.data import Opened, open_table
+from wiserouter.evaluation.bench.oracles import BOUNDS
+from wiserouter.evaluation.bench.results_cache import code_digest
+from wiserouter.evaluation.bench.splits import DEFAULT_ENCODER
+from wiserouter.evaluation.datasets import Opened, open_table
 
 if TYPE_CHECKING:
     import polars as pl

@@ -9,11 +9,11 @@ from typing import Annotated
 import typer
 
 from wiserouter.cli.fit import names
-from wiserouter.cli.screen import err, out, print_json, table, usd
+from wiserouter.cli.output import err, out, print_json, table, usd
 from wiserouter.errors import InvalidInput
-from wiserouter.evaluation.data import Summary, summary
-from wiserouter.evaluation.data.opening import tables_folder
-from wiserouter.evaluation.data.wide import Wide, write
+from wiserouter.evaluation.datasets import Summary, summary
+from wiserouter.evaluation.datasets.open_table import tables_folder
+from wiserouter.evaluation.datasets.wide_table import Wide, write
 
 app = typer.Typer(help="Public routing tables: fetch or convert them, and check a table.", no_args_is_help=True)
 
@@ -39,7 +39,7 @@ def routerbench(
 
     Example: wiserouter data routerbench && wiserouter replay data/routerbench_5shot.parquet --budget 5
     """
-    from wiserouter.evaluation.data import routerbench as loader
+    from wiserouter.evaluation.datasets import routerbench as loader
 
     if release not in loader.RELEASES:
         raise InvalidInput(f"--release must be one of {', '.join(loader.RELEASES)}, got {release!r}", value=release)
@@ -67,7 +67,7 @@ def swebench(
 
     Example: wiserouter data swebench leaderboards.json --problems verified.parquet
     """
-    from wiserouter.evaluation.data import swebench as loader
+    from wiserouter.evaluation.datasets import swebench as loader
 
     if problems is None:
         err.print("Without --problems a prompt is the id of its instance, which tells only its repository.")
@@ -87,7 +87,7 @@ def paretobandit(
 
     Example: wiserouter data paretobandit val_k4.jsonl
     """
-    from wiserouter.evaluation.data import paretobandit as loader
+    from wiserouter.evaluation.datasets import paretobandit as loader
 
     converted = loader.read(files, drop_faulty=drop_faulty)
     _finish(converted, output or tables_folder() / "paretobandit.parquet", as_json=as_json)

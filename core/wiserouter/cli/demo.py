@@ -11,14 +11,14 @@ import numpy as np
 import typer
 from rich.progress import Progress, TaskID
 
-from wiserouter.budget import Budget
-from wiserouter.cli.screen import err, out, print_json, progress, reporter, shares, table, usd
+from wiserouter.budgets.budget import Budget
+from wiserouter.cli.output import err, out, print_json, progress, reporter, shares, table, usd
 from wiserouter.errors import InvalidInput, MissingExtra
-from wiserouter.estimates import Means
-from wiserouter.evaluation.naive import always, best_model, cheapest_model
+from wiserouter.evaluation.datasets.synthetic import make_table
 from wiserouter.evaluation.outcome import Outcome, outcome_of
+from wiserouter.evaluation.reference_policies import always, best_model, cheapest_model
 from wiserouter.evaluation.replay import Table
-from wiserouter.evaluation.workload import make_table
+from wiserouter.learning.estimates import Means
 from wiserouter.router import WiseRouter
 from wiserouter.types import IntArray
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from wiserouter.cli.screen import err, out, print_json, table, usd
+from wiserouter.cli.output import err, out, print_json, table, usd
 from wiserouter.errors import InvalidInput, ThinOverlap
 from wiserouter.evaluation.off_policy import (
     Decisions,
@@ -21,9 +21,9 @@ from wiserouter.evaluation.off_policy import (
     evaluate,
     read_decisions,
 )
-from wiserouter.evaluation.off_policy.evaluation import OutcomeName
-from wiserouter.journal import Reading
+from wiserouter.evaluation.off_policy.evaluate import OutcomeName
 from wiserouter.router import WiseRouter
+from wiserouter.routing.journal import Reading
 from wiserouter.types import FloatArray
 
 LOGGED = "as logged"

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from wiserouter.cli.screen import err, out, print_json, table, usd
-from wiserouter.journal import Reading, find_explanation
+from wiserouter.cli.output import err, out, print_json, table, usd
 from wiserouter.router import WiseRouter
+from wiserouter.routing.journal import Reading, find_explanation
 from wiserouter.types import NO_CONTEXT
 
 

@@ -7,10 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
-from wiserouter.cli.screen import out, print_json, table
+from wiserouter.cli.output import out, print_json, table
 from wiserouter.errors import InvalidInput
-from wiserouter.policies.epsilon_first import PER_PAIR
-from wiserouter.policies.exploration import length_of_gaps, sufficient_length
+from wiserouter.evaluation.sufficient_exploration import length_of_gaps, sufficient_length
+from wiserouter.planning.policies.epsilon_first import PER_PAIR
 from wiserouter.router import WiseRouter
 
 _MEANING = {

@@ -8,10 +8,10 @@ from typing import Annotated, Any
 
 import typer
 
-from wiserouter.cli.screen import out, print_json, progress, reporter, table, usd
+from wiserouter.cli.output import out, print_json, progress, reporter, table, usd
 from wiserouter.errors import InvalidInput
-from wiserouter.finer.selection import Comparison, Standing
-from wiserouter.log import RoutingLog
+from wiserouter.fitting.log import RoutingLog
+from wiserouter.learning.residuals.model_selection import Comparison, Standing
 from wiserouter.router import WiseRouter
 from wiserouter.types import Model, Price
 

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from wiserouter import merging
-from wiserouter.cli.screen import out, print_json, table
+from wiserouter.artifacts import merge as merging
+from wiserouter.cli.output import out, print_json, table
 from wiserouter.router import WiseRouter
 
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wiserouter.cli.fit import names
-from wiserouter.cli.screen import out
-from wiserouter.evaluation.data import Opened, open_table
+from wiserouter.cli.output import out
+from wiserouter.evaluation.datasets import Opened, open_table
 
 if TYPE_CHECKING:
     from wiserouter.evaluation.report import Exhibit

@@ -8,9 +8,9 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from wiserouter.cli.screen import out, print_json, shares, table, usd
+from wiserouter.cli.output import out, print_json, shares, table, usd
 from wiserouter.errors import InvalidInput
-from wiserouter.plan import Plan
+from wiserouter.planning.plan import Plan
 from wiserouter.router import WiseRouter
 
 

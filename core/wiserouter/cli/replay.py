@@ -10,14 +10,14 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 import typer
 
-from wiserouter.budget import Budget
+from wiserouter.budgets.budget import Budget
 from wiserouter.cli.fit import names
-from wiserouter.cli.screen import OUTCOME_COLUMNS, err, out, outcome_row, print_json, progress, table, usd
+from wiserouter.cli.output import OUTCOME_COLUMNS, err, out, outcome_row, print_json, progress, table, usd
 from wiserouter.errors import InvalidInput
 from wiserouter.evaluation.outcome import Outcome
 from wiserouter.evaluation.replay import Arena, Replay, Table, dense_table, prepare, prepare_with, run
-from wiserouter.log import RoutingLog
-from wiserouter.policies import Offline
+from wiserouter.fitting.log import RoutingLog
+from wiserouter.planning.policies import Offline
 from wiserouter.router import WiseRouter
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from wiserouter.cli.fit import names
-from wiserouter.cli.screen import out, print_json, progress, table, usd
+from wiserouter.cli.output import out, print_json, progress, table, usd
 from wiserouter.evaluation import simulation
 from wiserouter.evaluation.simulation import Study, Summary, slopes, summarise
 

@@ -8,10 +8,10 @@ from typing import Annotated, Any
 
 import typer
 
-from wiserouter.cli.screen import out, print_json, table, usd
+from wiserouter.cli.output import out, print_json, table, usd
 from wiserouter.errors import InvalidInput
-from wiserouter.status import status_of
-from wiserouter.stores.survey import Standing, Survey, survey
+from wiserouter.routing.status import status_of
+from wiserouter.stores.inspection import Standing, Survey, survey
 
 
 def status(

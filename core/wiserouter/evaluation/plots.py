@@ -12,7 +12,7 @@ import numpy as np
 from wiserouter.errors import InvalidInput, MissingExtra
 from wiserouter.evaluation.outcome import Outcome
 from wiserouter.evaluation.simulation.summary import Summary
-from wiserouter.plan import Plan
+from wiserouter.planning.plan import Plan
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

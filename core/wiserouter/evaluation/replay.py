@@ -12,15 +12,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wiserouter.budget import Budget
-from wiserouter.encoders import EncoderLike
+from wiserouter.budgets.budget import Budget
 from wiserouter.errors import BudgetError, InvalidInput, LogError, QuerySkipped
-from wiserouter.evaluation.naive import naive_outcomes
 from wiserouter.evaluation.outcome import NOT_SERVED, Outcome, outcome_of
-from wiserouter.log import LogBatch, RoutingLog
-from wiserouter.policies import Policy
+from wiserouter.evaluation.reference_policies import naive_outcomes
+from wiserouter.fitting.log import LogBatch, RoutingLog
+from wiserouter.planning.policies import Policy
+from wiserouter.pricing.tokens import count_tokens
+from wiserouter.prompts.encoders import EncoderLike
 from wiserouter.router import WiseRouter
-from wiserouter.tokens import count_tokens
 from wiserouter.types import Embedding, FloatArray, IntArray
 
 Tick = Callable[[int], None]

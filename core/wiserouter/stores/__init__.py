@@ -2,6 +2,6 @@
 
 from wiserouter.stores.base import Health, Record, Store
 from wiserouter.stores.memory import MemoryStore
-from wiserouter.stores.urls import open_store
+from wiserouter.stores.open import open_store
 
 __all__ = ["Health", "MemoryStore", "Record", "Store", "open_store"]

@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
-from wiserouter.accounts import Account
-from wiserouter.budget import Budget, Debit
+from wiserouter.budgets.budget import Budget, Debit
+from wiserouter.budgets.nested import Account
 from wiserouter.types import Decision
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from wiserouter.facts import Facts
-    from wiserouter.finer import Particulars
-    from wiserouter.stores.engine import Learn, Reply
+    from wiserouter.learning.residuals import Particulars
+    from wiserouter.planning.trace import Facts
+    from wiserouter.stores.engines.base import Learn, Reply
 
 State = Literal["in flight", "charged", "released", "expired"]
 

@@ -7,8 +7,8 @@ from collections import OrderedDict
 from collections.abc import Callable
 from threading import RLock
 
-from wiserouter.accounts import Account, Ledgers, check_same_shape, open_account
-from wiserouter.budget import Budget
+from wiserouter.budgets.budget import Budget
+from wiserouter.budgets.nested import Account, Ledgers, check_same_shape, open_account
 from wiserouter.errors import AlreadySettled, NotStarted, UnknownDecision
 from wiserouter.stores.base import Health, Peer, Record, State
 from wiserouter.types import Decision

@@ -10,13 +10,13 @@ from wiserouter.evaluation.baselines.barouter import BaRouter
 from wiserouter.evaluation.baselines.base import Method
 from wiserouter.evaluation.baselines.cascade_routing import CascadeRouting, NoisyTruthCascade, Routing
 from wiserouter.evaluation.baselines.frugalgpt import FrugalGpt
-from wiserouter.evaluation.baselines.lottery import StaticLp, ZeroRouter
 from wiserouter.evaluation.baselines.metallm import MetaLlm
 from wiserouter.evaluation.baselines.pareto_bandit import ParetoBandit
 from wiserouter.evaluation.baselines.pilot import Pilot
 from wiserouter.evaluation.baselines.port import PooledPort, Port
 from wiserouter.evaluation.baselines.single_best import SingleBest
-from wiserouter.evaluation.baselines.wise import WISE
+from wiserouter.evaluation.baselines.static_mixtures import StaticLp, ZeroRouter
+from wiserouter.evaluation.baselines.wiserouter_methods import WISE
 
 FIELD: tuple[type[Method], ...] = (
     MetaLlm,

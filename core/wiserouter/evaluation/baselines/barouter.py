@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wiserouter.evaluation.baselines.base import Answers, Call, Fitted, Funds, Method, Query, Server, Terms, Training
-from wiserouter.evaluation.baselines.nearby import Nearby
+from wiserouter.evaluation.baselines.nearest_neighbors import Nearby
 from wiserouter.types import Embedding, FloatArray, IntArray
 
 NEIGHBOURS = 100

@@ -23,9 +23,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wiserouter.budget import Funds
-from wiserouter.contexts import Contexts
+from wiserouter.budgets.budget import Funds
 from wiserouter.evaluation.outcome import NOT_SERVED
+from wiserouter.prompts.contexts import Contexts
 from wiserouter.types import Embedding, FloatArray, IntArray, Model
 
 __all__ = ["NOT_SERVED", "Answers", "Call", "Fitted", "Funds", "Method", "Query", "Server", "Terms", "Training"]

@@ -27,10 +27,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from wiserouter.errors import InvalidInput
+from wiserouter.evaluation.baselines.answer_regressions import Forecast, Regressions, fair_forecast, regress
 from wiserouter.evaluation.baselines.base import Answers, Call, Fitted, Funds, Method, Query, Server, Terms, Training
-from wiserouter.evaluation.baselines.model_sets import Rule, Tables
-from wiserouter.evaluation.baselines.regressed import Forecast, Regressions, fair_forecast, regress
-from wiserouter.plan import Plan
+from wiserouter.evaluation.baselines.model_pairs import Rule, Tables
+from wiserouter.planning.plan import Plan
 from wiserouter.types import FloatArray
 
 N_PRICES = 80

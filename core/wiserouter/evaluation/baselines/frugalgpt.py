@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from wiserouter.evaluation.baselines.answer_regressions import Regressions, fair_forecast, regress
 from wiserouter.evaluation.baselines.base import (
     NOT_SERVED,
     Answers,
@@ -29,7 +30,6 @@ from wiserouter.evaluation.baselines.base import (
     Terms,
     Training,
 )
-from wiserouter.evaluation.baselines.regressed import Regressions, fair_forecast, regress
 from wiserouter.types import FloatArray
 
 QUANTILES = np.linspace(1e-5, 1.0 - 1e-5, 40)

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wiserouter.estimates import Estimates
 from wiserouter.evaluation.baselines.base import Call, Fitted, Funds, Method, Query, Server, Terms, Training
+from wiserouter.learning.estimates import Estimates
 from wiserouter.types import FloatArray
 
 VALIDATION = 0.1

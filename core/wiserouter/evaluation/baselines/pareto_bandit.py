@@ -24,7 +24,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from wiserouter.evaluation.baselines.base import Call, Fitted, Funds, Method, Query, Server, Terms, Training
-from wiserouter.evaluation.baselines.linear_arms import LinearArms, dense_moments
+from wiserouter.evaluation.baselines.linear_bandit import LinearArms, dense_moments
 from wiserouter.types import Embedding, FloatArray
 
 COMPONENTS = 25

@@ -23,7 +23,6 @@ from math import e
 
 import numpy as np
 
-from wiserouter.estimates import Estimates
 from wiserouter.evaluation.baselines.base import (
     NOT_SERVED,
     Call,
@@ -35,7 +34,8 @@ from wiserouter.evaluation.baselines.base import (
     Terms,
     Training,
 )
-from wiserouter.evaluation.baselines.linear_arms import LinearArms, dense_moments
+from wiserouter.evaluation.baselines.linear_bandit import LinearArms, dense_moments
+from wiserouter.learning.estimates import Estimates
 from wiserouter.types import Embedding, FloatArray
 
 PRIOR = 10.0

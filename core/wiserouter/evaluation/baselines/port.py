@@ -34,7 +34,7 @@ from wiserouter.evaluation.baselines.base import (
     Terms,
     Training,
 )
-from wiserouter.evaluation.baselines.nearby import Nearby
+from wiserouter.evaluation.baselines.nearest_neighbors import Nearby
 from wiserouter.types import FloatArray, IntArray
 
 NEIGHBOURS = 5

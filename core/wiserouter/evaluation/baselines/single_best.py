@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wiserouter.estimates import Means
 from wiserouter.evaluation.baselines.base import NOT_SERVED, Call, Fitted, Funds, Method, Query, Server, Terms, Training
-from wiserouter.evaluation.baselines.routed import dense
-from wiserouter.evaluation.naive import single_best
+from wiserouter.evaluation.baselines.router_methods import dense
+from wiserouter.evaluation.reference_policies import single_best
+from wiserouter.learning.estimates import Means
 
 
 class SingleBest(Method):

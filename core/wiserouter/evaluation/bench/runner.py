@@ -14,13 +14,13 @@ import numpy as np
 
 from wiserouter.evaluation.baselines import open_methods
 from wiserouter.evaluation.baselines.base import Fitted, Method, Terms, Training
-from wiserouter.evaluation.bench.bounds import BOUNDS
-from wiserouter.evaluation.bench.budgets import Budgets
-from wiserouter.evaluation.bench.cells import CellStore, code_digest, key_of
-from wiserouter.evaluation.bench.halves import Halves, halves_of
-from wiserouter.evaluation.bench.rows import Row, row_of
-from wiserouter.evaluation.bench.serving import serve_all
-from wiserouter.evaluation.data import Opened
+from wiserouter.evaluation.bench.budget_grid import Budgets
+from wiserouter.evaluation.bench.metrics import Row, row_of
+from wiserouter.evaluation.bench.oracles import BOUNDS
+from wiserouter.evaluation.bench.results_cache import CellStore, code_digest, key_of
+from wiserouter.evaluation.bench.serve import serve_all
+from wiserouter.evaluation.bench.splits import Halves, halves_of
+from wiserouter.evaluation.datasets import Opened
 from wiserouter.types import check_count
 
 if TYPE_CHECKING:

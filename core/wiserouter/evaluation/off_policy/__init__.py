@@ -15,11 +15,11 @@ whose variance the mean of their squares estimates. Where a target does what the
 holds, and `evaluate` refuses.
 """
 
-from wiserouter.evaluation.off_policy.decisions import Decisions, read_decisions
 from wiserouter.evaluation.off_policy.estimators import Estimate, doubly_robust, ips, snips
-from wiserouter.evaluation.off_policy.evaluation import Evaluation, evaluate
+from wiserouter.evaluation.off_policy.evaluate import Evaluation, evaluate
+from wiserouter.evaluation.off_policy.logged_decisions import Decisions, read_decisions
 from wiserouter.evaluation.off_policy.overlap import Overlap, overlap_of
-from wiserouter.evaluation.off_policy.targets import always, at_known_then, at_plan, check_contexts
+from wiserouter.evaluation.off_policy.target_policies import always, at_known_then, at_plan, check_contexts
 
 __all__ = [
     "Decisions",

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from wiserouter.errors import ThinOverlap
-from wiserouter.evaluation.off_policy.decisions import Decisions
+from wiserouter.evaluation.off_policy.logged_decisions import Decisions
 from wiserouter.types import FloatArray
 
 LEAST_EFFECTIVE = 100.0

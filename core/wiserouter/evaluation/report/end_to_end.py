@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from wiserouter.evaluation.report.standings import KEPT, grid_of, hulls_of
+from wiserouter.evaluation.report.comparison import KEPT, grid_of, hulls_of
 from wiserouter.types import FloatArray
 
 if TYPE_CHECKING:

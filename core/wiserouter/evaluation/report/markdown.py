@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from wiserouter.evaluation.report.exhibit import Exhibit
+from wiserouter.evaluation.report.section import Exhibit
 
 
 def markdown_of(title: str, terms: str, exhibits: Iterable[Exhibit], notes: Mapping[str, str]) -> str:

@@ -7,8 +7,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from wiserouter.evaluation.plots import dress, legend_beside, line_of, new_figure
-from wiserouter.evaluation.report.exhibit import Exhibit, figure, with_error
-from wiserouter.evaluation.report.findings import Findings
+from wiserouter.evaluation.report.aggregates import Findings
+from wiserouter.evaluation.report.section import Exhibit, figure, with_error
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from wiserouter.evaluation.plots import dress, legend_beside, line_of, new_figure
-from wiserouter.evaluation.report.exhibit import Exhibit
-from wiserouter.evaluation.report.findings import Findings
+from wiserouter.evaluation.report.aggregates import Findings
 from wiserouter.evaluation.report.quality import per_query
+from wiserouter.evaluation.report.section import Exhibit
 from wiserouter.types import FloatArray
 
 if TYPE_CHECKING:

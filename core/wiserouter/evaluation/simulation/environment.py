@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from wiserouter.errors import InvalidInput
-from wiserouter.plan import Plan
+from wiserouter.planning.plan import Plan
 from wiserouter.types import FloatArray, IntArray, Model, Price, check_count
 
 CAP_SIGMAS = 4.0

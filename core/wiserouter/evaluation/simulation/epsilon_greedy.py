@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from wiserouter.evaluation.simulation.affordable import BudgetAware, best_of, draw
+from wiserouter.evaluation.simulation.budget_aware import BudgetAware, best_of, draw
 
 EPSILON = 0.1
 

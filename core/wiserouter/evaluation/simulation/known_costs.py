@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wiserouter.estimates import Estimates, Means
+from wiserouter.learning.estimates import Estimates, Means
 from wiserouter.types import FloatArray
 
 

@@ -13,7 +13,7 @@ from math import sqrt
 
 import numpy as np
 
-from wiserouter.evaluation.simulation.affordable import BudgetAware, best_of, draw
+from wiserouter.evaluation.simulation.budget_aware import BudgetAware, best_of, draw
 
 ALPHA = 1.0
 

@@ -6,14 +6,14 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from wiserouter.errors import InvalidInput
-from wiserouter.estimates import Estimates
 from wiserouter.evaluation.simulation.environment import Environment
 from wiserouter.evaluation.simulation.epsilon_greedy import EpsilonGreedy
 from wiserouter.evaluation.simulation.known_costs import KnownCosts
 from wiserouter.evaluation.simulation.linucb import LinUcb
 from wiserouter.evaluation.simulation.oracle import Oracle
-from wiserouter.evaluation.simulation.random_choice import RandomChoice
-from wiserouter.policies import EpsilonFirst, Optimistic, Policy, open_policy
+from wiserouter.evaluation.simulation.random_policy import RandomChoice
+from wiserouter.learning.estimates import Estimates
+from wiserouter.planning.policies import EpsilonFirst, Optimistic, Policy, open_policy
 
 LENGTHS_PER_PAIR = (1, 2, 4, 8)
 """Exploration lengths of epsilon-first by default, in requests per (context, model)."""

@@ -6,12 +6,12 @@ from collections.abc import Collection, Sequence
 
 import numpy as np
 
-from wiserouter.budget import Funds
-from wiserouter.estimates import Estimates
-from wiserouter.finer.shift import Shift
-from wiserouter.plan import Plan
-from wiserouter.policies import Choice
-from wiserouter.policies.base import Mixture
+from wiserouter.budgets.budget import Funds
+from wiserouter.learning.estimates import Estimates
+from wiserouter.learning.residuals.shift import Shift
+from wiserouter.planning.plan import Plan
+from wiserouter.planning.policies import Choice
+from wiserouter.planning.policy import Mixture
 from wiserouter.types import FloatArray, Model
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from wiserouter.evaluation.outcome import NOT_SERVED
 from wiserouter.evaluation.simulation.environment import Environment, Stream
-from wiserouter.evaluation.simulation.loop import Trace
+from wiserouter.evaluation.simulation.episode import Trace
 from wiserouter.types import FloatArray, IntArray
 
 CHECKPOINTS = 100

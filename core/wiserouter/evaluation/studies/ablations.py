@@ -12,16 +12,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wiserouter.contexts import Contexts
 from wiserouter.errors import MissingExtra
 from wiserouter.evaluation.baselines.base import Terms
-from wiserouter.evaluation.baselines.wise import wr_offline
-from wiserouter.evaluation.bench.budgets import budgets_of
-from wiserouter.evaluation.bench.halves import Vectors, embedder, placed_halves
-from wiserouter.evaluation.bench.serving import serve_all
-from wiserouter.evaluation.data import Opened
+from wiserouter.evaluation.baselines.wiserouter_methods import wr_offline
+from wiserouter.evaluation.bench.budget_grid import budgets_of
+from wiserouter.evaluation.bench.serve import serve_all
+from wiserouter.evaluation.bench.splits import Vectors, embedder, placed_halves
+from wiserouter.evaluation.datasets import Opened
 from wiserouter.evaluation.replay import Table, split
-from wiserouter.evaluation.report.exhibit import Exhibit
+from wiserouter.evaluation.report.section import Exhibit
+from wiserouter.prompts.contexts import Contexts
 from wiserouter.types import Embedding, IntArray
 
 COUNTS = (8, 12, 20)

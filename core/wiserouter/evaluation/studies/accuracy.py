@@ -6,11 +6,11 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from wiserouter.estimates import Estimates
-from wiserouter.evaluation.baselines.routed import explored
-from wiserouter.evaluation.bench.halves import Halves, halves_of
-from wiserouter.evaluation.data import Opened
-from wiserouter.evaluation.report.exhibit import Exhibit
+from wiserouter.evaluation.baselines.router_methods import explored
+from wiserouter.evaluation.bench.splits import Halves, halves_of
+from wiserouter.evaluation.datasets import Opened
+from wiserouter.evaluation.report.section import Exhibit
+from wiserouter.learning.estimates import Estimates
 from wiserouter.types import FloatArray
 
 PASSES = (1, 2, 3, 4)

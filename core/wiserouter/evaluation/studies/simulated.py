@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from functools import partial
 
 from wiserouter.evaluation.plots import simulation_figure
-from wiserouter.evaluation.report.exhibit import Exhibit, with_error
+from wiserouter.evaluation.report.section import Exhibit, with_error
 from wiserouter.evaluation.simulation import Study, Summary, simulate, summarise
 
 METHODS = ("epsilon-first-484", "epsilon-first-known-484", "optimistic", "random", "epsilon-greedy", "linucb", "oracle")

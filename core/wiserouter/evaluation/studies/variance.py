@@ -6,11 +6,11 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from wiserouter.contexts import Contexts
-from wiserouter.evaluation.bench.halves import embedder
-from wiserouter.evaluation.data import Opened
+from wiserouter.evaluation.bench.splits import embedder
+from wiserouter.evaluation.datasets import Opened
 from wiserouter.evaluation.replay import split
-from wiserouter.evaluation.report.exhibit import Exhibit
+from wiserouter.evaluation.report.section import Exhibit
+from wiserouter.prompts.contexts import Contexts
 from wiserouter.types import FloatArray, IntArray
 
 COUNTS = (1, 8, 16, 32)

@@ -1,0 +1,1 @@
+"""What was fitted, as one file."""

@@ -1,0 +1,1 @@
+"""What may be spent: budgets, ledgers, calendar windows and the traffic forecast."""

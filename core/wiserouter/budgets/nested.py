@@ -1,0 +1,176 @@
+"""Several budgets at once, such as one of the day within one of the month: each must bear a call, the tightest rules.
+
+An account is the ledger of one budget, or of several: the verbs are the same, so that neither stores nor the router
+tell them apart.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from operator import attrgetter
+
+from wiserouter.budgets.budget import NEVER, Budget, Funds, Ledger
+from wiserouter.errors import BudgetError, BudgetExhausted, InvalidInput
+
+
+@dataclass(frozen=True, slots=True)
+class Ledgers:
+    """The running accounts of a budget and of those it is within.
+
+    A decision keeps the `Ledgers` that it was made on, so that its bill reaches the windows of that moment.
+
+    Attributes
+    ----------
+    each : tuple of Ledger
+        One per budget, the innermost first.
+    """
+
+    each: tuple[Ledger, ...]
+
+    def at(self, now_s: float) -> Ledgers:
+        """Return the accounts at `now_s`, fresh ones in the place of those whose window has ended since."""
+        each = tuple([ledger.at(now_s) for ledger in self.each])
+        return self if each == self.each else Ledgers(each)
+
+    @property
+    def budget(self) -> Budget:
+        """The terms as they stand."""
+        budget, *inner = [ledger.budget for ledger in reversed(self.each)]
+        for one in inner:
+            budget = replace(one, within=budget)
+        return budget
+
+    @property
+    def hard(self) -> bool:
+        """Whether any limit is hard."""
+        return any(ledger.hard for ledger in self.each)
+
+    @property
+    def ruling(self) -> Ledger:
+        """The tightest: that of the lowest rate."""
+        return min(self.each, key=_rate_usd)
+
+    def funds(self) -> Funds:
+        """Return the tightest funds, with those of every budget."""
+        each = [ledger.funds() for ledger in self.each]
+        return min(each, key=_rate_usd)._replace(each=tuple(each))
+
+    def room_usd(self) -> float:
+        """Return the largest worst case that every hard limit still admits; a lease was admitted by all of them."""
+        if self.each[0].lease_usd is not None:
+            return self.each[0].room_usd()
+        return min([ledger.room_usd() for ledger in self.each])
+
+    def margin_usd(self) -> float:
+        """Return what the hard limits hold back for the calls in flight beyond their expected cost."""
+        return max([ledger.margin_usd() for ledger in self.each if ledger.hard])
+
+    def bears(self, expected_usd: float) -> bool:
+        """Return whether every budget bears a call."""
+        return all(ledger.bears(expected_usd) for ledger in self.each)
+
+    def refusal(self, needed_usd: float) -> BudgetError | None:
+        """Return the error of the first budget that is used up and stops there; None if none of them does."""
+        for ledger in self.each:
+            funds = ledger.funds()
+            if funds.requests <= 0 or funds.left_usd <= 0 or not ledger.bears(needed_usd):
+                refused = ledger.refusal(needed_usd)
+                if refused is not None:
+                    self._miss()
+                    return refused
+        return None
+
+    def exhausted(self, needed_usd: float) -> BudgetExhausted:
+        """Return the error of the budget with the least room."""
+        self._miss()
+        return min(self.each, key=Ledger.room_usd).exhausted(needed_usd)
+
+    def reserve(self, reserved_usd: float, expected_usd: float) -> None:
+        """Hold back the cost of one call in all, or in none and raise `BudgetExhausted`."""
+        if reserved_usd > self.room_usd():
+            raise self.exhausted(reserved_usd)
+        self.hold(reserved_usd, expected_usd)
+
+    def hold(self, reserved_usd: float, expected_usd: float) -> None:
+        """Hold back the cost of one call that was admitted."""
+        for ledger in self.each:
+            ledger.hold(reserved_usd, expected_usd)
+
+    def settle(self, reserved_usd: float, expected_usd: float, *, cost_usd: float, debit_usd: float) -> None:
+        """Turn a reservation into a charge."""
+        for ledger in self.each:
+            ledger.settle(reserved_usd, expected_usd, cost_usd=cost_usd, debit_usd=debit_usd)
+
+    def settle_late(self, state: str, *, cost_usd: float, debit_usd: float) -> None:
+        """Count the bill of a call whose reservation is gone."""
+        for ledger in self.each:
+            ledger.settle_late(state, cost_usd=cost_usd, debit_usd=debit_usd)
+
+    def spend(self, cost_usd: float, debit_usd: float) -> None:
+        """Count a cost without a reservation."""
+        for ledger in self.each:
+            ledger.spend(cost_usd, debit_usd)
+
+    def release(self, reserved_usd: float, expected_usd: float) -> None:
+        """Give back the money of a call that failed."""
+        for ledger in self.each:
+            ledger.release(reserved_usd, expected_usd)
+
+    def release_late(self) -> None:
+        """Give back the place in the horizon of a call whose reservation had expired."""
+        for ledger in self.each:
+            ledger.release_late()
+
+    def expire(self, reserved_usd: float, expected_usd: float) -> None:
+        """Give back the money of a call that nobody settled in time."""
+        for ledger in self.each:
+            ledger.expire(reserved_usd, expected_usd)
+
+    def amend(self, *, amount_usd: float | None = None, horizon: int | None = None, every: str | None = None) -> None:
+        """Change the budget that renews `every` so often; raises `InvalidInput` if none does, or it is not said."""
+        found = [ledger for ledger in self.each if every is not None and ledger.budget.renews(every)]
+        if not found:
+            known = ", ".join(repr(ledger.budget.every or NEVER) for ledger in self.each)
+            raise InvalidInput(f"every must say which budget to change, one of {known}, got {every!r}", value=every)
+        found[0].amend(amount_usd=amount_usd, horizon=horizon)
+
+    def _miss(self) -> None:
+        for ledger in self.each:
+            ledger.miss()
+
+
+_rate_usd = attrgetter("rate_usd")
+
+Account = Ledger | Ledgers
+
+
+def open_account(budget: Budget, now_s: float) -> Account:
+    """Return the account of a budget that starts at `now_s`.
+
+    Examples
+    --------
+    >>> account = open_account(Budget(30.0, every="day", within=Budget(500.0, every="month")), now_s=0.0)
+    >>> account.reserve(1.0, 1.0)
+    >>> [ledger.left_usd for ledger in account.each]
+    [29.0, 499.0]
+    """
+    if budget.within is None:
+        return Ledger.opened(budget, now_s)
+    return Ledgers(tuple([Ledger.opened(replace(one, within=None), now_s) for one in budget.each]))
+
+
+def check_same_shape(
+    scope: str, running: Budget, budget: Budget, running_parent: str | None, parent: str | None
+) -> None:
+    """Raise `InvalidInput` where a budget differs from the one that runs in more than amounts and horizons."""
+    if parent != running_parent or _shape(budget) != _shape(running):
+        raise InvalidInput(
+            f"the budget that runs for scope {scope!r} is {running} within {running_parent!r}, got {budget} within "
+            f"{parent!r}: give restart=True to end it, or another scope",
+            value=budget,
+        )
+
+
+def _shape(budget: Budget) -> list[tuple[object, ...]]:
+    """Return what of a budget cannot change while it runs."""
+    return [(one.every, one.timezone, one.limit, one.rollover, one.on_exhausted) for one in budget.each]

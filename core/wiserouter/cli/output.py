@@ -1,0 +1,111 @@
+"""What the commands print: tables and progress for people, JSON for machines."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from wiserouter.evaluation.outcome import Outcome
+from wiserouter.fitting.fit import Progress as Report
+
+out = Console()
+err = Console(stderr=True)
+
+
+def print_json(value: Mapping[str, object]) -> None:
+    """Print one JSON object on one line."""
+    sys.stdout.write(json.dumps(value, allow_nan=False) + "\n")
+
+
+def complain(error: BaseException) -> None:
+    """Print an error in one line on stderr."""
+    err.print(f"[bold red]error:[/] {_escape(str(error))}", highlight=False, soft_wrap=True)
+
+
+def usd(amount: float) -> str:
+    """Return an amount of money, small ones with four figures.
+
+    Examples
+    --------
+    >>> usd(0.00012345), usd(0.9), usd(12.5)
+    ('$0.0001234', '$0.900', '$12.50')
+    """
+    if amount >= 1 or amount == 0:
+        return f"${amount:,.2f}"
+    return f"${amount:.3f}" if amount >= 0.1 else f"${amount:.4g}"
+
+
+def shares(models: Mapping[str, float], most: int = 3) -> str:
+    """Return the largest shares, such as `mini 60 %, max 40 %`."""
+    used = sorted(((share, name) for name, share in models.items() if share >= 0.005), reverse=True)
+    text = ", ".join(f"{name} {share:.0%}" for share, name in used[:most])
+    return text + (", ..." if len(used) > most else "")
+
+
+def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], *, left: int = 1) -> Table:
+    """Return a table; the first `left` columns and the last are text, the others figures."""
+    grid = Table(title=title, title_justify="left", title_style="bold", show_edge=False)
+    for i, name in enumerate(columns):
+        grid.add_column(name, justify="left" if i < left or i == len(columns) - 1 else "right")
+    for row in rows:
+        grid.add_row(*(_escape(cell) for cell in row))
+    return grid
+
+
+def outcome_row(outcome: Outcome) -> tuple[str, ...]:
+    """Return the cells of one outcome: method, quality, spend, spend over budget, served, models."""
+    return (
+        outcome.method,
+        f"{outcome.quality:.4f}",
+        usd(outcome.spend_usd),
+        f"{outcome.spend_ratio:.3f}",
+        f"{outcome.served / outcome.queries:.1%}",
+        shares(outcome.models),
+    )
+
+
+OUTCOME_COLUMNS = ("method", "quality", "spend", "spend/budget", "served", "models")
+
+
+@contextmanager
+def progress(*, quiet: bool) -> Iterator[Progress]:
+    """Show progress bars on stderr, if anybody looks."""
+    bars = Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=err,
+        disable=quiet or not err.is_terminal,
+        transient=True,
+    )
+    with bars:
+        yield bars
+
+
+def reporter(bars: Progress) -> Report:
+    """Return a callback that shows each step of a fit as its own bar; how many rows there are, the first pass finds."""
+    steps: dict[str, TaskID] = {}
+    n_rows: float | None = None
+
+    def report(step: str, rows: int) -> None:
+        nonlocal n_rows
+        if step not in steps:
+            for task in bars.tasks:
+                n_rows = n_rows or task.completed or None
+                bars.update(task.id, total=task.completed)
+            steps[step] = bars.add_task(step, total=n_rows if rows else None)
+        bars.advance(steps[step], rows)
+
+    return report
+
+
+def _escape(text: str) -> str:
+    return text.replace("[", "\\[")

@@ -1,0 +1,63 @@
+"""Plans that are drawn from and never revised: the paper's static LP, and RouterBench's Zero router.
+
+Static LP (paper, Section "Adaptive LP vs. Static LP constraint") solves the linear program once at rho = B / T and
+draws from it for every query, with the statistics of WR-Offline: what the estimates get wrong is overspent or left.
+
+The Zero router (Hu et al., RouterBench, 2024) mixes single models along the non-decreasing convex hull of their (cost,
+quality), without looking at the query: a router below it is worth nothing. That is the same plan with one context. It
+is told each model's mean reward and cost. Below the cheapest model's cost it takes that model.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from wiserouter.evaluation.baselines.base import NOT_SERVED, Call, Fitted, Funds, Method, Query, Server, Terms, Training
+from wiserouter.evaluation.baselines.router_methods import dense
+from wiserouter.planning.plan import Plan
+
+
+class StaticLp(Method):
+    """The plan of the training half, at the rate that the workload starts with."""
+
+    name = "static-lp"
+
+    def fit(self, training: Training, rng: np.random.Generator) -> Fitted:  # noqa: ARG002
+        """Solve the program for every rate."""
+        return _FittedPlan(Plan(training.freq, *dense(training).means(shrink=False), allow_skip=True))
+
+
+class ZeroRouter(Method):
+    """The best mixture of single models for the budget."""
+
+    name = "zero"
+    note = "is told each model's mean reward and cost"
+
+    def fit(self, training: Training, rng: np.random.Generator) -> Fitted:  # noqa: ARG002
+        """Take the hull of the models."""
+        reward, cost_usd = training.leaderboard()
+        return _FittedPlan(Plan([1.0], [reward], [cost_usd]))
+
+
+@dataclass(frozen=True)
+class _FittedPlan(Fitted):
+    plan: Plan
+
+    def start(self, terms: Terms, rng: np.random.Generator) -> Server:
+        return _Lottery(self.plan, max(terms.rate_usd, self.plan.floor_usd), rng)
+
+
+@dataclass(frozen=True)
+class _Lottery(Server):
+    plan: Plan
+    rate_usd: float
+    rng: np.random.Generator
+
+    def serve(self, query: Query, funds: Funds, call: Call) -> int:  # noqa: ARG002
+        model = self.plan.choose(query.context if self.plan.n_contexts > 1 else 0, self.rate_usd, self.rng)
+        if model is None:
+            return NOT_SERVED
+        call(model)
+        return model

@@ -1,0 +1,48 @@
+"""Published list prices of the models of the known tables, for methods that start from prices."""
+
+from __future__ import annotations
+
+from wiserouter.learning.cost_prior import TYPICAL_TOKENS
+from wiserouter.types import Price
+
+USD_PER_MTOK: dict[str, tuple[float, float]] = {
+    "gpt-3.5-turbo-1106": (1.0, 2.0),
+    "claude-instant-v1": (0.8, 2.4),
+    "claude-v1": (8.0, 24.0),
+    "claude-v2": (8.0, 24.0),
+    "gpt-4-1106-preview": (10.0, 30.0),
+    "llama-2-70b-chat": (0.9, 0.9),
+    "mixtral-8x7b-chat": (0.6, 0.6),
+    "Yi-34B-Chat": (0.8, 0.8),
+    "WizardLM-13B-V1.2": (0.3, 0.3),
+    "code-llama-instruct-34b-chat": (0.776, 0.776),
+    "mistral-7b-chat": (0.2, 0.2),
+    "llama-3.1-8b-instruct": (0.02, 0.03),
+    "mistral-large-2512": (0.5, 1.5),
+    "gemini-2.5-pro": (1.25, 10.0),
+    "gemini-2.5-flash": (0.3, 2.5),
+    "llama-4-maverick": (0.2, 0.6),
+    "claude-sonnet-4-20250514": (3.0, 15.0),
+    "o4-mini-2025-04-16": (1.1, 4.4),
+    "claude-4-opus-20250514": (15.0, 75.0),
+    "qwen3-coder-480b-a35b-instruct": (0.9, 3.0),
+    "gpt-5": (1.25, 10.0),
+    "gpt-5-mini": (0.25, 2.0),
+    "gpt-5-nano": (0.05, 0.4),
+    "gpt-oss-120b": (0.1, 0.5),
+}
+"""USD per million tokens of input and output, by the name that a model has in its table."""
+
+
+def list_price(model: str, mean_cost_usd: float) -> Price:
+    """Return the list price of a model; one that is not listed is priced so that a typical call costs its mean.
+
+    Examples
+    --------
+    >>> list_price("gpt-5", 1.0).output, list_price("somebody's own", 0.7).output
+    (1e-05, 0.001)
+    """
+    if model in USD_PER_MTOK:
+        return Price(*(usd / 1e6 for usd in USD_PER_MTOK[model]))
+    per_token = mean_cost_usd / sum(TYPICAL_TOKENS)
+    return Price(per_token, per_token)

@@ -1,0 +1,94 @@
+"""One stream of queries served by one method: the bench pays, notes and times."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import thread_time
+from typing import NamedTuple
+
+import numpy as np
+
+from wiserouter.budgets.budget import Funds
+from wiserouter.errors import InvalidInput
+from wiserouter.evaluation.baselines.base import NOT_SERVED, Server, Terms
+from wiserouter.evaluation.bench.splits import Queries
+from wiserouter.types import FloatArray, IntArray
+
+
+class Trace(NamedTuple):
+    """What happened at each query; arrays of shape (n_queries,).
+
+    Attributes
+    ----------
+    given : ndarray of int
+        The model whose answer was given, or `NOT_SERVED`.
+    calls : ndarray of int
+        How many models were called.
+    reward : ndarray of float
+        Score of the answer; 0 where there is none.
+    cost_usd : ndarray of float
+        What all its calls cost.
+    decide_s : ndarray of float
+        Seconds of processor time that the method took to decide and to learn.
+    """
+
+    given: IntArray
+    calls: IntArray
+    reward: FloatArray
+    cost_usd: FloatArray
+    decide_s: FloatArray
+
+
+class _Till:
+    """Pays for the calls of one query."""
+
+    def __init__(self, cost_usd: list[float]) -> None:
+        self._cost_usd = cost_usd
+        self.paid: dict[int, float] = {}
+
+    def call(self, model: int) -> float:
+        if model in self.paid or not 0 <= model < len(self._cost_usd):
+            rule = f"a method may call each of the {len(self._cost_usd)} models once a query"
+            raise InvalidInput(f"{rule}, got {model} after {list(self.paid)}", value=model)
+        return self.paid.setdefault(model, self._cost_usd[model])
+
+
+def serve_all(
+    server: Server,
+    queries: Queries,
+    terms: Terms,
+    *,
+    sees_truth: bool = False,
+    clock: Callable[[], float] = thread_time,
+) -> Trace:
+    """Serve all queries in order.
+
+    Raises
+    ------
+    InvalidInput
+        If the method calls a model twice on one query, or gives an answer that it did not pay for.
+    """
+    n = queries.n
+    given, calls = np.full(n, NOT_SERVED, dtype=np.int64), np.zeros(n, dtype=np.int64)
+    reward, cost_usd, decide_s = np.zeros(n), np.zeros(n), np.zeros(n)
+    rewards, costs = queries.answers.reward.tolist(), queries.answers.cost_usd.tolist()
+    left = terms.budget_usd
+    for t in range(n):
+        query, till = queries.query(t, with_truth=sees_truth), _Till(costs[t])
+        began = clock()
+        chosen = server.serve(query, Funds(left, terms.horizon - t, share=1.0 - t / terms.horizon), till.call)
+        for model, paid in till.paid.items():
+            server.learn(query, model, rewards[t][model], paid)
+        decide_s[t] = clock() - began
+        given[t], calls[t] = chosen, len(till.paid)
+        cost_usd[t] = sum(till.paid.values())
+        left -= cost_usd.item(t)
+        if chosen != NOT_SERVED:
+            reward[t] = rewards[t][_among(chosen, till)]
+    return Trace(given, calls, reward, cost_usd, decide_s)
+
+
+def _among(chosen: int, till: _Till) -> int:
+    if chosen not in till.paid:
+        raise InvalidInput(f"a method must give an answer that it called for, got {chosen} of {list(till.paid)}")
+    return chosen

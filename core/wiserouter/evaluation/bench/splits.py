@@ -1,0 +1,155 @@
+"""A table split in two by seed, with embeddings and contexts fitted on the training half: once, for all methods."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from time import process_time
+from typing import NamedTuple
+
+import numpy as np
+
+from wiserouter.evaluation.baselines.base import Answers, Query, Training
+from wiserouter.evaluation.bench.list_prices import list_price
+from wiserouter.evaluation.replay import Table, split
+from wiserouter.planning.plan import Plan
+from wiserouter.prompts.contexts import Contexts
+from wiserouter.prompts.encoders import open_encoder
+from wiserouter.types import Embedding, FloatArray, IntArray, Model
+
+DEFAULT_ENCODER = "tfidf"
+"""Where a table has no embeddings of its own."""
+
+
+class Queries(NamedTuple):
+    """Queries and what every model answers; arrays of one row per query."""
+
+    embeddings: Embedding
+    placed: IntArray
+    chars: IntArray
+    answers: Answers
+
+    @property
+    def n(self) -> int:
+        """Number of queries."""
+        return len(self.placed)
+
+    def query(self, i: int, *, with_truth: bool) -> Query:
+        """Return one query, with the answers of all models where a method is to see them."""
+        truth = Answers(self.answers.reward[i], self.answers.cost_usd[i]) if with_truth else None
+        return Query(self.embeddings[i], int(self.placed[i]), int(self.chars[i]), truth)
+
+
+class Halves(NamedTuple):
+    """Both halves of a table.
+
+    Attributes
+    ----------
+    train, test : Queries
+        The test half is in the order in which it is served.
+    contexts : Contexts
+        Fitted on the training half.
+    models : tuple of Model
+        The pool, with list prices.
+    seed : int
+        Made the split.
+    prepare_s : float, seconds
+        What encoding the training half and finding its contexts took, for methods that use them.
+    bound : Plan
+        The linear program over the single queries of the test half: its value bounds every choice of answers.
+    """
+
+    train: Queries
+    test: Queries
+    contexts: Contexts
+    models: tuple[Model, ...]
+    seed: int
+    prepare_s: float
+    bound: Plan
+
+    def training(self) -> Training:
+        """Return the training half with nothing on its bill."""
+        train = self.train
+        return Training(train.embeddings, train.placed, train.chars, self.contexts, self.models, train.answers)
+
+
+class Vectors(NamedTuple):
+    """Embeddings of both halves; of the test half in the order in which it is served."""
+
+    train: Embedding
+    test: Embedding
+
+
+def halves_of(
+    table: Table,
+    seed: int,
+    *,
+    encoder: str | None = None,
+    n_contexts: int = 16,
+    embeddings: Embedding | None = None,
+) -> Halves:
+    """Split a table 50:50, and fit encoder and contexts on the training half.
+
+    Parameters
+    ----------
+    table : Table
+        The table.
+    seed : int
+        Makes the split, and starts k-means.
+    encoder : str, optional
+        As `open_encoder` takes it; by default `embeddings` are used, or where there are none tfidf.
+    n_contexts : int, default 16
+        Number of contexts J.
+    embeddings : ndarray of float32 of shape (n_queries, dim), optional
+        What the table holds of them.
+
+    Examples
+    --------
+    >>> from wiserouter.evaluation.datasets.synthetic import make_table
+    >>> halves = halves_of(make_table(100, np.random.default_rng(0)), seed=0, n_contexts=3)
+    >>> halves.train.n, halves.test.n, halves.contexts.n_contexts
+    (50, 50, 3)
+    """
+    train, test = parts = split(len(table.prompts), seed)
+    began = process_time()
+    encode = embedder(table.prompts, embeddings if encoder is None else None, train, encoder)
+    rows = encode(train)
+    contexts = Contexts.fit(rows, n_contexts, seed=seed)
+    prepare_s = process_time() - began
+    return placed_halves(table, parts, Vectors(rows, encode(test)), contexts, seed, prepare_s)
+
+
+def embedder(
+    prompts: Sequence[str], embeddings: Embedding | None, train: IntArray, encoder: str | None
+) -> Callable[[IntArray], Embedding]:
+    """Return what gives the embeddings of some queries: those there are, else by an encoder fitted on `train`."""
+    if embeddings is not None:
+        return lambda index: embeddings[index]
+    fitted = open_encoder(encoder or DEFAULT_ENCODER).fit([prompts[i] for i in train])
+    return lambda index: fitted.encode_many([prompts[i] for i in index])
+
+
+def placed_halves(
+    table: Table, parts: tuple[IntArray, IntArray], rows: Vectors, contexts: Contexts, seed: int, prepare_s: float = 0.0
+) -> Halves:
+    """Return two parts of a table as halves: their rows, embeddings and contexts are given."""
+    train, test = parts
+    served = _queries(table.rows(test), rows.test, contexts)
+    return Halves(
+        _queries(table.rows(train), rows.train, contexts),
+        served,
+        contexts,
+        _pool(table.models, table.cost_usd[train]),
+        seed,
+        prepare_s,
+        Plan(np.full(served.n, 1.0 / served.n), *served.answers, allow_skip=True),
+    )
+
+
+def _pool(names: tuple[str, ...], cost_usd: FloatArray) -> tuple[Model, ...]:
+    priced = zip(names, cost_usd.mean(axis=0).tolist(), strict=True)
+    return tuple(Model(name, list_price(name, mean)) for name, mean in priced)
+
+
+def _queries(table: Table, rows: Embedding, contexts: Contexts) -> Queries:
+    chars = np.array([len(prompt) for prompt in table.prompts], dtype=np.int64)
+    return Queries(rows, contexts.assign_many(rows), chars, Answers(table.reward, table.cost_usd))

@@ -1,6 +1,0 @@
-"""Routing tables for the evaluation: public data sets as one wide parquet each, and tables as dense arrays."""
-
-from wiserouter.evaluation.data.opening import Opened, open_table
-from wiserouter.evaluation.data.summary import Summary, summary
-
-__all__ = ["Opened", "Summary", "open_table", "summary"]

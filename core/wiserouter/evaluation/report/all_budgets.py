@@ -1,0 +1,100 @@
+"""Figures over all budgets: AIQ over the Zero router, regret against the bounds, and time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from wiserouter.evaluation.plots import dress, legend_beside, line_of, new_figure
+from wiserouter.evaluation.report.aggregates import Findings
+from wiserouter.evaluation.report.quality import by_method, per_query
+from wiserouter.evaluation.report.section import Exhibit, figure, with_error
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Row = Mapping[str, Any]
+
+AIQ = """
+AIQ: mean quality of the hull between the least and the largest budget (RouterBench), and how far it lies above that of
+the Zero router, below which a method is worth nothing. Regret: quality behind the linear program over single queries,
+and behind the plan at the true means of the contexts. Off budget: distance of the spend from the budget. Regret and
+distance are means over the budgets shown; how often a method is best is counted over all."""
+REGRET = """
+Quality per query behind the linear program over single queries, which no choice of answers exceeds at the same budget;
+methods that overspend are judged at equal spend."""
+LATENCY = """
+Train: prepare (embeddings and contexts, the same for all), fit (once) and tune (for each budget). Decide: one query,
+with what is learned from it, without its embedding. Medians over runs, processor time of one thread."""
+
+
+def aiq(findings: Findings) -> Exhibit:
+    """Return one row of figures per method."""
+    head = ("method", "AIQ", "over `zero`", "best", "or within 1 s.e.", "regret", "of contexts", "off budget")
+    means = findings.shown.group_by("method").mean()
+    joined = findings.standings.by_method.join(means, on="method", how="left", maintain_order="left")
+    rows = [_overall(row) for row in joined.iter_rows(named=True)]
+    draw = partial(_draw_aiq, findings) if "zero" in findings.about.methods else None
+    return Exhibit("aiq", "Over all budgets", AIQ, head, rows, draw)
+
+
+def regret(findings: Findings) -> Exhibit:
+    """Return regret against the bound by method and budget."""
+    rows = by_method(findings, lambda row: figure(row["regret"]))
+    draw = partial(_draw_regret, findings)
+    return Exhibit("regret", "Regret against the linear program", REGRET, per_query(findings), rows, draw)
+
+
+def latency(findings: Findings) -> Exhibit:
+    """Return the time of training and of one decision."""
+    head = ("method", "train, s", "prepare, s", "fit, s", "tune, s", "decide, us", "99th percentile, us")
+    rows = [_times(row) for row in findings.standings.by_method.iter_rows(named=True)]
+    return Exhibit("latency", "Latency", LATENCY, head, rows)
+
+
+def _overall(row: Row) -> list[str]:
+    return [
+        row["method"],
+        with_error(row["aiq"], row["aiq_se"]),
+        with_error(row["aiq_over_zero"], row["aiq_over_zero_se"], "+"),
+        str(row["best"]) if row["rival"] else "",
+        str(row["best_or_within"]) if row["rival"] else "",
+        figure(row["regret"]),
+        figure(row["regret_contexts"], "+"),
+        f"{row['off_budget']:.1%}",
+    ]
+
+
+def _times(row: Row) -> list[str]:
+    train = row["prepare_s"] + row["fit_s"] + row["start_s"]
+    return [
+        row["method"],
+        *(figure(value, digits=3) for value in (train, row["prepare_s"], row["fit_s"], row["start_s"])),
+        *(figure(row[name], digits=1) for name in ("decide_us", "decide_p99_us")),
+    ]
+
+
+def _draw_aiq(findings: Findings) -> Figure:
+    rivals = findings.standings.by_method.filter("rival").sort("aiq_over_zero")
+    picture = new_figure(height=1.5 + 0.22 * rivals.height)
+    axes = picture.subplots()
+    error = rivals["aiq_over_zero_se"].fill_nan(0.0).to_list()
+    axes.barh(rivals["method"].to_list(), rivals["aiq_over_zero"].to_list(), xerr=error, color=line_of(0)["color"])
+    axes.axvline(0.0, color="black", linewidth=1)
+    dress(axes, f"AIQ over the Zero router on {findings.about.table}", "AIQ less that of `zero`, ± s.e.", "")
+    return picture
+
+
+def _draw_regret(findings: Findings) -> Figure:
+    picture = new_figure(height=5.5)
+    axes = picture.subplots()
+    by_budget = findings.standings.by_budget
+    for i, method in enumerate(findings.about.methods):
+        one = by_budget.filter(method=method)
+        axes.plot(one["rate_usd"].to_list(), one["regret"].to_list(), label=method, **line_of(i), marker=".")
+    axes.set_xscale("log")
+    title = f"Regret on {findings.about.table}"
+    dress(axes, title, "budget, USD per query (log scale)", "quality behind the bound")
+    legend_beside(axes)
+    return picture

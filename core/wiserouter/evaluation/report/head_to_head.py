@@ -1,0 +1,82 @@
+"""How WR-Offline stands against the best of all others, budget by budget."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from wiserouter.evaluation.plots import dress, line_of, new_figure
+from wiserouter.evaluation.report.aggregates import Findings
+from wiserouter.evaluation.report.comparison import judged_of, kept_of, standard_error
+from wiserouter.evaluation.report.section import Exhibit, figure, with_error
+from wiserouter.types import FloatArray
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+OURS = "wr-offline"
+
+VERDICT = f"""
+`{OURS}` against the best other method at each budget, mean over seeds; lead: its quality less the other's, ± the
+standard error of the paired difference. Who spends more than the budget (†) is judged at equal spend. **Bold**: ahead,
+or behind by at most one standard error."""
+
+
+class Match(NamedTuple):
+    """One budget: where the best other method stands in the arrays, both qualities, seed by seed."""
+
+    rate_usd: float
+    rival: int
+    ours: FloatArray
+    others: FloatArray
+
+    @property
+    def lead(self) -> FloatArray:
+        """How far ours is ahead, seed by seed."""
+        return self.ours - self.others
+
+
+def verdict(findings: Findings) -> Exhibit:
+    """Return the lead over the best other method at every budget."""
+    head = ("USD per query", OURS, "spend/budget", "best other", "quality", "spend/budget", "lead")
+    found = matches(findings)
+    rows = [_row(findings, at, match) for at, match in enumerate(found)]
+    draw = partial(_draw, findings.about.table, found)
+    return Exhibit("verdict", "Against the best other method", VERDICT, head, rows, draw)
+
+
+def matches(findings: Findings) -> list[Match]:
+    """Return the best other method at every budget."""
+    grid, judged, ours = findings.grid, judged_of(findings.grid), findings.place(OURS)
+    others = [i for i, name in enumerate(grid.methods) if name in findings.about.rivals and i != ours]
+    best = [others[i] for i in judged[others].mean(axis=-1).argmax(axis=0)]
+    return [
+        Match(rate, rival, judged[ours, at], judged[rival, at])
+        for at, (rate, rival) in enumerate(zip(grid.rates_usd, best, strict=True))
+    ]
+
+
+def _row(findings: Findings, at: int, match: Match) -> list[str]:
+    kept, spend = kept_of(findings.grid), findings.grid.figures["spend_ratio"].mean(axis=-1)
+    ours, rival = (
+        [figure(quality.mean()), f"{spend[i, at]:.4f}{'' if kept[i, at] else ' †'}"]
+        for i, quality in ((findings.place(OURS), match.ours), (match.rival, match.others))
+    )
+    mean, error = match.lead.mean(), float(standard_error(match.lead))
+    lead = with_error(mean, error, "+")
+    shown = f"**{lead}**" if mean >= -np.nan_to_num(error) else lead
+    return [f"{match.rate_usd:.4g}", *ours, f"`{findings.grid.methods[match.rival]}`", *rival, shown]
+
+
+def _draw(table: str, found: list[Match]) -> Figure:
+    picture = new_figure(height=4.2)
+    axes = picture.subplots()
+    error = [np.nan_to_num(standard_error(match.lead)) for match in found]
+    lead = [match.lead.mean() for match in found]
+    axes.errorbar([match.rate_usd for match in found], lead, yerr=error, marker="o", **line_of(0))
+    axes.axhline(0.0, color="black", linestyle="--", linewidth=1)
+    axes.set_xscale("log")
+    dress(axes, f"{OURS} on {table}", "budget, USD per query (log scale)", "lead over the best other")
+    return picture

@@ -1,0 +1,101 @@
+"""What learning costs: budgets that pay for it too, and how soon it is earned back."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from wiserouter.evaluation.plots import dress, legend_beside, line_of, new_figure
+from wiserouter.evaluation.report.aggregates import Findings
+from wiserouter.evaluation.report.comparison import hulls_of
+from wiserouter.evaluation.report.quality import per_query
+from wiserouter.evaluation.report.section import Exhibit, figure
+from wiserouter.types import FloatArray
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+END_TO_END = """
+Quality for budgets, in USD per test query, that pay for collecting what a method learns from as well as for serving.
+Collected: as a share of the cost of the whole training half. The picture has each method at all its budgets, by what it
+spent in all; the vertical line is the cost of the whole training half, which offline methods have spent before they
+serve the first query (paper, Section "Performance Under End-to-End Budget")."""
+BILL = """
+USD spent to learn, and after how many queries that is earned back (SA-BEP, the break-even point of SAVERouter): what is
+saved on each, against the least that the Zero router, which needs no training data, spends for the same quality.
+"never": the Zero router is as cheap. "beyond": no budget buys that quality from the Zero router."""
+
+
+def end_to_end_exhibit(findings: Findings) -> Exhibit:
+    """Return quality by end-to-end budget."""
+    spent = findings.spent
+    head = ("method", "collected", *(f"{name}: {usd:.4g}" for name, usd in spent.budgets_usd.items()))
+    each = zip(findings.about.methods, spent.collected.tolist(), spent.quality.tolist(), strict=True)
+    rows = [[name, f"{share:.1%}", *map(figure, quality)] for name, share, quality in each]
+    title = "Learning and serving"
+    return Exhibit("end-to-end", title, END_TO_END, head, rows, partial(_draw_end_to_end, findings))
+
+
+def bill(findings: Findings) -> Exhibit:
+    """Return the dollars spent to learn, and the queries that earn them back."""
+    figures, grid = findings.grid.figures, findings.grid
+    shown = [grid.rates_usd.index(rate) for rate in findings.about.shown_usd]
+    collected = figures["collected_usd"].mean(axis=-1)
+    points = break_even(findings)
+    rows = [
+        [method, f"{collected[i].mean():.4g}", *(_queries(points[i, b]) for b in shown)]
+        for i, method in enumerate(grid.methods)
+        if method in findings.about.rivals and collected[i].any()
+    ]
+    first, *rates = per_query(findings)
+    return Exhibit("bill", "Dollars spent to learn", BILL, (first, "collected, USD", *rates), rows)
+
+
+def break_even(findings: Findings) -> FloatArray:
+    """Return the queries that earn back what learning cost, of shape (n_methods, n_budgets).
+
+    Infinite where nothing is saved, NaN where the Zero router cannot reach the quality.
+    """
+    grid = findings.grid
+    zero = hulls_of(grid)[findings.place("zero")]
+    queries = grid.figures["queries"]
+    own = (grid.figures["spend_usd"] / queries).mean(axis=-1)
+    price = np.stack([hull.price_usd(grid.figures["quality"][..., s]) for s, hull in enumerate(zero)], axis=-1)
+    saved = price.mean(axis=-1) - own
+    collected = grid.figures["collected_usd"].mean(axis=-1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        points: FloatArray = np.where(np.isnan(saved) | (saved > 0.0), collected / saved, np.inf)
+    return np.where(collected == 0.0, 0.0, points)
+
+
+def _queries(point: float) -> str:
+    if np.isnan(point):
+        return "beyond"
+    return "never" if np.isinf(point) else f"{point:,.0f}"
+
+
+def _draw_end_to_end(findings: Findings) -> Figure:
+    picture = new_figure(height=5.0, width=11.0)
+    panels = picture.subplots(1, 2, sharey=True)
+    for axes, name in zip(panels, ("generous", "constrained"), strict=True):
+        _draw_panel(axes, findings, name)
+    panels[0].set_ylabel("quality")
+    legend_beside(panels[1])
+    return picture
+
+
+def _draw_panel(axes: Axes, findings: Findings, name: str) -> None:
+    """Draw all that can be had for one end-to-end budget."""
+    figures = findings.grid.figures
+    budget_usd = findings.spent.budgets_usd[name] * findings.queries
+    total = (figures["collected_usd"] + figures["spend_usd"]).mean(axis=-1)
+    quality = figures["quality"].mean(axis=-1)
+    for i, method in enumerate(findings.grid.methods):
+        if method in findings.about.rivals:
+            had = total[i] <= budget_usd * 1.005
+            axes.plot(total[i, had], quality[i, had], label=method, **line_of(i), marker=".")
+    axes.axvline(float(figures["table_usd"].mean()), color="black", linestyle="--", linewidth=1)
+    dress(axes, f"{name}: {budget_usd:.4g} USD", "learning and serving, USD", "")

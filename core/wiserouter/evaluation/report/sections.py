@@ -1,0 +1,61 @@
+"""Every table and picture that the rows of a bench give, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from wiserouter.errors import InvalidInput
+from wiserouter.evaluation.report.aggregates import Findings
+from wiserouter.evaluation.report.all_budgets import aiq, latency, regret
+from wiserouter.evaluation.report.head_to_head import OURS, verdict
+from wiserouter.evaluation.report.learning_cost import bill, end_to_end_exhibit
+from wiserouter.evaluation.report.quality import frontier, intervals, table1
+from wiserouter.evaluation.report.section import Exhibit
+from wiserouter.evaluation.report.spending import ADAPTIVE, STATIC, adaptive, utilisation
+
+
+class Entry(NamedTuple):
+    """How an exhibit is made, and which methods must have been run."""
+
+    make: Callable[[Findings], Exhibit]
+    needs: tuple[str, ...] = ()
+
+
+EXHIBITS: dict[str, Entry] = {
+    "table1": Entry(table1),
+    "verdict": Entry(verdict, (OURS,)),
+    "frontier": Entry(frontier),
+    "intervals": Entry(intervals),
+    "utilisation": Entry(utilisation),
+    "aiq": Entry(aiq),
+    "regret": Entry(regret),
+    "adaptive": Entry(adaptive, (ADAPTIVE, STATIC)),
+    "end-to-end": Entry(end_to_end_exhibit),
+    "bill": Entry(bill, ("zero",)),
+    "latency": Entry(latency),
+}
+"""In the order of a report."""
+
+
+def exhibit_of(name: str, findings: Findings) -> Exhibit:
+    """Return one exhibit.
+
+    Raises
+    ------
+    InvalidInput
+        If a method that it is about was not run.
+    """
+    missing = _missing(EXHIBITS[name], findings)
+    if missing:
+        raise InvalidInput(f"{name} needs rows of {', '.join(missing)}: run wiserouter bench with them", value=missing)
+    return EXHIBITS[name].make(findings)
+
+
+def exhibits_of(findings: Findings) -> list[Exhibit]:
+    """Return all exhibits that the rows allow."""
+    return [entry.make(findings) for entry in EXHIBITS.values() if not _missing(entry, findings)]
+
+
+def _missing(entry: Entry, findings: Findings) -> list[str]:
+    return [name for name in entry.needs if name not in findings.about.methods]

@@ -1,0 +1,109 @@
+"""One run of one method: the requests of a stream in order, each decided, paid and scored.
+
+`play` keeps the account of an expected budget as `Ledger` does, without its records; `play_hard` goes through the
+router itself.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from wiserouter.budgets.budget import Budget, Debit, Funds
+from wiserouter.errors import BudgetError, QuerySkipped
+from wiserouter.evaluation.outcome import NOT_SERVED
+from wiserouter.evaluation.simulation.environment import Environment, Stream
+from wiserouter.evaluation.simulation.methods import Method
+from wiserouter.planning.plan import SKIP
+from wiserouter.prompts.contexts import Contexts
+from wiserouter.router import WiseRouter
+from wiserouter.types import FloatArray, IntArray
+
+
+class Trace(NamedTuple):
+    """What happened at each request.
+
+    Attributes
+    ----------
+    chosen : ndarray of int of shape (horizon,)
+        The model, or `NOT_SERVED`.
+    spend_usd : ndarray of shape (horizon,)
+        What was paid.
+    """
+
+    chosen: IntArray
+    spend_usd: FloatArray
+
+
+def play(environment: Environment, stream: Stream, method: Method, seed: int, *, accounting: Debit = "actual") -> Trace:
+    """Serve a stream under an expected budget.
+
+    Parameters
+    ----------
+    environment, stream : Environment, Stream
+        The world and its requests.
+    method : Method
+        Who chooses; its estimates grow.
+    seed : int
+        Seeds the draws of the policy.
+    accounting : {"actual", "paper"}, default "actual"
+        "actual": calls are paid at their true cost, and planning debits what the policy says. "paper": both are the
+        mean cost of the pair, as in the paper's simulation.
+
+    Notes
+    -----
+    A request is not served when no money is left, or less than the expected cost of the call, as in `WiseRouter`.
+    """
+    policy, seen = method
+    policy.bind(environment.freq, seen, environment.models() if environment.prices is not None else ())
+    rng = np.random.default_rng(seed)
+    rewards, costs = stream.rewards(environment), stream.costs_usd(environment)
+    paid = environment.cost_usd[stream.contexts] if accounting == "paper" else costs
+    budget, horizon = environment.budget_usd, environment.horizon
+    chosen, debited, decided = [NOT_SERVED] * horizon, 0.0, 0
+    for t, context in enumerate(stream.contexts.tolist()):
+        left = budget - debited
+        if left <= 0.0:
+            break
+        funds = Funds(left, horizon - decided, share=1.0 - decided / horizon)
+        choice = policy.choose(context, funds, rng)
+        model, debit = choice.model, choice.debit
+        if debit == "actual" and choice.expected_cost_usd > left:
+            continue
+        decided += 1
+        if model == SKIP:
+            continue
+        chosen[t] = model
+        debited += choice.expected_cost_usd if debit == "paper" and accounting == "actual" else paid.item(t, model)
+        seen.add_invoked(context, model)
+        seen.add_cost(context, model, costs.item(t, model))
+        seen.add_reward(context, model, rewards.item(t, model))
+    return _trace(chosen, paid)
+
+
+def play_hard(environment: Environment, stream: Stream, method: Method, seed: int) -> Trace:
+    """Serve a stream through a router with a hard budget, each call bounded by its own worst case."""
+    models = environment.models()
+    contexts = Contexts(np.eye(len(environment.freq)), environment.freq)
+    router = WiseRouter(models, contexts, policy=method.policy, estimates=method.estimates, seed=seed)
+    router.start(Budget(environment.budget_usd, environment.horizon, limit="hard"))
+    worst = [dict(zip(router.pool.names, row, strict=True)) for row in environment.worst_usd().tolist()]
+    rewards, costs = stream.rewards(environment), stream.costs_usd(environment)
+    chosen = [NOT_SERVED] * environment.horizon
+    for t, context in enumerate(stream.contexts.tolist()):
+        try:
+            decision = router.decide(context=context, worst_case_usd=worst[context])
+        except (BudgetError, QuerySkipped):
+            continue
+        model = chosen[t] = router.pool.index(decision.model)
+        router.charge(decision, costs.item(t, model))
+        router.reward(decision, rewards.item(t, model))
+    return _trace(chosen, costs)
+
+
+def _trace(chosen: list[int], paid_usd: FloatArray) -> Trace:
+    """Return the trace of the chosen models; `paid_usd` is of shape (horizon, n_models)."""
+    models = np.array(chosen, dtype=np.int64)
+    picked = paid_usd[np.arange(len(models)), models]
+    return Trace(models, np.where(models == NOT_SERVED, 0.0, picked))

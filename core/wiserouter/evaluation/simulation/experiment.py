@@ -1,0 +1,160 @@
+"""Every method on the same work, seed by seed, in as many processes as asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from functools import partial
+from itertools import product
+from multiprocessing import get_context
+from typing import Any, Literal, NamedTuple, get_args
+
+from wiserouter.budgets.budget import Debit, Limit
+from wiserouter.errors import InvalidInput
+from wiserouter.evaluation.simulation.environment import Environment, Stream
+from wiserouter.evaluation.simulation.episode import Trace, play, play_hard
+from wiserouter.evaluation.simulation.methods import default_methods, open_method
+from wiserouter.evaluation.simulation.paper_environment import paper_environment
+from wiserouter.evaluation.simulation.routerbench_environment import routerbench_like
+from wiserouter.evaluation.simulation.score import Score, score_of
+from wiserouter.types import check_count
+
+Kind = Literal["paper", "routerbench"]
+
+_MAKERS: dict[str, Callable[..., Environment]] = {"paper": paper_environment, "routerbench": routerbench_like}
+
+
+class Study(NamedTuple):
+    """What is simulated.
+
+    Attributes
+    ----------
+    environment : {"paper", "routerbench"}
+        Where the environment of each seed comes from.
+    methods : tuple of str, or None
+        Names as `open_method` takes them; None for all.
+    limit : {"expected", "hard"}
+        Of the budget.
+    accounting : {"actual", "paper"}
+        "actual": true costs. "paper": mean costs, as in the paper's simulation; for an expected limit only.
+    fraction : float or None
+        Where the budget lies between always the cheapest (0) and always the dearest model (1); by default 0.5 in the
+        paper's environment and 0.02 in that of RouterBench.
+    """
+
+    environment: Kind = "paper"
+    methods: tuple[str, ...] | None = None
+    limit: Limit = "expected"
+    accounting: Debit = "actual"
+    fraction: float | None = None
+
+    def world(self, seed: int, horizon: int) -> Environment:
+        """Return the environment of a seed."""
+        given = {} if self.fraction is None else {"fraction": self.fraction}
+        return _MAKERS[self.environment](seed, horizon, **given)
+
+    def checked(self) -> Study:
+        """Return the study with its methods by name.
+
+        Raises
+        ------
+        InvalidInput
+            If a setting or a method is unknown, no method is named, or the settings do not go together.
+        """
+        for name, kind in (("environment", Kind), ("limit", Limit), ("accounting", Debit)):
+            _check_one_of(name, getattr(self, name), get_args(kind))
+        if self.limit == "hard" and self.accounting == "paper":
+            raise InvalidInput("accounting must be 'actual' under a hard limit, got 'paper': only true costs bind it")
+        world = self.world(0, 1)
+        asked = default_methods(world.cost_usd.size) if self.methods is None else self.methods
+        if not asked:
+            raise InvalidInput("methods must name at least one, got none", value=asked)
+        for name in asked:
+            open_method(name, world)
+        return self._replace(methods=tuple(dict.fromkeys(asked)))
+
+
+def simulate(
+    study: Study,
+    horizons: Sequence[int],
+    seeds: Iterable[int],
+    *,
+    jobs: int = 1,
+    tick: Callable[[int], None] | None = None,
+) -> list[Score]:
+    """Run every method on every seed and horizon.
+
+    Parameters
+    ----------
+    study : Study
+        What is simulated.
+    horizons : sequence of int
+        Numbers of requests.
+    seeds : iterable of int
+        Each makes an environment, its requests and the draws of the methods.
+    jobs : int, default 1
+        Number of processes; the scores are the same for any.
+    tick : callable, optional
+        Called with 1 whenever all methods have run on one seed and horizon.
+
+    Returns
+    -------
+    list of Score
+        By horizon, then seed, then method.
+
+    Raises
+    ------
+    InvalidInput
+        If a setting, a method or a number is not allowed.
+
+    Examples
+    --------
+    >>> [one] = simulate(Study(methods=("oracle",)), horizons=[500], seeds=[0])
+    >>> one.method, one.served, 0.9 < one.reward_ratio < 1.1
+    ('oracle', 1.0, True)
+    """
+    named = study.checked()
+    for horizon in horizons:
+        check_count("horizon", horizon, least=1)
+    work = list(product(horizons, (check_count("seed", seed) for seed in seeds)))
+    scores: list[Score] = []
+    with _mapper(min(check_count("jobs", jobs, least=1), len(work))) as spread:
+        for done in spread(partial(_scores, named), work):
+            scores += done
+            if tick is not None:
+                tick(1)
+    return scores
+
+
+def _scores(study: Study, work: tuple[int, int]) -> list[Score]:
+    """Return the scores of all methods on one horizon and seed."""
+    horizon, seed = work
+    environment = study.world(seed, horizon)
+    stream = Stream.of(environment, seed)
+    return [
+        score_of(name, seed, environment, stream, _run(study, name, environment, stream, seed))
+        for name in study.methods or ()
+    ]
+
+
+def _run(study: Study, name: str, environment: Environment, stream: Stream, seed: int) -> Trace:
+    method = open_method(name, environment)
+    if study.limit == "hard":
+        return play_hard(environment, stream, method, seed)
+    return play(environment, stream, method, seed, accounting=study.accounting)
+
+
+@contextmanager
+def _mapper(jobs: int) -> Iterator[Callable[..., Iterable[Any]]]:
+    """Open a `map` that keeps the order: over so many processes, or in this one."""
+    if jobs <= 1:
+        yield map
+    else:
+        with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+            yield pool.map
+
+
+def _check_one_of(name: str, value: str, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise InvalidInput(f"{name} must be one of {', '.join(choices)}, got {value!r}", value=value)

@@ -1,0 +1,1 @@
+"""From a log of past calls to contexts and estimates."""

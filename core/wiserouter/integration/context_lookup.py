@@ -1,0 +1,118 @@
+"""From a question to its context, off the event loop and within a time limit; without one where the encoder fails."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import NamedTuple, Protocol, cast, runtime_checkable
+
+from wiserouter.errors import EncoderError
+from wiserouter.prompts.contexts import Contexts
+from wiserouter.prompts.encoders import Encoder
+from wiserouter.types import NO_CONTEXT, Embedding
+
+logger = logging.getLogger("wiserouter")
+
+QUICK = frozenset({"tfidf"})
+"""Encoders that need about 0.1 ms: less than the way to another thread and back."""
+
+
+@runtime_checkable
+class AsyncEncoder(Protocol):
+    """An encoder that waits for the network rather than computing."""
+
+    async def aencode(self, text: str) -> Embedding:
+        """Return the vector of one text, of shape (d,)."""
+        ...
+
+
+class Placed(NamedTuple):
+    """Where a question falls, and its embedding where the router judges questions one by one."""
+
+    context: int
+    embedding: Embedding | None = None
+
+
+class Placing:
+    """Finds the context of questions.
+
+    Parameters
+    ----------
+    contexts : Contexts
+        Where they may fall.
+    encoder : Encoder or None
+        Turns text into an embedding; needed where there are several contexts.
+    timeout_s : float, default 1
+        How long a question waits for its embedding before it is routed without a context.
+    keeps_embedding : bool, default False
+        Whether the embedding goes on to the router: `WiseRouter.judges_embeddings`.
+
+    Attributes
+    ----------
+    failures : int
+        How many questions were routed without a context.
+    """
+
+    def __init__(
+        self, contexts: Contexts, encoder: Encoder | None, timeout_s: float = 1.0, *, keeps_embedding: bool = False
+    ) -> None:
+        self._contexts, self._encoder, self._timeout_s = contexts, encoder, timeout_s
+        self._keeps_embedding = keeps_embedding and encoder is not None
+        self._threads = ThreadPoolExecutor(max_workers=2, thread_name_prefix="wiserouter-encode")
+        self.failures = 0
+
+    async def aplace(self, question: str) -> Placed:
+        """Return the context of a question, or `NO_CONTEXT` where the encoder fails or is too slow."""
+        if not self._needs_encoder:
+            return Placed(0)
+        if isinstance(self._encoder, AsyncEncoder):
+            return await self._awaited(self._encoder.aencode(question))
+        if self._is_quick:
+            return self._placed(lambda: self._encode(question))
+        return await self._awaited(asyncio.wrap_future(self._threads.submit(self._encode, question)))
+
+    def place(self, question: str) -> Placed:
+        """Do what `aplace` does, in a thread that may wait."""
+        if not self._needs_encoder:
+            return Placed(0)
+        if self._is_quick:
+            return self._placed(lambda: self._encode(question))
+        future: Future[Embedding] = self._threads.submit(self._encode, question)
+        return self._placed(lambda: future.result(self._timeout_s))
+
+    @property
+    def _needs_encoder(self) -> bool:
+        return self._contexts.n_contexts > 1 or self._keeps_embedding
+
+    @property
+    def _is_quick(self) -> bool:
+        return getattr(self._encoder, "spec", "") in QUICK
+
+    def _encode(self, question: str) -> Embedding:
+        return cast("Encoder", self._encoder).encode(question)
+
+    async def _awaited(self, embedding: Awaitable[Embedding]) -> Placed:
+        try:
+            vector = await asyncio.wait_for(embedding, self._timeout_s)
+        except (EncoderError, TimeoutError) as error:
+            return self._without(error)
+        return self._placed(lambda: vector)
+
+    def _placed(self, embedding: Callable[[], Embedding]) -> Placed:
+        try:
+            vector = embedding()
+            return Placed(self._contexts.assign(vector), vector if self._keeps_embedding else None)
+        except (EncoderError, TimeoutError) as error:
+            return self._without(error)
+
+    def _without(self, error: Exception) -> Placed:
+        self.failures += 1
+        report = logger.warning if self.failures == 1 else logger.debug
+        report(
+            "the encoder failed (%s: %s): routing by what is known of all contexts together",
+            type(error).__name__,
+            error or f"no embedding within {self._timeout_s} s",
+        )
+        return Placed(NO_CONTEXT)

@@ -1,0 +1,129 @@
+"""What a call should cost before anybody has paid for one: prices times tokens, corrected by what was paid so far.
+
+A price sheet orders models that were never tried, and makes a change of price act at once. Contexts differ in length
+and models in how much they write, so a list cost is scaled by how much dearer than listed each context and each model
+have been. Where nothing is known of tokens a typical call stands in, and where there is no price the mean call does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from wiserouter.learning.estimates import Estimates
+from wiserouter.types import FloatArray, Model, Price
+
+TYPICAL_TOKENS = (500.0, 200.0)
+"""Input and output of a call where no usage was seen."""
+
+OWN_CALLS = 2.0
+"""Calls that a context's, or a model's, own figures are weighed against those of all."""
+
+
+BENEFIT = 0.5
+"""Share of the least that any model has cost, which is believed of one that has neither a price nor a call."""
+
+
+def tokens_per_call(estimates: Estimates) -> tuple[FloatArray, FloatArray]:
+    """Return the mean input and output tokens of each context, shared by its models; each of shape (n_contexts,)."""
+    metered = estimates.metered.sum(axis=1)
+    seen = metered.sum()
+    means = []
+    for tokens, typical in zip((estimates.input_tokens, estimates.output_tokens), TYPICAL_TOKENS, strict=True):
+        overall = tokens.sum() / seen if seen else typical
+        means.append((tokens.sum(axis=1) + OWN_CALLS * overall) / (metered + OWN_CALLS))
+    return means[0], means[1]
+
+
+def listed_usd(estimates: Estimates, price: Price) -> FloatArray:
+    """Return what a price asks for a mean call of each context, of shape (n_contexts,).
+
+    Examples
+    --------
+    >>> listed_usd(Estimates(1, 1), Price(input=1e-6, output=2e-6)).round(9).tolist()
+    [0.0009]
+    """
+    input_tokens, output_tokens = tokens_per_call(estimates)
+    usd: FloatArray = price.input * input_tokens + price.output * output_tokens
+    return usd
+
+
+def log_prices(estimates: Estimates, prices: Sequence[Price | None]) -> FloatArray | None:
+    """Return the logarithm of what each price asks for a mean call, less the mean of these, of shape (n_models,).
+
+    A model without a price, or a free one, is at the mean. None where fewer than two models have a price.
+
+    Examples
+    --------
+    >>> log_prices(Estimates(1, 3), [Price(1e-6, 1e-6), Price(1e-5, 1e-5), None]).round(2).tolist()
+    [-1.15, 1.15, 0.0]
+    """
+    input_tokens, output_tokens = (float(tokens.mean()) for tokens in tokens_per_call(estimates))
+    listed = np.array([0.0 if p is None else p.input * input_tokens + p.output * output_tokens for p in prices])
+    priced = listed > 0
+    if priced.sum() < 2:
+        return None
+    of_priced = np.log(listed[priced])
+    logs = np.zeros(len(listed))
+    logs[priced] = of_priced - of_priced.mean()
+    return logs
+
+
+def price_change(estimates: Estimates, former: Price, new: Price) -> FloatArray:
+    """Return what a mean call of each context costs at a new price over what it cost, of shape (n_contexts,).
+
+    Examples
+    --------
+    >>> price_change(Estimates(1, 1), Price(1e-6, 2e-6), Price(1e-7, 2e-7)).round(9).tolist()
+    [0.1]
+    """
+    was, becomes = listed_usd(estimates, former), listed_usd(estimates, new)
+    ratio: FloatArray = np.where(was > 0, becomes / np.where(was > 0, was, 1.0), 1.0)
+    return ratio
+
+
+def prior_costs_usd(estimates: Estimates, models: Sequence[Model]) -> FloatArray:
+    """Return the cost of a call that is believed of each (context, model) before it is tried.
+
+    Parameters
+    ----------
+    estimates : Estimates
+        Costs and tokens seen so far.
+    models : sequence of Model
+        The pool, for its prices; empty where none are known.
+
+    Returns
+    -------
+    ndarray of shape (n_contexts, n_models)
+        List cost x how much dearer the context, and the model, have been than listed. Positive. Without price or call
+        a model is taken to be cheap, or else a budget that is scarce for those tried would never let it be tried.
+    """
+    listed = _listed(estimates, models)
+    calls = estimates.calls
+    if not calls.any():
+        return listed
+    paid = estimates.cost / listed
+    paying = np.where(paid > 0, calls, 0.0)  # a model that is free says nothing of how dear a context is
+    overall = paid.sum() / paying.sum() if paying.any() else 1.0
+    context = (paid.sum(axis=1) + OWN_CALLS * overall) / (paying.sum(axis=1) + OWN_CALLS)
+    expected = calls * np.maximum(context, 1e-9)[:, np.newaxis]
+    has_price = np.array([m.price is not None for m in models] or np.zeros(estimates.shape[1], dtype=bool))
+    trust = OWN_CALLS * overall * has_price + 1e-3 * overall
+    model = (paid.sum(axis=0) + trust) / (expected.sum(axis=0) + trust)
+    prior: FloatArray = listed * context[:, np.newaxis] * model
+    called = calls.any(axis=0)
+    prior[:, ~(called | has_price)] = BENEFIT * prior[:, called].min(axis=1, keepdims=True)
+    return np.maximum(prior, 1e-12 * listed)
+
+
+def _listed(estimates: Estimates, models: Sequence[Model]) -> FloatArray:
+    """Return the list costs; a model without a price, or a free one, is listed at the mean of the others."""
+    prices = [Price(0.0, 0.0) if model.price is None else model.price for model in models]
+    listed = np.zeros(estimates.shape)
+    if prices:
+        input_tokens, output_tokens = tokens_per_call(estimates)
+        listed += np.outer(input_tokens, [price.input for price in prices])
+        listed += np.outer(output_tokens, [price.output for price in prices])
+    priced = listed > 0
+    return np.where(priced, listed, listed.sum() / priced.sum() if priced.any() else 1.0)

@@ -1,0 +1,61 @@
+"""What is believed of a model before its first call: the others' rewards, and costs in proportion to its price."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from wiserouter.learning.estimates import Estimates
+from wiserouter.pricing.pool import Pool
+from wiserouter.types import FloatArray, check_amount, check_reward
+
+WEIGHT = 1.0
+"""Observations per context that the belief counts for: the first real ones soon outweigh it."""
+
+
+class Belief(NamedTuple):
+    """Mean reward and cost per context, each of shape (n_contexts,), and how many observations they count for."""
+
+    reward: FloatArray
+    cost_usd: FloatArray
+    weight: float
+
+
+def believed(estimates: Estimates, pool: Pool, reward: float | None, cost_usd: float | None) -> Belief:
+    """Return what to believe of the pool's last model.
+
+    Parameters
+    ----------
+    estimates : Estimates
+        What is known of the models before it.
+    pool : Pool
+        All models, the new one last.
+    reward, cost_usd : float, optional
+        What its owner believes. By default the mean reward of the others in each context, and their mean cost scaled by
+        the list prices where these are known.
+
+    Returns
+    -------
+    Belief
+        Of weight 0 where neither owner nor observations say anything.
+
+    Raises
+    ------
+    InvalidInput
+        If a belief of the owner is out of range.
+    """
+    none = np.zeros(estimates.shape[0])
+    known = bool(estimates.calls.any())
+    means = estimates.means() if known else None
+    score = none + check_reward(reward) if reward is not None else none if means is None else means.reward.mean(axis=1)
+    cost = none + check_amount("cost_usd", cost_usd) if cost_usd is not None else none
+    if means is not None and cost_usd is None:
+        cost = (means.cost_usd * _price_ratios(pool)).mean(axis=1)
+    return Belief(score, cost, WEIGHT if known or (reward is not None and cost_usd is not None) else 0.0)
+
+
+def _price_ratios(pool: Pool) -> FloatArray:
+    """Return the new model's list price over that of each other model; 1 where one of them has none."""
+    *others, new = [0.0 if m.price is None else m.price.input + m.price.output for m in pool.models]
+    return np.array([new / other if new and other else 1.0 for other in others])

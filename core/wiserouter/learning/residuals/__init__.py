@@ -1,0 +1,23 @@
+"""What is known of a query beyond its context: how its rewards and costs deviate from the context's means."""
+
+from wiserouter.learning.residuals.base import Residual, open_residual
+from wiserouter.learning.residuals.nearest_neighbors import Neighbours
+from wiserouter.learning.residuals.price_curve import PriceCurve
+from wiserouter.learning.residuals.query_residuals import Finer, Particulars
+from wiserouter.learning.residuals.ridge import Ridge
+from wiserouter.learning.residuals.sample import Sample
+from wiserouter.learning.residuals.shift import Shift
+from wiserouter.learning.residuals.token_cost import LengthCost
+
+__all__ = [
+    "Finer",
+    "LengthCost",
+    "Neighbours",
+    "Particulars",
+    "PriceCurve",
+    "Residual",
+    "Ridge",
+    "Sample",
+    "Shift",
+    "open_residual",
+]

@@ -1,0 +1,152 @@
+"""Which estimator earns its place on a log: by what it would have bought on queries that its fit has not seen.
+
+Every candidate routes the held-out queries at the shadow price where its true spend is the target rate, so that all
+spend the same; what differs is the reward. Where a log has not every model's score on every query, a choice counts only
+if it was observed, weighted by one over the share of its context's queries on which its model was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from wiserouter.errors import InvalidInput
+from wiserouter.learning.residuals.cross_validation import HeldOut
+from wiserouter.learning.residuals.price_curve import PriceCurve, best_models, price_grid
+from wiserouter.learning.residuals.sample import Sample
+from wiserouter.types import FloatArray, IntArray
+
+MEANS = "means"
+ESTIMATORS = (MEANS, "ridge", "neighbours")
+AUTO = "auto"
+
+
+class Standing(NamedTuple):
+    """How one candidate did.
+
+    Attributes
+    ----------
+    estimator : str
+        "means", "ridge" or "neighbours".
+    token_cost : bool
+        Whether costs follow the query's length.
+    value : float
+        Mean reward of the held-out queries.
+    spend_usd : float
+        What they cost per query; the target rate, or less where the candidate finds nothing to spend it on.
+    gain, gain_se : float
+        Reward beyond that of context means, spend taken into account at the shadow price, and its standard error.
+    """
+
+    estimator: str
+    token_cost: bool
+    value: float
+    spend_usd: float
+    gain: float
+    gain_se: float
+
+
+class Comparison(NamedTuple):
+    """All candidates at one rate.
+
+    Attributes
+    ----------
+    rate_usd : float, USD per query
+        The target.
+    standings : tuple of Standing
+        The first is context means.
+    chosen : Standing
+        The best one, if it gains more than one standard error; else context means.
+    """
+
+    rate_usd: float
+    standings: tuple[Standing, ...]
+    chosen: Standing
+
+
+class _Run(NamedTuple):
+    """What each held-out query contributes to the mean reward and the mean cost, of shape (n_queries,) each."""
+
+    reward: FloatArray
+    cost_usd: FloatArray
+    shadow_price: float
+
+
+def check_estimator(name: str) -> str:
+    """Return `name` if it is an estimator's, or "auto"; raises `InvalidInput`."""
+    if name not in (*ESTIMATORS, AUTO):
+        raise InvalidInput(f"estimator must be one of {', '.join((*ESTIMATORS, AUTO))}, got {name!r}", value=name)
+    return name
+
+
+def compare(
+    sample: Sample, held_out: HeldOut, rate_usd: float, *, token_costs: Sequence[bool] = (False, True)
+) -> Comparison:
+    """Return how context means and every estimator of `held_out`, without and with costs by length, do at a rate."""
+    weight = observed_weight(sample)
+    names = [MEANS, *held_out.reward_shift]
+    runs = {
+        (name, token_cost): _run(sample, weight, *held_out.predicted(name, token_cost=token_cost), rate_usd)
+        for name in names
+        for token_cost in token_costs
+    }
+    reference = runs[MEANS, token_costs[0]]
+    standings = tuple(_standing(*key, run, reference) for key, run in runs.items())
+    best = max(standings, key=lambda one: one.gain)
+    return Comparison(rate_usd, standings, best if best.gain > best.gain_se else standings[0])
+
+
+def price_curve(sample: Sample, reward: FloatArray, cost_usd: FloatArray) -> PriceCurve:
+    """Return what queries routed by these held-out predictions truly spend at each price."""
+    prices = price_grid(cost_usd)
+    weight = observed_weight(sample)
+    return PriceCurve(prices, np.array([_spend_usd(sample, weight, reward, cost_usd, price) for price in prices]))
+
+
+def observed_weight(sample: Sample) -> FloatArray:
+    """Return one over the observed share of each pair's (context, model), 0 where it was not observed itself."""
+    seen = (~np.isnan(sample.reward + sample.cost_usd)).astype(np.float64)
+    weight = np.zeros(seen.shape)
+    for context in np.unique(sample.contexts):
+        rows = sample.contexts == context
+        weight[rows] = seen[rows] / np.maximum(seen[rows].mean(axis=0), 1e-12)
+    return weight
+
+
+def _run(sample: Sample, weight: FloatArray, reward: FloatArray, cost_usd: FloatArray, rate_usd: float) -> _Run:
+    """Route by predictions at the two neighbouring prices that spend more and less than the rate, and mix them."""
+    prices = price_grid(cost_usd)
+    spend = [_spend_usd(sample, weight, reward, cost_usd, price) for price in prices]
+    above = int(np.flatnonzero(np.minimum.accumulate(spend) >= rate_usd)[-1]) if spend[0] > rate_usd else 0
+    below = min(above + 1, len(prices) - 1) if spend[0] > rate_usd else 0
+    gap = spend[above] - spend[below]
+    share = float(np.clip((rate_usd - spend[below]) / gap, 0.0, 1.0)) if gap > 0 else 1.0
+    (dear, dear_usd), (cheap, cheap_usd) = (
+        _taken(sample, weight, best_models(reward, cost_usd, prices[g])) for g in (above, below)
+    )
+    return _Run(
+        share * dear + (1.0 - share) * cheap, share * dear_usd + (1.0 - share) * cheap_usd, float(prices[above])
+    )
+
+
+def _spend_usd(sample: Sample, weight: FloatArray, reward: FloatArray, cost_usd: FloatArray, price: float) -> float:
+    return float(_taken(sample, weight, best_models(reward, cost_usd, price))[1].mean())
+
+
+def _taken(sample: Sample, weight: FloatArray, model: IntArray) -> tuple[FloatArray, FloatArray]:
+    """Return what each query contributes to the mean reward and mean cost of taking these models."""
+    rows = np.arange(len(model))
+    w = weight[rows, model]
+    w = w / max(float(w.mean()), 1e-12)
+    score, cost = sample.reward[rows, model], sample.cost_usd[rows, model]
+    return np.where(w > 0, w * score, 0.0), np.where(w > 0, w * cost, 0.0)
+
+
+def _standing(estimator: str, token_cost: bool, run: _Run, reference: _Run) -> Standing:
+    price = reference.shadow_price
+    gain = (run.reward - reference.reward) - price * (run.cost_usd - reference.cost_usd)
+    se = float(gain.std(ddof=1) / np.sqrt(len(gain))) if len(gain) > 1 else float("inf")
+    value, spend = float(run.reward.mean()), float(run.cost_usd.mean())
+    return Standing(estimator, token_cost, value, spend, float(gain.mean()), se)

@@ -1,0 +1,105 @@
+"""What a choice rested on: rows of one context, kept by reference and never changed, so that it can be explained."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from wiserouter.learning.estimates import Estimates
+from wiserouter.learning.residuals.shift import Shift
+from wiserouter.types import FloatArray
+
+
+class Counts(NamedTuple):
+    """How many costs and rewards were known when a plan was solved; ndarrays of shape (n_contexts, n_models)."""
+
+    calls: FloatArray
+    labels: FloatArray
+
+    @classmethod
+    def of(cls, estimates: Estimates) -> Counts:
+        """Return the counts as they are now."""
+        return cls(estimates.calls.copy(), estimates.labels.copy())
+
+    def revise(self, context: int, estimates: Estimates) -> None:
+        """Take over the counts of one context."""
+        self.calls[context], self.labels[context] = estimates.calls[context], estimates.labels[context]
+
+    def of_all_contexts(self) -> Counts:
+        """Return the sums over the contexts, as one row."""
+        return Counts(self.calls.sum(axis=0, keepdims=True), self.labels.sum(axis=0, keepdims=True))
+
+
+class Basis(NamedTuple):
+    """What a plan knows of one context; lists hold one number per model.
+
+    Attributes
+    ----------
+    rewards, costs_usd : list of float
+        The means.
+    calls, labels : list of float
+        How many costs and rewards are behind them.
+    envelope : list of int
+        The models that some budget uses, from the cheapest to the best.
+    cautious_usd : list of float or None
+        What the reserve rule holds against each model; None where no reserve is kept.
+    planned : list of float or None
+        The rewards that the plan was solved for, where these are not the means.
+    walk_usd : float or None
+        What the reserve rule holds back besides means, for one call to come; None where nothing is.
+    """
+
+    rewards: list[float]
+    costs_usd: list[float]
+    calls: list[float]
+    labels: list[float]
+    envelope: list[int]
+    cautious_usd: list[float] | None = None
+    planned: list[float] | None = None
+    walk_usd: float | None = None
+
+    @property
+    def weighed(self) -> list[float]:
+        """The rewards that models were weighed by."""
+        return self.rewards if self.planned is None else self.planned
+
+    def means(self, model: int) -> tuple[float, float]:
+        """Return expected reward and cost of a model."""
+        return self.rewards[model], self.costs_usd[model]
+
+    def shifted(self, shift: Shift) -> Basis:
+        """Return the figures of one query that deviates from the means of its context.
+
+        Examples
+        --------
+        >>> shift = Shift(np.array([0.25]), np.array([1.0]))
+        >>> Basis([0.5], [2.0], [9.0], [9.0], [0], [3.0, 0.0]).shifted(shift)[:2]
+        ([0.75], [3.0])
+        """
+        reward, cost = (row.tolist() for row in shift.applied(np.array(self.weighed), np.array(self.costs_usd)))
+        own = reward
+        if self.planned is not None:
+            own = [
+                mine - planned + mean for mine, planned, mean in zip(reward, self.planned, self.rewards, strict=True)
+            ]
+        held = self.cautious_usd
+        if held is not None:
+            beyond = [mine - mean for mine, mean in zip(cost, self.costs_usd, strict=True)]
+            held = [one + more for one, more in zip(held, [*beyond, 0.0], strict=True)]
+        planned = None if self.planned is None else reward
+        return self._replace(rewards=own, costs_usd=cost, cautious_usd=held, planned=planned)
+
+
+class Trials(NamedTuple):
+    """What exploration knows of one context: counts and sums, one number per model, and how often each was tried."""
+
+    calls: list[float]
+    cost: list[float]
+    labels: list[float]
+    reward: list[float]
+    invoked: list[float]
+
+    def means(self, model: int) -> tuple[float, float]:
+        """Return the running means of a model; what is unknown is 0."""
+        return self.reward[model] / max(self.labels[model], 1.0), self.cost[model] / max(self.calls[model], 1.0)

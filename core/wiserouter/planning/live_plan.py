@@ -1,0 +1,86 @@
+"""A plan that follows the estimates as they grow."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import numpy as np
+
+from wiserouter.budgets.budget import Funds
+from wiserouter.learning.estimates import Estimates
+from wiserouter.learning.residuals.shift import Shift
+from wiserouter.planning.choice_inputs import Counts
+from wiserouter.planning.plan import Plan
+from wiserouter.planning.policy import Accounting, Choice, Mixture
+from wiserouter.planning.reserve_rule import Caution
+from wiserouter.types import NO_CONTEXT, FloatArray
+
+GROWTH = 1.02
+"""The plan is solved anew each time there are 2 % more observations."""
+
+
+class FollowingPlan:
+    """The linear program at the current estimates, solved anew when enough was learned.
+
+    Parameters
+    ----------
+    freq : ndarray of shape (n_contexts,)
+        How often each context occurs.
+    estimates : Estimates
+        What the router keeps up to date.
+    accounting : {"actual", "paper"}
+        "actual": shrunk means, the reserve rule, and a plan that follows the estimates. "paper": plain means, no
+        reserve, and a plan that stays as it is first built.
+    allow_skip : bool
+        Allow the null action.
+    """
+
+    def __init__(self, freq: FloatArray, estimates: Estimates, accounting: Accounting, *, allow_skip: bool) -> None:
+        self._freq, self._estimates = freq, estimates
+        self._accounting: Accounting = accounting
+        self._allow_skip = allow_skip
+        self._mixture: Mixture | None = None
+        self._without_context: Mixture | None = None
+        self._solve_at = 0.0
+
+    @property
+    def plan(self) -> Plan | None:
+        """The plan as it was last solved; None before the first."""
+        return self._mixture.plan if self._mixture is not None else None
+
+    def current(self) -> Mixture | None:
+        """Return the plan and its reserve rule, solved anew if enough was learned; None before any cost is known."""
+        if self._estimates.n_observations >= self._solve_at and self._estimates.calls.any():
+            self._solve()
+        return self._mixture
+
+    def choose(
+        self,
+        context: int,
+        funds: Funds,
+        rng: np.random.Generator,
+        allowed: Collection[int] | None,
+        shift: Shift | None = None,
+    ) -> Choice | None:
+        """Draw from the current mix, or for a query without a context from that of all contexts together."""
+        mixture = self.current()
+        if mixture is not None and context == NO_CONTEXT:
+            mixture, context = self._of_all_contexts(mixture), 0
+        return None if mixture is None else mixture.choose(context, funds, rng, allowed, shift)
+
+    def _of_all_contexts(self, mixture: Mixture) -> Mixture:
+        if self._without_context is None:
+            plan = mixture.plan.without_context()
+            caution = None if mixture.caution is None else Caution(plan, self._estimates.cost_spread_usd())
+            counts = None if mixture.counts is None else mixture.counts.of_all_contexts()
+            self._without_context = Mixture(plan, mixture.debit, caution, counts)
+        return self._without_context
+
+    def _solve(self) -> None:
+        actual = self._accounting == "actual"
+        plan = Plan(self._freq, *self._estimates.means(shrink=actual), allow_skip=self._allow_skip)
+        caution = Caution(plan, self._estimates.cost_spread_usd()) if actual else None
+        self._mixture = Mixture(plan, self._accounting, caution, Counts.of(self._estimates))
+        self._without_context = None
+        seen = self._estimates.n_observations
+        self._solve_at = max(seen + 1, seen * GROWTH) if actual else float("inf")

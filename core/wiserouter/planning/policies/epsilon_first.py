@@ -1,0 +1,151 @@
+"""WR-Online, epsilon-first (paper, Algorithm 2): explore for a number of requests, then follow the plan.
+
+Where the paper's Confidence Level Test passes, exploration ends earlier.
+
+Departures under `accounting="actual"`: means are shrunk, every call debits its true cost, and the plan follows the
+estimates as they grow; under `"paper"` the estimates freeze when exploration ends and exploitation debits their means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import numpy as np
+
+from wiserouter.budgets.budget import Funds
+from wiserouter.learning.estimates import Estimates
+from wiserouter.learning.residuals.shift import Shift
+from wiserouter.planning.choice_inputs import Trials
+from wiserouter.planning.live_plan import FollowingPlan
+from wiserouter.planning.plan import Plan
+from wiserouter.planning.policies.confidence_test import ordering_is_certain
+from wiserouter.planning.policy import Accounting, Choice
+from wiserouter.types import NO_CONTEXT, FloatArray, Model, check_amount, check_count, check_delta
+
+PER_PAIR = 4
+"""Exploration requests per (context, model) by default, and before the first test."""
+
+GROWTH = 1.05
+"""The test is made anew each time there are 5 % more observations."""
+
+
+class EpsilonFirst:
+    """Explores the least-invoked model of each context for `length` requests, out of the same budget.
+
+    Parameters
+    ----------
+    length : int, optional
+        Number of exploration requests, epsilon(T) in the paper; 4 per (context, model) by default. Where
+        `confidence_delta` is given, the most that there may be; without it exploration lasts until the test passes.
+    accounting : {"actual", "paper"}, default "actual"
+        Debit true costs, or after exploration the estimated means.
+    allow_skip : bool, default False
+        Allow the paper's null action.
+    confidence_delta : float, optional
+        End exploration as soon as `ordering_is_certain` at this delta in (0, 1). It needs rewards for every pair.
+    cost_scale_usd : float, optional
+        The most that a call can cost, for that test; the largest mean cost by default.
+
+    Raises
+    ------
+    InvalidInput
+        If `length` is not a whole number of at least 1, `confidence_delta` not between 0 and 1, or `cost_scale_usd`
+        not a finite number of at least 0.
+
+    Notes
+    -----
+    The test is conservative (paper, Appendix "Confidence Level Test"): where models are close in cost it asks for more
+    requests than most workloads have, so give `length` too. It is first made after 4 requests per pair; with two models
+    in one context, whose one ratio has nothing to be compared with, exploration ends there.
+    """
+
+    name = "epsilon-first"
+
+    def __init__(
+        self,
+        length: int | None = None,
+        *,
+        accounting: Accounting = "actual",
+        allow_skip: bool = False,
+        confidence_delta: float | None = None,
+        cost_scale_usd: float | None = None,
+    ) -> None:
+        self.length = None if length is None else check_count("length", length, least=1)
+        self.accounting: Accounting = accounting
+        self.allow_skip = allow_skip
+        self.confidence_delta = None if confidence_delta is None else check_delta("confidence_delta", confidence_delta)
+        self.cost_scale_usd = None if cost_scale_usd is None else check_amount("cost_scale_usd", cost_scale_usd)
+
+    @property
+    def plan(self) -> Plan | None:
+        """The linear program as it was last solved; None before it is first needed."""
+        return self._following.plan
+
+    def bind(self, freq: FloatArray, estimates: Estimates, models: Sequence[Model] = ()) -> None:  # noqa: ARG002
+        """Take the context frequencies, and the estimates that the router keeps up to date."""
+        self._estimates = estimates
+        default = PER_PAIR * estimates.calls.size
+        self._length = self.length or (default if self.confidence_delta is None else float("inf"))
+        self._test_at = 2.0 * default  # a cost and a reward each
+        self._certain = False
+        self._following = FollowingPlan(freq, estimates, self.accounting, allow_skip=self.allow_skip)
+
+    def choose(
+        self,
+        context: int,
+        funds: Funds,
+        rng: np.random.Generator,
+        allowed: Collection[int] | None = None,
+        shift: Shift | None = None,
+    ) -> Choice:
+        """Draw the least-invoked model while exploring, then from the plan's mix at rate b / tau."""
+        exploring = self._estimates.n_invoked < self._length and not self._is_certain()
+        choice = None if exploring else self._following.choose(context, funds, rng, allowed, shift)
+        return self._explore(context, rng, allowed) if choice is None else choice
+
+    def settings(self) -> dict[str, object]:
+        """Return the keyword arguments that make an equal policy."""
+        return {
+            "length": self.length,
+            "accounting": self.accounting,
+            "allow_skip": self.allow_skip,
+            "confidence_delta": self.confidence_delta,
+            "cost_scale_usd": self.cost_scale_usd,
+        }
+
+    def _is_certain(self) -> bool:
+        """Return whether the test has passed, made anew if enough was learned; once passed, it stays so."""
+        seen = self._estimates
+        if self.confidence_delta is not None and not self._certain and seen.n_observations >= self._test_at:
+            self._test_at = seen.n_observations * GROWTH
+            self._certain = ordering_is_certain(
+                seen.reward / np.maximum(seen.labels, 1.0),
+                seen.cost / np.maximum(seen.calls, 1.0),
+                np.minimum(seen.labels, seen.calls),
+                self.confidence_delta,
+                cost_scale_usd=self.cost_scale_usd,
+                allow_skip=self.allow_skip,
+            )
+        return self._certain
+
+    def _explore(self, context: int, rng: np.random.Generator, allowed: Collection[int] | None) -> Choice:
+        invoked = _of_context(self._estimates.invoked, context)
+        models = list(range(len(invoked)) if allowed is None else allowed)
+        fewest = invoked[models].min()
+        tied = [k for k in models if invoked[k] == fewest]
+        model = tied[int(rng.integers(len(tied)))]
+        trials = self._trials(context)
+        reward, cost = trials.means(model)  # a call of unknown cost is expected to cost nothing
+        mix = tuple([(k, 1.0 / len(tied)) for k in tied])
+        return Choice(model, 1.0 / len(tied), 0.0, cost, reward, "actual", mix, trials, "explore")
+
+    def _trials(self, context: int) -> Trials:
+        seen = self._estimates
+        tables = (seen.calls, seen.cost, seen.labels, seen.reward, seen.invoked)
+        return Trials(*[_of_context(table, context).tolist() for table in tables])
+
+
+def _of_context(table: FloatArray, context: int) -> FloatArray:
+    """Return the row of a context, or the sum of all rows where there is none."""
+    row: FloatArray = table.sum(axis=0) if context == NO_CONTEXT else table[context]
+    return row

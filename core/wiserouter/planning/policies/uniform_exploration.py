@@ -1,0 +1,84 @@
+"""A small share of uniform draws, so that a journal can tell what another budget, policy or pool would have bought."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import numpy as np
+
+from wiserouter.budgets.budget import Funds
+from wiserouter.errors import InvalidInput
+from wiserouter.learning.residuals.shift import Shift
+from wiserouter.planning.choice_inputs import Basis
+from wiserouter.planning.policy import Choice
+from wiserouter.planning.reserve_rule import room_usd
+
+
+class ExploreShare:
+    """Sends a share of the requests to a model drawn uniformly, among those that the budget's rules permit.
+
+    Parameters
+    ----------
+    share : float, default 0.05
+        Share of the requests, above 0 and at most 1.
+
+    Raises
+    ------
+    InvalidInput
+        If the share is not in that range.
+
+    Notes
+    -----
+    A plan mixes two models at most in one context, and off-policy estimates need all others to have been possible too.
+    What a draw costs comes out of the same budget, so that the plan's own rate falls; limits and the reserve rule hold
+    as without it.
+    """
+
+    def __init__(self, share: float = 0.05) -> None:
+        if not (isinstance(share, int | float) and 0.0 < share <= 1.0):
+            raise InvalidInput(f"share must lie above 0 and at most at 1, got {share!r}", value=share)
+        self.share = float(share)
+
+    def vary(
+        self,
+        choice: Choice,
+        funds: Funds,
+        rng: np.random.Generator,
+        allowed: Collection[int] | None = None,
+        shift: Shift | None = None,
+    ) -> Choice:
+        """Return the plan's choice, or in that share of the cases another one; the mix tells the chances of both.
+
+        What exploration or an empty budget chose stays as it is.
+        """
+        basis = choice.basis
+        if choice.rule != "plan" or not isinstance(basis, Basis):
+            return choice
+        own = basis if shift is None else basis.shifted(shift)
+        models = _bearable(own, choice.floor_usd, funds, allowed)
+        mix = {model: (1.0 - self.share) * chance for model, chance in choice.mix}
+        for model in models:
+            mix[model] = mix.get(model, 0.0) + self.share / len(models)
+        if not models or len(mix) == 1:
+            return choice
+        drawn, cost, reward = choice.model, choice.expected_cost_usd, choice.expected_reward
+        if rng.random() < self.share:
+            drawn = models[int(rng.integers(len(models)))]
+            reward, cost = own.means(drawn)
+        return choice._replace(
+            model=drawn,
+            probability=mix[drawn],
+            expected_cost_usd=cost,
+            expected_reward=reward,
+            mix=tuple(mix.items()),
+        )
+
+
+def _bearable(own: Basis, floor_usd: float, funds: Funds, allowed: Collection[int] | None) -> list[int]:
+    """Return the allowed models that the reserve rule permits."""
+    models = range(len(own.costs_usd)) if allowed is None else sorted(allowed)
+    held = own.cautious_usd
+    if held is None:
+        return list(models)
+    room = room_usd(funds, floor_usd, own.walk_usd)
+    return [k for k in models if held[k] <= room]

@@ -1,0 +1,78 @@
+"""The reserve rule: a call must leave enough for the cheapest models to serve the requests that come after it.
+
+A mean says little about one call where costs have heavy tails, so a call is taken at its mean cost plus some standard
+deviations. The rule binds in the last calls of a budget, and all along a budget near the cheapest models' cost; it is
+what keeps an expected budget from ending with one dear call too many.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from wiserouter.budgets.budget import Funds
+from wiserouter.planning.plan import Plan
+
+DEVIATIONS = 1.0
+"""Standard deviations of a call's cost that are held against it."""
+
+
+class Caution:
+    """What is held against each model, and for the calls to come, when the rest of a budget must bear it.
+
+    Parameters
+    ----------
+    plan : Plan
+        Mean costs, and the least mean cost of a request.
+    spread_usd : array-like, broadcast to (n_contexts, n_models)
+        Standard deviation of the cost of one call.
+    deviations : float, default 1
+        How many standard deviations of its cost are held against a call.
+    drift : float, default 0
+        How many standard deviations of all the cheapest calls to come are held back, besides their mean cost.
+
+    Attributes
+    ----------
+    walk_usd : float or None
+        What is held back for one call to come, for n of them sqrt(n) times as much; None where nothing is.
+    """
+
+    def __init__(
+        self, plan: Plan, spread_usd: ArrayLike, *, deviations: float = DEVIATIONS, drift: float = 0.0
+    ) -> None:
+        self._plan, self._deviations = plan, deviations
+        self._spread_usd = np.broadcast_to(np.asarray(spread_usd), plan.cost_usd.shape)
+        cautious = plan.cost_usd + deviations * self._spread_usd
+        self._cautious_usd: list[list[float]] = [
+            [*row, 0.0] for row in cautious.tolist()
+        ]  # the last, index -1, is the null action
+        self.walk_usd: float | None = drift * self._spread_of_cheapest_usd() if drift else None
+
+    def cautious_usd(self, context: int) -> list[float]:
+        """Return what is held against each model in a context; the last, index -1, is the null action."""
+        return self._cautious_usd[context]
+
+    def revise(self, context: int) -> None:
+        """Take over the costs that the plan now has for one context."""
+        cautious = self._plan.cost_usd[context] + self._deviations * self._spread_usd[context]
+        self._cautious_usd[context] = [*cautious.tolist(), 0.0]
+
+    def _spread_of_cheapest_usd(self) -> float:
+        plan = self._plan
+        if plan.allow_skip:
+            return 0.0  # the null action costs nothing, for certain
+        cheapest = plan.cost_usd.argmin(axis=1)[:, np.newaxis]
+        return float(plan.freq @ np.take_along_axis(self._spread_usd, cheapest, axis=1)[:, 0])
+
+
+def room_usd(funds: Funds, floor_usd: float, walk_usd: float | None) -> float:
+    """Return what a call may cost: b - (tau - 1) c_min, less what is held back for how far costs may stray.
+
+    Examples
+    --------
+    >>> room_usd(Funds(10.0, 5), 1.0, None), room_usd(Funds(10.0, 5), 1.0, 0.5)
+    (6.0, 5.0)
+    """
+    if walk_usd is not None or funds.each:
+        return funds.room_usd(floor_usd, walk_usd or 0.0)
+    return funds.left_usd - (funds.requests - 1) * floor_usd

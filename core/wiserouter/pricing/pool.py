@@ -1,0 +1,134 @@
+"""The pool of models: names, prices, and what one call of each can cost at most."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from wiserouter.errors import InvalidInput, NoEligibleModel, UnknownModel, UnknownPrice
+from wiserouter.pricing.prices import cost_usd, worst_case_usd
+from wiserouter.types import Model, Usage
+
+
+class Pool:
+    """Models in a fixed order, found by name.
+
+    Raises
+    ------
+    InvalidInput
+        If there is no model, or none in service, one is not a `Model`, or two have the same name.
+    """
+
+    def __init__(self, models: Sequence[Model]) -> None:
+        if not models:
+            raise InvalidInput("the pool must hold at least one model, got none")
+        for model in models:
+            if not isinstance(model, Model):
+                raise InvalidInput(
+                    f"models must be Model values, such as Model('gpt-mini'), got {model!r}", value=model
+                )
+        self.models = tuple(models)
+        self.names = tuple(model.name for model in models)
+        self._index = {name: k for k, name in enumerate(self.names)}
+        for name in self.names:
+            if self.names.count(name) > 1:
+                raise InvalidInput(
+                    f"model names must be unique, got {name!r} {self.names.count(name)} times", value=name
+                )
+        self._retired = {k for k, model in enumerate(models) if model.retired}
+        if len(self._retired) == len(models):
+            raise InvalidInput("the pool must hold a model that is not retired, got none: add one first")
+        self._counts_tokens = any(model.max_input_tokens is not None for model in models)
+        dearest = [model.max_cost_usd for model in models if model.max_cost_usd is not None]
+        self._dearest_usd = dearest if len(dearest) == len(models) else None
+
+    def __len__(self) -> int:
+        return len(self.models)
+
+    def index(self, name: str) -> int:
+        """Return the position of a model; raises `UnknownModel`."""
+        try:
+            return self._index[name]
+        except KeyError:
+            raise UnknownModel(name, self.names) from None
+
+    def needs_tokens(self, *, hard: bool) -> bool:
+        """Return whether the input's token count bears on which models can take it."""
+        return self._counts_tokens or (hard and any(model.price is not None for model in self.models))
+
+    def cost_usd(self, model: int, usage: Usage) -> float:
+        """Return the cost of a call from its tokens; raises `UnknownPrice`."""
+        price = self.models[model].price
+        if price is None:
+            raise UnknownPrice(self.names[model], "price: give Model(price=Price(input=..., output=...)), or cost_usd")
+        return cost_usd(price, usage)
+
+    def eligible(self, names: Iterable[str] | None, input_tokens: int | None) -> set[int] | None:
+        """Return the models that may take a query, or None for all.
+
+        Parameters
+        ----------
+        names : iterable of str, optional
+            The caller's own restriction.
+        input_tokens : int, optional
+            Length of the query, held against each model's context window.
+
+        Raises
+        ------
+        UnknownModel, NoEligibleModel
+            If a name is not in the pool, or none is left.
+        """
+        if names is None and not self._retired and not (self._counts_tokens and input_tokens is not None):
+            return None
+        asked = set(range(len(self))) if names is None else {self.index(name) for name in names}
+        left = {k for k in asked - self._retired if not self._too_long(k, input_tokens)}
+        if not left:
+            raise NoEligibleModel({name: self._why_not(k, asked, input_tokens) for k, name in enumerate(self.names)})
+        return left
+
+    def worst_cases_usd(self, input_tokens: int | None, max_output_tokens: int | None) -> list[float]:
+        """Return the most that one call of each model can cost; raises `UnknownPrice` where nothing bounds it."""
+        if input_tokens is None and max_output_tokens is None and self._dearest_usd is not None:
+            return self._dearest_usd
+        return [self._worst_case_usd(k, input_tokens, max_output_tokens) for k in range(len(self))]
+
+    def check_bounded(self) -> None:
+        """Raise `UnknownPrice` if a hard budget could never bound the cost of some model."""
+        for model in self.models:
+            if model.price is None and model.max_cost_usd is None:
+                raise UnknownPrice(
+                    model.name, "bound on the cost of a call: give price and max_output_tokens, or max_cost_usd"
+                )
+
+    def list_price_usd(self, model: int) -> float:
+        """Return a number that orders models of unknown cost: their price per token, or dearest call."""
+        price, dearest = self.models[model].price, self.models[model].max_cost_usd
+        return price.input + price.output if price is not None else dearest if dearest is not None else float("inf")
+
+    def _worst_case_usd(self, k: int, input_tokens: int | None, max_output_tokens: int | None) -> float:
+        model = self.models[k]
+        output = _least(max_output_tokens, model.max_output_tokens)
+        if model.price is not None and input_tokens is not None and output is not None:
+            return worst_case_usd(model.price, input_tokens, output)
+        if model.max_cost_usd is not None:
+            return model.max_cost_usd
+        raise UnknownPrice(
+            model.name,
+            "bound on the cost of this call: pass the text or input_tokens, and max_output_tokens or "
+            "Model(max_output_tokens=...), or give Model(max_cost_usd=...)",
+        )
+
+    def _too_long(self, k: int, input_tokens: int | None) -> bool:
+        window = self.models[k].max_input_tokens
+        return window is not None and input_tokens is not None and input_tokens > window
+
+    def _why_not(self, k: int, asked: set[int], input_tokens: int | None) -> str:
+        if k not in asked:
+            return "not in eligible"
+        if k in self._retired:
+            return "retired"
+        return f"needs {input_tokens} tokens, window is {self.models[k].max_input_tokens}"
+
+
+def _least(*limits: int | None) -> int | None:
+    known = [limit for limit in limits if limit is not None]
+    return min(known) if known else None

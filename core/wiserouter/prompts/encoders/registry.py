@@ -1,0 +1,76 @@
+"""From a name, a callable or a file's content to an encoder."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from wiserouter.errors import EncoderError, InvalidInput
+from wiserouter.prompts.encoders.base import Encoder, Settings, State
+from wiserouter.prompts.encoders.from_callable import CallableEncoder, EmbedFunction
+
+EncoderLike = str | Encoder | EmbedFunction
+"""What `open_encoder` takes."""
+
+_KNOWN = {
+    "tfidf": "wiserouter.prompts.encoders.tfidf:TfidfEncoder",
+    "minilm": "wiserouter.prompts.encoders.minilm:MiniLMEncoder",
+}
+"""Where each encoder is, to be loaded when it is asked for."""
+
+
+def open_encoder(spec: EncoderLike | None = None) -> Encoder:
+    """Return the encoder that `spec` means.
+
+    Parameters
+    ----------
+    spec : str, Encoder, callable or None
+        "tfidf" (also the default) or "minilm", a callable of (list of texts) -> (n, d), or an encoder, returned as is.
+
+    Raises
+    ------
+    InvalidInput
+        If it is none of these.
+    MissingExtra
+        If the encoder needs an extra that is not installed.
+
+    Examples
+    --------
+    >>> open_encoder("tfidf").spec
+    'tfidf'
+    >>> open_encoder(lambda texts: [[len(text)] for text in texts]).encode("four")
+    array([4.], dtype=float32)
+    """
+    if spec is None:
+        return open_encoder("tfidf")
+    if isinstance(spec, str) and spec in _KNOWN:
+        encoder: Encoder = _kind(spec)()
+        return encoder
+    if isinstance(spec, Encoder) and not isinstance(spec, type):
+        return spec
+    if callable(spec) and not isinstance(spec, type):
+        return CallableEncoder(spec)
+    names = ", ".join(repr(name) for name in _KNOWN)
+    raise InvalidInput(f"encoder must be one of {names}, a callable or an Encoder, got {spec!r}", value=spec)
+
+
+def encoder_from_state(spec: str, settings: Settings, arrays: State) -> Encoder:
+    """Return the encoder whose `spec`, `settings()` and `state()` these are.
+
+    Raises
+    ------
+    EncoderError
+        If an encoder of this kind cannot be restored from a file, or the content does not fit it.
+    """
+    if spec not in _KNOWN:
+        raise EncoderError(f"an encoder of kind {spec!r} cannot be restored from a file: pass encoder=... when loading")
+    try:
+        encoder: Encoder = _kind(spec).restore(settings, arrays)
+    except (KeyError, TypeError, ValueError) as error:
+        raise EncoderError(f"the {spec} encoder cannot be restored: {error!r}: fit and save it again") from error
+    return encoder
+
+
+def _kind(spec: str) -> Any:
+    module, _, name = _KNOWN[spec].partition(":")
+    return getattr(import_module(module), name)

@@ -1,0 +1,233 @@
+"""Why a decision fell as it did: its context, the account at that moment, every model with its figures or its rule."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from wiserouter.planning.choice_inputs import Basis
+from wiserouter.planning.plan import SKIP
+from wiserouter.planning.policies import Rule
+from wiserouter.planning.trace import Facts, excluded_by, on_envelope
+from wiserouter.prompts.contexts import Contexts, Portrait
+from wiserouter.stores import Record
+from wiserouter.stores.base import State
+from wiserouter.types import NO_CONTEXT, Decision
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainedContext:
+    """Where the query fell.
+
+    Attributes
+    ----------
+    id : int
+        The context; `NO_CONTEXT` where the query could not be placed.
+    share : float or None
+        How much of the traffic that it was fitted on falls there; None where the contexts of that moment are not known.
+    terms, typical_prompts : tuple of str
+        What it is about: its words, and ids of the prompts nearest to its centre.
+    """
+
+    id: int
+    share: float | None
+    terms: tuple[str, ...]
+    typical_prompts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainedModel:
+    """One model of the pool at that moment.
+
+    Attributes
+    ----------
+    name : str
+        The model.
+    on_envelope : bool
+        Whether some budget uses it in this context.
+    probability : float
+        The chance with which it was drawn at that rate.
+    expected_reward, expected_cost_usd : float or None
+        The estimates, of this query where queries are judged one by one; None where nothing was known.
+    optimistic_reward : float or None
+        The reward that the choice rests on, where that is not the mean: with the benefit of the doubt.
+    worth : float or None
+        That reward less shadow price x cost, what the plan maximises; None where the rate pays for the cheapest only.
+    labels, calls : int
+        How many rewards and costs of this context are behind the estimates.
+    worst_case_usd : float or None
+        The most that this call could cost, where a limit asked for it and something bounds it.
+    excluded_by : str or None
+        The rule that left it out; None for a candidate.
+    """
+
+    name: str
+    on_envelope: bool
+    probability: float
+    expected_reward: float | None
+    expected_cost_usd: float | None
+    optimistic_reward: float | None
+    worth: float | None
+    labels: int
+    calls: int
+    worst_case_usd: float | None
+    excluded_by: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """A decision and what it rested on, as of the moment when it was made; and what became of it.
+
+    Attributes
+    ----------
+    id, model, scope, decided_at
+        As in `Decision`.
+    rule : {"plan", "explore", "cheapest"}
+        What chose: the plan's mix, exploration, or the cheapest model because the budget was used up.
+    context : ExplainedContext
+        Where the query fell.
+    probability : float
+        The chance with which the model was drawn.
+    skip_probability : float
+        That of the null action.
+    rate_usd : float
+        Budget left per request left.
+    shadow_price : float or None
+        Reward per USD at the margin; None where the rate pays for the cheapest models only.
+    left_usd, requests_left : float and int
+        What could be planned with: b and tau.
+    room_usd : float or None
+        The largest worst case that a hard limit still admitted; None under an expected limit.
+    input_tokens : int or None
+        Length of the query, where it was counted.
+    expected_cost_usd, expected_reward, reserved_usd, ask_feedback
+        As in `Decision`.
+    state : {"in flight", "charged", "released", "expired"}
+        What became of the call.
+    answered_by : str
+        The model that answered, once charged; the chosen one until then.
+    cost_usd, reward : float or None
+        True cost and latest score, once known.
+    models : tuple of ExplainedModel
+        The whole pool; empty where the store does not keep what a decision rested on.
+    """
+
+    id: str
+    model: str
+    scope: str
+    decided_at: float
+    rule: Rule
+    context: ExplainedContext
+    probability: float
+    skip_probability: float
+    rate_usd: float
+    shadow_price: float | None
+    left_usd: float | None
+    requests_left: int | None
+    room_usd: float | None
+    input_tokens: int | None
+    expected_cost_usd: float
+    expected_reward: float
+    reserved_usd: float
+    ask_feedback: bool
+    state: State
+    answered_by: str
+    cost_usd: float | None
+    reward: float | None
+    models: tuple[ExplainedModel, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the fields as dictionaries, lists and numbers, for JSON."""
+        fields = asdict(self)
+        fields["context"] |= {name: list(fields["context"][name]) for name in ("terms", "typical_prompts")}
+        return {**fields, "models": list(fields["models"])}
+
+
+def explanation_of(record: Record, names: tuple[str, ...], contexts: Contexts | None) -> Explanation:
+    """Return why the decision of a record fell as it did, and what became of it.
+
+    `contexts` tell of a decision whose facts are not kept; None where they are not what they were.
+    """
+    decision, facts = record.decision, record.facts
+    answered_by = names[record.model] if record.model != SKIP else ""
+    known = (record.state, answered_by, record.cost_usd, record.reward)
+    return _explained(decision, facts, contexts if facts is None else facts.contexts, *known)
+
+
+def facts_of_decision(decision: Decision, facts: Facts) -> dict[str, Any]:
+    """Return what is known at the moment of a decision, for the journal: no words, no text, not what became of it."""
+    explained = _explained(decision, facts, facts.contexts, "in flight", decision.model, None, None).as_dict()
+    context = explained.pop("context")
+    for later in ("state", "answered_by", "cost_usd", "reward"):
+        del explained[later]
+    return {**explained, "context": {name: context[name] for name in ("id", "share")}}
+
+
+def _explained(
+    decision: Decision,
+    facts: Facts | None,
+    contexts: Contexts | None,
+    state: State,
+    answered_by: str,
+    cost_usd: float | None,
+    reward: float | None,
+) -> Explanation:
+    facts = None if facts is None else facts.of_query()
+    mix = {} if facts is None else dict(facts.choice.mix)
+    return Explanation(
+        id=decision.id,
+        model=decision.model,
+        scope=decision.scope,
+        decided_at=decision.decided_at,
+        rule="plan" if facts is None else facts.choice.rule,
+        context=_context(contexts, decision.context),
+        probability=decision.probability,
+        skip_probability=mix.get(SKIP, 0.0),
+        rate_usd=decision.rate_usd,
+        shadow_price=_finite(decision.shadow_price),
+        left_usd=None if facts is None else facts.funds.left_usd,
+        requests_left=None if facts is None else facts.funds.requests,
+        room_usd=None if facts is None else facts.room_usd,
+        input_tokens=None if facts is None else facts.input_tokens,
+        expected_cost_usd=decision.expected_cost_usd,
+        expected_reward=decision.expected_reward,
+        reserved_usd=decision.reserved_usd,
+        ask_feedback=decision.ask_feedback,
+        state=state,
+        answered_by=answered_by,
+        cost_usd=cost_usd,
+        reward=reward,
+        models=() if facts is None else tuple(_model(facts, mix, k) for k in range(len(facts.pool))),
+    )
+
+
+def _context(contexts: Contexts | None, context: int) -> ExplainedContext:
+    if context == NO_CONTEXT or contexts is None:
+        return ExplainedContext(context, 1.0 if context == NO_CONTEXT else None, *Portrait())
+    return ExplainedContext(context, float(contexts.freq[context]), *contexts.portrait(context))
+
+
+def _model(facts: Facts, mix: dict[int, float], k: int) -> ExplainedModel:
+    basis, price = facts.choice.basis, facts.choice.shadow_price
+    reward, cost = (None, None) if basis is None else basis.means(k)
+    planned = basis.planned if isinstance(basis, Basis) else None
+    weighed = reward if planned is None else planned[k]
+    known = weighed is not None and cost is not None and math.isfinite(price)
+    return ExplainedModel(
+        name=facts.pool.names[k],
+        on_envelope=on_envelope(facts, k),
+        probability=mix.get(k, 0.0),
+        expected_reward=reward,
+        expected_cost_usd=cost,
+        optimistic_reward=None if planned is None else planned[k],
+        worth=weighed - price * cost if known else None,  # type: ignore[operator]
+        labels=0 if basis is None else round(basis.labels[k]),
+        calls=0 if basis is None else round(basis.calls[k]),
+        worst_case_usd=None if facts.worst_usd is None else _finite(facts.worst_usd[k]),
+        excluded_by=excluded_by(facts, k),
+    )
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

@@ -1,0 +1,162 @@
+"""Where a budget stands, and what the rest of it will buy."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from wiserouter.budgets.budget import Ledger
+from wiserouter.budgets.nested import Account
+from wiserouter.planning.plan import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class WindowStatus:
+    """The account of one budget of a scope: of its current window, where it renews.
+
+    Attributes
+    ----------
+    every : str or None
+        How often it renews; None where it does not.
+    limit : {"expected", "hard"}
+        Whether means are planned with, or the amount is never exceeded.
+    amount_usd, carried_usd, spent_usd, reserved_usd, leased_usd, left_usd : float, USD
+        The budget, what the window before left to it, what was charged, what is held back, what workers hold for calls
+        to come, what remains.
+    horizon, horizon_left : int
+        Requests planned for, and those still to come; forecasts where the budget renews.
+    horizon_low, horizon_high : int or None
+        The 80 % interval of the horizon, where that is a forecast.
+    rate_usd : float
+        Budget left per request left.
+    decided, charged, in_flight, released, expired : int
+        Number of decisions, and what became of them.
+    renews_at : float or None, seconds since 1970
+        When it renews.
+    rules : bool
+        Whether it is the tightest.
+    """
+
+    every: str | None
+    limit: Literal["expected", "hard"]
+    amount_usd: float
+    carried_usd: float
+    spent_usd: float
+    reserved_usd: float
+    leased_usd: float
+    left_usd: float
+    horizon: int
+    horizon_left: int
+    horizon_low: int | None
+    horizon_high: int | None
+    rate_usd: float
+    decided: int
+    charged: int
+    in_flight: int
+    released: int
+    expired: int
+    renews_at: float | None
+    rules: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """The account of one scope and the plan at its rate; of several budgets, that which rules.
+
+    Attributes
+    ----------
+    scope : str
+        Whose budget it is.
+    amount_usd, carried_usd, spent_usd, reserved_usd, leased_usd, left_usd : float, USD
+        The budget, what the window before left to it, what was charged, what is held back for calls in flight, what
+        workers hold for calls to come, what remains.
+    horizon, horizon_left : int
+        Requests planned for, and those still to come; forecasts where the budget renews.
+    horizon_low, horizon_high : int or None
+        The 80 % interval of the horizon, where that is a forecast.
+    rate_usd : float
+        Budget left per request left.
+    decided, charged, in_flight, released, expired : int
+        Number of decisions, and what became of them.
+    shadow_price, expected_reward : float or None
+        Reward per USD at the margin, and mean reward of the requests to come; None before anything is known.
+    renews_at : float or None, seconds since 1970
+        When the budget renews; None where it does not.
+    mix : dict of str to float
+        Planned share of each model.
+    windows : tuple of WindowStatus
+        Each budget of the scope, the innermost first.
+    """
+
+    scope: str
+    amount_usd: float
+    carried_usd: float
+    spent_usd: float
+    reserved_usd: float
+    leased_usd: float
+    left_usd: float
+    horizon: int
+    horizon_left: int
+    horizon_low: int | None
+    horizon_high: int | None
+    rate_usd: float
+    decided: int
+    charged: int
+    in_flight: int
+    released: int
+    expired: int
+    shadow_price: float | None
+    expected_reward: float | None
+    renews_at: float | None
+    mix: dict[str, float]
+    windows: tuple[WindowStatus, ...]
+
+    def as_dict(self) -> dict[str, object]:
+        """Return the fields as a dictionary, for JSON."""
+        return asdict(self)
+
+
+def status_of(scope: str, account: Account, plan: Plan | None, names: tuple[str, ...]) -> Status:
+    """Return the status of an account, with what `plan` buys at its rate."""
+    ledger = account.ruling
+    rate = max(ledger.rate_usd, plan.floor_usd) if plan is not None else ledger.rate_usd
+    shares = plan.freq @ plan.mix(rate) if plan is not None else np.zeros(0)
+    return Status(
+        scope=scope,
+        **_figures(ledger),
+        shadow_price=plan.shadow_price(rate) if plan is not None else None,
+        expected_reward=plan.value(rate) if plan is not None else None,
+        mix={name: float(share) for name, share in zip(names, shares, strict=False)},
+        windows=tuple(
+            [
+                WindowStatus(every=one.budget.every, limit=one.budget.limit, rules=one is ledger, **_figures(one))
+                for one in account.each
+            ]
+        ),
+    )
+
+
+def _figures(ledger: Ledger) -> dict[str, Any]:
+    """Return the fields that the status of a scope and that of a window have in common."""
+    low, high = ledger.horizon_interval or (None, None)
+    return {
+        "amount_usd": ledger.budget.amount_usd,
+        "carried_usd": ledger.carried_usd,
+        "spent_usd": ledger.spent_usd,
+        "reserved_usd": ledger.reserved_usd,
+        "leased_usd": ledger.leased_usd,
+        "left_usd": ledger.left_usd,
+        "horizon": ledger.horizon,
+        "horizon_left": max(ledger.horizon_left, 0),
+        "horizon_low": low,
+        "horizon_high": high,
+        "rate_usd": ledger.rate_usd,
+        "decided": ledger.decided,
+        "charged": ledger.charged,
+        "in_flight": ledger.in_flight,
+        "released": ledger.released,
+        "expired": ledger.expired,
+        "renews_at": ledger.renews_at,
+    }

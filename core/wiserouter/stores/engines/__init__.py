@@ -1,0 +1,1 @@
+"""Engines that keep what a shared store holds: SQLite and Redis."""

@@ -1,0 +1,273 @@
+"""The engine over Redis or Valkey, alone or as a cluster: one exchange is one script, run by the server alone.
+
+The state of one router lies in one hash slot, under keys that begin with `{prefix:name}`. Times are the server's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib.resources import files
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from wiserouter.errors import InvalidInput, MissingExtra, StoreDamaged, StoreError, StoreUnavailable
+from wiserouter.stores.engines.base import (
+    COUNTERS,
+    NOTHING,
+    AccountState,
+    Event,
+    Find,
+    Found,
+    Lease,
+    Open,
+    Reading,
+    Renew,
+    Reply,
+    Score,
+    WindowState,
+)
+
+if TYPE_CHECKING:
+    from redis import Redis, RedisCluster
+
+SCHEMES = ("redis", "rediss", "unix", "redis+cluster", "rediss+cluster")
+_SCRIPT = files("wiserouter.stores.engines").joinpath("exchange.lua").read_text(encoding="utf-8")
+_SHA = hashlib.sha1(_SCRIPT.encode(), usedforsecurity=False).hexdigest()
+
+
+class RedisEngine:
+    """Keeps the state of shared stores on a Redis server.
+
+    Parameters
+    ----------
+    url : str
+        `redis://user:password@host:6379/0`, `rediss://` over TLS, `unix:///path/to/socket?db=0`; `redis+cluster://` and
+        `rediss+cluster://` for Redis Cluster. Options of redis-py may follow a question mark.
+    name : str, default "default"
+        Which router's state.
+    prefix : str, default "wiserouter"
+        What the keys begin with, before the name.
+    reservation_ttl_s : float, default 900
+        After this long an unsettled reservation is given back.
+    decision_ttl_s : float, default 7 days
+        How long a settled decision can be rewarded.
+    timeout_s : float, default 2
+        How long to wait for a connection, and for an answer.
+
+    Raises
+    ------
+    MissingExtra
+        If redis-py is not installed.
+    InvalidInput
+        If the URL or a name cannot be used.
+
+    Notes
+    -----
+    A server that may evict keys (`maxmemory-policy` other than `noeviction`) forgets what was spent.
+    """
+
+    near = False
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        name: str = "default",
+        prefix: str = "wiserouter",
+        reservation_ttl_s: float = 900.0,
+        decision_ttl_s: float = 7 * 86_400.0,
+        timeout_s: float = 2.0,
+    ) -> None:
+        self.store = without_password(url)
+        self._base = _base(prefix, name)
+        self._ttl_s = {"reservation_ttl_s": reservation_ttl_s, "decision_ttl_s": decision_ttl_s}
+        self._connect = _connector(url, timeout_s)
+        self._client: Redis | RedisCluster | None = None
+        self._lock = Lock()
+
+    def exchange(self, events: Sequence[Event], reading: Reading = NOTHING) -> Reply:
+        """Apply the events in order, all in one transaction, and read."""
+        request = {"events": [_plain(event) for event in events], **reading._asdict(), **self._ttl_s}
+        body = json.dumps(request, ensure_ascii=False, separators=(",", ":"), default=dict)
+        return _reply(events, self._run(body.encode("utf-8", "surrogatepass")))
+
+    def close(self) -> None:
+        """Let go of the connections; another exchange opens new ones."""
+        with self._lock:
+            client, self._client = self._client, None
+        if client is not None:
+            client.close()
+            if hasattr(client, "connection_pool"):  # redis-py 5.0.0 leaves it open
+                client.connection_pool.disconnect()
+
+    def _run(self, body: bytes) -> list[Any]:
+        from redis.exceptions import NoScriptError  # noqa: PLC0415
+
+        with self._errors():
+            client: Any = self._connected()  # redis-py's types do not know the answers of scripts
+            try:
+                reply: list[Any] = client.evalsha(_SHA, 1, self._base, body)
+            except NoScriptError:  # the server is new, or was started again
+                reply = client.eval(_SCRIPT, 1, self._base, body)
+        return reply
+
+    def _connected(self) -> Redis | RedisCluster:
+        with self._lock:
+            if self._client is None:
+                self._client = self._connect()
+            return self._client
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        from redis.exceptions import ReadOnlyError, RedisClusterException, RedisError  # noqa: PLC0415
+
+        try:
+            yield
+        except (RedisError, RedisClusterException, OSError) as error:
+            if isinstance(error, ReadOnlyError) or "READONLY" in str(error):
+                self.close()  # another server has become the master: connect anew
+            raise self._failure(error) from error
+
+    def _failure(self, error: Exception) -> StoreError:
+        from redis.exceptions import AuthenticationError  # noqa: PLC0415
+
+        said = f"{error}"
+        if newer := re.search(r"NEWER (.*?);", said):
+            what = f"{self._base} comes from a newer version of WISERouter (schema {newer[1]}): upgrade wiserouter"
+            return StoreDamaged(f"{self.store}: {what}", store=self.store)
+        if found := re.search(r"DAMAGED (.*?);|(WRONGTYPE)", said):
+            what = found[1] or f"a key under {self._base} is of another type than it should"
+            return StoreDamaged(f"{self.store} is damaged: {what}", store=self.store)
+        if isinstance(error, AuthenticationError):
+            return StoreUnavailable(f"{self.store} does not accept the user or password: {said}", store=self.store)
+        why = f"{said.rstrip('.')}; see that a server answers there"
+        return StoreUnavailable(f"{self.store} cannot be used: {why}", store=self.store)
+
+
+def without_password(url: str) -> str:
+    """Return a URL as it may be shown.
+
+    Examples
+    --------
+    >>> without_password("redis://me:secret@host:6379/0?ssl_password=secret")
+    'redis://me@host:6379/0'
+    """
+    scheme, _, rest = url.partition("?")[0].partition("://")
+    login, at, place = rest.rpartition("@")
+    user = login.partition(":")[0]
+    return f"{scheme}://{user}{at if user else ''}{place}"
+
+
+def _base(prefix: str, name: str) -> str:
+    for what, value in (("prefix", prefix), ("name", name)):
+        if not value or "{" in value or "}" in value:
+            raise InvalidInput(f"{what} must be a word without braces, got {value!r}", value=value)
+    return f"{{{prefix}:{name}}}"
+
+
+def _connector(url: str, timeout_s: float) -> Callable[[], Redis | RedisCluster]:
+    """Return what opens a client; a stale connection is replaced once, at once: an exchange may be sent again."""
+    try:
+        import redis  # noqa: PLC0415
+        from redis.backoff import NoBackoff  # noqa: PLC0415
+        from redis.retry import Retry  # noqa: PLC0415
+    except ImportError:
+        raise MissingExtra("the Redis store", "redis-py", "redis") from None
+    scheme, _, rest = url.partition("://")
+    plain = f"{scheme.removesuffix('+cluster')}://{rest}"
+    _check_url(scheme, plain)
+    client = redis.RedisCluster if scheme.endswith("+cluster") else redis.Redis
+    options: dict[str, Any] = {
+        "socket_timeout": timeout_s,
+        "socket_connect_timeout": timeout_s,
+        "protocol": 2,
+        "retry": Retry(NoBackoff(), 1, (redis.exceptions.ConnectionError,)),
+        "retry_on_error": [redis.exceptions.ConnectionError],  # redis-py 5 looks here
+    }
+    return lambda: client.from_url(plain, **options)
+
+
+def _check_url(scheme: str, url: str) -> None:
+    """Refuse a URL that redis-py cannot read; its own words may hold a part of the password."""
+    from redis.connection import parse_url  # noqa: PLC0415
+
+    try:
+        options = parse_url(url) if scheme in SCHEMES else None  # type: ignore[no-untyped-call]
+    except ValueError:
+        options = None
+    if options is None:
+        raise InvalidInput(
+            f"store must be a URL of {', '.join(SCHEMES)} such as redis://user:password@host:6379/0, where special "
+            f"characters of the password are written as %..; got one of {scheme!r} that cannot be read",
+            value=scheme,
+        )
+    if options.get("decode_responses"):
+        raise InvalidInput("the URL of a store must leave decode_responses out, got True", value=True)
+
+
+def _plain(event: Event) -> dict[str, Any]:
+    """Return an event as JSON takes it."""
+    fields = {"kind": type(event).__name__, **event._asdict()}
+    if isinstance(event, Open):
+        fields["windows"] = [window._asdict() for window in event.windows]
+    elif isinstance(event, Renew):
+        fields["window"] = event.window._asdict()
+    return fields
+
+
+def _reply(events: Sequence[Event], answer: list[Any]) -> Reply:
+    now_s, results, accounts, sums, notes = answer
+    return Reply(
+        float(now_s),
+        [_READ.get(type(event), _text)(result) for event, result in zip(events, results, strict=True)],
+        {_text(scope): _account(*rest) for scope, *rest in accounts},
+        {_text(name): _cells(flat) for name, flat in sums},
+        {_text(name): _text(note) for name, note in notes},
+    )
+
+
+def _text(value: bytes) -> str:
+    return value.decode("utf-8", "surrogatepass")
+
+
+def _account(generation: bytes, terms: bytes, windows: list[list[bytes]]) -> AccountState:
+    return AccountState(int(generation), _text(terms), tuple([_window(*window) for window in windows]))
+
+
+def _window(name: bytes, amount_usd: bytes, carried_usd: bytes, *counters: bytes) -> WindowState:
+    counted = dict(zip(COUNTERS, map(float, counters), strict=True))
+    return WindowState(_text(name), float(amount_usd), float(carried_usd), counted)
+
+
+def _cells(flat: list[bytes]) -> dict[str, float]:
+    return {_text(cell): float(value) for cell, value in zip(flat[::2], flat[1::2], strict=True)}
+
+
+def _scored(result: bytes | None) -> str | float | None:
+    return _text(result) if result in (b"unknown", b"released") else _number(result)
+
+
+def _number(value: bytes | None) -> float | None:
+    return None if value is None else float(value)
+
+
+def _found(result: list[Any] | None) -> Found | None:
+    if result is None:
+        return None
+    name, record, state, model, cost_usd, reward, windows = result
+    return Found(
+        _text(name),
+        _text(record),
+        _text(state),
+        None if model is None else int(model),
+        _number(cost_usd),
+        _number(reward),
+        tuple([_text(window) for window in windows]),
+    )
+
+
+_READ: dict[type, Callable[[Any], object]] = {Open: int, Lease: float, Score: _scored, Find: _found}

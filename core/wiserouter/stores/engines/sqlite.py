@@ -1,0 +1,204 @@
+"""Shared state in one SQLite file: for several processes on one machine, durable across crashes.
+
+Every exchange is one transaction. The file is in WAL mode: readers and writers do not wait for one another, writers do.
+A process that is killed loses nothing that was committed; what it had not committed never happened. With
+`synchronous="normal"` a power cut may take the last commits with it, never the file's soundness; "full" waits for the
+disk at each commit.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from threading import RLock
+from typing import Literal
+
+from wiserouter.errors import StoreDamaged, StoreError, StoreUnavailable
+from wiserouter.stores.engines.base import NOTHING, Event, Reading, Reply
+from wiserouter.stores.engines.sqlite_transaction import SCHEMA, Transaction
+
+SCHEMA_VERSION = 1
+
+MIGRATIONS: dict[int, str] = {}
+"""By version: the statements that lead from it to the next one."""
+
+_APPLICATION = 0x57495345  # "WISE", in the header of the file
+
+
+class SQLiteEngine:
+    """Keeps the state of shared stores in one file.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file; made if it is not there.
+    clock : callable returning float, default time.time
+        Seconds since 1970; hand in a fake to test.
+    reservation_ttl_s : float, default 900
+        After this long an unsettled reservation is given back.
+    decision_ttl_s : float, default 7 days
+        How long a settled decision is kept.
+    synchronous : {"normal", "full"}, default "normal"
+        Whether a commit waits for the disk.
+    timeout_s : float, default 10
+        How long to wait for others who write.
+    create : bool, default True
+        Whether to make the file if it is not there.
+
+    Raises
+    ------
+    StoreUnavailable
+        If the file cannot be opened or made.
+    StoreDamaged
+        If it is no store, is damaged, or comes from a newer version; it is left as it is.
+    """
+
+    near = True
+
+    def __init__(
+        self,
+        path: str | Path,
+        clock: Callable[[], float] = time.time,
+        *,
+        reservation_ttl_s: float = 900.0,
+        decision_ttl_s: float = 7 * 86_400.0,
+        synchronous: Literal["normal", "full"] = "normal",
+        timeout_s: float = 10.0,
+        create: bool = True,
+    ) -> None:
+        self.path, self._create = Path(path), create
+        self._clock = clock
+        self._ttls_s = reservation_ttl_s, decision_ttl_s
+        self._synchronous, self._timeout_s = synchronous, timeout_s
+        self._lock = RLock()
+        self._connection: sqlite3.Connection | None = None
+        self._process = 0
+        with self._lock:
+            self._connected()
+
+    def __repr__(self) -> str:
+        """Name the file."""
+        return f"SQLiteEngine({str(self.path)!r})"
+
+    def exchange(self, events: Sequence[Event], reading: Reading = NOTHING) -> Reply:
+        """Apply the events in order, all in one transaction, and read."""
+        with self._lock, self._named_errors(), self._transaction() as cursor:
+            now_s = self._clock()
+            transaction = Transaction(cursor, now_s, *self._ttls_s)
+            transaction.tidy()
+            results = [transaction.apply(event) for event in events]
+            scopes = transaction.scopes() if reading.scopes is None else reading.scopes
+            accounts = {scope: transaction.account(scope) for scope in scopes}
+            notes = {name: transaction.note(name) for name in reading.notes}
+            return Reply(
+                now_s,
+                results,
+                {scope: account for scope, account in accounts.items() if account is not None},
+                {name: transaction.sums(name) for name in reading.sums},
+                {name: note for name, note in notes.items() if note is not None},
+            )
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._lock:
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Cursor]:
+        cursor = self._connected().cursor()
+        cursor.execute("BEGIN IMMEDIATE")
+        try:
+            yield cursor
+            cursor.execute("COMMIT")
+        except BaseException:
+            if cursor.connection.in_transaction:
+                cursor.execute("ROLLBACK")
+            raise
+        finally:
+            cursor.close()
+
+    def _connected(self) -> sqlite3.Connection:
+        """Return this process's connection: one that was opened before a fork must not be used after it."""
+        if self._connection is None or self._process != os.getpid():
+            with self._named_errors():
+                self._connection, self._process = self._connect(), os.getpid()
+        return self._connection
+
+    def _connect(self) -> sqlite3.Connection:
+        self._check_header()
+        connection = sqlite3.connect(
+            self.path, timeout=self._timeout_s, isolation_level=None, check_same_thread=False, cached_statements=256
+        )
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute(f"PRAGMA synchronous = {self._synchronous}")
+            self._migrate(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _check_header(self) -> None:
+        """Refuse a file that is no database, or none at all, before anything could write to it."""
+        if not self._create and not (self.path.exists() and self.path.stat().st_size):
+            why = "there is no such file; give that of a router's store"
+            raise StoreUnavailable(f"{self._url} cannot be used: {why}", store=self._url)
+        if self.path.is_file() and self.path.stat().st_size:
+            with self.path.open("rb") as file:
+                header = file.read(16)
+            if not header.startswith(b"SQLite format 3\0"):
+                raise self._damaged("it is no SQLite file")
+            with closing(sqlite3.connect(f"{self.path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+                (application,) = connection.execute("PRAGMA application_id").fetchone()
+                made = connection.execute("SELECT 1 FROM sqlite_master").fetchone() is not None
+            if application != _APPLICATION and (application or made):  # one that is just being made has no tables yet
+                raise self._damaged("it is the database of another program")
+
+    def _migrate(self, connection: sqlite3.Connection) -> None:
+        """Make the tables, or bring those of an older version up to date."""
+        cursor = connection.cursor()
+        cursor.execute("BEGIN IMMEDIATE")
+        (version,) = cursor.execute("PRAGMA user_version").fetchone()
+        if version > SCHEMA_VERSION:
+            raise self._damaged(f"it has version {version}, this WISERouter reads up to {SCHEMA_VERSION}: update it")
+        if version < SCHEMA_VERSION:
+            steps = [SCHEMA] if version == 0 else [MIGRATIONS[step] for step in range(version, SCHEMA_VERSION)]
+            for statement in ";".join(steps).split(";"):
+                cursor.execute(statement)
+            cursor.execute(f"PRAGMA application_id = {_APPLICATION}")
+            cursor.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        cursor.execute("COMMIT")
+
+    @contextmanager
+    def _named_errors(self) -> Iterator[None]:
+        """Say which store failed, and whether it is worth another try."""
+        try:
+            yield
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+                raise self._damaged(str(error)) from error
+            raise self._unavailable(error) from error
+        except sqlite3.DatabaseError as error:
+            raise self._damaged(str(error)) from error
+        except OSError as error:
+            raise self._unavailable(error) from error
+
+    def _unavailable(self, error: Exception) -> StoreError:
+        why = f"{error}; see that its folder exists, takes files, and is not full"
+        return StoreUnavailable(f"{self._url} cannot be used: {why}", store=self._url)
+
+    def _damaged(self, why: str) -> StoreError:
+        return StoreDamaged(
+            f"{self._url} cannot be read: {why}; it was left as it is: restore a copy, or name another file",
+            store=self._url,
+        )
+
+    @property
+    def _url(self) -> str:
+        return f"sqlite:///{self.path}"

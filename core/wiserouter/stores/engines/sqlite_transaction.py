@@ -1,0 +1,388 @@
+"""What each event does to the tables of a SQLite store, inside a transaction that somebody else opens and ends."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable, Iterable
+from typing import Any, cast
+
+from wiserouter.budgets.budget import ROUNDING
+from wiserouter.stores.engines.base import (
+    COUNTERS,
+    AccountState,
+    Alias,
+    Amend,
+    Event,
+    Find,
+    Found,
+    Learn,
+    Lease,
+    Note,
+    Open,
+    Renew,
+    Reserve,
+    Score,
+    Settle,
+    Spend,
+    Window,
+    WindowState,
+)
+
+SCHEMA = f"""
+CREATE TABLE accounts (scope TEXT PRIMARY KEY, generation INTEGER, terms TEXT, windows TEXT);
+CREATE TABLE windows (
+    id TEXT PRIMARY KEY, amount_usd REAL, hard INTEGER, rollover INTEGER,
+    carried_usd REAL, heir TEXT, skipped INTEGER, {", ".join(f"{name} REAL" for name in COUNTERS)}
+) WITHOUT ROWID;
+CREATE TABLE decisions (
+    id TEXT PRIMARY KEY, windows TEXT, held_usd REAL, expected_usd REAL, paper INTEGER, record TEXT,
+    state TEXT, model INTEGER, cost_usd REAL, debit_usd REAL, reward REAL, due_s REAL, forget_s REAL
+) WITHOUT ROWID;
+CREATE INDEX in_flight ON decisions (due_s) WHERE state = 'in flight';
+CREATE INDEX decisions_to_forget ON decisions (forget_s);
+CREATE TABLE aliases (alias TEXT PRIMARY KEY, decision TEXT, forget_s REAL) WITHOUT ROWID;
+CREATE INDEX aliases_to_forget ON aliases (forget_s);
+CREATE TABLE tokens (token TEXT PRIMARY KEY, result TEXT, forget_s REAL) WITHOUT ROWID;
+CREATE INDEX tokens_to_forget ON tokens (forget_s);
+CREATE TABLE leases (id TEXT PRIMARY KEY, windows TEXT, held_usd REAL, due_s REAL);
+CREATE TABLE sums (sums TEXT, cell TEXT, total REAL, PRIMARY KEY (sums, cell)) WITHOUT ROWID;
+CREATE TABLE learned (worker TEXT, sums TEXT, sequence INTEGER, PRIMARY KEY (worker, sums)) WITHOUT ROWID;
+CREATE TABLE notes (name TEXT PRIMARY KEY, note TEXT);
+"""
+
+AT_ONCE = 100
+"""The most that one transaction gives back, or forgets, of what is overdue."""
+
+_CHANGES = ", ".join(
+    f"{name} = iif(in_flight + :in_flight = 0, 0, {name} + :{name})"  # no rounding is left behind
+    if name in {"reserved_usd", "expected_usd"}
+    else f"{name} = {name} + :{name}"
+    for name in COUNTERS
+)
+_ADD = f"UPDATE windows SET {_CHANGES} WHERE id = :window"  # noqa: S608
+_BEGIN = f"INSERT OR IGNORE INTO windows VALUES (?, ?, ?, ?, ?, NULL, 0{', ?' * len(COUNTERS)})"  # noqa: S608
+_LEFT = "amount_usd + carried_usd - spent_usd - reserved_usd - leased_usd"
+
+
+class Transaction:
+    """Applies events.
+
+    Parameters
+    ----------
+    cursor : sqlite3.Cursor
+        Within a transaction.
+    now_s : float, seconds since 1970
+        The time.
+    reservation_ttl_s, decision_ttl_s : float, seconds
+        How long a reservation and a settled decision last.
+    """
+
+    def __init__(self, cursor: sqlite3.Cursor, now_s: float, reservation_ttl_s: float, decision_ttl_s: float) -> None:
+        self._cursor, self._now_s = cursor, now_s
+        self._reservation_ttl_s, self._decision_ttl_s = reservation_ttl_s, decision_ttl_s
+
+    def apply(self, event: Event) -> object:
+        """Return the result of one event."""
+        return _APPLY[type(event)](self, event)
+
+    def tidy(self) -> None:
+        """Give back what is overdue, and forget what is old."""
+        due = self._all(
+            "SELECT id, windows, held_usd, expected_usd FROM decisions "
+            "WHERE state = 'in flight' AND due_s <= ? LIMIT ?",
+            self._now_s,
+            AT_ONCE,
+        )
+        for decision, windows, held_usd, expected_usd in due:
+            self._count(json.loads(windows), _in_flight(held_usd, expected_usd), _EXPIRED)
+            self._do("UPDATE decisions SET state = 'expired' WHERE id = ?", decision)
+        for (lease,) in self._all("SELECT id FROM leases WHERE due_s <= ? LIMIT ?", self._now_s, AT_ONCE):
+            self._give_back(lease)
+        for table, key in (("decisions", "id"), ("aliases", "alias"), ("tokens", "token")):
+            old = f"SELECT {key} FROM {table} WHERE forget_s <= ? LIMIT ?"  # noqa: S608
+            self._do(f"DELETE FROM {table} WHERE {key} IN ({old})", self._now_s, AT_ONCE)  # noqa: S608
+
+    def account(self, scope: str) -> AccountState | None:
+        """Return how an account stands."""
+        row = self._one("SELECT generation, terms, windows FROM accounts WHERE scope = ?", scope)
+        if row is None:
+            return None
+        return AccountState(row[0], row[1], tuple([self._window(window) for window in json.loads(row[2])]))
+
+    def scopes(self) -> list[str]:
+        """Return the scopes that have an account."""
+        return [scope for (scope,) in self._all("SELECT scope FROM accounts")]
+
+    def sums(self, name: str) -> dict[str, float]:
+        """Return shared sums."""
+        return dict(self._all("SELECT cell, total FROM sums WHERE sums = ?", name))
+
+    def note(self, name: str) -> str | None:
+        """Return what is kept under a name."""
+        row = self._one("SELECT note FROM notes WHERE name = ?", name)
+        return None if row is None else row[0]
+
+    def _open(self, event: Open) -> int:
+        row = self._one("SELECT generation FROM accounts WHERE scope = ?", event.scope)
+        if row is not None and row[0] != event.generation:
+            return int(row[0])
+        for window in event.windows:
+            self._begin(window)
+        windows = json.dumps([window.id for window in event.windows])
+        generation = event.generation + 1
+        self._do("INSERT OR REPLACE INTO accounts VALUES (?, ?, ?, ?)", event.scope, generation, event.terms, windows)
+        return generation
+
+    def _amend(self, event: Amend) -> str:
+        if self._one("SELECT 1 FROM accounts WHERE scope = ?", event.scope) is None:
+            return "unknown"
+        self._do("UPDATE accounts SET terms = ? WHERE scope = ?", event.terms, event.scope)
+        self._do("UPDATE windows SET amount_usd = ? WHERE id = ?", event.amount_usd, event.window)
+        return "ok"
+
+    def _renew(self, event: Renew) -> str:
+        row = self._one("SELECT windows FROM accounts WHERE scope = ?", event.scope)
+        windows = [] if row is None else json.loads(row[0])
+        if event.level < len(windows) and windows[event.level] == event.former:
+            windows[event.level] = event.window.id
+            self._begin(event.window)
+            self._do("UPDATE accounts SET windows = ? WHERE scope = ?", json.dumps(windows), event.scope)
+            heir, skipped = event.window.id, event.skipped
+            self._do("UPDATE windows SET heir = ?, skipped = ? WHERE id = ?", heir, skipped, event.former)
+            self._hand_down(event.former)
+        return "ok"
+
+    def _reserve(self, event: Reserve) -> str:
+        if self._one("SELECT 1 FROM decisions WHERE id = ?", event.id) is not None:
+            return "ok"
+        answer = self._admits(event.windows, float("-inf") if event.lease is not None else event.held_usd)
+        if answer != "ok":
+            return answer
+        if event.lease is not None:
+            self._take(event.lease, event.held_usd)
+        self._count(event.windows, _NOWHERE, _in_flight(event.held_usd, event.expected_usd))
+        due_s = self._now_s + self._reservation_ttl_s
+        self._do(
+            "INSERT INTO decisions (id, windows, held_usd, expected_usd, paper, record, state, due_s, forget_s) "
+            "VALUES (?, ?, ?, ?, ?, ?, 'in flight', ?, ?)",
+            event.id,
+            json.dumps(event.windows),
+            event.held_usd,
+            event.expected_usd,
+            event.paper,
+            event.record,
+            due_s,
+            due_s + self._decision_ttl_s,
+        )
+        return "ok"
+
+    def _settle(self, event: Settle) -> str:
+        row = self._one("SELECT windows, held_usd, expected_usd, paper, state FROM decisions WHERE id = ?", event.id)
+        if row is None:
+            return "unknown"
+        windows, held_usd, expected_usd, paper, state = row
+        first = self._first_result(event)
+        if first is not None:
+            return str(first[0])
+        if state == "charged" or (state == event.to == "released"):
+            return "again"
+        debit_usd = expected_usd if paper else event.cost_usd
+        before = {"in flight": _in_flight(held_usd, expected_usd), "expired": _EXPIRED, "released": _RELEASED}[state]
+        after = _charged(event.cost_usd, debit_usd) if event.to == "charged" else _RELEASED
+        self._count(json.loads(windows), before, after)
+        cost_usd = event.cost_usd if event.to == "charged" else None
+        self._do(
+            "UPDATE decisions SET state = ?, cost_usd = ?, debit_usd = ?, model = coalesce(?, model), forget_s = ? "
+            "WHERE id = ?",
+            event.to,
+            cost_usd,
+            debit_usd,
+            event.model,
+            self._now_s + self._decision_ttl_s,
+            event.id,
+        )
+        self._remember(event, state)
+        return str(state)
+
+    def _score(self, event: Score) -> str | float | None:
+        row = self._one("SELECT state, reward FROM decisions WHERE id = ?", event.id)
+        if row is None:
+            return "unknown"
+        first = self._first_result(event)
+        if first is not None:
+            return cast("float | None", first[0])
+        if row[0] == "released":
+            return "released"
+        replaced: float | None = row[1]
+        self._do("UPDATE decisions SET reward = ? WHERE id = ?", event.reward, event.id)
+        self._remember(event, replaced)
+        return replaced
+
+    def _spend(self, event: Spend) -> str:
+        if self._first_result(event) is not None:
+            return "ok"
+        answer = self._admits(event.windows, event.cost_usd if event.cost_usd > 0.0 else float("-inf"))
+        if answer == "ok":
+            spent = _row(spent_usd=event.cost_usd, debited_usd=event.cost_usd)
+            self._count(event.windows, _NOWHERE, spent)
+            self._remember(event, "ok")
+        return answer
+
+    def _lease(self, event: Lease) -> float:
+        row = self._one("SELECT windows, held_usd FROM leases WHERE id = ?", event.id)
+        windows = json.dumps(event.windows)
+        if row is not None and (row[0] != windows or event.ttl_s <= 0.0):
+            self._give_back(event.id)
+        rooms = self._rooms(event.windows)
+        if event.ttl_s <= 0.0 or len(rooms) < len(event.windows):
+            return 0.0
+        held_usd = row[1] if row is not None and row[0] == windows else 0.0
+        more_usd = event.held_usd - held_usd
+        if more_usd > 0.0:
+            more_usd = min([more_usd, *[max(left_usd, 0.0) for left_usd, _, _ in rooms]])
+        self._count(event.windows, _NOWHERE, _row(leased_usd=more_usd))
+        due_s = self._now_s + event.ttl_s
+        self._do("INSERT OR REPLACE INTO leases VALUES (?, ?, ?, ?)", event.id, windows, held_usd + more_usd, due_s)
+        return float(held_usd + more_usd)
+
+    def _find(self, event: Find) -> Found | None:
+        row = self._one(
+            "SELECT id, record, state, model, cost_usd, reward, windows FROM decisions WHERE id = ? OR "
+            "id = (SELECT decision FROM aliases WHERE alias = ?) LIMIT 1",
+            event.id,
+            event.id,
+        )
+        if row is None:
+            return None
+        decision, record, state, model, cost_usd, reward, windows = row
+        return Found(decision, record, state, model, cost_usd, reward, tuple(json.loads(windows)))
+
+    def _alias(self, event: Alias) -> str:
+        forget_s = self._now_s + self._reservation_ttl_s + self._decision_ttl_s
+        self._do("INSERT OR REPLACE INTO aliases VALUES (?, ?, ?)", event.alias, event.id, forget_s)
+        return "ok"
+
+    def _learn(self, event: Learn) -> str:
+        last = self._one("SELECT sequence FROM learned WHERE worker = ? AND sums = ?", event.worker, event.sums)
+        if last is None or event.sequence > last[0]:
+            self._cursor.executemany(
+                "INSERT INTO sums VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET total = total + excluded.total",
+                [(event.sums, cell, delta) for cell, delta in event.deltas.items()],
+            )
+            self._do("INSERT OR REPLACE INTO learned VALUES (?, ?, ?)", event.worker, event.sums, event.sequence)
+        return "ok"
+
+    def _keep(self, event: Note) -> str:
+        self._do("INSERT OR REPLACE INTO notes VALUES (?, ?)", event.name, event.text)
+        return "ok"
+
+    def _begin(self, window: Window) -> None:
+        begins = [window.counters.get(name, 0.0) for name in COUNTERS]
+        self._do(_BEGIN, window.id, window.amount_usd, window.hard, window.rollover, window.carried_usd, *begins)
+
+    def _window(self, window: str) -> WindowState:
+        names = f"amount_usd, carried_usd, {', '.join(COUNTERS)}"
+        row = self._one(f"SELECT {names} FROM windows WHERE id = ?", window)  # noqa: S608
+        if row is None:
+            raise sqlite3.DatabaseError(f"an account names the window {window!r}, which is not there")
+        return WindowState(window, row[0], row[1], dict(zip(COUNTERS, row[2:], strict=True)))
+
+    def _rooms(self, windows: Iterable[str]) -> list[tuple[float, bool, float]]:
+        """Return what each window has left, whether its limit is hard, and the rounding that is admitted."""
+        ask = f"SELECT {_LEFT}, hard, amount_usd FROM windows WHERE id = ?"  # noqa: S608
+        rows = [self._one(ask, window) for window in windows]
+        return [(row[0], bool(row[1]), ROUNDING * row[2]) for row in rows if row is not None]
+
+    def _admits(self, windows: tuple[str, ...], held_usd: float) -> str:
+        rooms = self._rooms(windows)
+        if len(rooms) < len(windows):
+            return "unknown"
+        fits = all(held_usd <= left_usd + rounding_usd for left_usd, hard, rounding_usd in rooms if hard)
+        return "ok" if fits else "refused"
+
+    def _count(self, windows: Iterable[str], before: list[float], after: list[float]) -> None:
+        """Let a call count by the state `after`, no longer by `before`."""
+        change = {name: new - old for name, new, old in zip(COUNTERS, after, before, strict=True)}
+        for window in windows:
+            self._cursor.execute(_ADD, {**change, "window": window})
+            self._hand_down(window)
+
+    def _hand_down(self, window: str) -> None:
+        """Let the windows that follow have what this one leaves."""
+        while True:
+            row = self._one(f"SELECT rollover, heir, {_LEFT}, skipped FROM windows WHERE id = ?", window)  # noqa: S608
+            if row is None or not row[0] or row[1] is None:
+                return
+            _, window, left_usd, skipped = row
+            self._do(
+                "UPDATE windows SET carried_usd = min(? + ? * amount_usd, amount_usd) WHERE id = ?",
+                left_usd,
+                skipped,
+                window,
+            )
+
+    def _take(self, lease: str, held_usd: float) -> None:
+        """Take the money of a call out of a lease, as far as that goes."""
+        row = self._one("SELECT windows, held_usd FROM leases WHERE id = ?", lease)
+        if row is not None:
+            taken_usd = min(held_usd, row[1])
+            self._count(json.loads(row[0]), _row(leased_usd=taken_usd), _NOWHERE)
+            self._do("UPDATE leases SET held_usd = held_usd - ? WHERE id = ?", taken_usd, lease)
+
+    def _give_back(self, lease: str) -> None:
+        self._take(lease, float("inf"))
+        self._do("DELETE FROM leases WHERE id = ?", lease)
+
+    def _first_result(self, event: Settle | Score | Spend) -> list[object] | None:
+        """Return what came of an event that was delivered before, in a list; None for a new one."""
+        row = self._one("SELECT result FROM tokens WHERE token = ?", _token(event))
+        return None if row is None else cast("list[object]", json.loads(row[0]))
+
+    def _remember(self, event: Settle | Score | Spend, result: object) -> None:
+        forget_s = self._now_s + self._decision_ttl_s
+        self._do("INSERT INTO tokens VALUES (?, ?, ?)", _token(event), json.dumps([result]), forget_s)
+
+    def _do(self, statement: str, *values: object) -> None:
+        self._cursor.execute(statement, values)
+
+    def _one(self, statement: str, *values: object) -> Any:
+        return self._cursor.execute(statement, values).fetchone()
+
+    def _all(self, statement: str, *values: object) -> list[Any]:
+        return self._cursor.execute(statement, values).fetchall()
+
+
+_APPLY: dict[type, Callable[[Transaction, Any], object]] = {
+    Open: Transaction._open,
+    Amend: Transaction._amend,
+    Renew: Transaction._renew,
+    Reserve: Transaction._reserve,
+    Settle: Transaction._settle,
+    Score: Transaction._score,
+    Spend: Transaction._spend,
+    Lease: Transaction._lease,
+    Find: Transaction._find,
+    Alias: Transaction._alias,
+    Learn: Transaction._learn,
+    Note: Transaction._keep,
+}
+
+
+def _token(event: Settle | Score | Spend) -> str:
+    return json.dumps([type(event).__name__, "" if isinstance(event, Spend) else event.id, event.token])
+
+
+def _row(**counts: float) -> list[float]:
+    return [counts.get(name, 0.0) for name in COUNTERS]
+
+
+def _in_flight(held_usd: float, expected_usd: float) -> list[float]:
+    return _row(reserved_usd=held_usd, expected_usd=expected_usd, decided=1, in_flight=1)
+
+
+def _charged(cost_usd: float, debit_usd: float) -> list[float]:
+    return _row(spent_usd=cost_usd, debited_usd=debit_usd, decided=1, charged=1)
+
+
+_NOWHERE, _RELEASED, _EXPIRED = _row(), _row(released=1), _row(decided=1, expired=1)

@@ -1,0 +1,132 @@
+"""Stores by URL: which engine a scheme names, and the settings behind the question mark."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+from wiserouter.errors import InvalidInput
+from wiserouter.stores.base import Store
+from wiserouter.stores.memory import MemoryStore
+
+if TYPE_CHECKING:
+    from wiserouter.stores.engines.base import Engine
+
+REDIS = ("redis", "rediss", "unix", "redis+cluster", "rediss+cluster")
+
+_NUMBERS = ("refresh_s", "flush_s", "lease_share", "lease_ttl_s", "local_share", "max_staleness_s")
+_TEXTS = ("on_store_error",)
+_ENGINE_NUMBERS, _ENGINE_TEXTS = ("timeout_s",), {"sqlite": ("synchronous",), "redis": ("name", "prefix")}
+
+
+def open_store(
+    url: str | Store = "memory://", *, reservation_ttl_s: float = 900.0, decision_ttl_s: float = 7 * 86_400.0
+) -> Store:
+    """Return the store that a URL names; a store passes through.
+
+    Parameters
+    ----------
+    url : str or Store, default "memory://"
+        `memory://` keeps everything in this process. `sqlite:///budget.db` (a path from here; with four slashes from
+        the root) is for several processes on one machine, `redis://host:6379/0` for many machines, as are `rediss://`
+        (TLS), `unix://` and `redis+cluster://`. Settings of `SharedStore` and of the engine follow a "?":
+        `redis://host?on_store_error=local&name=team`.
+    reservation_ttl_s : float, default 900
+        After this long an unsettled reservation is given back; longer than the longest call.
+    decision_ttl_s : float, default 7 days
+        How long a settled decision can be rewarded.
+
+    Raises
+    ------
+    InvalidInput
+        If no store has this scheme, or this setting.
+    StoreUnavailable, StoreDamaged
+        If a file cannot be used. A server is first asked when it is needed.
+    MissingExtra
+        If redis-py is not installed.
+
+    Examples
+    --------
+    >>> type(open_store("memory://")).__name__
+    'MemoryStore'
+    """
+    if not isinstance(url, str):
+        return url
+    ttls: dict[str, Any] = {"reservation_ttl_s": reservation_ttl_s, "decision_ttl_s": decision_ttl_s}
+    if url.partition("://")[0] == "memory":
+        return MemoryStore(**ttls)
+    from wiserouter.stores.shared.store import SharedStore  # noqa: PLC0415 - a router in memory needs none of it
+
+    opened = open_engine(url, **ttls)
+    return SharedStore(opened.engine, name=opened.name, reservation_ttl_s=reservation_ttl_s, **opened.settings)
+
+
+class Opened(NamedTuple):
+    """An engine, what errors call it, and the settings of the store."""
+
+    engine: Engine
+    name: str
+    settings: dict[str, Any]
+
+
+def open_engine(url: str, *, create: bool = True, **ttl_s: Any) -> Opened:
+    """Return the engine that a URL names, with what the URL says of the store; raises as `open_store` does.
+
+    Parameters
+    ----------
+    url : str
+        As of `open_store`; one in memory has no engine.
+    create : bool, default True
+        Whether to make a file that is not there.
+    **ttl_s : float, seconds
+        `reservation_ttl_s` and `decision_ttl_s`, as of `open_store`.
+    """
+    scheme = url.partition("://")[0]
+    if scheme not in {"sqlite", *REDIS}:
+        raise InvalidInput(
+            f"store must be a URL that starts with memory://, sqlite:// or redis://, got {_public(url)!r}", value=scheme
+        )
+    kind = "sqlite" if scheme == "sqlite" else "redis"
+    plain, settings, engine_settings, rest = _split(url, kind)
+    if kind == "sqlite":
+        from wiserouter.stores.engines.sqlite import SQLiteEngine  # noqa: PLC0415
+
+        path = plain.removeprefix("sqlite://").removeprefix("/")
+        engine: Engine = SQLiteEngine(path, create=create, **engine_settings, **ttl_s)
+    else:
+        from wiserouter.stores.engines.redis import RedisEngine  # noqa: PLC0415
+
+        engine = RedisEngine(plain + rest, **engine_settings, **ttl_s)
+    return Opened(engine, _public(plain), settings)
+
+
+def _split(url: str, kind: str) -> tuple[str, dict[str, Any], dict[str, Any], str]:
+    """Return a URL without its settings, those of the store, those of the engine, and the rest of the query."""
+    plain, _, query = url.partition("?")
+    settings: dict[str, Any] = {}
+    engine: dict[str, Any] = {}
+    rest = []
+    for name, value in parse_qsl(query, keep_blank_values=True):
+        if name in _NUMBERS or name in _ENGINE_NUMBERS:
+            (settings if name in _NUMBERS else engine)[name] = _number(name, value)
+        elif name in _TEXTS or name in _ENGINE_TEXTS[kind]:
+            (settings if name in _TEXTS else engine)[name] = value
+        elif kind == "redis":  # redis-py has settings of its own
+            rest.append((name, value))
+        else:
+            known = ", ".join((*_NUMBERS, *_TEXTS, *_ENGINE_NUMBERS, *_ENGINE_TEXTS[kind]))
+            raise InvalidInput(f"a setting of a store must be one of {known}, got {name!r}", value=name)
+    return plain, settings, engine, "?" + urlencode(rest) if rest else ""
+
+
+def _number(name: str, value: str) -> float:
+    try:
+        return float(value)
+    except ValueError:
+        raise InvalidInput(f"{name} must be a number, got {value!r}", value=value) from None
+
+
+def _public(url: str) -> str:
+    """Return a URL without user, password and settings."""
+    parts = urlsplit(url.partition("?")[0])
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"

@@ -1,0 +1,79 @@
+"""Budgets and decisions as text, for engines that keep them without knowing what they mean."""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from wiserouter.budgets.budget import Budget
+from wiserouter.errors import StoreDamaged
+from wiserouter.stores.base import Record
+from wiserouter.types import Decision
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from wiserouter.learning.residuals import Particulars
+
+
+def text_of_terms(budget: Budget, parent: str | None) -> str:
+    """Return budgets within one another, and the scope whose budgets they are within, as text."""
+    each = [asdict(replace(one, within=None)) for one in budget.each]
+    for one in each:
+        del one["within"]
+    return json.dumps({"budgets": each, "parent": parent})
+
+
+def terms_of_text(text: str, store: str) -> tuple[Budget, str | None]:
+    """Return what `text_of_terms` was called on; raises `StoreDamaged`."""
+    try:
+        terms = json.loads(text)
+        budget: Budget | None = None
+        for fields in reversed(terms["budgets"]):
+            budget = Budget(**fields, within=budget)
+        if budget is None:
+            raise ValueError("no budget")
+    except (ValueError, TypeError, KeyError) as error:
+        raise StoreDamaged(f"{store} holds terms of a budget that cannot be read: {error}", store=store) from error
+    return budget, terms["parent"]
+
+
+def text_of_record(record: Record) -> str:
+    """Return a decision, and what is remembered of its query, as text; never why it fell as it did."""
+    query = None if record.query is None else _of_particulars(record.query)
+    return json.dumps([list(record.decision), record.model, record.debit, query])
+
+
+def record_of_text(text: str, store: str) -> Record:
+    """Return what `text_of_record` was called on; raises `StoreDamaged`."""
+    try:
+        fields, model, debit, query = json.loads(text)
+        return Record(Decision(*fields), model, debit, query=None if query is None else _particulars(query))
+    except (ValueError, TypeError) as error:
+        raise StoreDamaged(f"{store} holds a decision that cannot be read: {error}", store=store) from error
+
+
+def _of_particulars(query: Particulars) -> list[Any]:
+    shift = query.shift
+    return [_of_array(query.embedding), query.tokens, _of_array(shift.reward), _of_array(shift.cost_usd)]
+
+
+def _particulars(fields: list[Any]) -> Particulars:
+    from wiserouter.learning.residuals import Particulars, Shift  # noqa: PLC0415 - few routers judge queries one by one
+
+    embedding, tokens, reward, cost_usd = fields
+    own = None if embedding is None else _array(embedding)
+    return Particulars(own, tokens, Shift(_array(reward), _array(cost_usd)))
+
+
+def _of_array(array: NDArray[Any] | None) -> list[str] | None:
+    return None if array is None else [array.dtype.str, base64.b64encode(array.tobytes()).decode()]
+
+
+def _array(fields: list[str]) -> NDArray[Any]:
+    kind, data = fields
+    return np.frombuffer(base64.b64decode(data), dtype=np.dtype(kind)).copy()

@@ -1,0 +1,292 @@
+"""What a worker sees of shared accounts: ledgers as of the last reply, and what it has done since."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from wiserouter.budgets.arrivals import Arrivals
+from wiserouter.budgets.budget import Budget, Ledger
+from wiserouter.budgets.nested import Account, Ledgers
+from wiserouter.budgets.periods import Window as Span
+from wiserouter.errors import NotStarted
+from wiserouter.stores.engines.base import AccountState, Event, Note, Open, Renew, Window, WindowState
+from wiserouter.stores.shared.codec import terms_of_text, text_of_terms
+
+MOST_LEVELS = 4
+"""So many budgets of a scope have their record of arrivals handed to a worker that starts."""
+
+Effect = Callable[[Ledger], None]
+
+
+@dataclass(slots=True)
+class View:
+    """One account as a worker sees it.
+
+    Attributes
+    ----------
+    generation : int
+        Which account of its scope it is.
+    budget : Budget
+        The terms.
+    parent : str or None
+        The scope whose budgets it is within.
+    windows : list of str
+        The latest window of each budget, the innermost first.
+    arrivals : list of Arrivals or None
+        The record of each budget that renews.
+    as_of_s : float, seconds since 1970
+        The engine's time of the last reply.
+    used_s : float, seconds since 1970
+        When it was last asked for.
+    """
+
+    generation: int
+    budget: Budget
+    parent: str | None
+    windows: list[str]
+    arrivals: list[Arrivals | None]
+    as_of_s: float
+    used_s: float
+
+
+class Chain(NamedTuple):
+    """An account with those that it is within, put together once per reply: each decision asks several times.
+
+    Attributes
+    ----------
+    scopes, views : tuple of str, tuple of View
+        The scope and those that it is within, and the views of them.
+    windows : tuple of str
+        The windows that a call of the scope counts in.
+    account : Ledger or Ledgers
+        Their ledgers.
+    ends_s : float, seconds since 1970
+        When the first of them ends.
+    hard : bool
+        Whether any of their limits is hard.
+    """
+
+    scopes: tuple[str, ...]
+    views: tuple[View, ...]
+    windows: tuple[str, ...]
+    account: Account
+    ends_s: float
+    hard: bool
+
+
+class Views:
+    """The accounts that a worker has seen, by scope; whoever calls holds a lock.
+
+    Parameters
+    ----------
+    store : str
+        What errors call the store.
+    """
+
+    def __init__(self, store: str) -> None:
+        self._store = store
+        self.of: dict[str, View] = {}
+        self._ledgers: dict[str, Ledger] = {}
+        self._chains: dict[str, Chain] = {}
+
+    def scopes(self, scope: str) -> list[str]:
+        """Return a scope and those that it is within, as far as they are known."""
+        found = [scope]
+        while (view := self.of.get(found[-1])) is not None and view.parent is not None and view.parent not in found:
+            found.append(view.parent)
+        return found
+
+    def chain(self, scope: str) -> Chain:
+        """Return an account with those that it is within; raises `NotStarted`."""
+        chain = self._chains.get(scope)
+        if chain is None:
+            scopes = tuple(self.scopes(scope))
+            views = tuple([self._view(one) for one in scopes])
+            windows = tuple([window for view in views for window in view.windows])
+            ledgers = tuple([self._ledgers[window] for window in windows])
+            account = ledgers[0] if len(ledgers) == 1 else Ledgers(ledgers)
+            ends_s = min([float("inf") if one.window is None else one.window.end_s for one in ledgers])
+            hard = any(view.budget.hard for view in views)
+            chain = self._chains[scope] = Chain(scopes, views, windows, account, ends_s, hard)
+        return chain
+
+    def account(self, scope: str, now_s: float) -> tuple[Account, list[Event]]:
+        """Return the account of a scope at `now_s`, and the events that tell of windows which have begun."""
+        chain = self.chain(scope)
+        begun = self._renewed(chain, now_s) if now_s >= chain.ends_s else []
+        chain = self.chain(scope) if begun else chain
+        for view in chain.views:
+            view.used_s = now_s
+        for ledger in chain.account.each:
+            ledger.now_s = now_s
+        return chain.account, begun
+
+    def left_usd(self, scope: str) -> float:
+        """Return what the budgets of a scope have left, as of the windows that were last seen."""
+        return min([self._ledgers[window].left_usd for window in self.chain(scope).windows])
+
+    def count(self, windows: Iterable[str], effect: Effect) -> None:
+        """Let what was done to a call show in its windows."""
+        for window in windows:
+            ledger = self._ledgers.get(window)
+            if ledger is not None:
+                effect(ledger)
+
+    def take(
+        self, scope: str, state: AccountState, now_s: float, notes: dict[str, str], pending: list[tuple[str, Effect]]
+    ) -> None:
+        """Take over how an account stands, with the effects of what the engine has not heard of yet, by window."""
+        budget, parent = terms_of_text(state.terms, self._store)
+        former = self.of.get(scope)
+        if former is not None and former.generation == state.generation and former.as_of_s > now_s:
+            return  # a later reply came in before
+        same = former is not None and former.generation == state.generation
+        arrivals = former.arrivals if former is not None and same else [None] * len(state.windows)
+        view = View(state.generation, budget, parent, [], [], now_s, now_s if former is None else former.used_s)
+        for level, (terms, window) in enumerate(zip(budget.each, state.windows, strict=True)):
+            seen = self._ledgers.get(window.id)
+            note = notes.get(_note_name(scope, level))
+            ledger = _ledger(replace(terms, within=None), window, now_s)
+            _catch_up(ledger, window.id, pending)
+            if ledger.window is not None:
+                ledger.arrivals = arrivals[level]
+                if ledger.arrivals is None:
+                    ledger.arrivals = _first_arrivals(ledger, ledger.window, window.id, note)
+                elif ledger.decided != (decided := 0 if seen is None else seen.decided):  # by other workers
+                    ledger.arrivals.add(now_s, ledger.decided - decided)
+            view.windows.append(window.id)
+            view.arrivals.append(ledger.arrivals)
+            self._ledgers[window.id] = ledger
+        if former is not None:
+            for old in set(former.windows) - set(view.windows):
+                self._ledgers.pop(old, None)
+        self.of[scope] = view
+        self._chains.clear()
+
+    def notes(self) -> list[Note]:
+        """Return the records of arrivals, to be kept for workers that start later."""
+        return [
+            Note(_note_name(scope, level), _noted(arrivals, self._ledgers[view.windows[level]], view.windows[level]))
+            for scope, view in self.of.items()
+            for level, arrivals in enumerate(view.arrivals)
+            if arrivals is not None
+        ]
+
+    def note_names(self, scope: str) -> list[str]:
+        """Return the names under which the records of a scope may be kept."""
+        return [_note_name(scope, level) for level in range(MOST_LEVELS)]
+
+    def remembered(self, scope: str) -> tuple[Open, float]:
+        """Return what opens an account again as it was last seen, and what it held back and leased then."""
+        view = self._view(scope)
+        ledgers = [self._ledgers[window] for window in view.windows]
+        windows = [
+            _begins(window, ledger.budget)._replace(counters=_settled(ledger), carried_usd=ledger.carried_usd)
+            for window, ledger in zip(view.windows, ledgers, strict=True)
+        ]
+        terms = text_of_terms(view.budget, view.parent)
+        held_usd = max([ledger.reserved_usd + ledger.leased_usd for ledger in ledgers])
+        return Open(scope, view.generation - 1, terms, tuple(windows)), held_usd
+
+    def _renewed(self, chain: Chain, now_s: float) -> list[Event]:
+        """Put fresh ledgers in the place of those whose window has ended, and return the events that tell of them."""
+        begun: list[Event] = []
+        for scope, view in zip(chain.scopes, chain.views, strict=True):
+            for level, window in enumerate(view.windows):
+                ledger = self._ledgers[window]
+                fresh = ledger.at(now_s)
+                if fresh is not ledger and fresh.window is not None:
+                    view.windows[level] = _window_id(scope, view.generation, level, fresh.window.start_s)
+                    self._ledgers[view.windows[level]] = fresh
+                    begins = _begins(view.windows[level], fresh.budget)
+                    begun.append(Renew(scope, level, window, begins, fresh.skipped))
+        self._chains.clear()
+        return begun
+
+    def _view(self, scope: str) -> View:
+        try:
+            return self.of[scope]
+        except KeyError:
+            raise NotStarted(scope) from None
+
+
+def first_windows(scope: str, generation: int, budget: Budget, now_s: float) -> tuple[Window, ...]:
+    """Return the windows in which the budgets of an account begin."""
+    windows = []
+    for level, one in enumerate(budget.each):
+        window = one.window(now_s)
+        start_s = now_s if window is None else window.start_s
+        windows.append(_begins(_window_id(scope, generation, level, start_s), one))
+    return tuple(windows)
+
+
+def _begins(window: str, budget: Budget) -> Window:
+    return Window(window, budget.amount_usd, budget.limit == "hard", budget.rollover)
+
+
+def _window_id(scope: str, generation: int, level: int, start_s: float) -> str:
+    return f"{scope}|{generation}|{level}|{start_s!r}"
+
+
+def _note_name(scope: str, level: int) -> str:
+    return f"record|{scope}|{level}"
+
+
+def _noted(arrivals: Arrivals, ledger: Ledger, window: str) -> str:
+    """Return a record of arrivals as text, with how many of the latest window it has counted."""
+    return json.dumps({**arrivals.settings(), "window": window, "decided": ledger.decided})
+
+
+def _ledger(budget: Budget, state: WindowState, now_s: float) -> Ledger:
+    start_s = float(state.id.rpartition("|")[2])
+    ledger = Ledger(
+        replace(budget, amount_usd=state.amount_usd),
+        opened_at=start_s,
+        now_s=now_s,
+        window=budget.window(start_s),
+        expected_requests=budget.horizon,
+        carried_usd=state.carried_usd,
+    )
+    for name, value in state.counters.items():
+        setattr(ledger, name, value if name.endswith("_usd") else round(value))
+    return ledger
+
+
+def _catch_up(ledger: Ledger, window: str, pending: Iterable[tuple[str, Effect]]) -> None:
+    """Let show what the engine has not heard of yet."""
+    for one, effect in pending:
+        if one == window:
+            effect(ledger)
+
+
+def _first_arrivals(ledger: Ledger, span: Span, window: str, note: str | None) -> Arrivals:
+    """Return the record of arrivals of a budget that this worker has not seen before."""
+    if note is not None:
+        settings = json.loads(note)
+        record = Arrivals.of_settings(settings)
+        since = ledger.decided - (settings["decided"] if settings["window"] == window else 0)
+        record.add(ledger.now_s, since)
+        return record
+    start_s = span.start_s if ledger.decided else ledger.now_s  # nobody has asked yet: it has just begun
+    record = Arrivals(start_s, span.end_s - span.start_s, ledger.budget.timezone)
+    record.expect(ledger.budget.horizon, start_s)
+    buckets = max(1, int((ledger.now_s - start_s) / record.bucket_s))
+    for bucket in range(buckets if ledger.decided else 0):  # when the earlier ones came is not known
+        n = ledger.decided // buckets + (bucket < ledger.decided % buckets)
+        record.add(start_s + bucket * record.bucket_s, n)
+    return record
+
+
+def _settled(ledger: Ledger) -> dict[str, float]:
+    """Return the counters of an account without its calls in flight."""
+    return {
+        "spent_usd": ledger.spent_usd,
+        "debited_usd": ledger.debited_usd,
+        "decided": ledger.decided - ledger.in_flight,
+        "charged": ledger.charged,
+        "released": ledger.released,
+        "expired": ledger.expired,
+    }

@@ -1,0 +1,54 @@
+"""A router that answers in a schema, by the method of whichever model answers."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.language_models import LanguageModelInput
+from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables.utils import ConfigurableFieldSpec
+
+from wiserouter_langchain.routed_call import OPERATIONS
+
+if TYPE_CHECKING:
+    from wiserouter_langchain.runnable import RunnableWiseRouter
+
+
+class StructuredWiseRouter(Runnable[LanguageModelInput, Any]):
+    """A router that answers in a schema.
+
+    Parameters
+    ----------
+    router : RunnableWiseRouter
+        Chooses the model.
+    operations : tuple
+        What is replayed on it.
+    """
+
+    def __init__(self, router: RunnableWiseRouter, operations: tuple[Any, ...]) -> None:
+        self.router, self._operations = router, operations
+
+    @property
+    def config_specs(self) -> list[ConfigurableFieldSpec]:
+        """What `config["configurable"]` may hold."""
+        return self.router.config_specs
+
+    def invoke(self, input: LanguageModelInput, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
+        """Return the parsed answer."""
+        return self.router.invoke(input, config, **{OPERATIONS: self._operations, **kwargs})
+
+    async def ainvoke(self, input: LanguageModelInput, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
+        """Return the parsed answer."""
+        return await self.router.ainvoke(input, config, **{OPERATIONS: self._operations, **kwargs})
+
+    def stream(self, input: LanguageModelInput, config: RunnableConfig | None = None, **kwargs: Any) -> Iterator[Any]:
+        """Yield the parsed answer as it grows."""
+        yield from self.router.stream(input, config, **{OPERATIONS: self._operations, **kwargs})
+
+    async def astream(
+        self, input: LanguageModelInput, config: RunnableConfig | None = None, **kwargs: Any
+    ) -> AsyncIterator[Any]:
+        """Yield the parsed answer as it grows."""
+        async for chunk in self.router.astream(input, config, **{OPERATIONS: self._operations, **kwargs}):
+            yield chunk

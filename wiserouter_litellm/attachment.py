@@ -1,0 +1,138 @@
+"""`attach`: route a model group of a `litellm.Router` in Python, asynchronous calls and synchronous ones.
+
+Asynchronous calls go through the selection hook. LiteLLM has no such hook on its synchronous path, so `attach` also
+wraps the router's synchronous selection, on that one object.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import litellm
+from litellm.router import Router
+
+from wiserouter import Budget, WiseRouter
+from wiserouter.errors import InvalidInput
+from wiserouter_litellm.group_setup import open_group
+from wiserouter_litellm.litellm_compat import deployments_of, owns
+from wiserouter_litellm.scopes import NamedByProgram
+from wiserouter_litellm.sync_selection import selecting
+from wiserouter_litellm.wise_callback import WiseCallback
+
+_ATTACHED = "_wiserouter_callback"
+_SYNC = "get_available_deployment"
+
+
+def attach(
+    litellm_router: Router,
+    group: str,
+    *,
+    router: WiseRouter | None = None,
+    budget: Budget | None = None,
+    cap_output_tokens: int | None = None,
+    encoder_timeout_s: float = 1.0,
+) -> WiseCallback:
+    """Route the calls of one model group of a LiteLLM router under a budget.
+
+    Parameters
+    ----------
+    litellm_router : litellm.Router
+        With the group's deployments.
+    group : str
+        The group: a `model_name`, or the `group_name` of a routing group.
+    router : WiseRouter, optional
+        Fitted on history, with the budget started or given here. By default one that knows the deployments' prices and
+        learns the rest.
+    budget : Budget, optional
+        Started on the router; needed where that has none yet.
+    cap_output_tokens : int, optional
+        The limit of the output where a request names none; also sent to the provider.
+    encoder_timeout_s : float, default 1
+        How long a question waits for its embedding before it is routed without a context.
+
+    Returns
+    -------
+    WiseCallback
+        Takes feedback. Attaching another group of the same router extends it.
+
+    Raises
+    ------
+    InvalidInput
+        If the group has no deployments, is attached already, or there is no budget.
+    UnknownPrice
+        If a deployment has no price, or a hard budget could never bound its calls.
+
+    Notes
+    -----
+    A call with `metadata={"wiserouter_scope": "team-a"}` is paid by that scope, once `router.start(budget,
+    scope="team-a")` has given it a budget.
+
+    Examples
+    --------
+    >>> answer = {"model": "openai/small", "api_key": "none", "mock_response": "hello"}
+    >>> price = {"input_cost_per_token": 1e-6, "output_cost_per_token": 2e-6}
+    >>> llms = litellm.Router([{"model_name": "wise", "litellm_params": {**answer, **price}}])
+    >>> callback = attach(llms, "wise", budget=Budget(amount_usd=1.0, horizon=100))
+    >>> llms.completion(model="wise", messages=[{"role": "user", "content": "hi"}]).choices[0].message.content
+    'hello'
+    >>> detach(llms)
+    """
+    callback: WiseCallback | None = getattr(litellm_router, _ATTACHED, None)
+    if callback is not None and group in callback.groups:
+        raise InvalidInput(f"group {group!r} is attached already: detach(router) first", value=group)
+    deployments = deployments_of(litellm_router, group)
+    opened = open_group(
+        group,
+        deployments,
+        router=router,
+        budget=budget,
+        cap_output_tokens=cap_output_tokens,
+        encoder_timeout_s=encoder_timeout_s,
+        payers=lambda _: NamedByProgram(),
+    )
+    if callback is None:
+        callback = AttachedCallback(litellm_router)
+        setattr(litellm_router, _ATTACHED, callback)
+        setattr(litellm_router, _SYNC, selecting(litellm_router, callback, getattr(litellm_router, _SYNC)))
+        litellm.logging_callback_manager.add_litellm_callback(callback)
+    callback.groups[group] = opened
+    return callback
+
+
+def detach(litellm_router: Router) -> None:
+    """Undo `attach`: the router goes back to its own strategy; calls in flight are no longer settled."""
+    callback = getattr(litellm_router, _ATTACHED, None)
+    if callback is None:
+        return
+    delattr(litellm_router, _ATTACHED)
+    delattr(litellm_router, _SYNC)
+    litellm.logging_callback_manager.remove_callback_from_all_lists(callback, require_self=False)
+
+
+class AttachedCallback(WiseCallback):
+    """The callback of one LiteLLM router, deaf to the others of the process.
+
+    Parameters
+    ----------
+    litellm_router : litellm.Router
+        The router whose deployments it knows.
+    """
+
+    def __init__(self, litellm_router: Router) -> None:
+        super().__init__({})
+        self._router = litellm_router
+
+    async def async_filter_deployments(
+        self,
+        model: str,
+        healthy_deployments: list[Any],
+        messages: list[Any] | None,
+        request_kwargs: dict[str, Any] | None = None,
+        parent_otel_span: Any = None,
+    ) -> list[Any]:
+        """Do what `WiseCallback` does, for deployments of this router."""
+        if model in self.groups and healthy_deployments and not owns(self._router, healthy_deployments[0]):
+            return healthy_deployments
+        return await super().async_filter_deployments(
+            model, healthy_deployments, messages, request_kwargs, parent_otel_span
+        )

@@ -1,0 +1,25 @@
+"""What is read of a `litellm.Router`, by whichever names its version has."""
+
+from __future__ import annotations
+
+from litellm.router import Router
+
+from wiserouter_litellm.deployments import Deployment, id_of
+
+
+def deployments_of(litellm_router: Router, group: str) -> list[Deployment]:
+    """Return the deployments of a group, under their own model names."""
+    if hasattr(litellm_router, "registry"):  # LiteLLM 1.109 and later
+        registry = litellm_router.registry()
+        rows, everything = registry.deployments(group) or [], registry.all()
+    else:
+        rows, everything = litellm_router.get_model_list(model_name=group) or [], litellm_router.model_list
+    ids = {id_of(row) for row in rows}
+    return [deployment for deployment in everything if id_of(deployment) in ids]
+
+
+def owns(litellm_router: Router, deployment: Deployment) -> bool:
+    """Return whether a deployment is one of the router's."""
+    if hasattr(litellm_router, "registry"):
+        return bool(litellm_router.registry().has_deployment(id_of(deployment)))
+    return bool(litellm_router.has_model_id(id_of(deployment)))
