@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from problems import Problem, linprog_value
+from support.problems import Problem, linprog_value
 from wiserouter import Budget, Contexts, Estimates, Model, Plan, WiseRouter, open_encoder
 from wiserouter.evaluation.datasets.synthetic import make_table
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from long_logs import write_long_log
+from support.long_logs import write_long_log
 from wiserouter.fitting.fit import SAMPLE_QUERIES
 
 ROWS = int(os.environ.get("FIT_ROWS", "5_000_000"))

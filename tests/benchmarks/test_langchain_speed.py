@@ -6,7 +6,7 @@ import time
 import numpy as np
 import pytest
 
-from chat_stub import PRICES, StubChat, core
+from support.chat_stub import PRICES, StubChat, core
 from wiserouter import Budget
 from wiserouter_langchain import RunnableWiseRouter
 

@@ -13,9 +13,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from groups import fitted
-from proxies import config_of, running_proxy, write
-from stub import Stub, serving
+from support.groups import fitted
+from support.proxies import config_of, running_proxy, write
+from support.stub import Stub, serving
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

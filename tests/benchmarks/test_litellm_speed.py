@@ -15,7 +15,7 @@ import litellm
 import numpy as np
 import pytest
 
-from groups import fitted
+from support.groups import fitted
 from wiserouter import Budget, WiseRouter
 from wiserouter.evaluation.datasets.synthetic import make_table
 from wiserouter_litellm import BudgetRefused, attach, detach

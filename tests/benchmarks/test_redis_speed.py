@@ -6,7 +6,7 @@ import time
 import numpy as np
 import pytest
 
-from redis_servers import MISSING, redis_server, serving
+from support.redis_servers import MISSING, redis_server, serving
 from wiserouter.stores.engines.base import Open, Reading, Reserve, Settle, Window
 from wiserouter.stores.engines.redis import RedisEngine
 

@@ -16,9 +16,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from problems import Problem
-from redis_servers import MISSING, redis_server
-from redis_servers import serving as redis_serving
+from support.problems import Problem
+from support.redis_servers import MISSING, redis_server
+from support.redis_servers import serving as redis_serving
 from wiserouter import Budget, Contexts, Estimates, Model, WiseRouter, open_store
 from wiserouter.stores.open import open_engine
 from wiserouter.stores.shared.store import SharedStore

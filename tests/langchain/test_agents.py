@@ -22,7 +22,7 @@ from langchain_core.tools import tool
 from langchain_core.tracers.context import collect_runs
 from pydantic import BaseModel, PrivateAttr
 
-from chat_stub import PRICES, StubChat, core, cost_usd, routed
+from support.chat_stub import PRICES, StubChat, core, cost_usd, routed
 from wiserouter import Budget
 from wiserouter.errors import BudgetExhausted, InvalidInput
 from wiserouter_langchain import (

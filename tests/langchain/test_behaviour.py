@@ -14,7 +14,7 @@ from langchain_core.tools import tool
 from langchain_core.tracers import BaseTracer
 from pydantic import BaseModel
 
-from chat_stub import PRICES, OtherStub, StubChat, core, cost_usd, routed
+from support.chat_stub import PRICES, OtherStub, StubChat, core, cost_usd, routed
 from wiserouter import Budget, LabelBudget, Price, WiseRouter
 from wiserouter.errors import (
     BudgetExhausted,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from langchain_core.embeddings import Embeddings
 
-from chat_stub import PRICES, StubChat, cost_usd
+from support.chat_stub import PRICES, StubChat, cost_usd
 from wiserouter import Budget, RoutingLog, WiseRouter
 from wiserouter.errors import EncoderError, InvalidInput
 from wiserouter_langchain import EmbeddingsEncoder, RunnableWiseRouter

@@ -15,9 +15,9 @@ from starlette.applications import Starlette
 from starlette.responses import JSONResponse, StreamingResponse
 from starlette.routing import Route
 
-from chat_stub import core
-from providers import chunks, sse
-from stub import serving
+from support.chat_stub import core
+from support.providers import chunks, sse
+from support.stub import serving
 from wiserouter import Budget, Price
 from wiserouter_langchain import RunnableWiseRouter
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tables import ROUTERBENCH, needs_tables, read
+from support.tables import ROUTERBENCH, needs_tables, read
 from wiserouter import Budget, Offline, WiseRouter
 from wiserouter.evaluation.replay import prepare, run
 from wiserouter_langchain.demo import TOKEN_USD, serve

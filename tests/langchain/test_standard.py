@@ -3,7 +3,7 @@
 from langchain_tests.integration_tests import ChatModelIntegrationTests
 from langchain_tests.unit_tests import ChatModelUnitTests
 
-from chat_stub import PRICES, StubChat, core
+from support.chat_stub import PRICES, StubChat, core
 from wiserouter_langchain import RunnableWiseRouter
 
 

@@ -9,7 +9,7 @@ from langchain_anthropic import ChatAnthropic
 from langchain_core.messages import AIMessage
 from langchain_openai import ChatOpenAI
 
-from chat_stub import StubChat
+from support.chat_stub import StubChat
 from wiserouter import Price, Usage
 from wiserouter.errors import UnknownPrice
 from wiserouter_langchain.price_catalogue import tariff_of

@@ -9,8 +9,8 @@ from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.tools import tool
 
-from chat_stub import PRICES, StubChat, cost_usd
-from off_loop import store_at
+from support.chat_stub import PRICES, StubChat, cost_usd
+from support.off_loop import store_at
 from wiserouter import Budget, Contexts, Estimates, Model, Offline, WiseRouter
 from wiserouter.errors import BudgetExhausted, NotStarted, StoreUnavailable, UnknownDecision
 from wiserouter_langchain import RunnableWiseRouter, WiseFeedbackHandler, WiseRouterMiddleware

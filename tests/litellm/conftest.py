@@ -12,7 +12,7 @@ import pytest
 import respx
 from litellm.litellm_core_utils.logging_worker import GLOBAL_LOGGING_WORKER
 
-from providers import URL, answer
+from support.providers import URL, answer
 
 
 @pytest.fixture(autouse=True)

@@ -7,8 +7,8 @@ import pytest
 import respx
 from litellm.exceptions import ContextWindowExceededError, RateLimitError
 
-from groups import HI, RICH, add, asked, fitted, llms, remove, sent
-from providers import URL, answer, chat, cost_usd, deployment, failing
+from support.groups import HI, RICH, add, asked, fitted, llms, remove, sent
+from support.providers import URL, answer, chat, cost_usd, deployment, failing
 from wiserouter import Budget
 from wiserouter_litellm import BudgetRefused, UnknownCall, attach, detach
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import respx
 
-from groups import HI, llms
-from providers import URL, answer, cost_usd
+from support.groups import HI, llms
+from support.providers import URL, answer, cost_usd
 from wiserouter import Budget, RoutingLog, WiseRouter
 from wiserouter.errors import EncoderError, UnknownPrice
 from wiserouter_litellm import BudgetRefused, LiteLLMEncoder, attach

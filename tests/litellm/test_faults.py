@@ -3,8 +3,8 @@
 import litellm
 import pytest
 
-from groups import HI, RICH, asked, fitted, llms
-from providers import cost_usd, deployment
+from support.groups import HI, RICH, asked, fitted, llms
+from support.providers import cost_usd, deployment
 from wiserouter import Budget
 from wiserouter_litellm import BudgetUncertain, WiseRoutingStrategy, attach
 

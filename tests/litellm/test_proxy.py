@@ -7,9 +7,9 @@ import uuid
 import pytest
 import respx
 
-from groups import asked, fitted
-from providers import URL, cost_usd, failing
-from proxies import config_of, in_process, write
+from support.groups import asked, fitted
+from support.providers import URL, cost_usd, failing
+from support.proxies import config_of, in_process, write
 from wiserouter.routing.journal import Reading, find_explanation
 
 MASTER = f"sk-{secrets.token_hex(16)}"

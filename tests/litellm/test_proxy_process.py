@@ -7,10 +7,10 @@ import httpx
 import openai
 import pytest
 
-from groups import fitted
-from providers import cost_usd
-from proxies import config_of, environment, free_port, running_proxy, start, write
-from stub import Stub, serving
+from support.groups import fitted
+from support.providers import cost_usd
+from support.proxies import config_of, environment, free_port, running_proxy, start, write
+from support.stub import Stub, serving
 
 
 @pytest.fixture(scope="module")

@@ -5,10 +5,10 @@ import uuid
 
 import pytest
 
-from groups import fitted
-from off_loop import OffLoop
-from providers import cost_usd
-from proxies import config_of, in_process, write
+from support.groups import fitted
+from support.off_loop import OffLoop
+from support.providers import cost_usd
+from support.proxies import config_of, in_process, write
 
 MASTER = f"sk-{secrets.token_hex(16)}"
 CALL_USD, WORST_USD = cost_usd("large"), cost_usd("large", (60, 60))

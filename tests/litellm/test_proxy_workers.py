@@ -8,11 +8,11 @@ from typing import NamedTuple
 import httpx
 import pytest
 
-from groups import fitted
-from proxies import config_of, running_proxy, write
-from redis_servers import MISSING, redis_server, wait_until
-from redis_servers import serving as serving_redis
-from stub import Stub, serving
+from support.groups import fitted
+from support.proxies import config_of, running_proxy, write
+from support.redis_servers import MISSING, redis_server, wait_until
+from support.redis_servers import serving as serving_redis
+from support.stub import Stub, serving
 from wiserouter import WiseRouter
 
 pytestmark = pytest.mark.skipif(redis_server() is None, reason=MISSING)

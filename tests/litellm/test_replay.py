@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import respx
 
-from providers import URL, chat, deployment
-from tables import ROUTERBENCH, needs_tables, read
+from support.providers import URL, chat, deployment
+from support.tables import ROUTERBENCH, needs_tables, read
 from wiserouter import Budget, Offline, WiseRouter
 from wiserouter.evaluation.replay import prepare, run
 from wiserouter_litellm import attach

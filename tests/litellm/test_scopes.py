@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from groups import fitted
+from support.groups import fitted
 from wiserouter import Budget, Model
 from wiserouter.errors import NotStarted
 from wiserouter_litellm.errors import ScopeRefused

@@ -4,7 +4,7 @@ import litellm
 import pytest
 
 import wiserouter_litellm
-from providers import deployment
+from support.providers import deployment
 from wiserouter_litellm import SettingsError
 from wiserouter_litellm.proxy import build_callback, configured_deployments
 from wiserouter_litellm.settings import settings_of, store_of

@@ -7,8 +7,8 @@ import litellm
 import pytest
 import respx
 
-from groups import HI, RICH, asked, fitted, llms
-from providers import URL, cost_usd, deployment, failing
+from support.groups import HI, RICH, asked, fitted, llms
+from support.providers import URL, cost_usd, deployment, failing
 from wiserouter import Budget
 from wiserouter_litellm import BudgetRefused, WiseRoutingStrategy, attach
 

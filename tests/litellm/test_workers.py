@@ -5,9 +5,9 @@ import asyncio
 import pytest
 import respx
 
-from groups import HI, fitted, llms
-from off_loop import store_at
-from providers import URL, cost_usd, deployment, failing
+from support.groups import HI, fitted, llms
+from support.off_loop import store_at
+from support.providers import URL, cost_usd, deployment, failing
 from wiserouter import Budget, Offline, WiseRouter
 from wiserouter.errors import StoreUnavailable
 from wiserouter_litellm import BudgetUncertain, UnknownCall, WiseRoutingStrategy, attach

@@ -9,7 +9,18 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-FILES = ("artifact", "contexts", "encoders", "fitting", "log", "minilm", "prices", "router", "stores", "tokens")
+FILES = (
+    "artifacts/test_artifact",
+    "fitting/test_fitting",
+    "fitting/test_log",
+    "pricing/test_prices",
+    "pricing/test_tokens",
+    "prompts/test_contexts",
+    "prompts/test_encoders",
+    "prompts/test_minilm",
+    "routing/test_router",
+    "stores/test_stores",
+)
 """Tests of what the way of installing bears on: files, extras, entry points; the others ran on the sources."""
 
 TESTING = ("pytest", "pytest-asyncio", "pytest-socket", "pytest-xdist", "hypothesis", "pandas<3")
@@ -46,7 +57,7 @@ def main() -> None:
             "import wiserouter; assert 'site-packages' in wiserouter.__file__, wiserouter.__file__",
             cwd=work,
         )
-        tests = [f"tests/core/test_{name}.py" for name in FILES]
+        tests = [f"tests/core/{name}.py" for name in FILES]
         run(python, "-m", "pytest", "-q", *tests, "README.md", cwd=work)
 
 

@@ -9,8 +9,8 @@ world buys at the budget's rate.
 import numpy as np
 import pytest
 
+from support.worlds import OUTPUT_USD, World, hard
 from wiserouter import Budget, EpsilonFirst, Model, Optimistic, Price
-from worlds import OUTPUT_USD, World, hard
 
 SEEDS = (1, 2)
 T = 6_000

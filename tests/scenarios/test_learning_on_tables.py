@@ -19,8 +19,8 @@ import os
 import numpy as np
 import pytest
 
-from learning import Learned, halves, learned
-from tables import PARETO, ROUTERBENCH, SWEBENCH, needs_tables, read
+from support.learning import Learned, halves, learned
+from support.tables import PARETO, ROUTERBENCH, SWEBENCH, needs_tables, read
 
 pytestmark = needs_tables
 

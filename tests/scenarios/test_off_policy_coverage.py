@@ -11,11 +11,11 @@ from collections import defaultdict
 import numpy as np
 import pytest
 
-from tables import PARETO, ROUTERBENCH, SWEBENCH, needs_tables, read
+from support.tables import PARETO, ROUTERBENCH, SWEBENCH, needs_tables, read
+from support.worlds import OUTPUT_USD, SKILL, TOKENS
 from wiserouter import Plan
 from wiserouter.errors import ThinOverlap
 from wiserouter.evaluation.off_policy import Decisions, always, evaluate
-from worlds import OUTPUT_USD, SKILL, TOKENS
 
 LOGS = int(os.environ.get("WISEROUTER_LOGS", "200"))
 NOISE = 2 * (0.9 * 0.1 / LOGS) ** 0.5

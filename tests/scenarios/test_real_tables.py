@@ -5,7 +5,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from tables import PARETO, ROUTERBENCH, SWEBENCH, needs_tables, read
+from support.tables import PARETO, ROUTERBENCH, SWEBENCH, needs_tables, read
 from wiserouter import Budget, Offline
 from wiserouter.evaluation.replay import Replay, prepare, run
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from engine_model import ModelEngine
+from support.engine_model import ModelEngine
 from wiserouter.stores.engines.base import (
     COUNTERS,
     Alias,

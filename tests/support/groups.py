@@ -4,7 +4,7 @@ import json
 
 import litellm
 
-from providers import cost_usd, deployment
+from support.providers import cost_usd, deployment
 from wiserouter import Budget, Contexts, Estimates, Model, Offline, WiseRouter
 
 HI = [{"role": "user", "content": "hello there"}]

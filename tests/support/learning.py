@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tables import PARETO, ROUTERBENCH, SWEBENCH
+from support.tables import PARETO, ROUTERBENCH, SWEBENCH
 from wiserouter import Budget, Contexts, Estimates, Growing, Model, Offline, Optimistic, Price, WiseRouter, open_encoder
 from wiserouter.errors import BudgetError
 from wiserouter.evaluation.replay import Table, split

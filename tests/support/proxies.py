@@ -17,9 +17,9 @@ from typing import Any
 import httpx
 import yaml
 
-from providers import URL, deployment
+from support.providers import URL, deployment
 
-SUPPORT = Path(__file__).parent
+TESTS = Path(__file__).parents[1]
 BOOT_S = 90.0
 
 
@@ -42,7 +42,7 @@ def config_of(groups: dict[str, Any], *, url: str = URL, custom_auth: bool = Tru
         "router_settings": {"routing_groups": routing, "num_retries": 1, "allowed_fails": 1_000, **router},
         "litellm_settings": {"callbacks": ["wiserouter_litellm.callback"]},
         "callback_settings": {"wiserouter": {"groups": groups}},
-        "general_settings": {**general, **({"custom_auth": "proxy_auth.auth"} if custom_auth else {})},
+        "general_settings": {**general, **({"custom_auth": "support.proxy_auth.auth"} if custom_auth else {})},
     }
 
 
@@ -65,7 +65,7 @@ def environment(master_key: str) -> dict[str, str]:
         "LITELLM_LOCAL_MODEL_COST_MAP": "True",
         "LITELLM_MASTER_KEY": master_key,
         "LITELLM_TELEMETRY": "False",
-        "PYTHONPATH": os.pathsep.join([str(SUPPORT), os.environ.get("PYTHONPATH", "")]),
+        "PYTHONPATH": os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")]),
     }
 
 

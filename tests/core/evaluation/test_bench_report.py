@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from tiny_bench import opened
+from support.tiny_bench import opened
 from wiserouter.cli import app
 from wiserouter.errors import InvalidInput, LogError, UnknownModel
 from wiserouter.evaluation.bench import Bench, budgets_of, run_bench

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tiny_bench import halves, same, served
+from support.tiny_bench import halves, same, served
 from wiserouter import Budget, Offline
 from wiserouter.evaluation.baselines import METHODS, open_methods
 from wiserouter.evaluation.baselines.base import Server, Terms

@@ -5,7 +5,7 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner
 
-from tiny_bench import opened
+from support.tiny_bench import opened
 from wiserouter.cli import app
 from wiserouter.cli.paper import OF_A_BENCH
 from wiserouter.errors import InvalidInput

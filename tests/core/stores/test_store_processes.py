@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from redis_servers import MISSING, redis_server, serving
+from support.redis_servers import MISSING, redis_server, serving
 from wiserouter import Budget, open_store
 
-WORKER = Path(__file__).parents[1] / "support" / "store_worker.py"
+WORKER = Path(__file__).parents[2] / "support" / "store_worker.py"
 PROCESSES = 8
 CALLS = int(os.environ.get("WISEROUTER_CALLS", "1000"))  # 5,000 with `uv run poe stores`
 AMOUNT_USD = 2.4 * CALLS

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from store_worker import record
+from support.store_worker import record
 from wiserouter import Budget, Growing, Model, Price, WiseRouter, open_store
 from wiserouter.errors import BudgetExhausted, InvalidInput
 from wiserouter.stores.engines.sqlite import SQLiteEngine

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tables import FOLDER, PARETO, ROUTERBENCH, SWEBENCH, needs_tables
+from support.tables import FOLDER, PARETO, ROUTERBENCH, SWEBENCH, needs_tables
 from wiserouter import RoutingLog
 from wiserouter.errors import InvalidInput, LogError, UnknownModel
 from wiserouter.fitting.log.query_keys import query_keys

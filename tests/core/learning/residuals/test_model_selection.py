@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from problems import problems, rate_of
+from support.problems import problems, rate_of
 from wiserouter import Budget, Contexts, Estimates, Model, Plan, Price, RoutingLog, WiseRouter
 from wiserouter.budgets.budget import Funds
 from wiserouter.cli import app

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tables import FOLDER, ROUTERBENCH, needs_tables
+from support.tables import FOLDER, ROUTERBENCH, needs_tables
 from wiserouter.errors import EncoderError, InvalidInput
 from wiserouter.prompts.encoders import Encoder, encoder_from_state, open_encoder, tfidf
 from wiserouter.prompts.encoders.base import check_embeddings, tail, unit

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from frames import MODELS, routerbench_like
+from support.frames import MODELS, routerbench_like
 from wiserouter.errors import ForbiddenPickle, LogError, WiseRouterError
 from wiserouter.evaluation.datasets import routerbench, safe_pickle
 from wiserouter.evaluation.datasets.pandas_frame import columns_of

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from browser import CHROMIUM, opened_page
+from support.browser import CHROMIUM, opened_page
 from wiserouter.evaluation.plots import new_figure
 from wiserouter.evaluation.report import Exhibit, page_of
 

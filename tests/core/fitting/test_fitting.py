@@ -4,7 +4,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from long_logs import N_MODELS, write_long_log
+from support.long_logs import N_MODELS, write_long_log
 from wiserouter import RoutingLog, WiseRouter
 from wiserouter.errors import InvalidInput
 from wiserouter.fitting import fit as fitting

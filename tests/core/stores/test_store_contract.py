@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from redis_servers import MISSING, cluster, redis_server, serving
+from support.redis_servers import MISSING, cluster, redis_server, serving
 from wiserouter import MemoryStore, open_store
 from wiserouter.stores.engines.sqlite import SQLiteEngine
 from wiserouter.stores.shared.store import SharedStore

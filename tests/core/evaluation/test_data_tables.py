@@ -10,9 +10,9 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from frames import MODELS, routerbench_like
-from tables import FOLDER, PARETO, ROUTERBENCH, SWEBENCH, needs_tables
-from tables import read as read_shared
+from support.frames import MODELS, routerbench_like
+from support.tables import FOLDER, PARETO, ROUTERBENCH, SWEBENCH, needs_tables
+from support.tables import read as read_shared
 from wiserouter import RoutingLog
 from wiserouter.errors import HashMismatch, LogError, MissingExtra, MissingTable
 from wiserouter.evaluation.datasets import open_table, paretobandit, routerbench, summary, swebench

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from tiny_bench import opened
+from support.tiny_bench import opened
 from wiserouter.errors import InvalidInput
 from wiserouter.evaluation.baselines import METHODS, open_methods
 from wiserouter.evaluation.baselines.base import Server, Terms

@@ -5,7 +5,7 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from field import always, fit, queries_of, serve
+from support.field import always, fit, queries_of, serve
 from wiserouter.errors import InvalidInput
 from wiserouter.evaluation.baselines import FIELD
 from wiserouter.evaluation.baselines.answer_regressions import Forecast, fair_forecast, regress

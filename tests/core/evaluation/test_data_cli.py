@@ -6,7 +6,7 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
-from frames import routerbench_like
+from support.frames import routerbench_like
 from wiserouter.cli import app, main
 from wiserouter.errors import HashMismatch
 

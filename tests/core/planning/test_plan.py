@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from problems import Problem, linprog_value, problems, rate_of
+from support.problems import Problem, linprog_value, problems, rate_of
 from wiserouter import Plan
 from wiserouter.errors import InfeasibleBudget, InvalidInput
 from wiserouter.planning.plan import SKIP, envelope

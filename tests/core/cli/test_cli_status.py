@@ -8,7 +8,7 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
-from redis_servers import MISSING, free_port, redis_server, serving
+from support.redis_servers import MISSING, free_port, redis_server, serving
 from wiserouter import Budget, Model, Price, WiseRouter, open_store
 from wiserouter.cli import app
 from wiserouter.errors import InvalidInput, StoreDamaged, StoreUnavailable

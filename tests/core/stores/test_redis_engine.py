@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from engines import apply, charge, counters, lease, opened, release, renew, reserve, rolling, state, window
-from redis_servers import MISSING, RedisServer, cluster, line_to, redis_server, serving, wait_until
+from support.engines import apply, charge, counters, lease, opened, release, renew, reserve, rolling, state, window
+from support.redis_servers import MISSING, RedisServer, cluster, line_to, redis_server, serving, wait_until
 from wiserouter.errors import InvalidInput, StoreDamaged, StoreUnavailable
 from wiserouter.stores.engines.base import Alias, Find, Learn, Note, Open, Reading, Score, Spend
 

@@ -5,9 +5,9 @@ import uuid
 
 import pytest
 
-from engine_model import ModelEngine
-from engines import CONTRACT, Place
-from redis_servers import MISSING, cluster, redis_server, serving
+from support.engine_model import ModelEngine
+from support.engines import CONTRACT, Place
+from support.redis_servers import MISSING, cluster, redis_server, serving
 from wiserouter.stores.engines.redis import RedisEngine
 from wiserouter.stores.engines.sqlite import SQLiteEngine
 from wiserouter.testing import FakeClock

@@ -14,15 +14,15 @@ from pathlib import Path
 
 import pytest
 
-from redis_servers import MISSING, line_to, redis_server, serving, wait_until
-from store_worker import record
+from support.redis_servers import MISSING, line_to, redis_server, serving, wait_until
+from support.store_worker import record
 from wiserouter import Budget, Model, Price, Usage, WiseRouter, open_store
 from wiserouter.errors import BudgetExhausted, StoreDamaged, StoreUnavailable
 from wiserouter.stores.engines.redis import RedisEngine
 from wiserouter.stores.engines.sqlite import SQLiteEngine
 from wiserouter.stores.shared.store import SharedStore
 
-WORKER = Path(__file__).parents[1] / "support" / "store_worker.py"
+WORKER = Path(__file__).parents[2] / "support" / "store_worker.py"
 NEEDS_REDIS = pytest.mark.skipif(redis_server() is None, reason=MISSING)
 PLACES = ["sqlite", pytest.param("redis", marks=NEEDS_REDIS)]
 HARD = Budget(10.0, 1_000, limit="hard")

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.neighbors import KNeighborsRegressor
 
-from field import always, fit, queries_of, serve
+from support.field import always, fit, queries_of, serve
 from wiserouter.evaluation.baselines.barouter import NEIGHBOURS, BaRouter, GrowingNeighbours, VirtualQueue
 from wiserouter.evaluation.baselines.base import NOT_SERVED, Answers, Terms
 from wiserouter.evaluation.baselines.linear_bandit import LinearArms

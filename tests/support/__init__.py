@@ -1,0 +1,1 @@
+"""What several tests need: fakes, stubs, servers and made-up workloads."""
