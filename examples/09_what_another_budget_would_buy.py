@@ -8,7 +8,7 @@ from wiserouter import Budget, ExploreShare, WiseRouter
 from wiserouter.errors import ThinOverlap
 from wiserouter.evaluation.datasets.synthetic import make_table
 from wiserouter.evaluation.off_policy import always, at_plan, evaluate, read_decisions
-from wiserouter.routing.journal import Reading
+from wiserouter.routing.journal import JournalReader
 
 rng = np.random.default_rng(0)
 table = make_table(4_000, rng)  # made up, and dense: the truth is known here
@@ -27,7 +27,7 @@ for i, prompt in enumerate(now.prompts):
         router.reward(decision, float(now.reward[i, model]))
 journal.close()
 
-log = read_decisions(Reading(Path("decisions.jsonl")))
+log = read_decisions(JournalReader(Path("decisions.jsonl")))
 targets = {f"{rate} USD per query": at_plan(log, fitted, names, rate) for rate in (0.001, 0.003, 0.004)}
 targets |= {"no nano": at_plan(log, fitted, names, 0.002, without=["nano"]), "mini alone": always(log, "mini")}
 for name, target in targets.items():

@@ -7,33 +7,33 @@ from typing import Any
 
 from wiserouter import Decision, WiseRouter
 from wiserouter.errors import BudgetExhausted, NoEligibleModel, UnknownModel, UnknownPrice
-from wiserouter.integration.context_lookup import Placed
-from wiserouter_langchain.pool_member import Arm, about_tokens
+from wiserouter.integration.context_lookup import ContextAssignment
+from wiserouter_langchain.pool_member import PoolMember, about_tokens
 from wiserouter_langchain.request import Ask
-from wiserouter_langchain.routed_call import Turn
+from wiserouter_langchain.routed_call import RoutedCall
 
 
-def begin_turn(
+def begin_call(
     core: WiseRouter,
-    arms: Mapping[str, Arm],
+    arms: Mapping[str, PoolMember],
     ask: Ask,
-    placed: Placed,
+    placed: ContextAssignment,
     forced: str | None,
     preferred: str | None,
     cap_output_tokens: int | None,
     scope: str = "default",
-) -> Turn:
+) -> RoutedCall:
     """Decide, and hold back the cost of the call.
 
     Parameters
     ----------
     core : WiseRouter
         Decides.
-    arms : mapping of str to Arm
+    arms : mapping of str to PoolMember
         The pool.
     ask : Ask
         What the call asks for.
-    placed : Placed
+    placed : ContextAssignment
         Where its question falls.
     forced : str or None
         The only model that may take it.
@@ -56,10 +56,10 @@ def begin_turn(
     worst = worst_cases_usd(arms, names, ask, cap_output_tokens) if hard else None
     pays: dict[str, Any] = {**placed._asdict(), "worst_case_usd": worst, "scope": scope}
     decision = _preferred(core, names, preferred, pays) or core.decide(**pays, eligible=names)
-    return Turn(core, decision, arms[decision.model], ask)
+    return RoutedCall(core, decision, arms[decision.model], ask)
 
 
-def able(arms: Mapping[str, Arm], ask: Ask, forced: str | None) -> list[str]:
+def able(arms: Mapping[str, PoolMember], ask: Ask, forced: str | None) -> list[str]:
     """Return the models that can take a call.
 
     Raises
@@ -82,7 +82,7 @@ def able(arms: Mapping[str, Arm], ask: Ask, forced: str | None) -> list[str]:
 
 
 def worst_cases_usd(
-    arms: Mapping[str, Arm], names: list[str], ask: Ask, cap_output_tokens: int | None
+    arms: Mapping[str, PoolMember], names: list[str], ask: Ask, cap_output_tokens: int | None
 ) -> dict[str, float]:
     """Return the most that a call can cost with each model; raises `UnknownPrice` where nothing bounds any."""
     worst = {name: arms[name].worst_case_usd(ask, cap_output_tokens) for name in names}

@@ -12,7 +12,7 @@ from threading import Lock
 
 
 @dataclass(slots=True)
-class Trace:
+class IndexedDecision:
     """What is kept of a decision.
 
     Attributes
@@ -27,7 +27,7 @@ class Trace:
     scores: dict[str, tuple[float, str | None]] = field(default_factory=dict)
 
 
-class Trail:
+class DecisionIndex:
     """Decisions by run, the oldest forgotten first, together with their runs.
 
     Parameters
@@ -38,7 +38,7 @@ class Trail:
 
     def __init__(self, max_decisions: int) -> None:
         self._max_decisions = max_decisions
-        self._traces: OrderedDict[str, Trace] = OrderedDict()
+        self._traces: OrderedDict[str, IndexedDecision] = OrderedDict()
         self._by_run: dict[str, list[str]] = {}
         self._lock = Lock()
 
@@ -48,7 +48,7 @@ class Trail:
     def note(self, decision_id: str, run_ids: Iterable[object]) -> None:
         """Let runs stand for a decision."""
         with self._lock:
-            trace = self._traces.setdefault(decision_id, Trace())
+            trace = self._traces.setdefault(decision_id, IndexedDecision())
             for run in {str(run_id) for run_id in run_ids} - trace.run_ids.keys():
                 decisions = self._by_run.setdefault(run, [])
                 trace.run_ids[run] = len(decisions)
@@ -61,7 +61,7 @@ class Trail:
         with self._lock:
             return [name] if name in self._traces else list(self._by_run.get(name, ()))
 
-    def names_of(self, decision_id: str) -> list[str]:
+    def shared_names(self, decision_id: str) -> list[str]:
         """Return the names by which other workers find a decision."""
         with self._lock:
             trace = self._traces.get(decision_id)
@@ -79,7 +79,7 @@ class Trail:
             trace = self._traces.get(decision_id)
             return {} if trace is None else dict(trace.scores)
 
-    def _forget(self, decision_id: str, trace: Trace) -> None:
+    def _forget(self, decision_id: str, trace: IndexedDecision) -> None:
         for run in trace.run_ids:
             left = [other for other in self._by_run[run] if other != decision_id]
             if left:

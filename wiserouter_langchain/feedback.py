@@ -21,7 +21,7 @@ from langchain_core.tracers.context import register_configure_hook
 from wiserouter import Explanation, WiseRouter
 from wiserouter.errors import AlreadySettled, UnknownDecision
 from wiserouter.types import check_reward
-from wiserouter_langchain.decision_index import Trail, name_of
+from wiserouter_langchain.decision_index import DecisionIndex, name_of
 from wiserouter_langchain.routed_call import RECORD
 
 if TYPE_CHECKING:
@@ -30,41 +30,43 @@ if TYPE_CHECKING:
 _RUN_PREFIXES = ("lc_run--", "run--", "run-")
 
 
-def credit(router: WiseRouter, trail: Trail, target: Any, score: float, key: str, comment: str | None) -> int:
+def credit(router: WiseRouter, index: DecisionIndex, target: Any, score: float, key: str, comment: str | None) -> int:
     """Reward the decisions behind a message, run or decision, and return how many there were."""
     reward = check_reward(score)
-    return sum(_rewarded(router, trail, each, reward, key, comment) for each in _decisions(router, trail, target))
+    return sum(_rewarded(router, index, each, reward, key, comment) for each in _decisions(router, index, target))
 
 
-def explained(router: WiseRouter, trail: Trail, target: Any) -> Explanation:
+def explained(router: WiseRouter, index: DecisionIndex, target: Any) -> Explanation:
     """Return why the latest decision behind a message, run or decision fell as it did; raises `UnknownDecision`."""
-    found = _decisions(router, trail, target)
+    found = _decisions(router, index, target)
     if not found:
         raise UnknownDecision(str(getattr(target, "id", target)))
     return router.explain(found[-1])
 
 
-def _rewarded(router: WiseRouter, trail: Trail, decision_id: str, reward: float, key: str, comment: str | None) -> bool:
+def _rewarded(
+    router: WiseRouter, index: DecisionIndex, decision_id: str, reward: float, key: str, comment: str | None
+) -> bool:
     try:
         router.reward(decision_id, reward)
     except (UnknownDecision, AlreadySettled):  # forgotten, or a call that failed
         return False
-    trail.score(decision_id, key, reward, comment)
+    index.score(decision_id, key, reward, comment)
     return True
 
 
-def _decisions(router: WiseRouter, trail: Trail, target: Any) -> list[str]:
+def _decisions(router: WiseRouter, index: DecisionIndex, target: Any) -> list[str]:
     if not isinstance(target, BaseMessage):
-        return _of_run(router, trail, str(target)) or [str(target)]
+        return _of_run(router, index, str(target)) or [str(target)]
     record = target.response_metadata.get(RECORD)
     if record:
         return [str(record["decision_id"])]
-    return _of_run(router, trail, _run_of(target.id or ""))
+    return _of_run(router, index, _run_of(target.id or ""))
 
 
-def _of_run(router: WiseRouter, trail: Trail, name: str) -> list[str]:
+def _of_run(router: WiseRouter, index: DecisionIndex, name: str) -> list[str]:
     """Return the decisions behind a run of this worker, or of another one of its store."""
-    found = trail.decisions_of(name)
+    found = index.decisions_of(name)
     if found or not router.durable:
         return found
     with suppress(UnknownDecision):

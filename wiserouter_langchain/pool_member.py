@@ -18,7 +18,7 @@ _LIMIT_FIELDS = ("max_tokens", "max_output_tokens", "max_completion_tokens", "nu
 
 
 @dataclass(frozen=True, slots=True)
-class Arm:
+class PoolMember:
     """A chat model and its figures.
 
     Attributes
@@ -93,7 +93,7 @@ class Arm:
         )
 
 
-def arm_of(name: str, model: BaseChatModel, own: Price | None) -> Arm:
+def pool_member(name: str, model: BaseChatModel, own: Price | None) -> PoolMember:
     """Return the arm of a chat model.
 
     Raises
@@ -113,7 +113,7 @@ def arm_of(name: str, model: BaseChatModel, own: Price | None) -> Arm:
     field = next((field for field in _LIMIT_FIELDS if field in type(model).model_fields), None)
     limit = getattr(model, field) if field else None
     named = str(model._get_ls_params().get("ls_model_name"))
-    return Arm(
+    return PoolMember(
         name,
         model,
         tariff_of(name, model, own),

@@ -12,7 +12,7 @@ from langchain_core.messages import BaseMessage
 from langchain_core.runnables import Runnable
 
 from wiserouter import Decision, WiseRouter
-from wiserouter_langchain.pool_member import Arm
+from wiserouter_langchain.pool_member import PoolMember
 from wiserouter_langchain.request import Ask
 from wiserouter_langchain.usage_observer import UsageObserver, bill_of
 
@@ -26,7 +26,7 @@ OPERATIONS = "__wise_operations"
 
 
 @dataclass
-class Turn:
+class RoutedCall:
     """A call in the making.
 
     Attributes
@@ -35,7 +35,7 @@ class Turn:
         Keeps the budget.
     decision : Decision
         The choice, reserved.
-    arm : Arm
+    arm : PoolMember
         The chosen model.
     ask : Ask
         What is asked for.
@@ -45,7 +45,7 @@ class Turn:
 
     router: WiseRouter
     decision: Decision
-    arm: Arm
+    arm: PoolMember
     ask: Ask
     observer: UsageObserver = field(default_factory=UsageObserver)
     _open: Lock = field(default_factory=Lock)

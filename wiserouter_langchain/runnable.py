@@ -26,21 +26,21 @@ from pydantic import Field, PrivateAttr
 
 from wiserouter import Budget, Explanation, Price, WiseRouter
 from wiserouter.errors import InvalidInput, StoreError, UnknownModel
-from wiserouter.integration.context_lookup import Placed, Placing
-from wiserouter.stores.offload import aside
-from wiserouter_langchain.candidates import begin_turn
-from wiserouter_langchain.decision_index import Trail
+from wiserouter.integration.context_lookup import ContextAssignment, ContextLookup
+from wiserouter.stores.offload import offload
+from wiserouter_langchain.candidates import begin_call
+from wiserouter_langchain.decision_index import DecisionIndex
 from wiserouter_langchain.feedback import credit, explained
-from wiserouter_langchain.pool_member import Arm, common_profile
+from wiserouter_langchain.pool_member import PoolMember, common_profile
 from wiserouter_langchain.request import Ask, ask_of
-from wiserouter_langchain.routed_call import OPERATIONS, RECORD, Turn
-from wiserouter_langchain.setup import arms_of, open_router
+from wiserouter_langchain.routed_call import OPERATIONS, RECORD, RoutedCall
+from wiserouter_langchain.setup import open_router, pool_members
 from wiserouter_langchain.structured_output import StructuredWiseRouter
 from wiserouter_langchain.usage_observer import UsageObserver
 
 logger = logging.getLogger("wiserouter.langchain")
 
-End = Callable[[Turn], object]
+End = Callable[[RoutedCall], object]
 
 SHORT = 4_000
 """Characters; the tokens of a shorter text are counted in well under a millisecond."""
@@ -111,10 +111,10 @@ class RunnableWiseRouter(BaseChatModel):
     encoder_timeout_s: float = 1.0
     history_size: int = 10_000
 
-    _arms: dict[str, Arm] = PrivateAttr(default_factory=dict)
+    _arms: dict[str, PoolMember] = PrivateAttr(default_factory=dict)
     _core: WiseRouter = PrivateAttr()
-    _placing: Placing = PrivateAttr()
-    _trail: Trail = PrivateAttr()
+    _lookup: ContextLookup = PrivateAttr()
+    _index: DecisionIndex = PrivateAttr()
     _told: set[str] = PrivateAttr(default_factory=set)
     _preferred: str | None = PrivateAttr(default=None)
     _payer: str | None = PrivateAttr(default=None)
@@ -125,13 +125,13 @@ class RunnableWiseRouter(BaseChatModel):
         for name in ("cache", "rate_limiter", "disable_streaming"):
             if getattr(self, name):
                 raise InvalidInput(f"{name} must be set on the models, not on the router, which never generates itself")
-        self._arms = arms_of(self.models, self.router, self.prices, self.output_version)
+        self._arms = pool_members(self.models, self.router, self.prices, self.output_version)
         self._core = open_router(self._arms, self.router, self.budget, self.cap_output_tokens, self.scopes)
         core = self._core
-        self._placing = Placing(
-            core.contexts, core.encoder, self.encoder_timeout_s, keeps_embedding=core.judges_embeddings
+        self._lookup = ContextLookup(
+            core.contexts, core.encoder, self.encoder_timeout_s, keeps_embedding=core.needs_embedding
         )
-        self._trail = Trail(self.history_size)
+        self._index = DecisionIndex(self.history_size)
 
     @property
     def core(self) -> WiseRouter:
@@ -207,9 +207,9 @@ class RunnableWiseRouter(BaseChatModel):
         """Return the answer of the chosen model."""
         config, messages = ensure_config(config), self._messages(input)
         run = self._begin(config, messages)
-        turn: Turn | None = None
+        turn: RoutedCall | None = None
         try:
-            turn = self._turn(messages, config, kwargs)
+            turn = self._begin_call(messages, config, kwargs)
             target, rest = turn.target(_with(kwargs, stop), self.cap_output_tokens)
             child = self._child(turn, config, run)
             with set_config_context(child) as context:
@@ -235,9 +235,9 @@ class RunnableWiseRouter(BaseChatModel):
         run = await self._manager(AsyncCallbackManager, config).on_chain_start(
             None, {"messages": messages}, **self._named(config)
         )
-        turn: Turn | None = None
+        turn: RoutedCall | None = None
         try:
-            turn = await self._aturn(messages, config, kwargs)
+            turn = await self._abegin_call(messages, config, kwargs)
             target, rest = turn.target(_with(kwargs, stop), self.cap_output_tokens)
             child = self._child(turn, config, run)
             with set_config_context(child) as context:
@@ -262,10 +262,10 @@ class RunnableWiseRouter(BaseChatModel):
         """Yield what the chosen model streams; the first chunk carries the record."""
         config, messages = ensure_config(config), self._messages(input)
         run = self._begin(config, messages)
-        turn: Turn | None = None
+        turn: RoutedCall | None = None
         last: Any = None
         try:
-            turn = self._turn(messages, config, kwargs)
+            turn = self._begin_call(messages, config, kwargs)
             target, rest = turn.target(_with(kwargs, stop), self.cap_output_tokens)
             chunks: Any = target.stream(messages, self._child(turn, config, run), **rest)
             with closing(chunks):  # a stream that is given up ends the model's run, and is billed, now
@@ -292,10 +292,10 @@ class RunnableWiseRouter(BaseChatModel):
         run = await self._manager(AsyncCallbackManager, config).on_chain_start(
             None, {"messages": messages}, **self._named(config)
         )
-        turn: Turn | None = None
+        turn: RoutedCall | None = None
         last: Any = None
         try:
-            turn = await self._aturn(messages, config, kwargs)
+            turn = await self._abegin_call(messages, config, kwargs)
             target, rest = turn.target(_with(kwargs, stop), self.cap_output_tokens)
             chunks: Any = target.astream(messages, self._child(turn, config, run), **rest)
             async with aclosing(chunks):
@@ -319,9 +319,9 @@ class RunnableWiseRouter(BaseChatModel):
             return super().stream_events(input, config, version=version, **kwargs)
         config, messages = ensure_config(config), self._messages(input)
         run = self._begin(config, messages)
-        turn: Turn | None = None
+        turn: RoutedCall | None = None
         try:
-            turn = self._turn(messages, config, kwargs)
+            turn = self._begin_call(messages, config, kwargs)
             target, rest, child = self._v3(turn, config, kwargs, run, run, self._end)
             return target.stream_events(messages, child, version="v3", **rest)
         except BaseException as error:
@@ -342,9 +342,9 @@ class RunnableWiseRouter(BaseChatModel):
         run = await self._manager(AsyncCallbackManager, config).on_chain_start(
             None, {"messages": messages}, **self._named(config)
         )
-        turn: Turn | None = None
+        turn: RoutedCall | None = None
         try:
-            turn = await self._aturn(messages, config, kwargs)
+            turn = await self._abegin_call(messages, config, kwargs)
             end = self._soon(asyncio.get_running_loop())
             target, rest, child = self._v3(turn, config, kwargs, run, run.get_sync(), end)
             return await target.astream_events(messages, child, version="v3", **rest)
@@ -354,7 +354,7 @@ class RunnableWiseRouter(BaseChatModel):
             raise
 
     def _v3(
-        self, turn: Turn, config: RunnableConfig, kwargs: Any, run: Any, sync_run: Any, end: End
+        self, turn: RoutedCall, config: RunnableConfig, kwargs: Any, run: Any, sync_run: Any, end: End
     ) -> tuple[Any, Any, Any]:
         def done(error: BaseException | None) -> None:
             end(turn)
@@ -452,12 +452,12 @@ class RunnableWiseRouter(BaseChatModel):
         InvalidInput
             If the score is outside [0, 1].
         """
-        return credit(self._core, self._trail, target, score, key, comment)
+        return credit(self._core, self._index, target, score, key, comment)
 
     async def afeedback(self, target: Any, score: float, *, key: str = "user_score", comment: str | None = None) -> int:
         """Do what `feedback` does, off the event loop where the store is waited for."""
         step = partial(self.feedback, target, score, key=key, comment=comment)
-        return await aside(step) if self._core.waits() else step()
+        return await offload(step) if self._core.waits() else step()
 
     def explain(self, target: Any) -> Explanation:
         """Return why the model of an answer was chosen.
@@ -472,16 +472,16 @@ class RunnableWiseRouter(BaseChatModel):
         UnknownDecision
             If none is known.
         """
-        return explained(self._core, self._trail, target)
+        return explained(self._core, self._index, target)
 
     async def aexplain(self, target: Any) -> Explanation:
         """Do what `explain` does, off the event loop where the store is waited for."""
         step = partial(self.explain, target)
-        return await aside(step) if self._core.waits() else step()
+        return await offload(step) if self._core.waits() else step()
 
     def note_run(self, decision_id: str, run_id: uuid.UUID) -> None:
         """Let feedback for a run find a decision."""
-        self._trail.note(decision_id, [run_id])
+        self._index.note(decision_id, [run_id])
 
     # inside
 
@@ -510,45 +510,45 @@ class RunnableWiseRouter(BaseChatModel):
     def _named(self, config: RunnableConfig) -> dict[str, Any]:
         return {"name": config.get("run_name") or self.get_name(), "run_id": config.pop("run_id", None)}
 
-    def _turn(self, messages: list[BaseMessage], config: RunnableConfig, kwargs: Any) -> Turn:
+    def _begin_call(self, messages: list[BaseMessage], config: RunnableConfig, kwargs: Any) -> RoutedCall:
         ask = ask_of(messages, kwargs, kwargs.get(OPERATIONS, ()))
-        return self._decided(ask, self._placing.place(ask.question), config)
+        return self._decided(ask, self._lookup.look_up(ask.question), config)
 
-    async def _aturn(self, messages: list[BaseMessage], config: RunnableConfig, kwargs: Any) -> Turn:
+    async def _abegin_call(self, messages: list[BaseMessage], config: RunnableConfig, kwargs: Any) -> RoutedCall:
         ask = ask_of(messages, kwargs, kwargs.get(OPERATIONS, ()))
-        placed = await self._placing.aplace(ask.question)
+        placed = await self._lookup.alook_up(ask.question)
         decide = partial(self._decided, ask, placed, config)
         if len(ask.counted) < SHORT and not self._core.waits(self._scope(config)):
             return decide()
-        return await aside(decide, self._end)
+        return await offload(decide, self._end)
 
-    def _decided(self, ask: Ask, placed: Placed, config: RunnableConfig) -> Turn:
+    def _decided(self, ask: Ask, placed: ContextAssignment, config: RunnableConfig) -> RoutedCall:
         forced, cap = (config.get("configurable") or {}).get(FORCED), self.cap_output_tokens
-        return begin_turn(self._core, self._arms, ask, placed, forced, self._preferred, cap, self._scope(config))
+        return begin_call(self._core, self._arms, ask, placed, forced, self._preferred, cap, self._scope(config))
 
     def _scope(self, config: RunnableConfig) -> str:
         """Return whose budget pays: as the program has bound it, else as the configuration says."""
         told = (config.get("configurable") or {}).get(SCOPE) or (config.get("metadata") or {}).get(SCOPE)
         return self._payer or (str(told) if told else "default")
 
-    def _child(self, turn: Turn, config: RunnableConfig, run: Any) -> RunnableConfig:
+    def _child(self, turn: RoutedCall, config: RunnableConfig, run: Any) -> RunnableConfig:
         """Return the configuration of the model's call: below our run, observed, with the record in its metadata."""
         decision_id = turn.decision.id
-        self._trail.note(decision_id, _ids(run))
-        turn.observer.on_start = lambda run_id: self._trail.note(decision_id, [run_id])
+        self._index.note(decision_id, _ids(run))
+        turn.observer.on_start = lambda run_id: self._index.note(decision_id, [run_id])
         callbacks = run.get_child()
         callbacks.add_handler(turn.observer, inherit=True)
         child = patch_config(config, callbacks=callbacks)
         child["metadata"] = {**(child.get("metadata") or {}), RECORD: turn.record}
         return child
 
-    def _end(self, turn: Turn | None) -> None:
+    def _end(self, turn: RoutedCall | None) -> None:
         """Settle a call."""
         if turn is None:
             return
         try:
             estimated = turn.settle()
-            for name in self._trail.names_of(turn.decision.id) if self._core.durable else ():
+            for name in self._index.shared_names(turn.decision.id) if self._core.durable else ():
                 self._core.alias(name, turn.decision)
         except StoreError as error:  # the answer is there, and what this worker decided is settled later
             logger.warning("%s: feedback may not find a call of %s", error, turn.arm.name)
@@ -561,10 +561,10 @@ class RunnableWiseRouter(BaseChatModel):
                 turn.arm.name,
             )
 
-    async def _aend(self, turn: Turn | None) -> None:
+    async def _aend(self, turn: RoutedCall | None) -> None:
         """Settle a call, off the event loop where the store is waited for."""
         if turn is not None and self._core.waits():
-            await aside(partial(self._end, turn))
+            await offload(partial(self._end, turn))
         else:
             self._end(turn)
 

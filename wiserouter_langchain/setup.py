@@ -9,16 +9,16 @@ from langchain_core.language_models import BaseChatModel
 from wiserouter import Budget, Price, WiseRouter
 from wiserouter.errors import InvalidInput, NotStarted, UnknownModel, UnknownPrice
 from wiserouter.prompts.encoders.remote import RemoteEncoder
-from wiserouter_langchain.pool_member import Arm, arm_of
+from wiserouter_langchain.pool_member import PoolMember, pool_member
 
 
-def arms_of(
+def pool_members(
     models: Mapping[str, BaseChatModel],
     router: WiseRouter | None,
     prices: Mapping[str, Price],
     output_version: str | None,
-) -> dict[str, Arm]:
-    """Return the arms of a pool: prices are your own, else the router's, else the catalogue's; raises as `arm_of` does.
+) -> dict[str, PoolMember]:
+    """Return the arms of a pool: prices are your own, else the router's, else the catalogue's.
 
     Parameters
     ----------
@@ -36,11 +36,11 @@ def arms_of(
     known = {} if router is None else {model.name: model.price for model in router.pool.models}
     pushed = {} if output_version is None else {"output_version": output_version}
     own = {name: prices.get(name) or known.get(name) for name in models}
-    return {name: arm_of(name, _copied(model, pushed), own[name]) for name, model in models.items()}
+    return {name: pool_member(name, _copied(model, pushed), own[name]) for name, model in models.items()}
 
 
 def open_router(
-    arms: Mapping[str, Arm],
+    arms: Mapping[str, PoolMember],
     router: WiseRouter | None,
     budget: Budget | None,
     cap_output_tokens: int | None,
@@ -88,7 +88,7 @@ def _is_hard(router: WiseRouter) -> bool:
         raise InvalidInput("the router needs a budget: give budget=, or a router with a running one") from error
 
 
-def _check_limited(arms: Mapping[str, Arm], cap_output_tokens: int | None) -> None:
+def _check_limited(arms: Mapping[str, PoolMember], cap_output_tokens: int | None) -> None:
     for arm in arms.values():
         if arm.max_output_tokens is None and (cap_output_tokens is None or arm.cap_field is None):
             raise UnknownPrice(

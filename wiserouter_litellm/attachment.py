@@ -15,7 +15,7 @@ from wiserouter import Budget, WiseRouter
 from wiserouter.errors import InvalidInput
 from wiserouter_litellm.group_setup import open_group
 from wiserouter_litellm.litellm_compat import deployments_of, owns
-from wiserouter_litellm.scopes import NamedByProgram
+from wiserouter_litellm.scopes import ScopeFromMetadata
 from wiserouter_litellm.sync_selection import selecting
 from wiserouter_litellm.wise_callback import WiseCallback
 
@@ -88,7 +88,7 @@ def attach(
         budget=budget,
         cap_output_tokens=cap_output_tokens,
         encoder_timeout_s=encoder_timeout_s,
-        payers=lambda _: NamedByProgram(),
+        scope_resolver=lambda _: ScopeFromMetadata(),
     )
     if callback is None:
         callback = AttachedCallback(litellm_router)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from wiserouter import Usage
 from wiserouter.pricing.tokens import count_tokens
-from wiserouter_litellm.deployments import Berth
+from wiserouter_litellm.deployments import DeploymentInfo
 from wiserouter_litellm.request import request_of
 
 
@@ -35,7 +35,7 @@ class Bill(NamedTuple):
     usage: Usage | None = None
 
 
-def bill_of(kwargs: Mapping[str, Any], response: object, berth: Berth) -> Bill:
+def bill_of(kwargs: Mapping[str, Any], response: object, info: DeploymentInfo) -> Bill:
     """Return the bill of a successful call.
 
     Parameters
@@ -44,20 +44,20 @@ def bill_of(kwargs: Mapping[str, Any], response: object, berth: Berth) -> Bill:
         The event, as loggers get it.
     response : object
         The answer; of a stream, all of it.
-    berth : Berth
+    info : DeploymentInfo
         The deployment that answered.
     """
     logged = kwargs.get("standard_logging_object") or {}
     if kwargs.get("cache_hit") or logged.get("cache_hit"):
-        return Bill(0.0, berth.model, cached=True)
+        return Bill(0.0, info.model, cached=True)
     reported = kwargs.get("response_cost") or logged.get("response_cost") or 0.0
     usage = usage_of(getattr(response, "usage", None), logged)
     unknown = usage.input_tokens + usage.output_tokens == 0
     if reported > 0:
-        return Bill(float(reported), berth.model, usage=None if unknown else usage)
+        return Bill(float(reported), info.model, usage=None if unknown else usage)
     if unknown:
         usage = _counted(kwargs, response)
-    return Bill(berth.tariff.cost_usd(usage), berth.model, estimated=unknown, usage=usage)
+    return Bill(info.tariff.cost_usd(usage), info.model, estimated=unknown, usage=usage)
 
 
 def usage_of(block: object, logged: Mapping[str, Any]) -> Usage:

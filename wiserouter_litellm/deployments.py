@@ -19,7 +19,7 @@ logger = logging.getLogger("wiserouter.litellm")
 Deployment = Mapping[str, Any]
 
 
-class Berth(NamedTuple):
+class DeploymentInfo(NamedTuple):
     """One deployment: the model that it is, its prices, and what counts its tokens.
 
     Attributes
@@ -40,7 +40,7 @@ class Berth(NamedTuple):
     counted_as: str
 
 
-class Fleet:
+class DeploymentRegistry:
     """The deployments of one group, learned of as they appear.
 
     Parameters
@@ -55,19 +55,19 @@ class Fleet:
 
     def __init__(self, group: str, known: Collection[str] = (), prices: Mapping[str, Price] | None = None) -> None:
         self._group, self._known, self._prices = group, set(known), dict(prices or {})
-        self._berths: dict[str, Berth] = {}
+        self._berths: dict[str, DeploymentInfo] = {}
         self._left_out: set[str] = set()
 
     @property
-    def berths(self) -> dict[str, Berth]:
+    def infos(self) -> dict[str, DeploymentInfo]:
         """All deployments seen so far, by id."""
         return dict(self._berths)
 
-    def find(self, deployment_id: object) -> Berth | None:
+    def find(self, deployment_id: object) -> DeploymentInfo | None:
         """Return the deployment of this id, if it is one of the group's."""
         return self._berths.get(str(deployment_id)) if deployment_id else None
 
-    def take_in(self, deployments: Iterable[Deployment], *, strict: bool = False) -> list[Berth]:
+    def register(self, deployments: Iterable[Deployment], *, strict: bool = False) -> list[DeploymentInfo]:
         """Learn of deployments, and return those that were new; one without an id yet is only looked at.
 
         One without a price, or at odds with another, is refused where `strict`, else left out and reported once: it is
@@ -80,25 +80,25 @@ class Fleet:
         InvalidInput
             If two deployments of one model differ in price.
         """
-        new: list[Berth] = []
+        new: list[DeploymentInfo] = []
         for deployment in deployments:
             key = id_of(deployment)
             if key in self._berths or key in self._left_out:
                 continue
             try:
-                berth = self._berth(deployment, new)
+                info = self._berth(deployment, new)
             except (UnknownPrice, InvalidInput) as error:
                 if strict:
                     raise
                 self._left_out.add(key)
                 logger.error("group %r: %s; the deployment gets no traffic", self._group, error)
                 continue
-            new.append(berth)
+            new.append(info)
             if key:
-                self._berths[key] = berth
+                self._berths[key] = info
         return new
 
-    def _berth(self, deployment: Deployment, new: Sequence[Berth]) -> Berth:
+    def _berth(self, deployment: Deployment, new: Sequence[DeploymentInfo]) -> DeploymentInfo:
         name = self._name(deployment)
         litellm_model = str(deployment["litellm_params"].get("model"))
         own = next((self._prices[key] for key in (name, id_of(deployment), litellm_model) if key in self._prices), None)
@@ -111,7 +111,7 @@ class Fleet:
                     value=name,
                 )
         counting = str((deployment.get("model_info") or {}).get("base_model") or litellm_model).removeprefix("azure/")
-        return Berth(name, tariff, _encoding(counting), counting)
+        return DeploymentInfo(name, tariff, _encoding(counting), counting)
 
     def _name(self, deployment: Deployment) -> str:
         """Return which model of the pool a deployment is: as told, else as fitted, else by LiteLLM's names."""

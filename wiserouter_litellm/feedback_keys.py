@@ -15,26 +15,26 @@ from typing import Any
 CHOSEN_ID = "x-litellm-call-id"
 
 
-def name_of(id_: str, caller: str | None) -> str:
+def feedback_key(id_: str, caller: str | None) -> str:
     """Return the name of a call, an answer or a decision as one caller knows it; keeps neither id nor key."""
     return _digest([caller, id_])
 
 
-def names_of(call_id: str, caller: str | None, *, chosen: bool) -> tuple[str, ...]:
+def keys_to_store(call_id: str, caller: str | None, *, chosen: bool) -> tuple[str, ...]:
     """Return the names of a call: its caller's, and the administrators' where the proxy made its id.
 
     Examples
     --------
-    >>> [len(names_of("c", "a-key", chosen=chosen)) for chosen in (False, True)]
+    >>> [len(keys_to_store("c", "a-key", chosen=chosen)) for chosen in (False, True)]
     [2, 1]
     """
-    own = name_of(call_id, caller)
+    own = feedback_key(call_id, caller)
     return (own,) if chosen or caller is None else (own, _digest([call_id]))
 
 
-def names_asked(id_: str, caller: str | None, *, any_caller: bool) -> tuple[str, ...]:
+def keys_to_try(id_: str, caller: str | None, *, any_caller: bool) -> tuple[str, ...]:
     """Return the names that an id may stand for when a caller asks; administrators may give any decision's own id."""
-    own = name_of(id_, caller)
+    own = feedback_key(id_, caller)
     return (own, _digest([id_]), id_) if any_caller else (own,)
 
 

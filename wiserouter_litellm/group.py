@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 
 from wiserouter import Decision, WiseRouter
 from wiserouter.errors import AlreadySettled, StoreError, UnknownDecision, UnknownPrice
-from wiserouter.integration.context_lookup import Placed, Placing
-from wiserouter.stores.offload import aside
+from wiserouter.integration.context_lookup import ContextAssignment, ContextLookup
+from wiserouter.stores.offload import offload
 from wiserouter_litellm.billing import Bill
 from wiserouter_litellm.candidates import (
-    Offer,
-    Offered,
+    Candidate,
+    Candidates,
     counted,
     fitting,
     fresh_models,
@@ -27,26 +27,26 @@ from wiserouter_litellm.candidates import (
     uncounted,
     worst_cases_usd,
 )
-from wiserouter_litellm.deployments import Berth, Deployment, Fleet, id_of
+from wiserouter_litellm.deployments import Deployment, DeploymentInfo, DeploymentRegistry, id_of
 from wiserouter_litellm.errors import unbounded
-from wiserouter_litellm.feedback_keys import name_of, names_of
+from wiserouter_litellm.feedback_keys import feedback_key, keys_to_store
 from wiserouter_litellm.request import Request
-from wiserouter_litellm.scopes import OwnBudget, Payers
+from wiserouter_litellm.scopes import GroupScope, ScopeResolver
 
 logger = logging.getLogger("wiserouter.litellm")
 
-MARK = "wiserouter_decision"
+DECISION_KEY = "wiserouter_decision"
 """Key of `model_info` under which a deployment's copy carries the decision to the log events of its call."""
 
 _SHORT = 4_000  # characters; the tokens of a shorter text are counted in well under a millisecond
 
 
-class Asked(NamedTuple):
+class RoutingRequest(NamedTuple):
     """A request on its way to a decision.
 
     Attributes
     ----------
-    offer : Offer
+    offer : Candidates
         What can serve it.
     request : Request
         What it says.
@@ -60,7 +60,7 @@ class Asked(NamedTuple):
         Whose log events settle it.
     """
 
-    offer: Offer
+    offer: Candidates
     request: Request
     scope: str
     call_id: str
@@ -70,10 +70,10 @@ class Asked(NamedTuple):
 
     def names(self, decision_id: str) -> list[str]:
         """Return by which names feedback may find the decision."""
-        return [*names_of(self.call_id, self.caller, chosen=self.chosen), name_of(decision_id, self.caller)]
+        return [*keys_to_store(self.call_id, self.caller, chosen=self.chosen), feedback_key(decision_id, self.caller)]
 
 
-class Selected(NamedTuple):
+class Selection(NamedTuple):
     """A decision, the deployments for LiteLLM to take the first of, and the model that each one is, by its id."""
 
     decision: Decision
@@ -91,13 +91,13 @@ class Group:
         The group's name in LiteLLM.
     router : WiseRouter
         Decides, and keeps the budget; started.
-    fleet : Fleet
+    registry : DeploymentRegistry
         The deployments seen so far.
-    placing : Placing
+    lookup : ContextLookup
         Finds the context of a question.
     hard : bool
         Whether a budget must never be exceeded.
-    payers : Payers
+    scope_resolver : ScopeResolver
         Say whose budget pays.
     cap_output_tokens : int or None
         The limit of the output where a request names none; it is then sent to the provider as well.
@@ -107,15 +107,15 @@ class Group:
 
     name: str
     router: WiseRouter
-    fleet: Fleet
-    placing: Placing
+    registry: DeploymentRegistry
+    lookup: ContextLookup
     hard: bool
-    payers: Payers = field(default_factory=OwnBudget)
+    scope_resolver: ScopeResolver = field(default_factory=GroupScope)
     cap_output_tokens: int | None = None
     faults: Counter[str] = field(default_factory=Counter)
     _joining: Lock = field(default_factory=Lock)
 
-    def offer(self, healthy: Sequence[Deployment], failed_ids: set[str]) -> Offer:
+    def offer(self, healthy: Sequence[Deployment], failed_ids: set[str]) -> Candidates:
         """Return what of the healthy deployments can serve; models never seen before join the pool.
 
         Raises
@@ -123,41 +123,41 @@ class Group:
         UnknownPrice
             If none of them has a price.
         """
-        self.welcome(self.fleet.take_in(healthy))
-        known = [(each, key, self.fleet.find(key)) for each in healthy if (key := id_of(each))]
-        offer = [Offered(each, berth, key in failed_ids) for each, key, berth in known if berth is not None]
+        self.add_new_models(self.registry.register(healthy))
+        known = [(each, key, self.registry.find(key)) for each in healthy if (key := id_of(each))]
+        offer = [Candidate(each, info, key in failed_ids) for each, key, info in known if info is not None]
         if not offer:
             raise UnknownPrice(
                 str(healthy[0]["litellm_params"].get("model")), "price, nor has any other that is healthy"
             )
         return offer
 
-    def welcome(self, berths: Iterable[Berth]) -> None:
+    def add_new_models(self, infos: Iterable[DeploymentInfo]) -> None:
         """Take the models of new deployments into the pool, unless they are there."""
-        for berth in berths:
+        for info in infos:
             with self._joining:
-                if berth.model in self.router.pool.names:
+                if info.model in self.router.pool.names:
                     continue
-                self.router.add_model(berth.tariff.model(berth.model))
-            logger.info("group %r: new model %r, believed to be as good as the others", self.name, berth.model)
+                self.router.add_model(info.tariff.model(info.model))
+            logger.info("group %r: new model %r, believed to be as good as the others", self.name, info.model)
 
-    async def aselect(self, asked: Asked) -> Selected:
+    async def aselect(self, asked: RoutingRequest) -> Selection:
         """Choose a model for a request, with encoding, counting and the store off the event loop."""
-        placed = await self.placing.aplace(asked.request.question)
+        placed = await self.lookup.alook_up(asked.request.question)
         select = partial(self._select, asked, placed)
         long = len(asked.request.counted) >= _SHORT and self._counts(asked)
         if long or self.router.waits(asked.scope):
-            return await aside(select, lambda given_up: self.release(given_up.decision.id))
+            return await offload(select, lambda given_up: self.release(given_up.decision.id))
         return select()
 
-    def select(self, asked: Asked) -> Selected:
+    def select(self, asked: RoutingRequest) -> Selection:
         """Do what `aselect` does, in a thread that may wait."""
-        return self._select(asked, self.placing.place(asked.request.question))
+        return self._select(asked, self.lookup.look_up(asked.request.question))
 
-    async def aside(self, step: Callable[[], object]) -> None:
+    async def offload(self, step: Callable[[], object]) -> None:
         """Settle or release, off the event loop where the store is waited for."""
         if self.router.waits():
-            await aside(step)
+            await offload(step)
         else:
             step()
 
@@ -197,13 +197,13 @@ class Group:
         level = logging.ERROR if self.faults[kind] == 1 else logging.DEBUG
         logger.log(level, "group %r: %s", self.name, message, exc_info=error)
 
-    def _counts(self, asked: Asked) -> bool:
+    def _counts(self, asked: RoutingRequest) -> bool:
         return is_worth_counting(asked.request, asked.offer, hard=self.hard)
 
-    def _select(self, asked: Asked, placed: Placed) -> Selected:
+    def _select(self, asked: RoutingRequest, placed: ContextAssignment) -> Selection:
         """Decide, and name the decision; waits for the store where that is shared."""
         request, offer, scope = asked.request, asked.offer, asked.scope
-        self.payers.open(scope)
+        self.scope_resolver.open(scope)
         hard = self.router.is_hard(scope)
         self.hard |= hard
         length = counted(request, offer) if self._counts(asked) else uncounted(request)
@@ -217,8 +217,8 @@ class Group:
         names = asked.names(decision.id)
         self.rename(names, decision.id)
         mark = {"owner": asked.owner, "group": self.name, "id": decision.id, "names": names}
-        copies = ranked(offer, self._ranking(decision, worst), self._params(request), {MARK: mark})
-        return Selected(decision, copies, {id_of(one.deployment): one.berth.model for one in offer})
+        copies = ranked(offer, self._ranking(decision, worst), self._params(request), {DECISION_KEY: mark})
+        return Selection(decision, copies, {id_of(one.deployment): one.info.model for one in offer})
 
     def _ranking(self, decision: Decision, worst_usd: Mapping[str, float] | None) -> list[str]:
         """Return all models, the chosen one first.

@@ -9,11 +9,11 @@ import litellm
 
 from wiserouter import Budget, Model, Price, WiseRouter
 from wiserouter.errors import InvalidInput, NotStarted, UnknownPrice
-from wiserouter.integration.context_lookup import Placing
+from wiserouter.integration.context_lookup import ContextLookup
 from wiserouter.prompts.encoders.remote import RemoteEncoder
-from wiserouter_litellm.deployments import Berth, Deployment, Fleet
+from wiserouter_litellm.deployments import Deployment, DeploymentInfo, DeploymentRegistry
 from wiserouter_litellm.group import Group
-from wiserouter_litellm.scopes import OwnBudget, Payers
+from wiserouter_litellm.scopes import GroupScope, ScopeResolver
 
 _ENCODINGS = Path(litellm.__file__).parent / "litellm_core_utils" / "tokenizers"
 """The tokenizers that LiteLLM ships; it points tiktoken there itself, at its first count."""
@@ -28,7 +28,7 @@ def open_group(
     prices: Mapping[str, Price] | None = None,
     cap_output_tokens: int | None = None,
     encoder_timeout_s: float = 1.0,
-    payers: Callable[[WiseRouter], Payers] | None = None,
+    scope_resolver: Callable[[WiseRouter], ScopeResolver] | None = None,
     **settings: object,
 ) -> Group:
     """Return a group whose budget runs.
@@ -50,7 +50,7 @@ def open_group(
         The limit of the output where a request names none.
     encoder_timeout_s : float, default 1
         How long a question waits for its embedding.
-    payers : callable, optional
+    scope_resolver : callable, optional
         Makes what says whose budget pays, once the group's own runs.
     **settings
         Of `WiseRouter`, where none is given.
@@ -66,38 +66,38 @@ def open_group(
         raise InvalidInput(
             f"group {name!r} has no deployments: add models of that name, or a routing group", value=name
         )
-    fleet = Fleet(name, () if router is None else router.pool.names, prices)
-    berths = fleet.take_in(deployments, strict=True)
+    registry = DeploymentRegistry(name, () if router is None else router.pool.names, prices)
+    infos = registry.register(deployments, strict=True)
     if router is None:
-        router = WiseRouter(_models(berths), **settings)  # type: ignore[arg-type]
-    for berth in berths:
-        if berth.model in router.pool.names:
-            router.update_model(berth.tariff.model(berth.model))
+        router = WiseRouter(_models(infos), **settings)  # type: ignore[arg-type]
+    for info in infos:
+        if info.model in router.pool.names:
+            router.update_model(info.tariff.model(info.model))
     if router.contexts.n_contexts > 1 and router.encoder is None:
         raise InvalidInput(f"group {name!r}: a router with {router.contexts.n_contexts} contexts needs an encoder")
     hard = _started(name, router, budget)
-    paying = OwnBudget() if payers is None else payers(router)
+    paying = GroupScope() if scope_resolver is None else scope_resolver(router)
     hard |= paying.hard
     if isinstance(router.encoder, RemoteEncoder):
         router.encoder.pay, router.encoder.apay = router.spend, router.aspend
     group = Group(
         name,
         router,
-        fleet,
-        Placing(router.contexts, router.encoder, encoder_timeout_s, keeps_embedding=router.judges_embeddings),
+        registry,
+        ContextLookup(router.contexts, router.encoder, encoder_timeout_s, keeps_embedding=router.needs_embedding),
         hard=hard,
-        payers=paying,
+        scope_resolver=paying,
         cap_output_tokens=cap_output_tokens,
     )
     if hard:
-        _check_bounded(berths, cap_output_tokens)
-    group.welcome(berths)
+        _check_bounded(infos, cap_output_tokens)
+    group.add_new_models(infos)
     return group
 
 
-def _models(berths: Sequence[Berth]) -> list[Model]:
+def _models(infos: Sequence[DeploymentInfo]) -> list[Model]:
     """Return one model per name, in the order of the deployments."""
-    return list({berth.model: berth.tariff.model(berth.model) for berth in reversed(berths)}.values())[::-1]
+    return list({info.model: info.tariff.model(info.model) for info in reversed(infos)}.values())[::-1]
 
 
 def _started(name: str, router: WiseRouter, budget: Budget | None) -> bool:
@@ -110,12 +110,12 @@ def _started(name: str, router: WiseRouter, budget: Budget | None) -> bool:
         raise InvalidInput(f"group {name!r} needs a budget: give one, or a router with a running one") from error
 
 
-def _check_bounded(berths: Sequence[Berth], cap_output_tokens: int | None) -> None:
+def _check_bounded(infos: Sequence[DeploymentInfo], cap_output_tokens: int | None) -> None:
     """Raise `UnknownPrice` if not even an empty request to a deployment has a worst case."""
-    for berth in berths:
-        if berth.tariff.worst_case_usd(0, cap_output_tokens) == float("inf"):
+    for info in infos:
+        if info.tariff.worst_case_usd(0, cap_output_tokens) == float("inf"):
             raise UnknownPrice(
-                berth.model,
+                info.model,
                 "bound on the cost of a call, which a hard budget needs: set model_info.max_output_tokens, or "
                 "cap_output_tokens",
             )

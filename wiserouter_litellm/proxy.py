@@ -23,7 +23,7 @@ from wiserouter_litellm.encoder import LiteLLMEncoder
 from wiserouter_litellm.errors import SettingsError
 from wiserouter_litellm.group import Group
 from wiserouter_litellm.group_setup import open_group
-from wiserouter_litellm.scopes import Scopes
+from wiserouter_litellm.scopes import CallerScopes
 from wiserouter_litellm.settings import ROOT, GroupSettings, ScopeSettings, in_memory, settings_of, store_of
 from wiserouter_litellm.wise_callback import WiseCallback
 
@@ -92,7 +92,7 @@ def _group(name: str, settings: GroupSettings, config: Mapping[str, Any]) -> Gro
             prices={model: price.price() for model, price in settings.prices.items()},
             cap_output_tokens=settings.cap_output_tokens,
             encoder_timeout_s=settings.encoder_timeout_s,
-            payers=None if settings.scopes is None else partial(_scopes, name, settings.scopes, 1.0 / workers),
+            scope_resolver=None if settings.scopes is None else partial(_scopes, name, settings.scopes, 1.0 / workers),
             policy=_learner(settings),
             store=_store(name, settings),
             seed=settings.seed,
@@ -126,9 +126,9 @@ def _fitted(name: str, settings: GroupSettings) -> WiseRouter | None:
     return WiseRouter.load(settings.artifact, store=_store(name, settings), encoder=encoder, seed=settings.seed)
 
 
-def _scopes(name: str, settings: ScopeSettings, share: float, router: WiseRouter) -> Scopes:
+def _scopes(name: str, settings: ScopeSettings, share: float, router: WiseRouter) -> CallerScopes:
     """Return the budgets of teams and the like, those that are named opened."""
-    return Scopes(
+    return CallerScopes(
         name,
         router,
         settings.by,

@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from wiserouter import WiseRouter
 from wiserouter.errors import AlreadySettled, NotStarted, StoreError, UnknownDecision
 from wiserouter_litellm.errors import UnknownCall
-from wiserouter_litellm.feedback_keys import names_asked
+from wiserouter_litellm.feedback_keys import keys_to_try
 from wiserouter_litellm.group import Group
 from wiserouter_litellm.scopes import OWN
 from wiserouter_litellm.wise_callback import Recorder
@@ -122,7 +122,7 @@ def explained(recorder: Recorder, call: str, caller: str | None) -> dict[str, An
         If a store cannot be reached.
     """
     for name, group in recorder.groups.items():
-        for known_as in names_asked(call, caller, any_caller=True):
+        for known_as in keys_to_try(call, caller, any_caller=True):
             with suppress(UnknownDecision):
                 return {"group": name, **group.router.explain(known_as).as_dict()}
     raise UnknownCall(call)
@@ -133,8 +133,8 @@ def group_status(group: Group) -> dict[str, Any]:
     router = group.router
     seen = router.estimates
     calls, labels = seen.calls.sum(axis=0), seen.labels.sum(axis=0)
-    deployments = Counter(berth.model for berth in group.fleet.berths.values())
-    tariffs = {berth.model: berth.tariff for berth in group.fleet.berths.values()}
+    deployments = Counter(info.model for info in group.registry.infos.values())
+    tariffs = {info.model: info.tariff for info in group.registry.infos.values()}
     models = {
         name: {
             "calls": int(calls[k]),
@@ -148,7 +148,7 @@ def group_status(group: Group) -> dict[str, Any]:
         for k, name in enumerate(router.pool.names)
     }
     faults = {**group.faults, "encoder": group.placing.failures}
-    scopes = {scope: _account(router, scope) for scope in group.payers.opened}
+    scopes = {scope: _account(router, scope) for scope in group.scope_resolver.opened}
     told = {"models": models, "scopes": scopes, "store": router.health()._asdict(), "faults": faults}
     return {**_account(router, OWN), **told}
 

@@ -26,13 +26,13 @@ LONGEST = 256  # characters of an id
 Others = Budget | Literal["shared", "refuse"]
 
 
-class Payers(Protocol):
+class ScopeResolver(Protocol):
     """Says whose budget pays.
 
     Attributes
     ----------
     opened : tuple of str
-        Scopes beside the group's own whose budget runs, as far as this process knows.
+        CallerScopes beside the group's own whose budget runs, as far as this process knows.
     hard : bool
         Whether any of their budgets must never be exceeded.
     """
@@ -52,7 +52,7 @@ class Payers(Protocol):
         ...
 
 
-class OwnBudget:
+class GroupScope:
     """The group's own budget pays for all."""
 
     opened: tuple[str, ...] = ()
@@ -66,7 +66,7 @@ class OwnBudget:
         """Do nothing: it runs."""
 
 
-class NamedByProgram(OwnBudget):
+class ScopeFromMetadata(GroupScope):
     """The scope that the program names in the metadata of its call pays; the program has started it."""
 
     def scope_of(self, metadata: Mapping[str, Any]) -> str:
@@ -74,7 +74,7 @@ class NamedByProgram(OwnBudget):
         return str(metadata.get(SCOPE) or OWN)
 
 
-class Scopes:
+class CallerScopes:
     """Budgets by team, organization, user, key, tag or a field of metadata, as the proxy knows them of the key.
 
     Parameters
@@ -120,7 +120,7 @@ class Scopes:
 
     @property
     def opened(self) -> tuple[str, ...]:
-        """Scopes whose budget runs."""
+        """CallerScopes whose budget runs."""
         return tuple(self._opened)
 
     @property

@@ -17,12 +17,12 @@ from litellm.router import Router
 from litellm.types.router import CustomRoutingStrategyBase
 
 from wiserouter import Budget, WiseRouter
-from wiserouter_litellm.group import Group, Selected
+from wiserouter_litellm.group import Group, Selection
 from wiserouter_litellm.group_setup import open_group
 from wiserouter_litellm.litellm_compat import deployments_of
-from wiserouter_litellm.scopes import NamedByProgram
+from wiserouter_litellm.scopes import ScopeFromMetadata
 from wiserouter_litellm.sync_selection import selecting
-from wiserouter_litellm.wise_callback import Recorder, WiseCallback, passed_on
+from wiserouter_litellm.wise_callback import Recorder, WiseCallback, translate_error
 
 
 class WiseRoutingStrategy(CustomRoutingStrategyBase):
@@ -80,7 +80,7 @@ class WiseRoutingStrategy(CustomRoutingStrategyBase):
             budget=budget,
             cap_output_tokens=cap_output_tokens,
             encoder_timeout_s=encoder_timeout_s,
-            payers=lambda _: NamedByProgram(),
+            scope_resolver=lambda _: ScopeFromMetadata(),
         )
         self._chooser = WiseCallback({group: opened})
         self.callback = Recorder({group: opened})
@@ -115,15 +115,15 @@ class WiseRoutingStrategy(CustomRoutingStrategyBase):
             asked = self._chooser.begin(group, healthy, messages, kwargs)
             selected = None if asked is None else await group.aselect(asked)
         except Exception as error:  # whatever fails here must not take traffic down
-            return self._rng.choice(passed_on(group, healthy, error, kwargs))
+            return self._rng.choice(translate_error(group, healthy, error, kwargs))
         return self._rng.choice(healthy) if selected is None else self._first(group, selected, kwargs)
 
     def get_available_deployment(self, model: str, **call: Any) -> Any:  # type: ignore[override]
         """Return the deployment for a synchronous call; LiteLLM passes everything by keyword."""
         return self._select_sync(model=model, **call)
 
-    def _first(self, group: Group, selected: Selected, kwargs: dict[str, Any]) -> dict[str, Any]:
-        copies = self._chooser.noted(group, selected, kwargs)
+    def _first(self, group: Group, selected: Selection, kwargs: dict[str, Any]) -> dict[str, Any]:
+        copies = self._chooser.record_decision(group, selected, kwargs)
         first = min(copy["litellm_params"]["order"] for copy in copies)
         return self._rng.choice([copy for copy in copies if copy["litellm_params"]["order"] == first])
 

@@ -13,9 +13,9 @@ from litellm.router import Router
 from litellm.types.router import RouterRateLimitError
 
 from wiserouter_litellm.deployments import Deployment, id_of
-from wiserouter_litellm.group import Group, Selected
+from wiserouter_litellm.group import Group, Selection
 from wiserouter_litellm.litellm_compat import deployments_of
-from wiserouter_litellm.wise_callback import WiseCallback, passed_on
+from wiserouter_litellm.wise_callback import WiseCallback, translate_error
 
 Pick = Callable[..., Any]
 
@@ -99,7 +99,7 @@ def pick_in_order(
         asked = callback.begin(group, deployments, messages, kwargs)
         selected = None if asked is None else group.select(asked)
     except Exception as error:  # whatever fails here must not take traffic down
-        passed_on(group, [], error, kwargs)
+        translate_error(group, [], error, kwargs)
         selected = None
     if selected is None:
         return pick()
@@ -108,11 +108,11 @@ def pick_in_order(
     except Exception:
         group.release(selected.decision.id)
         raise
-    callback.noted(group, selected, kwargs)
+    callback.record_decision(group, selected, kwargs)
     return picked
 
 
-def _first_healthy(selected: Selected, all_ids: set[str], kwargs: dict[str, Any], pick: Callable[[], Any]) -> Any:
+def _first_healthy(selected: Selection, all_ids: set[str], kwargs: dict[str, Any], pick: Callable[[], Any]) -> Any:
     """Return our copy of what LiteLLM picks among the deployments of the best model that has a healthy one."""
     ranked = sorted(selected.deployments, key=lambda copy: copy["litellm_params"]["order"])
     orders = list(dict.fromkeys(copy["litellm_params"]["order"] for copy in ranked))

@@ -14,16 +14,16 @@ from typing import Any, NamedTuple
 from litellm.integrations.custom_logger import CustomLogger
 
 from wiserouter.errors import BudgetError, StoreError, UnknownDecision
-from wiserouter.stores.offload import aside
+from wiserouter.stores.offload import offload
 from wiserouter_litellm.billing import Bill, bill_of
 from wiserouter_litellm.deployments import Deployment
 from wiserouter_litellm.errors import BudgetRefused, BudgetUncertain, ScopeRefused, UnknownCall
-from wiserouter_litellm.feedback_keys import is_chosen, name_of, names_asked
-from wiserouter_litellm.group import MARK, Asked, Group, Selected
+from wiserouter_litellm.feedback_keys import feedback_key, is_chosen, keys_to_try
+from wiserouter_litellm.group import DECISION_KEY, Group, RoutingRequest, Selection
 from wiserouter_litellm.request import request_of
 
-NOTE = "wiserouter"
-"""Key of the request's metadata under which the latest decision is noted, for headers and retries."""
+REQUEST_NOTE_KEY = "wiserouter"
+"""Key of the request's metadata under which the latest decision is recorded, for headers and retries."""
 
 
 class Marked(NamedTuple):
@@ -50,23 +50,23 @@ class Recorder(CustomLogger):
 
     async def async_log_success_event(self, kwargs: Any, response_obj: Any, start_time: Any, end_time: Any) -> None:  # noqa: ARG002
         """Charge the call."""
-        if marked := self._answered(kwargs):
-            await marked.group.aside(partial(self._charge, marked, kwargs, response_obj))
+        if settled := self._answered(kwargs):
+            await settled.group.offload(partial(self._charge, settled, kwargs, response_obj))
 
     async def async_log_failure_event(self, kwargs: Any, response_obj: Any, start_time: Any, end_time: Any) -> None:  # noqa: ARG002
         """Release the attempt."""
-        if marked := self._failed(kwargs):
-            await marked.group.aside(partial(marked.group.release, marked.decision_id))
+        if settled := self._failed(kwargs):
+            await settled.group.offload(partial(settled.group.release, settled.decision_id))
 
     def log_success_event(self, kwargs: Any, response_obj: Any, start_time: Any, end_time: Any) -> None:  # noqa: ARG002
         """Charge the call, where it was a synchronous one."""
-        if marked := self._answered(kwargs):
-            self._charge(marked, kwargs, response_obj)
+        if settled := self._answered(kwargs):
+            self._charge(settled, kwargs, response_obj)
 
     def log_failure_event(self, kwargs: Any, response_obj: Any, start_time: Any, end_time: Any) -> None:  # noqa: ARG002
         """Release the attempt, where it was a synchronous one."""
-        if marked := self._failed(kwargs):
-            marked.group.release(marked.decision_id)
+        if settled := self._failed(kwargs):
+            settled.group.release(settled.decision_id)
 
     def feedback(
         self,
@@ -112,7 +112,7 @@ class Recorder(CustomLogger):
         id_ = _call_id(call)
         unavailable: StoreError | None = None
         for group in self.groups.values():
-            for name in names_asked(id_, caller, any_caller=any_caller):
+            for name in keys_to_try(id_, caller, any_caller=any_caller):
                 try:
                     return group.router.reward(name, score, comment=comment)
                 except UnknownDecision:
@@ -125,37 +125,37 @@ class Recorder(CustomLogger):
     async def afeedback(self, call: object, score: float, **terms: Any) -> bool:
         """Do what `feedback` does, off the event loop where a store is waited for."""
         step = partial(self.feedback, call, score, **terms)
-        return await aside(step) if any(group.router.waits() for group in self.groups.values()) else step()
+        return await offload(step) if any(group.router.waits() for group in self.groups.values()) else step()
 
-    def marked(self, model_info: object) -> Marked | None:
+    def decision_of(self, model_info: object) -> Marked | None:
         """Return the decision that a deployment's `model_info` carries, if it is one of ours."""
-        mark = model_info.get(MARK) if isinstance(model_info, Mapping) else None
+        mark = model_info.get(DECISION_KEY) if isinstance(model_info, Mapping) else None
         if not isinstance(mark, Mapping) or mark.get("owner") != self.owner:
             return None
         return Marked(self.groups[mark["group"]], mark["id"], mark["names"])
 
     def _answered(self, kwargs: Mapping[str, Any]) -> Marked | None:
         """Return the decision behind a call that was answered."""
-        return self.marked(_answering(kwargs))
+        return self.decision_of(_answering(kwargs))
 
     def _failed(self, kwargs: Mapping[str, Any]) -> Marked | None:
         """Return the decision behind an attempt, by its own copy of the deployment: the metadata may be at the next."""
-        return self.marked((kwargs.get("litellm_params") or {}).get("model_info"))
+        return self.decision_of((kwargs.get("litellm_params") or {}).get("model_info"))
 
-    def _charge(self, marked: Marked, kwargs: Mapping[str, Any], response: object) -> None:
-        group, decision_id, _ = marked
+    def _charge(self, settled: Marked, kwargs: Mapping[str, Any], response: object) -> None:
+        group, decision_id, _ = settled
         deployment_id = _answering(kwargs).get("id")
-        berth = group.fleet.find(deployment_id)
-        if berth is None:
+        info = group.registry.find(deployment_id)
+        if info is None:
             group.fault("lost_decisions", f"deployment {deployment_id} answered, and is unknown")
             return
         try:
-            bill = bill_of(kwargs, response, berth)
+            bill = bill_of(kwargs, response, info)
         except Exception as error:  # an answer that cannot be read was paid for all the same
             group.fault("accounting", "the bill of a call cannot be read: what it reserved is charged", error=error)
-            bill = Bill(group.router.decision(decision_id).reserved_usd, berth.model)
+            bill = Bill(group.router.decision(decision_id).reserved_usd, info.model)
         group.settle(decision_id, bill)
-        _rename(marked, kwargs, response, bill)
+        _rename(settled, kwargs, response, bill)
         if bill.estimated:
             group.fault(
                 "estimated_costs",
@@ -190,9 +190,9 @@ class WiseCallback(Recorder):
             asked = self.begin(group, healthy_deployments, messages, kwargs)
             if asked is None:
                 return healthy_deployments
-            return self.noted(group, await group.aselect(asked), kwargs)
+            return self.record_decision(group, await group.aselect(asked), kwargs)
         except Exception as error:  # whatever fails here must not take traffic down
-            return passed_on(group, healthy_deployments, error, kwargs)
+            return translate_error(group, healthy_deployments, error, kwargs)
 
     async def async_post_call_response_headers_hook(
         self,
@@ -204,9 +204,11 @@ class WiseCallback(Recorder):
     ) -> dict[str, str] | None:
         """Return the `x-wiserouter-*` headers of an answer of one of our groups."""
         metadata = _metadata(data)
-        note, info = metadata.get(NOTE), metadata.get("model_info")
-        marked = self.marked(info)  # of the deployment that was called last: none after a fallback to another group
-        if marked is None or note is None or note["decision"] != marked.decision_id:
+        note, info = metadata.get(REQUEST_NOTE_KEY), metadata.get("model_info")
+        settled = self.decision_of(
+            info
+        )  # of the deployment that was called last: none after a fallback to another group
+        if settled is None or note is None or note["decision"] != settled.decision_id:
             return None
         served = str((litellm_call_info or {}).get("model_id") or (info or {}).get("id"))
         if served not in note["models"]:
@@ -229,11 +231,11 @@ class WiseCallback(Recorder):
         note = self._note(request_data)
         if note is not None:
             group = self.groups[note["group"]]
-            await group.aside(partial(group.release, note["decision"]))
+            await group.offload(partial(group.release, note["decision"]))
 
     def begin(
         self, group: Group, healthy: Sequence[Deployment], messages: object, kwargs: dict[str, Any]
-    ) -> Asked | None:
+    ) -> RoutingRequest | None:
         """Return what a request asks for, and who pays; None where there is no text to route by.
 
         Raises
@@ -245,11 +247,11 @@ class WiseCallback(Recorder):
         if request is None:
             return None
         metadata = _metadata(kwargs)
-        scope = group.payers.scope_of(metadata)
+        scope = group.scope_resolver.scope_of(metadata)
         earlier = [one for one in metadata.get("previous_models") or () if isinstance(one, Mapping)]
         offer = group.offer(healthy, {str(attempt.get("deployment_id")) for attempt in earlier})
         call_id = str(kwargs.setdefault("litellm_call_id", str(uuid.uuid4())))
-        return Asked(offer, request, scope, call_id, _caller(metadata), is_chosen(kwargs), self.owner)
+        return RoutingRequest(offer, request, scope, call_id, _caller(metadata), is_chosen(kwargs), self.owner)
 
     def release_earlier(self, kwargs: Mapping[str, Any]) -> None:
         """Release the attempt that this one follows, of whatever group: it failed, and not every failure is logged."""
@@ -262,7 +264,7 @@ class WiseCallback(Recorder):
         note = self._earlier(kwargs)
         if note is not None:
             group = self.groups[note["group"]]
-            await group.aside(partial(group.release, note["decision"]))
+            await group.offload(partial(group.release, note["decision"]))
 
     def _earlier(self, kwargs: Mapping[str, Any]) -> Mapping[str, Any] | None:
         note = self._note(kwargs)
@@ -270,13 +272,13 @@ class WiseCallback(Recorder):
 
     def _note(self, kwargs: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """Return the latest decision of a request, if it is one of ours."""
-        note = _metadata(kwargs).get(NOTE)
+        note = _metadata(kwargs).get(REQUEST_NOTE_KEY)
         return note if isinstance(note, Mapping) and note.get("owner") == self.owner else None
 
-    def noted(self, group: Group, selected: Selected, kwargs: dict[str, Any]) -> list[dict[str, Any]]:
+    def record_decision(self, group: Group, selected: Selection, kwargs: dict[str, Any]) -> list[dict[str, Any]]:
         """Note the decision in the request, for headers and retries; return the deployments."""
         decision = selected.decision
-        _metadata(kwargs)[NOTE] = {
+        _metadata(kwargs)[REQUEST_NOTE_KEY] = {
             "owner": self.owner,
             "group": group.name,
             "trace": _trace(kwargs),
@@ -288,7 +290,7 @@ class WiseCallback(Recorder):
         return selected.deployments
 
 
-def passed_on(group: Group, healthy: list[Any], error: Exception, kwargs: Mapping[str, Any]) -> list[Any]:
+def translate_error(group: Group, healthy: list[Any], error: Exception, kwargs: Mapping[str, Any]) -> list[Any]:
     """Turn a refusal into LiteLLM's words; let a fault pass traffic in LiteLLM's own order, unless a limit is hard.
 
     Raises
@@ -301,7 +303,7 @@ def passed_on(group: Group, healthy: list[Any], error: Exception, kwargs: Mappin
         If a hard budget must stay closed.
     """
     if isinstance(error, BudgetError):
-        raise BudgetRefused(group.name, error, group.payers.scope_of(_metadata(kwargs))) from error
+        raise BudgetRefused(group.name, error, group.scope_resolver.scope_of(_metadata(kwargs))) from error
     if isinstance(error, ScopeRefused) or type(error).__module__.startswith("litellm"):  # no model or budget takes it
         raise error
     group.fault("store" if isinstance(error, StoreError) else "selection", "selection failed", error=error)
@@ -316,14 +318,14 @@ def _answering(kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
     return params.get("model_info") or _metadata(params).get("model_info") or {}
 
 
-def _rename(marked: Marked, kwargs: Mapping[str, Any], response: object, bill: Bill) -> None:
+def _rename(settled: Marked, kwargs: Mapping[str, Any], response: object, bill: Bill) -> None:
     """Let the response id stand for the decision as well; an answer of the cache can be rated by no name."""
     response_id = getattr(response, "id", None) or (response.get("id") if isinstance(response, Mapping) else None)
     if bill.cached:
-        marked.group.rename(marked.names, "")
+        settled.group.rename(settled.names, "")
     elif isinstance(response_id, str):
         caller = _caller(_metadata(kwargs.get("litellm_params") or {}))
-        marked.group.rename([name_of(response_id, caller)], marked.decision_id)
+        settled.group.rename([feedback_key(response_id, caller)], settled.decision_id)
 
 
 def _metadata(kwargs: Mapping[str, Any]) -> dict[str, Any]:

@@ -23,23 +23,23 @@ from wiserouter.errors import BudgetExhausted, InvalidInput, QuerySkipped
 from wiserouter.learning.cost_prior import price_change
 from wiserouter.learning.drift import Watch
 from wiserouter.learning.estimates import Estimates
-from wiserouter.learning.new_model import believed
+from wiserouter.learning.new_model import new_model_prior
 from wiserouter.learning.reclustering import Growing
-from wiserouter.learning.residuals import Finer, Particulars
+from wiserouter.learning.residuals import QueryFeatures, QueryResiduals
 from wiserouter.planning.plan import SKIP, Plan
 from wiserouter.planning.policies import Choice, ExploreShare, Offline, Optimistic, Policy
 from wiserouter.planning.policy import by_worth, cheapest_choice
-from wiserouter.planning.trace import Facts
+from wiserouter.planning.trace import DecisionTrace
 from wiserouter.pricing.pool import Pool
 from wiserouter.prompts.contexts import Contexts
 from wiserouter.prompts.encoders import Encoder, EncoderLike, open_encoder
 from wiserouter.prompts.query import Query, QueryReader
 from wiserouter.routing.label_budget import LabelBudget
-from wiserouter.routing.learner import Learning
+from wiserouter.routing.learner import Learner
 from wiserouter.routing.status import Status, status_of
 from wiserouter.stores import Health, Record, Store, open_store
 from wiserouter.stores.ids import fresh_id
-from wiserouter.stores.shared.estimate_sync import Sharing
+from wiserouter.stores.shared.estimate_sync import EstimateSync
 from wiserouter.types import (
     NO_CONTEXT,
     Decision,
@@ -82,7 +82,7 @@ class WiseRouter:
         `Offline` where `estimates` are given, else `Optimistic`.
     estimates : Estimates, optional
         What is known of each (context, model).
-    finer : Finer, optional
+    finer : QueryResiduals, optional
         What judges queries one by one, beyond their context; `fit` makes it.
     store : str or Store, default "memory://"
         Where budgets and decisions live.
@@ -130,7 +130,7 @@ class WiseRouter:
         encoder: EncoderLike | None = None,
         policy: Policy | None = None,
         estimates: Estimates | None = None,
-        finer: Finer | None = None,
+        finer: QueryResiduals | None = None,
         store: str | Store = "memory://",
         watch: Watch | Literal["auto"] | None = "auto",
         growing: Growing | None = None,
@@ -231,7 +231,7 @@ class WiseRouter:
         LogError
             If a row cannot be read.
         """
-        from wiserouter.fitting.fit import FinerTerms, fit_log  # noqa: PLC0415 - a router that is never fitted reads no log
+        from wiserouter.fitting.fit import ResidualTerms, fit_log  # noqa: PLC0415 - a router that is never fitted reads no log
         from wiserouter.fitting.log import RoutingLog  # noqa: PLC0415
 
         log = log if isinstance(log, RoutingLog) else RoutingLog.read(log)
@@ -239,7 +239,9 @@ class WiseRouter:
         for name in known.keys() - set(log.models):
             raise InvalidInput(f"models must be in the log ({', '.join(log.models)}), got {name!r}", value=name)
         prices = [known[name].price if name in known else None for name in log.models]
-        terms = FinerTerms(estimator, token_cost, rate_usd, [0.0 if price is None else price.input for price in prices])
+        terms = ResidualTerms(
+            estimator, token_cost, rate_usd, [0.0 if price is None else price.input for price in prices]
+        )
         fitted = fit_log(
             log,
             open_encoder(encoder),
@@ -363,7 +365,7 @@ class WiseRouter:
             return self.policy.plan
 
     @property
-    def judges_embeddings(self) -> bool:
+    def needs_embedding(self) -> bool:
         """Whether a query's embedding bears on its reward, beyond its context: then pass it to `decide` with that."""
         return self._growing is not None or (self.finer is not None and self.finer.residual is not None)
 
@@ -450,7 +452,7 @@ class WiseRouter:
         """
         with self._lock:
             pool = Pool([*self.pool.models, model])
-            belief = believed(self.estimates, pool, reward, cost_usd)
+            belief = new_model_prior(self.estimates, pool, reward, cost_usd)
             self.estimates.add_model(*belief)
             if self.finer is not None:
                 self.finer.add_model(0.0 if model.price is None else model.price.input)
@@ -581,9 +583,9 @@ class WiseRouter:
             scope=scope,
         )
         if self._store.waits(scope):
-            from wiserouter.stores.offload import aside  # noqa: PLC0415
+            from wiserouter.stores.offload import offload  # noqa: PLC0415
 
-            return await aside(decide, self.release)
+            return await offload(decide, self.release)
         if self._reader.is_quick(text):
             return decide()
         hard = text is not None and self.is_hard(scope)
@@ -652,7 +654,7 @@ class WiseRouter:
     ) -> None:
         """Do what `charge` does, off the event loop where the store is waited for."""
         step = partial(self.charge, decision, cost_usd, usage=usage, model=model, learn=learn)
-        await self._aside(_scope(decision), step, _id(decision))
+        await self._offload(_scope(decision), step, _id(decision))
 
     def spend(self, cost_usd: float, *, scope: str = "default") -> None:
         """Pay for something that is no call of the pool, such as an embedding, out of the same budget.
@@ -672,7 +674,7 @@ class WiseRouter:
 
     async def aspend(self, cost_usd: float, *, scope: str = "default") -> None:
         """Do what `spend` does, off the event loop where the store is waited for."""
-        await self._aside(scope, partial(self.spend, cost_usd, scope=scope))
+        await self._offload(scope, partial(self.spend, cost_usd, scope=scope))
 
     def decision(self, decision_id: str) -> Decision:
         """Return what was decided; raises `UnknownDecision`."""
@@ -760,11 +762,11 @@ class WiseRouter:
 
     async def arelease(self, decision: Decision | str) -> None:
         """Do what `release` does, off the event loop where the store is waited for."""
-        await self._aside(_scope(decision), partial(self.release, decision), _id(decision))
+        await self._offload(_scope(decision), partial(self.release, decision), _id(decision))
 
     async def areward(self, decision: Decision | str, reward: float, *, comment: str | None = None) -> bool:
         """Do what `reward` does, off the event loop where the store is waited for."""
-        return await self._aside("", partial(self.reward, decision, reward, comment=comment))
+        return await self._offload("", partial(self.reward, decision, reward, comment=comment))
 
     def alias(self, alias: str, decision: Decision | str) -> None:
         """Let a decision be charged, rewarded and found by another name as well, such as the id of its call.
@@ -814,26 +816,26 @@ class WiseRouter:
         """Begin anew to watch the estimates, as when their shape has changed."""
         if self._sharing is not None:
             self._sharing.name(self.pool.names)
-        self._learning = Learning(self.estimates, self._watch, self.finer, self._growing, self._sharing)
+        self._learning = Learner(self.estimates, self._watch, self.finer, self._growing, self._sharing)
         self._learning.follow(self._store.now())
         self._bind()
 
-    def _shared(self) -> Sharing | None:
+    def _shared(self) -> EstimateSync | None:
         """Return what tells other workers of the same store what this one observes."""
         if not self._store.durable:
             return None
-        sharing = Sharing(self.contexts)
+        sharing = EstimateSync(self.contexts)
         sharing.name(self.pool.names)
         self._store.join(sharing)
         return sharing
 
-    async def _aside(self, scope: str, step: Callable[[], T], decision_id: str | None = None) -> T:
+    async def _offload(self, scope: str, step: Callable[[], T], decision_id: str | None = None) -> T:
         """Do a step, off the event loop where the store is waited for."""
         if not self._store.waits(scope, decision_id):
             return step()
-        from wiserouter.stores.offload import aside  # noqa: PLC0415 - who has no event loop need not pay for asyncio
+        from wiserouter.stores.offload import offload  # noqa: PLC0415 - who has no event loop need not pay for asyncio
 
-        return await aside(step)
+        return await offload(step)
 
     def _move_to(self, growing: Growing, contexts: Contexts) -> None:
         """Go on with other contexts; what was learned goes with the queries."""
@@ -910,13 +912,13 @@ class WiseRouter:
                 left_usd, requests, each, _, share = funds
                 funds = Funds(left_usd, requests, each, self._cushion_usd + ledger.margin_usd(), share)
             finer = self.finer
-            own = None if finer is None else finer.particulars(context, embedding, length, funds.rate_usd)
+            own = None if finer is None else finer.features(context, embedding, length, funds.rate_usd)
             choice = self._choose(ledger, funds, context, allowed, own)
             decision = self._decision(choice, context, funds, worst_usd, scope)
             if self.labels is not None:
                 decision = decision._replace(ask_feedback=self._asks(self.labels, choice, context))
             shift = None if own is None else own.shift
-            facts = Facts(self.pool, self.contexts, choice, funds, eligible, tokens, worst_usd, room_usd, shift)
+            facts = DecisionTrace(self.pool, self.contexts, choice, funds, eligible, tokens, worst_usd, room_usd, shift)
             return Record(decision, choice.model, choice.debit, "in flight", None, None, facts, own)
 
     def _grow(self, growing: Growing, decision: Decision, embedding: Embedding, model: int) -> None:
@@ -934,7 +936,7 @@ class WiseRouter:
         return self.pool.worst_cases_usd(tokens, max_output_tokens)
 
     def _choose(
-        self, ledger: Account, funds: Funds, context: int, allowed: set[int] | None, query: Particulars | None
+        self, ledger: Account, funds: Funds, context: int, allowed: set[int] | None, query: QueryFeatures | None
     ) -> Choice:
         needed_usd = 0.0
         if funds.requests > 0 and funds.left_usd > 0:
@@ -977,7 +979,7 @@ class WiseRouter:
         known = float(self.estimates.labels[context, choice.model])
         return labels.ask(choice, known, float(self.contexts.freq[context]))
 
-    def _note_decision(self, journal: Journal, decision: Decision, facts: Facts) -> None:
+    def _note_decision(self, journal: Journal, decision: Decision, facts: DecisionTrace) -> None:
         from wiserouter.routing.explanation import facts_of_decision  # noqa: PLC0415
 
         journal.note(lambda: {"event": "decision", **facts_of_decision(decision, facts)})

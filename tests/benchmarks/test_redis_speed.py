@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from support.redis_servers import MISSING, redis_server, serving
-from wiserouter.stores.engines.base import Open, Reading, Reserve, Settle, Window
+from wiserouter.stores.engines.base import Open, ReadRequest, Reserve, Settle, WindowOpening
 from wiserouter.stores.engines.redis import RedisEngine
 
 redis = pytest.importorskip("redis")
@@ -25,7 +25,7 @@ def server():
 @pytest.fixture
 def engine(server):
     engine = RedisEngine(server.url)
-    engine.exchange([Open("s", 0, "t" * 200, tuple([Window(name, 1e6, True, True) for name in WINDOWS]))])
+    engine.exchange([Open("s", 0, "t" * 200, tuple([WindowOpening(name, 1e6, True, True) for name in WINDOWS]))])
     yield engine
     engine.close()
 
@@ -63,9 +63,13 @@ def server_us(server, run):
 def test_one_reservation(server, engine):
     with redis.Redis(port=server.port) as client:
         ping_us = min(float(np.median(times_us(lambda _: client.ping(), 2_000))) for _ in range(3))
-    rounds = [times_us(lambda i, r=r: engine.exchange([reserve(f"{r}-{i}")], Reading(["s"])), 2_000) for r in range(3)]
+    rounds = [
+        times_us(lambda i, r=r: engine.exchange([reserve(f"{r}-{i}")], ReadRequest(["s"])), 2_000) for r in range(3)
+    ]
     us = min(rounds, key=np.median)
-    inside_us = server_us(server, lambda: [engine.exchange([reserve(f"x{i}")], Reading(["s"])) for i in range(2_000)])
+    inside_us = server_us(
+        server, lambda: [engine.exchange([reserve(f"x{i}")], ReadRequest(["s"])) for i in range(2_000)]
+    )
     print(f"\nReserve and read: p50 {np.median(us):.0f} us, p99 {np.percentile(us, 99):.0f} us;", end=" ")
     print(f"{np.median(us) / ping_us:.1f} x a PING of {ping_us:.0f} us; server {inside_us / 2_000:.0f} us", end=" ")
 
@@ -76,7 +80,7 @@ def test_batches(server, engine, size):
 
     def run(i):
         names = [f"{size}-{i}-{j}" for j in range(size // 2)]
-        engine.exchange([*map(reserve, names), *map(charge, names)], Reading(["s"]))
+        engine.exchange([*map(reserve, names), *map(charge, names)], ReadRequest(["s"]))
 
     us = times_us(run, 60)
     inside_us = server_us(server, lambda: times_us(lambda i: run(f"s{i}"), 40)) / 40

@@ -10,7 +10,7 @@ import respx
 from support.groups import asked, fitted
 from support.providers import URL, cost_usd, failing
 from support.proxies import config_of, in_process, write
-from wiserouter.routing.journal import Reading, find_explanation
+from wiserouter.routing.journal import JournalReader, find_explanation
 
 MASTER = f"sk-{secrets.token_hex(16)}"
 JSON = {"content-type": "application/json"}
@@ -305,7 +305,7 @@ def test_feedback_is_asked_for_and_the_journal_holds_no_prompt_and_no_key(client
     wait(lambda: router(client, "quick").status().in_flight == 0)
     journal = router(client, "quick").journal
     journal.flush()
-    found = find_explanation(Reading(journal.path), asked_for.headers["x-wiserouter-decision"])
+    found = find_explanation(JournalReader(journal.path), asked_for.headers["x-wiserouter-decision"])
     assert (found["model"], found["state"], found["ask_feedback"]) == ("large", "charged", True)
     written = journal.path.read_text()
     assert secret not in written

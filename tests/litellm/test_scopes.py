@@ -9,7 +9,7 @@ from support.groups import fitted
 from wiserouter import Budget, Model
 from wiserouter.errors import NotStarted
 from wiserouter_litellm.errors import ScopeRefused
-from wiserouter_litellm.scopes import NamedByProgram, Scopes
+from wiserouter_litellm.scopes import CallerScopes, ScopeFromMetadata
 
 HARD = Budget(1.0, 100, limit="hard")
 KEY = "sk-a-key"
@@ -21,7 +21,7 @@ def scopes(by="team", names=("team-a", "team-b"), **settings):
     for name in router.pool.names:
         router.update_model(Model(name, max_cost_usd=0.5))
     router.start(Budget(10.0, 100))
-    return Scopes("wise", router, by, dict.fromkeys(names, HARD), **settings), router
+    return CallerScopes("wise", router, by, dict.fromkeys(names, HARD), **settings), router
 
 
 def of(**known):
@@ -111,5 +111,5 @@ def test_the_groups_own_budget_bears_the_calls_of_scopes_as_well(within_group):
 
 
 def test_a_program_names_its_scope():
-    assert NamedByProgram().scope_of({"wiserouter_scope": "team-a"}) == "team-a"
-    assert NamedByProgram().scope_of({}) == "default"
+    assert ScopeFromMetadata().scope_of({"wiserouter_scope": "team-a"}) == "team-a"
+    assert ScopeFromMetadata().scope_of({}) == "default"

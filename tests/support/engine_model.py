@@ -26,7 +26,7 @@ from wiserouter.stores.engines.base import (
     Score,
     Settle,
     Spend,
-    Window,
+    WindowOpening,
     WindowState,
 )
 
@@ -54,7 +54,7 @@ class Call:
 
 @dataclass
 class Kept:
-    window: Window
+    window: WindowOpening
     amount_usd: float
     former: str | None = None
     skipped: int = 0

@@ -25,13 +25,13 @@ from wiserouter.stores.engines.base import (
     Lease,
     Note,
     Open,
-    Reading,
+    ReadRequest,
     Renew,
     Reserve,
     Score,
     Settle,
     Spend,
-    Window,
+    WindowOpening,
 )
 
 
@@ -55,11 +55,11 @@ class Place:
     short_s: float
 
 
-def window(name: str, amount_usd: float = 1.0, *, hard: bool = True, rollover: bool = False, **begins) -> Window:
-    return Window(name, amount_usd, hard, rollover, **begins)
+def window(name: str, amount_usd: float = 1.0, *, hard: bool = True, rollover: bool = False, **begins) -> WindowOpening:
+    return WindowOpening(name, amount_usd, hard, rollover, **begins)
 
 
-def opened(place: Place, *windows: Window, **ttl_s: float) -> Engine:
+def opened(place: Place, *windows: WindowOpening, **ttl_s: float) -> Engine:
     engine = place.open(**ttl_s)
     assert apply(engine, Open("s", 0, "terms", windows or (window("w"),))) == [1]
     return engine
@@ -82,7 +82,7 @@ def apply(engine: Engine, *events: Event) -> list[object]:
 
 
 def state(engine: Engine, level: int = 0, scope: str = "s"):
-    return engine.exchange([], Reading([scope])).accounts[scope].windows[level]
+    return engine.exchange([], ReadRequest([scope])).accounts[scope].windows[level]
 
 
 def counters(engine: Engine, level: int = 0, scope: str = "s") -> dict[str, float]:
@@ -111,7 +111,7 @@ def assert_same(left, right) -> None:
 
 
 def check_nothing_is_there_at_first(place):
-    reply = place.open().exchange([], Reading(["s"], ["sums"], ["note"]))
+    reply = place.open().exchange([], ReadRequest(["s"], ["sums"], ["note"]))
     assert (reply.results, reply.accounts, reply.sums, reply.notes) == ([], {}, {"sums": {}}, {})
 
 
@@ -125,7 +125,7 @@ def check_time_goes_on(place):
 def check_an_account_is_opened_once(place):
     engine, other = opened(place, window("w", 2.0)), place.open()
     assert apply(other, Open("s", 0, "others", (window("v"),))) == [1]
-    account = other.exchange([], Reading(["s", "t"])).accounts
+    account = other.exchange([], ReadRequest(["s", "t"])).accounts
     assert account.keys() == {"s"}
     assert (account["s"].generation, account["s"].terms) == (1, "terms")
     assert state(engine) == ("w", 2.0, 0.0, dict.fromkeys(COUNTERS, 0.0))
@@ -135,7 +135,7 @@ def check_a_new_generation_takes_the_place_of_the_old_one_once(place):
     engine = opened(place)
     reset = [Open("s", 1, name, (window(name, 5.0), window(f"{name}2", 9.0))) for name in ("first", "second")]
     assert apply(engine, reserve("a"), *reset) == ["ok", 2, 2]
-    account = engine.exchange([], Reading(["s"])).accounts["s"]
+    account = engine.exchange([], ReadRequest(["s"])).accounts["s"]
     assert (account.terms, [one.id for one in account.windows]) == ("first", ["first", "first2"])
     assert apply(engine, charge("a", 0.5), Open("s", 0, "late", (window("late"),))) == ["in flight", 2]
     assert counters(engine) == {}
@@ -154,14 +154,18 @@ def check_scopes_are_apart(place):
 
 def check_all_scopes_are_listed(place):
     engine = place.open()
-    assert engine.exchange([], Reading(None)).accounts == {}
+    assert engine.exchange([], ReadRequest(None)).accounts == {}
     scopes = ["team/ä", "default", "*", ""]
     events = [Open(scope, 0, "terms", (window(f"w{i}", 2.0),)) for i, scope in enumerate(scopes)]
-    opened = engine.exchange(events, Reading(None)).accounts
-    assert opened == place.open().exchange([], Reading(None)).accounts == engine.exchange([], Reading(scopes)).accounts
+    opened = engine.exchange(events, ReadRequest(None)).accounts
+    assert (
+        opened
+        == place.open().exchange([], ReadRequest(None)).accounts
+        == engine.exchange([], ReadRequest(scopes)).accounts
+    )
     assert opened.keys() == set(scopes)
     apply(engine, Open("default", 1, "others", (window("v"),)), Amend("*", "amended", "w2", 3.0))
-    terms = {scope: one.terms for scope, one in engine.exchange([], Reading(None)).accounts.items()}
+    terms = {scope: one.terms for scope, one in engine.exchange([], ReadRequest(None)).accounts.items()}
     assert terms == {"team/ä": "terms", "default": "others", "*": "amended", "": "terms"}
 
 
@@ -174,7 +178,7 @@ def check_what_a_window_begins_with(place):
 def check_amend(place):
     engine = opened(place, window("w"), window("v", 5.0))
     assert apply(engine, Amend("s", "others", "v", 6.0), Amend("t", "", "v", 7.0)) == ["ok", "unknown"]
-    account = engine.exchange([], Reading(["s"])).accounts["s"]
+    account = engine.exchange([], ReadRequest(["s"])).accounts["s"]
     assert (account.terms, [one.amount_usd for one in account.windows]) == ("others", [1.0, 6.0])
     assert apply(engine, reserve("a", "w", held_usd=1.5)) == ["refused"]
     assert apply(engine, Amend("s", "", "w", 2.0), reserve("a", "w", held_usd=1.5)) == ["ok", "ok"]
@@ -357,7 +361,7 @@ def check_a_batch_again_changes_nothing(place):
         Note("note", "text"),
         Find("other"),
     ]
-    reading = Reading(["s", "t"], ["sums"], ["note"])
+    reading = ReadRequest(["s", "t"], ["sums"], ["note"])
     once = engine.exchange(batch, reading)
     for _ in range(3):
         assert_same(place.open().exchange(batch, reading), once)
@@ -480,11 +484,11 @@ def check_leases_come_back(place):
 # windows that follow -------------------------------------------------------------------------------------------------
 
 
-def renew(former: str, follower: Window, skipped: int = 0, level: int = 0) -> Renew:
+def renew(former: str, follower: WindowOpening, skipped: int = 0, level: int = 0) -> Renew:
     return Renew("s", level, former, follower, skipped)
 
 
-def rolling(name: str, amount_usd: float = 1.0) -> Window:
+def rolling(name: str, amount_usd: float = 1.0) -> WindowOpening:
     return window(name, amount_usd, rollover=True)
 
 
@@ -497,7 +501,7 @@ def check_a_window_follows_once(place):
     )
     assert counters(engine) == HELD
     assert apply(engine, Renew("nobody", 0, "v", window("u"), 0)) == ["ok"]
-    assert place.open().exchange([], Reading(["nobody"])).accounts == {}
+    assert place.open().exchange([], ReadRequest(["nobody"])).accounts == {}
 
 
 def check_what_is_left_is_handed_down(place):
@@ -544,16 +548,16 @@ def check_sums(place):
         Learn("y", "one", 1, {"a": 7}),
     )
     assert apply(engine, Learn("x", "two", 5, {"a": 0.2}), Learn("x", "two", 4, {"a": 9.0})) == ["ok", "ok"]
-    reply = engine.exchange([Learn("x", "one", 3, {"a": 0.3, "c": 1e-300})], Reading(sums=["x", "y", "z"]))
+    reply = engine.exchange([Learn("x", "one", 3, {"a": 0.3, "c": 1e-300})], ReadRequest(sums=["x", "y", "z"]))
     assert reply.sums == {"x": {"a": pytest.approx(0.6), "b": -1.0, "c": 1e-300}, "y": {"a": 7.0}, "z": {}}
-    assert place.open().exchange([], Reading(sums=["x"])).sums["x"] == reply.sums["x"]
+    assert place.open().exchange([], ReadRequest(sums=["x"])).sums["x"] == reply.sums["x"]
 
 
 def check_many_cells(place):
     engine = place.open()
     deltas = {f"{i}": i / 7 for i in range(5000)}
     for sequence in (1, 2):
-        reply = engine.exchange([Learn("x", "one", sequence, deltas)], Reading(sums=["x"]))
+        reply = engine.exchange([Learn("x", "one", sequence, deltas)], ReadRequest(sums=["x"]))
         assert reply.sums["x"] == {cell: sequence * delta for cell, delta in deltas.items()}
 
 
@@ -561,8 +565,8 @@ def check_notes(place):
     engine = opened(place)
     texts = {"": "", "a:b": 'é"\\/\n\t ', "b": "x" * 100_000, "{c}": "\x00\x7f", "ü": "[]"}
     assert apply(engine, *[Note(name, "earlier") for name in texts]) == ["ok"] * 5
-    reply = engine.exchange([Note(name, text) for name, text in texts.items()], Reading(notes=[*texts, "none"]))
-    assert reply.notes == texts == place.open().exchange([], Reading(notes=[*texts])).notes
+    reply = engine.exchange([Note(name, text) for name, text in texts.items()], ReadRequest(notes=[*texts, "none"]))
+    assert reply.notes == texts == place.open().exchange([], ReadRequest(notes=[*texts])).notes
 
 
 def check_odd_names(place):
@@ -664,7 +668,7 @@ class Events:
 
     def __init__(self, rng: random.Random, mark: str, short_s: float):
         self.rng, self.mark, self.short_s = rng, mark, short_s
-        self.reading = Reading([f"{mark}s{i}" for i in range(3)], [f"{mark}x"], [f"{mark}n"])
+        self.reading = ReadRequest([f"{mark}s{i}" for i in range(3)], [f"{mark}x"], [f"{mark}n"])
         self.windows: list[tuple[str, ...]] = [(f"{mark}s{i} 0 0", f"{mark}s{i} 1 0") for i in range(3)]
         self.old: list[tuple[str, ...]] = []
         self.n = 0
@@ -688,7 +692,7 @@ class Events:
         pairs = self.old if self.old and self.rng.random() < 0.2 else self.windows
         return self.rng.choice([*pairs, ("nowhere",)] if self.rng.random() < 0.1 else pairs)
 
-    def window(self, name: str) -> Window:
+    def window(self, name: str) -> WindowOpening:
         rolls = name.startswith(f"{self.mark}s2")
         return window(name, self.rng.choice([1.0, 2.5]), hard=" 0 " in name, rollover=rolls)
 

@@ -23,7 +23,7 @@ USD_PER_MTOK = {  # input and output, as published, by column of the table
 }  # fmt: skip
 
 
-class Halves(NamedTuple):
+class Split(NamedTuple):
     """A table split by seed, and where its queries fall, told by the prompts of the training half."""
 
     table: Table
@@ -48,15 +48,15 @@ class Learned(NamedTuple):
     binds: bool
 
 
-def halves(table: Table, seed: int) -> Halves:
+def halves(table: Table, seed: int) -> Split:
     train, test = split(len(table.prompts), seed)
     prompts = [table.prompts[i] for i in train]
     embeddings = open_encoder("tfidf").fit(prompts).encode_many(table.prompts)
     fitted = Contexts.fit(embeddings[train], FITTED_CONTEXTS, seed=seed)
-    return Halves(table, train, test, embeddings, fitted, fitted.assign_many(embeddings), seed)
+    return Split(table, train, test, embeddings, fitted, fitted.assign_many(embeddings), seed)
 
 
-def served(router: WiseRouter, work: Halves, order: np.ndarray) -> np.ndarray:
+def served(router: WiseRouter, work: Split, order: np.ndarray) -> np.ndarray:
     """Return the score of each query, 0 where it was not served; one model answers each."""
     table, scores = work.table, np.zeros(len(order))
     for at, i in enumerate(order):
@@ -71,7 +71,7 @@ def served(router: WiseRouter, work: Halves, order: np.ndarray) -> np.ndarray:
     return scores
 
 
-def learned(name: str, work: Halves, rate_usd: float) -> Learned:
+def learned(name: str, work: Split, rate_usd: float) -> Learned:
     """Learn on the training half and serve the test half, all out of one budget, from one context on."""
     table, train, test, *_ = work
     models = [
@@ -87,7 +87,7 @@ def learned(name: str, work: Halves, rate_usd: float) -> Learned:
     return Learned(quality, fitted_quality(work, rate_usd), status.spent_usd / status.amount_usd, bool(binds))
 
 
-def fitted_quality(work: Halves, rate_usd: float) -> float:
+def fitted_quality(work: Split, rate_usd: float) -> float:
     """Return the quality on the test half of a router that saw every model's answer to the training half."""
     table, train, test, *_ = work
     estimates = Estimates(FITTED_CONTEXTS, len(table.models))

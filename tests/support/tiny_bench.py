@@ -1,4 +1,4 @@
-"""Halves of a table that are known by hand, for methods of the bench."""
+"""Split of a table that are known by hand, for methods of the bench."""
 
 import numpy as np
 
@@ -6,8 +6,8 @@ from wiserouter.evaluation.baselines import open_methods
 from wiserouter.evaluation.baselines.base import Answers, Terms
 from wiserouter.evaluation.bench.metrics import row_of
 from wiserouter.evaluation.bench.serve import serve_all
-from wiserouter.evaluation.bench.splits import Halves, Queries
-from wiserouter.evaluation.datasets import Opened
+from wiserouter.evaluation.bench.splits import Queries, Split
+from wiserouter.evaluation.datasets import LoadedTable
 from wiserouter.evaluation.datasets.checksums import content_hash
 from wiserouter.planning.plan import Plan
 from wiserouter.prompts.contexts import Contexts
@@ -17,7 +17,7 @@ from wiserouter.types import Model, Price
 def opened(table, embeddings=None):
     """Return a table as `open_table` does."""
     digest = content_hash(table.prompts, table.models, table.reward, table.cost_usd, embeddings)
-    return Opened("made_up", table, [], embeddings, digest, 0)
+    return LoadedTable("made_up", table, [], embeddings, digest, 0)
 
 
 def queries(reward, cost_usd, placed, n_contexts):
@@ -34,7 +34,7 @@ def halves(train, test, *, seed=0):
     mean = learned.answers.cost_usd.mean(axis=0)
     models = tuple(Model(f"m{k}", Price(usd / 700, usd / 700)) for k, usd in enumerate(mean))
     bound = Plan(np.full(served.n, 1.0 / served.n), *served.answers, allow_skip=True)
-    return Halves(learned, served, Contexts(np.eye(n_contexts), freq), models, seed, 0.0, bound)
+    return Split(learned, served, Contexts(np.eye(n_contexts), freq), models, seed, 0.0, bound)
 
 
 def same(n, reward, cost_usd, placed=None):

@@ -21,7 +21,7 @@ from wiserouter.artifacts.file import content_hash
 from wiserouter.artifacts.save_load import load_parts
 from wiserouter.errors import InvalidInput, NotMergeable
 from wiserouter.learning.estimates import Estimates
-from wiserouter.learning.residuals import Finer
+from wiserouter.learning.residuals import QueryResiduals
 from wiserouter.planning.policies import Policy, open_policy
 from wiserouter.prompts.contexts import Contexts
 from wiserouter.prompts.encoders import Encoder
@@ -49,7 +49,7 @@ class Part(NamedTuple):
     encoder: Encoder | None
     policy: Policy
     estimates: Estimates
-    finer: Finer | None
+    finer: QueryResiduals | None
 
     def settings(self) -> dict[str, Any]:
         """Return the keyword arguments that make the router."""
@@ -160,8 +160,8 @@ def _pool(parts: Sequence[Part], terms_from: Part | None) -> list[Model]:
     """Return all models: in the order of the parts where they agree on it, else sorted by name."""
     orders = {tuple(model.name for model in part.models) for part in parts}
     names = next(iter(orders)) if len(orders) == 1 else sorted({name for order in orders for name in order})
-    ruling = {} if terms_from is None else {model.name: model for model in terms_from.models}
-    return [replace(ruling.get(name) or _agreed(name, parts), max_cost_usd=_dearest(name, parts)) for name in names]
+    chosen = {} if terms_from is None else {model.name: model for model in terms_from.models}
+    return [replace(chosen.get(name) or _agreed(name, parts), max_cost_usd=_dearest(name, parts)) for name in names]
 
 
 def _agreed(name: str, parts: Sequence[Part]) -> Model:

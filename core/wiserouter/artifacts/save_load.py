@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from wiserouter.artifacts.file import read_artifact, write_artifact
 from wiserouter.errors import ArtifactError, DamagedArtifact, WiseRouterError
 from wiserouter.learning.estimates import Estimates
-from wiserouter.learning.residuals import Finer
+from wiserouter.learning.residuals import QueryResiduals
 from wiserouter.planning.policies import open_policy
-from wiserouter.prompts.contexts import Contexts, Portrait
+from wiserouter.prompts.contexts import Contexts, ContextSummary
 from wiserouter.prompts.encoders import Encoder, EncoderLike, encoder_from_state, open_encoder
 from wiserouter.types import Model, Price
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from wiserouter.router import WiseRouter
 
 
-def save_router(router: WiseRouter, estimates: Estimates, finer: Finer | None, path: str | Path) -> str:
+def save_router(router: WiseRouter, estimates: Estimates, finer: QueryResiduals | None, path: str | Path) -> str:
     """Write models, contexts, encoder and policy of a router with what it learned, and return the content's hash."""
     encoder = router.encoder
     manifest: dict[str, Any] = {
@@ -82,12 +82,12 @@ def _encoder(
 
 def _contexts(manifest: dict[str, Any], arrays: dict[str, Any]) -> Contexts:
     """Return the contexts; artifacts of earlier versions say less of them."""
-    portraits = [Portrait(*map(tuple, (one["terms"], one["prompts"]))) for one in manifest.get("portraits", ())]
+    portraits = [ContextSummary(*map(tuple, (one["terms"], one["prompts"]))) for one in manifest.get("portraits", ())]
     return Contexts(arrays["contexts.centroids"], arrays["contexts.freq"], portraits, manifest.get("n_queries"))
 
 
-def _finer(settings: dict[str, Any] | None, arrays: dict[str, Any]) -> Finer | None:
-    return None if settings is None else Finer.of_arrays(settings, arrays)
+def _finer(settings: dict[str, Any] | None, arrays: dict[str, Any]) -> QueryResiduals | None:
+    return None if settings is None else QueryResiduals.of_arrays(settings, arrays)
 
 
 def _model(fields: dict[str, Any]) -> Model:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from wiserouter.budgets.forecast import Outlook, Past, look_ahead
+from wiserouter.budgets.forecast import TrafficForecast, TrafficHistory, forecast
 from wiserouter.budgets.periods import TRUST, UNKNOWN_TRUST, zone
 from wiserouter.types import FloatArray, IntArray
 
@@ -103,7 +103,7 @@ class Arrivals:
         unknown = (1.0, min(1.0, UNKNOWN_TRUST * self.window_s / self.bucket_s))
         trusted = TRUST * self.window_s / self.bucket_s
         self._prior = (*(unknown if requests is None else (TRUST * requests, trusted)), now_s)
-        self._outlook = Outlook(0.0, 0.0, 0.0, 0.0)
+        self._outlook = TrafficForecast(0.0, 0.0, 0.0, 0.0)
         self._from_s = self._valid_s = self._until_s = float("-inf")
         self._news = 0
 
@@ -117,7 +117,7 @@ class Arrivals:
         self.counts[at] += n
         self._news += n
 
-    def miss(self, now_s: float) -> None:
+    def note_refusal(self, now_s: float) -> None:
         """Note that an arrival was turned away: until the next one that counts, nobody knows how many there were."""
         self._missed_s = now_s if self._missed_s is None else self._missed_s
 
@@ -164,16 +164,16 @@ class Arrivals:
         slot = self._slots(buckets)
         past = self._past(now_s, buckets[:n], slot[:n])
         share = np.clip(until_s / self.bucket_s - buckets[n:], 0.0, 1.0)
-        self._outlook = look_ahead(past, share, slot[n:])
+        self._outlook = forecast(past, share, slot[n:])
         self._from_s, self._until_s, self._news = now_s, until_s, 0
         self._valid_s = min((current + 1) * self.bucket_s, until_s)
 
-    def _past(self, now_s: float, buckets: FloatArray, slot: IntArray) -> Past:
+    def _past(self, now_s: float, buckets: FloatArray, slot: IntArray) -> TrafficHistory:
         """Return the record as arrays, with the share of each bucket in which arrivals were counted."""
         seen = np.clip(now_s / self.bucket_s - buckets, 0.0, 1.0) - self.unseen[: len(buckets)]
         seen[0] -= max(0.0, self.start_s / self.bucket_s - self.first)
         prior, prior_seen, prior_s = self._prior
-        return Past(
+        return TrafficHistory(
             counts=np.maximum(self.counts[: len(buckets)], 0.0),
             seen=np.maximum(seen, 0.0),
             slot=slot,

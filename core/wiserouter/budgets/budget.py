@@ -161,17 +161,17 @@ class Funds(NamedTuple):
         left, requests, _, _, _ = self
         return left / requests if requests > 0 and left > 0.0 else 0.0
 
-    def room_usd(self, floor_usd: float, walk_usd: float = 0.0) -> float:
+    def room_usd(self, floor_usd: float, drift_margin_usd: float = 0.0) -> float:
         """Return what a call may cost if each after it costs `floor_usd`: b - (tau - 1) c_min, the least of all.
 
-        The sum of the calls after it may stray from that by `walk_usd` x sqrt(tau - 1), which is held back, and so is
-        the cushion.
+        The sum of the calls after it may stray from that by `drift_margin_usd` x sqrt(tau - 1), which is held back, and
+        so is the cushion.
         """
         left, requests, each, cushion, _ = self
         if each:
-            return min([one.room_usd(floor_usd, walk_usd) for one in each]) - cushion
+            return min([one.room_usd(floor_usd, drift_margin_usd) for one in each]) - cushion
         after = requests - 1
-        return left - after * floor_usd - walk_usd * math.sqrt(after if after > 0 else 0) - cushion
+        return left - after * floor_usd - drift_margin_usd * math.sqrt(after if after > 0 else 0) - cushion
 
 
 @dataclass(slots=True, eq=False)
@@ -195,7 +195,7 @@ class Ledger:
         What the window before left, where the budget rolls over; negative where that overspent.
     skipped : int
         Windows without any request between that one and this.
-    heir : Ledger or None
+    next_window : Ledger or None
         The account of the next window, where the budget rolls over and this window has ended.
     spent_usd : float, USD
         True cost of all charged calls.
@@ -230,7 +230,7 @@ class Ledger:
     arrivals: Arrivals | None = None
     carried_usd: float = 0.0
     skipped: int = 0
-    heir: Ledger | None = None
+    next_window: Ledger | None = None
 
     @classmethod
     def opened(cls, budget: Budget, now_s: float) -> Ledger:
@@ -271,7 +271,7 @@ class Ledger:
         return (self,)
 
     @property
-    def ruling(self) -> Ledger:
+    def tightest(self) -> Ledger:
         """The tightest of them: this one."""
         return self
 
@@ -337,7 +337,7 @@ class Ledger:
 
     def exhausted(self, needed_usd: float) -> BudgetExhausted:
         """Return the error that says what is spent, reserved, left and needed."""
-        self.miss()
+        self.note_refusal()
         return BudgetExhausted(
             amount_usd=self.budget.amount_usd,
             carried_usd=self.carried_usd,
@@ -350,10 +350,10 @@ class Ledger:
             renews_at=self.renews_at,
         )
 
-    def miss(self) -> None:
+    def note_refusal(self) -> None:
         """Note that a request was refused: how many more would come is not seen until one is admitted."""
         if self.arrivals is not None:
-            self.arrivals.miss(self.now_s)
+            self.arrivals.note_refusal(self.now_s)
 
     def reserve(self, reserved_usd: float, expected_usd: float) -> None:
         """Hold back the cost of one call; raise `BudgetExhausted` if a hard limit does not admit it."""
@@ -380,8 +380,8 @@ class Ledger:
         """Count a cost whose reservation is gone."""
         self.spent_usd += cost_usd
         self.debited_usd += debit_usd
-        if self.heir is not None:
-            self._hand_down()
+        if self.next_window is not None:
+            self._carry_over()
 
     def release(self, reserved_usd: float, expected_usd: float) -> None:
         """Give back the money of a call that failed, and its place in the horizon."""
@@ -436,15 +436,15 @@ class Ledger:
         fresh = Ledger(self.budget, now_s, now_s, window, expected, arrivals=self.arrivals)
         if self.budget.rollover and self.window is not None and window is not None:
             fresh.skipped = self.budget.windows_between(self.window, window)
-            self.heir = fresh
-            self._hand_down()
+            self.next_window = fresh
+            self._carry_over()
         return fresh
 
-    def _hand_down(self) -> None:
+    def _carry_over(self) -> None:
         """Let the next windows have what this one leaves; again when a call of this window is billed after its end."""
         ledger = self
-        while ledger.heir is not None:
-            left_usd, ledger = ledger.left_usd, ledger.heir
+        while ledger.next_window is not None:
+            left_usd, ledger = ledger.left_usd, ledger.next_window
             amount_usd = ledger.budget.amount_usd
             ledger.carried_usd = min(left_usd + ledger.skipped * amount_usd, amount_usd)
 
@@ -466,8 +466,8 @@ class Ledger:
         empty = self.in_flight == 0  # no rounding is left behind
         self.reserved_usd = 0.0 if empty else self.reserved_usd - reserved_usd
         self.expected_usd = 0.0 if empty else self.expected_usd - expected_usd
-        if self.heir is not None:
-            self._hand_down()
+        if self.next_window is not None:
+            self._carry_over()
 
 
 def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:

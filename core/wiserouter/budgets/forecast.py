@@ -50,7 +50,7 @@ WORST = 10.0
 """Relative error that is never exceeded: of next to nothing, everything is off by a large factor."""
 
 
-class Past(NamedTuple):
+class TrafficHistory(NamedTuple):
     """Counts by bucket, the current one last.
 
     Attributes
@@ -74,7 +74,7 @@ class Past(NamedTuple):
     prior_age: float
 
 
-class Outlook(NamedTuple):
+class TrafficForecast(NamedTuple):
     """What is ahead.
 
     Attributes
@@ -95,7 +95,7 @@ class Outlook(NamedTuple):
     basis: float
 
 
-def look_ahead(past: Past, share: FloatArray, slot: IntArray) -> Outlook:
+def forecast(past: TrafficHistory, share: FloatArray, slot: IntArray) -> TrafficForecast:
     """Return the outlook on the coming buckets: `share` of each counts, and `slot` is its hour of the week."""
     profile = weekly_profile(past)
     due = past.seen * profile[past.slot]
@@ -106,10 +106,10 @@ def look_ahead(past: Past, share: FloatArray, slot: IntArray) -> Outlook:
     growth = np.exp(trend(past, profile) * DAMPING * (1.0 - DAMPING**days) / (1.0 - DAMPING))
     after = float(rate[-1] * (share * profile[slot] * growth).sum())
     error = _error(past, due, rate, len(slot))
-    return Outlook(float(rate[-1] * profile[past.slot[-1]]), after, error, float(weight @ counts))
+    return TrafficForecast(float(rate[-1] * profile[past.slot[-1]]), after, error, float(weight @ counts))
 
 
-def weekly_profile(past: Past) -> FloatArray:
+def weekly_profile(past: TrafficHistory) -> FloatArray:
     """Return the mean of each hour of the week, relative to the mean of all, as far as the record shows it."""
     profile = np.ones(168)
     counts, slot = past.counts[:-1], past.slot[:-1]
@@ -124,7 +124,7 @@ def weekly_profile(past: Past) -> FloatArray:
     return profile
 
 
-def levels(past: Past, due: FloatArray) -> tuple[FloatArray, FloatArray]:
+def levels(past: TrafficHistory, due: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return the level after each bucket by each memory, of shape (n_memories, n), and the counts behind the last."""
     n = len(due)
     age = np.arange(n - 1, -1, -1) / MEMORIES
@@ -138,7 +138,7 @@ def levels(past: Past, due: FloatArray) -> tuple[FloatArray, FloatArray]:
     return (counts + prior * past.prior / past.prior_seen) / np.maximum(seen + prior, 1e-9), counts[:, -1]
 
 
-def trend(past: Past, profile: FloatArray) -> float:
+def trend(past: TrafficHistory, profile: FloatArray) -> float:
     """Return the growth of the logarithm per day.
 
     It is 0 before there are two weeks, where their halves disagree, or where a day was hardly watched.
@@ -205,7 +205,7 @@ def _slope(log_counts: FloatArray) -> float:
     return slope * max(0.0, 1.0 - 4.0 * variance / slope**2) if slope else 0.0
 
 
-def _error(past: Past, due: FloatArray, rate: FloatArray, ahead: int) -> float:
+def _error(past: TrafficHistory, due: FloatArray, rate: FloatArray, ahead: int) -> float:
     """Return the relative error of the next `ahead` buckets, beyond the noise of a Poisson count."""
     n = len(due)
     span = max(1, min(ahead, n // 3))

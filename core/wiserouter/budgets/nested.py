@@ -14,10 +14,10 @@ from wiserouter.errors import BudgetError, BudgetExhausted, InvalidInput
 
 
 @dataclass(frozen=True, slots=True)
-class Ledgers:
+class NestedLedger:
     """The running accounts of a budget and of those it is within.
 
-    A decision keeps the `Ledgers` that it was made on, so that its bill reaches the windows of that moment.
+    A decision keeps the `NestedLedger` that it was made on, so that its bill reaches the windows of that moment.
 
     Attributes
     ----------
@@ -27,10 +27,10 @@ class Ledgers:
 
     each: tuple[Ledger, ...]
 
-    def at(self, now_s: float) -> Ledgers:
+    def at(self, now_s: float) -> NestedLedger:
         """Return the accounts at `now_s`, fresh ones in the place of those whose window has ended since."""
         each = tuple([ledger.at(now_s) for ledger in self.each])
-        return self if each == self.each else Ledgers(each)
+        return self if each == self.each else NestedLedger(each)
 
     @property
     def budget(self) -> Budget:
@@ -46,7 +46,7 @@ class Ledgers:
         return any(ledger.hard for ledger in self.each)
 
     @property
-    def ruling(self) -> Ledger:
+    def tightest(self) -> Ledger:
         """The tightest: that of the lowest rate."""
         return min(self.each, key=_rate_usd)
 
@@ -136,12 +136,12 @@ class Ledgers:
 
     def _miss(self) -> None:
         for ledger in self.each:
-            ledger.miss()
+            ledger.note_refusal()
 
 
 _rate_usd = attrgetter("rate_usd")
 
-Account = Ledger | Ledgers
+Account = Ledger | NestedLedger
 
 
 def open_account(budget: Budget, now_s: float) -> Account:
@@ -156,7 +156,7 @@ def open_account(budget: Budget, now_s: float) -> Account:
     """
     if budget.within is None:
         return Ledger.opened(budget, now_s)
-    return Ledgers(tuple([Ledger.opened(replace(one, within=None), now_s) for one in budget.each]))
+    return NestedLedger(tuple([Ledger.opened(replace(one, within=None), now_s) for one in budget.each]))
 
 
 def check_same_shape(

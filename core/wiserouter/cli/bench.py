@@ -20,14 +20,14 @@ from wiserouter.evaluation.bench import Bench, budgets_of, run_bench
 from wiserouter.evaluation.bench.oracles import BOUNDS
 from wiserouter.evaluation.bench.results_cache import code_digest
 from wiserouter.evaluation.bench.splits import DEFAULT_ENCODER
-from wiserouter.evaluation.datasets import Opened, open_table
+from wiserouter.evaluation.datasets import LoadedTable, open_table
 
 if TYPE_CHECKING:
     import polars as pl
     from rich.progress import Progress
     from rich.table import Table
 
-    from wiserouter.evaluation.report import Findings, Results
+    from wiserouter.evaluation.report import Aggregates, Results
 
 _LIBRARIES = ("wiserouter", "numpy", "scikit-learn", "polars")
 
@@ -146,7 +146,7 @@ def _origin(work: Bench) -> dict[str, str]:
     }
 
 
-def _write(results: Results, folder: Path) -> Findings:
+def _write(results: Results, folder: Path) -> Aggregates:
     from wiserouter.evaluation.report import exhibits_of, findings_of, markdown_of, page_of
 
     about = results.about
@@ -161,7 +161,7 @@ def _write(results: Results, folder: Path) -> Findings:
     return findings
 
 
-def _figures(read: Opened, findings: Findings) -> dict[str, object]:
+def _figures(read: LoadedTable, findings: Aggregates) -> dict[str, object]:
     return {
         "table": read.name,
         "sha256": read.sha256,
@@ -171,7 +171,7 @@ def _figures(read: Opened, findings: Findings) -> dict[str, object]:
     }
 
 
-def _quality(findings: Findings) -> Table:
+def _quality(findings: Aggregates) -> Table:
     """Return quality by method and budget; * marks the best and what is within a standard error of it."""
     by_budget, by_method = findings.standings
     rates = findings.about.shown_usd

@@ -23,7 +23,7 @@ from wiserouter.evaluation.off_policy import (
 )
 from wiserouter.evaluation.off_policy.evaluate import OutcomeName
 from wiserouter.router import WiseRouter
-from wiserouter.routing.journal import Reading
+from wiserouter.routing.journal import JournalReader
 from wiserouter.types import FloatArray
 
 LOGGED = "as logged"
@@ -46,7 +46,7 @@ def evaluate_journal(
 
     Example: wiserouter evaluate decisions.jsonl --artifact support.wise --budget-per-query 0.002 --without opus
     """
-    reading = Reading(journal)
+    reading = JournalReader(journal)
     decisions = read_decisions(reading)
     decisions = decisions.where(decisions.explored) if explored else decisions
     if not decisions.n:
@@ -112,7 +112,9 @@ def _check_any(found: list[_Found]) -> None:
         raise refusals[0]
 
 
-def _as_json(journal: Path, reading: Reading, decisions: Decisions, n: int, found: list[_Found]) -> dict[str, object]:
+def _as_json(
+    journal: Path, reading: JournalReader, decisions: Decisions, n: int, found: list[_Found]
+) -> dict[str, object]:
     return {
         "journal": str(journal),
         "decisions": decisions.n,
@@ -138,7 +140,7 @@ def _fields(told: Evaluation | ThinOverlap | None, n: int) -> dict[str, Any] | N
     }
 
 
-def _show(journal: Path, reading: Reading, decisions: Decisions, n: int, found: list[_Found]) -> None:
+def _show(journal: Path, reading: JournalReader, decisions: Decisions, n: int, found: list[_Found]) -> None:
     for count, what in (
         (reading.skipped, "lines that are cut short or damaged"),
         (decisions.left_out, "decisions from before contexts were fitted anew"),

@@ -9,7 +9,7 @@ import typer
 
 from wiserouter.cli.output import err, out, print_json, table, usd
 from wiserouter.router import WiseRouter
-from wiserouter.routing.journal import Reading, find_explanation
+from wiserouter.routing.journal import JournalReader, find_explanation
 from wiserouter.types import NO_CONTEXT
 
 
@@ -23,7 +23,7 @@ def explain(
 
     Example: wiserouter explain last --journal decisions.jsonl --artifact support.wise
     """
-    reading = Reading(journal)
+    reading = JournalReader(journal)
     found = find_explanation(reading, decision)
     if artifact is not None:
         found["context"] = {**found["context"], **about(WiseRouter.load(artifact), found["context"]["id"])}

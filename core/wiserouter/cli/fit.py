@@ -11,7 +11,7 @@ import typer
 from wiserouter.cli.output import out, print_json, progress, reporter, table, usd
 from wiserouter.errors import InvalidInput
 from wiserouter.fitting.log import RoutingLog
-from wiserouter.learning.residuals.model_selection import Comparison, Standing
+from wiserouter.learning.residuals.model_selection import CandidateScore, Comparison
 from wiserouter.router import WiseRouter
 from wiserouter.types import Model, Price
 
@@ -107,7 +107,7 @@ def _show_comparison(comparison: Comparison) -> None:
     out.print(table(f"\nHeld-out queries at {usd(comparison.rate_usd)} each", columns, rows))
 
 
-def _standing_row(one: Standing, *, chosen: bool) -> tuple[str, ...]:
+def _standing_row(one: CandidateScore, *, chosen: bool) -> tuple[str, ...]:
     name = f"{one.estimator}, cost by length" if one.token_cost else one.estimator
     figures = (f"{one.value:.4f}", f"{one.gain:+.4f}", f"{one.gain_se:.4f}", usd(one.spend_usd))
     return name, *figures, "chosen" if chosen else ""

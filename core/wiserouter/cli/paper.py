@@ -11,10 +11,10 @@ import typer
 
 from wiserouter.cli.fit import names
 from wiserouter.cli.output import out
-from wiserouter.evaluation.datasets import Opened, open_table
+from wiserouter.evaluation.datasets import LoadedTable, open_table
 
 if TYPE_CHECKING:
-    from wiserouter.evaluation.report import Exhibit
+    from wiserouter.evaluation.report import ReportSection
 
 app = typer.Typer(
     help="Tables and figures of the paper. Those of a bench read its rows (REPORT/NAME.parquet) and run nothing.",
@@ -105,7 +105,7 @@ def simulation(
     show(studies.simulated(range(seeds), horizon, jobs=jobs), "", f"Seeds 0 to {seeds - 1}.", folder)
 
 
-def show(exhibit: Exhibit, table: str, terms: str, folder: Path) -> None:
+def show(exhibit: ReportSection, table: str, terms: str, folder: Path) -> None:
     """Print an exhibit, and write it with its picture to FOLDER/[TABLE-]NAME.md, .svg and .png."""
     from wiserouter.evaluation.plots import save
     from wiserouter.evaluation.report.markdown import section_of
@@ -126,11 +126,11 @@ def show(exhibit: Exhibit, table: str, terms: str, folder: Path) -> None:
     out.print(f"Written: {', '.join(map(str, written))}", highlight=False, soft_wrap=True)
 
 
-def _open(table: str, leave_out: str | None) -> Opened:
+def _open(table: str, leave_out: str | None) -> LoadedTable:
     logging.getLogger("wiserouter").setLevel(logging.ERROR)
     return open_table(table, leave_out=None if leave_out is None else names(leave_out) or ())
 
 
-def _terms(opened: Opened, seeds: int) -> str:
+def _terms(opened: LoadedTable, seeds: int) -> str:
     n, k = opened.table.reward.shape
     return f"{opened.name}: {n:,} queries, {k} models, seeds 0 to {seeds - 1}. SHA-256 of its content {opened.sha256}."

@@ -15,7 +15,7 @@ from wiserouter.cli.fit import names
 from wiserouter.cli.output import OUTCOME_COLUMNS, err, out, outcome_row, print_json, progress, table, usd
 from wiserouter.errors import InvalidInput
 from wiserouter.evaluation.outcome import Outcome
-from wiserouter.evaluation.replay import Arena, Replay, Table, dense_table, prepare, prepare_with, run
+from wiserouter.evaluation.replay import Replay, ReplaySetup, Table, dense_table, prepare, prepare_with, run
 from wiserouter.fitting.log import RoutingLog
 from wiserouter.planning.policies import Offline
 from wiserouter.router import WiseRouter
@@ -99,13 +99,15 @@ def _asked(totals: list[float] | None, per_query: list[float] | None) -> list[_A
     return asked
 
 
-def _play(arena: Arena, asked: list[_Asked], terms: _Terms, tick: Callable[[int], None]) -> Iterator[Replay]:
+def _play(arena: ReplaySetup, asked: list[_Asked], terms: _Terms, tick: Callable[[int], None]) -> Iterator[Replay]:
     n = len(arena.test.prompts)
     for amount_usd, per_query in asked:
         yield run(arena, Budget(amount_usd * n if per_query else amount_usd, n, limit=terms.limit), tick)
 
 
-def _arena(full: Table, loaded: WiseRouter | None, seed: int, encoder: str, contexts: int, terms: _Terms) -> Arena:
+def _arena(
+    full: Table, loaded: WiseRouter | None, seed: int, encoder: str, contexts: int, terms: _Terms
+) -> ReplaySetup:
     if loaded is not None:
         return prepare_with(loaded, full, seed=seed)
     return prepare(

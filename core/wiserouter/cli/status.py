@@ -11,7 +11,7 @@ import typer
 from wiserouter.cli.output import out, print_json, table, usd
 from wiserouter.errors import InvalidInput
 from wiserouter.routing.status import status_of
-from wiserouter.stores.inspection import Standing, Survey, survey
+from wiserouter.stores.inspection import AccountSnapshot, StoreSnapshot, inspect_store
 
 
 def status(
@@ -33,7 +33,7 @@ def status(
 
     Example: wiserouter status --store sqlite:///budget.db
     """
-    found = survey(store)
+    found = inspect_store(store)
     if scope is not None and scope not in found.standings:
         known = ", ".join(found.standings) or "none has"
         raise InvalidInput(f"scope must have a budget in {found.store} ({known}), got {scope!r}", value=scope)
@@ -43,7 +43,7 @@ def status(
     return tell(found, scopes)
 
 
-def as_dict(found: Survey, scopes: dict[str, Standing]) -> dict[str, Any]:
+def as_dict(found: StoreSnapshot, scopes: dict[str, AccountSnapshot]) -> dict[str, Any]:
     """Return the accounts for JSON."""
     return {
         "store": found.store,
@@ -56,12 +56,12 @@ def as_dict(found: Survey, scopes: dict[str, Standing]) -> dict[str, Any]:
     }
 
 
-def windows(scope: str, standing: Standing) -> list[dict[str, Any]]:
+def windows(scope: str, standing: AccountSnapshot) -> list[dict[str, Any]]:
     """Return the account of each budget of a scope, the innermost first."""
     return [asdict(one) for one in status_of(scope, standing.account, None, ()).windows[: standing.own]]
 
 
-def tell(found: Survey, scopes: dict[str, Standing]) -> None:
+def tell(found: StoreSnapshot, scopes: dict[str, AccountSnapshot]) -> None:
     """Print the accounts for people."""
     if scopes:
         rows = [_row(scope, one, window) for scope, one in scopes.items() for window in windows(scope, one)]
@@ -74,7 +74,7 @@ def tell(found: Survey, scopes: dict[str, Standing]) -> None:
     out.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
-def _row(scope: str, standing: Standing, window: dict[str, Any]) -> tuple[str, ...]:
+def _row(scope: str, standing: AccountSnapshot, window: dict[str, Any]) -> tuple[str, ...]:
     parent = [] if standing.parent is None else [f"within {standing.parent}"]
     renews = [] if window["every"] is None else [f"every {window['every']}", f"until {_time(window['renews_at'])}"]
     money = {state: window[f"{state}_usd"] for state in ("carried", "spent", "reserved", "leased", "left")}

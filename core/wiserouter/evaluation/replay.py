@@ -64,7 +64,7 @@ class Replay(NamedTuple):
         return {**self.outcome.as_dict(), "naive": {other.method: other.as_dict() for other in self.naive}}
 
 
-class Arena(NamedTuple):
+class ReplaySetup(NamedTuple):
     """A fitted router and the test queries that it will serve, with their embeddings, contexts and lengths."""
 
     router: WiseRouter
@@ -107,7 +107,7 @@ def prepare(
     estimator: str = "means",
     token_cost: bool | None = None,
     rate_usd: float | None = None,
-) -> Arena:
+) -> ReplaySetup:
     """Fit a router on one half of a table as `WiseRouter.fit` does, and place the other half in its contexts.
 
     The worst case of a call, for a hard limit, is the model's dearest call in the whole table.
@@ -126,7 +126,7 @@ def prepare(
     return _arena(router, test, table.cost_usd.max(axis=0), seed)
 
 
-def prepare_with(router: WiseRouter, table: Table, *, seed: int) -> Arena:
+def prepare_with(router: WiseRouter, table: Table, *, seed: int) -> ReplaySetup:
     """Place all queries of a table in the contexts of a router that was fitted elsewhere.
 
     Raises
@@ -143,7 +143,7 @@ def prepare_with(router: WiseRouter, table: Table, *, seed: int) -> Arena:
     return _arena(router, same, same.cost_usd.max(axis=0), seed)
 
 
-def run(arena: Arena, budget: Budget, tick: Tick | None = None) -> Replay:
+def run(arena: ReplaySetup, budget: Budget, tick: Tick | None = None) -> Replay:
     """Route the test queries under a budget, and compare with the naive choices and the oracle."""
     router = _fresh(arena)
     router.start(budget)
@@ -163,7 +163,7 @@ def run(arena: Arena, budget: Budget, tick: Tick | None = None) -> Replay:
     return Replay(outcome, naive)
 
 
-def _served(router: WiseRouter, arena: Arena, tick: Tick | None) -> Iterable[int]:
+def _served(router: WiseRouter, arena: ReplaySetup, tick: Tick | None) -> Iterable[int]:
     """Yield the model that serves each test query, in order."""
     test = arena.test
     for i, embedding in enumerate(arena.embeddings):
@@ -180,7 +180,7 @@ def _served(router: WiseRouter, arena: Arena, tick: Tick | None) -> Iterable[int
         yield model
 
 
-def _arena(router: WiseRouter, test: Table, dearest_usd: FloatArray, seed: int) -> Arena:
+def _arena(router: WiseRouter, test: Table, dearest_usd: FloatArray, seed: int) -> ReplaySetup:
     models = [replace(m, max_cost_usd=float(d)) for m, d in zip(router.pool.models, dearest_usd, strict=True)]
     bounded = WiseRouter(
         models,
@@ -192,7 +192,7 @@ def _arena(router: WiseRouter, test: Table, dearest_usd: FloatArray, seed: int) 
         seed=seed,
     )
     embeddings = _embeddings(bounded, test.prompts)
-    return Arena(
+    return ReplaySetup(
         bounded, test, embeddings, bounded.contexts.assign_many(embeddings), seed, _tokens(bounded, test.prompts)
     )
 
@@ -211,7 +211,7 @@ def _embeddings(router: WiseRouter, prompts: list[str]) -> Embedding:
     return router.encoder.encode_many(prompts)
 
 
-def _fresh(arena: Arena) -> WiseRouter:
+def _fresh(arena: ReplaySetup) -> WiseRouter:
     """Return a router with the same history, and none of what an earlier run taught it."""
     router = arena.router
     policy = type(router.policy)(**router.policy.settings())

@@ -11,7 +11,7 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from wiserouter.prompts.contexts import Contexts, Portrait
+from wiserouter.prompts.contexts import Contexts, ContextSummary
 from wiserouter.prompts.encoders import Encoder
 from wiserouter.types import Embedding, IntArray
 
@@ -23,7 +23,7 @@ N_TERMS = 8
 
 
 @runtime_checkable
-class NamesTerms(Protocol):
+class TermNamer(Protocol):
     """An encoder that can say which words point in a direction of its space."""
 
     def terms_of(self, direction: Embedding, most: int) -> list[str]:
@@ -31,7 +31,7 @@ class NamesTerms(Protocol):
         ...
 
 
-class Sitter:
+class TypicalPrompts:
     """Keeps the prompts nearest to each centroid while a log goes by.
 
     Parameters
@@ -41,7 +41,7 @@ class Sitter:
 
     Examples
     --------
-    >>> sitter = Sitter(Contexts([[0.0], [1.0]], [0.5, 0.5]))
+    >>> sitter = TypicalPrompts(Contexts([[0.0], [1.0]], [0.5, 0.5]))
     >>> sitter.add(np.array([[0.3], [0.1], [0.8]]), np.array([0, 0, 1]), ["a", "b", "c"])
     >>> sitter.nearest()
     [('b', 'a'), ('c',)]
@@ -67,10 +67,10 @@ class Sitter:
         return [tuple(name for _, name in kept) for kept in self._kept]
 
 
-def portraits_of(contexts: Contexts, encoder: Encoder, sitter: Sitter) -> list[Portrait]:
+def context_summaries(contexts: Contexts, encoder: Encoder, sitter: TypicalPrompts) -> list[ContextSummary]:
     """Return what each context is about: words by what sets its centroid apart from the mean of all."""
-    if not isinstance(encoder, NamesTerms):
-        return [Portrait(prompts=prompts) for prompts in sitter.nearest()]
+    if not isinstance(encoder, TermNamer):
+        return [ContextSummary(prompts=prompts) for prompts in sitter.nearest()]
     middle = contexts.freq @ contexts.centroids if contexts.n_contexts > 1 else np.zeros(contexts.dim)
     words = [tuple(encoder.terms_of(centroid - middle, N_TERMS)) for centroid in contexts.centroids]
-    return [Portrait(*both) for both in zip(words, sitter.nearest(), strict=True)]
+    return [ContextSummary(*both) for both in zip(words, sitter.nearest(), strict=True)]

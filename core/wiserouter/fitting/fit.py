@@ -8,13 +8,13 @@ from typing import NamedTuple
 import numpy as np
 
 from wiserouter.errors import EncoderError, InvalidInput, LogError
-from wiserouter.fitting.context_summaries import Sitter, portraits_of
+from wiserouter.fitting.context_summaries import TypicalPrompts, context_summaries
 from wiserouter.fitting.log import LogBatch, RoutingLog
 from wiserouter.fitting.log.batch import first_rows, merged
 from wiserouter.fitting.query_counts import QueryCounts
 from wiserouter.fitting.query_sample import QuerySample
 from wiserouter.learning.estimates import Estimates
-from wiserouter.learning.residuals import Finer, Sample
+from wiserouter.learning.residuals import QueryResiduals, Sample
 from wiserouter.learning.residuals.cross_validation import HeldOut, context_means, fit_length, hold_out
 from wiserouter.learning.residuals.model_selection import (
     AUTO,
@@ -33,14 +33,14 @@ from wiserouter.types import Embedding, FloatArray, check_amount
 SAMPLE_QUERIES = 50_000
 """Encoder and contexts are fitted on at most this many queries, drawn evenly from the log."""
 
-FINER_QUERIES = 10_000
+RESIDUAL_QUERIES = 10_000
 """Queries are judged one by one by what at most this many of them show, drawn evenly from the log."""
 
 Progress = Callable[[str, int], None]
 """Called with what is done and how many rows of it."""
 
 
-class FinerTerms(NamedTuple):
+class ResidualTerms(NamedTuple):
     """How queries are to be judged beyond their context.
 
     Attributes
@@ -79,7 +79,7 @@ class Fitted(NamedTuple):
         Sums of cost and reward per (context, model).
     dearest_usd : ndarray of shape (n_models,)
         The dearest call of each model; NaN where none was seen.
-    finer : Finer or None
+    finer : QueryResiduals or None
         What judges queries one by one.
     comparison : Comparison or None
         How the estimators did, where one was to be chosen.
@@ -89,7 +89,7 @@ class Fitted(NamedTuple):
     contexts: Contexts
     estimates: Estimates
     dearest_usd: FloatArray
-    finer: Finer | None = None
+    finer: QueryResiduals | None = None
     comparison: Comparison | None = None
 
 
@@ -100,7 +100,7 @@ def fit_log(
     *,
     seed: int,
     progress: Progress,
-    terms: FinerTerms | None = None,
+    terms: ResidualTerms | None = None,
     contexts: Contexts | None = None,
 ) -> Fitted:
     """Fit in two passes over the log, or one where `contexts` are given, holding a batch and a sample in memory.
@@ -117,7 +117,7 @@ def fit_log(
         Seeds sample and clusters.
     progress : callable
         Told what is done.
-    terms : FinerTerms, optional
+    terms : ResidualTerms, optional
         How queries are to be judged beyond their context.
     contexts : Contexts, optional
         Found before, with this encoder: the log is only counted in them. It may lack costs or rewards of a model, which
@@ -142,16 +142,16 @@ def fit_log(
     else:
         _check_fitted(encoder)
         fixed = contexts
-    sitter = Sitter(fixed)
+    sitter = TypicalPrompts(fixed)
     estimates, dearest, met = _counted(log, encoder, fixed, sitter, gathering, progress)
     _check_observed(log, estimates, part=contexts is not None)
     known = fixed.counted(met)
     if contexts is None:
-        known = known.portrayed(portraits_of(known, encoder, sitter))
+        known = known.portrayed(context_summaries(known, encoder, sitter))
     finer, comparison = None, None
     if gathering is not None and terms is not None:
         progress("comparing", 0)
-        finer, comparison = _fit_finer(gathering.sample(known), known, estimates, terms, seed)
+        finer, comparison = _fit_residuals(gathering.sample(known), known, estimates, terms, seed)
     return Fitted(encoder, known, estimates, dearest, finer, comparison)
 
 
@@ -176,7 +176,7 @@ def _counted(
     log: RoutingLog,
     encoder: Encoder,
     contexts: Contexts,
-    sitter: Sitter,
+    sitter: TypicalPrompts,
     gathering: _Gathering | None,
     progress: Progress,
 ) -> tuple[Estimates, FloatArray, FloatArray]:
@@ -215,7 +215,7 @@ class _Gathering:
     """Collects the calls of some queries of a sample, each query equally likely, and their embeddings."""
 
     def __init__(self, sample: QuerySample) -> None:
-        self._rank, self._bound = sample.rank, sample.bound(FINER_QUERIES)
+        self._rank, self._bound = sample.rank, sample.bound(RESIDUAL_QUERIES)
         self._parts: list[LogBatch] = []
         self._embeddings: list[Embedding] = []
 
@@ -236,9 +236,9 @@ class _Gathering:
         return Sample(embeddings, contexts.assign_many(embeddings), tokens, calls.reward, calls.cost_usd)
 
 
-def _fit_finer(
-    sample: Sample, contexts: Contexts, estimates: Estimates, terms: FinerTerms, seed: int
-) -> tuple[Finer | None, Comparison | None]:
+def _fit_residuals(
+    sample: Sample, contexts: Contexts, estimates: Estimates, terms: ResidualTerms, seed: int
+) -> tuple[QueryResiduals | None, Comparison | None]:
     """Fit what the terms ask for, or of all there is what does best on held-out queries."""
     asked = ESTIMATORS if terms.estimator == AUTO else (terms.estimator,)
     names = [name for name in asked if name != MEANS]
@@ -257,13 +257,13 @@ def _both(token_cost: bool | None) -> tuple[bool, ...]:
 
 
 def _finer(
-    sample: Sample, held_out: HeldOut, contexts: Contexts, terms: FinerTerms, estimator: str, token_cost: bool
-) -> Finer | None:
+    sample: Sample, held_out: HeldOut, contexts: Contexts, terms: ResidualTerms, estimator: str, token_cost: bool
+) -> QueryResiduals | None:
     """Fit an estimator on the whole sample, and its prices on the held-out predictions."""
     if estimator == MEANS and not token_cost:
         return None
     mean_reward = context_means(sample, contexts.n_contexts).reward
-    return Finer(
+    return QueryResiduals(
         sample.reward.shape[1],
         held_out.fits[estimator](sample, mean_reward) if estimator != MEANS else None,
         fit_length(sample, contexts.n_contexts, terms.input_price_usd) if token_cost else None,
@@ -271,7 +271,7 @@ def _finer(
     )
 
 
-def _check_terms(terms: FinerTerms | None) -> None:
+def _check_terms(terms: ResidualTerms | None) -> None:
     if terms is not None:
         check_estimator(terms.estimator)
         if terms.rate_usd is not None:

@@ -28,14 +28,14 @@ class AsyncEncoder(Protocol):
         ...
 
 
-class Placed(NamedTuple):
+class ContextAssignment(NamedTuple):
     """Where a question falls, and its embedding where the router judges questions one by one."""
 
     context: int
     embedding: Embedding | None = None
 
 
-class Placing:
+class ContextLookup:
     """Finds the context of questions.
 
     Parameters
@@ -47,7 +47,7 @@ class Placing:
     timeout_s : float, default 1
         How long a question waits for its embedding before it is routed without a context.
     keeps_embedding : bool, default False
-        Whether the embedding goes on to the router: `WiseRouter.judges_embeddings`.
+        Whether the embedding goes on to the router: `WiseRouter.needs_embedding`.
 
     Attributes
     ----------
@@ -63,20 +63,20 @@ class Placing:
         self._threads = ThreadPoolExecutor(max_workers=2, thread_name_prefix="wiserouter-encode")
         self.failures = 0
 
-    async def aplace(self, question: str) -> Placed:
+    async def alook_up(self, question: str) -> ContextAssignment:
         """Return the context of a question, or `NO_CONTEXT` where the encoder fails or is too slow."""
         if not self._needs_encoder:
-            return Placed(0)
+            return ContextAssignment(0)
         if isinstance(self._encoder, AsyncEncoder):
             return await self._awaited(self._encoder.aencode(question))
         if self._is_quick:
             return self._placed(lambda: self._encode(question))
         return await self._awaited(asyncio.wrap_future(self._threads.submit(self._encode, question)))
 
-    def place(self, question: str) -> Placed:
-        """Do what `aplace` does, in a thread that may wait."""
+    def look_up(self, question: str) -> ContextAssignment:
+        """Do what `alook_up` does, in a thread that may wait."""
         if not self._needs_encoder:
-            return Placed(0)
+            return ContextAssignment(0)
         if self._is_quick:
             return self._placed(lambda: self._encode(question))
         future: Future[Embedding] = self._threads.submit(self._encode, question)
@@ -93,21 +93,21 @@ class Placing:
     def _encode(self, question: str) -> Embedding:
         return cast("Encoder", self._encoder).encode(question)
 
-    async def _awaited(self, embedding: Awaitable[Embedding]) -> Placed:
+    async def _awaited(self, embedding: Awaitable[Embedding]) -> ContextAssignment:
         try:
             vector = await asyncio.wait_for(embedding, self._timeout_s)
         except (EncoderError, TimeoutError) as error:
             return self._without(error)
         return self._placed(lambda: vector)
 
-    def _placed(self, embedding: Callable[[], Embedding]) -> Placed:
+    def _placed(self, embedding: Callable[[], Embedding]) -> ContextAssignment:
         try:
             vector = embedding()
-            return Placed(self._contexts.assign(vector), vector if self._keeps_embedding else None)
+            return ContextAssignment(self._contexts.assign(vector), vector if self._keeps_embedding else None)
         except (EncoderError, TimeoutError) as error:
             return self._without(error)
 
-    def _without(self, error: Exception) -> Placed:
+    def _without(self, error: Exception) -> ContextAssignment:
         self.failures += 1
         report = logger.warning if self.failures == 1 else logger.debug
         report(
@@ -115,4 +115,4 @@ class Placing:
             type(error).__name__,
             error or f"no embedding within {self._timeout_s} s",
         )
-        return Placed(NO_CONTEXT)
+        return ContextAssignment(NO_CONTEXT)

@@ -1,4 +1,4 @@
-"""What is believed of a model before its first call: the others' rewards, and costs in proportion to its price."""
+"""The prior of a model before its first call: the others' rewards, and costs in proportion to its price."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WEIGHT = 1.0
 """Observations per context that the belief counts for: the first real ones soon outweigh it."""
 
 
-class Belief(NamedTuple):
+class ModelPrior(NamedTuple):
     """Mean reward and cost per context, each of shape (n_contexts,), and how many observations they count for."""
 
     reward: FloatArray
@@ -22,7 +22,7 @@ class Belief(NamedTuple):
     weight: float
 
 
-def believed(estimates: Estimates, pool: Pool, reward: float | None, cost_usd: float | None) -> Belief:
+def new_model_prior(estimates: Estimates, pool: Pool, reward: float | None, cost_usd: float | None) -> ModelPrior:
     """Return what to believe of the pool's last model.
 
     Parameters
@@ -37,7 +37,7 @@ def believed(estimates: Estimates, pool: Pool, reward: float | None, cost_usd: f
 
     Returns
     -------
-    Belief
+    ModelPrior
         Of weight 0 where neither owner nor observations say anything.
 
     Raises
@@ -52,7 +52,7 @@ def believed(estimates: Estimates, pool: Pool, reward: float | None, cost_usd: f
     cost = none + check_amount("cost_usd", cost_usd) if cost_usd is not None else none
     if means is not None and cost_usd is None:
         cost = (means.cost_usd * _price_ratios(pool)).mean(axis=1)
-    return Belief(score, cost, WEIGHT if known or (reward is not None and cost_usd is not None) else 0.0)
+    return ModelPrior(score, cost, WEIGHT if known or (reward is not None and cost_usd is not None) else 0.0)
 
 
 def _price_ratios(pool: Pool) -> FloatArray:

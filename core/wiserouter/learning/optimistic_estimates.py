@@ -52,7 +52,7 @@ _STRONG = 1e6  # pseudo-counts that stand for infinitely many
 _WEAK = 1e-9  # and for none
 
 
-class Row(NamedTuple):
+class ContextEstimates(NamedTuple):
     """One context: mean reward, reward with the benefit of the doubt, and mean cost in USD, per model."""
 
     mean: list[float]
@@ -60,7 +60,7 @@ class Row(NamedTuple):
     cost_usd: list[float]
 
 
-class Outlook:
+class OptimisticEstimates:
     """What the estimates promise, for all contexts or for one that has changed.
 
     Parameters
@@ -118,7 +118,7 @@ class Outlook:
         self._take_rewards()
         self._take_costs()
 
-    def row(self, context: int) -> Row:
+    def row(self, context: int) -> ContextEstimates:
         """Return what is promised in one context."""
         seen, j = self._estimates, context
         labels, kappa = seen.labels[j], self._kappa
@@ -129,9 +129,9 @@ class Outlook:
         cost = (seen.cost[j] + self._prior_cost[j]) / (seen.calls[j] + self._cost_kappa)
         if self._retired.any():  # no plan takes what costs most and yields nothing
             reward, cost = np.where(self._retired, 0.0, reward), np.where(self._retired, cost.max(), cost)
-        return Row(mean.tolist(), reward.tolist(), cost.tolist())
+        return ContextEstimates(mean.tolist(), reward.tolist(), cost.tolist())
 
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[ContextEstimates]:
         """Return what is promised in every context."""
         return [self.row(j) for j in range(self._estimates.shape[0])]
 

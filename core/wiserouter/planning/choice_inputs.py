@@ -31,7 +31,7 @@ class Counts(NamedTuple):
         return Counts(self.calls.sum(axis=0, keepdims=True), self.labels.sum(axis=0, keepdims=True))
 
 
-class Basis(NamedTuple):
+class ContextFigures(NamedTuple):
     """What a plan knows of one context; lists hold one number per model.
 
     Attributes
@@ -42,11 +42,11 @@ class Basis(NamedTuple):
         How many costs and rewards are behind them.
     envelope : list of int
         The models that some budget uses, from the cheapest to the best.
-    cautious_usd : list of float or None
+    guarded_cost_usd : list of float or None
         What the reserve rule holds against each model; None where no reserve is kept.
     planned : list of float or None
         The rewards that the plan was solved for, where these are not the means.
-    walk_usd : float or None
+    drift_margin_usd : float or None
         What the reserve rule holds back besides means, for one call to come; None where nothing is.
     """
 
@@ -55,9 +55,9 @@ class Basis(NamedTuple):
     calls: list[float]
     labels: list[float]
     envelope: list[int]
-    cautious_usd: list[float] | None = None
+    guarded_cost_usd: list[float] | None = None
     planned: list[float] | None = None
-    walk_usd: float | None = None
+    drift_margin_usd: float | None = None
 
     @property
     def weighed(self) -> list[float]:
@@ -68,13 +68,13 @@ class Basis(NamedTuple):
         """Return expected reward and cost of a model."""
         return self.rewards[model], self.costs_usd[model]
 
-    def shifted(self, shift: Shift) -> Basis:
+    def shifted(self, shift: Shift) -> ContextFigures:
         """Return the figures of one query that deviates from the means of its context.
 
         Examples
         --------
         >>> shift = Shift(np.array([0.25]), np.array([1.0]))
-        >>> Basis([0.5], [2.0], [9.0], [9.0], [0], [3.0, 0.0]).shifted(shift)[:2]
+        >>> ContextFigures([0.5], [2.0], [9.0], [9.0], [0], [3.0, 0.0]).shifted(shift)[:2]
         ([0.75], [3.0])
         """
         reward, cost = (row.tolist() for row in shift.applied(np.array(self.weighed), np.array(self.costs_usd)))
@@ -83,15 +83,15 @@ class Basis(NamedTuple):
             own = [
                 mine - planned + mean for mine, planned, mean in zip(reward, self.planned, self.rewards, strict=True)
             ]
-        held = self.cautious_usd
+        held = self.guarded_cost_usd
         if held is not None:
             beyond = [mine - mean for mine, mean in zip(cost, self.costs_usd, strict=True)]
             held = [one + more for one, more in zip(held, [*beyond, 0.0], strict=True)]
         planned = None if self.planned is None else reward
-        return self._replace(rewards=own, costs_usd=cost, cautious_usd=held, planned=planned)
+        return self._replace(rewards=own, costs_usd=cost, guarded_cost_usd=held, planned=planned)
 
 
-class Trials(NamedTuple):
+class ExplorationFigures(NamedTuple):
     """What exploration knows of one context: counts and sums, one number per model, and how often each was tried."""
 
     calls: list[float]

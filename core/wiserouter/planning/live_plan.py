@@ -12,14 +12,14 @@ from wiserouter.learning.residuals.shift import Shift
 from wiserouter.planning.choice_inputs import Counts
 from wiserouter.planning.plan import Plan
 from wiserouter.planning.policy import Accounting, Choice, Mixture
-from wiserouter.planning.reserve_rule import Caution
+from wiserouter.planning.reserve_rule import ReserveRule
 from wiserouter.types import NO_CONTEXT, FloatArray
 
 GROWTH = 1.02
 """The plan is solved anew each time there are 2 % more observations."""
 
 
-class FollowingPlan:
+class LivePlan:
     """The linear program at the current estimates, solved anew when enough was learned.
 
     Parameters
@@ -71,16 +71,18 @@ class FollowingPlan:
     def _of_all_contexts(self, mixture: Mixture) -> Mixture:
         if self._without_context is None:
             plan = mixture.plan.without_context()
-            caution = None if mixture.caution is None else Caution(plan, self._estimates.cost_spread_usd())
+            reserve_rule = (
+                None if mixture.reserve_rule is None else ReserveRule(plan, self._estimates.cost_spread_usd())
+            )
             counts = None if mixture.counts is None else mixture.counts.of_all_contexts()
-            self._without_context = Mixture(plan, mixture.debit, caution, counts)
+            self._without_context = Mixture(plan, mixture.debit, reserve_rule, counts)
         return self._without_context
 
     def _solve(self) -> None:
         actual = self._accounting == "actual"
         plan = Plan(self._freq, *self._estimates.means(shrink=actual), allow_skip=self._allow_skip)
-        caution = Caution(plan, self._estimates.cost_spread_usd()) if actual else None
-        self._mixture = Mixture(plan, self._accounting, caution, Counts.of(self._estimates))
+        reserve_rule = ReserveRule(plan, self._estimates.cost_spread_usd()) if actual else None
+        self._mixture = Mixture(plan, self._accounting, reserve_rule, Counts.of(self._estimates))
         self._without_context = None
         seen = self._estimates.n_observations
         self._solve_at = max(seen + 1, seen * GROWTH) if actual else float("inf")

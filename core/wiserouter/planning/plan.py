@@ -62,10 +62,10 @@ class Split(NamedTuple):
     shadow_price: float
 
 
-_SLOPE = itemgetter(0)  # of a Step
+_SLOPE = itemgetter(0)  # of a EnvelopeStep
 
 
-class Step(NamedTuple):
+class EnvelopeStep(NamedTuple):
     """One move along the envelope of one context, from one model to the next dearer one."""
 
     slope: float
@@ -79,7 +79,7 @@ class _Row(NamedTuple):
     """One context: its envelope and steps, and what its cheapest action spends and yields per request of any kind."""
 
     hull: list[int]
-    steps: list[Step]
+    steps: list[EnvelopeStep]
     base_usd: float
     base_value: float
 
@@ -143,7 +143,7 @@ class Plan:
 
     def _merge(self) -> None:
         """Sort the steps of all contexts by falling slope, and add up what they spend."""
-        self._steps: list[Step] = []
+        self._steps: list[EnvelopeStep] = []
         for row in self._rows:
             self._steps += row.steps
         self._steps.sort(key=_SLOPE, reverse=True)
@@ -374,7 +374,7 @@ def _row(context: int, weight: float, cost_usd: list[float], reward: list[float]
     steps = []
     for a, b in pairwise(hull):
         spend, more = cost[b] - cost[a], gain[b] - gain[a]
-        steps.append(Step(_ratio(more, spend), weight * spend, weight * more, context, b))
+        steps.append(EnvelopeStep(_ratio(more, spend), weight * spend, weight * more, context, b))
     return _Row(hull, steps, weight * cost[hull[0]], weight * gain[hull[0]])
 
 

@@ -11,9 +11,9 @@ import numpy as np
 from wiserouter.budgets.budget import Debit, Funds
 from wiserouter.learning.estimates import Estimates
 from wiserouter.learning.residuals.shift import Shift
-from wiserouter.planning.choice_inputs import Basis, Counts, Trials
+from wiserouter.planning.choice_inputs import ContextFigures, Counts, ExplorationFigures
 from wiserouter.planning.plan import SKIP, Plan
-from wiserouter.planning.reserve_rule import Caution, room_usd
+from wiserouter.planning.reserve_rule import ReserveRule, room_usd
 from wiserouter.types import NO_CONTEXT, FloatArray, Model
 
 Accounting = Literal["actual", "paper"]
@@ -31,8 +31,8 @@ _ROUNDING = 1e-9
 class Choice(NamedTuple):
     """A drawn model (`SKIP` for the null action), the figures behind it, and what else could have been drawn.
 
-    Cost and reward are those expected of this query; `basis` holds the means of its context, and `floor_usd` the least
-    mean cost of a request.
+    Cost and reward are those expected of this query; `figures` holds the means of its context, and `floor_usd` the
+    least mean cost of a request.
     """
 
     model: int
@@ -42,7 +42,7 @@ class Choice(NamedTuple):
     expected_reward: float
     debit: Debit
     mix: Mix = ()
-    basis: Basis | Trials | None = None
+    figures: ContextFigures | ExplorationFigures | None = None
     rule: Rule = "plan"
     floor_usd: float = 0.0
 
@@ -93,7 +93,7 @@ class Mixture:
         The linear program.
     debit : {"actual", "paper"}
         What planning debits for a call: its true, or its expected cost.
-    caution : Caution or None
+    reserve_rule : ReserveRule or None
         The reserve rule, where it is kept.
     counts : Counts or None
         How many costs and rewards are behind the plan.
@@ -103,10 +103,10 @@ class Mixture:
 
     plan: Plan
     debit: Debit
-    caution: Caution | None = None
+    reserve_rule: ReserveRule | None = None
     counts: Counts | None = None
     means: list[list[float]] | None = None
-    _bases: dict[int, Basis] = field(default_factory=dict)
+    _bases: dict[int, ContextFigures] = field(default_factory=dict)
 
     def choose(
         self,
@@ -118,9 +118,9 @@ class Mixture:
     ) -> Choice:
         """Draw from the plan's mix; below its floor, take the cheapest models.
 
-        A model that is not allowed, or that caution rules out, is replaced by the permitted one with the best reward
-        less shadow price x cost, which is what the linear program itself maximises in each context at that price. Of a
-        query that deviates from its context that is maximised by its own reward and cost.
+        A model that is not allowed, or that the reserve rule excludes, is replaced by the permitted one with the best
+        reward less shadow price x cost, which is what the linear program itself maximises in each context at that
+        price. Of a query that deviates from its context that is maximised by its own reward and cost.
         """
         if shift is not None:
             return self._choose_shifted(context, funds, rng, allowed, shift)
@@ -129,34 +129,34 @@ class Mixture:
         low, high, share, price = plan.split(context, rate if rate > floor else floor)
         price = price if rate >= floor else float("inf")
         drawn = high if share and rng.random() < share else low
-        basis = self._bases.get(context) or self.basis(context)
-        held = basis.cautious_usd
-        room = float("inf") if held is None else room_usd(funds, floor, basis.walk_usd)
+        figures = self._bases.get(context) or self.figures(context)
+        held = figures.guarded_cost_usd
+        room = float("inf") if held is None else room_usd(funds, floor, figures.drift_margin_usd)
         if allowed is not None or (held is not None and (held[low] > room or held[high] > room)):
-            permitted = _permitted(basis, room, allowed, plan.n_models)
+            permitted = _permitted(figures, room, allowed, plan.n_models)
             if not all(k == SKIP or k in permitted for k in (low, high)):
-                best = min(permitted, key=_worth(basis.weighed, basis.costs_usd, price))
+                best = min(permitted, key=_worth(figures.weighed, figures.costs_usd, price))
                 drawn, low, high = (k if k == SKIP or k in permitted else best for k in (drawn, low, high))
         if share and low != high:
             probability = share if drawn == high else 1.0 - share
             mix: Mix = ((low, 1.0 - share), (high, share))
         else:
             probability, mix = 1.0, ((drawn, 1.0),)
-        reward, cost = (basis.rewards[drawn], basis.costs_usd[drawn]) if drawn != SKIP else (0.0, 0.0)
-        return Choice(drawn, probability, price, cost, reward, self.debit, mix, basis, "plan", floor)
+        reward, cost = (figures.rewards[drawn], figures.costs_usd[drawn]) if drawn != SKIP else (0.0, 0.0)
+        return Choice(drawn, probability, price, cost, reward, self.debit, mix, figures, "plan", floor)
 
-    def basis(self, context: int) -> Basis:
+    def figures(self, context: int) -> ContextFigures:
         """Return what the plan knows of a context; made once."""
         known = self._bases.get(context)
         if known is None:
             means = None if self.means is None else self.means[context]
-            known = self._bases[context] = basis_of(self.plan, context, self.caution, self.counts, means)
+            known = self._bases[context] = figures_of(self.plan, context, self.reserve_rule, self.counts, means)
         return known
 
     def revise(self, context: int, estimates: Estimates, means: list[float]) -> None:
         """Take over what the plan and the estimates now hold of one context."""
-        if self.caution is not None:
-            self.caution.revise(context)
+        if self.reserve_rule is not None:
+            self.reserve_rule.revise(context)
         if self.counts is not None:
             self.counts.revise(context, estimates)
         if self.means is not None:
@@ -168,12 +168,12 @@ class Mixture:
     ) -> Choice:
         """Take the permitted model that is worth most to this query; the plan's own two models at a tie.
 
-        The choice tells the cost and the mean reward of this query; its basis stays that of the context.
+        The choice tells the cost and the mean reward of this query; its figures stays that of the context.
         """
-        rate, floor, basis = funds.rate_usd, self.plan.floor_usd, self.basis(context)
+        rate, floor, figures = funds.rate_usd, self.plan.floor_usd, self.figures(context)
         low, high, share, price = self.plan.split(context, max(rate, floor))
         price = float("inf") if rate < floor else price if shift.shadow_price is None else shift.shadow_price
-        own = basis.shifted(shift)
+        own = figures.shifted(shift)
         reward, cost = [*own.weighed, 0.0], [*own.costs_usd, 0.0]  # index -1: nothing
         worth = (
             [-c for c in cost] if price == float("inf") else [r - price * c for r, c in zip(reward, cost, strict=True)]
@@ -190,23 +190,25 @@ class Mixture:
             drawn, probability = (tied or [best])[0], 1.0
             mix = ((drawn, 1.0),)
         mean = 0.0 if drawn == SKIP else own.rewards[drawn]
-        return Choice(drawn, probability, price, cost[drawn], mean, self.debit, mix, basis, "plan", floor)
+        return Choice(drawn, probability, price, cost[drawn], mean, self.debit, mix, figures, "plan", floor)
 
-    def _bearable(self, own: Basis, funds: Funds, allowed: Collection[int] | None, floor_usd: float) -> Collection[int]:
-        """Return the allowed models that caution permits at this query's cost, or the cheapest allowed one."""
+    def _bearable(
+        self, own: ContextFigures, funds: Funds, allowed: Collection[int] | None, floor_usd: float
+    ) -> Collection[int]:
+        """Return the allowed models that the reserve rule permits at this query's cost, or the cheapest allowed one."""
         models = range(self.plan.n_models) if allowed is None else allowed
-        held = own.cautious_usd
+        held = own.guarded_cost_usd
         if held is not None:
-            room = room_usd(funds, floor_usd, own.walk_usd)
+            room = room_usd(funds, floor_usd, own.drift_margin_usd)
             models = [k for k in models if held[k] <= room] or [min(models, key=lambda k: own.costs_usd[k])]
         return [SKIP, *models] if self.plan.allow_skip else models
 
 
-def _permitted(basis: Basis, room: float, allowed: Collection[int] | None, n_models: int) -> Collection[int]:
+def _permitted(figures: ContextFigures, room: float, allowed: Collection[int] | None, n_models: int) -> Collection[int]:
     """Return the allowed models that the reserve rule permits, or the cheapest allowed one."""
-    models, held = range(n_models) if allowed is None else allowed, basis.cautious_usd
+    models, held = range(n_models) if allowed is None else allowed, figures.guarded_cost_usd
     prudent = models if held is None else [k for k in models if held[k] <= room]
-    return prudent or [min(models, key=_worth(basis.weighed, basis.costs_usd, float("inf")))]
+    return prudent or [min(models, key=_worth(figures.weighed, figures.costs_usd, float("inf")))]
 
 
 def best_at_price(plan: Plan, context: int, shadow_price: float, allowed: Collection[int]) -> int:
@@ -237,24 +239,24 @@ def _worth(reward: list[float], cost: list[float], shadow_price: float) -> Calla
     return lambda k: (shadow_price * cost[k] - reward[k], cost[k])
 
 
-def basis_of(
+def figures_of(
     plan: Plan,
     context: int,
-    caution: Caution | None = None,
+    reserve_rule: ReserveRule | None = None,
     counts: Counts | None = None,
     means: list[float] | None = None,
-) -> Basis:
+) -> ContextFigures:
     """Return what a plan, its reserve rule and its counts say of one context; `means` where it weighs other rewards."""
     unknown, planned = [0.0] * plan.n_models, plan.reward[context].tolist()
-    return Basis(
+    return ContextFigures(
         planned if means is None else means,
         plan.cost_usd[context].tolist(),
         counts.calls[context].tolist() if counts is not None else unknown,
         counts.labels[context].tolist() if counts is not None else unknown,
         plan.envelope_models(context),
-        caution.cautious_usd(context) if caution is not None else None,
+        reserve_rule.guarded_cost_usd(context) if reserve_rule is not None else None,
         None if means is None else planned,
-        caution.walk_usd if caution is not None else None,
+        reserve_rule.drift_margin_usd if reserve_rule is not None else None,
     )
 
 
@@ -269,6 +271,6 @@ def cheapest_choice(
     if context == NO_CONTEXT:
         plan, context = plan.without_context(), 0
     model = best_at_price(plan, context, price, models)
-    known = basis_of(plan, context)
+    known = figures_of(plan, context)
     reward, cost = known.means(model)
     return Choice(model, 1.0, price, cost, reward, "actual", ((model, 1.0),), known, "cheapest")

@@ -17,7 +17,7 @@ DEVIATIONS = 1.0
 """Standard deviations of a call's cost that are held against it."""
 
 
-class Caution:
+class ReserveRule:
     """What is held against each model, and for the calls to come, when the rest of a budget must bear it.
 
     Parameters
@@ -33,7 +33,7 @@ class Caution:
 
     Attributes
     ----------
-    walk_usd : float or None
+    drift_margin_usd : float or None
         What is held back for one call to come, for n of them sqrt(n) times as much; None where nothing is.
     """
 
@@ -43,19 +43,19 @@ class Caution:
         self._plan, self._deviations = plan, deviations
         self._spread_usd = np.broadcast_to(np.asarray(spread_usd), plan.cost_usd.shape)
         cautious = plan.cost_usd + deviations * self._spread_usd
-        self._cautious_usd: list[list[float]] = [
+        self._guarded_cost_usd: list[list[float]] = [
             [*row, 0.0] for row in cautious.tolist()
         ]  # the last, index -1, is the null action
-        self.walk_usd: float | None = drift * self._spread_of_cheapest_usd() if drift else None
+        self.drift_margin_usd: float | None = drift * self._spread_of_cheapest_usd() if drift else None
 
-    def cautious_usd(self, context: int) -> list[float]:
+    def guarded_cost_usd(self, context: int) -> list[float]:
         """Return what is held against each model in a context; the last, index -1, is the null action."""
-        return self._cautious_usd[context]
+        return self._guarded_cost_usd[context]
 
     def revise(self, context: int) -> None:
         """Take over the costs that the plan now has for one context."""
         cautious = self._plan.cost_usd[context] + self._deviations * self._spread_usd[context]
-        self._cautious_usd[context] = [*cautious.tolist(), 0.0]
+        self._guarded_cost_usd[context] = [*cautious.tolist(), 0.0]
 
     def _spread_of_cheapest_usd(self) -> float:
         plan = self._plan
@@ -65,7 +65,7 @@ class Caution:
         return float(plan.freq @ np.take_along_axis(self._spread_usd, cheapest, axis=1)[:, 0])
 
 
-def room_usd(funds: Funds, floor_usd: float, walk_usd: float | None) -> float:
+def room_usd(funds: Funds, floor_usd: float, drift_margin_usd: float | None) -> float:
     """Return what a call may cost: b - (tau - 1) c_min, less what is held back for how far costs may stray.
 
     Examples
@@ -73,6 +73,6 @@ def room_usd(funds: Funds, floor_usd: float, walk_usd: float | None) -> float:
     >>> room_usd(Funds(10.0, 5), 1.0, None), room_usd(Funds(10.0, 5), 1.0, 0.5)
     (6.0, 5.0)
     """
-    if walk_usd is not None or funds.each:
-        return funds.room_usd(floor_usd, walk_usd or 0.0)
+    if drift_margin_usd is not None or funds.each:
+        return funds.room_usd(floor_usd, drift_margin_usd or 0.0)
     return funds.left_usd - (funds.requests - 1) * floor_usd

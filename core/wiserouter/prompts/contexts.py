@@ -20,7 +20,7 @@ MINI_BATCH_ROWS = 100_000
 """From this many rows on, k-means runs on mini-batches; see docs/adr/0004-mini-batch-k-means.md."""
 
 
-class Portrait(NamedTuple):
+class ContextSummary(NamedTuple):
     """What a context is about: its words, where the encoder knows any, and the ids of its most typical prompts.
 
     Attributes
@@ -44,7 +44,7 @@ class Contexts:
         Cluster centres in the embedding space.
     freq : array-like of shape (n_contexts,)
         Share of queries in each context; sums to 1.
-    portraits : sequence of Portrait, optional
+    portraits : sequence of ContextSummary, optional
         What each is about.
     n_queries : int, optional
         How many queries `freq` is the share of, where that is known.
@@ -65,7 +65,7 @@ class Contexts:
         self,
         centroids: ArrayLike,
         freq: ArrayLike,
-        portraits: Sequence[Portrait] = (),
+        portraits: Sequence[ContextSummary] = (),
         n_queries: int | None = None,
     ) -> None:
         self.centroids: Embedding = _matrix("centroids", centroids)
@@ -134,9 +134,9 @@ class Contexts:
         """Number of contexts J."""
         return len(self.centroids)
 
-    def portrait(self, context: int) -> Portrait:
+    def portrait(self, context: int) -> ContextSummary:
         """Return what a context is about; empty where nobody said so."""
-        return self.portraits[context] if 0 <= context < len(self.portraits) else Portrait()
+        return self.portraits[context] if 0 <= context < len(self.portraits) else ContextSummary()
 
     @property
     def dim(self) -> int:
@@ -184,7 +184,7 @@ class Contexts:
             raise InvalidInput(f"queries must hold at least one query, got {counts.tolist()}", value=queries)
         return Contexts(self.centroids, counts / counts.sum(), self.portraits, round(counts.sum()))
 
-    def portrayed(self, portraits: Sequence[Portrait]) -> Contexts:
+    def portrayed(self, portraits: Sequence[ContextSummary]) -> Contexts:
         """Return the same contexts with what each is about."""
         return Contexts(self.centroids, self.freq, portraits, self.n_queries)
 

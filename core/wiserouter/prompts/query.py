@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from wiserouter.errors import InvalidInput
-from wiserouter.learning.residuals import Finer
+from wiserouter.learning.residuals import QueryResiduals
 from wiserouter.pricing.pool import Pool
 from wiserouter.prompts.contexts import Contexts
 from wiserouter.prompts.encoders import Encoder
@@ -49,7 +49,7 @@ class QueryReader:
         Turns text into an embedding.
     pool : Pool
         Whose limits and prices say whether tokens are needed.
-    finer : Finer, optional
+    finer : QueryResiduals, optional
         What judges queries one by one, by embedding or length.
     grows : bool, default False
         Whether contexts are fitted on the queries: an embedding then says more than a context that was found earlier.
@@ -60,7 +60,7 @@ class QueryReader:
         contexts: Contexts,
         encoder: Encoder | None,
         pool: Pool,
-        finer: Finer | None = None,
+        finer: QueryResiduals | None = None,
         *,
         grows: bool = False,
     ) -> None:

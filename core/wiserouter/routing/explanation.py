@@ -6,11 +6,11 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from wiserouter.planning.choice_inputs import Basis
+from wiserouter.planning.choice_inputs import ContextFigures
 from wiserouter.planning.plan import SKIP
 from wiserouter.planning.policies import Rule
-from wiserouter.planning.trace import Facts, excluded_by, on_envelope
-from wiserouter.prompts.contexts import Contexts, Portrait
+from wiserouter.planning.trace import DecisionTrace, excluded_by, on_envelope
+from wiserouter.prompts.contexts import Contexts, ContextSummary
 from wiserouter.stores import Record
 from wiserouter.stores.base import State
 from wiserouter.types import NO_CONTEXT, Decision
@@ -155,7 +155,7 @@ def explanation_of(record: Record, names: tuple[str, ...], contexts: Contexts | 
     return _explained(decision, facts, contexts if facts is None else facts.contexts, *known)
 
 
-def facts_of_decision(decision: Decision, facts: Facts) -> dict[str, Any]:
+def facts_of_decision(decision: Decision, facts: DecisionTrace) -> dict[str, Any]:
     """Return what is known at the moment of a decision, for the journal: no words, no text, not what became of it."""
     explained = _explained(decision, facts, facts.contexts, "in flight", decision.model, None, None).as_dict()
     context = explained.pop("context")
@@ -166,7 +166,7 @@ def facts_of_decision(decision: Decision, facts: Facts) -> dict[str, Any]:
 
 def _explained(
     decision: Decision,
-    facts: Facts | None,
+    facts: DecisionTrace | None,
     contexts: Contexts | None,
     state: State,
     answered_by: str,
@@ -204,14 +204,14 @@ def _explained(
 
 def _context(contexts: Contexts | None, context: int) -> ExplainedContext:
     if context == NO_CONTEXT or contexts is None:
-        return ExplainedContext(context, 1.0 if context == NO_CONTEXT else None, *Portrait())
+        return ExplainedContext(context, 1.0 if context == NO_CONTEXT else None, *ContextSummary())
     return ExplainedContext(context, float(contexts.freq[context]), *contexts.portrait(context))
 
 
-def _model(facts: Facts, mix: dict[int, float], k: int) -> ExplainedModel:
-    basis, price = facts.choice.basis, facts.choice.shadow_price
-    reward, cost = (None, None) if basis is None else basis.means(k)
-    planned = basis.planned if isinstance(basis, Basis) else None
+def _model(facts: DecisionTrace, mix: dict[int, float], k: int) -> ExplainedModel:
+    figures, price = facts.choice.figures, facts.choice.shadow_price
+    reward, cost = (None, None) if figures is None else figures.means(k)
+    planned = figures.planned if isinstance(figures, ContextFigures) else None
     weighed = reward if planned is None else planned[k]
     known = weighed is not None and cost is not None and math.isfinite(price)
     return ExplainedModel(
@@ -222,8 +222,8 @@ def _model(facts: Facts, mix: dict[int, float], k: int) -> ExplainedModel:
         expected_cost_usd=cost,
         optimistic_reward=None if planned is None else planned[k],
         worth=weighed - price * cost if known else None,  # type: ignore[operator]
-        labels=0 if basis is None else round(basis.labels[k]),
-        calls=0 if basis is None else round(basis.calls[k]),
+        labels=0 if figures is None else round(figures.labels[k]),
+        calls=0 if figures is None else round(figures.calls[k]),
         worst_case_usd=None if facts.worst_usd is None else _finite(facts.worst_usd[k]),
         excluded_by=excluded_by(facts, k),
     )

@@ -166,7 +166,7 @@ def _aged(path: Path, age: int) -> Path:
 
 
 @dataclass(slots=True)
-class Reading:
+class JournalReader:
     """A walk through a journal, its set-aside files first.
 
     Attributes
@@ -199,12 +199,12 @@ class Reading:
                         self.skipped += 1
 
 
-def find_explanation(reading: Reading, decision_id: str) -> dict[str, Any]:
+def find_explanation(reading: JournalReader, decision_id: str) -> dict[str, Any]:
     """Return what a journal tells of a decision, as `Explanation.as_dict` does, with what became of it.
 
     Parameters
     ----------
-    reading : Reading
+    reading : JournalReader
         The journal.
     decision_id : str
         An id, or "last".

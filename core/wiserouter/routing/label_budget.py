@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 
 from wiserouter.errors import InvalidInput
-from wiserouter.planning.choice_inputs import Basis
+from wiserouter.planning.choice_inputs import ContextFigures
 from wiserouter.planning.policies import Choice
 
 STEP = 0.5
@@ -100,11 +100,11 @@ def value_of(gap: float, labels: float) -> float:
 
 def gap_of(choice: Choice) -> float:
     """Return how far the chosen model is from the decision boundary; 0 while exploring, infinite without a rival."""
-    basis, price, chosen = choice.basis, choice.shadow_price, choice.model
-    if not isinstance(basis, Basis):
+    figures, price, chosen = choice.figures, choice.shadow_price, choice.model
+    if not isinstance(figures, ContextFigures):
         return 0.0
-    others = [k for k in basis.envelope if k != chosen]
+    others = [k for k in figures.envelope if k != chosen]
     if chosen < 0 or not others or not math.isfinite(price):
         return float("inf")
-    worth = [reward - price * cost for reward, cost in zip(basis.weighed, basis.costs_usd, strict=True)]
+    worth = [reward - price * cost for reward, cost in zip(figures.weighed, figures.costs_usd, strict=True)]
     return abs(worth[chosen] - max(worth[k] for k in others))

@@ -8,15 +8,15 @@ from collections.abc import Sequence
 from wiserouter.learning.drift import Watch
 from wiserouter.learning.estimates import Estimates
 from wiserouter.learning.reclustering import Growing, Seen
-from wiserouter.learning.residuals import Finer
+from wiserouter.learning.residuals import QueryResiduals
 from wiserouter.stores import Record
-from wiserouter.stores.shared.estimate_sync import Sharing
+from wiserouter.stores.shared.estimate_sync import EstimateSync
 from wiserouter.types import NO_CONTEXT, FloatArray, Usage
 
 logger = logging.getLogger("wiserouter")
 
 
-class Learning:
+class Learner:
     """Hands each observation to all who learn from it; those of a query without a context teach nothing.
 
     Parameters
@@ -25,11 +25,11 @@ class Learning:
         Sums per (context, model).
     watch : Watch or None
         Notices what has changed.
-    finer : Finer or None
+    finer : QueryResiduals or None
         Judges queries one by one.
     growing : Growing or None
         Keeps recent queries, to fit contexts on.
-    sharing : Sharing or None
+    sharing : EstimateSync or None
         Tells other workers, and brings what they have observed.
     """
 
@@ -37,13 +37,13 @@ class Learning:
         self,
         estimates: Estimates,
         watch: Watch | None,
-        finer: Finer | None,
+        finer: QueryResiduals | None,
         growing: Growing | None = None,
-        sharing: Sharing | None = None,
+        sharing: EstimateSync | None = None,
     ) -> None:
         self._estimates, self._watch, self._finer, self._growing = estimates, watch, finer, growing
         self._sharing = sharing
-        self._sums: list[Estimates | Watch | Sharing] = [
+        self._sums: list[Estimates | Watch | EstimateSync] = [
             sums for sums in (estimates, watch, sharing) if sums is not None
         ]
 

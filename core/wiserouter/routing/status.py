@@ -120,7 +120,7 @@ class Status:
 
 def status_of(scope: str, account: Account, plan: Plan | None, names: tuple[str, ...]) -> Status:
     """Return the status of an account, with what `plan` buys at its rate."""
-    ledger = account.ruling
+    ledger = account.tightest
     rate = max(ledger.rate_usd, plan.floor_usd) if plan is not None else ledger.rate_usd
     shares = plan.freq @ plan.mix(rate) if plan is not None else np.zeros(0)
     return Status(

@@ -12,8 +12,8 @@ from wiserouter.types import Decision
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from wiserouter.learning.residuals import Particulars
-    from wiserouter.planning.trace import Facts
+    from wiserouter.learning.residuals import QueryFeatures
+    from wiserouter.planning.trace import DecisionTrace
     from wiserouter.stores.engines.base import Learn, Reply
 
 State = Literal["in flight", "charged", "released", "expired"]
@@ -37,9 +37,9 @@ class Record:
         The latest reward.
     cost_usd : float or None
         The true cost, once charged.
-    facts : Facts or None
+    facts : DecisionTrace or None
         What it rested on, to explain it; None where a store does not keep them.
-    query : Particulars or None
+    query : QueryFeatures or None
         What is remembered of the query, where queries are judged one by one.
     """
 
@@ -49,8 +49,8 @@ class Record:
     state: State = "in flight"
     reward: float | None = None
     cost_usd: float | None = None
-    facts: Facts | None = None
-    query: Particulars | None = None
+    facts: DecisionTrace | None = None
+    query: QueryFeatures | None = None
 
 
 class Health(NamedTuple):

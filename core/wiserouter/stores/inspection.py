@@ -7,19 +7,19 @@ from typing import NamedTuple
 
 from wiserouter.budgets.nested import Account
 from wiserouter.errors import InvalidInput
-from wiserouter.stores.engines.base import Engine, Reading
+from wiserouter.stores.engines.base import Engine, ReadRequest
 from wiserouter.stores.open import open_engine
-from wiserouter.stores.shared.replica import Views
+from wiserouter.stores.shared.replica import LocalReplica
 
 
-class Standing(NamedTuple):
+class AccountSnapshot(NamedTuple):
     """How one account stands.
 
     Attributes
     ----------
     parent : str or None
         The scope whose budgets it is within.
-    account : Ledger or Ledgers
+    account : Ledger or NestedLedger
         Its budgets, and then those that it is within.
     own : int
         How many of them are its own.
@@ -30,7 +30,7 @@ class Standing(NamedTuple):
     own: int
 
 
-class Survey(NamedTuple):
+class StoreSnapshot(NamedTuple):
     """How all accounts of a store stand.
 
     Attributes
@@ -41,17 +41,17 @@ class Survey(NamedTuple):
         The store's time.
     took_s : float, seconds
         How long it took to answer.
-    standings : dict of str to Standing
+    standings : dict of str to AccountSnapshot
         By scope.
     """
 
     store: str
     now_s: float
     took_s: float
-    standings: dict[str, Standing]
+    standings: dict[str, AccountSnapshot]
 
 
-def survey(url: str) -> Survey:
+def inspect_store(url: str) -> StoreSnapshot:
     """Return how all accounts of the store at `url` stand.
 
     Raises
@@ -76,11 +76,11 @@ def survey(url: str) -> Survey:
         opened.engine.close()
 
 
-def _surveyed(engine: Engine, name: str) -> Survey:
-    views = Views(name)
-    scopes = engine.exchange([], Reading(None)).accounts
+def _surveyed(engine: Engine, name: str) -> StoreSnapshot:
+    views = LocalReplica(name)
+    scopes = engine.exchange([], ReadRequest(None)).accounts
     asked_s = time.perf_counter()
-    reply = engine.exchange([], Reading(None, (), [note for scope in scopes for note in views.note_names(scope)]))
+    reply = engine.exchange([], ReadRequest(None, (), [note for scope in scopes for note in views.note_names(scope)]))
     took_s = time.perf_counter() - asked_s
     for scope, state in reply.accounts.items():
         views.take(scope, state, reply.now_s, reply.notes, [])
@@ -88,5 +88,5 @@ def _surveyed(engine: Engine, name: str) -> Survey:
     for scope in sorted(views.of):
         account, _ = views.account(scope, reply.now_s)
         view = views.of[scope]
-        standings[scope] = Standing(view.parent, account, len(view.windows))
-    return Survey(name, reply.now_s, took_s, standings)
+        standings[scope] = AccountSnapshot(view.parent, account, len(view.windows))
+    return StoreSnapshot(name, reply.now_s, took_s, standings)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from threading import RLock
 
 from wiserouter.budgets.budget import Budget
-from wiserouter.budgets.nested import Account, Ledgers, check_same_shape, open_account
+from wiserouter.budgets.nested import Account, NestedLedger, check_same_shape, open_account
 from wiserouter.errors import AlreadySettled, NotStarted, UnknownDecision
 from wiserouter.stores.base import Health, Peer, Record, State
 from wiserouter.types import Decision
@@ -169,7 +169,7 @@ class MemoryStore:
         account = self._ledger_at(scope, now_s)
         if scope not in self._parents:
             return account
-        return Ledgers((*account.each, *self._account_at(self._parents[scope], now_s).each))
+        return NestedLedger((*account.each, *self._account_at(self._parents[scope], now_s).each))
 
     def _ledger_at(self, scope: str, now_s: float) -> Account:
         """Return the account of `scope` alone; where its window has ended, a fresh one takes its place."""

@@ -13,7 +13,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-async def aside(step: Callable[[], T], undo: Callable[[T], object] | None = None) -> T:
+async def offload(step: Callable[[], T], undo: Callable[[T], object] | None = None) -> T:
     """Do a step in a thread, and return what it returns.
 
     Parameters

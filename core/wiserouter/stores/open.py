@@ -61,7 +61,7 @@ def open_store(
     return SharedStore(opened.engine, name=opened.name, reservation_ttl_s=reservation_ttl_s, **opened.settings)
 
 
-class Opened(NamedTuple):
+class OpenedEngine(NamedTuple):
     """An engine, what errors call it, and the settings of the store."""
 
     engine: Engine
@@ -69,7 +69,7 @@ class Opened(NamedTuple):
     settings: dict[str, Any]
 
 
-def open_engine(url: str, *, create: bool = True, **ttl_s: Any) -> Opened:
+def open_engine(url: str, *, create: bool = True, **ttl_s: Any) -> OpenedEngine:
     """Return the engine that a URL names, with what the URL says of the store; raises as `open_store` does.
 
     Parameters
@@ -97,7 +97,7 @@ def open_engine(url: str, *, create: bool = True, **ttl_s: Any) -> Opened:
         from wiserouter.stores.engines.redis import RedisEngine  # noqa: PLC0415
 
         engine = RedisEngine(plain + rest, **engine_settings, **ttl_s)
-    return Opened(engine, _public(plain), settings)
+    return OpenedEngine(engine, _public(plain), settings)
 
 
 def _split(url: str, kind: str) -> tuple[str, dict[str, Any], dict[str, Any], str]:

@@ -24,7 +24,7 @@ from wiserouter.errors import (
 )
 from wiserouter.prompts.contexts import Contexts
 from wiserouter.stores.base import Record, Store
-from wiserouter.stores.shared.estimate_sync import Sharing
+from wiserouter.stores.shared.estimate_sync import EstimateSync
 from wiserouter.types import Decision
 
 
@@ -213,7 +213,7 @@ def gives_up_a_reservation_in_time(shelf: Shelf) -> None:
     shelf.advance(1.1)
     store.refresh()
     ledger = store.ledger(scope)
-    assert (ledger.ruling.reserved_usd, ledger.ruling.expired, ledger.ruling.decided) == (0.0, 1, 1)
+    assert (ledger.tightest.reserved_usd, ledger.tightest.expired, ledger.tightest.decided) == (0.0, 1, 1)
     store.settle(record.decision.id, 0.5)
     store.refresh()
     assert _figures(store, scope) == (0.5, 0.0, 1, 0, 1)
@@ -233,7 +233,7 @@ def forgets_old_decisions(shelf: Shelf) -> None:
     store.refresh()
     with _raises(UnknownDecision):
         other.find(record.decision.id)
-    assert store.ledger(scope).ruling.spent_usd == 0.5
+    assert store.ledger(scope).tightest.spent_usd == 0.5
 
 
 def finds_by_another_name(shelf: Shelf) -> None:
@@ -282,14 +282,14 @@ def takes_part_or_restarts(shelf: Shelf) -> None:
     other = _beside(shelf, store)
     other.open(scope, Budget(20.0, 200))
     _refresh(store)
-    assert (store.ledger(scope).ruling.budget, _figures(store, scope)[2]) == (Budget(20.0, 200), 1)
+    assert (store.ledger(scope).tightest.budget, _figures(store, scope)[2]) == (Budget(20.0, 200), 1)
     with _raises(InvalidInput):
         other.open(scope, Budget(20.0, 200, limit="hard"))
     other.open(scope, Budget(5.0, 50, limit="hard"), restart=True)
     store.settle(record.decision.id, 1.0)
     _refresh(store, other)
     assert _figures(store, scope) == (0.0, 0.0, 0, 0, 0)
-    assert store.ledger(scope).ruling.left_usd == 5.0
+    assert store.ledger(scope).tightest.left_usd == 5.0
 
 
 def changes_a_running_budget(shelf: Shelf) -> None:
@@ -299,7 +299,7 @@ def changes_a_running_budget(shelf: Shelf) -> None:
     store.amend(scope, amount_usd=5.0, horizon=50)
     other = _beside(shelf, store)
     for seen in (store, other):
-        assert (seen.ledger(scope).ruling.left_usd, seen.ledger(scope).ruling.horizon) == (1.0, 50)
+        assert (seen.ledger(scope).tightest.left_usd, seen.ledger(scope).tightest.horizon) == (1.0, 50)
     with _raises(InvalidInput):
         store.amend(scope, amount_usd=9.0, horizon=None, every="day")
     with _raises(NotStarted):
@@ -317,17 +317,17 @@ def renews_by_the_clock(shelf: Shelf) -> None:
         store.spend(scope, 0.5)
     store.reserve(record)
     store.refresh()
-    renews_at = store.ledger(rolling).ruling.renews_at or 0.0
+    renews_at = store.ledger(rolling).tightest.renews_at or 0.0
     shelf.advance(renews_at - store.now() + 0.05)
-    assert store.ledger(plain).ruling.left_usd == 2.0
+    assert store.ledger(plain).tightest.left_usd == 2.0
     store.ledger(rolling)
     _refresh(store, other)
     store.settle(record.decision.id, 0.25)  # a bill of the window before
     _refresh(store, other)
     for seen in (store, other):
-        if seen.ledger(rolling).ruling.renews_at == renews_at + 2.0:  # a slow machine may be in the next one already
-            assert round(seen.ledger(rolling).ruling.carried_usd, 9) == 1.25
-            assert seen.ledger(plain).ruling.left_usd == 2.0
+        if seen.ledger(rolling).tightest.renews_at == renews_at + 2.0:  # a slow machine may be in the next one already
+            assert round(seen.ledger(rolling).tightest.carried_usd, 9) == 1.25
+            assert seen.ledger(plain).tightest.left_usd == 2.0
 
 
 def adds_up_what_workers_learn(shelf: Shelf) -> None:
@@ -337,7 +337,7 @@ def adds_up_what_workers_learn(shelf: Shelf) -> None:
         return
     other = shelf.open()
     contexts = Contexts.single()
-    peers = [Sharing(contexts), Sharing(contexts)]
+    peers = [EstimateSync(contexts), EstimateSync(contexts)]
     for one, peer in zip((store, other), peers, strict=True):
         peer.name(["a", "b"])
         one.join(peer)

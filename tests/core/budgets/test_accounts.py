@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from wiserouter import Budget, Contexts, Decision, Model, Price, WiseRouter
 from wiserouter.budgets.budget import Funds, Ledger
-from wiserouter.budgets.nested import Ledgers, open_account
+from wiserouter.budgets.nested import NestedLedger, open_account
 from wiserouter.errors import BudgetExhausted, InvalidInput
 from wiserouter.stores import MemoryStore, Record
 from wiserouter.testing import FakeClock
@@ -237,7 +237,7 @@ def test_funds_tell_how_much_of_the_horizon_is_to_come():
 
 def test_what_is_spent_beside_calls_is_paid_by_all():
     account = open_account(Budget(1.0, every="day", limit="hard", within=Budget(10.0, every="month")), 0.0)
-    assert isinstance(account, Ledgers)
+    assert isinstance(account, NestedLedger)
     assert account.room_usd() < 1.1
     account.spend(0.5, 0.5)
     assert [ledger.left_usd for ledger in account.each] == [0.5, 9.5]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wiserouter.budgets.arrivals import KEPT, Arrivals
-from wiserouter.budgets.forecast import Past, trend, weekly_profile
+from wiserouter.budgets.forecast import TrafficHistory, trend, weekly_profile
 from wiserouter.budgets.periods import requests_left
 
 HOUR, DAY, WEEK = 3_600.0, 86_400.0, 7 * 86_400.0
@@ -155,9 +155,9 @@ def test_hours_and_weekdays_are_those_of_the_time_zone():
     assert between(18, 9, 10) < 20  # a Saturday
 
 
-def past(counts: np.ndarray) -> Past:
+def past(counts: np.ndarray) -> TrafficHistory:
     n = len(counts)
-    return Past(counts, np.ones(n), np.arange(n) % 168, 24, prior=1.0, prior_seen=1.0, prior_age=float(n))
+    return TrafficHistory(counts, np.ones(n), np.arange(n) % 168, 24, prior=1.0, prior_seen=1.0, prior_age=float(n))
 
 
 @pytest.mark.parametrize("days", [1, 2, 3, 13, 15])
@@ -188,7 +188,7 @@ def test_time_in_which_requests_were_refused_tells_nothing(days, closes_at):
     for hour in range(days * 24):
         for minute in range(0, 60, 5):
             now = MONDAY + hour * HOUR + minute * 60
-            (arrivals.add if hour % 24 < closes_at else arrivals.miss)(now)
+            (arrivals.add if hour % 24 < closes_at else arrivals.note_refusal)(now)
     now = MONDAY + days * DAY
     assert arrivals.requests(now, now + DAY) == pytest.approx(12 * 24, rel=0.15)
 
@@ -201,7 +201,7 @@ def test_memory_is_bounded_and_forecasts_are_finite_whatever_the_clock_does(step
     arrivals, now = Arrivals(MONDAY, window_s), MONDAY
     for step, n in steps:
         now = max(0.0, now + step)
-        arrivals.add(now, n) if n else arrivals.miss(now)
+        arrivals.add(now, n) if n else arrivals.note_refusal(now)
         ahead = arrivals.forecast(now, now + window_s / 2)
         assert 0.0 <= ahead.low <= ahead.requests <= ahead.high < float("inf")
     assert len(arrivals.counts) == len(arrivals.unseen) <= KEPT

@@ -34,8 +34,8 @@ from wiserouter.evaluation.off_policy import (
     read_decisions,
     snips,
 )
-from wiserouter.evaluation.off_policy.outcome_model import foretold
-from wiserouter.routing.journal import Reading
+from wiserouter.evaluation.off_policy.outcome_model import running_mean_predictions
+from wiserouter.routing.journal import JournalReader
 
 FREQ = np.array([0.25, 0.75])
 REWARD = np.array([[0.2, 0.4, 0.9], [0.5, 0.55, 0.6]])
@@ -139,7 +139,7 @@ def test_ips_and_dr_are_unbiased_where_probabilities_follow_the_past(outcomes, s
     total = np.zeros(3)
     for chosen, chances, likelihood in every_history(outcomes):
         y, weight = table[each, chosen], (target / chances)[each, chosen]
-        q = foretold(group, chosen, y, np.ones(6, dtype=bool), 2)
+        q = running_mean_predictions(group, chosen, y, np.ones(6, dtype=bool), 2)
         dr = doubly_robust(weight, y, q[each, chosen], (target * q).sum(axis=1)).mean
         total += likelihood * np.array([ips(weight, y).mean, dr, weight.mean()])
     truth = (target * table).sum(axis=1).mean()
@@ -160,7 +160,7 @@ def test_what_was_foretold_is_the_mean_of_what_came_before(seed, n_groups, missi
     rng = np.random.default_rng(seed)
     group, chosen, y = rng.integers(n_groups, size=30), rng.integers(3, size=30), rng.random(30)
     known = rng.random(30) >= missing
-    told = foretold(group, chosen, np.where(known, y, np.nan), known, 3)
+    told = running_mean_predictions(group, chosen, np.where(known, y, np.nan), known, 3)
     for i in range(30):
         seen = known[:i]
         overall = y[:i][seen].sum() / (seen.sum() + 1)
@@ -387,7 +387,7 @@ def served(router, path, n, *, amount_usd, seed=0, label=1.0, contexts=(0, 1)):
         if rng.random() < label:
             router.reward(decision, float(rng.random() < REWARD[j, k]))
     journal.close()
-    return read_decisions(Reading(path))
+    return read_decisions(JournalReader(path))
 
 
 def test_a_journal_is_read_as_it_was_lived(tmp_path):
@@ -402,7 +402,7 @@ def test_a_journal_is_read_as_it_was_lived(tmp_path):
     one.reward(decisions[0], 0.7)
     one.release(decisions[2])
     journal.close()
-    log = read_decisions(Reading(path))
+    log = read_decisions(JournalReader(path))
     assert (log.models, log.n, log.left_out) == (NAMES, 4, 0)
     assert log.context.tolist() == [0, 1, 1, NO_CONTEXT]
     assert [NAMES[k] for k in log.chosen] == [d.model for d in decisions]
@@ -423,7 +423,7 @@ def test_a_skipped_query_costs_and_yields_nothing(tmp_path):
     with pytest.raises(Exception, match="skips this query"):
         one.decide(context=1)
     journal.close()
-    log = read_decisions(Reading(tmp_path / "d.jsonl"))
+    log = read_decisions(JournalReader(tmp_path / "d.jsonl"))
     assert (log.chosen.tolist(), log.cost_usd.tolist(), log.reward.tolist()) == ([-1], [0.0], [0.0])
     assert log.logged[0, -1] == pytest.approx(1.0)
 

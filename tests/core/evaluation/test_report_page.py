@@ -6,7 +6,7 @@ import pytest
 
 from support.browser import CHROMIUM, opened_page
 from wiserouter.evaluation.plots import new_figure
-from wiserouter.evaluation.report import Exhibit, page_of
+from wiserouter.evaluation.report import ReportSection, page_of
 
 ROWS = [["wr-offline", "0.70 ± 0.01"], ["zero", "**0.90** †"], ["random", "-"], ["<i>", "+0.10"], ["best", "1,000.5"]]
 
@@ -19,8 +19,8 @@ def drawn():
 
 def page():
     exhibits = [
-        Exhibit("table1", "Quality", "**Bold** & <script>alert(1)</script>.", ("method", "quality"), ROWS, drawn),
-        Exhibit("other", "Other", "Text.", ("method", "spend"), [["b", "2"], ["a", "1"]]),
+        ReportSection("table1", "Quality", "**Bold** & <script>alert(1)</script>.", ("method", "quality"), ROWS, drawn),
+        ReportSection("other", "Other", "Text.", ("method", "spend"), [["b", "2"], ["a", "1"]]),
     ]
     return page_of("Bench on <b>", "Terms.", exhibits, {"zero": "is told much"}, {"command": "wiserouter bench '<&>'"})
 

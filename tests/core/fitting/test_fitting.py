@@ -9,7 +9,7 @@ from wiserouter import RoutingLog, WiseRouter
 from wiserouter.errors import InvalidInput
 from wiserouter.fitting import fit as fitting
 from wiserouter.fitting import query_counts
-from wiserouter.fitting.fit import FinerTerms, fit_log, sample_queries
+from wiserouter.fitting.fit import ResidualTerms, fit_log, sample_queries
 from wiserouter.fitting.log import reader
 from wiserouter.prompts.encoders import open_encoder
 
@@ -158,11 +158,11 @@ def test_given_contexts_need_their_encoder_and_one_cost():
 def test_memory_does_not_grow_with_the_rows(tmp_path, monkeypatch):
     """Python's and numpy's own memory; tests/benchmarks/test_fit_memory.py measures that of the process."""
     monkeypatch.setattr(fitting, "SAMPLE_QUERIES", 500)
-    monkeypatch.setattr(fitting, "FINER_QUERIES", 200)
+    monkeypatch.setattr(fitting, "RESIDUAL_QUERIES", 200)
     monkeypatch.setattr(query_counts, "_IN_MEMORY", 1_000)
     batches = RoutingLog.batches
     monkeypatch.setattr(reader.RoutingLog, "batches", lambda self: batches(self, rows=1_000))
-    terms = FinerTerms("ridge", None, None, [0.0] * N_MODELS)
+    terms = ResidualTerms("ridge", None, None, [0.0] * N_MODELS)
 
     def fit(rows):
         write_long_log(tmp_path / "log.parquet", rows, words=8)

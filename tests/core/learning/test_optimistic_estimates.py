@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from wiserouter import Estimates, Model, Optimistic, Price
 from wiserouter.learning.cost_prior import prior_costs_usd
-from wiserouter.learning.optimistic_estimates import BORROWED, Outlook
+from wiserouter.learning.optimistic_estimates import BORROWED, OptimisticEstimates
 
 REQUESTS = 1_000
 
@@ -31,7 +31,7 @@ def seen(reward, per_cell, seed=0):
 def outlook(estimates, models=(), alpha=0.4, requests=REQUESTS, share=1.0):
     n = estimates.shape[0]
     estimates.met[:, 0] += 1.0 / n
-    look = Outlook(estimates, models, alpha)
+    look = OptimisticEstimates(estimates, models, alpha)
     look.refresh(requests, share)
     return look
 

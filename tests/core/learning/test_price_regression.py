@@ -8,7 +8,7 @@ from scipy.stats import multivariate_normal
 
 from wiserouter import Budget, Estimates, Model, Price, WiseRouter
 from wiserouter.learning.cost_prior import log_prices
-from wiserouter.learning.optimistic_estimates import Outlook
+from wiserouter.learning.optimistic_estimates import OptimisticEstimates
 from wiserouter.learning.price_regression import LEVEL, LEVEL_SPREAD, SLOPE_SPREAD, STRAYS, toward_price_line
 
 
@@ -100,7 +100,7 @@ def learned_from(models):
             estimates.add_invoked(0, k)
             estimates.add_reward(0, k, float(reward))
     estimates.met[:, 0] += estimates.invoked.sum(axis=1)
-    outlook = Outlook(estimates, models, 0.0)
+    outlook = OptimisticEstimates(estimates, models, 0.0)
     outlook.refresh(1_000, 1.0)
     return np.array(outlook.row(0).mean), estimates
 

@@ -9,7 +9,7 @@ from wiserouter.budgets.budget import Funds
 from wiserouter.errors import BudgetExhausted, InvalidInput, QuerySkipped
 from wiserouter.planning.policies import open_policy
 from wiserouter.planning.policy import Mixture
-from wiserouter.planning.reserve_rule import Caution, room_usd
+from wiserouter.planning.reserve_rule import ReserveRule, room_usd
 
 
 class Scripted(np.random.Generator):
@@ -229,11 +229,11 @@ def test_restricted_models_take_the_place_of_the_planned_ones():
 def test_the_reserve_rule_by_hand():
     # c = (1, 3) without spread: a call may cost b - (tau - 1) x 1
     plan = Plan([1.0], [[0.2, 0.9]], [[1.0, 3.0]])
-    caution = Caution(plan, 0.0)
-    assert caution.cautious_usd(0) == [1.0, 3.0, 0.0]
-    assert room_usd(Funds(12.0, 10), plan.floor_usd, caution.walk_usd) == 3.0
-    assert room_usd(Funds(11.9, 10), plan.floor_usd, caution.walk_usd) == pytest.approx(2.9)
-    mixture = Mixture(plan, "actual", caution)
+    reserve_rule = ReserveRule(plan, 0.0)
+    assert reserve_rule.guarded_cost_usd(0) == [1.0, 3.0, 0.0]
+    assert room_usd(Funds(12.0, 10), plan.floor_usd, reserve_rule.drift_margin_usd) == 3.0
+    assert room_usd(Funds(11.9, 10), plan.floor_usd, reserve_rule.drift_margin_usd) == pytest.approx(2.9)
+    mixture = Mixture(plan, "actual", reserve_rule)
     rich = mixture.choose(0, Funds(12.0, 10), Scripted(0.05))  # p(large) = (1.2 - 1) / 2 = .1
     assert (rich.model, rich.probability) == (1, pytest.approx(0.1))
     poor = mixture.choose(0, Funds(11.9, 10), Scripted(0.05))
@@ -244,8 +244,8 @@ def test_caution_adds_the_spread_of_a_models_costs():
     estimates = Estimates(1, 1)
     for cost in (1.0, 3.0):
         estimates.add_cost(0, 0, cost)
-    caution = Caution(Plan([1.0], [[0.5]], [[2.0]]), estimates.cost_spread_usd())  # sd = sqrt(2)
-    assert caution.cautious_usd(0)[0] == pytest.approx(2.0 + 2.0**0.5)
+    reserve_rule = ReserveRule(Plan([1.0], [[0.5]], [[2.0]]), estimates.cost_spread_usd())  # sd = sqrt(2)
+    assert reserve_rule.guarded_cost_usd(0)[0] == pytest.approx(2.0 + 2.0**0.5)
 
 
 def test_offline_follows_what_serving_teaches_and_the_paper_does_not():

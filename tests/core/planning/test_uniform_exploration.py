@@ -7,7 +7,7 @@ from wiserouter import Budget, Contexts, EpsilonFirst, Estimates, ExploreShare, 
 from wiserouter.budgets.budget import Funds
 from wiserouter.errors import BudgetError, InvalidInput
 from wiserouter.learning.residuals.shift import Shift
-from wiserouter.planning.choice_inputs import Basis, Trials
+from wiserouter.planning.choice_inputs import ContextFigures, ExplorationFigures
 from wiserouter.planning.policy import Choice
 
 REWARD, COST = [[0.2, 0.3, 0.9]], [[1.0, 2.0, 4.0]]
@@ -24,8 +24,8 @@ def make(share=None, dearest=(2.0, 4.0, 8.0), **options):
 
 
 def choice(mix, *, model, cautious=None, floor=0.0, rule="plan"):
-    basis = Basis(REWARD[0], COST[0], [9.0] * 3, [9.0] * 3, [0, 2], cautious)
-    return Choice(model, dict(mix)[model], 0.1, COST[0][model], REWARD[0][model], "actual", mix, basis, rule, floor)
+    figures = ContextFigures(REWARD[0], COST[0], [9.0] * 3, [9.0] * 3, [0, 2], cautious)
+    return Choice(model, dict(mix)[model], 0.1, COST[0][model], REWARD[0][model], "actual", mix, figures, rule, floor)
 
 
 @settings(max_examples=50, deadline=None)
@@ -74,7 +74,7 @@ def test_what_explores_or_has_run_out_stays_as_it_is():
     rng = np.random.default_rng(0)
     broke = choice(((0, 1.0),), model=0, rule="cheapest")
     assert ExploreShare(1.0).vary(broke, Funds(5.0, 5), rng) is broke
-    trial = broke._replace(rule="explore", basis=Trials(*[[0.0] * 3] * 5))
+    trial = broke._replace(rule="explore", figures=ExplorationFigures(*[[0.0] * 3] * 5))
     assert ExploreShare(1.0).vary(trial, Funds(5.0, 5), rng) is trial
 
 

@@ -23,7 +23,7 @@ from wiserouter import (
     WiseRouter,
 )
 from wiserouter.errors import BudgetError, NoEligibleModel, QuerySkipped, UnknownDecision
-from wiserouter.learning.residuals import Finer, Particulars, Shift
+from wiserouter.learning.residuals import QueryFeatures, QueryResiduals, Shift
 from wiserouter.stores import MemoryStore
 from wiserouter.testing import FakeClock, TableEncoder
 
@@ -337,9 +337,9 @@ def test_the_reserve_of_several_budgets_is_told():
 
 
 def judged(shift, price=None, policy=None):
-    class Told(Finer):
-        def particulars(self, context, embedding, tokens, rate_usd):
-            return Particulars(None, None, Shift(*map(np.array, shift), price))
+    class Told(QueryResiduals):
+        def features(self, context, embedding, tokens, rate_usd):
+            return QueryFeatures(None, None, Shift(*map(np.array, shift), price))
 
     return make(policy=policy or Offline(accounting="paper"), finer=Told(4))
 

@@ -9,7 +9,7 @@ import pytest
 
 from wiserouter import Budget, Contexts, Estimates, Model, Offline, RoutingLog, WiseRouter
 from wiserouter.errors import QuerySkipped, UnknownDecision
-from wiserouter.routing.journal import Journal, Reading, find_explanation
+from wiserouter.routing.journal import Journal, JournalReader, find_explanation
 
 CANARY = "xylophone quartz canary"
 
@@ -61,15 +61,15 @@ def test_what_is_read_back_equals_what_the_router_tells(path):
     mine = router.explain(decision).as_dict()
     for name in ("terms", "typical_prompts"):
         del mine["context"][name]
-    assert find_explanation(Reading(path), decision.id) == mine
-    assert find_explanation(Reading(path), "last")["id"] == other.id
+    assert find_explanation(JournalReader(path), decision.id) == mine
+    assert find_explanation(JournalReader(path), "last")["id"] == other.id
     router.release(other)
     journal.close()
-    assert find_explanation(Reading(path), "last")["state"] == "released"
+    assert find_explanation(JournalReader(path), "last")["state"] == "released"
     with pytest.raises(UnknownDecision, match="'nobody'"):
-        find_explanation(Reading(path), "nobody")
+        find_explanation(JournalReader(path), "nobody")
     with pytest.raises(FileNotFoundError):
-        find_explanation(Reading(path.with_name("none")), "last")
+        find_explanation(JournalReader(path.with_name("none")), "last")
 
 
 def test_a_skipped_query_is_told(path):
@@ -80,7 +80,7 @@ def test_a_skipped_query_is_told(path):
     with pytest.raises(QuerySkipped):
         router.decide("a")
     journal.close()
-    found = find_explanation(Reading(path), "last")
+    found = find_explanation(JournalReader(path), "last")
     assert (found["model"], found["skip_probability"], found["cost_usd"]) == ("", pytest.approx(1.0), 0.0)
 
 
@@ -133,14 +133,14 @@ def test_a_line_cut_short_by_a_crash_is_skipped_and_counted(path, rest):
     journal.close()
     with path.open("ab") as file:
         file.write(rest)
-    reading = Reading(path)
+    reading = JournalReader(path)
     assert find_explanation(reading, "last")["id"] == decision.id
     assert reading.skipped == 1
     again = make()
     later = again.journal_to(path)  # begins a line of its own
     second = again.decide("b")
     later.close()
-    reading = Reading(path)
+    reading = JournalReader(path)
     assert find_explanation(reading, "last")["id"] == second.id
     assert reading.skipped == 1
 
@@ -156,7 +156,7 @@ def test_a_full_file_is_set_aside_and_still_read(path):
     kept = sorted(each.name for each in path.parent.iterdir())
     assert kept == ["decisions.jsonl", *(f"decisions.jsonl.{age}" for age in (1, 2, 3))]
     assert all(each.stat().st_size <= 2_000 for each in path.parent.iterdir())
-    found = [event["id"] for event in Reading(path)]
+    found = [event["id"] for event in JournalReader(path)]
     assert found == [decision.id for decision in decisions[-len(found) :]]
     assert len(found) >= 4
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from wiserouter import NO_CONTEXT, Budget, Contexts, EpsilonFirst, Estimates, LabelBudget, Model, Offline, Plan
 from wiserouter import WiseRouter as Router
 from wiserouter.errors import InvalidInput
-from wiserouter.planning.choice_inputs import Basis
+from wiserouter.planning.choice_inputs import ContextFigures
 from wiserouter.planning.policies import Choice
 from wiserouter.routing.label_budget import gap_of, value_of
 
@@ -65,10 +65,10 @@ def test_a_label_is_worth_more_near_the_boundary_and_where_few_are_known():
 
 
 def test_the_gap_is_reward_less_price_times_cost_to_the_best_other_envelope_model():
-    basis = Basis([0.2, 0.9, 0.95], [1.0, 3.0, 3.5], [1.0] * 3, [1.0] * 3, [0, 1])
-    assert gap_of(Choice(1, 1.0, 0.1, 3.0, 0.9, "actual", ((1, 1.0),), basis)) == pytest.approx(0.6 - 0.1)
-    assert gap_of(Choice(0, 1.0, 0.35, 1.0, 0.2, "actual", ((0, 1.0),), basis)) == pytest.approx(0.0)
-    assert gap_of(Choice(0, 1.0, float("inf"), 1.0, 0.2, "actual", ((0, 1.0),), basis)) == float("inf")
+    figures = ContextFigures([0.2, 0.9, 0.95], [1.0, 3.0, 3.5], [1.0] * 3, [1.0] * 3, [0, 1])
+    assert gap_of(Choice(1, 1.0, 0.1, 3.0, 0.9, "actual", ((1, 1.0),), figures)) == pytest.approx(0.6 - 0.1)
+    assert gap_of(Choice(0, 1.0, 0.35, 1.0, 0.2, "actual", ((0, 1.0),), figures)) == pytest.approx(0.0)
+    assert gap_of(Choice(0, 1.0, float("inf"), 1.0, 0.2, "actual", ((0, 1.0),), figures)) == float("inf")
     assert gap_of(Choice(0, 1.0, 0.0, 1.0, 0.2, "actual")) == 0.0
 
 

@@ -5,11 +5,11 @@ import threading
 
 import pytest
 
-from wiserouter.stores.offload import aside
+from wiserouter.stores.offload import offload
 
 
 async def test_a_step_is_done_in_another_thread():
-    assert await aside(threading.get_ident) != threading.get_ident()
+    assert await offload(threading.get_ident) != threading.get_ident()
 
 
 async def test_its_error_is_the_callers():
@@ -17,7 +17,7 @@ async def test_its_error_is_the_callers():
         raise LookupError("no")
 
     with pytest.raises(LookupError, match="no"):
-        await aside(fail)
+        await offload(fail)
 
 
 @pytest.mark.parametrize("fails", [False, True])
@@ -32,7 +32,7 @@ async def test_who_gives_up_does_not_stop_it_and_its_result_is_undone(fails):
             raise LookupError("too late")
         return "done"
 
-    waiting = asyncio.create_task(aside(step, undone.append))
+    waiting = asyncio.create_task(offload(step, undone.append))
     await asyncio.to_thread(begun.wait, 5)
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):

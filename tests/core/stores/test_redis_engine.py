@@ -18,14 +18,14 @@ import pytest
 from support.engines import apply, charge, counters, lease, opened, release, renew, reserve, rolling, state, window
 from support.redis_servers import MISSING, RedisServer, cluster, line_to, redis_server, serving, wait_until
 from wiserouter.errors import InvalidInput, StoreDamaged, StoreUnavailable
-from wiserouter.stores.engines.base import Alias, Find, Learn, Note, Open, Reading, Score, Spend
+from wiserouter.stores.engines.base import Alias, Find, Learn, Note, Open, ReadRequest, Score, Spend
 
 pytest.importorskip("redis")
 
 from wiserouter.stores.engines.redis import RedisEngine
 
 needs_server = pytest.mark.skipif(redis_server() is None, reason=MISSING)
-ALL = Reading(["s"], ["sums"], ["note"])
+ALL = ReadRequest(["s"], ["sums"], ["note"])
 
 
 @pytest.fixture(scope="module")
@@ -402,13 +402,13 @@ def test_an_old_window_that_is_used_again_does_not_expire(make, shared, client):
 
 RACE = """
 import sys
-from wiserouter.stores.engines.base import Note, Reading, Reserve
+from wiserouter.stores.engines.base import Note, ReadRequest, Reserve
 from wiserouter.stores.engines.redis import RedisEngine
 
 url, name, worker = sys.argv[1:]
 engine = RedisEngine(url, name=name)
 engine.exchange([Note(worker, "ready")])
-while not engine.exchange([], Reading(notes=["go"])).notes:
+while not engine.exchange([], ReadRequest(notes=["go"])).notes:
     pass
 events = [[Reserve(f"{worker}-{i}", ("w",), 0.01, 0.01, False, "")] for i in range(80)]
 print([engine.exchange(one).results for one in events].count(["ok"]))
@@ -423,7 +423,9 @@ def test_processes_race_for_a_hard_window(make, shared):
     engine = opened(At(make, shared.url, name=name))
     command = [sys.executable, "-c", RACE, shared.url, name]
     processes = [subprocess.Popen([*command, worker], stdout=subprocess.PIPE) for worker in workers]
-    wait_until(lambda: len(engine.exchange([], Reading(notes=workers)).notes) == 2, "a worker does not start", 120.0)
+    wait_until(
+        lambda: len(engine.exchange([], ReadRequest(notes=workers)).notes) == 2, "a worker does not start", 120.0
+    )
     apply(engine, Note("go", ""))
     granted = [int(process.communicate(timeout=60.0)[0]) for process in processes]
     assert sum(granted) == 100

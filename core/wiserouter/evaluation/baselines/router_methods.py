@@ -20,7 +20,7 @@ from wiserouter.learning.estimates import Estimates
 from wiserouter.planning.policies import EpsilonFirst, Policy
 from wiserouter.router import WiseRouter
 
-Purse = Callable[[Training, Terms], float]
+TrainingBudget = Callable[[Training, Terms], float]
 """What practice on one pass over the training half may cost, in USD."""
 
 
@@ -68,7 +68,7 @@ class Routed(Method):
     policy: Callable[[Training], Policy]
     history: Callable[[Training], Estimates] = dense
     passes: int = 0
-    purse: Purse = at_the_same_rate
+    purse: TrainingBudget = at_the_same_rate
     note: str = ""
 
     def fit(self, training: Training, rng: np.random.Generator) -> Fitted:  # noqa: ARG002

@@ -8,14 +8,14 @@ import numpy as np
 
 from wiserouter.evaluation.baselines.base import NOT_SERVED, Terms
 from wiserouter.evaluation.bench.serve import Trace
-from wiserouter.evaluation.bench.splits import Halves
+from wiserouter.evaluation.bench.splits import Split
 
 Row = dict[str, Any]
 
 _ROUNDING = 1e-9
 
 
-def row_of(method: str, halves: Halves, terms: Terms, trace: Trace) -> Row:
+def row_of(method: str, halves: Split, terms: Terms, trace: Trace) -> Row:
     """Return the figures of one run.
 
     Returns

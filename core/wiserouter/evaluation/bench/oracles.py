@@ -13,20 +13,20 @@ import numpy as np
 
 from wiserouter.evaluation.baselines.base import NOT_SERVED, Terms
 from wiserouter.evaluation.bench.serve import Trace
-from wiserouter.evaluation.bench.splits import Halves, Queries
+from wiserouter.evaluation.bench.splits import Queries, Split
 from wiserouter.learning.estimates import Estimates
 from wiserouter.planning.plan import Plan
 from wiserouter.types import FloatArray
 
-Bound = Callable[[Halves, Terms], Trace]
+Bound = Callable[[Split, Terms], Trace]
 
 
-def oracle(halves: Halves, terms: Terms) -> Trace:
+def oracle(halves: Split, terms: Terms) -> Trace:
     """Return the best choice of answers for the budget; of one query a fraction."""
     return _expected(halves.test, halves.bound.mix(terms.rate_usd))
 
 
-def oracle_contexts(halves: Halves, terms: Terms) -> Trace:
+def oracle_contexts(halves: Split, terms: Terms) -> Trace:
     """Return what the plan at the true means of the test half expects."""
     test = halves.test
     true = Estimates(halves.contexts.n_contexts, len(halves.models))

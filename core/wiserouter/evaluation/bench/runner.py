@@ -19,8 +19,8 @@ from wiserouter.evaluation.bench.metrics import Row, row_of
 from wiserouter.evaluation.bench.oracles import BOUNDS
 from wiserouter.evaluation.bench.results_cache import CellStore, code_digest, key_of
 from wiserouter.evaluation.bench.serve import serve_all
-from wiserouter.evaluation.bench.splits import Halves, halves_of
-from wiserouter.evaluation.datasets import Opened
+from wiserouter.evaluation.bench.splits import Split, halves_of
+from wiserouter.evaluation.datasets import LoadedTable
 from wiserouter.types import check_count
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class Bench(NamedTuple):
 
     Attributes
     ----------
-    table : Opened
+    table : LoadedTable
         The table.
     budgets : Budgets
         USD per query.
@@ -48,7 +48,7 @@ class Bench(NamedTuple):
         Number of contexts J.
     """
 
-    table: Opened
+    table: LoadedTable
     budgets: Budgets
     methods: tuple[str, ...]
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
@@ -126,7 +126,7 @@ class Worker:
 
     def __init__(self, bench: Bench) -> None:
         self._bench = bench
-        self._halves: dict[int, Halves] = {}
+        self._halves: dict[int, Split] = {}
 
     def run(self, task: Task) -> list[Row]:
         """Fit a method on the training half of a seed, and serve the test half under each budget.
@@ -156,7 +156,7 @@ class Worker:
     def _row(self, key: str, rate_usd: float, figures: Row, fit_s: float = 0.0) -> Row:
         return {"key": key, "table": self._bench.table.name, "rate_usd": rate_usd, **figures, "fit_s": fit_s}
 
-    def _halves_of(self, seed: int) -> Halves:
+    def _halves_of(self, seed: int) -> Split:
         if seed not in self._halves:
             opened, _, _, _, encoder, n_contexts = self._bench
             self._halves[seed] = halves_of(
@@ -165,12 +165,12 @@ class Worker:
         return self._halves[seed]
 
 
-def _bound(name: str, halves: Halves, rate_usd: float) -> Row:
+def _bound(name: str, halves: Split, rate_usd: float) -> Row:
     terms = Terms(rate_usd * halves.test.n, halves.test.n)
     return row_of(name, halves, terms, BOUNDS[name](halves, terms)) | {"start_s": 0.0, "collected_usd": 0.0}
 
 
-def _cell(method: Method, fitted: Fitted, halves: Halves, training: Training, rate_usd: float) -> Row:
+def _cell(method: Method, fitted: Fitted, halves: Split, training: Training, rate_usd: float) -> Row:
     n = halves.test.n
     terms = Terms(rate_usd * n, n)
     asked_usd = training.asked_usd

@@ -39,7 +39,7 @@ class Queries(NamedTuple):
         return Query(self.embeddings[i], int(self.placed[i]), int(self.chars[i]), truth)
 
 
-class Halves(NamedTuple):
+class Split(NamedTuple):
     """Both halves of a table.
 
     Attributes
@@ -86,7 +86,7 @@ def halves_of(
     encoder: str | None = None,
     n_contexts: int = 16,
     embeddings: Embedding | None = None,
-) -> Halves:
+) -> Split:
     """Split a table 50:50, and fit encoder and contexts on the training half.
 
     Parameters
@@ -130,11 +130,11 @@ def embedder(
 
 def placed_halves(
     table: Table, parts: tuple[IntArray, IntArray], rows: Vectors, contexts: Contexts, seed: int, prepare_s: float = 0.0
-) -> Halves:
+) -> Split:
     """Return two parts of a table as halves: their rows, embeddings and contexts are given."""
     train, test = parts
     served = _queries(table.rows(test), rows.test, contexts)
-    return Halves(
+    return Split(
         _queries(table.rows(train), rows.train, contexts),
         served,
         contexts,

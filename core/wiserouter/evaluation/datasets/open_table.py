@@ -28,7 +28,7 @@ LEFT_OUT: dict[str, tuple[str, ...]] = {"routerbench": ("Yi-34B-Chat",)}
 """What the bench leaves out by default, by the start of a table's name: the paper takes 10 of RouterBench's 11."""
 
 
-class Opened(NamedTuple):
+class LoadedTable(NamedTuple):
     """A routing table for the bench.
 
     Attributes
@@ -63,7 +63,7 @@ def tables_folder() -> Path:
     return Path(os.environ.get("WISEROUTER_DATA") or "data")
 
 
-def open_table(table: str | Path, *, leave_out: Iterable[str] | None = (), folder: Path | None = None) -> Opened:
+def open_table(table: str | Path, *, leave_out: Iterable[str] | None = (), folder: Path | None = None) -> LoadedTable:
     """Return a table as dense arrays; queries that lack a score or a cost are left out, and counted.
 
     Parameters
@@ -95,7 +95,7 @@ def open_table(table: str | Path, *, leave_out: Iterable[str] | None = (), folde
         raise LogError("the bench needs queries that every model answered, got none", file=path)
     dense = Table(batch.prompts, reward, cost_usd, tuple(models[k] for k in taken)).rows(kept)
     chosen = None if embeddings is None else embeddings[kept]
-    return Opened(name, dense, [ids[i] for i in kept], chosen, sha256, len(ids) - len(kept), left_out)
+    return LoadedTable(name, dense, [ids[i] for i in kept], chosen, sha256, len(ids) - len(kept), left_out)
 
 
 def _by_default(name: str, models: tuple[str, ...]) -> tuple[str, ...]:

@@ -70,7 +70,7 @@ def _columns(description: Any) -> dict[str, Column]:
     return columns
 
 
-def _blocks_and_axes(manager: safe_pickle.Record) -> tuple[list[tuple[Any, Any]], Any]:
+def _blocks_and_axes(manager: safe_pickle.PickledObject) -> tuple[list[tuple[Any, Any]], Any]:
     """Return (values, places) of every block, and the axes."""
     if len(manager.args) == 2 and isinstance(manager.args[0], tuple):
         blocks = [_made(block, safe_pickle.Block, "block").args for block in manager.args[0]]
@@ -182,10 +182,10 @@ def _bytes(data: Any) -> bytes:
     return bytes(data) if isinstance(data, bytes | bytearray) else _unexpected(f"bytes are wanted, got {_kind(data)}")
 
 
-def _made(value: Any, kind: type[safe_pickle.Record], name: str) -> safe_pickle.Record:
+def _made(value: Any, kind: type[safe_pickle.PickledObject], name: str) -> safe_pickle.PickledObject:
     """Return a record of this kind, whichever protocol wrote it."""
     early = isinstance(value, safe_pickle.Reconstructed) and value.args[:1] == (kind,)
-    if not isinstance(value, safe_pickle.Record) or not (early or isinstance(value, kind)):
+    if not isinstance(value, safe_pickle.PickledObject) or not (early or isinstance(value, kind)):
         _unexpected(f"a {name} is wanted, got {_kind(value)}")
     return value
 

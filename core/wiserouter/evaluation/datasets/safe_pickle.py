@@ -21,7 +21,7 @@ from typing import Any, NoReturn, Self
 from wiserouter.errors import ForbiddenPickle, LogError
 
 
-class Record:
+class PickledObject:
     """Something that the pickle wanted made: `args` are what it is made of, `state` what was set on it afterwards."""
 
     __slots__ = ("args", "state")
@@ -40,19 +40,19 @@ class Record:
         self.state = state
 
 
-class Frame(Record):
+class Frame(PickledObject):
     """pandas.DataFrame."""
 
 
-class Manager(Record):
+class Manager(PickledObject):
     """The blocks of a frame and its axes."""
 
 
-class Block(Record):
+class Block(PickledObject):
     """Some columns of one type: values, their places among the columns, number of dimensions."""
 
 
-class PartialBlock(Record):
+class PartialBlock(PickledObject):
     """`functools.partial(new_block, ndim=...)`, as pandas 1.3 writes: called, it is a block."""
 
     def __call__(self, *args: Any) -> Block:
@@ -62,51 +62,51 @@ class PartialBlock(Record):
         return Block(*args)
 
 
-class Index(Record):
+class Index(PickledObject):
     """The class of an axis."""
 
 
-class NewIndex(Record):
+class NewIndex(PickledObject):
     """An axis: its class, and a dict with its `data`."""
 
 
-class Array(Record):
+class Array(PickledObject):
     """The class numpy.ndarray."""
 
 
-class NewArray(Record):
+class NewArray(PickledObject):
     """An array whose shape, type and data are its state."""
 
 
-class Buffer(Record):
+class Buffer(PickledObject):
     """An array of a buffer: data, type, shape, order."""
 
 
-class DType(Record):
+class DType(PickledObject):
     """The type of an array."""
 
 
-class Scalar(Record):
+class Scalar(PickledObject):
     """A numpy number: type and bytes."""
 
 
-class Encoded(Record):
+class Encoded(PickledObject):
     """Bytes that an early protocol writes as text: text, encoding; nothing for no bytes."""
 
 
-class Slice(Record):
+class Slice(PickledObject):
     """Start, stop, step."""
 
 
-class Reconstructed(Record):
+class Reconstructed(PickledObject):
     """An object as an early protocol writes it: class, base, base's state."""
 
 
-class Object(Record):
+class Object(PickledObject):
     """The class `object`."""
 
 
-_NAMES: dict[type[Record], tuple[str, ...]] = {
+_NAMES: dict[type[PickledObject], tuple[str, ...]] = {
     Frame: ("pandas.core.frame DataFrame", "pandas DataFrame"),
     Manager: ("pandas.core.internals.managers BlockManager",),
     Block: ("pandas._libs.internals _unpickle_block", "pandas.core.internals.blocks new_block"),
@@ -149,7 +149,7 @@ _MALFORMED = (
 
 
 def load(payload: bytes, file: Path | None = None) -> Any:
-    r"""Return what a pickle describes: numbers, text, bytes, tuples, lists, dicts and `Record`s.
+    r"""Return what a pickle describes: numbers, text, bytes, tuples, lists, dicts and `PickledObject`s.
 
     Parameters
     ----------
@@ -186,7 +186,7 @@ def load(payload: bytes, file: Path | None = None) -> Any:
 
 
 class _Unpickler(pickle.Unpickler):
-    def find_class(self, module_name: str, global_name: str) -> type[Record]:
+    def find_class(self, module_name: str, global_name: str) -> type[PickledObject]:
         stand_in = ALLOWED.get(f"{module_name} {global_name}")
         return stand_in if stand_in is not None else _refuse(module_name, global_name)
 

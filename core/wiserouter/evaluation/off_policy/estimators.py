@@ -96,14 +96,14 @@ def doubly_robust(
     weight, outcome, level
         Those of `ips`.
     predicted : ndarray of shape (n,)
-        The outcome that a model foretold of the drawn action, without having seen it.
+        The outcome that a model running_mean_predictions of the drawn action, without having seen it.
     expected : ndarray of shape (n,)
-        What it foretold of the target's action.
+        What it running_mean_predictions of the target's action.
 
     Examples
     --------
-    >>> foretold = np.array([0.5, 0.5])
-    >>> doubly_robust(np.array([2.0, 0.0]), np.array([1.0, 1.0]), foretold, foretold).mean
+    >>> predicted = np.array([0.5, 0.5])
+    >>> doubly_robust(np.array([2.0, 0.0]), np.array([1.0, 1.0]), predicted, predicted).mean
     1.0
     """
     return _of_terms(expected + weight * (outcome - predicted), level)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from wiserouter.errors import InvalidInput
 from wiserouter.evaluation.off_policy.estimators import Estimate, doubly_robust, ips, snips
 from wiserouter.evaluation.off_policy.logged_decisions import Decisions
-from wiserouter.evaluation.off_policy.outcome_model import foretold
+from wiserouter.evaluation.off_policy.outcome_model import running_mean_predictions
 from wiserouter.evaluation.off_policy.overlap import Overlap, check_overlap, overlap_of, weights_of
 from wiserouter.planning.plan import SKIP
 from wiserouter.types import FloatArray, IntArray
@@ -91,7 +91,7 @@ def evaluate(
     each = np.arange(decisions.n)
     weight = np.where(known, weights_of(target, chance)[each, decisions.chosen], 0.0)
     y = np.where(known, y, 0.0)
-    q = foretold(group, decisions.chosen, y, known, target.shape[1])
+    q = running_mean_predictions(group, decisions.chosen, y, known, target.shape[1])
     q[:, SKIP] = 0.0
     terms = weight, y, q[each, decisions.chosen], (target * q).sum(axis=1)
     return Evaluation(overlap, ips(*terms[:2], level), snips(*terms[:2], level), doubly_robust(*terms, level))

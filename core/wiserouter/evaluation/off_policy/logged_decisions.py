@@ -140,7 +140,7 @@ def read_decisions(events: Iterable[dict[str, Any]]) -> Decisions:
     Parameters
     ----------
     events : iterable of dict
-        The lines of a journal, such as a `Reading`.
+        The lines of a journal, such as a `JournalReader`.
 
     Raises
     ------

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from wiserouter.types import FloatArray, IntArray
 
 
-def foretold(
+def running_mean_predictions(
     group: IntArray, chosen: IntArray, outcome: FloatArray, known: NDArray[np.bool_], n_actions: int
 ) -> FloatArray:
     """Return what earlier decisions tell of every action at each decision.
@@ -35,7 +35,7 @@ def foretold(
     Examples
     --------
     >>> nothing, all_known = np.zeros(3, dtype=np.int64), np.ones(3, dtype=bool)
-    >>> foretold(nothing, np.array([0, 0, 1]), np.array([1.0, 1.0, 0.5]), all_known, 2).round(3)
+    >>> running_mean_predictions(nothing, np.array([0, 0, 1]), np.array([1.0, 1.0, 0.5]), all_known, 2).round(3)
     array([[0.   , 0.   ],
            [0.875, 0.5  ],
            [0.963, 0.667]])

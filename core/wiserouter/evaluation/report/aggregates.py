@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 
-class Findings(NamedTuple):
+class Aggregates(NamedTuple):
     """What was run, and what was found.
 
     Attributes
@@ -46,8 +46,8 @@ class Findings(NamedTuple):
         return self.grid.methods.index(method)
 
 
-def findings_of(results: Results) -> Findings:
+def findings_of(results: Results) -> Aggregates:
     """Work out what the rows come to."""
     rows, about = results
     standings = standings_of(rows, about.methods, about.rivals)
-    return Findings(about, grid_of(rows, about.methods), standings, end_to_end(rows, about.methods))
+    return Aggregates(about, grid_of(rows, about.methods), standings, end_to_end(rows, about.methods))

@@ -7,9 +7,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from wiserouter.evaluation.plots import dress, legend_beside, line_of, new_figure
-from wiserouter.evaluation.report.aggregates import Findings
+from wiserouter.evaluation.report.aggregates import Aggregates
 from wiserouter.evaluation.report.quality import by_method, per_query
-from wiserouter.evaluation.report.section import Exhibit, figure, with_error
+from wiserouter.evaluation.report.section import ReportSection, figure, with_error
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -29,28 +29,28 @@ Train: prepare (embeddings and contexts, the same for all), fit (once) and tune 
 with what is learned from it, without its embedding. Medians over runs, processor time of one thread."""
 
 
-def aiq(findings: Findings) -> Exhibit:
+def aiq(findings: Aggregates) -> ReportSection:
     """Return one row of figures per method."""
     head = ("method", "AIQ", "over `zero`", "best", "or within 1 s.e.", "regret", "of contexts", "off budget")
     means = findings.shown.group_by("method").mean()
     joined = findings.standings.by_method.join(means, on="method", how="left", maintain_order="left")
     rows = [_overall(row) for row in joined.iter_rows(named=True)]
     draw = partial(_draw_aiq, findings) if "zero" in findings.about.methods else None
-    return Exhibit("aiq", "Over all budgets", AIQ, head, rows, draw)
+    return ReportSection("aiq", "Over all budgets", AIQ, head, rows, draw)
 
 
-def regret(findings: Findings) -> Exhibit:
+def regret(findings: Aggregates) -> ReportSection:
     """Return regret against the bound by method and budget."""
     rows = by_method(findings, lambda row: figure(row["regret"]))
     draw = partial(_draw_regret, findings)
-    return Exhibit("regret", "Regret against the linear program", REGRET, per_query(findings), rows, draw)
+    return ReportSection("regret", "Regret against the linear program", REGRET, per_query(findings), rows, draw)
 
 
-def latency(findings: Findings) -> Exhibit:
+def latency(findings: Aggregates) -> ReportSection:
     """Return the time of training and of one decision."""
     head = ("method", "train, s", "prepare, s", "fit, s", "tune, s", "decide, us", "99th percentile, us")
     rows = [_times(row) for row in findings.standings.by_method.iter_rows(named=True)]
-    return Exhibit("latency", "Latency", LATENCY, head, rows)
+    return ReportSection("latency", "Latency", LATENCY, head, rows)
 
 
 def _overall(row: Row) -> list[str]:
@@ -75,7 +75,7 @@ def _times(row: Row) -> list[str]:
     ]
 
 
-def _draw_aiq(findings: Findings) -> Figure:
+def _draw_aiq(findings: Aggregates) -> Figure:
     rivals = findings.standings.by_method.filter("rival").sort("aiq_over_zero")
     picture = new_figure(height=1.5 + 0.22 * rivals.height)
     axes = picture.subplots()
@@ -86,7 +86,7 @@ def _draw_aiq(findings: Findings) -> Figure:
     return picture
 
 
-def _draw_regret(findings: Findings) -> Figure:
+def _draw_regret(findings: Aggregates) -> Figure:
     picture = new_figure(height=5.5)
     axes = picture.subplots()
     by_budget = findings.standings.by_budget

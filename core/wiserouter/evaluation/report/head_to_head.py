@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from wiserouter.evaluation.plots import dress, line_of, new_figure
-from wiserouter.evaluation.report.aggregates import Findings
+from wiserouter.evaluation.report.aggregates import Aggregates
 from wiserouter.evaluation.report.comparison import judged_of, kept_of, standard_error
-from wiserouter.evaluation.report.section import Exhibit, figure, with_error
+from wiserouter.evaluation.report.section import ReportSection, figure, with_error
 from wiserouter.types import FloatArray
 
 if TYPE_CHECKING:
@@ -38,16 +38,16 @@ class Match(NamedTuple):
         return self.ours - self.others
 
 
-def verdict(findings: Findings) -> Exhibit:
+def verdict(findings: Aggregates) -> ReportSection:
     """Return the lead over the best other method at every budget."""
     head = ("USD per query", OURS, "spend/budget", "best other", "quality", "spend/budget", "lead")
     found = matches(findings)
     rows = [_row(findings, at, match) for at, match in enumerate(found)]
     draw = partial(_draw, findings.about.table, found)
-    return Exhibit("verdict", "Against the best other method", VERDICT, head, rows, draw)
+    return ReportSection("verdict", "Against the best other method", VERDICT, head, rows, draw)
 
 
-def matches(findings: Findings) -> list[Match]:
+def matches(findings: Aggregates) -> list[Match]:
     """Return the best other method at every budget."""
     grid, judged, ours = findings.grid, judged_of(findings.grid), findings.place(OURS)
     others = [i for i, name in enumerate(grid.methods) if name in findings.about.rivals and i != ours]
@@ -58,7 +58,7 @@ def matches(findings: Findings) -> list[Match]:
     ]
 
 
-def _row(findings: Findings, at: int, match: Match) -> list[str]:
+def _row(findings: Aggregates, at: int, match: Match) -> list[str]:
     kept, spend = kept_of(findings.grid), findings.grid.figures["spend_ratio"].mean(axis=-1)
     ours, rival = (
         [figure(quality.mean()), f"{spend[i, at]:.4f}{'' if kept[i, at] else ' †'}"]

@@ -14,13 +14,13 @@ from importlib.resources import files
 
 from wiserouter.errors import MissingExtra
 from wiserouter.evaluation.plots import svg_of
-from wiserouter.evaluation.report.section import Exhibit
+from wiserouter.evaluation.report.section import ReportSection
 
 _BOLD, _CODE = re.compile(r"\*\*(.+?)\*\*"), re.compile(r"`(.+?)`")
 
 
 def page_of(
-    title: str, terms: str, exhibits: Sequence[Exhibit], notes: Mapping[str, str], origin: Mapping[str, str]
+    title: str, terms: str, exhibits: Sequence[ReportSection], notes: Mapping[str, str], origin: Mapping[str, str]
 ) -> str:
     """Return the page.
 
@@ -28,7 +28,7 @@ def page_of(
     ----------
     title, terms : str
         A heading, and a paragraph on what was run.
-    exhibits : sequence of Exhibit
+    exhibits : sequence of ReportSection
         Tables and pictures; their names are the anchors of the page.
     notes : mapping of str to str
         What to say beside a method.
@@ -61,12 +61,12 @@ def _hash(text: str) -> str:
     return f"sha256-{b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
 
-def _contents(exhibits: Iterable[Exhibit]) -> str:
+def _contents(exhibits: Iterable[ReportSection]) -> str:
     links = "".join(f'<li><a href="#{escape(each.name)}">{_inline(each.title)}</a></li>' for each in exhibits)
     return f'<nav aria-label="Contents"><ul>{links}<li><a href="#origin">Origin</a></li></ul></nav>'
 
 
-def _section(exhibit: Exhibit) -> str:
+def _section(exhibit: ReportSection) -> str:
     name = escape(exhibit.name)
     return (
         f'<section id="{name}" aria-labelledby="{name}-title">\n<h2 id="{name}-title">{_inline(exhibit.title)}</h2>\n'
@@ -74,7 +74,7 @@ def _section(exhibit: Exhibit) -> str:
     )
 
 
-def _table(exhibit: Exhibit) -> str:
+def _table(exhibit: ReportSection) -> str:
     head = "".join(
         f'<th scope="col" aria-sort="none"><button type="button">{_inline(name)}</button></th>' for name in exhibit.head
     )
@@ -91,7 +91,7 @@ def _row(cells: Sequence[str]) -> str:
     return f'<th scope="row">{name}</th>' + "".join(f"<td>{cell}</td>" for cell in others)
 
 
-def _picture(exhibit: Exhibit) -> str:
+def _picture(exhibit: ReportSection) -> str:
     """Return the picture of an exhibit; where matplotlib is missing, what to do about it."""
     if exhibit.draw is None:
         return ""

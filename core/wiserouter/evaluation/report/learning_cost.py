@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from wiserouter.evaluation.plots import dress, legend_beside, line_of, new_figure
-from wiserouter.evaluation.report.aggregates import Findings
+from wiserouter.evaluation.report.aggregates import Aggregates
 from wiserouter.evaluation.report.comparison import hulls_of
 from wiserouter.evaluation.report.quality import per_query
-from wiserouter.evaluation.report.section import Exhibit, figure
+from wiserouter.evaluation.report.section import ReportSection, figure
 from wiserouter.types import FloatArray
 
 if TYPE_CHECKING:
@@ -29,17 +29,17 @@ saved on each, against the least that the Zero router, which needs no training d
 "never": the Zero router is as cheap. "beyond": no budget buys that quality from the Zero router."""
 
 
-def end_to_end_exhibit(findings: Findings) -> Exhibit:
+def end_to_end_exhibit(findings: Aggregates) -> ReportSection:
     """Return quality by end-to-end budget."""
     spent = findings.spent
     head = ("method", "collected", *(f"{name}: {usd:.4g}" for name, usd in spent.budgets_usd.items()))
     each = zip(findings.about.methods, spent.collected.tolist(), spent.quality.tolist(), strict=True)
     rows = [[name, f"{share:.1%}", *map(figure, quality)] for name, share, quality in each]
     title = "Learning and serving"
-    return Exhibit("end-to-end", title, END_TO_END, head, rows, partial(_draw_end_to_end, findings))
+    return ReportSection("end-to-end", title, END_TO_END, head, rows, partial(_draw_end_to_end, findings))
 
 
-def bill(findings: Findings) -> Exhibit:
+def bill(findings: Aggregates) -> ReportSection:
     """Return the dollars spent to learn, and the queries that earn them back."""
     figures, grid = findings.grid.figures, findings.grid
     shown = [grid.rates_usd.index(rate) for rate in findings.about.shown_usd]
@@ -51,10 +51,10 @@ def bill(findings: Findings) -> Exhibit:
         if method in findings.about.rivals and collected[i].any()
     ]
     first, *rates = per_query(findings)
-    return Exhibit("bill", "Dollars spent to learn", BILL, (first, "collected, USD", *rates), rows)
+    return ReportSection("bill", "Dollars spent to learn", BILL, (first, "collected, USD", *rates), rows)
 
 
-def break_even(findings: Findings) -> FloatArray:
+def break_even(findings: Aggregates) -> FloatArray:
     """Return the queries that earn back what learning cost, of shape (n_methods, n_budgets).
 
     Infinite where nothing is saved, NaN where the Zero router cannot reach the quality.
@@ -77,7 +77,7 @@ def _queries(point: float) -> str:
     return "never" if np.isinf(point) else f"{point:,.0f}"
 
 
-def _draw_end_to_end(findings: Findings) -> Figure:
+def _draw_end_to_end(findings: Aggregates) -> Figure:
     picture = new_figure(height=5.0, width=11.0)
     panels = picture.subplots(1, 2, sharey=True)
     for axes, name in zip(panels, ("generous", "constrained"), strict=True):
@@ -87,7 +87,7 @@ def _draw_end_to_end(findings: Findings) -> Figure:
     return picture
 
 
-def _draw_panel(axes: Axes, findings: Findings, name: str) -> None:
+def _draw_panel(axes: Axes, findings: Aggregates, name: str) -> None:
     """Draw all that can be had for one end-to-end budget."""
     figures = findings.grid.figures
     budget_usd = findings.spent.budgets_usd[name] * findings.queries

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from wiserouter.evaluation.report.section import Exhibit
+from wiserouter.evaluation.report.section import ReportSection
 
 
-def markdown_of(title: str, terms: str, exhibits: Iterable[Exhibit], notes: Mapping[str, str]) -> str:
+def markdown_of(title: str, terms: str, exhibits: Iterable[ReportSection], notes: Mapping[str, str]) -> str:
     """Return a report as a text.
 
     Parameters
     ----------
     title, terms : str
         A heading, and a paragraph on what was run.
-    exhibits : iterable of Exhibit
+    exhibits : iterable of ReportSection
         The tables.
     notes : mapping of str to str
         What to say beside a method.
@@ -24,7 +24,7 @@ def markdown_of(title: str, terms: str, exhibits: Iterable[Exhibit], notes: Mapp
     return "\n\n".join([*parts, f"## Notes\n\n{listed}"] if listed else parts) + "\n"
 
 
-def section_of(exhibit: Exhibit) -> str:
+def section_of(exhibit: ReportSection) -> str:
     """Return one exhibit under its heading."""
     return f"## {exhibit.title}\n\n{exhibit.text.strip()}\n\n{table_of(exhibit.head, exhibit.rows)}"
 

@@ -7,8 +7,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from wiserouter.evaluation.plots import dress, legend_beside, line_of, new_figure
-from wiserouter.evaluation.report.aggregates import Findings
-from wiserouter.evaluation.report.section import Exhibit, figure, with_error
+from wiserouter.evaluation.report.aggregates import Aggregates
+from wiserouter.evaluation.report.section import ReportSection, figure, with_error
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -26,31 +26,31 @@ INTERVALS = """
 95 % intervals by bootstrap over seeds and queries."""
 
 
-def table1(findings: Findings) -> Exhibit:
+def table1(findings: Aggregates) -> ReportSection:
     """Return quality by method and budget."""
     head = tuple(f"B={rate * findings.queries:.4g}" for rate in findings.about.shown_usd)
-    return Exhibit("table1", "Quality", QUALITY, ("USD", *head), by_method(findings, _quality))
+    return ReportSection("table1", "Quality", QUALITY, ("USD", *head), by_method(findings, _quality))
 
 
-def frontier(findings: Findings) -> Exhibit:
+def frontier(findings: Aggregates) -> ReportSection:
     """Return quality at equal spend, and the cost-quality picture."""
     rows = by_method(findings, lambda row: figure(row["equal_spend"]))
     draw = partial(_draw_frontier, findings)
-    return Exhibit("frontier", "Quality at equal spend", FRONTIER, per_query(findings), rows, draw)
+    return ReportSection("frontier", "Quality at equal spend", FRONTIER, per_query(findings), rows, draw)
 
 
-def intervals(findings: Findings) -> Exhibit:
+def intervals(findings: Aggregates) -> ReportSection:
     """Return the intervals of quality."""
     rows = by_method(findings, lambda row: f"{row['quality_low']:.3f} to {row['quality_high']:.3f}")
-    return Exhibit("intervals", "Intervals of quality", INTERVALS, per_query(findings), rows)
+    return ReportSection("intervals", "Intervals of quality", INTERVALS, per_query(findings), rows)
 
 
-def per_query(findings: Findings) -> tuple[str, ...]:
+def per_query(findings: Aggregates) -> tuple[str, ...]:
     """Return the head of a table of methods by budgets."""
     return ("USD per query", *(f"{rate:.4g}" for rate in findings.about.shown_usd))
 
 
-def by_method(findings: Findings, cell: Callable[[Row], str]) -> list[list[str]]:
+def by_method(findings: Aggregates, cell: Callable[[Row], str]) -> list[list[str]]:
     """Return one row per method and one cell per budget shown."""
     rows: dict[str, list[str]] = {}
     for row in findings.shown.iter_rows(named=True):
@@ -63,7 +63,7 @@ def _quality(row: Row) -> str:
     return (f"**{text}**" if row["verdict"] else text) + ("" if row["kept"] else " †")
 
 
-def _draw_frontier(findings: Findings) -> Figure:
+def _draw_frontier(findings: Aggregates) -> Figure:
     picture = new_figure(height=6.0)
     axes = picture.subplots()
     figures = findings.grid.figures

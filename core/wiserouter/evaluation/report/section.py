@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-class Exhibit(NamedTuple):
+class ReportSection(NamedTuple):
     """What is shown of one question.
 
     Attributes

@@ -6,19 +6,19 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from wiserouter.errors import InvalidInput
-from wiserouter.evaluation.report.aggregates import Findings
+from wiserouter.evaluation.report.aggregates import Aggregates
 from wiserouter.evaluation.report.all_budgets import aiq, latency, regret
 from wiserouter.evaluation.report.head_to_head import OURS, verdict
 from wiserouter.evaluation.report.learning_cost import bill, end_to_end_exhibit
 from wiserouter.evaluation.report.quality import frontier, intervals, table1
-from wiserouter.evaluation.report.section import Exhibit
+from wiserouter.evaluation.report.section import ReportSection
 from wiserouter.evaluation.report.spending import ADAPTIVE, STATIC, adaptive, utilisation
 
 
 class Entry(NamedTuple):
     """How an exhibit is made, and which methods must have been run."""
 
-    make: Callable[[Findings], Exhibit]
+    make: Callable[[Aggregates], ReportSection]
     needs: tuple[str, ...] = ()
 
 
@@ -38,7 +38,7 @@ EXHIBITS: dict[str, Entry] = {
 """In the order of a report."""
 
 
-def exhibit_of(name: str, findings: Findings) -> Exhibit:
+def exhibit_of(name: str, findings: Aggregates) -> ReportSection:
     """Return one exhibit.
 
     Raises
@@ -52,10 +52,10 @@ def exhibit_of(name: str, findings: Findings) -> Exhibit:
     return EXHIBITS[name].make(findings)
 
 
-def exhibits_of(findings: Findings) -> list[Exhibit]:
+def exhibits_of(findings: Aggregates) -> list[ReportSection]:
     """Return all exhibits that the rows allow."""
     return [entry.make(findings) for entry in EXHIBITS.values() if not _missing(entry, findings)]
 
 
-def _missing(entry: Entry, findings: Findings) -> list[str]:
+def _missing(entry: Entry, findings: Aggregates) -> list[str]:
     return [name for name in entry.needs if name not in findings.about.methods]

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from wiserouter.evaluation.plots import dress, legend_beside, line_of, new_figure
-from wiserouter.evaluation.report.aggregates import Findings
+from wiserouter.evaluation.report.aggregates import Aggregates
 from wiserouter.evaluation.report.quality import per_query
-from wiserouter.evaluation.report.section import Exhibit
+from wiserouter.evaluation.report.section import ReportSection
 from wiserouter.types import FloatArray
 
 if TYPE_CHECKING:
@@ -27,22 +27,22 @@ means): spend over budget, mean over seeds and the most of any; and the quality 
 (paper, Section "Adaptive LP vs. Static LP")."""
 
 
-def utilisation(findings: Findings) -> Exhibit:
+def utilisation(findings: Aggregates) -> ReportSection:
     """Return the remaining share of each budget."""
     left = remaining(findings)
     shown = [findings.grid.rates_usd.index(rate) for rate in findings.about.shown_usd]
     rows = [[method, *(_left(left[i, b]) for b in shown)] for i, method in enumerate(findings.grid.methods)]
     draw = partial(_draw_utilisation, findings, shown)
-    return Exhibit("utilisation", "Budget left", UTILISATION, per_query(findings), rows, draw)
+    return ReportSection("utilisation", "Budget left", UTILISATION, per_query(findings), rows, draw)
 
 
-def remaining(findings: Findings) -> FloatArray:
+def remaining(findings: Aggregates) -> FloatArray:
     """Return the share of the budget that is left, of shape (n_methods, n_budgets, n_seeds)."""
     left: FloatArray = 1.0 - findings.grid.figures["spend_ratio"]
     return left
 
 
-def adaptive(findings: Findings) -> Exhibit:
+def adaptive(findings: Aggregates) -> ReportSection:
     """Return spend and quality of the static plan against the adaptive one."""
     static, adapted, gap = _against_static(findings)
     head = ("USD per query", f"{STATIC}: spend", "most", f"{ADAPTIVE}: spend", "most", "quality gap", "s.d.")
@@ -51,17 +51,17 @@ def adaptive(findings: Findings) -> Exhibit:
         for b, rate in enumerate(findings.grid.rates_usd)
     ]
     title = "Adaptive against static plan"
-    return Exhibit("adaptive", title, AGAINST_STATIC, head, rows, partial(_draw_adaptive, findings))
+    return ReportSection("adaptive", title, AGAINST_STATIC, head, rows, partial(_draw_adaptive, findings))
 
 
-def _against_static(findings: Findings) -> tuple[FloatArray, FloatArray, FloatArray]:
+def _against_static(findings: Aggregates) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return both spends over budget, and the gap in quality, each of shape (n_budgets, n_seeds)."""
     figures, static, adapted = findings.grid.figures, findings.place(STATIC), findings.place(ADAPTIVE)
     gap: FloatArray = figures["quality"][static] - figures["quality"][adapted]
     return figures["spend_ratio"][static], figures["spend_ratio"][adapted], gap
 
 
-def _draw_utilisation(findings: Findings, shown: list[int]) -> Figure:
+def _draw_utilisation(findings: Aggregates, shown: list[int]) -> Figure:
     picture = new_figure(height=5.5)
     axes = picture.subplots()
     left = remaining(findings)[:, shown]
@@ -81,7 +81,7 @@ def _draw_utilisation(findings: Findings, shown: list[int]) -> Figure:
     return picture
 
 
-def _draw_adaptive(findings: Findings) -> Figure:
+def _draw_adaptive(findings: Aggregates) -> Figure:
     picture = new_figure(height=4.2)
     axes = picture.subplots()
     static, adapted, gap = _against_static(findings)

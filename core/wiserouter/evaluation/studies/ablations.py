@@ -18,9 +18,9 @@ from wiserouter.evaluation.baselines.wiserouter_methods import wr_offline
 from wiserouter.evaluation.bench.budget_grid import budgets_of
 from wiserouter.evaluation.bench.serve import serve_all
 from wiserouter.evaluation.bench.splits import Vectors, embedder, placed_halves
-from wiserouter.evaluation.datasets import Opened
+from wiserouter.evaluation.datasets import LoadedTable
 from wiserouter.evaluation.replay import Table, split
-from wiserouter.evaluation.report.section import Exhibit
+from wiserouter.evaluation.report.section import ReportSection
 from wiserouter.prompts.contexts import Contexts
 from wiserouter.types import Embedding, IntArray
 
@@ -55,12 +55,14 @@ class Fold(NamedTuple):
     parts: tuple[IntArray, IntArray]
 
 
-def ablations(opened: Opened, seeds: Iterable[int] = range(5), encoders: Sequence[str | None] | None = None) -> Exhibit:
+def ablations(
+    opened: LoadedTable, seeds: Iterable[int] = range(5), encoders: Sequence[str | None] | None = None
+) -> ReportSection:
     """Return the quality with each encoder, number of contexts and way of clustering.
 
     Parameters
     ----------
-    opened : Opened
+    opened : LoadedTable
         The table.
     seeds : iterable of int
         Each draws the training half, and what is held out of it.
@@ -85,7 +87,7 @@ def ablations(opened: Opened, seeds: Iterable[int] = range(5), encoders: Sequenc
     if opened.embeddings is None:
         left_out.append("embeddings of others (the table has none)")
     text = TEXT + (f" Left out: {', '.join(left_out)}." if left_out else "")
-    return Exhibit("ablations", "Ablations", text, ("setting", "quality", "contexts"), rows)
+    return ReportSection("ablations", "Ablations", text, ("setting", "quality", "contexts"), rows)
 
 
 def held_out(n: int, seed: int) -> tuple[IntArray, IntArray]:
@@ -124,7 +126,7 @@ def reduced(vectors: Vectors, dims: int | None, seed: int) -> Vectors:
     return Vectors(*(np.asarray(fitted.transform(part), dtype=np.float32) for part in vectors))
 
 
-def _encoders(opened: Opened) -> list[str | None]:
+def _encoders(opened: LoadedTable) -> list[str | None]:
     return ["tfidf", "minilm"] if opened.embeddings is None else [None, "tfidf", "minilm"]
 
 
@@ -137,7 +139,7 @@ def _settings(encoder: str | None, *, clusters: bool) -> Iterator[Setting]:
         yield from (Setting(f"{name}, DBSCAN {radius}", encoder, None, dbscan(radius)) for radius in RADII)
 
 
-def _vectors(opened: Opened, fold: Fold, encoder: str | None) -> Vectors:
+def _vectors(opened: LoadedTable, fold: Fold, encoder: str | None) -> Vectors:
     learned, held = fold.parts
     own = opened.embeddings if encoder is None else None
     encode = embedder(opened.table.prompts, own, learned, encoder)

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 import numpy as np
 
 from wiserouter.evaluation.baselines.router_methods import explored
-from wiserouter.evaluation.bench.splits import Halves, halves_of
-from wiserouter.evaluation.datasets import Opened
-from wiserouter.evaluation.report.section import Exhibit
+from wiserouter.evaluation.bench.splits import Split, halves_of
+from wiserouter.evaluation.datasets import LoadedTable
+from wiserouter.evaluation.report.section import ReportSection
 from wiserouter.learning.estimates import Estimates
 from wiserouter.types import FloatArray
 
@@ -21,8 +21,8 @@ Mean and standard deviation over seeds (paper, Table "Estimation accuracy", expl
 
 
 def accuracy(
-    opened: Opened, seeds: Iterable[int] = range(5), encoder: str | None = None, n_contexts: int = 16
-) -> Exhibit:
+    opened: LoadedTable, seeds: Iterable[int] = range(5), encoder: str | None = None, n_contexts: int = 16
+) -> ReportSection:
     """Return the accuracy of the estimates by length of the exploration."""
     table = opened.table
     splits = [
@@ -30,10 +30,10 @@ def accuracy(
     ]
     head = ("exploration", "tried", "reward MAE", "reward Pearson r", "cost MAE", "cost Pearson r")
     rows = [_row(passes, splits, float(table.cost_usd.max())) for passes in PASSES]
-    return Exhibit("accuracy", "Accuracy after exploration", TEXT, head, rows)
+    return ReportSection("accuracy", "Accuracy after exploration", TEXT, head, rows)
 
 
-def compared(estimates: Estimates, halves: Halves, dearest_usd: float) -> FloatArray:
+def compared(estimates: Estimates, halves: Split, dearest_usd: float) -> FloatArray:
     """Return the share of pairs tried, and MAE and correlation of rewards and of costs."""
     true = Estimates(halves.contexts.n_contexts, len(halves.models))
     for half in (halves.train, halves.test):
@@ -48,7 +48,7 @@ def compared(estimates: Estimates, halves: Halves, dearest_usd: float) -> FloatA
     return np.array(figures)
 
 
-def _row(passes: int, splits: list[Halves], dearest_usd: float) -> list[str]:
+def _row(passes: int, splits: list[Split], dearest_usd: float) -> list[str]:
     each = [
         compared(explored(halves.training(), passes, np.random.default_rng([halves.seed, 2])), halves, dearest_usd)
         for halves in splits

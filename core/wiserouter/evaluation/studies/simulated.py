@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from functools import partial
 
 from wiserouter.evaluation.plots import simulation_figure
-from wiserouter.evaluation.report.section import Exhibit, with_error
+from wiserouter.evaluation.report.section import ReportSection, with_error
 from wiserouter.evaluation.simulation import Study, Summary, simulate, summarise
 
 METHODS = ("epsilon-first-484", "epsilon-first-known-484", "optimistic", "random", "epsilon-greedy", "linucb", "oracle")
@@ -16,14 +16,14 @@ counted (paper, Appendix "Simulation Experiment"; its means are drawn anew for e
 linear program at the true means. Exploration of `epsilon-first` is 4 requests per context and model."""
 
 
-def simulated(seeds: Iterable[int] = range(5), horizon: int = 1_500, *, jobs: int = 1) -> Exhibit:
+def simulated(seeds: Iterable[int] = range(5), horizon: int = 1_500, *, jobs: int = 1) -> ReportSection:
     """Return the simulation of the paper, and its picture."""
     scores = simulate(Study("paper", METHODS, accounting="paper"), [horizon], seeds, jobs=jobs)
     summaries = summarise(scores)
     head = ("method", "reward ratio", "regret", "spend ratio", "most", "amortised regret")
     title = "Simulation: cumulative cost and amortised regret"
     draw = partial(simulation_figure, summaries, "Amortised regret")
-    return Exhibit("simulation", title, TEXT, head, list(map(_row, summaries)), draw)
+    return ReportSection("simulation", title, TEXT, head, list(map(_row, summaries)), draw)
 
 
 def _row(summary: Summary) -> list[str]:

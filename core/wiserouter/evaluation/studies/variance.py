@@ -7,9 +7,9 @@ from collections.abc import Iterable
 import numpy as np
 
 from wiserouter.evaluation.bench.splits import embedder
-from wiserouter.evaluation.datasets import Opened
+from wiserouter.evaluation.datasets import LoadedTable
 from wiserouter.evaluation.replay import split
-from wiserouter.evaluation.report.section import Exhibit
+from wiserouter.evaluation.report.section import ReportSection
 from wiserouter.prompts.contexts import Contexts
 from wiserouter.types import FloatArray, IntArray
 
@@ -20,12 +20,12 @@ mean over queries and models, ± the standard deviation over seeds. J contexts f
 is what there is without any (paper, Table "Average intra-cluster variance")."""
 
 
-def variance(opened: Opened, seeds: Iterable[int] = range(5), encoder: str | None = None) -> Exhibit:
+def variance(opened: LoadedTable, seeds: Iterable[int] = range(5), encoder: str | None = None) -> ReportSection:
     """Return the variance inside contexts, for several numbers of them."""
     counts = [count for count in COUNTS if count <= len(opened.table.prompts) // 2]
     found = np.array([_of_seed(opened, seed, encoder, counts) for seed in seeds])  # seed, count, reward and cost
     rows = [_row(count, found[:, i]) for i, count in enumerate(counts)]
-    return Exhibit("variance", "Variance inside contexts", TEXT, ("J", "reward", "normalised cost"), rows)
+    return ReportSection("variance", "Variance inside contexts", TEXT, ("J", "reward", "normalised cost"), rows)
 
 
 def within(values: FloatArray, placed: IntArray) -> float:
@@ -43,7 +43,7 @@ def within(values: FloatArray, placed: IntArray) -> float:
     return float(spread.mean())
 
 
-def _of_seed(opened: Opened, seed: int, encoder: str | None, counts: list[int]) -> list[tuple[float, float]]:
+def _of_seed(opened: LoadedTable, seed: int, encoder: str | None, counts: list[int]) -> list[tuple[float, float]]:
     """Return the variance of rewards and of costs, for each number of contexts."""
     table = opened.table
     train, _ = split(len(table.prompts), seed)

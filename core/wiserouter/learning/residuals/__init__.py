@@ -3,18 +3,18 @@
 from wiserouter.learning.residuals.base import Residual, open_residual
 from wiserouter.learning.residuals.nearest_neighbors import Neighbours
 from wiserouter.learning.residuals.price_curve import PriceCurve
-from wiserouter.learning.residuals.query_residuals import Finer, Particulars
+from wiserouter.learning.residuals.query_residuals import QueryFeatures, QueryResiduals
 from wiserouter.learning.residuals.ridge import Ridge
 from wiserouter.learning.residuals.sample import Sample
 from wiserouter.learning.residuals.shift import Shift
 from wiserouter.learning.residuals.token_cost import LengthCost
 
 __all__ = [
-    "Finer",
     "LengthCost",
     "Neighbours",
-    "Particulars",
     "PriceCurve",
+    "QueryFeatures",
+    "QueryResiduals",
     "Residual",
     "Ridge",
     "Sample",

@@ -23,7 +23,7 @@ ESTIMATORS = (MEANS, "ridge", "neighbours")
 AUTO = "auto"
 
 
-class Standing(NamedTuple):
+class CandidateScore(NamedTuple):
     """How one candidate did.
 
     Attributes
@@ -55,15 +55,15 @@ class Comparison(NamedTuple):
     ----------
     rate_usd : float, USD per query
         The target.
-    standings : tuple of Standing
+    standings : tuple of CandidateScore
         The first is context means.
-    chosen : Standing
+    chosen : CandidateScore
         The best one, if it gains more than one standard error; else context means.
     """
 
     rate_usd: float
-    standings: tuple[Standing, ...]
-    chosen: Standing
+    standings: tuple[CandidateScore, ...]
+    chosen: CandidateScore
 
 
 class _Run(NamedTuple):
@@ -144,9 +144,9 @@ def _taken(sample: Sample, weight: FloatArray, model: IntArray) -> tuple[FloatAr
     return np.where(w > 0, w * score, 0.0), np.where(w > 0, w * cost, 0.0)
 
 
-def _standing(estimator: str, token_cost: bool, run: _Run, reference: _Run) -> Standing:
+def _standing(estimator: str, token_cost: bool, run: _Run, reference: _Run) -> CandidateScore:
     price = reference.shadow_price
     gain = (run.reward - reference.reward) - price * (run.cost_usd - reference.cost_usd)
     se = float(gain.std(ddof=1) / np.sqrt(len(gain))) if len(gain) > 1 else float("inf")
     value, spend = float(run.reward.mean()), float(run.cost_usd.mean())
-    return Standing(estimator, token_cost, value, spend, float(gain.mean()), se)
+    return CandidateScore(estimator, token_cost, value, spend, float(gain.mean()), se)

@@ -1,4 +1,4 @@
-"""`Finer`: what a router knows beyond contexts, and how it goes on learning.
+"""`QueryResiduals`: what a router knows beyond contexts, and how it goes on learning.
 
 A deviation is learned beside the mean that it deviates from. Once it decides, it also decides what is observed: the
 calls of a dear model would be those where it deviates upward. So `plain_reward` and `plain_cost_usd` take the predicted
@@ -20,7 +20,7 @@ from wiserouter.learning.residuals.token_cost import LengthCost
 from wiserouter.types import NO_CONTEXT, Embedding
 
 
-class Particulars(NamedTuple):
+class QueryFeatures(NamedTuple):
     """What a decision remembers of its query, so that its cost and reward can be learned from.
 
     Attributes
@@ -46,7 +46,7 @@ class Particulars(NamedTuple):
         return cost_usd - _of_model(self.shift.cost_usd, model)
 
 
-class Finer:
+class QueryResiduals:
     """Estimators of how a query deviates from its context.
 
     Parameters
@@ -77,9 +77,9 @@ class Finer:
         self.n_models = n_models
         self.residual, self.length, self.prices = residual, length, prices
 
-    def particulars(
+    def features(
         self, context: int, embedding: Embedding | None, tokens: int | None, rate_usd: float
-    ) -> Particulars | None:
+    ) -> QueryFeatures | None:
         """Return how a query deviates at this rate, and what to remember; None where nothing is known of it."""
         by_text = self.residual if embedding is not None else None
         by_length = self.length if tokens is not None else None
@@ -90,19 +90,19 @@ class Finer:
             np.zeros(self.n_models) if by_length is None or tokens is None else by_length.shift(tokens, context),
             None if self.prices is None else self.prices.at(rate_usd),
         )
-        return Particulars(embedding if by_text else None, tokens if by_length else None, shift)
+        return QueryFeatures(embedding if by_text else None, tokens if by_length else None, shift)
 
-    def learn_cost(self, query: Particulars, context: int, model: int, cost_usd: float) -> None:
+    def learn_cost(self, query: QueryFeatures, context: int, model: int, cost_usd: float) -> None:
         """Take in the true cost of a call."""
         if self.length is not None and query.tokens is not None:
             self.length.learn(context, model, query.tokens, cost_usd)
 
-    def learn_reward(self, query: Particulars, context: int, model: int, residual: float) -> None:
+    def learn_reward(self, query: QueryFeatures, context: int, model: int, residual: float) -> None:
         """Take in a reward less its context's mean."""
         if self.residual is not None and query.embedding is not None:
             self.residual.learn(query.embedding, context, model, residual)
 
-    def amend_reward(self, query: Particulars, context: int, model: int, change: float) -> None:
+    def amend_reward(self, query: QueryFeatures, context: int, model: int, change: float) -> None:
         """Take in that a reward was replaced by one that is larger by `change`."""
         if self.residual is not None and query.embedding is not None:
             self.residual.amend(query.embedding, context, model, change)
@@ -131,7 +131,7 @@ class Finer:
         }
 
     @classmethod
-    def of_arrays(cls, settings: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Finer:
+    def of_arrays(cls, settings: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> QueryResiduals:
         """Return the estimators that `settings` and `arrays` were called on."""
         residual, length, prices = (_part(name, arrays) for name in ("residual", "length", "prices"))
         return cls(
@@ -141,10 +141,10 @@ class Finer:
             PriceCurve.of_arrays(prices) if prices else None,
         )
 
-    def copy(self) -> Finer:
+    def copy(self) -> QueryResiduals:
         """Return estimators that no longer change with these."""
         arrays = {name: array.copy() for name, array in self.arrays().items()}
-        return Finer.of_arrays(self.settings(), arrays)
+        return QueryResiduals.of_arrays(self.settings(), arrays)
 
 
 def _part(name: str, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:

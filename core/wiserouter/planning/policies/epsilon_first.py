@@ -15,8 +15,8 @@ import numpy as np
 from wiserouter.budgets.budget import Funds
 from wiserouter.learning.estimates import Estimates
 from wiserouter.learning.residuals.shift import Shift
-from wiserouter.planning.choice_inputs import Trials
-from wiserouter.planning.live_plan import FollowingPlan
+from wiserouter.planning.choice_inputs import ExplorationFigures
+from wiserouter.planning.live_plan import LivePlan
 from wiserouter.planning.plan import Plan
 from wiserouter.planning.policies.confidence_test import ordering_is_certain
 from wiserouter.planning.policy import Accounting, Choice
@@ -88,7 +88,7 @@ class EpsilonFirst:
         self._length = self.length or (default if self.confidence_delta is None else float("inf"))
         self._test_at = 2.0 * default  # a cost and a reward each
         self._certain = False
-        self._following = FollowingPlan(freq, estimates, self.accounting, allow_skip=self.allow_skip)
+        self._following = LivePlan(freq, estimates, self.accounting, allow_skip=self.allow_skip)
 
     def choose(
         self,
@@ -139,10 +139,10 @@ class EpsilonFirst:
         mix = tuple([(k, 1.0 / len(tied)) for k in tied])
         return Choice(model, 1.0 / len(tied), 0.0, cost, reward, "actual", mix, trials, "explore")
 
-    def _trials(self, context: int) -> Trials:
+    def _trials(self, context: int) -> ExplorationFigures:
         seen = self._estimates
         tables = (seen.calls, seen.cost, seen.labels, seen.reward, seen.invoked)
-        return Trials(*[_of_context(table, context).tolist() for table in tables])
+        return ExplorationFigures(*[_of_context(table, context).tolist() for table in tables])
 
 
 def _of_context(table: FloatArray, context: int) -> FloatArray:

@@ -1,8 +1,8 @@
 """WR-Offline (paper, Algorithm 1): the plan of a fitted history, re-solved at every query with rate b / tau.
 
 Departures under `accounting="actual"`: means are shrunk, every call debits its true cost, a reserve is kept
-(`policies.caution`), and the plan follows the estimates as costs and rewards come in. Under `"paper"` the statistics of
-the history are fixed and their means are debited.
+(`planning.reserve_rule`), and the plan follows the estimates as costs and rewards come in. Under `"paper"` the
+statistics of the history are fixed and their means are debited.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from wiserouter.budgets.budget import Funds
 from wiserouter.learning.estimates import Estimates
 from wiserouter.learning.residuals.shift import Shift
-from wiserouter.planning.live_plan import FollowingPlan
+from wiserouter.planning.live_plan import LivePlan
 from wiserouter.planning.plan import Plan
 from wiserouter.planning.policy import Accounting, Choice
 from wiserouter.types import FloatArray, Model
@@ -49,7 +49,7 @@ class Offline:
     def bind(self, freq: FloatArray, estimates: Estimates, models: Sequence[Model] = ()) -> None:  # noqa: ARG002
         """Solve the plan for what `estimates` hold now; raises `InvalidInput` if they hold nothing."""
         estimates.means()
-        self._following = FollowingPlan(freq, estimates, self.accounting, allow_skip=self.allow_skip)
+        self._following = LivePlan(freq, estimates, self.accounting, allow_skip=self.allow_skip)
         self._following.current()
 
     def choose(

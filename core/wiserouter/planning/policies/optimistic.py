@@ -15,12 +15,12 @@ import numpy as np
 from wiserouter.budgets.budget import Funds
 from wiserouter.errors import InvalidInput
 from wiserouter.learning.estimates import Estimates
-from wiserouter.learning.optimistic_estimates import Outlook, Row
+from wiserouter.learning.optimistic_estimates import ContextEstimates, OptimisticEstimates
 from wiserouter.learning.residuals.shift import Shift
 from wiserouter.planning.choice_inputs import Counts
 from wiserouter.planning.plan import Plan
 from wiserouter.planning.policy import Choice, Mixture
-from wiserouter.planning.reserve_rule import Caution
+from wiserouter.planning.reserve_rule import ReserveRule
 from wiserouter.types import NO_CONTEXT, FloatArray, Model, Price
 
 DOUBT = 2.0
@@ -98,7 +98,7 @@ class Optimistic:
         for model in models:
             if model.price is not None:
                 self._first_prices.setdefault(model.name, model.price)
-        self._outlook = Outlook(estimates, models, alpha, self._first_prices)
+        self._outlook = OptimisticEstimates(estimates, models, alpha, self._first_prices)
         self._refresh(1, 1.0)
 
     def choose(
@@ -131,15 +131,15 @@ class Optimistic:
         seen = self._estimates
         self._requests, self._share = requests, share
         self._outlook.refresh(requests, share)
-        self._rows: list[Row] = self._outlook.rows()
+        self._rows: list[ContextEstimates] = self._outlook.rows()
         self._live = Plan(
             self._outlook.freq,
             [row.reward for row in self._rows],
             [row.cost_usd for row in self._rows],
             allow_skip=self.allow_skip,
         )
-        caution = Caution(self._live, self._outlook.spread_usd, deviations=DEVIATIONS, drift=DRIFT)
-        self._mixture = Mixture(self._live, "actual", caution, Counts.of(seen), [row.mean for row in self._rows])
+        reserve_rule = ReserveRule(self._live, self._outlook.spread_usd, deviations=DEVIATIONS, drift=DRIFT)
+        self._mixture = Mixture(self._live, "actual", reserve_rule, Counts.of(seen), [row.mean for row in self._rows])
         self._at_means, self._anywhere = None, None
         self._revise_at = [_next(count, ROW_GROWTH) for count in seen.observed]
         count = seen.n_observations + seen.n_invoked
@@ -157,10 +157,10 @@ class Optimistic:
         if self._anywhere is None:
             plan = self._live.without_context()
             spread = self._outlook.freq @ self._outlook.spread_usd
-            caution = Caution(plan, spread, deviations=DEVIATIONS, drift=DRIFT)
+            reserve_rule = ReserveRule(plan, spread, deviations=DEVIATIONS, drift=DRIFT)
             means = [(self._outlook.freq @ [row.mean for row in self._rows]).tolist()]
             counts = Counts.of(self._estimates).of_all_contexts()
-            self._anywhere = Mixture(plan, "actual", caution, counts, means)
+            self._anywhere = Mixture(plan, "actual", reserve_rule, counts, means)
         return self._anywhere
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from wiserouter.budgets.budget import Funds
 from wiserouter.errors import InvalidInput
 from wiserouter.learning.residuals.shift import Shift
-from wiserouter.planning.choice_inputs import Basis
+from wiserouter.planning.choice_inputs import ContextFigures
 from wiserouter.planning.policy import Choice
 from wiserouter.planning.reserve_rule import room_usd
 
@@ -51,10 +51,10 @@ class ExploreShare:
 
         What exploration or an empty budget chose stays as it is.
         """
-        basis = choice.basis
-        if choice.rule != "plan" or not isinstance(basis, Basis):
+        figures = choice.figures
+        if choice.rule != "plan" or not isinstance(figures, ContextFigures):
             return choice
-        own = basis if shift is None else basis.shifted(shift)
+        own = figures if shift is None else figures.shifted(shift)
         models = _bearable(own, choice.floor_usd, funds, allowed)
         mix = {model: (1.0 - self.share) * chance for model, chance in choice.mix}
         for model in models:
@@ -74,11 +74,11 @@ class ExploreShare:
         )
 
 
-def _bearable(own: Basis, floor_usd: float, funds: Funds, allowed: Collection[int] | None) -> list[int]:
+def _bearable(own: ContextFigures, floor_usd: float, funds: Funds, allowed: Collection[int] | None) -> list[int]:
     """Return the allowed models that the reserve rule permits."""
     models = range(len(own.costs_usd)) if allowed is None else sorted(allowed)
-    held = own.cautious_usd
+    held = own.guarded_cost_usd
     if held is None:
         return list(models)
-    room = room_usd(funds, floor_usd, own.walk_usd)
+    room = room_usd(funds, floor_usd, own.drift_margin_usd)
     return [k for k in models if held[k] <= room]

@@ -39,7 +39,7 @@ COUNTERS = (
 )
 
 
-class Window(NamedTuple):
+class WindowOpening(NamedTuple):
     """A window of one budget, as it begins.
 
     Attributes
@@ -76,14 +76,14 @@ class Open(NamedTuple):
         there is an account of another generation.
     terms : str
         Opaque; what `AccountState.terms` returns.
-    windows : tuple of Window
+    windows : tuple of WindowOpening
         The first window of each budget, the innermost first.
     """
 
     scope: str
     generation: int
     terms: str
-    windows: tuple[Window, ...]
+    windows: tuple[WindowOpening, ...]
 
 
 class Amend(NamedTuple):
@@ -106,7 +106,7 @@ class Renew(NamedTuple):
         Which of its budgets.
     former : str
         The window that has ended.
-    window : Window
+    window : WindowOpening
         The one that has begun.
     skipped : int
         Windows between them.
@@ -115,7 +115,7 @@ class Renew(NamedTuple):
     scope: str
     level: int
     former: str
-    window: Window
+    window: WindowOpening
     skipped: int
 
 
@@ -285,7 +285,7 @@ class AccountState(NamedTuple):
     windows: tuple[WindowState, ...]
 
 
-class Reading(NamedTuple):
+class ReadRequest(NamedTuple):
     """What is to be read after the events: accounts by scope, None for all of them; sums and notes by name."""
 
     scopes: Sequence[str] | None = ()
@@ -293,7 +293,7 @@ class Reading(NamedTuple):
     notes: Sequence[str] = ()
 
 
-NOTHING = Reading()
+NOTHING = ReadRequest()
 
 
 class Reply(NamedTuple):
@@ -331,7 +331,7 @@ class Engine(Protocol):
 
     near: bool
 
-    def exchange(self, events: Sequence[Event], reading: Reading = NOTHING) -> Reply:
+    def exchange(self, events: Sequence[Event], reading: ReadRequest = NOTHING) -> Reply:
         """Apply the events in order, all in one transaction, and read.
 
         Reservations and leases whose time is up are given back before.

@@ -24,7 +24,7 @@ from wiserouter.stores.engines.base import (
     Found,
     Lease,
     Open,
-    Reading,
+    ReadRequest,
     Renew,
     Reply,
     Score,
@@ -89,7 +89,7 @@ class RedisEngine:
         self._client: Redis | RedisCluster | None = None
         self._lock = Lock()
 
-    def exchange(self, events: Sequence[Event], reading: Reading = NOTHING) -> Reply:
+    def exchange(self, events: Sequence[Event], reading: ReadRequest = NOTHING) -> Reply:
         """Apply the events in order, all in one transaction, and read."""
         request = {"events": [_plain(event) for event in events], **reading._asdict(), **self._ttl_s}
         body = json.dumps(request, ensure_ascii=False, separators=(",", ":"), default=dict)

@@ -18,7 +18,7 @@ from threading import RLock
 from typing import Literal
 
 from wiserouter.errors import StoreDamaged, StoreError, StoreUnavailable
-from wiserouter.stores.engines.base import NOTHING, Event, Reading, Reply
+from wiserouter.stores.engines.base import NOTHING, Event, ReadRequest, Reply
 from wiserouter.stores.engines.sqlite_transaction import SCHEMA, Transaction
 
 SCHEMA_VERSION = 1
@@ -84,7 +84,7 @@ class SQLiteEngine:
         """Name the file."""
         return f"SQLiteEngine({str(self.path)!r})"
 
-    def exchange(self, events: Sequence[Event], reading: Reading = NOTHING) -> Reply:
+    def exchange(self, events: Sequence[Event], reading: ReadRequest = NOTHING) -> Reply:
         """Apply the events in order, all in one transaction, and read."""
         with self._lock, self._named_errors(), self._transaction() as cursor:
             now_s = self._clock()

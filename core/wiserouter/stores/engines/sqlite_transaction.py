@@ -25,7 +25,7 @@ from wiserouter.stores.engines.base import (
     Score,
     Settle,
     Spend,
-    Window,
+    WindowOpening,
     WindowState,
 )
 
@@ -150,7 +150,7 @@ class Transaction:
             self._do("UPDATE accounts SET windows = ? WHERE scope = ?", json.dumps(windows), event.scope)
             heir, skipped = event.window.id, event.skipped
             self._do("UPDATE windows SET heir = ?, skipped = ? WHERE id = ?", heir, skipped, event.former)
-            self._hand_down(event.former)
+            self._carry_over(event.former)
         return "ok"
 
     def _reserve(self, event: Reserve) -> str:
@@ -277,7 +277,7 @@ class Transaction:
         self._do("INSERT OR REPLACE INTO notes VALUES (?, ?)", event.name, event.text)
         return "ok"
 
-    def _begin(self, window: Window) -> None:
+    def _begin(self, window: WindowOpening) -> None:
         begins = [window.counters.get(name, 0.0) for name in COUNTERS]
         self._do(_BEGIN, window.id, window.amount_usd, window.hard, window.rollover, window.carried_usd, *begins)
 
@@ -306,9 +306,9 @@ class Transaction:
         change = {name: new - old for name, new, old in zip(COUNTERS, after, before, strict=True)}
         for window in windows:
             self._cursor.execute(_ADD, {**change, "window": window})
-            self._hand_down(window)
+            self._carry_over(window)
 
-    def _hand_down(self, window: str) -> None:
+    def _carry_over(self, window: str) -> None:
         """Let the windows that follow have what this one leaves."""
         while True:
             row = self._one(f"SELECT rollover, heir, {_LEFT}, skipped FROM windows WHERE id = ?", window)  # noqa: S608

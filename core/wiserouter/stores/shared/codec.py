@@ -17,7 +17,7 @@ from wiserouter.types import Decision
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from wiserouter.learning.residuals import Particulars
+    from wiserouter.learning.residuals import QueryFeatures
 
 
 def text_of_terms(budget: Budget, parent: str | None) -> str:
@@ -57,17 +57,17 @@ def record_of_text(text: str, store: str) -> Record:
         raise StoreDamaged(f"{store} holds a decision that cannot be read: {error}", store=store) from error
 
 
-def _of_particulars(query: Particulars) -> list[Any]:
+def _of_particulars(query: QueryFeatures) -> list[Any]:
     shift = query.shift
     return [_of_array(query.embedding), query.tokens, _of_array(shift.reward), _of_array(shift.cost_usd)]
 
 
-def _particulars(fields: list[Any]) -> Particulars:
-    from wiserouter.learning.residuals import Particulars, Shift  # noqa: PLC0415 - few routers judge queries one by one
+def _particulars(fields: list[Any]) -> QueryFeatures:
+    from wiserouter.learning.residuals import QueryFeatures, Shift  # noqa: PLC0415 - few routers judge queries one by one
 
     embedding, tokens, reward, cost_usd = fields
     own = None if embedding is None else _array(embedding)
-    return Particulars(own, tokens, Shift(_array(reward), _array(cost_usd)))
+    return QueryFeatures(own, tokens, Shift(_array(reward), _array(cost_usd)))
 
 
 def _of_array(array: NDArray[Any] | None) -> list[str] | None:

@@ -35,7 +35,7 @@ DAYS = 90
 """Sums of earlier days are not read by a worker that starts."""
 
 
-class News(NamedTuple):
+class RemoteObservations(NamedTuple):
     """What the others have observed.
 
     Attributes
@@ -67,7 +67,7 @@ class _Addition:
     reward_sq: float = 0.0
 
 
-class Sharing:
+class EstimateSync:
     """Adds the observations of one worker to shared sums, and brings those of the others.
 
     Parameters
@@ -170,7 +170,7 @@ class Sharing:
         """Whether there are any news."""
         return bool(self._news)
 
-    def news(self) -> list[News]:
+    def news(self) -> list[RemoteObservations]:
         """Return what the others have observed since this was last asked, the oldest first.
 
         What is of models that this worker does not know is kept until it does.
@@ -184,7 +184,7 @@ class Sharing:
                 known = {cell: total for cell, total in self._news[name].items() if cell.split("|", 2)[2] in column}
                 if known:
                     age_s = self._now_s - (_day(name) + 0.5) * DAY_S
-                    found.append(News(age_s if age_s >= DAY_S else 0.0, self._placed(known, column)))
+                    found.append(RemoteObservations(age_s if age_s >= DAY_S else 0.0, self._placed(known, column)))
                 if len(known) < len(self._news[name]):
                     unknown[name] = {cell: total for cell, total in self._news[name].items() if cell not in known}
             self._news = unknown

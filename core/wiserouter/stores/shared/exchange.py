@@ -20,7 +20,7 @@ from typing import Protocol
 
 from wiserouter.errors import StoreError, StoreUnavailable
 from wiserouter.stores.base import Health, Record
-from wiserouter.stores.engines.base import Engine, Event, Reading, Reply, Reserve, Settle
+from wiserouter.stores.engines.base import Engine, Event, ReadRequest, Reply, Reserve, Settle
 from wiserouter.stores.ids import fresh_id
 from wiserouter.stores.shared.codec import text_of_record
 from wiserouter.stores.shared.replica import Effect
@@ -35,7 +35,7 @@ RETRY_S = 1.0
 
 
 @dataclass(slots=True, eq=False)
-class Step:
+class PendingEvent:
     """An event on its way to the engine.
 
     Attributes
@@ -70,14 +70,16 @@ class Step:
     error: StoreError | None = None
 
 
-class Ends(Protocol):
+class ExchangeParticipant(Protocol):
     """The worker's end of the wire: what it adds to an exchange and makes of the reply; called with the lock held."""
 
-    def compose(self, steps: Sequence[Step], *, due: bool) -> tuple[list[Event], Reading]:
+    def compose(self, steps: Sequence[PendingEvent], *, due: bool) -> tuple[list[Event], ReadRequest]:
         """Return the events that go along, and what to read; all that is read now and then where it is `due`."""
         ...
 
-    def take(self, steps: Sequence[Step], extras: list[object], reply: Reply, asked_s: float) -> Sequence[Step] | None:
+    def take(
+        self, steps: Sequence[PendingEvent], extras: list[object], reply: Reply, asked_s: float
+    ) -> Sequence[PendingEvent] | None:
         """Take over a reply, and the results of the events that went along.
 
         Returns None, or where the engine has lost its memory the steps to send in the place of those that were sent.
@@ -85,14 +87,14 @@ class Ends(Protocol):
         ...
 
 
-class Wire:
+class EngineClient:
     """Sends steps to an engine.
 
     Parameters
     ----------
     engine : Engine
         The other end.
-    ends : Ends
+    ends : ExchangeParticipant
         The worker's end.
     lock : RLock
         Held while the state of the worker changes, never while the engine is waited for.
@@ -107,7 +109,7 @@ class Wire:
     def __init__(
         self,
         engine: Engine,
-        ends: Ends,
+        ends: ExchangeParticipant,
         lock: RLock,
         clock: Callable[[], float],
         *,
@@ -123,7 +125,7 @@ class Wire:
         self._refreshed_s = self._replied_s = float("-inf")
         self._failures = self._exchanges = 0
         self._process = 0
-        self.waiting: deque[Step] = deque()
+        self.waiting: deque[PendingEvent] = deque()
         self.offset_s = 0.0
         self.closed = False
 
@@ -132,13 +134,13 @@ class Wire:
         """Whether the last exchange failed."""
         return self._failed_s is not None
 
-    def tell(self, *steps: Step) -> None:
+    def tell(self, *steps: PendingEvent) -> None:
         """Send steps soon; nobody waits for them."""
         with self._lock:
             self.waiting.extend(steps)
             self._start()
 
-    def ask(self, step: Step) -> object:
+    def ask(self, step: PendingEvent) -> object:
         """Send a step and return its result; raises what the engine raises."""
         with self._lock:
             self._start()
@@ -248,7 +250,7 @@ class Wire:
             for event in perhaps:
                 if isinstance(event, Reserve):  # it may have arrived all the same
                     undo = Settle(event.id, "released", fresh_id())
-                    self.waiting.append(Step(undo, "", shown=True, again=True))
+                    self.waiting.append(PendingEvent(undo, "", shown=True, again=True))
             for step in asked:
                 step.error, step.done = error, True
 
@@ -261,13 +263,13 @@ class Wire:
         atexit.register(_close, self._ends)
 
 
-def _worded(step: Step) -> Event:
+def _worded(step: PendingEvent) -> Event:
     if isinstance(step.event, Reserve) and step.record is not None:
         return step.event._replace(record=text_of_record(step.record))
     return step.event
 
 
-def _run(wire: weakref.ref[Wire], wake: Signal) -> None:
+def _run(wire: weakref.ref[EngineClient], wake: Signal) -> None:
     """Send what waits, until nobody keeps the store any more."""
     sleep_s = 0.0
     while not wake.wait(sleep_s):
@@ -278,7 +280,7 @@ def _run(wire: weakref.ref[Wire], wake: Signal) -> None:
         del one
 
 
-def _close(store: weakref.ref[Ends]) -> None:
+def _close(store: weakref.ref[ExchangeParticipant]) -> None:
     one = store()
     close = getattr(one, "close", None)
     if close is not None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from wiserouter.stores.engines.base import Lease, Reserve
-from wiserouter.stores.shared.exchange import Step
+from wiserouter.stores.shared.exchange import PendingEvent
 
 
 @dataclass(slots=True)
@@ -69,7 +69,7 @@ class Leases:
             self._held[scope].usd = target_usd
         return Lease(self.id(scope), windows, target_usd, self._ttl_s + self._reservation_ttl_s)
 
-    def take(self, scope: str, granted: object, asked_s: float, waiting: Iterable[Step]) -> None:
+    def take(self, scope: str, granted: object, asked_s: float, waiting: Iterable[PendingEvent]) -> None:
         """Take over what the engine grants, less what was held on it since."""
         mine, held_usd = self.id(scope), cast("float", granted)
         for step in waiting:
@@ -77,6 +77,6 @@ class Leases:
                 held_usd -= step.event.held_usd
         self._held[scope] = _Held(max(held_usd, 0.0), asked_s + self._ttl_s)
 
-    def returned(self) -> list[Step]:
+    def returned(self) -> list[PendingEvent]:
         """Return the steps that give all leases back."""
-        return [Step(Lease(self.id(scope), (), 0.0, 0.0), scope, shown=True) for scope in self._held]
+        return [PendingEvent(Lease(self.id(scope), (), 0.0, 0.0), scope, shown=True) for scope in self._held]

@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 from wiserouter.budgets.arrivals import Arrivals
 from wiserouter.budgets.budget import Budget, Ledger
-from wiserouter.budgets.nested import Account, Ledgers
-from wiserouter.budgets.periods import Window as Span
+from wiserouter.budgets.nested import Account, NestedLedger
+from wiserouter.budgets.periods import Window
 from wiserouter.errors import NotStarted
-from wiserouter.stores.engines.base import AccountState, Event, Note, Open, Renew, Window, WindowState
+from wiserouter.stores.engines.base import AccountState, Event, Note, Open, Renew, WindowOpening, WindowState
 from wiserouter.stores.shared.codec import terms_of_text, text_of_terms
 
 MOST_LEVELS = 4
@@ -22,7 +22,7 @@ Effect = Callable[[Ledger], None]
 
 
 @dataclass(slots=True)
-class View:
+class AccountView:
     """One account as a worker sees it.
 
     Attributes
@@ -52,16 +52,16 @@ class View:
     used_s: float
 
 
-class Chain(NamedTuple):
+class AccountChain(NamedTuple):
     """An account with those that it is within, put together once per reply: each decision asks several times.
 
     Attributes
     ----------
-    scopes, views : tuple of str, tuple of View
+    scopes, views : tuple of str, tuple of AccountView
         The scope and those that it is within, and the views of them.
     windows : tuple of str
         The windows that a call of the scope counts in.
-    account : Ledger or Ledgers
+    account : Ledger or NestedLedger
         Their ledgers.
     ends_s : float, seconds since 1970
         When the first of them ends.
@@ -70,14 +70,14 @@ class Chain(NamedTuple):
     """
 
     scopes: tuple[str, ...]
-    views: tuple[View, ...]
+    views: tuple[AccountView, ...]
     windows: tuple[str, ...]
     account: Account
     ends_s: float
     hard: bool
 
 
-class Views:
+class LocalReplica:
     """The accounts that a worker has seen, by scope; whoever calls holds a lock.
 
     Parameters
@@ -88,9 +88,9 @@ class Views:
 
     def __init__(self, store: str) -> None:
         self._store = store
-        self.of: dict[str, View] = {}
+        self.of: dict[str, AccountView] = {}
         self._ledgers: dict[str, Ledger] = {}
-        self._chains: dict[str, Chain] = {}
+        self._chains: dict[str, AccountChain] = {}
 
     def scopes(self, scope: str) -> list[str]:
         """Return a scope and those that it is within, as far as they are known."""
@@ -99,7 +99,7 @@ class Views:
             found.append(view.parent)
         return found
 
-    def chain(self, scope: str) -> Chain:
+    def chain(self, scope: str) -> AccountChain:
         """Return an account with those that it is within; raises `NotStarted`."""
         chain = self._chains.get(scope)
         if chain is None:
@@ -107,10 +107,10 @@ class Views:
             views = tuple([self._view(one) for one in scopes])
             windows = tuple([window for view in views for window in view.windows])
             ledgers = tuple([self._ledgers[window] for window in windows])
-            account = ledgers[0] if len(ledgers) == 1 else Ledgers(ledgers)
+            account = ledgers[0] if len(ledgers) == 1 else NestedLedger(ledgers)
             ends_s = min([float("inf") if one.window is None else one.window.end_s for one in ledgers])
             hard = any(view.budget.hard for view in views)
-            chain = self._chains[scope] = Chain(scopes, views, windows, account, ends_s, hard)
+            chain = self._chains[scope] = AccountChain(scopes, views, windows, account, ends_s, hard)
         return chain
 
     def account(self, scope: str, now_s: float) -> tuple[Account, list[Event]]:
@@ -145,7 +145,7 @@ class Views:
             return  # a later reply came in before
         same = former is not None and former.generation == state.generation
         arrivals = former.arrivals if former is not None and same else [None] * len(state.windows)
-        view = View(state.generation, budget, parent, [], [], now_s, now_s if former is None else former.used_s)
+        view = AccountView(state.generation, budget, parent, [], [], now_s, now_s if former is None else former.used_s)
         for level, (terms, window) in enumerate(zip(budget.each, state.windows, strict=True)):
             seen = self._ledgers.get(window.id)
             note = notes.get(_note_name(scope, level))
@@ -191,7 +191,7 @@ class Views:
         held_usd = max([ledger.reserved_usd + ledger.leased_usd for ledger in ledgers])
         return Open(scope, view.generation - 1, terms, tuple(windows)), held_usd
 
-    def _renewed(self, chain: Chain, now_s: float) -> list[Event]:
+    def _renewed(self, chain: AccountChain, now_s: float) -> list[Event]:
         """Put fresh ledgers in the place of those whose window has ended, and return the events that tell of them."""
         begun: list[Event] = []
         for scope, view in zip(chain.scopes, chain.views, strict=True):
@@ -206,14 +206,14 @@ class Views:
         self._chains.clear()
         return begun
 
-    def _view(self, scope: str) -> View:
+    def _view(self, scope: str) -> AccountView:
         try:
             return self.of[scope]
         except KeyError:
             raise NotStarted(scope) from None
 
 
-def first_windows(scope: str, generation: int, budget: Budget, now_s: float) -> tuple[Window, ...]:
+def first_windows(scope: str, generation: int, budget: Budget, now_s: float) -> tuple[WindowOpening, ...]:
     """Return the windows in which the budgets of an account begin."""
     windows = []
     for level, one in enumerate(budget.each):
@@ -223,8 +223,8 @@ def first_windows(scope: str, generation: int, budget: Budget, now_s: float) -> 
     return tuple(windows)
 
 
-def _begins(window: str, budget: Budget) -> Window:
-    return Window(window, budget.amount_usd, budget.limit == "hard", budget.rollover)
+def _begins(window: str, budget: Budget) -> WindowOpening:
+    return WindowOpening(window, budget.amount_usd, budget.limit == "hard", budget.rollover)
 
 
 def _window_id(scope: str, generation: int, level: int, start_s: float) -> str:
@@ -262,7 +262,7 @@ def _catch_up(ledger: Ledger, window: str, pending: Iterable[tuple[str, Effect]]
             effect(ledger)
 
 
-def _first_arrivals(ledger: Ledger, span: Span, window: str, note: str | None) -> Arrivals:
+def _first_arrivals(ledger: Ledger, span: Window, window: str, note: str | None) -> Arrivals:
     """Return the record of arrivals of a budget that this worker has not seen before."""
     if note is not None:
         settings = json.loads(note)

@@ -32,7 +32,7 @@ from wiserouter.stores.engines.base import (
     Found,
     Lease,
     Open,
-    Reading,
+    ReadRequest,
     Reply,
     Reserve,
     Score,
@@ -41,9 +41,9 @@ from wiserouter.stores.engines.base import (
 )
 from wiserouter.stores.ids import fresh_id
 from wiserouter.stores.shared.codec import record_of_text, text_of_terms
-from wiserouter.stores.shared.exchange import Step, Wire
+from wiserouter.stores.shared.exchange import EngineClient, PendingEvent
 from wiserouter.stores.shared.leases import Leases
-from wiserouter.stores.shared.replica import Effect, Views, first_windows
+from wiserouter.stores.shared.replica import Effect, LocalReplica, first_windows
 from wiserouter.types import check_amount
 
 logger = logging.getLogger("wiserouter")
@@ -124,14 +124,14 @@ class SharedStore:
         self._reservation_ttl_s, self._max_decisions = reservation_ttl_s, max_decisions
         share = lease_share if lease_share is not None else local_share if on_store_error == "local" else None
         self._leases = Leases(share, lease_ttl_s, reservation_ttl_s, clock)
-        self._views = Views(name)
+        self._views = LocalReplica(name)
         self._records: OrderedDict[str, tuple[Record, tuple[str, ...]]] = OrderedDict()
         self._peers: weakref.WeakSet[Peer] = weakref.WeakSet()
         self._noted_s = float("-inf")
         self._read: list[str] = []
         self._leased: dict[str, Lease] = {}
         self._lock = RLock()
-        self._wire = Wire(engine, self, self._lock, clock, name=name, refresh_s=refresh_s, flush_s=flush_s)
+        self._wire = EngineClient(engine, self, self._lock, clock, name=name, refresh_s=refresh_s, flush_s=flush_s)
         self._wire.offset_s = time.time() - clock()
 
     def now(self) -> float:
@@ -141,7 +141,7 @@ class SharedStore:
     def waits(self, scope: str, decision_id: str | None = None) -> bool:
         """Return whether a step waits for the engine: then take it off the event loop."""
         with self._lock:
-            if self._near or scope not in self._views.of or not self._ahead(scope):
+            if self._near or scope not in self._views.of or not self._may_act_locally(scope):
                 return True
             if decision_id is not None:
                 return decision_id not in self._records
@@ -159,7 +159,7 @@ class SharedStore:
         """
         if parent is not None:
             self.ledger(parent)
-        self._look(scope)
+        self._refresh_account(scope)
         while True:
             with self._lock:
                 view = self._views.of.get(scope)
@@ -167,7 +167,9 @@ class SharedStore:
                     break
                 generation = 0 if view is None else view.generation
                 windows = first_windows(scope, generation + 1, budget, self.now())
-            opened = self._wire.ask(Step(Open(scope, generation, text_of_terms(budget, parent), windows), scope))
+            opened = self._wire.ask(
+                PendingEvent(Open(scope, generation, text_of_terms(budget, parent), windows), scope)
+            )
             if opened == generation + 1:
                 return
             restart = False  # somebody else was faster
@@ -176,7 +178,7 @@ class SharedStore:
 
     def amend(self, scope: str, *, amount_usd: float | None, horizon: int | None, every: str | None = None) -> None:
         """Change the running budget of `scope`: the one that renews `every` so often, where there are several."""
-        self._look(scope)
+        self._refresh_account(scope)
         with self._lock:
             view = self._views.of.get(scope)
             if view is None:
@@ -187,13 +189,13 @@ class SharedStore:
     def ledger(self, scope: str) -> Account:
         """Return the account of `scope`, as of the last reply and what this worker has done since."""
         if scope not in self._views.of:
-            self._look(scope)
+            self._refresh_account(scope)
         with self._lock:
             now_s = self.now()
             self._check_reachable(scope, now_s)
             account, begun = self._views.account(scope, now_s)
             if begun:
-                self._wire.tell(*[Step(event, scope, shown=True) for event in begun])
+                self._wire.tell(*[PendingEvent(event, scope, shown=True) for event in begun])
                 self._leases.drop(scope)
             if self._wire.broken and self._leases.share is not None:
                 account.each[0].lease_usd = self._leases.left_usd(scope)
@@ -205,11 +207,11 @@ class SharedStore:
         with self._lock:
             current = scope in self._views.of and not self._wire.broken
             current = current and self.now() < self._views.chain(scope).ends_s
-            if current and self._held_ahead(record):
+            if current and self._reserve_locally(record):
                 return
         self.ledger(scope)
         with self._lock:
-            if self._held_ahead(record):
+            if self._reserve_locally(record):
                 return
         try:
             self._reserve_now(record)
@@ -226,7 +228,7 @@ class SharedStore:
 
     def alias(self, alias: str, decision_id: str) -> None:
         """Let a decision be found by another name as well."""
-        step = Step(Alias(alias, decision_id), "", shown=not self._near)
+        step = PendingEvent(Alias(alias, decision_id), "", shown=not self._near)
         if self._near:
             self._wire.ask(step)
         else:
@@ -249,7 +251,7 @@ class SharedStore:
         record = self.find(decision_id)
         if record.state == "released":
             raise AlreadySettled(decision_id, record.state)
-        result = self._wire.ask(Step(Score(record.decision.id, reward, fresh_id()), ""))
+        result = self._wire.ask(PendingEvent(Score(record.decision.id, reward, fresh_id()), ""))
         if result == "unknown":
             raise UnknownDecision(decision_id)
         if result == "released":
@@ -265,9 +267,9 @@ class SharedStore:
             windows = self._views.chain(scope).windows
             event = Spend(fresh_id(), windows, cost_usd)
             effect = partial(Ledger.spend, cost_usd=cost_usd, debit_usd=cost_usd)
-            step = Step(event, scope, windows, effect)
-            if self._ahead(scope) and not account.hard:
-                self._show(step)
+            step = PendingEvent(event, scope, windows, effect)
+            if self._may_act_locally(scope) and not account.hard:
+                self._apply_locally(step)
                 return
         if self._wire.ask(step) != "ok":
             raise self.ledger(scope).exhausted(cost_usd)
@@ -300,7 +302,7 @@ class SharedStore:
             self._wire.waiting.extend(self._leases.returned())
         self._wire.close()
 
-    def compose(self, steps: Sequence[Step], *, due: bool) -> tuple[list[Event], Reading]:
+    def compose(self, steps: Sequence[PendingEvent], *, due: bool) -> tuple[list[Event], ReadRequest]:
         """Return the leases to renew, what peers add, and what to read."""
         now_s = self.now()
         active = {scope for scope, view in self._views.of.items() if due and now_s - view.used_s < IDLE_S}
@@ -315,15 +317,17 @@ class SharedStore:
         self._read = read = sorted({one for scope in scopes for one in self._views.scopes(scope)})
         notes = [name for scope in read if scope not in self._views.of for name in self._views.note_names(scope)]
         sums = [name for peer in self._peers for name in peer.wanted(now_s)] if due else []
-        return events, Reading(read, sums, notes)
+        return events, ReadRequest(read, sums, notes)
 
-    def take(self, steps: Sequence[Step], extras: list[object], reply: Reply, asked_s: float) -> list[Step] | None:
+    def take(
+        self, steps: Sequence[PendingEvent], extras: list[object], reply: Reply, asked_s: float
+    ) -> list[PendingEvent] | None:
         """Take over accounts, leases and what peers are told."""
         lost = [scope for scope in self._read if scope in self._views.of and scope not in reply.accounts]
         if lost:
-            return [*self._restoring(lost), *steps]
+            return [*self._reopen_lost(lost), *steps]
         for step in steps:
-            self._see_to(step)
+            self._repair_unknown(step)
         pending = [
             (window, step.effect)
             for step in self._wire.waiting
@@ -340,7 +344,7 @@ class SharedStore:
             peer.incoming(reply)
         return None
 
-    def _ahead(self, scope: str) -> bool:
+    def _may_act_locally(self, scope: str) -> bool:
         """Return whether the steps of a scope need not wait for the engine."""
         if self._near:
             return self._leases_always
@@ -352,16 +356,16 @@ class SharedStore:
             return
         view, leases = self._views.of.get(scope), self._leases.share is not None
         fresh = view is not None and now_s - view.as_of_s <= self._max_staleness_s
-        if leases or not fresh or not self._ahead(scope):
+        if leases or not fresh or not self._may_act_locally(scope):
             raise self._wire.unavailable("what was leased is used up" if leases else "on_store_error is 'closed'")
 
-    def _held_ahead(self, record: Record) -> bool:
+    def _reserve_locally(self, record: Record) -> bool:
         """Reserve on this worker's view, where it need not ask; return whether the record is kept."""
         decision = record.decision
         if decision.id in self._records:
             return True
         leased = self._leases.share is not None
-        if not self._ahead(decision.scope) or (
+        if not self._may_act_locally(decision.scope) or (
             leased and decision.reserved_usd > self._leases.left_usd(decision.scope)
         ):
             return False
@@ -380,7 +384,7 @@ class SharedStore:
         chain.account.hold(*held)
         self._keep(record, chain.windows)
         effect = _effect(Ledger.hold, *held)
-        self._wire.tell(Step(event, decision.scope, chain.windows, effect, shown=True, record=record))
+        self._wire.tell(PendingEvent(event, decision.scope, chain.windows, effect, shown=True, record=record))
 
     def _reserve_now(self, record: Record) -> None:
         """Reserve at the engine; once more on fresh windows where those that were known are gone."""
@@ -390,7 +394,7 @@ class SharedStore:
             with self._lock:
                 windows = self._views.chain(decision.scope).windows
             event = Reserve(decision.id, windows, *held, record.debit == "paper", "")
-            step = Step(event, decision.scope, windows, _effect(Ledger.hold, *held), record=record)
+            step = PendingEvent(event, decision.scope, windows, _effect(Ledger.hold, *held), record=record)
             result = self._wire.ask(step)
             if result == "ok":
                 with self._lock:
@@ -409,15 +413,19 @@ class SharedStore:
                 raise AlreadySettled(decision.id, record.state)
             _, windows = self._records.get(decision.id, (record, ()))
             effect = _settling(record, to, cost_usd, debit_usd)
-            step = Step(Settle(decision.id, to, fresh_id(), cost_usd, model), decision.scope, windows, effect)
-            if decision.id in self._records and decision.scope in self._views.of and self._ahead(decision.scope):
-                self._show(step)
+            step = PendingEvent(Settle(decision.id, to, fresh_id(), cost_usd, model), decision.scope, windows, effect)
+            if (
+                decision.id in self._records
+                and decision.scope in self._views.of
+                and self._may_act_locally(decision.scope)
+            ):
+                self._apply_locally(step)
                 _settled(record, to, cost_usd, model)
                 return
         self._finish_now(record, step)
         _settled(record, to, cost_usd, model)
 
-    def _finish_now(self, record: Record, step: Step) -> None:
+    def _finish_now(self, record: Record, step: PendingEvent) -> None:
         """Have a call settled by the engine; what cannot be told now is told later, where this worker decided it."""
         decision_id = record.decision.id
         try:
@@ -426,13 +434,13 @@ class SharedStore:
             with self._lock:
                 if decision_id not in self._records:
                     raise
-                self._show(step)
+                self._apply_locally(step)
             return
         if result == "unknown":
             kept = self._records.get(decision_id)
             if kept is None:
                 raise UnknownDecision(decision_id)
-            for again in self._known_again(*kept, step):  # the engine has lost its memory
+            for again in self._replay_lost(*kept, step):  # the engine has lost its memory
                 self._wire.ask(again)
         if result == "again":
             record.state = self._fetched(decision_id).state
@@ -451,10 +459,10 @@ class SharedStore:
 
     def _fetched(self, decision_id: str) -> Record:
         """Return a record that the engine keeps; one that another worker has just made may not have arrived yet."""
-        found = self._wire.ask(Step(Find(decision_id), ""))
+        found = self._wire.ask(PendingEvent(Find(decision_id), ""))
         if found is None and not self._near:
             time.sleep(2.0 * self._flush_s)
-            found = self._wire.ask(Step(Find(decision_id), ""))
+            found = self._wire.ask(PendingEvent(Find(decision_id), ""))
         if not isinstance(found, Found):
             raise UnknownDecision(decision_id)
         own = self._at_hand(found.id)
@@ -464,11 +472,11 @@ class SharedStore:
         record.cost_usd, record.reward = found.cost_usd, found.reward
         return record
 
-    def _look(self, scope: str) -> None:
+    def _refresh_account(self, scope: str) -> None:
         """Read an account, and those that it is within."""
         while True:
             before = self._views.scopes(scope)
-            self._wire.ask(Step(Find(""), before[-1]))
+            self._wire.ask(PendingEvent(Find(""), before[-1]))
             if self._views.scopes(scope) == before:
                 return
 
@@ -484,12 +492,12 @@ class SharedStore:
         for level, (one, former) in enumerate(zip(budget.each, self._views.of[scope].budget.each, strict=True)):
             if one != former:
                 window = self._views.of[scope].windows[level]
-                self._wire.ask(Step(Amend(scope, text, window, one.amount_usd), scope))
+                self._wire.ask(PendingEvent(Amend(scope, text, window, one.amount_usd), scope))
                 record = self._views.of[scope].arrivals[level]
                 if record is not None and one.horizon != former.horizon:
                     record.expect(one.horizon, self.now())
 
-    def _show(self, step: Step) -> None:
+    def _apply_locally(self, step: PendingEvent) -> None:
         """Let a step be seen on this worker's view at once, and have the engine told."""
         step.shown, step.done = True, False
         if step.effect is not None:
@@ -507,7 +515,7 @@ class SharedStore:
                     leases[scope] = lease
         return leases
 
-    def _see_to(self, step: Step) -> None:
+    def _repair_unknown(self, step: PendingEvent) -> None:
         """Put right what nobody waits for, where the engine does not know what it is about."""
         if not step.shown or step.result != "unknown" or step.again:
             return
@@ -516,20 +524,20 @@ class SharedStore:
         if kept is None:
             logger.warning("%s does not know what a %s is about: dropped", self.name, type(event).__name__)
             return
-        self._wire.waiting.extend(self._known_again(*kept, step))
+        self._wire.waiting.extend(self._replay_lost(*kept, step))
 
-    def _known_again(self, record: Record, windows: tuple[str, ...], step: Step) -> list[Step]:
+    def _replay_lost(self, record: Record, windows: tuple[str, ...], step: PendingEvent) -> list[PendingEvent]:
         """Return the steps that make a decision known which the engine has lost, and settle it."""
         decision, shown = record.decision, step.shown
         held = decision.reserved_usd, decision.expected_cost_usd
         lease = _lost_lease(decision.scope)
         known = Reserve(decision.id, windows, *held, record.debit == "paper", "", lease)
         return [
-            Step(one, decision.scope, windows, effect, shown=shown, again=True, record=record)
+            PendingEvent(one, decision.scope, windows, effect, shown=shown, again=True, record=record)
             for one, effect in ((known, _effect(Ledger.hold, *held)), (step.event, step.effect))
         ]
 
-    def _restoring(self, lost: Sequence[str]) -> list[Step]:
+    def _reopen_lost(self, lost: Sequence[str]) -> list[PendingEvent]:
         """Return the steps that open accounts again as they were last seen, where an engine has lost its memory.
 
         What was held back and leased there stays so until the time to live of a reservation has passed: the calls may
@@ -539,10 +547,10 @@ class SharedStore:
         for scope in lost:
             opening, held_usd = self._views.remembered(scope)
             windows = tuple([window.id for window in opening.windows])
-            steps.append(Step(opening, scope, shown=True))
+            steps.append(PendingEvent(opening, scope, shown=True))
             if held_usd > 0.0:
                 lease = Lease(_lost_lease(scope), windows, held_usd, self._reservation_ttl_s)
-                steps.append(Step(lease, scope, shown=True))
+                steps.append(PendingEvent(lease, scope, shown=True))
             self._leases.drop(scope)
             logger.error("%s has lost the budget of scope %r: opened again as it was last seen", self.name, scope)
         return steps

@@ -14,11 +14,11 @@ from wiserouter.cli import app
 from wiserouter.errors import InvalidInput
 from wiserouter.fitting import fit as fitting
 from wiserouter.fitting.log import reader
-from wiserouter.learning.residuals import Finer, LengthCost, Sample, Shift
+from wiserouter.learning.residuals import LengthCost, QueryResiduals, Sample, Shift
 from wiserouter.learning.residuals.cross_validation import hold_out
 from wiserouter.learning.residuals.model_selection import compare, observed_weight, price_curve
 from wiserouter.planning.policy import Mixture
-from wiserouter.planning.reserve_rule import Caution
+from wiserouter.planning.reserve_rule import ReserveRule
 
 
 def funds(rate_usd, requests=1_000):
@@ -100,7 +100,7 @@ def test_the_reserve_is_kept_at_the_cost_of_this_query():
     estimates = Estimates(1, 2)
     estimates.add_table(np.zeros(2, dtype=int), [[0.2, 0.9]] * 2, [[1.0, 3.0]] * 2)
     plan = Plan([1.0], *estimates.means())
-    mixture = Mixture(plan, "actual", Caution(plan, estimates.cost_spread_usd()))
+    mixture = Mixture(plan, "actual", ReserveRule(plan, estimates.cost_spread_usd()))
     last, rng = Funds(3.5, 1), np.random.default_rng(0)
     assert mixture.choose(0, last, rng, None, nothing(2)).model == 1
     long = Shift(np.zeros(2), np.array([0.1, 1.0]))
@@ -217,7 +217,7 @@ def test_a_long_log_in_batches_gives_the_same(monkeypatch):
 
 
 def test_a_large_log_is_sampled(monkeypatch):
-    monkeypatch.setattr(fitting, "FINER_QUERIES", 30)
+    monkeypatch.setattr(fitting, "RESIDUAL_QUERIES", 30)
     router = fitted(*log_of(90, signal=1.0), estimator="neighbours")
     assert router.finer.residual.arrays()["n_learned"].tolist() == [30]
 
@@ -277,7 +277,7 @@ def by_length(slope_usd=1.0, models=None):
     estimates = Estimates(1, 2)
     estimates.add_table(np.zeros(6, dtype=int), np.tile([0.2, 0.9], (6, 1)), cost)
     models = models or [Model("small"), Model("large")]
-    return WiseRouter(models, Contexts.single(), estimates=estimates, finer=Finer(2, None, length), seed=0)
+    return WiseRouter(models, Contexts.single(), estimates=estimates, finer=QueryResiduals(2, None, length), seed=0)
 
 
 def test_the_cost_of_a_decision_follows_its_length():

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wiserouter.errors import InvalidInput
-from wiserouter.learning.residuals import Finer, LengthCost, Neighbours, PriceCurve, Ridge, open_residual
+from wiserouter.learning.residuals import LengthCost, Neighbours, PriceCurve, QueryResiduals, Ridge, open_residual
 from wiserouter.learning.residuals.nearest_neighbors import K_NEAREST
 from wiserouter.learning.residuals.price_curve import best_models, price_grid
 from wiserouter.types import NO_CONTEXT
@@ -183,7 +183,7 @@ def everything():
     parts.append(Neighbours(DIM, N_MODELS).fit(embeddings, contexts, residual))
     length = LengthCost(N_CONTEXTS, np.zeros(N_MODELS)).fit(tokens, contexts, np.abs(residual) + tokens[:, None])
     curve = PriceCurve(np.array([0.0, 1.0]), np.array([2.0, 1.0]))
-    return [Finer(N_MODELS, part, length, curve) for part in (*parts, None)]
+    return [QueryResiduals(N_MODELS, part, length, curve) for part in (*parts, None)]
 
 
 def same(shift, other):
@@ -193,23 +193,23 @@ def same(shift, other):
 @pytest.mark.parametrize("finer", everything(), ids=["ridge", "neighbours", "means"])
 def test_a_copy_says_the_same_and_learns_alone(finer):
     x = np.ones(DIM, dtype=np.float32)
-    before = finer.particulars(1, x, 50, 1.5)
+    before = finer.features(1, x, 50, 1.5)
     other = finer.copy()
-    assert same(other.particulars(1, x, 50, 1.5).shift, before.shift)
+    assert same(other.features(1, x, 50, 1.5).shift, before.shift)
     other.learn_reward(before, 1, 0, 0.9)
     other.learn_cost(before, 1, 0, 0.9)
     other.add_model(0.0)
-    assert len(other.particulars(1, x, 50, 1.5).shift.reward) == N_MODELS + 1
-    assert other.particulars(1, x, 50, 1.5).shift.shadow_price is None
-    assert same(finer.particulars(1, x, 50, 1.5).shift, before.shift)
+    assert len(other.features(1, x, 50, 1.5).shift.reward) == N_MODELS + 1
+    assert other.features(1, x, 50, 1.5).shift.shadow_price is None
+    assert same(finer.features(1, x, 50, 1.5).shift, before.shift)
 
 
 def test_without_text_context_or_length_there_is_nothing_to_add():
     ridge, _, means = everything()
-    assert ridge.particulars(1, None, None, 1.0) is None
-    assert ridge.particulars(NO_CONTEXT, np.ones(DIM, dtype=np.float32), 5, 1.0) is None
-    assert means.particulars(1, np.ones(DIM, dtype=np.float32), None, 1.0) is None
-    assert ridge.particulars(1, None, 5, 1.0).shift.reward.tolist() == [0.0] * N_MODELS
+    assert ridge.features(1, None, None, 1.0) is None
+    assert ridge.features(NO_CONTEXT, np.ones(DIM, dtype=np.float32), 5, 1.0) is None
+    assert means.features(1, np.ones(DIM, dtype=np.float32), None, 1.0) is None
+    assert ridge.features(1, None, 5, 1.0).shift.reward.tolist() == [0.0] * N_MODELS
 
 
 def test_an_unknown_estimator_is_refused():
