@@ -20,7 +20,7 @@ from langchain_core.tracers.context import register_configure_hook
 
 from wiserouter import Explanation, WiseRouter
 from wiserouter.errors import AlreadySettled, UnknownDecision
-from wiserouter.types import check_reward
+from wiserouter.validation import check_reward
 from wiserouter_langchain.decision_index import DecisionIndex, name_of
 from wiserouter_langchain.routed_call import RECORD
 

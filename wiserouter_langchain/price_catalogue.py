@@ -98,8 +98,8 @@ def tariff_of(name: str, model: BaseChatModel, own: Price | None) -> Tariff:
 def _of_catalogue(model: str, provider: str | None) -> Tariff | None:
     if find_spec("genai_prices") is None:
         return None
-    from genai_prices import Usage as Counted  # noqa: PLC0415 - a second, and only where it is needed
-    from genai_prices import calc_price  # noqa: PLC0415
+    from genai_prices import Usage as Counted  # a second, and only where it is needed
+    from genai_prices import calc_price
 
     try:
         asked = calc_price(Counted(input_tokens=1), model_ref=model, provider_id=_ALIASES.get(provider or "", provider))

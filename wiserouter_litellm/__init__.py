@@ -50,7 +50,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """Load a public name when it is asked for; `callback` is built from the proxy's configuration, once."""
     if name == "callback":
-        from wiserouter_litellm.proxy import build_callback  # noqa: PLC0415
+        from wiserouter_litellm.proxy import build_callback
 
         globals()[name] = callback = build_callback()
         return callback

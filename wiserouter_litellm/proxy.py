@@ -61,7 +61,7 @@ def _build() -> ProxyCallback:
     callback = ProxyCallback(groups)
     proxy = sys.modules.get(PROXY)
     if proxy is not None:
-        from wiserouter_litellm.proxy_routes import mount  # noqa: PLC0415 - loads the proxy, which others do not need
+        from wiserouter_litellm.proxy_routes import mount  # loads the proxy, which others do not need
 
         mount(proxy.app, callback)
     return callback

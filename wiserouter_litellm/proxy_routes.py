@@ -147,7 +147,7 @@ def group_status(group: Group) -> dict[str, Any]:
         }
         for k, name in enumerate(router.pool.names)
     }
-    faults = {**group.faults, "encoder": group.placing.failures}
+    faults = {**group.faults, "encoder": group.lookup.failures}
     scopes = {scope: _account(router, scope) for scope in group.scope_resolver.opened}
     told = {"models": models, "scopes": scopes, "store": router.health()._asdict(), "faults": faults}
     return {**_account(router, OWN), **told}

@@ -58,7 +58,7 @@ class GroupScope:
     opened: tuple[str, ...] = ()
     hard = False
 
-    def scope_of(self, metadata: Mapping[str, Any]) -> str:  # noqa: ARG002
+    def scope_of(self, metadata: Mapping[str, Any]) -> str:
         """Return the group's own scope."""
         return OWN
 

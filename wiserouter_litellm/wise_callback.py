@@ -48,22 +48,22 @@ class Recorder(CustomLogger):
         self.groups = dict(groups)
         self.owner = uuid.uuid4().hex
 
-    async def async_log_success_event(self, kwargs: Any, response_obj: Any, start_time: Any, end_time: Any) -> None:  # noqa: ARG002
+    async def async_log_success_event(self, kwargs: Any, response_obj: Any, start_time: Any, end_time: Any) -> None:
         """Charge the call."""
         if settled := self._answered(kwargs):
             await settled.group.offload(partial(self._charge, settled, kwargs, response_obj))
 
-    async def async_log_failure_event(self, kwargs: Any, response_obj: Any, start_time: Any, end_time: Any) -> None:  # noqa: ARG002
+    async def async_log_failure_event(self, kwargs: Any, response_obj: Any, start_time: Any, end_time: Any) -> None:
         """Release the attempt."""
         if settled := self._failed(kwargs):
             await settled.group.offload(partial(settled.group.release, settled.decision_id))
 
-    def log_success_event(self, kwargs: Any, response_obj: Any, start_time: Any, end_time: Any) -> None:  # noqa: ARG002
+    def log_success_event(self, kwargs: Any, response_obj: Any, start_time: Any, end_time: Any) -> None:
         """Charge the call, where it was a synchronous one."""
         if settled := self._answered(kwargs):
             self._charge(settled, kwargs, response_obj)
 
-    def log_failure_event(self, kwargs: Any, response_obj: Any, start_time: Any, end_time: Any) -> None:  # noqa: ARG002
+    def log_failure_event(self, kwargs: Any, response_obj: Any, start_time: Any, end_time: Any) -> None:
         """Release the attempt, where it was a synchronous one."""
         if settled := self._failed(kwargs):
             settled.group.release(settled.decision_id)
@@ -173,7 +173,7 @@ class WiseCallback(Recorder):
         healthy_deployments: list[Any],
         messages: list[Any] | None,
         request_kwargs: dict[str, Any] | None = None,
-        parent_otel_span: Any = None,  # noqa: ARG002
+        parent_otel_span: Any = None,
     ) -> list[Any]:
         """Return the healthy deployments of our groups ranked by `order`, those of others as they are.
 
@@ -197,9 +197,9 @@ class WiseCallback(Recorder):
     async def async_post_call_response_headers_hook(
         self,
         data: dict[str, Any],
-        user_api_key_dict: Any,  # noqa: ARG002
-        response: Any,  # noqa: ARG002
-        request_headers: dict[str, str] | None = None,  # noqa: ARG002
+        user_api_key_dict: Any,
+        response: Any,
+        request_headers: dict[str, str] | None = None,
         litellm_call_info: dict[str, Any] | None = None,
     ) -> dict[str, str] | None:
         """Return the `x-wiserouter-*` headers of an answer of one of our groups."""
@@ -223,9 +223,9 @@ class WiseCallback(Recorder):
     async def async_post_call_failure_hook(
         self,
         request_data: dict[str, Any],
-        original_exception: Exception,  # noqa: ARG002
-        user_api_key_dict: Any,  # noqa: ARG002
-        traceback_str: str | None = None,  # noqa: ARG002
+        original_exception: Exception,
+        user_api_key_dict: Any,
+        traceback_str: str | None = None,
     ) -> None:
         """Release the last attempt of a request that failed for good; not all log events tell which attempt it was."""
         note = self._note(request_data)

@@ -15,13 +15,15 @@ from wiserouter.learning.estimates import Estimates
 from wiserouter.learning.reclustering import Growing
 from wiserouter.planning.plan import Plan
 from wiserouter.planning.policies import EpsilonFirst, ExploreShare, Offline, Optimistic
+from wiserouter.pricing.pool import Model
+from wiserouter.pricing.prices import Price, Usage
 from wiserouter.prompts.contexts import Contexts
 from wiserouter.prompts.encoders import open_encoder
 from wiserouter.router import WiseRouter
 from wiserouter.routing.label_budget import LabelBudget
 from wiserouter.routing.status import Status, WindowStatus
 from wiserouter.stores import MemoryStore, open_store
-from wiserouter.types import NO_CONTEXT, Decision, Model, Price, Usage
+from wiserouter.types import NO_CONTEXT, Decision
 
 if TYPE_CHECKING:
     from wiserouter.fitting.log import RoutingLog

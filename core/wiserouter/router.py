@@ -30,7 +30,8 @@ from wiserouter.planning.plan import SKIP, Plan
 from wiserouter.planning.policies import Choice, ExploreShare, Offline, Optimistic, Policy
 from wiserouter.planning.policy import by_worth, cheapest_choice
 from wiserouter.planning.trace import DecisionTrace
-from wiserouter.pricing.pool import Pool
+from wiserouter.pricing.pool import Model, Pool
+from wiserouter.pricing.prices import Usage
 from wiserouter.prompts.contexts import Contexts
 from wiserouter.prompts.encoders import Encoder, EncoderLike, open_encoder
 from wiserouter.prompts.query import Query, QueryReader
@@ -40,16 +41,8 @@ from wiserouter.routing.status import Status, status_of
 from wiserouter.stores import Health, Record, Store, open_store
 from wiserouter.stores.ids import fresh_id
 from wiserouter.stores.shared.estimate_sync import EstimateSync
-from wiserouter.types import (
-    NO_CONTEXT,
-    Decision,
-    Embedding,
-    Model,
-    Usage,
-    check_amount,
-    check_count,
-    check_reward,
-)
+from wiserouter.types import NO_CONTEXT, Decision, Embedding
+from wiserouter.validation import check_amount, check_count, check_reward
 
 if TYPE_CHECKING:
     from wiserouter.artifacts.merge import Part
@@ -231,8 +224,8 @@ class WiseRouter:
         LogError
             If a row cannot be read.
         """
-        from wiserouter.fitting.fit import ResidualTerms, fit_log  # noqa: PLC0415 - a router that is never fitted reads no log
-        from wiserouter.fitting.log import RoutingLog  # noqa: PLC0415
+        from wiserouter.fitting.fit import ResidualTerms, fit_log  # a router that is never fitted reads no log
+        from wiserouter.fitting.log import RoutingLog
 
         log = log if isinstance(log, RoutingLog) else RoutingLog.read(log)
         known = {model.name: model for model in models or ()}
@@ -270,7 +263,7 @@ class WiseRouter:
 
     def save(self, path: str | Path) -> str:
         """Write what was fitted and learned to one file, and return its hash; running budgets stay in the store."""
-        from wiserouter.artifacts import save_load as saving  # noqa: PLC0415 - a router that is never saved loads no zip
+        from wiserouter.artifacts import save_load as saving  # a router that is never saved loads no zip
 
         with self._lock:
             estimates = self.estimates.copy()
@@ -304,7 +297,7 @@ class WiseRouter:
         ArtifactError
             If the file is not an artifact, is damaged, or comes from a newer version.
         """
-        from wiserouter.artifacts import save_load as saving  # noqa: PLC0415
+        from wiserouter.artifacts import save_load as saving
 
         parts = saving.load_parts(path, encoder)
         return cls(**parts, store=store, seed=seed)
@@ -351,7 +344,7 @@ class WiseRouter:
         >>> WiseRouter.merge([first, second]).contexts.n_queries
         4
         """
-        from wiserouter.artifacts import merge as merging  # noqa: PLC0415 - few routers are merged
+        from wiserouter.artifacts import merge as merging  # few routers are merged
 
         merging.check_distinct(one for one in routers if not isinstance(one, WiseRouter))
         parts = [_part(one, f"router {i}") for i, one in enumerate(routers, start=1)]
@@ -569,7 +562,7 @@ class WiseRouter:
         scope: str = "default",
     ) -> Decision:
         """Do what `decide` does, with encoding and token counting off the event loop."""
-        import asyncio  # noqa: PLC0415 - 25 ms that callers without an event loop need not pay
+        import asyncio  # 25 ms that callers without an event loop need not pay
 
         decide = partial(
             self.decide,
@@ -583,7 +576,7 @@ class WiseRouter:
             scope=scope,
         )
         if self._store.waits(scope):
-            from wiserouter.stores.offload import offload  # noqa: PLC0415
+            from wiserouter.stores.offload import offload
 
             return await offload(decide, self.release)
         if self._reader.is_quick(text):
@@ -692,7 +685,7 @@ class WiseRouter:
         >>> why.rule, [model.probability for model in why.models]
         ('plan', [1.0, 0.0])
         """
-        from wiserouter.routing.explanation import explanation_of  # noqa: PLC0415 - many processes explain nothing
+        from wiserouter.routing.explanation import explanation_of  # many processes explain nothing
 
         contexts = self.contexts if self._growing is None else None
         return explanation_of(self._store.find(_id(decision)), self.pool.names, contexts)
@@ -705,7 +698,7 @@ class WiseRouter:
         OSError
             If the file cannot be opened.
         """
-        from wiserouter.routing.journal import Journal  # noqa: PLC0415
+        from wiserouter.routing.journal import Journal
 
         self.journal = Journal(path)
         return self.journal
@@ -833,7 +826,7 @@ class WiseRouter:
         """Do a step, off the event loop where the store is waited for."""
         if not self._store.waits(scope, decision_id):
             return step()
-        from wiserouter.stores.offload import offload  # noqa: PLC0415 - who has no event loop need not pay for asyncio
+        from wiserouter.stores.offload import offload  # who has no event loop need not pay for asyncio
 
         return await offload(step)
 
@@ -980,7 +973,7 @@ class WiseRouter:
         return labels.ask(choice, known, float(self.contexts.freq[context]))
 
     def _note_decision(self, journal: Journal, decision: Decision, facts: DecisionTrace) -> None:
-        from wiserouter.routing.explanation import facts_of_decision  # noqa: PLC0415
+        from wiserouter.routing.explanation import facts_of_decision
 
         journal.note(lambda: {"event": "decision", **facts_of_decision(decision, facts)})
 
@@ -999,7 +992,7 @@ class WiseRouter:
 
 def _part(router: WiseRouter | str | Path, name: str) -> Part:
     """Return what is merged of a router, or of an artifact."""
-    from wiserouter.artifacts import merge as merging  # noqa: PLC0415 - few routers are merged
+    from wiserouter.artifacts import merge as merging  # few routers are merged
 
     if not isinstance(router, WiseRouter):
         return merging.read_part(router)

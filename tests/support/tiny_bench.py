@@ -10,8 +10,9 @@ from wiserouter.evaluation.bench.splits import Queries, Split
 from wiserouter.evaluation.datasets import LoadedTable
 from wiserouter.evaluation.datasets.checksums import content_hash
 from wiserouter.planning.plan import Plan
+from wiserouter.pricing.pool import Model
+from wiserouter.pricing.prices import Price
 from wiserouter.prompts.contexts import Contexts
-from wiserouter.types import Model, Price
 
 
 def opened(table, embeddings=None):

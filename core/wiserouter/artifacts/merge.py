@@ -23,9 +23,9 @@ from wiserouter.errors import InvalidInput, NotMergeable
 from wiserouter.learning.estimates import Estimates
 from wiserouter.learning.residuals import QueryResiduals
 from wiserouter.planning.policies import Policy, open_policy
+from wiserouter.pricing.pool import Model
 from wiserouter.prompts.contexts import Contexts
 from wiserouter.prompts.encoders import Encoder
-from wiserouter.types import Model
 
 _TERMS = tuple(field.name for field in fields(Model) if field.name not in {"name", "max_cost_usd"})
 

@@ -11,9 +11,10 @@ from wiserouter.errors import ArtifactError, DamagedArtifact, WiseRouterError
 from wiserouter.learning.estimates import Estimates
 from wiserouter.learning.residuals import QueryResiduals
 from wiserouter.planning.policies import open_policy
+from wiserouter.pricing.pool import Model
+from wiserouter.pricing.prices import Price
 from wiserouter.prompts.contexts import Contexts, ContextSummary
 from wiserouter.prompts.encoders import Encoder, EncoderLike, encoder_from_state, open_encoder
-from wiserouter.types import Model, Price
 
 if TYPE_CHECKING:
     from wiserouter.router import WiseRouter

@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple
 from wiserouter.budgets.arrivals import Arrivals
 from wiserouter.budgets.periods import TRUST, Window, parse_period, requests_left, window_at, windows_between
 from wiserouter.errors import BudgetError, BudgetExhausted, HorizonExhausted, InvalidInput
-from wiserouter.types import check_amount, check_count
+from wiserouter.validation import check_amount, check_count
 
 Limit = Literal["expected", "hard"]
 OnExhausted = Literal["reject", "cheapest"]

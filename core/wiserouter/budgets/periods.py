@@ -165,7 +165,7 @@ def _month(months: int) -> date:
 
 def zone(name: str) -> tzinfo:
     """Return the time zone of an IANA name."""
-    from zoneinfo import ZoneInfo  # noqa: PLC0415 - only budgets that renew by the calendar need it
+    from zoneinfo import ZoneInfo  # only budgets that renew by the calendar need it
 
     return ZoneInfo(name)
 

@@ -12,8 +12,9 @@ from wiserouter.cli.output import out, print_json, progress, reporter, table, us
 from wiserouter.errors import InvalidInput
 from wiserouter.fitting.log import RoutingLog
 from wiserouter.learning.residuals.model_selection import CandidateScore, Comparison
+from wiserouter.pricing.pool import Model
+from wiserouter.pricing.prices import Price
 from wiserouter.router import WiseRouter
-from wiserouter.types import Model, Price
 
 
 def fit(

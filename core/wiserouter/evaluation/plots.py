@@ -111,7 +111,7 @@ def simulation_figure(summaries: Sequence[Summary], title: str) -> Figure:
 def new_figure(height: float, width: float = 7.5) -> Figure:
     """Return an empty picture, in inches; raises `MissingExtra` if matplotlib is not installed."""
     try:
-        from matplotlib.figure import Figure  # noqa: PLC0415
+        from matplotlib.figure import Figure
     except ImportError as error:
         raise MissingExtra("a plot", "matplotlib", "bench") from error
     return Figure(figsize=(width, height), layout="constrained")
@@ -155,7 +155,7 @@ def save(figure: Figure, path: str | Path) -> None:
 
 
 def _write(figure: Figure, target: str | Path | BytesIO, **how: Any) -> None:
-    from matplotlib import rc_context  # noqa: PLC0415
+    from matplotlib import rc_context
 
     with rc_context({"svg.hashsalt": "wiserouter"}):
         figure.savefig(target, **how)

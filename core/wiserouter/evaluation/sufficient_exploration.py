@@ -25,7 +25,8 @@ from numpy.typing import ArrayLike
 
 from wiserouter.errors import InvalidInput
 from wiserouter.planning.policies.marginal_ratios import ratios_of
-from wiserouter.types import FloatArray, check_count, check_delta
+from wiserouter.types import FloatArray
+from wiserouter.validation import check_count, check_delta
 
 _ROUNDING = 1e-12  # costs and ratios this close are equal
 

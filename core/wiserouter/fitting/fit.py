@@ -28,7 +28,8 @@ from wiserouter.learning.residuals.model_selection import (
 from wiserouter.planning.plan import Plan
 from wiserouter.prompts.contexts import Contexts
 from wiserouter.prompts.encoders import Encoder
-from wiserouter.types import Embedding, FloatArray, check_amount
+from wiserouter.types import Embedding, FloatArray
+from wiserouter.validation import check_amount
 
 SAMPLE_QUERIES = 50_000
 """Encoder and contexts are fitted on at most this many queries, drawn evenly from the log."""
@@ -228,7 +229,7 @@ class _Gathering:
 
     def sample(self, contexts: Contexts) -> Sample:
         """Return the collected queries, one row each."""
-        from wiserouter.pricing.tokens import count_tokens  # noqa: PLC0415 - loaded by those who need it
+        from wiserouter.pricing.tokens import count_tokens  # loaded by those who need it
 
         first = first_rows(np.concatenate([part.query for part in self._parts]))
         calls, embeddings = merged(self._parts), np.concatenate(self._embeddings)[first]

@@ -12,7 +12,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from wiserouter.learning.estimates import Estimates
-from wiserouter.types import FloatArray, Model, Price
+from wiserouter.pricing.pool import Model
+from wiserouter.pricing.prices import Price
+from wiserouter.types import FloatArray
 
 TYPICAL_TOKENS = (500.0, 200.0)
 """Input and output of a call where no usage was seen."""

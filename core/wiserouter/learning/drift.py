@@ -23,7 +23,9 @@ from numpy.typing import NDArray
 
 from wiserouter.errors import InvalidInput
 from wiserouter.learning.estimates import Estimates, spreads
-from wiserouter.types import FloatArray, Usage, check_amount, check_count
+from wiserouter.pricing.prices import Usage
+from wiserouter.types import FloatArray
+from wiserouter.validation import check_amount, check_count
 
 KEPT = 0.5
 """What is left of the old observations of something that has changed, as a share of the new ones."""

@@ -20,7 +20,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from wiserouter.errors import InvalidInput
-from wiserouter.types import FloatArray, IntArray, Usage, check_count
+from wiserouter.pricing.prices import Usage
+from wiserouter.types import FloatArray, IntArray
+from wiserouter.validation import check_count
 
 UNIDENTIFIED_STRENGTH = 8.0
 """Pseudo-counts where the data cannot tell the spreads apart, as with one observation per cell."""

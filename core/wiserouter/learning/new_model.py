@@ -8,7 +8,8 @@ import numpy as np
 
 from wiserouter.learning.estimates import Estimates
 from wiserouter.pricing.pool import Pool
-from wiserouter.types import FloatArray, check_amount, check_reward
+from wiserouter.types import FloatArray
+from wiserouter.validation import check_amount, check_reward
 
 WEIGHT = 1.0
 """Observations per context that the belief counts for: the first real ones soon outweigh it."""

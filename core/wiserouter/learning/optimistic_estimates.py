@@ -31,7 +31,9 @@ import numpy as np
 from wiserouter.learning.cost_prior import log_prices, prior_costs_usd
 from wiserouter.learning.estimates import Estimates, Spreads, spreads
 from wiserouter.learning.price_regression import toward_price_line
-from wiserouter.types import FloatArray, Model, Price
+from wiserouter.pricing.pool import Model
+from wiserouter.pricing.prices import Price
+from wiserouter.types import FloatArray
 
 BORROWED = 0.3
 """What one observation of a model in other contexts counts for in place of one in this context."""

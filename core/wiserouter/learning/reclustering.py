@@ -15,8 +15,10 @@ import numpy as np
 
 from wiserouter.errors import InvalidInput
 from wiserouter.learning.estimates import Estimates
+from wiserouter.pricing.prices import Usage
 from wiserouter.prompts.contexts import Contexts
-from wiserouter.types import NO_CONTEXT, Decision, Embedding, FloatArray, IntArray, Usage, check_count
+from wiserouter.types import NO_CONTEXT, Decision, Embedding, FloatArray, IntArray
+from wiserouter.validation import check_count
 
 PER_MODEL = 30
 """Queries of a context for each model of the pool, before a context of its own pays: fewer tell noise apart."""

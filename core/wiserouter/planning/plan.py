@@ -25,7 +25,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from wiserouter.errors import InfeasibleBudget, InvalidInput
-from wiserouter.types import FloatArray, check_amount
+from wiserouter.types import FloatArray
+from wiserouter.validation import check_amount
 
 SKIP = -1
 """Index of the null action."""

@@ -14,7 +14,8 @@ from wiserouter.learning.residuals.shift import Shift
 from wiserouter.planning.choice_inputs import ContextFigures, Counts, ExplorationFigures
 from wiserouter.planning.plan import SKIP, Plan
 from wiserouter.planning.reserve_rule import ReserveRule, room_usd
-from wiserouter.types import NO_CONTEXT, FloatArray, Model
+from wiserouter.pricing.pool import Model
+from wiserouter.types import NO_CONTEXT, FloatArray
 
 Accounting = Literal["actual", "paper"]
 

@@ -3,10 +3,62 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from wiserouter.errors import InvalidInput, NoEligibleModel, UnknownModel, UnknownPrice
-from wiserouter.pricing.prices import cost_usd, worst_case_usd
-from wiserouter.types import Model, Usage
+from wiserouter.pricing.prices import Price, Usage, cost_usd, worst_case_usd
+from wiserouter.validation import check_amount, check_count, check_reward
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """One model of the pool.
+
+    Parameters
+    ----------
+    name : str
+        The name that decisions carry.
+    price : Price, optional
+        Needed to turn token counts into USD.
+    max_output_tokens : int, optional
+        The most tokens that a call may return; bounds the cost of a call under a hard budget.
+    max_input_tokens : int, optional
+        The context window; a longer query makes the model ineligible.
+    max_cost_usd : float, optional
+        The most that one call can cost, where prices or token counts do not say it.
+    score : float, optional
+        What a leaderboard says of it, as a mean reward in [0, 1].
+    score_weight : float, default 20
+        How many observations that score counts for.
+    retired : bool, default False
+        Whether it gets no more queries; what is known of it is kept.
+
+    Examples
+    --------
+    >>> Model("gpt-mini", Price(input=1e-6, output=2e-6)).name
+    'gpt-mini'
+    """
+
+    name: str
+    price: Price | None = None
+    max_output_tokens: int | None = None
+    max_input_tokens: int | None = None
+    max_cost_usd: float | None = None
+    score: float | None = None
+    score_weight: float = 20.0
+    retired: bool = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name.strip():
+            raise InvalidInput(f"Model.name must be a string that is not empty, got {self.name!r}", value=self.name)
+        for field in ("max_output_tokens", "max_input_tokens"):
+            if getattr(self, field) is not None:
+                check_count(f"Model.{field}", getattr(self, field), least=1)
+        if self.max_cost_usd is not None:
+            check_amount("Model.max_cost_usd", self.max_cost_usd)
+        if self.score is not None:
+            check_reward(self.score)
+        check_amount("Model.score_weight", self.score_weight)
 
 
 class Pool:

@@ -5,7 +5,96 @@ Both are sums of tokens times price and know no catalogue: a model without a pri
 
 from __future__ import annotations
 
-from wiserouter.types import Price, Usage, check_count
+from dataclasses import dataclass
+
+from wiserouter.errors import InvalidInput
+from wiserouter.validation import check_amount, check_count
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """What a provider asks, in USD per token.
+
+    Parameters
+    ----------
+    input, output : float, USD per token
+        Price of prompt and completion tokens.
+    cache_read, cache_write : float, USD per token, optional
+        Price of prompt tokens read from, or written to, the provider's cache; the input price by default.
+    reasoning : float, USD per token, optional
+        Price of hidden reasoning tokens; the output price by default.
+
+    Raises
+    ------
+    InvalidInput
+        If a price is negative, infinite or NaN.
+
+    Examples
+    --------
+    >>> Price(input=1e-6, output=2e-6).cache_read_usd
+    1e-06
+    """
+
+    input: float
+    output: float
+    cache_read: float | None = None
+    cache_write: float | None = None
+    reasoning: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("input", "output", "cache_read", "cache_write", "reasoning"):
+            value = getattr(self, name)
+            if value is not None:
+                check_amount(f"Price.{name}", value)
+
+    @property
+    def cache_read_usd(self) -> float:
+        """Price of one prompt token read from the cache."""
+        return self.input if self.cache_read is None else self.cache_read
+
+    @property
+    def cache_write_usd(self) -> float:
+        """Price of one prompt token written to the cache."""
+        return self.input if self.cache_write is None else self.cache_write
+
+    @property
+    def reasoning_usd(self) -> float:
+        """Price of one reasoning token."""
+        return self.output if self.reasoning is None else self.reasoning
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """The tokens of one call, counted as providers report them.
+
+    `input_tokens` includes the cached ones and `output_tokens` the reasoning ones, as in the usage blocks of OpenAI,
+    LiteLLM and LangChain.
+
+    Raises
+    ------
+    InvalidInput
+        If a count is negative or not whole, or a part exceeds its whole.
+    """
+
+    input_tokens: int
+    output_tokens: int
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    reasoning_tokens: int = 0
+
+    def __post_init__(self) -> None:
+        for name in self.__slots__:
+            check_count(f"Usage.{name}", getattr(self, name))
+        cached = self.cache_read_tokens + self.cache_write_tokens
+        if cached > self.input_tokens:
+            raise InvalidInput(
+                f"cached tokens must be part of input_tokens={self.input_tokens}, got {cached}", value=cached
+            )
+        if self.reasoning_tokens > self.output_tokens:
+            raise InvalidInput(
+                f"reasoning_tokens must be part of output_tokens={self.output_tokens}, got {self.reasoning_tokens}",
+                value=self.reasoning_tokens,
+            )
 
 
 def cost_usd(price: Price, usage: Usage) -> float:

@@ -122,7 +122,7 @@ def _encoding_name(model: str | None) -> str | None:
     """Return the encoding that tiktoken gives for `model`, or None where it knows none."""
     if model is None:
         return None
-    from tiktoken.model import encoding_name_for_model  # noqa: PLC0415
+    from tiktoken.model import encoding_name_for_model
 
     try:
         name = encoding_name_for_model(model.removeprefix("openai/"))
@@ -168,7 +168,7 @@ def _read(name: str, path: Path, modified_ns: int) -> tiktoken.Encoding | None: 
         return None
     if hashlib.sha256(data).hexdigest() != _SHA256[name]:
         return None
-    import tiktoken  # noqa: PLC0415
+    import tiktoken
 
     ranks = {base64.b64decode(token): int(rank) for token, rank in map(bytes.split, data.splitlines())}
     return tiktoken.Encoding(name, pat_str=_PATTERN[name], mergeable_ranks=ranks, special_tokens={})

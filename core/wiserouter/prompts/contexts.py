@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from wiserouter.errors import InvalidInput
-from wiserouter.types import Embedding, FloatArray, IntArray, check_count
+from wiserouter.types import Embedding, FloatArray, IntArray
+from wiserouter.validation import check_count
 
 MINI_BATCH_ROWS = 100_000
 """From this many rows on, k-means runs on mini-batches; see docs/adr/0004-mini-batch-k-means.md."""
@@ -190,7 +191,7 @@ class Contexts:
 
 
 def _k_means(rows: Embedding, n_contexts: int, seed: int) -> NDArray[Any]:
-    from sklearn.cluster import KMeans, MiniBatchKMeans  # noqa: PLC0415
+    from sklearn.cluster import KMeans, MiniBatchKMeans
 
     if len(rows) < MINI_BATCH_ROWS:
         model = KMeans(n_contexts, n_init=1, random_state=seed)

@@ -12,7 +12,8 @@ from wiserouter.learning.residuals import QueryResiduals
 from wiserouter.pricing.pool import Pool
 from wiserouter.prompts.contexts import Contexts
 from wiserouter.prompts.encoders import Encoder
-from wiserouter.types import NO_CONTEXT, Embedding, check_count
+from wiserouter.types import NO_CONTEXT, Embedding
+from wiserouter.validation import check_count
 
 _SHORT = 4_000  # characters; the tokens of a shorter text are counted in well under a millisecond
 
@@ -113,7 +114,7 @@ class QueryReader:
     def _length(self, text: str | None, input_tokens: int | None) -> int | None:
         if input_tokens is not None or text is None or not self._keeps_length:
             return input_tokens if self._keeps_length else None
-        from wiserouter.pricing.tokens import count_tokens  # noqa: PLC0415 - loaded by those who need it
+        from wiserouter.pricing.tokens import count_tokens  # loaded by those who need it
 
         return count_tokens(text).tokens
 
@@ -140,7 +141,7 @@ class QueryReader:
             return check_count("input_tokens", input_tokens)
         if text is None or not self._pool.needs_tokens(hard=hard):
             return None
-        from wiserouter.pricing.tokens import count_tokens  # noqa: PLC0415 - loaded by those who need it
+        from wiserouter.pricing.tokens import count_tokens  # loaded by those who need it
 
         count = count_tokens(text)
         return count.at_most if hard else count.tokens

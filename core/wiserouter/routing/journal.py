@@ -18,7 +18,7 @@ from threading import Event, Thread
 from typing import Any
 
 from wiserouter.errors import UnknownDecision
-from wiserouter.types import check_count
+from wiserouter.validation import check_count
 
 logger = logging.getLogger("wiserouter")
 

@@ -9,9 +9,10 @@ from wiserouter.learning.drift import Watch
 from wiserouter.learning.estimates import Estimates
 from wiserouter.learning.reclustering import Growing, Seen
 from wiserouter.learning.residuals import QueryResiduals
+from wiserouter.pricing.prices import Usage
 from wiserouter.stores import Record
 from wiserouter.stores.shared.estimate_sync import EstimateSync
-from wiserouter.types import NO_CONTEXT, FloatArray, Usage
+from wiserouter.types import NO_CONTEXT, FloatArray
 
 logger = logging.getLogger("wiserouter")
 

@@ -53,7 +53,7 @@ class MemoryStore:
         self._records: OrderedDict[str, tuple[Record, Account]] = OrderedDict()
         self._lock = RLock()
 
-    def waits(self, scope: str, decision_id: str | None = None) -> bool:  # noqa: ARG002
+    def waits(self, scope: str, decision_id: str | None = None) -> bool:
         """Return False: nothing is waited for."""
         return False
 

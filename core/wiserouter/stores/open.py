@@ -55,7 +55,7 @@ def open_store(
     ttls: dict[str, Any] = {"reservation_ttl_s": reservation_ttl_s, "decision_ttl_s": decision_ttl_s}
     if url.partition("://")[0] == "memory":
         return MemoryStore(**ttls)
-    from wiserouter.stores.shared.store import SharedStore  # noqa: PLC0415 - a router in memory needs none of it
+    from wiserouter.stores.shared.store import SharedStore  # a router in memory needs none of it
 
     opened = open_engine(url, **ttls)
     return SharedStore(opened.engine, name=opened.name, reservation_ttl_s=reservation_ttl_s, **opened.settings)
@@ -89,12 +89,12 @@ def open_engine(url: str, *, create: bool = True, **ttl_s: Any) -> OpenedEngine:
     kind = "sqlite" if scheme == "sqlite" else "redis"
     plain, settings, engine_settings, rest = _split(url, kind)
     if kind == "sqlite":
-        from wiserouter.stores.engines.sqlite import SQLiteEngine  # noqa: PLC0415
+        from wiserouter.stores.engines.sqlite import SQLiteEngine
 
         path = plain.removeprefix("sqlite://").removeprefix("/")
         engine: Engine = SQLiteEngine(path, create=create, **engine_settings, **ttl_s)
     else:
-        from wiserouter.stores.engines.redis import RedisEngine  # noqa: PLC0415
+        from wiserouter.stores.engines.redis import RedisEngine
 
         engine = RedisEngine(plain + rest, **engine_settings, **ttl_s)
     return OpenedEngine(engine, _public(plain), settings)

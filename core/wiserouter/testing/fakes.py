@@ -9,7 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from wiserouter.errors import InvalidInput
-from wiserouter.types import Embedding, Model, Price, Usage
+from wiserouter.pricing.pool import Model
+from wiserouter.pricing.prices import Price, Usage
+from wiserouter.types import Embedding
 
 
 class FakeClock:
@@ -49,7 +51,7 @@ class TableEncoder:
     def __init__(self, rows: Mapping[str, ArrayLike]) -> None:
         self._rows = {text: np.asarray(row, dtype=np.float32) for text, row in rows.items()}
 
-    def fit(self, texts: Sequence[str]) -> Self:  # noqa: ARG002
+    def fit(self, texts: Sequence[str]) -> Self:
         """Learn nothing."""
         return self
 

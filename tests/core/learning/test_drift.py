@@ -6,7 +6,7 @@ import pytest
 from wiserouter import Budget, Contexts, MemoryStore, Model, Optimistic, Price, Watch, WiseRouter
 from wiserouter.errors import InvalidInput
 from wiserouter.learning.estimates import Estimates
-from wiserouter.types import Usage
+from wiserouter.pricing.prices import Usage
 
 
 def bucket(watch, estimates, rng, skill, n, *, cost=1.0, freq=None):

@@ -9,7 +9,7 @@ import pytest
 from wiserouter import Budget, Contexts, Growing, MemoryStore, Model, Price, WiseRouter
 from wiserouter.errors import InvalidInput, WiseRouterError
 from wiserouter.learning.estimates import Estimates
-from wiserouter.types import Usage
+from wiserouter.pricing.prices import Usage
 
 CENTRES = np.eye(4, 8)
 SKILL = np.array([[0.9, 0.2], [0.2, 0.9], [0.9, 0.2], [0.2, 0.9]])

@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wiserouter.errors import InvalidInput
-from wiserouter.pricing.prices import cost_usd, worst_case_usd
-from wiserouter.types import Price, Usage
+from wiserouter.pricing.prices import Price, Usage, cost_usd, worst_case_usd
 
 usd = st.floats(0, 1e-2)
 prices = st.builds(

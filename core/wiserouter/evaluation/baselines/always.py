@@ -12,7 +12,7 @@ class AlwaysCheapest(Method):
 
     name = "always-cheapest"
 
-    def fit(self, training: Training, rng: np.random.Generator) -> Fitted:  # noqa: ARG002
+    def fit(self, training: Training, rng: np.random.Generator) -> Fitted:
         """Look up the mean costs."""
         return _Always(int(training.leaderboard().cost_usd.argmin()))
 
@@ -22,7 +22,7 @@ class AlwaysBest(Method):
 
     name = "always-best"
 
-    def fit(self, training: Training, rng: np.random.Generator) -> Fitted:  # noqa: ARG002
+    def fit(self, training: Training, rng: np.random.Generator) -> Fitted:
         """Look up the mean rewards."""
         return _Always(int(training.leaderboard().reward.argmax()))
 
@@ -33,9 +33,9 @@ class _Always(Fitted, Server):
     def __init__(self, model: int) -> None:
         self._model = model
 
-    def start(self, terms: Terms, rng: np.random.Generator) -> Server:  # noqa: ARG002
+    def start(self, terms: Terms, rng: np.random.Generator) -> Server:
         return self
 
-    def serve(self, query: Query, funds: Funds, call: Call) -> int:  # noqa: ARG002
+    def serve(self, query: Query, funds: Funds, call: Call) -> int:
         call(self._model)
         return self._model

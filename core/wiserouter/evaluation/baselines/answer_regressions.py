@@ -132,7 +132,7 @@ def _logistic(odds: FloatArray) -> FloatArray:
 
 def _fit_logistic(rows: FloatArray, reward: FloatArray) -> FloatArray:
     """Return weights and constant; a reward between 0 and 1 counts as that much of a success."""
-    from sklearn.linear_model import LogisticRegression  # noqa: PLC0415
+    from sklearn.linear_model import LogisticRegression
 
     share = np.clip(reward, _SURE, 1.0 - _SURE)
     right: IntArray = np.repeat([1, 0], len(rows))

@@ -34,7 +34,7 @@ class BaRouter(Method):
 
     name = "barouter"
 
-    def fit(self, training: Training, rng: np.random.Generator) -> Fitted:  # noqa: ARG002
+    def fit(self, training: Training, rng: np.random.Generator) -> Fitted:
         """Keep the history."""
         return _FittedBaRouter(Nearby(training.embeddings, training.table(), NEIGHBOURS))
 
@@ -130,7 +130,7 @@ def _nearest_mean(away: NDArray[np.float32], values: FloatArray) -> FloatArray:
 class _FittedBaRouter(Fitted):
     history: Nearby
 
-    def start(self, terms: Terms, rng: np.random.Generator) -> Server:  # noqa: ARG002
+    def start(self, terms: Terms, rng: np.random.Generator) -> Server:
         return _BaServer(GrowingNeighbours(self.history, terms.horizon), VirtualQueue(terms))
 
 
@@ -139,7 +139,7 @@ class _BaServer(Server):
     known: GrowingNeighbours
     queue: VirtualQueue
 
-    def serve(self, query: Query, funds: Funds, call: Call) -> int:  # noqa: ARG002
+    def serve(self, query: Query, funds: Funds, call: Call) -> int:
         expected = self.known.look(query.embedding)
         model = int((expected.reward - self.queue.price * expected.cost_usd).argmax())
         self.queue.take(call(model))

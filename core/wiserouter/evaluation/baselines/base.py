@@ -25,8 +25,9 @@ import numpy as np
 
 from wiserouter.budgets.budget import Funds
 from wiserouter.evaluation.outcome import NOT_SERVED
+from wiserouter.pricing.pool import Model
 from wiserouter.prompts.contexts import Contexts
-from wiserouter.types import Embedding, FloatArray, IntArray, Model
+from wiserouter.types import Embedding, FloatArray, IntArray
 
 __all__ = ["NOT_SERVED", "Answers", "Call", "Fitted", "Funds", "Method", "Query", "Server", "Terms", "Training"]
 

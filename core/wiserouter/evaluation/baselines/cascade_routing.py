@@ -89,7 +89,7 @@ class NoisyTruthCascade(CascadeRouting):
     note = "is told the true scores of the test half, with noise"
     sees_truth = True
 
-    def judge(self, training: Training, answers: Answers, rng: np.random.Generator) -> tuple[Judge, Forecast]:  # noqa: ARG002
+    def judge(self, training: Training, answers: Answers, rng: np.random.Generator) -> tuple[Judge, Forecast]:
         """Return the judge, and its forecasts of the training half."""
         reward, mean_usd = answers.reward, answers.cost_usd.mean(axis=0)
         seen = [reward + rng.normal(0.0, noise, reward.shape) for noise in (NOISE_BEFORE, NOISE_AFTER)]
@@ -126,7 +126,7 @@ class _CascadeServer(Server):
     rate_usd: float
     rng: np.random.Generator
 
-    def serve(self, query: Query, funds: Funds, call: Call) -> int:  # noqa: ARG002
+    def serve(self, query: Query, funds: Funds, call: Call) -> int:
         drawn = self.plan.choose(0, self.rate_usd, self.rng)
         now, later = self.prices[drawn]
         reward, cost_usd = self.judge.before(query, self.rng)
@@ -145,11 +145,11 @@ class _CascadeServer(Server):
 class _RegressedJudge(Judge):
     regressions: Regressions
 
-    def before(self, query: Query, rng: np.random.Generator) -> Answers:  # noqa: ARG002
+    def before(self, query: Query, rng: np.random.Generator) -> Answers:
         known = self.regressions
         return Answers(known.reward_before(query.embedding), known.expected_usd(query.embedding))
 
-    def after(self, query: Query, model: int, cost_usd: float, rng: np.random.Generator) -> float:  # noqa: ARG002
+    def after(self, query: Query, model: int, cost_usd: float, rng: np.random.Generator) -> float:
         return self.regressions.reward_after(query.embedding, cost_usd).item(model)
 
 
@@ -164,7 +164,7 @@ class _NoisyJudge(Judge):
         truth = _truth(query)
         return Answers(slope * (truth + rng.normal(0.0, NOISE_BEFORE, len(truth))) + constant, self.mean_usd)
 
-    def after(self, query: Query, model: int, cost_usd: float, rng: np.random.Generator) -> float:  # noqa: ARG002
+    def after(self, query: Query, model: int, cost_usd: float, rng: np.random.Generator) -> float:
         slope, constant = self.line_after
         seen = _truth(query).item(model) + rng.normal(0.0, NOISE_AFTER)
         return slope.item(model) * seen + constant.item(model)

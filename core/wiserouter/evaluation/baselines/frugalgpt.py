@@ -109,7 +109,7 @@ class _FittedFrugal(Fitted):
     score: Regressions
     cascades: Cascades
 
-    def start(self, terms: Terms, rng: np.random.Generator) -> Server:  # noqa: ARG002
+    def start(self, terms: Terms, rng: np.random.Generator) -> Server:
         fits = self.cascades.cost_usd <= terms.rate_usd
         if not fits.any():
             return _Closed()
@@ -125,7 +125,7 @@ class _Cascade(Server):
     second: int
     threshold: float
 
-    def serve(self, query: Query, funds: Funds, call: Call) -> int:  # noqa: ARG002
+    def serve(self, query: Query, funds: Funds, call: Call) -> int:
         cost_usd = call(self.first)
         if self.score.reward_after(query.embedding, cost_usd)[self.first] > self.threshold:
             return self.first
@@ -134,5 +134,5 @@ class _Cascade(Server):
 
 
 class _Closed(Server):
-    def serve(self, query: Query, funds: Funds, call: Call) -> int:  # noqa: ARG002
+    def serve(self, query: Query, funds: Funds, call: Call) -> int:
         return NOT_SERVED

@@ -83,7 +83,7 @@ class _Drawing(Server):
     tied: list[list[int]]
     rng: np.random.Generator
 
-    def serve(self, query: Query, funds: Funds, call: Call) -> int:  # noqa: ARG002
+    def serve(self, query: Query, funds: Funds, call: Call) -> int:
         tied = self.tied[query.context]
         model = tied[0] if len(tied) == 1 else tied[int(self.rng.integers(len(tied)))]
         call(model)

@@ -24,7 +24,7 @@ def expected_max(one: FloatArray, other: FloatArray, spread: FloatArray) -> Floa
     >>> expected_max(np.array([0.0, 1.0]), np.array([0.0, 0.0]), np.array([1.0, 0.0])).round(4)
     array([0.3989, 1.    ])
     """
-    from scipy.special import ndtr  # noqa: PLC0415
+    from scipy.special import ndtr
 
     safe = np.maximum(spread, 1e-9)
     ahead = (one - other) / safe

@@ -38,7 +38,7 @@ class ParetoBandit(Method):
 
     name = "paretobandit"
 
-    def fit(self, training: Training, rng: np.random.Generator) -> Fitted:  # noqa: ARG002
+    def fit(self, training: Training, rng: np.random.Generator) -> Fitted:
         """Find the components, and count the history."""
         components = Components.of(training.embeddings)
         features = np.array([components.features(row) for row in training.embeddings])
@@ -121,7 +121,7 @@ class _FittedPareto(Fitted):
     moment: FloatArray
     scaled: FloatArray
 
-    def start(self, terms: Terms, rng: np.random.Generator) -> Server:  # noqa: ARG002
+    def start(self, terms: Terms, rng: np.random.Generator) -> Server:
         arms = LinearArms(self.gram, self.moment, forgetting=FORGETTING)
         return _ParetoServer(self.components, arms, self.scaled, Pacer(terms.rate_usd))
 
@@ -133,13 +133,13 @@ class _ParetoServer(Server):
     scaled: FloatArray
     pacer: Pacer
 
-    def serve(self, query: Query, funds: Funds, call: Call) -> int:  # noqa: ARG002
+    def serve(self, query: Query, funds: Funds, call: Call) -> int:
         self._features = self.components.features(query.embedding)
         mean, width = self.arms.look(self._features)
         model = int((mean + ALPHA * width - self.pacer.price * self.scaled).argmax())
         call(model)
         return model
 
-    def learn(self, query: Query, model: int, reward: float, cost_usd: float) -> None:  # noqa: ARG002
+    def learn(self, query: Query, model: int, reward: float, cost_usd: float) -> None:
         self.pacer.observe(cost_usd)
         self.arms.learn(model, self._features, reward)

@@ -48,7 +48,7 @@ class Pilot(Method):
 
     name = "pilot"
 
-    def fit(self, training: Training, rng: np.random.Generator) -> Fitted:  # noqa: ARG002
+    def fit(self, training: Training, rng: np.random.Generator) -> Fitted:
         """Learn the prior, and the rewards per USD to expect."""
         reward, cost_usd = training.table()
         gram, moment = dense_moments(_features(training.embeddings), reward)
@@ -134,7 +134,7 @@ class _FittedPilot(Fitted):
     cost_usd: FloatArray
     limits: tuple[float, float]
 
-    def start(self, terms: Terms, rng: np.random.Generator) -> Server:  # noqa: ARG002
+    def start(self, terms: Terms, rng: np.random.Generator) -> Server:
         n_models, dim = self.prior.shape
         arms = LinearArms(np.zeros((n_models, dim, dim)), PRIOR * self.prior, ridge=PRIOR)
         return _PilotServer(arms, self.cost_usd, self.limits, Bins(terms.rate_usd, terms.horizon))
@@ -147,7 +147,7 @@ class _PilotServer(Server):
     limits: tuple[float, float]
     bins: Bins
 
-    def serve(self, query: Query, funds: Funds, call: Call) -> int:  # noqa: ARG002
+    def serve(self, query: Query, funds: Funds, call: Call) -> int:
         self._features = _features(query.embedding)
         mean, width = self.arms.look(self._features)
         cost_usd = self.cost_usd[query.context]
@@ -159,5 +159,5 @@ class _PilotServer(Server):
         self.bins.step()
         return model
 
-    def learn(self, query: Query, model: int, reward: float, cost_usd: float) -> None:  # noqa: ARG002
+    def learn(self, query: Query, model: int, reward: float, cost_usd: float) -> None:
         self.arms.learn(model, self._features, reward)

@@ -48,7 +48,7 @@ class Port(Method):
     note = "splits the budget over the models beforehand"
     pooled = False
 
-    def fit(self, training: Training, rng: np.random.Generator) -> Fitted:  # noqa: ARG002
+    def fit(self, training: Training, rng: np.random.Generator) -> Fitted:
         """Keep the history."""
         history = Nearby(training.embeddings, training.table(), NEIGHBOURS)
         reward, cost_usd = training.leaderboard()
@@ -84,8 +84,8 @@ def fixed_prices(expected: Answers, account: IntArray, budget_usd: FloatArray) -
     >>> fixed_prices(two, np.array([0, 0]), np.array([4.0])).round(3)  # the dear model is worth 0.2 per USD once
     array([0.2])
     """
-    from scipy.optimize import linprog  # noqa: PLC0415
-    from scipy.sparse import csr_array, hstack, identity  # noqa: PLC0415
+    from scipy.optimize import linprog
+    from scipy.sparse import csr_array, hstack, identity
 
     n, n_models = expected.reward.shape
     n_accounts, unit_usd = len(budget_usd), float(expected.cost_usd.mean())  # of a like size as rewards, for the solver
@@ -124,7 +124,7 @@ class _PortServer(Server):
     seen: list[Answers] = field(default_factory=list)
     price: FloatArray | None = None
 
-    def serve(self, query: Query, funds: Funds, call: Call) -> int:  # noqa: ARG002
+    def serve(self, query: Query, funds: Funds, call: Call) -> int:
         expected = self.history.look(query.embedding)
         model = self._drawn(expected) if len(self.seen) < self.learning else self._best(expected)
         if model != NOT_SERVED:

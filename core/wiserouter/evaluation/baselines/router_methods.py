@@ -71,7 +71,7 @@ class Routed(Method):
     purse: TrainingBudget = at_the_same_rate
     note: str = ""
 
-    def fit(self, training: Training, rng: np.random.Generator) -> Fitted:  # noqa: ARG002
+    def fit(self, training: Training, rng: np.random.Generator) -> Fitted:
         """Count the history."""
         return _FittedRouted(self, training, self.history(training))
 
@@ -111,7 +111,7 @@ class RouterServer(Server):
     def __init__(self, router: WiseRouter) -> None:
         self._router = router
 
-    def serve(self, query: Query, funds: Funds, call: Call) -> int:  # noqa: ARG002
+    def serve(self, query: Query, funds: Funds, call: Call) -> int:
         """Ask the router, which keeps its own account of the same budget."""
         router = self._router
         try:
@@ -122,7 +122,7 @@ class RouterServer(Server):
         router.charge(self._decision, call(model))
         return model
 
-    def learn(self, query: Query, model: int, reward: float, cost_usd: float) -> None:  # noqa: ARG002
+    def learn(self, query: Query, model: int, reward: float, cost_usd: float) -> None:
         """Reward the decision."""
         self._router.reward(self._decision, reward)
 

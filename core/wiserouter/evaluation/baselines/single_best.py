@@ -22,7 +22,7 @@ class SingleBest(Method):
 
     name = "single-best"
 
-    def fit(self, training: Training, rng: np.random.Generator) -> Fitted:  # noqa: ARG002
+    def fit(self, training: Training, rng: np.random.Generator) -> Fitted:
         """Take the mean reward and cost of every context and model."""
         return _FittedSingleBest(dense(training).means(shrink=False))
 
@@ -31,7 +31,7 @@ class SingleBest(Method):
 class _FittedSingleBest(Fitted):
     means: Means
 
-    def start(self, terms: Terms, rng: np.random.Generator) -> Server:  # noqa: ARG002
+    def start(self, terms: Terms, rng: np.random.Generator) -> Server:
         contexts = np.arange(len(self.means.reward))
         return _Fixed(single_best(self.means, terms.rate_usd, contexts).tolist())
 
@@ -40,7 +40,7 @@ class _FittedSingleBest(Fitted):
 class _Fixed(Server):
     models: Sequence[int]
 
-    def serve(self, query: Query, funds: Funds, call: Call) -> int:  # noqa: ARG002
+    def serve(self, query: Query, funds: Funds, call: Call) -> int:
         model = self.models[query.context]
         if model != NOT_SERVED:
             call(model)

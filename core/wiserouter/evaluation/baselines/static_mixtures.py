@@ -24,7 +24,7 @@ class StaticLp(Method):
 
     name = "static-lp"
 
-    def fit(self, training: Training, rng: np.random.Generator) -> Fitted:  # noqa: ARG002
+    def fit(self, training: Training, rng: np.random.Generator) -> Fitted:
         """Solve the program for every rate."""
         return _FittedPlan(Plan(training.freq, *dense(training).means(shrink=False), allow_skip=True))
 
@@ -35,7 +35,7 @@ class ZeroRouter(Method):
     name = "zero"
     note = "is told each model's mean reward and cost"
 
-    def fit(self, training: Training, rng: np.random.Generator) -> Fitted:  # noqa: ARG002
+    def fit(self, training: Training, rng: np.random.Generator) -> Fitted:
         """Take the hull of the models."""
         reward, cost_usd = training.leaderboard()
         return _FittedPlan(Plan([1.0], [reward], [cost_usd]))
@@ -55,7 +55,7 @@ class _Lottery(Server):
     rate_usd: float
     rng: np.random.Generator
 
-    def serve(self, query: Query, funds: Funds, call: Call) -> int:  # noqa: ARG002
+    def serve(self, query: Query, funds: Funds, call: Call) -> int:
         model = self.plan.choose(query.context if self.plan.n_contexts > 1 else 0, self.rate_usd, self.rng)
         if model is None:
             return NOT_SERVED

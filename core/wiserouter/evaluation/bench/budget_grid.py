@@ -7,7 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from wiserouter.errors import InvalidInput
-from wiserouter.types import FloatArray, check_count
+from wiserouter.types import FloatArray
+from wiserouter.validation import check_count
 
 DEAREST_SHARE = 2.1
 """The paper's last but one budget is its dearest over 2.1: 151.42 / 72.10 and 659.44 / 314.02 of its Table 1."""

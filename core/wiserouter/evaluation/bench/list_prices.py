@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from wiserouter.learning.cost_prior import TYPICAL_TOKENS
-from wiserouter.types import Price
+from wiserouter.pricing.prices import Price
 
 USD_PER_MTOK: dict[str, tuple[float, float]] = {
     "gpt-3.5-turbo-1106": (1.0, 2.0),

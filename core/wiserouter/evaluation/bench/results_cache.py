@@ -38,14 +38,14 @@ class CellStore:
 
     def done(self) -> set[str]:
         """Return the keys of all finished rows."""
-        import polars as pl  # noqa: PLC0415
+        import polars as pl
 
         files = self._files()
         return set() if not files else set(pl.concat([pl.read_parquet(each, columns=["key"]) for each in files])["key"])
 
     def add(self, rows: Sequence[Row]) -> None:
         """Keep some rows; either all or none of them are there afterwards."""
-        import polars as pl  # noqa: PLC0415
+        import polars as pl
 
         part = self._folder / f"{uuid4().hex}.part"
         pl.DataFrame(rows).write_parquet(part)
@@ -53,7 +53,7 @@ class CellStore:
 
     def read(self, keys: Iterable[str]) -> pl.DataFrame:
         """Return the rows of these keys, each once."""
-        import polars as pl  # noqa: PLC0415
+        import polars as pl
 
         asked = set(keys)
         frames = [pl.read_parquet(each).filter(pl.col("key").is_in(asked)) for each in self._files()]
@@ -77,10 +77,10 @@ def key_of(*parts: object) -> str:
 @cache
 def code_digest() -> str:
     """Return the hash of the package's sources, without those that only read results, and of library versions."""
-    import numpy as np  # noqa: PLC0415
-    import sklearn  # noqa: PLC0415
+    import numpy as np
+    import sklearn
 
-    import wiserouter  # noqa: PLC0415
+    import wiserouter
 
     root = Path(wiserouter.__file__).parent
     digest = hashlib.sha256(f"{np.__version__} {sklearn.__version__}".encode())

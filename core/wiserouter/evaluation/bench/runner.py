@@ -21,7 +21,7 @@ from wiserouter.evaluation.bench.results_cache import CellStore, code_digest, ke
 from wiserouter.evaluation.bench.serve import serve_all
 from wiserouter.evaluation.bench.splits import Split, halves_of
 from wiserouter.evaluation.datasets import LoadedTable
-from wiserouter.types import check_count
+from wiserouter.validation import check_count
 
 if TYPE_CHECKING:
     import polars as pl
@@ -133,8 +133,8 @@ class Worker:
 
         Linear algebra runs on one thread: processes are what the bench is parallel by, and sums stay the same.
         """
-        import sklearn.cluster  # noqa: F401, PLC0415
-        from threadpoolctl import threadpool_limits  # noqa: PLC0415
+        import sklearn.cluster  # noqa: F401
+        from threadpoolctl import threadpool_limits
 
         with threadpool_limits(1):
             return self._run(task)

@@ -12,9 +12,10 @@ from wiserouter.evaluation.baselines.base import Answers, Query, Training
 from wiserouter.evaluation.bench.list_prices import list_price
 from wiserouter.evaluation.replay import Table, split
 from wiserouter.planning.plan import Plan
+from wiserouter.pricing.pool import Model
 from wiserouter.prompts.contexts import Contexts
 from wiserouter.prompts.encoders import open_encoder
-from wiserouter.types import Embedding, FloatArray, IntArray, Model
+from wiserouter.types import Embedding, FloatArray, IntArray
 
 DEFAULT_ENCODER = "tfidf"
 """Where a table has no embeddings of its own."""

@@ -22,8 +22,8 @@ def from_hub(repository: str, filename: str, revision: str) -> Path:
         If the file cannot be fetched.
     """
     try:
-        from huggingface_hub import hf_hub_download  # noqa: PLC0415
-        from huggingface_hub.errors import HfHubHTTPError  # noqa: PLC0415
+        from huggingface_hub import hf_hub_download
+        from huggingface_hub.errors import HfHubHTTPError
     except ImportError as error:
         raise MissingExtra("downloading a data set", "huggingface_hub", "bench") from error
     try:

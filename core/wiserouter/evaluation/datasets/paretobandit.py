@@ -73,7 +73,7 @@ def _line(text: str, file: Path, row: int) -> _Line:
 
 
 def _frame(lines: list[_Line], columns: Mapping[str, tuple[str, str]], file: Path | None) -> pl.DataFrame:
-    import polars as pl  # noqa: PLC0415
+    import polars as pl
 
     texts = [series(name, [getattr(line, name) for line in lines], file) for name in ("id", "source", "prompt")]
     numbers = [

@@ -104,7 +104,7 @@ def _need(column: str, columns: Sequence[str], file: Path) -> None:
 
 
 def _frame(columns: Mapping[str, Column], models: Mapping[str, tuple[str, str]], file: Path) -> pl.DataFrame:
-    import polars as pl  # noqa: PLC0415
+    import polars as pl
 
     texts = [series(name, columns[name], file) for name in ("sample_id", "eval_name", "prompt")]
     numbers = [series(name, columns[name], file) for pair in models.values() for name in pair]

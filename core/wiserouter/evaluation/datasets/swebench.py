@@ -136,7 +136,7 @@ def _chosen(runs: Mapping[str, Run], name: str) -> Run:
 
 
 def _frame(runs: Mapping[str, Run], problems: Path | None) -> pl.DataFrame:
-    import polars as pl  # noqa: PLC0415
+    import polars as pl
 
     ids = sorted({instance for run in runs.values() for instance in run})
     parts = [
@@ -150,11 +150,11 @@ def _frame(runs: Mapping[str, Run], problems: Path | None) -> pl.DataFrame:
 
 def _problems(file: Path | None, ids: Sequence[str]) -> pl.DataFrame:
     """Return the prompts of the instances, and what else the file says of them."""
-    import polars as pl  # noqa: PLC0415
+    import polars as pl
 
     if file is None:
         return pl.DataFrame({"prompt": list(ids)})
-    from wiserouter.fitting.log import files  # noqa: PLC0415
+    from wiserouter.fitting.log import files
 
     lazy = files.scan(file)
     found = files.column_names(lazy, file)

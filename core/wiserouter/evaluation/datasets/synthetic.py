@@ -10,9 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 from wiserouter.evaluation.replay import Table
-from wiserouter.pricing.prices import cost_usd
+from wiserouter.pricing.prices import Price, cost_usd
 from wiserouter.testing import SimulatedModels
-from wiserouter.types import Price
 
 PRICES = {
     "nano": Price(input=1e-7, output=4e-7),

@@ -60,7 +60,7 @@ def _extra(path: Path) -> pl.DataFrame:
 
 
 def _ids(columns: pl.DataFrame, path: Path) -> list[str] | None:
-    import polars as pl  # noqa: PLC0415
+    import polars as pl
 
     keys = [name for name in _KEYS if name in columns.columns]
     if not keys:

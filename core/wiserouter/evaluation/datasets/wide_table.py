@@ -72,7 +72,7 @@ def wide(
         If a score is outside [0, 1], a cost is no finite amount of at least 0, a cell is empty or an id comes twice;
         row (from 1) and column are named.
     """
-    import polars as pl  # noqa: PLC0415
+    import polars as pl
 
     ids, values = _checked(Cells(frame, 1, file), columns)
     names = [name for pair in columns.values() for name in pair]
@@ -115,7 +115,7 @@ def series(name: str, values: Sequence[Any] | FloatArray, file: Path | None = No
     >>> series("cost", [1, None, 0.5]).to_list(), series("cost", [1, "n/a"]).to_list()
     ([1.0, None, 0.5], ['1', 'n/a'])
     """
-    import polars as pl  # noqa: PLC0415
+    import polars as pl
 
     if isinstance(values, np.ndarray):
         return pl.Series(name, values)

@@ -10,7 +10,8 @@ from wiserouter.errors import InvalidInput, UnknownModel
 from wiserouter.evaluation.off_policy.logged_decisions import Decisions
 from wiserouter.planning.plan import Plan, Split
 from wiserouter.prompts.contexts import Contexts
-from wiserouter.types import NO_CONTEXT, FloatArray, check_amount
+from wiserouter.types import NO_CONTEXT, FloatArray
+from wiserouter.validation import check_amount
 
 _SAME = 1e-9
 """Frequencies this close are equal."""

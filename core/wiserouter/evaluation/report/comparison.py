@@ -153,7 +153,7 @@ def _verdicts(behind: FloatArray, rival: BoolArray) -> list[str]:
 
 
 def _by_budget(grid: Grid, equal: FloatArray, judged: FloatArray, behind: FloatArray, rival: BoolArray) -> pl.DataFrame:
-    import polars as pl  # noqa: PLC0415
+    import polars as pl
 
     low, high = interval(replicate_means(grid.rewards, np.random.default_rng(0)))
     figures = grid.figures
@@ -188,7 +188,7 @@ def _regret_of_contexts(grid: Grid, judged: FloatArray) -> FloatArray:
 
 
 def _by_method(rows: pl.DataFrame, grid: Grid, behind: FloatArray, rival: BoolArray) -> pl.DataFrame:
-    import polars as pl  # noqa: PLC0415
+    import polars as pl
 
     low, high = grid.rates_usd[0], grid.rates_usd[-1]
     aiq = np.array([[hull.mean(low, high) for hull in of_seeds] for of_seeds in hulls_of(grid)])

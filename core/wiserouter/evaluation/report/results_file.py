@@ -64,7 +64,7 @@ def read_results(path: str | Path) -> Results:
     LogError
         If the file is no parquet of a bench.
     """
-    import polars as pl  # noqa: PLC0415
+    import polars as pl
 
     try:
         metadata: dict[str, Any] = pl.read_parquet_metadata(path)

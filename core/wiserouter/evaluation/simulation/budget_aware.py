@@ -16,7 +16,8 @@ from wiserouter.learning.estimates import Estimates
 from wiserouter.learning.residuals.shift import Shift
 from wiserouter.planning.plan import Plan
 from wiserouter.planning.policies import Choice
-from wiserouter.types import FloatArray, Model
+from wiserouter.pricing.pool import Model
+from wiserouter.types import FloatArray
 
 
 def affordable(cost_usd: Sequence[float], rate_usd: float, allowed: Collection[int] | None = None) -> list[int]:
@@ -63,7 +64,7 @@ class BudgetAware(ABC):
     def __init__(self, cost_usd: FloatArray) -> None:
         self._cost_usd: list[list[float]] = cost_usd.tolist()
 
-    def bind(self, freq: FloatArray, estimates: Estimates, models: Sequence[Model] = ()) -> None:  # noqa: ARG002
+    def bind(self, freq: FloatArray, estimates: Estimates, models: Sequence[Model] = ()) -> None:
         """Take the estimates that the run keeps up to date."""
         self._estimates = estimates
 
@@ -73,7 +74,7 @@ class BudgetAware(ABC):
         funds: Funds,
         rng: np.random.Generator,
         allowed: Collection[int] | None = None,
-        shift: Shift | None = None,  # noqa: ARG002
+        shift: Shift | None = None,
     ) -> Choice:
         """Draw one of the affordable models."""
         cost = self._cost_usd[context]

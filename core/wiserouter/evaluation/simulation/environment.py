@@ -13,7 +13,10 @@ import numpy as np
 
 from wiserouter.errors import InvalidInput
 from wiserouter.planning.plan import Plan
-from wiserouter.types import FloatArray, IntArray, Model, Price, check_count
+from wiserouter.pricing.pool import Model
+from wiserouter.pricing.prices import Price
+from wiserouter.types import FloatArray, IntArray
+from wiserouter.validation import check_count
 
 CAP_SIGMAS = 4.0
 """A call costs at most this many sigmas more than the median, on the log scale."""

@@ -18,7 +18,7 @@ from wiserouter.evaluation.simulation.methods import default_methods, open_metho
 from wiserouter.evaluation.simulation.paper_environment import paper_environment
 from wiserouter.evaluation.simulation.routerbench_environment import routerbench_like
 from wiserouter.evaluation.simulation.score import Score, score_of
-from wiserouter.types import check_count
+from wiserouter.validation import check_count
 
 Kind = Literal["paper", "routerbench"]
 

@@ -12,7 +12,8 @@ from wiserouter.learning.residuals.shift import Shift
 from wiserouter.planning.plan import Plan
 from wiserouter.planning.policies import Choice
 from wiserouter.planning.policy import Mixture
-from wiserouter.types import FloatArray, Model
+from wiserouter.pricing.pool import Model
+from wiserouter.types import FloatArray
 
 
 class Oracle:
@@ -39,7 +40,7 @@ class Oracle:
         funds: Funds,
         rng: np.random.Generator,
         allowed: Collection[int] | None = None,
-        shift: Shift | None = None,  # noqa: ARG002
+        shift: Shift | None = None,
     ) -> Choice:
         """Draw from the plan's mix at rate b / tau."""
         return self._mixture.choose(context, funds, rng, allowed)

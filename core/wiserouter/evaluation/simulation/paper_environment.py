@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from wiserouter.evaluation.simulation.environment import Environment, budget_between_usd
-from wiserouter.types import check_count
+from wiserouter.validation import check_count
 
 SIGMA = 0.1
 MIDWAY = 0.5

@@ -14,6 +14,6 @@ class RandomChoice(BudgetAware):
 
     name = "random"
 
-    def pick(self, context: int, models: Sequence[int], rng: np.random.Generator) -> tuple[int, float]:  # noqa: ARG002
+    def pick(self, context: int, models: Sequence[int], rng: np.random.Generator) -> tuple[int, float]:
         """Draw one of `models`, each with the same chance."""
         return draw(models, rng), 1.0 / len(models)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from wiserouter.evaluation.simulation.environment import Environment, budget_between_usd
-from wiserouter.types import Price, check_count
+from wiserouter.pricing.prices import Price
+from wiserouter.validation import check_count
 
 MODELS = {
     "gpt-4-1106-preview": (0.805, 7.943e-03),

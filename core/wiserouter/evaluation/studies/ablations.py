@@ -106,7 +106,7 @@ def dbscan(radius: float, least: int = 5) -> Cluster:
     """Return clusters by density: a context is the centre of a cluster, and one more that of all queries in none."""
 
     def clustered(rows: Embedding, seed: int) -> Contexts:  # noqa: ARG001
-        from sklearn.cluster import DBSCAN  # noqa: PLC0415
+        from sklearn.cluster import DBSCAN
 
         labels = DBSCAN(eps=radius, min_samples=least, metric="cosine").fit_predict(rows)
         _, inverse, counts = np.unique(labels, return_inverse=True, return_counts=True)
@@ -120,7 +120,7 @@ def reduced(vectors: Vectors, dims: int | None, seed: int) -> Vectors:
     """Return the vectors by principal components of the training part."""
     if dims is None:
         return vectors
-    from sklearn.decomposition import PCA  # noqa: PLC0415
+    from sklearn.decomposition import PCA
 
     fitted = PCA(dims, random_state=seed).fit(vectors.train)
     return Vectors(*(np.asarray(fitted.transform(part), dtype=np.float32) for part in vectors))

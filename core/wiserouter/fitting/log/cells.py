@@ -55,7 +55,7 @@ class Cells:
 
     def texts(self, column: str) -> list[str]:
         """Return a column of text; a missing one is an error, an empty one is not."""
-        import polars as pl  # noqa: PLC0415
+        import polars as pl
 
         cells = self.frame[column]
         if cells.dtype.is_nested() or cells.dtype in (pl.Binary, pl.Object):
@@ -68,7 +68,7 @@ class Cells:
 
     def rewards(self, column: str) -> FloatArray:
         """Return a column of numbers in [0, 1], or booleans; null, NaN and empty text are NaN: not observed."""
-        import polars as pl  # noqa: PLC0415
+        import polars as pl
 
         cells = self.frame[column]
         if cells.dtype == pl.Boolean:
@@ -83,7 +83,7 @@ class Cells:
 
     def _numbers(self, cells: pl.Series, column: str, most: float, rule: str) -> FloatArray:
         """Return the cells as floats, or raise `LogError` at the first that is text, infinite or out of [0, most]."""
-        import polars as pl  # noqa: PLC0415
+        import polars as pl
 
         if cells.dtype == pl.String:
             cells = cells.str.strip_chars().replace("", None)

@@ -46,7 +46,7 @@ def scan(path: Path) -> pl.LazyFrame:
     In a csv an empty cell is missing and `""` is an empty text; a line too short lacks its last cells. A jsonl is
     parsed once to know its columns, since a key may appear in its last line only.
     """
-    import polars as pl  # noqa: PLC0415
+    import polars as pl
 
     if not path.is_file():
         raise FileNotFoundError(f"{path}: no such file")
@@ -76,7 +76,7 @@ def batches(frame: pl.LazyFrame, columns: Sequence[str], rows: int, path: Path |
 @contextmanager
 def reading(path: Path | None) -> Iterator[None]:
     """Say which file it was, and which line of a jsonl, where polars cannot read one."""
-    import polars as pl  # noqa: PLC0415
+    import polars as pl
 
     try:
         yield
@@ -91,7 +91,7 @@ def _is(path: Path, endings: tuple[str, ...]) -> bool:
 
 
 def _scan_csv(path: Path) -> pl.LazyFrame:
-    import polars as pl  # noqa: PLC0415
+    import polars as pl
 
     header = pl.scan_csv(path, has_header=False, n_rows=1, infer_schema=False, glob=False).collect().row(0)
     for name in header:
@@ -101,7 +101,7 @@ def _scan_csv(path: Path) -> pl.LazyFrame:
 
 
 def _scan_jsonl(path: Path) -> pl.LazyFrame:
-    import polars as pl  # noqa: PLC0415
+    import polars as pl
 
     literal = glob.escape(str(path))
     columns = pl.scan_ndjson(literal, infer_schema_length=None).collect_schema().names()
@@ -110,7 +110,7 @@ def _scan_jsonl(path: Path) -> pl.LazyFrame:
 
 def _streamed(frame: pl.LazyFrame, columns: Sequence[str], rows: int, path: Path | None) -> Iterator[pl.DataFrame]:
     """Yield batches with every column parsed, so that a csv line with too many cells is found, not cut."""
-    import polars as pl  # noqa: PLC0415
+    import polars as pl
 
     whole = pl.QueryOptFlags(projection_pushdown=False)
     with reading(path):
@@ -120,7 +120,7 @@ def _streamed(frame: pl.LazyFrame, columns: Sequence[str], rows: int, path: Path
 
 
 def _sliced(frame: pl.LazyFrame, rows: int, path: Path | None) -> Iterator[pl.DataFrame]:
-    import polars as pl  # noqa: PLC0415
+    import polars as pl
 
     with reading(path):
         height = frame.select(pl.len()).collect().item()
@@ -133,7 +133,7 @@ def _sliced(frame: pl.LazyFrame, rows: int, path: Path | None) -> Iterator[pl.Da
 
 def _slice_rows(part: pl.DataFrame, rows: int) -> int:
     """Return how many rows like those of `part` to decode at once: whole batches of `rows`, if texts are short."""
-    import polars as pl  # noqa: PLC0415
+    import polars as pl
 
     lengths = part.select(pl.col(pl.String).str.len_bytes().sum())
     n_bytes = sum(lengths.row(0)) if lengths.width else 0

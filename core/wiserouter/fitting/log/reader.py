@@ -16,7 +16,7 @@ from wiserouter.fitting.log.batch import LogBatch, merged
 from wiserouter.fitting.log.cells import Cells, earliest
 from wiserouter.fitting.log.layout import Layout, LayoutName, layout_of
 from wiserouter.fitting.log.query_keys import query_keys
-from wiserouter.types import check_count
+from wiserouter.validation import check_count
 
 if TYPE_CHECKING:
     import polars as pl
@@ -102,7 +102,7 @@ class RoutingLog:
         >>> log.models
         ('small', 'large')
         """
-        import polars as pl  # noqa: PLC0415
+        import polars as pl
 
         u, c = np.asarray(reward, dtype=np.float64), np.asarray(cost_usd, dtype=np.float64)
         shape = (len(prompts), len(models))

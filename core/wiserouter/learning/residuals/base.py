@@ -49,8 +49,8 @@ class Residual(Protocol):
 
 def open_residual(name: str, arrays: Mapping[str, NDArray[Any]]) -> Residual:
     """Return the estimator of this name whose `arrays()` these are; raises `InvalidInput` for another name."""
-    from wiserouter.learning.residuals.nearest_neighbors import Neighbours  # noqa: PLC0415 - they implement the protocol above
-    from wiserouter.learning.residuals.ridge import Ridge  # noqa: PLC0415
+    from wiserouter.learning.residuals.nearest_neighbors import Neighbours  # they implement the protocol above
+    from wiserouter.learning.residuals.ridge import Ridge
 
     if name == Ridge.name:
         return Ridge.of_arrays(arrays)

@@ -58,14 +58,14 @@ class Neighbours:
         self._pseudo_count = pseudo_count
         self._n_learned = 0
 
-    def fit(self, embeddings: Embedding, contexts: IntArray, residual: FloatArray) -> Self:  # noqa: ARG002
+    def fit(self, embeddings: Embedding, contexts: IntArray, residual: FloatArray) -> Self:
         """Remember the last rows of a table of residuals of shape (n_queries, n_models), NaN where not observed."""
         kept = min(len(residual), len(self._embeddings))
         self._embeddings[:kept], self._residual[:, :kept] = embeddings[-kept:], residual[-kept:].T
         self._n_learned = kept
         return self
 
-    def shift(self, embedding: Embedding, context: int) -> FloatArray:  # noqa: ARG002
+    def shift(self, embedding: Embedding, context: int) -> FloatArray:
         """Return the shrunk mean residual of the nearest past queries, for every model."""
         n = min(self._n_learned, len(self._embeddings))
         likeness = self._embeddings[:n] @ embedding
@@ -83,7 +83,7 @@ class Neighbours:
         deviations = [self.shift(*query) for query in zip(embeddings, contexts.tolist(), strict=True)]
         return np.array(deviations).reshape(len(embeddings), len(self._residual))
 
-    def learn(self, embedding: Embedding, context: int, model: int, residual: float) -> None:  # noqa: ARG002
+    def learn(self, embedding: Embedding, context: int, model: int, residual: float) -> None:
         """Remember one residual in place of the oldest query."""
         slot = self._n_learned % len(self._embeddings)
         self._embeddings[slot] = embedding
@@ -91,7 +91,7 @@ class Neighbours:
         self._residual[model, slot] = residual
         self._n_learned += 1
 
-    def amend(self, embedding: Embedding, context: int, model: int, change: float) -> None:  # noqa: ARG002
+    def amend(self, embedding: Embedding, context: int, model: int, change: float) -> None:
         """Add `change` to the residual of this query, if it is still remembered."""
         same = (self._embeddings == embedding).all(axis=1) & ~np.isnan(self._residual[model])
         self._residual[model, np.flatnonzero(same)[-1:]] += change

@@ -23,7 +23,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from wiserouter.planning.policies.marginal_ratios import Ratios, ratios_of
-from wiserouter.types import FloatArray, check_delta
+from wiserouter.types import FloatArray
+from wiserouter.validation import check_delta
 
 
 def ordering_is_certain(

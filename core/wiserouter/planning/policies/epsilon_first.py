@@ -20,7 +20,9 @@ from wiserouter.planning.live_plan import LivePlan
 from wiserouter.planning.plan import Plan
 from wiserouter.planning.policies.confidence_test import ordering_is_certain
 from wiserouter.planning.policy import Accounting, Choice
-from wiserouter.types import NO_CONTEXT, FloatArray, Model, check_amount, check_count, check_delta
+from wiserouter.pricing.pool import Model
+from wiserouter.types import NO_CONTEXT, FloatArray
+from wiserouter.validation import check_amount, check_count, check_delta
 
 PER_PAIR = 4
 """Exploration requests per (context, model) by default, and before the first test."""
@@ -81,7 +83,7 @@ class EpsilonFirst:
         """The linear program as it was last solved; None before it is first needed."""
         return self._following.plan
 
-    def bind(self, freq: FloatArray, estimates: Estimates, models: Sequence[Model] = ()) -> None:  # noqa: ARG002
+    def bind(self, freq: FloatArray, estimates: Estimates, models: Sequence[Model] = ()) -> None:
         """Take the context frequencies, and the estimates that the router keeps up to date."""
         self._estimates = estimates
         default = PER_PAIR * estimates.calls.size

@@ -17,7 +17,8 @@ from wiserouter.learning.residuals.shift import Shift
 from wiserouter.planning.live_plan import LivePlan
 from wiserouter.planning.plan import Plan
 from wiserouter.planning.policy import Accounting, Choice
-from wiserouter.types import FloatArray, Model
+from wiserouter.pricing.pool import Model
+from wiserouter.types import FloatArray
 
 
 class Offline:
@@ -46,7 +47,7 @@ class Offline:
         """The linear program as it was last solved."""
         return self._following.plan
 
-    def bind(self, freq: FloatArray, estimates: Estimates, models: Sequence[Model] = ()) -> None:  # noqa: ARG002
+    def bind(self, freq: FloatArray, estimates: Estimates, models: Sequence[Model] = ()) -> None:
         """Solve the plan for what `estimates` hold now; raises `InvalidInput` if they hold nothing."""
         estimates.means()
         self._following = LivePlan(freq, estimates, self.accounting, allow_skip=self.allow_skip)

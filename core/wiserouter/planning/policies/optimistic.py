@@ -21,7 +21,9 @@ from wiserouter.planning.choice_inputs import Counts
 from wiserouter.planning.plan import Plan
 from wiserouter.planning.policy import Choice, Mixture
 from wiserouter.planning.reserve_rule import ReserveRule
-from wiserouter.types import NO_CONTEXT, FloatArray, Model, Price
+from wiserouter.pricing.pool import Model
+from wiserouter.pricing.prices import Price
+from wiserouter.types import NO_CONTEXT, FloatArray
 
 DOUBT = 2.0
 """The weight of what is not known in a single context; among J contexts it is shared, by the root of J."""

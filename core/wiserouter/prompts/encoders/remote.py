@@ -69,7 +69,7 @@ class RemoteEncoder:
         self._cache: OrderedDict[bytes, Embedding] = OrderedDict()
         self._lock = Lock()
 
-    def fit(self, texts: Sequence[str]) -> Self:  # noqa: ARG002
+    def fit(self, texts: Sequence[str]) -> Self:
         """Return the encoder as it is: the service is trained."""
         return self
 

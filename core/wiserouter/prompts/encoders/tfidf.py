@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 
 from wiserouter.errors import EncoderError, InvalidInput
 from wiserouter.prompts.encoders.base import Settings, State, check_embeddings, tail, unit
-from wiserouter.types import Embedding, FloatArray, check_count
+from wiserouter.types import Embedding, FloatArray
+from wiserouter.validation import check_count
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -171,7 +172,7 @@ class TfidfEncoder:
 
     def _matrix(self, texts: Sequence[str]) -> csr_array:
         """Return the weights of all `texts`, of shape (n_texts, n_terms)."""
-        from scipy.sparse import csr_array  # noqa: PLC0415
+        from scipy.sparse import csr_array
 
         known, columns, ends = self._vocabulary, array("i"), [0]
         for text in texts:
@@ -206,7 +207,7 @@ def _frequent(seen: Counter[str], n_texts: int, most: int) -> list[str]:
 
 def _directions(matrix: csr_array, dim: int, seed: int) -> Embedding:
     """Return the leading right singular vectors of `matrix` as columns, of shape (n_terms, d), d <= dim."""
-    from sklearn.utils.extmath import randomized_svd  # noqa: PLC0415
+    from sklearn.utils.extmath import randomized_svd
 
     _, strength, vectors = randomized_svd(matrix, min(dim, *matrix.shape), n_iter=5, random_state=seed)
     strong = strength > _NEGLIGIBLE * strength[0]

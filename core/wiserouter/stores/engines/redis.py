@@ -105,7 +105,7 @@ class RedisEngine:
                 client.connection_pool.disconnect()
 
     def _run(self, body: bytes) -> list[Any]:
-        from redis.exceptions import NoScriptError  # noqa: PLC0415
+        from redis.exceptions import NoScriptError
 
         with self._errors():
             client: Any = self._connected()  # redis-py's types do not know the answers of scripts
@@ -123,7 +123,7 @@ class RedisEngine:
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
-        from redis.exceptions import ReadOnlyError, RedisClusterException, RedisError  # noqa: PLC0415
+        from redis.exceptions import ReadOnlyError, RedisClusterException, RedisError
 
         try:
             yield
@@ -133,7 +133,7 @@ class RedisEngine:
             raise self._failure(error) from error
 
     def _failure(self, error: Exception) -> StoreError:
-        from redis.exceptions import AuthenticationError  # noqa: PLC0415
+        from redis.exceptions import AuthenticationError
 
         said = f"{error}"
         if newer := re.search(r"NEWER (.*?);", said):
@@ -172,9 +172,9 @@ def _base(prefix: str, name: str) -> str:
 def _connector(url: str, timeout_s: float) -> Callable[[], Redis | RedisCluster]:
     """Return what opens a client; a stale connection is replaced once, at once: an exchange may be sent again."""
     try:
-        import redis  # noqa: PLC0415
-        from redis.backoff import NoBackoff  # noqa: PLC0415
-        from redis.retry import Retry  # noqa: PLC0415
+        import redis
+        from redis.backoff import NoBackoff
+        from redis.retry import Retry
     except ImportError:
         raise MissingExtra("the Redis store", "redis-py", "redis") from None
     scheme, _, rest = url.partition("://")
@@ -193,7 +193,7 @@ def _connector(url: str, timeout_s: float) -> Callable[[], Redis | RedisCluster]
 
 def _check_url(scheme: str, url: str) -> None:
     """Refuse a URL that redis-py cannot read; its own words may hold a part of the password."""
-    from redis.connection import parse_url  # noqa: PLC0415
+    from redis.connection import parse_url
 
     try:
         options = parse_url(url) if scheme in SCHEMES else None  # type: ignore[no-untyped-call]

@@ -63,7 +63,7 @@ def _of_particulars(query: QueryFeatures) -> list[Any]:
 
 
 def _particulars(fields: list[Any]) -> QueryFeatures:
-    from wiserouter.learning.residuals import QueryFeatures, Shift  # noqa: PLC0415 - few routers judge queries one by one
+    from wiserouter.learning.residuals import QueryFeatures, Shift  # few routers judge queries one by one
 
     embedding, tokens, reward, cost_usd = fields
     own = None if embedding is None else _array(embedding)

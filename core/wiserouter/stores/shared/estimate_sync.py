@@ -20,9 +20,10 @@ from typing import NamedTuple
 import numpy as np
 
 from wiserouter.learning.estimates import Estimates
+from wiserouter.pricing.prices import Usage
 from wiserouter.prompts.contexts import Contexts
 from wiserouter.stores.engines.base import Learn, Reply
-from wiserouter.types import FloatArray, Usage
+from wiserouter.types import FloatArray
 
 logger = logging.getLogger("wiserouter")
 

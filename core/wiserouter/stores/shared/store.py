@@ -44,7 +44,7 @@ from wiserouter.stores.shared.codec import record_of_text, text_of_terms
 from wiserouter.stores.shared.exchange import EngineClient, PendingEvent
 from wiserouter.stores.shared.leases import Leases
 from wiserouter.stores.shared.replica import Effect, LocalReplica, first_windows
-from wiserouter.types import check_amount
+from wiserouter.validation import check_amount
 
 logger = logging.getLogger("wiserouter")
 

@@ -1,0 +1,37 @@
+"""Checks of numbers that callers give; each error names the rule, the value and the argument."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from wiserouter.errors import InvalidInput
+
+
+def check_amount(name: str, value: float) -> float:
+    """Return `value` as a float if it is finite and at least 0, else raise `InvalidInput` naming `name`."""
+    if not (isinstance(value, int | float | np.number) and math.isfinite(value) and value >= 0):
+        raise InvalidInput(f"{name} must be a finite number of at least 0, got {value!r}", value=value)
+    return float(value)
+
+
+def check_reward(value: float) -> float:
+    """Return `value` as a float if it lies in [0, 1], else raise `InvalidInput`."""
+    if not (isinstance(value, int | float | np.number) and 0.0 <= value <= 1.0):
+        raise InvalidInput(f"reward must lie in [0, 1], got {value!r}: rescale the score", value=value)
+    return float(value)
+
+
+def check_delta(name: str, value: float) -> float:
+    """Return `value` as a float if it lies between 0 and 1, both left out, else raise `InvalidInput`."""
+    if not (isinstance(value, int | float | np.number) and 0.0 < value < 1.0):
+        raise InvalidInput(f"{name} must lie between 0 and 1, both left out, got {value!r}", value=value)
+    return float(value)
+
+
+def check_count(name: str, value: int, *, least: int = 0) -> int:
+    """Return `value` as an int if it is a whole number of at least `least`, else raise `InvalidInput`."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        raise InvalidInput(f"{name} must be a whole number of at least {least}, got {value!r}", value=value)
+    return int(value)
