@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from wiserouter.budgets.budget import Budget, Funds
+from wiserouter.budgets.budget import Budget
+from wiserouter.budgets.funds import Funds
 from wiserouter.budgets.nested import Account
 from wiserouter.errors import BudgetExhausted, InvalidInput, QuerySkipped
 from wiserouter.learning.cost_prior import price_change

@@ -9,7 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
-from wiserouter.budgets.budget import NEVER, Budget, Funds, Ledger
+from wiserouter.budgets.budget import NEVER, Budget
+from wiserouter.budgets.funds import Funds
+from wiserouter.budgets.ledger import Ledger
 from wiserouter.errors import BudgetError, BudgetExhausted, InvalidInput
 
 

@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 import numpy as np
 
-from wiserouter.budgets.budget import Funds
+from wiserouter.budgets.funds import Funds
 from wiserouter.learning.estimates import Estimates
 from wiserouter.learning.residuals.shift import Shift
 from wiserouter.planning.choice_inputs import Counts

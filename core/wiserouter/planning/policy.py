@@ -8,7 +8,8 @@ from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 
-from wiserouter.budgets.budget import Debit, Funds
+from wiserouter.budgets.budget import Debit
+from wiserouter.budgets.funds import Funds
 from wiserouter.learning.estimates import Estimates
 from wiserouter.learning.residuals.shift import Shift
 from wiserouter.planning.choice_inputs import ContextFigures, Counts, ExplorationFigures

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from wiserouter.budgets.budget import Funds
+from wiserouter.budgets.funds import Funds
 from wiserouter.planning.plan import Plan
 
 DEVIATIONS = 1.0

@@ -9,7 +9,7 @@ import math
 from itertools import pairwise
 from typing import NamedTuple
 
-from wiserouter.budgets.budget import Funds
+from wiserouter.budgets.funds import Funds
 from wiserouter.learning.residuals.shift import Shift
 from wiserouter.planning.choice_inputs import ContextFigures, ExplorationFigures
 from wiserouter.planning.plan import SKIP

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from wiserouter.budgets.budget import Ledger
+from wiserouter.budgets.ledger import Ledger
 from wiserouter.budgets.nested import Account
 from wiserouter.planning.plan import Plan
 

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wiserouter import Budget, Contexts, Decision, Model, Price, WiseRouter
-from wiserouter.budgets.budget import Funds, Ledger
+from wiserouter.budgets.funds import Funds
+from wiserouter.budgets.ledger import Ledger
 from wiserouter.budgets.nested import NestedLedger, open_account
 from wiserouter.errors import BudgetExhausted, InvalidInput
 from wiserouter.stores import MemoryStore, Record

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from wiserouter import Budget
-from wiserouter.budgets.budget import Ledger
+from wiserouter.budgets.ledger import Ledger
 from wiserouter.errors import BudgetExhausted, HorizonExhausted, InvalidInput
 
 

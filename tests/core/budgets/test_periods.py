@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wiserouter import Budget, Contexts, Model, Price, WiseRouter
-from wiserouter.budgets.budget import Ledger
+from wiserouter.budgets.ledger import Ledger
 from wiserouter.budgets.periods import parse_period, requests_left, window_at, windows_between
 from wiserouter.errors import BudgetExhausted, InvalidInput
 from wiserouter.stores import MemoryStore

@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from wiserouter import Budget, Contexts, EpsilonFirst, Estimates, Plan, WiseRouter
-from wiserouter.budgets.budget import Funds
+from wiserouter.budgets.funds import Funds
 from wiserouter.cli import app
 from wiserouter.errors import BudgetError, InvalidInput, MissingExtra
 from wiserouter.evaluation.outcome import NOT_SERVED

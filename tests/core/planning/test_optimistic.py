@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from wiserouter import Budget, Contexts, Estimates, Model, Offline, Optimistic, Plan, Price, WiseRouter
 from wiserouter.artifacts.file import read_artifact, write_artifact
-from wiserouter.budgets.budget import Funds
+from wiserouter.budgets.funds import Funds
 from wiserouter.errors import BudgetError, InvalidInput, QuerySkipped
 from wiserouter.evaluation.simulation import Stream, open_method, paper_environment, play
 from wiserouter.learning.optimistic_estimates import OptimisticEstimates

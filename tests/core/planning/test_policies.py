@@ -5,7 +5,7 @@ import pytest
 from scipy.optimize import linprog
 
 from wiserouter import Budget, Contexts, EpsilonFirst, Estimates, Model, Offline, Plan, WiseRouter
-from wiserouter.budgets.budget import Funds
+from wiserouter.budgets.funds import Funds
 from wiserouter.errors import BudgetExhausted, InvalidInput, QuerySkipped
 from wiserouter.planning.policies import open_policy
 from wiserouter.planning.policy import Mixture

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wiserouter import Budget, Contexts, EpsilonFirst, Estimates, ExploreShare, Model, Offline, Optimistic, WiseRouter
-from wiserouter.budgets.budget import Funds
+from wiserouter.budgets.funds import Funds
 from wiserouter.errors import BudgetError, InvalidInput
 from wiserouter.learning.residuals.shift import Shift
 from wiserouter.planning.choice_inputs import ContextFigures, ExplorationFigures

@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wiserouter.budgets.budget import Funds
+from wiserouter.budgets.funds import Funds
 from wiserouter.evaluation.outcome import NOT_SERVED
 from wiserouter.pricing.pool import Model
 from wiserouter.prompts.contexts import Contexts

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wiserouter.budgets.budget import Budget, Funds
+from wiserouter.budgets.budget import Budget
+from wiserouter.budgets.funds import Funds
 from wiserouter.errors import BudgetError, QuerySkipped
 from wiserouter.evaluation.baselines.base import NOT_SERVED, Call, Fitted, Method, Query, Server, Terms, Training
 from wiserouter.learning.estimates import Estimates

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wiserouter.budgets.budget import Funds
+from wiserouter.budgets.funds import Funds
 from wiserouter.errors import InvalidInput
 from wiserouter.evaluation.baselines.base import NOT_SERVED, Server, Terms
 from wiserouter.evaluation.bench.splits import Queries

@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wiserouter.budgets.budget import Budget, Debit, Funds
+from wiserouter.budgets.budget import Budget, Debit
+from wiserouter.budgets.funds import Funds
 from wiserouter.errors import BudgetError, QuerySkipped
 from wiserouter.evaluation.outcome import NOT_SERVED
 from wiserouter.evaluation.simulation.environment import Environment, Stream

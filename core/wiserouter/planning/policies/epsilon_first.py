@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 
 import numpy as np
 
-from wiserouter.budgets.budget import Funds
+from wiserouter.budgets.funds import Funds
 from wiserouter.learning.estimates import Estimates
 from wiserouter.learning.residuals.shift import Shift
 from wiserouter.planning.choice_inputs import ExplorationFigures

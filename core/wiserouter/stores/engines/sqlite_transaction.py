@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Callable, Iterable
 from typing import Any, cast
 
-from wiserouter.budgets.budget import ROUNDING
+from wiserouter.budgets.ledger import ROUNDING
 from wiserouter.stores.engines.base import (
     COUNTERS,
     AccountState,

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from wiserouter.budgets.arrivals import Arrivals
-from wiserouter.budgets.budget import Budget, Ledger
+from wiserouter.budgets.budget import Budget
+from wiserouter.budgets.ledger import Ledger
 from wiserouter.budgets.nested import Account, NestedLedger
 from wiserouter.budgets.periods import Window
 from wiserouter.errors import NotStarted

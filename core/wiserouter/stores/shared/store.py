@@ -19,7 +19,8 @@ from functools import partial
 from threading import RLock
 from typing import Literal, cast
 
-from wiserouter.budgets.budget import Budget, Ledger
+from wiserouter.budgets.budget import Budget
+from wiserouter.budgets.ledger import Ledger
 from wiserouter.budgets.nested import Account, check_same_shape, open_account
 from wiserouter.errors import AlreadySettled, InvalidInput, NotStarted, StoreError, UnknownDecision
 from wiserouter.stores.base import Health, Peer, Record, State

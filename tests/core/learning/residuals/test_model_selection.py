@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from support.problems import problems, rate_of
 from wiserouter import Budget, Contexts, Estimates, Model, Plan, Price, RoutingLog, WiseRouter
-from wiserouter.budgets.budget import Funds
+from wiserouter.budgets.funds import Funds
 from wiserouter.cli import app
 from wiserouter.errors import InvalidInput
 from wiserouter.fitting import fit as fitting

@@ -1,0 +1,49 @@
+"""The funds of a decision: budget left b and requests left tau (paper, Algorithms 1 and 2), as a policy reads them."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+
+class Funds(NamedTuple):
+    """What a policy may plan with: the paper's b and tau.
+
+    Attributes
+    ----------
+    left_usd : float, USD
+        Budget left, b.
+    requests : int
+        Requests still to come, tau, this one included.
+    each : tuple of Funds
+        Those of all budgets that must bear the call, where there are several; these are the tightest of them.
+    cushion_usd : float, default 0
+        What the last request must find beyond a mean call: under a hard limit, the worst case of the cheapest model,
+        and what calls in flight hold back beyond their mean.
+    share : float, default 1
+        How much of the whole horizon those requests are.
+    """
+
+    left_usd: float
+    requests: int
+    each: tuple[Funds, ...] = ()
+    cushion_usd: float = 0.0
+    share: float = 1.0
+
+    @property
+    def rate_usd(self) -> float:
+        """Budget left per request left, b / tau; 0 when either is used up."""
+        left, requests, _, _, _ = self
+        return left / requests if requests > 0 and left > 0.0 else 0.0
+
+    def room_usd(self, floor_usd: float, drift_margin_usd: float = 0.0) -> float:
+        """Return what a call may cost if each after it costs `floor_usd`: b - (tau - 1) c_min, the least of all.
+
+        The sum of the calls after it may stray from that by `drift_margin_usd` x sqrt(tau - 1), which is held back, and
+        so is the cushion.
+        """
+        left, requests, each, cushion, _ = self
+        if each:
+            return min([one.room_usd(floor_usd, drift_margin_usd) for one in each]) - cushion
+        after = requests - 1
+        return left - after * floor_usd - drift_margin_usd * math.sqrt(after if after > 0 else 0) - cushion

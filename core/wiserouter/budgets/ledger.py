@@ -1,0 +1,318 @@
+"""The ledger of one budget: the amounts spent, reserved and left, and the spending rate that follows from them.
+
+The rate is the paper's b / tau (Algorithms 1 and 2): budget left over requests left. Departure: a call debits its true
+cost when it is charged and its expected cost while it is in flight; the paper debits the estimated mean, which the
+policies offer as `accounting="paper"`. A hard limit also holds back the worst case of every call in flight.
+
+The ledger is arithmetic only: the time is an argument, and there is no lock, no input and no output.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import ceil, floor
+
+from wiserouter.budgets.arrivals import Arrivals
+from wiserouter.budgets.budget import NEVER, Budget
+from wiserouter.budgets.funds import Funds
+from wiserouter.budgets.periods import Window, requests_left
+from wiserouter.budgets.rollover import carried_usd, requests_per_window
+from wiserouter.errors import BudgetError, BudgetExhausted, HorizonExhausted, InvalidInput
+
+ROUNDING = 1e-12
+"""Tolerance for rounding errors of sums, as a share of the amount, within which a reservation still fits."""
+
+
+@dataclass(slots=True, eq=False)
+class Ledger:
+    """The running account of one budget.
+
+    Attributes
+    ----------
+    budget : Budget
+        The terms.
+    opened_at, now_s : float, seconds
+        When it was opened, and when it was last looked at.
+    window : Window or None
+        How long it lasts, where the budget renews.
+    expected_requests : float or None
+        Requests expected in a whole window.
+    arrivals : Arrivals or None
+        The record that the horizon is forecast from, where the budget renews; handed from window to window. Where a
+        store keeps none, the pace of the window tells.
+    carried_usd : float, USD
+        What the window before left, where the budget rolls over; negative where that overspent.
+    skipped : int
+        Windows without any request between that one and this.
+    next_window : Ledger or None
+        The account of the next window, where the budget rolls over and this window has ended.
+    spent_usd : float, USD
+        True cost of all charged calls.
+    debited_usd : float, USD
+        What planning counts as spent; differs from `spent_usd` under the paper's accounting only.
+    reserved_usd, expected_usd : float, USD
+        Worst-case and expected cost of the calls in flight.
+    leased_usd : float, USD
+        What workers hold for calls to come, where several share the budget.
+    lease_usd : float or None, USD
+        The most that this worker may hold back now, where it works on a lease.
+    decided, in_flight, charged, released, expired : int
+        Number of decisions, and what became of them.
+    """
+
+    budget: Budget
+    opened_at: float = 0.0
+    now_s: float = 0.0
+    window: Window | None = None
+    expected_requests: float | None = None
+    spent_usd: float = 0.0
+    debited_usd: float = 0.0
+    reserved_usd: float = 0.0
+    expected_usd: float = 0.0
+    decided: int = 0
+    in_flight: int = 0
+    charged: int = 0
+    released: int = 0
+    expired: int = 0
+    leased_usd: float = 0.0
+    lease_usd: float | None = None
+    arrivals: Arrivals | None = None
+    carried_usd: float = 0.0
+    skipped: int = 0
+    next_window: Ledger | None = None
+
+    @classmethod
+    def opened(cls, budget: Budget, now_s: float) -> Ledger:
+        """Return the account of a budget that starts at `now_s`."""
+        window = budget.window(now_s)
+        ledger = cls(budget, now_s, now_s, window, budget.horizon)
+        if window is not None:
+            ledger.arrivals = Arrivals(now_s, window.end_s - window.start_s, budget.timezone)
+            ledger.arrivals.expect(budget.horizon, now_s)
+        return ledger
+
+    def at(self, now_s: float) -> Ledger:
+        """Return the account at `now_s`: this one, or a fresh one where the window has ended since."""
+        if self.window is None or now_s < self.window.end_s:
+            self.now_s = now_s
+            return self
+        self.now_s = self.window.end_s
+        return self._renewed(now_s)
+
+    @property
+    def left_usd(self) -> float:
+        """What may still be reserved: amount and what was carried over, less spent, reserved and leased."""
+        return self.budget.amount_usd + self.carried_usd - self.spent_usd - self.reserved_usd - self.leased_usd
+
+    @property
+    def plannable_usd(self) -> float:
+        """The paper's b: amount and carry-over less debits less the expected cost of the calls in flight."""
+        return self.budget.amount_usd + self.carried_usd - self.debited_usd - self.expected_usd
+
+    @property
+    def hard(self) -> bool:
+        """Whether the limit is hard."""
+        return self.budget.limit == "hard"
+
+    @property
+    def each(self) -> tuple[Ledger, ...]:
+        """The accounts of the single budgets: this one."""
+        return (self,)
+
+    @property
+    def tightest(self) -> Ledger:
+        """The tightest of them: this one."""
+        return self
+
+    @property
+    def horizon_left(self) -> int:
+        """The paper's tau: requests still to come; forecast from the traffic where the budget renews."""
+        if self.window is None:
+            return (self.budget.horizon or 0) - self.decided
+        start, end = self.window
+        if self.arrivals is not None:
+            return max(1, round(self.arrivals.requests(self.now_s, end)))
+        elapsed_s = self.now_s - max(start, self.opened_at)
+        return requests_left(self.decided, elapsed_s, end - self.now_s, end - start, self.expected_requests)
+
+    @property
+    def horizon(self) -> int:
+        """Requests in all: planned, or forecast where the budget renews."""
+        return (self.budget.horizon or 0) if self.window is None else self.decided + self.horizon_left
+
+    @property
+    def horizon_interval(self) -> tuple[int, int] | None:
+        """Where the horizon will end up, four times in five; None where it is planned or no record is kept."""
+        if self.window is None or self.arrivals is None:
+            return None
+        ahead = self.arrivals.forecast(self.now_s, self.window.end_s)
+        return self.decided + floor(ahead.low), self.decided + ceil(ahead.high)
+
+    @property
+    def renews_at(self) -> float | None:
+        """When the budget renews, in seconds since 1970; None where it does not."""
+        return None if self.window is None else self.window.end_s
+
+    @property
+    def rate_usd(self) -> float:
+        """Budget left per request left, b / tau; 0 when either is used up."""
+        return self.funds().rate_usd
+
+    def funds(self) -> Funds:
+        """Return what a policy may plan with."""
+        requests = self.horizon_left
+        return Funds(self.plannable_usd, requests, (), 0.0, requests / max(self.decided + requests, 1))
+
+    def room_usd(self) -> float:
+        """Return the largest worst case that a hard limit, or a lease, still admits; infinite under neither."""
+        rounding_usd = ROUNDING * self.budget.amount_usd
+        if self.lease_usd is not None:
+            return self.lease_usd + rounding_usd
+        return float("inf") if self.budget.limit == "expected" else self.left_usd + rounding_usd
+
+    def margin_usd(self) -> float:
+        """Return what a hard limit holds back for the calls in flight beyond their expected cost."""
+        return self.reserved_usd - self.expected_usd
+
+    def bears(self, expected_usd: float) -> bool:
+        """Return whether the budget left covers the expected cost of a call; a hard limit looks at its worst case."""
+        return self.budget.limit == "hard" or expected_usd <= self.plannable_usd
+
+    def refusal(self, needed_usd: float) -> BudgetError | None:
+        """Return the error that says whether horizon or money is used up; None if the cheapest model is to go on."""
+        if self.budget.on_exhausted == "cheapest":
+            return None
+        return HorizonExhausted(self.horizon, self.left_usd) if self.horizon_left <= 0 else self.exhausted(needed_usd)
+
+    def exhausted(self, needed_usd: float) -> BudgetExhausted:
+        """Return the error that says what is spent, reserved, left and needed."""
+        self.note_refusal()
+        return BudgetExhausted(
+            amount_usd=self.budget.amount_usd,
+            carried_usd=self.carried_usd,
+            spent_usd=self.spent_usd,
+            reserved_usd=self.reserved_usd,
+            needed_usd=needed_usd,
+            decided=self.decided,
+            horizon=self.horizon,
+            every=self.budget.every,
+            renews_at=self.renews_at,
+        )
+
+    def note_refusal(self) -> None:
+        """Note that a request was refused: how many more would come is not seen until one is admitted."""
+        if self.arrivals is not None:
+            self.arrivals.note_refusal(self.now_s)
+
+    def reserve(self, reserved_usd: float, expected_usd: float) -> None:
+        """Hold back the cost of one call; raise `BudgetExhausted` if a hard limit does not admit it."""
+        if reserved_usd > self.room_usd():
+            raise self.exhausted(reserved_usd)
+        self.hold(reserved_usd, expected_usd)
+
+    def hold(self, reserved_usd: float, expected_usd: float) -> None:
+        """Hold back the cost of one call that was admitted."""
+        self.reserved_usd += reserved_usd
+        self.expected_usd += expected_usd
+        self.decided += 1
+        self.in_flight += 1
+        if self.arrivals is not None:
+            self.arrivals.add(self.now_s)
+
+    def settle(self, reserved_usd: float, expected_usd: float, *, cost_usd: float, debit_usd: float) -> None:
+        """Turn a reservation into a charge of `cost_usd`, of which planning debits `debit_usd`."""
+        self._return(reserved_usd, expected_usd)
+        self.charged += 1
+        self.spend(cost_usd, debit_usd)
+
+    def spend(self, cost_usd: float, debit_usd: float) -> None:
+        """Count a cost whose reservation is gone."""
+        self.spent_usd += cost_usd
+        self.debited_usd += debit_usd
+        if self.next_window is not None:
+            self._carry_over()
+
+    def release(self, reserved_usd: float, expected_usd: float) -> None:
+        """Give back the money of a call that failed, and its place in the horizon."""
+        self._return(reserved_usd, expected_usd)
+        self._count(-1)
+        self.released += 1
+
+    def release_late(self) -> None:
+        """Give back the place in the horizon of a call whose reservation had expired."""
+        self.expired -= 1
+        self._count(-1)
+        self.released += 1
+
+    def expire(self, reserved_usd: float, expected_usd: float) -> None:
+        """Give back the money of a call that nobody settled in time; its place in the horizon stays used."""
+        self._return(reserved_usd, expected_usd)
+        self.expired += 1
+
+    def amend(self, *, amount_usd: float | None = None, horizon: int | None = None, every: str | None = None) -> None:
+        """Change the amount or the horizon, both counted from the start of the budget.
+
+        Raises
+        ------
+        InvalidInput
+            If the budget does not renew `every` so often, where that is given.
+        """
+        if every is not None and not self.budget.renews(every):
+            raise InvalidInput(f"every must be {self.budget.every or NEVER!r} or left out, got {every!r}", value=every)
+        self.budget = replace(
+            self.budget,
+            amount_usd=self.budget.amount_usd if amount_usd is None else amount_usd,
+            horizon=self.budget.horizon if horizon is None else horizon,
+        )
+        if horizon is not None:
+            self.expected_requests = horizon
+            if self.arrivals is not None:
+                self.arrivals.expect(horizon, self.now_s)
+
+    def settle_late(self, state: str, *, cost_usd: float, debit_usd: float) -> None:
+        """Count the bill of a call whose reservation had expired, or that was taken for failed and released."""
+        if state == "released":
+            self.released -= 1
+            self._count(1)
+        else:
+            self.expired -= 1
+        self.charged += 1
+        self.spend(cost_usd, debit_usd)
+
+    def _renewed(self, now_s: float) -> Ledger:
+        """Return the account of the window that holds `now_s`, later than this one."""
+        window = self.budget.window(now_s)
+        expected_requests = self._requests_per_window()
+        renewed = Ledger(self.budget, now_s, now_s, window, expected_requests, arrivals=self.arrivals)
+        if self.budget.rollover and self.window is not None and window is not None:
+            renewed.skipped = self.budget.windows_between(self.window, window)
+            self.next_window = renewed
+            self._carry_over()
+        return renewed
+
+    def _requests_per_window(self) -> float | None:
+        """Return the requests expected in a whole window; the former expectation where there was no traffic."""
+        if self.window is None or not self.decided:
+            return self.expected_requests
+        seen_s = self.now_s - max(self.window.start_s, self.opened_at)
+        return requests_per_window(self.window, seen_s, self.decided)
+
+    def _carry_over(self) -> None:
+        """Pass on to the later windows what this one leaves; repeated when a call of this window is billed late."""
+        ledger, later = self, self.next_window
+        while later is not None:
+            later.carried_usd = carried_usd(ledger.left_usd, later.skipped, later.budget.amount_usd)
+            ledger, later = later, later.next_window
+
+    def _count(self, n: int) -> None:
+        self.decided += n
+        if self.arrivals is not None:
+            self.arrivals.add(self.now_s, n)
+
+    def _return(self, reserved_usd: float, expected_usd: float) -> None:
+        self.in_flight -= 1
+        empty = self.in_flight == 0  # no rounding is left behind
+        self.reserved_usd = 0.0 if empty else self.reserved_usd - reserved_usd
+        self.expected_usd = 0.0 if empty else self.expected_usd - expected_usd
+        if self.next_window is not None:
+            self._carry_over()
