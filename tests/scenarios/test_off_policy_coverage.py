@@ -14,7 +14,7 @@ import pytest
 from support.tables import PARETO, ROUTERBENCH, SWEBENCH, needs_tables, read
 from support.worlds import OUTPUT_USD, SKILL, TOKENS
 from wiserouter import Plan
-from wiserouter.errors import ThinOverlap
+from wiserouter.evaluation.errors import ThinOverlap
 from wiserouter.evaluation.off_policy import Decisions, always, evaluate
 
 LOGS = int(os.environ.get("WISEROUTER_LOGS", "200"))

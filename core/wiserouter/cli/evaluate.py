@@ -9,7 +9,8 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from wiserouter.cli.output import err, out, print_json, table, usd
-from wiserouter.errors import InvalidInput, ThinOverlap
+from wiserouter.errors import InvalidInput
+from wiserouter.evaluation.errors import ThinOverlap
 from wiserouter.evaluation.off_policy import (
     Decisions,
     Estimate,

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from support.frames import routerbench_like
 from wiserouter.cli import app, main
-from wiserouter.errors import HashMismatch
+from wiserouter.evaluation.errors import HashMismatch
 
 
 def wiserouter(*arguments):

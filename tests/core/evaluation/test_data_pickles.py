@@ -19,9 +19,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.frames import MODELS, routerbench_like
-from wiserouter.errors import ForbiddenPickle, LogError, WiseRouterError
+from wiserouter.errors import LogError, WiseRouterError
 from wiserouter.evaluation.datasets import routerbench, safe_pickle
 from wiserouter.evaluation.datasets.pandas_frame import columns_of
+from wiserouter.evaluation.errors import ForbiddenPickle
 
 OLD = sorted((Path(__file__).parent / "pickles").glob("*.pkl"))
 PROTOCOLS = range(pickle.HIGHEST_PROTOCOL + 1)

@@ -14,10 +14,11 @@ from support.frames import MODELS, routerbench_like
 from support.tables import FOLDER, PARETO, ROUTERBENCH, SWEBENCH, needs_tables
 from support.tables import read as read_shared
 from wiserouter import RoutingLog
-from wiserouter.errors import HashMismatch, LogError, MissingExtra, MissingTable
+from wiserouter.errors import LogError, MissingExtra
 from wiserouter.evaluation.datasets import open_table, paretobandit, routerbench, summary, swebench
 from wiserouter.evaluation.datasets.download import from_hub
 from wiserouter.evaluation.datasets.wide_table import series, write
+from wiserouter.evaluation.errors import HashMismatch, MissingTable
 
 
 def pickled(frame, folder, name="table.pkl"):

@@ -20,7 +20,8 @@ from wiserouter import (
     Plan,
     WiseRouter,
 )
-from wiserouter.errors import InfeasibleBudget, InvalidInput, ThinOverlap, UnknownModel
+from wiserouter.errors import InfeasibleBudget, InvalidInput, UnknownModel
+from wiserouter.evaluation.errors import ThinOverlap
 from wiserouter.evaluation.off_policy import (
     Decisions,
     always,

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from wiserouter.errors import HashMismatch, LogError
+from wiserouter.errors import LogError
+from wiserouter.evaluation.errors import HashMismatch
 from wiserouter.types import Embedding, FloatArray
 
 MOST_BYTES = 2**29

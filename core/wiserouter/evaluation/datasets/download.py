@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from wiserouter.errors import MissingExtra, MissingTable
+from wiserouter.errors import MissingExtra
+from wiserouter.evaluation.errors import MissingTable
 
 Fetch = Callable[[str, str, str], Path]
 """From repository, file name and revision to the fetched file."""

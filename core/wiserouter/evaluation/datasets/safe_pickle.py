@@ -18,7 +18,8 @@ import warnings
 from pathlib import Path
 from typing import Any, NoReturn, Self
 
-from wiserouter.errors import ForbiddenPickle, LogError
+from wiserouter.errors import LogError
+from wiserouter.evaluation.errors import ForbiddenPickle
 
 
 class PickledObject:
@@ -172,7 +173,7 @@ def load(payload: bytes, file: Path | None = None) -> Any:
     {'a': [1.5, None]}
     >>> load(b"cposix\nsystem\n(S'true'\ntR.")
     Traceback (most recent call last):
-    wiserouter.errors.ForbiddenPickle: a pickled table must not name posix.system: ...
+    wiserouter.evaluation.errors.ForbiddenPickle: a pickled table must not name posix.system: ...
     """
     try:
         with warnings.catch_warnings():

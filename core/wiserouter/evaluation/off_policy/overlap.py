@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wiserouter.errors import ThinOverlap
+from wiserouter.evaluation.errors import ThinOverlap
 from wiserouter.evaluation.off_policy.logged_decisions import Decisions
 from wiserouter.types import FloatArray
 
