@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from support.redis_servers import MISSING, redis_server, serving
-from wiserouter.stores.engines.base import Open, ReadRequest, Reserve, Settle, WindowOpening
+from wiserouter.stores.engines.base import ReadRequest
+from wiserouter.stores.engines.events import Open, Reserve, Settle, WindowOpening
 from wiserouter.stores.engines.redis import RedisEngine
 
 redis = pytest.importorskip("redis")

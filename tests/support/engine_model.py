@@ -8,26 +8,22 @@ from dataclasses import dataclass, field
 from threading import RLock
 from typing import Any
 
-from wiserouter.stores.engines.base import (
+from wiserouter.stores.engines.base import NOTHING, AccountState, Found, Reply, WindowState
+from wiserouter.stores.engines.events import (
     COUNTERS,
-    NOTHING,
-    AccountState,
     Alias,
     Amend,
     Find,
-    Found,
     Learn,
     Lease,
     Note,
     Open,
     Renew,
-    Reply,
     Reserve,
     Score,
     Settle,
     Spend,
     WindowOpening,
-    WindowState,
 )
 
 

@@ -14,18 +14,17 @@ from dataclasses import dataclass
 import pytest
 
 from support.engine_model import ModelEngine
-from wiserouter.stores.engines.base import (
+from wiserouter.stores.engines.base import Engine, ReadRequest
+from wiserouter.stores.engines.events import (
     COUNTERS,
     Alias,
     Amend,
-    Engine,
     Event,
     Find,
     Learn,
     Lease,
     Note,
     Open,
-    ReadRequest,
     Renew,
     Reserve,
     Score,

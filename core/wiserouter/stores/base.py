@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from wiserouter.budgets.budget import Budget, Debit
+from wiserouter.budgets.funds import BudgetSnapshot
 from wiserouter.budgets.nested import Account
 from wiserouter.types import Decision
 
@@ -14,7 +15,8 @@ if TYPE_CHECKING:
 
     from wiserouter.learning.residuals import QueryFeatures
     from wiserouter.planning.trace import DecisionTrace
-    from wiserouter.stores.engines.base import Learn, Reply
+    from wiserouter.stores.engines.base import Reply
+    from wiserouter.stores.engines.events import Learn
 
 State = Literal["in flight", "charged", "released", "expired"]
 
@@ -164,6 +166,10 @@ class Store(Protocol):
         NotStarted
             If the scope has no budget.
         """
+        ...
+
+    def snapshot(self, scope: str) -> BudgetSnapshot:
+        """Return the budget of `scope` at this moment, for one decision; raise as `ledger` does."""
         ...
 
     def reserve(self, record: Record) -> None:

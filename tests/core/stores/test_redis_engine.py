@@ -18,7 +18,8 @@ import pytest
 from support.engines import apply, charge, counters, lease, opened, release, renew, reserve, rolling, state, window
 from support.redis_servers import MISSING, RedisServer, cluster, line_to, redis_server, serving, wait_until
 from wiserouter.errors import InvalidInput, StoreDamaged, StoreUnavailable
-from wiserouter.stores.engines.base import Alias, Find, Learn, Note, Open, ReadRequest, Score, Spend
+from wiserouter.stores.engines.base import ReadRequest
+from wiserouter.stores.engines.events import Alias, Find, Learn, Note, Open, Score, Spend
 
 pytest.importorskip("redis")
 
@@ -402,7 +403,8 @@ def test_an_old_window_that_is_used_again_does_not_expire(make, shared, client):
 
 RACE = """
 import sys
-from wiserouter.stores.engines.base import Note, ReadRequest, Reserve
+from wiserouter.stores.engines.base import ReadRequest
+from wiserouter.stores.engines.events import Note, Reserve
 from wiserouter.stores.engines.redis import RedisEngine
 
 url, name, worker = sys.argv[1:]

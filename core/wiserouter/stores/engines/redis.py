@@ -15,21 +15,8 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from wiserouter.errors import InvalidInput, MissingExtra, StoreDamaged, StoreError, StoreUnavailable
-from wiserouter.stores.engines.base import (
-    COUNTERS,
-    NOTHING,
-    AccountState,
-    Event,
-    Find,
-    Found,
-    Lease,
-    Open,
-    ReadRequest,
-    Renew,
-    Reply,
-    Score,
-    WindowState,
-)
+from wiserouter.stores.engines.base import NOTHING, AccountState, Found, ReadRequest, Reply, WindowState
+from wiserouter.stores.engines.events import COUNTERS, Event, Find, Lease, Open, Renew, Score
 
 if TYPE_CHECKING:
     from redis import Redis, RedisCluster

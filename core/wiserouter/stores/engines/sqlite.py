@@ -18,7 +18,8 @@ from threading import RLock
 from typing import Literal
 
 from wiserouter.errors import StoreDamaged, StoreError, StoreUnavailable
-from wiserouter.stores.engines.base import NOTHING, Event, ReadRequest, Reply
+from wiserouter.stores.engines.base import NOTHING, ReadRequest, Reply
+from wiserouter.stores.engines.events import Event
 from wiserouter.stores.engines.sqlite_transaction import SCHEMA, Transaction
 
 SCHEMA_VERSION = 1

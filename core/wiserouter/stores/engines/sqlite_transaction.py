@@ -8,14 +8,13 @@ from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 from wiserouter.budgets.ledger import ROUNDING
-from wiserouter.stores.engines.base import (
+from wiserouter.stores.engines.base import AccountState, Found, WindowState
+from wiserouter.stores.engines.events import (
     COUNTERS,
-    AccountState,
     Alias,
     Amend,
     Event,
     Find,
-    Found,
     Learn,
     Lease,
     Note,
@@ -26,7 +25,6 @@ from wiserouter.stores.engines.base import (
     Settle,
     Spend,
     WindowOpening,
-    WindowState,
 )
 
 SCHEMA = f"""

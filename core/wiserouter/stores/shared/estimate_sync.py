@@ -22,7 +22,8 @@ import numpy as np
 from wiserouter.learning.estimates import Estimates
 from wiserouter.pricing.prices import Usage
 from wiserouter.prompts.contexts import Contexts
-from wiserouter.stores.engines.base import Learn, Reply
+from wiserouter.stores.engines.base import Reply
+from wiserouter.stores.engines.events import Learn
 from wiserouter.types import FloatArray
 
 logger = logging.getLogger("wiserouter")

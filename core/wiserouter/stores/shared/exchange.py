@@ -20,7 +20,8 @@ from typing import Protocol
 
 from wiserouter.errors import StoreError, StoreUnavailable
 from wiserouter.stores.base import Health, Record
-from wiserouter.stores.engines.base import Engine, Event, ReadRequest, Reply, Reserve, Settle
+from wiserouter.stores.engines.base import Engine, ReadRequest, Reply
+from wiserouter.stores.engines.events import Event, Reserve, Settle
 from wiserouter.stores.ids import fresh_id
 from wiserouter.stores.shared.codec import text_of_record
 from wiserouter.stores.shared.replica import Effect

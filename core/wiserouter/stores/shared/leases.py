@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import cast
 
-from wiserouter.stores.engines.base import Lease, Reserve
+from wiserouter.stores.engines.events import Lease, Reserve
 from wiserouter.stores.shared.exchange import PendingEvent
 
 

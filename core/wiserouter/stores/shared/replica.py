@@ -13,7 +13,8 @@ from wiserouter.budgets.ledger import Ledger
 from wiserouter.budgets.nested import Account, NestedLedger
 from wiserouter.budgets.periods import Window
 from wiserouter.errors import NotStarted
-from wiserouter.stores.engines.base import AccountState, Event, Note, Open, Renew, WindowOpening, WindowState
+from wiserouter.stores.engines.base import AccountState, WindowState
+from wiserouter.stores.engines.events import Event, Note, Open, Renew, WindowOpening
 from wiserouter.stores.shared.codec import terms_of_text, text_of_terms
 
 MOST_LEVELS = 4

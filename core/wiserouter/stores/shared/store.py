@@ -21,25 +21,12 @@ from typing import Literal, cast
 
 from wiserouter.budgets.budget import Budget
 from wiserouter.budgets.ledger import Ledger
+from wiserouter.budgets.funds import BudgetSnapshot
 from wiserouter.budgets.nested import Account, check_same_shape, open_account
 from wiserouter.errors import AlreadySettled, InvalidInput, NotStarted, StoreError, UnknownDecision
 from wiserouter.stores.base import Health, Peer, Record, State
-from wiserouter.stores.engines.base import (
-    Alias,
-    Amend,
-    Engine,
-    Event,
-    Find,
-    Found,
-    Lease,
-    Open,
-    ReadRequest,
-    Reply,
-    Reserve,
-    Score,
-    Settle,
-    Spend,
-)
+from wiserouter.stores.engines.base import Engine, Found, ReadRequest, Reply
+from wiserouter.stores.engines.events import Alias, Amend, Event, Find, Lease, Open, Reserve, Score, Settle, Spend
 from wiserouter.stores.ids import fresh_id
 from wiserouter.stores.shared.codec import record_of_text, text_of_terms
 from wiserouter.stores.shared.exchange import EngineClient, PendingEvent
@@ -201,6 +188,12 @@ class SharedStore:
             if self._wire.broken and self._leases.share is not None:
                 account.each[0].lease_usd = self._leases.left_usd(scope)
             return account
+
+    def snapshot(self, scope: str) -> BudgetSnapshot:
+        """Return the budget of `scope`, as of the last reply and what this worker has done since."""
+        account = self.ledger(scope)
+        with self._lock:
+            return account.snapshot()
 
     def reserve(self, record: Record) -> None:
         """Hold back the cost of a decision, in all budgets of its scope or in none, and keep its record."""

@@ -1,0 +1,253 @@
+"""The events that an engine applies to its accounts, decisions and sums.
+
+A call counts in each of its windows according to its state, so that a change of state is one subtraction and one
+addition:
+
+============ ===================================================
+in flight    reserved + held, expected + expected, decided + 1, in_flight + 1
+charged      spent + cost, debited + debit, decided + 1, charged + 1
+released     released + 1
+expired      decided + 1, expired + 1
+============ ===================================================
+
+A window has amount + carried - spent - reserved - leased left. Where its limit is hard, nothing is reserved beyond
+that, except for a rounding error of 1e-12 of the amount. Where a window rolls over, the next one carries
+min(left + skipped x amount, amount), computed again whenever a late bill changes the amount left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Literal, NamedTuple
+
+COUNTERS = (
+    "spent_usd",
+    "debited_usd",
+    "reserved_usd",
+    "expected_usd",
+    "decided",
+    "in_flight",
+    "charged",
+    "released",
+    "expired",
+    "leased_usd",
+)
+
+
+class WindowOpening(NamedTuple):
+    """The first state of a window of one budget.
+
+    Attributes
+    ----------
+    id : str
+        Its name; contains the start of the window, so that two workers that renew it at once name the same window.
+    amount_usd : float, USD
+        The budget.
+    hard, rollover : bool
+        Whether the limit is hard, and whether the next window receives the amount left in this one.
+    counters : mapping of str to float
+        Initial counters, where an engine has lost its data; otherwise zeros.
+    carried_usd : float, USD
+        The amount carried over from the window before, likewise.
+    """
+
+    id: str
+    amount_usd: float
+    hard: bool
+    rollover: bool
+    counters: Mapping[str, float] = MappingProxyType({})
+    carried_usd: float = 0.0
+
+
+class Open(NamedTuple):
+    """Open an account, or join the one that is open; result: its generation.
+
+    Attributes
+    ----------
+    scope : str
+        The scope of the account.
+    generation : int
+        That of the account to replace, 0 for none; the new account has the next number. Where an account of another
+        generation is open, nothing changes.
+    terms : str
+        Opaque text, returned as `AccountState.terms`.
+    windows : tuple of WindowOpening
+        The first window of each budget, the innermost first.
+    """
+
+    scope: str
+    generation: int
+    terms: str
+    windows: tuple[WindowOpening, ...]
+
+
+class Amend(NamedTuple):
+    """Change the terms of an account and the amount of a running window; result: "ok" or "unknown"."""
+
+    scope: str
+    terms: str
+    window: str
+    amount_usd: float
+
+
+class Renew(NamedTuple):
+    """Replace the window `former` by the next one; result: "ok". Nothing changes where `former` is not the latest.
+
+    Attributes
+    ----------
+    scope : str
+        The scope of the account.
+    level : int
+        Position of the budget among those of the account.
+    former : str
+        The window that has ended.
+    window : WindowOpening
+        The window that has begun.
+    skipped : int
+        Number of windows between the two.
+    """
+
+    scope: str
+    level: int
+    former: str
+    window: WindowOpening
+    skipped: int
+
+
+class Reserve(NamedTuple):
+    """Reserve the cost of a call in all its windows; result: "ok", or "refused" where a hard limit has no room.
+
+    Delivered twice under one id, it reserves once and the result is "ok" both times. Where a window does not exist, the
+    result is "unknown" and nothing changes.
+
+    Attributes
+    ----------
+    id : str
+        The decision.
+    windows : tuple of str
+        The windows that it counts in.
+    held_usd, expected_usd : float, USD
+        Its worst case and its expected cost.
+    paper : bool
+        Whether planning debits the expected cost in place of the true one.
+    record : str
+        Opaque text, returned by `Find`.
+    lease : str or None
+        The lease that the money is taken from, as far as the lease goes. Such a reservation is never "refused", even
+        where the lease does not exist.
+    """
+
+    id: str
+    windows: tuple[str, ...]
+    held_usd: float
+    expected_usd: float
+    paper: bool
+    record: str
+    lease: str | None = None
+
+
+class Settle(NamedTuple):
+    """Charge or release a call; result: its state before, "unknown", or "again" where nothing changes.
+
+    The call counts in the windows of its reservation; windows that no longer exist are skipped.
+
+    A charge is "again" where the call was charged before, a release where it was charged or released before. The same
+    `token` delivered twice gets the first result. A released or expired call can still be charged.
+
+    Attributes
+    ----------
+    id : str
+        The decision.
+    to : {"charged", "released"}
+        The new state.
+    token : str
+        The unique name of this event.
+    cost_usd : float, USD
+        The true cost of a charged call.
+    model : int or None
+        The model that answered, where it is not the one decided.
+    """
+
+    id: str
+    to: Literal["charged", "released"]
+    token: str
+    cost_usd: float = 0.0
+    model: int | None = None
+
+
+class Score(NamedTuple):
+    """Keep the reward of a call; result: "unknown", "released", or the reward that it replaces (None if there is none).
+
+    The same `token` delivered twice gets the first result.
+    """
+
+    id: str
+    reward: float
+    token: str
+
+
+class Spend(NamedTuple):
+    """Count a cost that belongs to no call, which may be negative; result as for `Reserve`."""
+
+    token: str
+    windows: tuple[str, ...]
+    cost_usd: float
+
+
+class Lease(NamedTuple):
+    """Lease `held_usd` to a worker for `ttl_s` seconds; result: the amount granted, less where there is less room.
+
+    The amount counts as leased in `windows` and never exceeds what is left there, whether or not the limit is hard. A
+    lease that is not renewed within `ttl_s` is returned; `ttl_s` = 0 returns it at once. A lease on other windows is
+    returned before a new one is granted. Where a window does not exist, the grant is 0.
+    """
+
+    id: str
+    windows: tuple[str, ...]
+    held_usd: float
+    ttl_s: float
+
+
+class Find(NamedTuple):
+    """Look a decision up by its id or an alias; result: `Found` or None."""
+
+    id: str
+
+
+class Alias(NamedTuple):
+    """Let a decision be found by another name as well; result: "ok"."""
+
+    alias: str
+    id: str
+
+
+class Learn(NamedTuple):
+    """Add to shared sums; result: "ok".
+
+    Attributes
+    ----------
+    sums : str
+        The name of the sums.
+    worker : str
+        The worker that adds.
+    sequence : int
+        Number of the addition among those of this worker; one that is not beyond the last is ignored.
+    deltas : mapping of str to float
+        The amount to add to each cell.
+    """
+
+    sums: str
+    worker: str
+    sequence: int
+    deltas: Mapping[str, float]
+
+
+class Note(NamedTuple):
+    """Keep a text under a name, in place of an earlier one; result: "ok"."""
+
+    name: str
+    text: str
+
+
+Event = Open | Amend | Renew | Reserve | Settle | Score | Spend | Lease | Find | Alias | Learn | Note
