@@ -22,7 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wiserouter.errors import InvalidInput
-from wiserouter.learning.estimates import Estimates, spreads
+from wiserouter.learning.estimates import Estimates
+from wiserouter.learning.shrinkage import spreads
 from wiserouter.pricing.prices import Usage
 from wiserouter.types import FloatArray
 from wiserouter.validation import check_amount, check_count

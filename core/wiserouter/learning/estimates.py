@@ -1,14 +1,7 @@
-r"""What is known of each (context, model): counts and sums that add up, and the means that follow.
+"""Observations per (context, model) as counts and sums that add up, and the means that follow from them.
 
 The running means of the paper (Algorithm 2) are `sum / count`. Departure: by default they are shrunk toward the model's
-own mean over all contexts, by a strength estimated from the data. With `n` observations of a cell, its mean `m`, the
-model's mean `mu`, the spread within cells `s2` and between cells `t2`,
-
-.. math:: \hat m = \frac{n\, m + \kappa\, \mu}{n + \kappa}, \qquad \kappa = s^2 / t^2 ,
-
-the posterior mean of the one-way random-effects model, with both variances from the analysis of variance (method of
-moments, as in Bühlmann-Straub credibility) and one ratio for all models. Where contexts do not differ `t2` is 0 and the
-model's mean is used; where model means carry no signal `t2` is large and the cell's own mean stays.
+own mean over all contexts, by a strength estimated from the data (`wiserouter.learning.shrinkage`).
 """
 
 from __future__ import annotations
@@ -20,12 +13,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from wiserouter.errors import InvalidInput
+from wiserouter.learning.shrinkage import shrunk_means, spreads
 from wiserouter.pricing.prices import Usage
 from wiserouter.types import FloatArray, IntArray
 from wiserouter.validation import check_count
-
-UNIDENTIFIED_STRENGTH = 8.0
-"""Pseudo-counts where the data cannot tell the spreads apart, as with one observation per cell."""
 
 _FIELDS = (
     "calls",
@@ -240,66 +231,3 @@ class Estimates:
         estimates.n_invoked = round(estimates.invoked.sum())
         estimates.n_observations = round(estimates.calls.sum() + estimates.labels.sum())
         return estimates
-
-
-def shrunk_means(count: FloatArray, total: FloatArray, square: FloatArray, *, shrink: bool) -> FloatArray:
-    """Return the cell means shrunk toward their column's mean; NaN in a column without any observation.
-
-    Parameters
-    ----------
-    count, total, square : ndarray of shape (n_contexts, n_models)
-        Number of observations, their sum and sum of squares.
-    shrink : bool
-        False leaves observed cells as they are.
-
-    Examples
-    --------
-    >>> count = np.array([[2.0], [0.0]]); total = np.array([[1.0], [0.0]])
-    >>> shrunk_means(count, total, total, shrink=False).tolist()
-    [[0.5], [0.5]]
-    """
-    n = count.sum(axis=0)
-    with np.errstate(invalid="ignore"):
-        column_mean = total.sum(axis=0) / n
-    kappa = np.where(count > 0, strength(count, total, square) if shrink else 0.0, 1.0)  # unseen: the column's mean
-    pooled = np.isinf(kappa)
-    weight = np.where(pooled, 1.0, kappa)
-    cell = (total + weight * column_mean) / (count + weight)
-    means: FloatArray = np.where(pooled, column_mean, cell)
-    return means
-
-
-def strength(count: FloatArray, total: FloatArray, square: FloatArray) -> float:
-    """Return the pseudo-counts of a column's mean: spread within cells over spread between them.
-
-    Each column's spreads are taken relative to their sum and averaged over the columns: one strength for all models is
-    steadier than one each, and models differ in scale.
-    """
-    within, between, identified = spreads(count, total, square)
-    varies = identified & (within + between > 0)
-    if not varies.any():
-        return 0.0 if identified.all() else UNIDENTIFIED_STRENGTH
-    share = (between[varies] / (within[varies] + between[varies])).mean()
-    return float((1.0 - share) / share) if share > 0 else float("inf")
-
-
-class Spreads(NamedTuple):
-    """Variances within and between the cells of each column, and whether the data identify them."""
-
-    within: FloatArray
-    between: FloatArray
-    identified: NDArray[np.bool_]
-
-
-def spreads(count: FloatArray, total: FloatArray, square: FloatArray) -> Spreads:
-    """Return the variances within and between the cells of each column."""
-    n, cells = count.sum(axis=0), (count > 0).sum(axis=0)
-    mean = total.sum(axis=0) / np.maximum(n, 1.0)
-    cell_mean = np.where(count > 0, total / np.maximum(count, 1.0), mean)
-    inside = np.maximum((square - count * cell_mean**2).sum(axis=0), 0.0)
-    across = (count * (cell_mean - mean) ** 2).sum(axis=0)
-    identified = (n > cells) & (cells > 1)
-    within = inside / np.maximum(n - cells, 1.0)
-    spread_count = n - (count**2).sum(axis=0) / np.maximum(n, 1.0)
-    between = np.maximum(across - (cells - 1) * within, 0.0) / np.where(identified, spread_count, 1.0)
-    return Spreads(within, between, identified)

@@ -29,8 +29,9 @@ from typing import NamedTuple
 import numpy as np
 
 from wiserouter.learning.cost_prior import log_prices, prior_costs_usd
-from wiserouter.learning.estimates import Estimates, Spreads, spreads
+from wiserouter.learning.estimates import Estimates
 from wiserouter.learning.price_regression import toward_price_line
+from wiserouter.learning.shrinkage import Spreads, spreads, strength
 from wiserouter.pricing.pool import Model
 from wiserouter.pricing.prices import Price
 from wiserouter.types import FloatArray
@@ -156,24 +157,15 @@ class OptimisticEstimates:
         seen = self._estimates
         prior = prior_costs_usd(seen, self._models)
         total, square = seen.cost / prior, seen.cost_sq / prior**2
-        within, between, identified = spreads(seen.calls, total, square)
-        kappa = _strength(within, between, identified)
-        self._cost_kappa = UNIDENTIFIED_COST_STRENGTH if kappa is None else max(kappa, _WEAK)
+        spread = spreads(seen.calls, total, square)
+        kappa = strength(spread)
+        self._cost_kappa = UNIDENTIFIED_COST_STRENGTH if kappa is None else min(max(kappa, _WEAK), _STRONG)
         self._prior_cost = self._cost_kappa * prior
-        self.spread_usd = np.sqrt(_pooled(seen.calls, within)) * prior
+        self.spread_usd = np.sqrt(_pooled(seen.calls, spread.within)) * prior
 
 
 _PATIENCE = 20.0
 """Calls that nobody has rewarded yet are waited for this long before rewards count as rare."""
-
-
-def _strength(within: FloatArray, between: FloatArray, identified: np.ndarray) -> float | None:
-    """Return spread within cells over spread between them, one for all models; None where the data do not say."""
-    varies = identified & (within + between > 0)
-    if not varies.any():
-        return None
-    share = float((between[varies] / (within[varies] + between[varies])).mean())
-    return min((1.0 - share) / share, _STRONG) if share > 0 else _STRONG
 
 
 def _pooled(count: FloatArray, within: FloatArray) -> FloatArray:
@@ -197,7 +189,7 @@ def _strength_of_means(count: FloatArray, mean: FloatArray, of: Spreads) -> floa
     """Return the pseudo-counts of a model's mean reward, none where models' means explain nothing."""
     if len(count) == 1:
         return _STRONG  # the one context is the model: a leaderboard's score counts in full
-    kappa = _strength(*of)
+    kappa = strength(of)
     if kappa is None:
         return 1.0
     n = count.sum(axis=0)
@@ -205,4 +197,4 @@ def _strength_of_means(count: FloatArray, mean: FloatArray, of: Spreads) -> floa
     noise = (of.within.mean() + of.between.mean() * (count**2).sum(axis=0)[tried] / n[tried]) / n[tried]
     between_models = max(float(mean[tried].var(ddof=1) - noise.mean()), 0.0) if tried.sum() > 1 else 0.0
     between_all = between_models + float(of.between.mean())
-    return kappa * (between_models / between_all if between_all > 0 else 1.0)
+    return min(kappa, _STRONG) * (between_models / between_all if between_all > 0 else 1.0)

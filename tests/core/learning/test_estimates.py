@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from wiserouter import Estimates
 from wiserouter.errors import InvalidInput
-from wiserouter.learning.estimates import UNIDENTIFIED_STRENGTH, shrunk_means
+from wiserouter.learning.shrinkage import UNIDENTIFIED_STRENGTH, shrunk_means
 
 
 def filled(seed, n_contexts=4, n_models=3, n=60):

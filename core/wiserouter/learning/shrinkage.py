@@ -1,0 +1,98 @@
+r"""Shrinkage of cell means toward the mean of their column, with a strength estimated from the data (empirical Bayes).
+
+With `n` observations of a cell, its mean `m`, the column's mean `mu`, the variance within cells `s2` and between cells
+`t2`,
+
+.. math:: \hat m = \frac{n\, m + \kappa\, \mu}{n + \kappa}, \qquad \kappa = s^2 / t^2 ,
+
+is the posterior mean of the one-way random-effects model. Both variances come from the analysis of variance (method of
+moments, as in Bühlmann-Straub credibility), and all columns share one ratio. Where cells do not differ, `t2` is 0 and
+the column's mean is used; where column means carry no signal, `t2` is large and the cell keeps its own mean.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wiserouter.types import FloatArray
+
+UNIDENTIFIED_STRENGTH = 8.0
+"""Pseudo-counts where the data cannot separate the two variances, as with one observation per cell."""
+
+
+class Spreads(NamedTuple):
+    """Variances within and between the cells of each column, and whether the data identify them."""
+
+    within: FloatArray
+    between: FloatArray
+    identified: NDArray[np.bool_]
+
+
+def shrunk_means(count: FloatArray, total: FloatArray, square: FloatArray, *, shrink: bool) -> FloatArray:
+    """Return the cell means shrunk toward their column's mean; NaN in a column without any observation.
+
+    Parameters
+    ----------
+    count, total, square : ndarray of shape (n_contexts, n_models)
+        Number of observations, their sum and sum of squares.
+    shrink : bool
+        False leaves observed cells as they are.
+
+    Examples
+    --------
+    >>> count = np.array([[2.0], [0.0]]); total = np.array([[1.0], [0.0]])
+    >>> shrunk_means(count, total, total, shrink=False).tolist()
+    [[0.5], [0.5]]
+    """
+    n = count.sum(axis=0)
+    with np.errstate(invalid="ignore"):
+        column_mean = total.sum(axis=0) / n
+    # a cell without observations takes its column's mean, whatever the strength
+    kappa = np.where(count > 0, _pseudo_counts(count, total, square) if shrink else 0.0, 1.0)
+    pooled = np.isinf(kappa)
+    weight = np.where(pooled, 1.0, kappa)
+    cell = (total + weight * column_mean) / (count + weight)
+    means: FloatArray = np.where(pooled, column_mean, cell)
+    return means
+
+
+def strength(of: Spreads) -> float | None:
+    """Return the pseudo-counts of a column's mean: variance within cells over variance between them.
+
+    Each column's variances are taken relative to their sum and averaged over the columns: one strength for all models
+    is steadier than one each, and models differ in scale. Infinite where cells do not differ; None where no column
+    identifies its variances.
+    """
+    varies = of.identified & (of.within + of.between > 0)
+    if not varies.any():
+        return None
+    share = float((of.between[varies] / (of.within[varies] + of.between[varies])).mean())
+    return (1.0 - share) / share if share > 0 else float("inf")
+
+
+def spreads(count: FloatArray, total: FloatArray, square: FloatArray) -> Spreads:
+    """Return the variances within and between the cells of each column, by one-way analysis of variance."""
+    n, cells = count.sum(axis=0), (count > 0).sum(axis=0)
+    mean = total.sum(axis=0) / np.maximum(n, 1.0)
+    cell_mean = np.where(count > 0, total / np.maximum(count, 1.0), mean)
+    # sums of squares within and between the cells
+    inside = np.maximum((square - count * cell_mean**2).sum(axis=0), 0.0)
+    across = (count * (cell_mean - mean) ** 2).sum(axis=0)
+    identified = (n > cells) & (cells > 1)
+    within = inside / np.maximum(n - cells, 1.0)
+    # method of moments for cells of unequal size: `across` has expectation (cells - 1) within + spread_count between
+    spread_count = n - (count**2).sum(axis=0) / np.maximum(n, 1.0)
+    between = np.maximum(across - (cells - 1) * within, 0.0) / np.where(identified, spread_count, 1.0)
+    return Spreads(within, between, identified)
+
+
+def _pseudo_counts(count: FloatArray, total: FloatArray, square: FloatArray) -> float:
+    """Return the strength; where no column's variances are identified 0 or `UNIDENTIFIED_STRENGTH`."""
+    of = spreads(count, total, square)
+    kappa = strength(of)
+    if kappa is None:
+        return 0.0 if of.identified.all() else UNIDENTIFIED_STRENGTH
+    return kappa
