@@ -1,100 +1,51 @@
-"""How feedback finds its decisions: by message, run or decision; by the root run of an agent; from LangSmith.
+"""Feedback on root runs: the callback that finds their decisions, and the import of scores from LangSmith.
 
-A router sees its own run and the one right above. The root of an agent or graph is further up: `WiseFeedbackHandler`,
-among the callbacks of the whole run, learns which decisions belong to which root.
+A router sees its own run and the one directly above. The root run of an agent or graph is further up:
+`WiseFeedbackHandler`, among the callbacks of the whole run, records which decisions belong to which root.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from contextvars import ContextVar
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 from uuid import UUID
 
 from langchain_core.callbacks import BaseCallbackHandler
-from langchain_core.messages import BaseMessage
 from langchain_core.tracers.context import register_configure_hook
 
-from wiserouter import Explanation, WiseRouter
-from wiserouter.errors import AlreadySettled, UnknownDecision
-from wiserouter.validation import check_reward
-from wiserouter_langchain.decision_index import DecisionIndex, name_of
 from wiserouter_langchain.routed_call import RECORD
 
-if TYPE_CHECKING:
-    from wiserouter_langchain.runnable import RunnableWiseRouter
 
-_RUN_PREFIXES = ("lc_run--", "run--", "run-")
+class TakesFeedback(Protocol):
+    """A router that takes scores, and remembers the runs behind its decisions."""
 
+    def feedback(self, target: Any, score: float, *, key: str = "user_score", comment: str | None = None) -> int:
+        """Credit a score, and return the number of decisions that it reached."""
+        ...
 
-def credit(router: WiseRouter, index: DecisionIndex, target: Any, score: float, key: str, comment: str | None) -> int:
-    """Reward the decisions behind a message, run or decision, and return how many there were."""
-    reward = check_reward(score)
-    return sum(_rewarded(router, index, each, reward, key, comment) for each in _decisions(router, index, target))
-
-
-def explained(router: WiseRouter, index: DecisionIndex, target: Any) -> Explanation:
-    """Return why the latest decision behind a message, run or decision fell as it did; raises `UnknownDecision`."""
-    found = _decisions(router, index, target)
-    if not found:
-        raise UnknownDecision(str(getattr(target, "id", target)))
-    return router.explain(found[-1])
-
-
-def _rewarded(
-    router: WiseRouter, index: DecisionIndex, decision_id: str, reward: float, key: str, comment: str | None
-) -> bool:
-    try:
-        router.reward(decision_id, reward)
-    except (UnknownDecision, AlreadySettled):  # forgotten, or a call that failed
-        return False
-    index.score(decision_id, key, reward, comment)
-    return True
-
-
-def _decisions(router: WiseRouter, index: DecisionIndex, target: Any) -> list[str]:
-    if not isinstance(target, BaseMessage):
-        return _of_run(router, index, str(target)) or [str(target)]
-    record = target.response_metadata.get(RECORD)
-    if record:
-        return [str(record["decision_id"])]
-    return _of_run(router, index, _run_of(target.id or ""))
-
-
-def _of_run(router: WiseRouter, index: DecisionIndex, name: str) -> list[str]:
-    """Return the decisions behind a run of this worker, or of another one of its store."""
-    found = index.decisions_of(name)
-    if found or not router.durable:
-        return found
-    with suppress(UnknownDecision):
-        while True:
-            found.append(router.decision(name_of(name, len(found))).id)
-    return found
-
-
-def _run_of(message_id: str) -> str:
-    """Return the run id in the id that LangChain gives a message whose provider gave none."""
-    prefix = next((prefix for prefix in _RUN_PREFIXES if message_id.startswith(prefix)), "")
-    return message_id[len(prefix) :][:36]
+    def note_run(self, decision_id: str, run_id: UUID) -> None:
+        """Let feedback on a run find a decision."""
+        ...
 
 
 class WiseFeedbackHandler(BaseCallbackHandler):
-    """Learns which decisions belong to which root run; put it among the callbacks of a chain, agent or graph.
+    """A callback that records which decisions belong to which root run; pass it to a chain, agent or graph.
 
     Parameters
     ----------
     router : RunnableWiseRouter
-        Whose decisions these are.
+        The router that makes the decisions.
     max_runs : int, default 10,000
-        Runs that are kept.
+        Runs kept; the oldest are dropped first.
     """
 
     run_inline = True  # no thread hop per event on the asynchronous path
 
-    def __init__(self, router: RunnableWiseRouter, max_runs: int = 10_000) -> None:
+    def __init__(self, router: TakesFeedback, max_runs: int = 10_000) -> None:
         self._router, self._max_runs = router, max_runs
         self._roots: OrderedDict[UUID, UUID] = OrderedDict()
         self._decisions: OrderedDict[UUID, list[str]] = OrderedDict()
@@ -109,14 +60,14 @@ class WiseFeedbackHandler(BaseCallbackHandler):
     def on_chain_start(
         self, serialized: Any, inputs: Any, *, run_id: UUID, parent_run_id: UUID | None = None, **_: Any
     ) -> None:
-        """Note the run."""
-        self._seen(run_id, parent_run_id)
+        """Record the run."""
+        self._root_of(run_id, parent_run_id)
 
     def on_tool_start(
         self, serialized: Any, input_str: str, *, run_id: UUID, parent_run_id: UUID | None = None, **_: Any
     ) -> None:
-        """Note the run."""
-        self._seen(run_id, parent_run_id)
+        """Record the run."""
+        self._root_of(run_id, parent_run_id)
 
     def on_chat_model_start(
         self,
@@ -128,8 +79,8 @@ class WiseFeedbackHandler(BaseCallbackHandler):
         metadata: dict[str, Any] | None = None,
         **_: Any,
     ) -> None:
-        """Note the run, and the decision that it carries."""
-        root = self._seen(run_id, parent_run_id)
+        """Record the run, and the decision in its metadata."""
+        root = self._root_of(run_id, parent_run_id)
         record = (metadata or {}).get(RECORD)
         if record:
             with self._lock:
@@ -140,14 +91,15 @@ class WiseFeedbackHandler(BaseCallbackHandler):
     def feedback(
         self, root_run_id: UUID | str, score: float, *, key: str = "user_score", comment: str | None = None
     ) -> int:
-        """Credit a score to every decision of a root run, and return how many there were.
+        """Credit a score to every decision of a root run, and return their number.
 
-        Where the store is shared, the run may have been another worker's.
+        Where the store is shared, another worker may have served the run.
         """
         ids = self.decisions.get(UUID(str(root_run_id))) or [str(root_run_id)]
         return sum(self._router.feedback(each, score, key=key, comment=comment) for each in dict.fromkeys(ids))
 
-    def _seen(self, run_id: UUID, parent: UUID | None) -> UUID:
+    def _root_of(self, run_id: UUID, parent: UUID | None) -> UUID:
+        """Record a run, and return the root run above it."""
         with self._lock:
             root = run_id if parent is None else self._roots.get(parent, parent)
             self._roots[run_id] = root
@@ -160,13 +112,13 @@ register_configure_hook(_tracked, inheritable=True)  # once: a hook stays for th
 
 
 @contextmanager
-def track_decisions(router: RunnableWiseRouter) -> Iterator[WiseFeedbackHandler]:
+def track_decisions(router: TakesFeedback) -> Iterator[WiseFeedbackHandler]:
     """Learn the decisions of every run in a block, with no callback handed through.
 
     Parameters
     ----------
     router : RunnableWiseRouter
-        Whose decisions these are.
+        The router that makes the decisions.
 
     Yields
     ------
@@ -184,31 +136,31 @@ def track_decisions(router: RunnableWiseRouter) -> Iterator[WiseFeedbackHandler]
 def pull_langsmith(
     client: Any, handler: WiseFeedbackHandler, *, key: str = "user_score", run_ids: Iterable[UUID] | None = None
 ) -> int:
-    """Credit the feedback that LangSmith holds for runs, and return how many decisions it reached.
+    """Credit the feedback that LangSmith holds on runs, and return the number of decisions that it reached.
 
     Parameters
     ----------
     client : langsmith.Client
-        Asked for `list_feedback`.
+        Its `list_feedback` is called.
     handler : WiseFeedbackHandler
         Knows which decisions belong to which run.
     key : str, default "user_score"
         The feedback key to read.
     run_ids : iterable of UUID, optional
-        The root runs; all that the handler knows by default.
+        The root runs; by default all that the handler knows.
 
     Notes
     -----
-    Feedback without a score, or with one outside [0, 1], is left out.
+    Feedback without a score, or with a score outside [0, 1], is skipped.
     """
-    asked = list(handler.decisions if run_ids is None else run_ids)
-    if not asked:
+    roots = list(handler.decisions if run_ids is None else run_ids)
+    if not roots:
         return 0
-    told = client.list_feedback(run_ids=asked, feedback_key=[key])
-    usable = [one for one in told if one.score is not None and 0 <= float(one.score) <= 1]
+    scores = client.list_feedback(run_ids=roots, feedback_key=[key])
+    usable = [one for one in scores if one.score is not None and 0 <= float(one.score) <= 1]
     return sum(handler.feedback(one.run_id, float(one.score), key=key, comment=one.comment) for one in usable)
 
 
-def _trim(kept: OrderedDict[UUID, Any], most: int) -> None:
-    while len(kept) > most:
-        kept.popitem(last=False)
+def _trim(by_run: OrderedDict[UUID, Any], max_runs: int) -> None:
+    while len(by_run) > max_runs:
+        by_run.popitem(last=False)

@@ -30,7 +30,7 @@ from wiserouter.integration.context_lookup import ContextAssignment, ContextLook
 from wiserouter.stores.offload import offload
 from wiserouter_langchain.candidates import begin_call
 from wiserouter_langchain.decision_index import DecisionIndex
-from wiserouter_langchain.feedback import credit, explained
+from wiserouter_langchain.decision_lookup import credit, explained
 from wiserouter_langchain.pool_member import PoolMember, common_profile
 from wiserouter_langchain.request import Ask, ask_of
 from wiserouter_langchain.routed_call import OPERATIONS, RECORD, RoutedCall
@@ -438,9 +438,9 @@ class RunnableWiseRouter(BaseChatModel):
         score : float
             In [0, 1].
         key : str, default "user_score"
-            Whose score it is; the latest one counts, whatever its key.
+            Name of the score, as in LangSmith. It is not stored: the latest score counts, whatever its key.
         comment : str, optional
-            Kept with the decision.
+            Kept in the journal, if there is one.
 
         Returns
         -------
@@ -452,7 +452,7 @@ class RunnableWiseRouter(BaseChatModel):
         InvalidInput
             If the score is outside [0, 1].
         """
-        return credit(self._core, self._index, target, score, key, comment)
+        return credit(self._core, self._index, target, score, comment)
 
     async def afeedback(self, target: Any, score: float, *, key: str = "user_score", comment: str | None = None) -> int:
         """Do what `feedback` does, off the event loop where the store is waited for."""
@@ -481,7 +481,7 @@ class RunnableWiseRouter(BaseChatModel):
 
     def note_run(self, decision_id: str, run_id: uuid.UUID) -> None:
         """Let feedback for a run find a decision."""
-        self._index.note(decision_id, [run_id])
+        self._index.add(decision_id, [run_id])
 
     # inside
 
@@ -502,10 +502,6 @@ class RunnableWiseRouter(BaseChatModel):
     def _begin(self, config: RunnableConfig, messages: list[BaseMessage]) -> Any:
         manager = self._manager(CallbackManager, config)
         return manager.on_chain_start(None, {"messages": messages}, **self._named(config))
-
-    async def _abegin(self, config: RunnableConfig, messages: list[BaseMessage]) -> Any:
-        manager = self._manager(AsyncCallbackManager, config)
-        return await manager.on_chain_start(None, {"messages": messages}, **self._named(config))
 
     def _named(self, config: RunnableConfig) -> dict[str, Any]:
         return {"name": config.get("run_name") or self.get_name(), "run_id": config.pop("run_id", None)}
@@ -534,8 +530,8 @@ class RunnableWiseRouter(BaseChatModel):
     def _child(self, turn: RoutedCall, config: RunnableConfig, run: Any) -> RunnableConfig:
         """Return the configuration of the model's call: below our run, observed, with the record in its metadata."""
         decision_id = turn.decision.id
-        self._index.note(decision_id, _ids(run))
-        turn.observer.on_start = lambda run_id: self._index.note(decision_id, [run_id])
+        self._index.add(decision_id, _ids(run))
+        turn.observer.on_start = lambda run_id: self._index.add(decision_id, [run_id])
         callbacks = run.get_child()
         callbacks.add_handler(turn.observer, inherit=True)
         child = patch_config(config, callbacks=callbacks)

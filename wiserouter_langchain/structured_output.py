@@ -1,9 +1,9 @@
-"""A router that answers in a schema, by the method of whichever model answers."""
+"""A runnable that answers in a schema, by the chosen model's own method."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from langchain_core.language_models import LanguageModelInput
 from langchain_core.runnables import Runnable, RunnableConfig
@@ -11,27 +11,24 @@ from langchain_core.runnables.utils import ConfigurableFieldSpec
 
 from wiserouter_langchain.routed_call import OPERATIONS
 
-if TYPE_CHECKING:
-    from wiserouter_langchain.runnable import RunnableWiseRouter
-
 
 class StructuredWiseRouter(Runnable[LanguageModelInput, Any]):
-    """A router that answers in a schema.
+    """A router whose answers follow a schema.
 
     Parameters
     ----------
-    router : RunnableWiseRouter
-        Chooses the model.
+    router : Runnable
+        The router, which chooses the model.
     operations : tuple
-        What is replayed on it.
+        The declared operations, which are replayed on the chosen model.
     """
 
-    def __init__(self, router: RunnableWiseRouter, operations: tuple[Any, ...]) -> None:
+    def __init__(self, router: Runnable[LanguageModelInput, Any], operations: tuple[Any, ...]) -> None:
         self.router, self._operations = router, operations
 
     @property
     def config_specs(self) -> list[ConfigurableFieldSpec]:
-        """What `config["configurable"]` may hold."""
+        """The keys that `config["configurable"]` may hold."""
         return self.router.config_specs
 
     def invoke(self, input: LanguageModelInput, config: RunnableConfig | None = None, **kwargs: Any) -> Any:

@@ -1,7 +1,9 @@
 """Agents: the router as their model, the middleware, the budget that stops a runaway loop, and feedback by root run."""
 
 import asyncio
+import json
 import warnings
+from contextlib import closing
 from itertools import cycle
 from types import SimpleNamespace
 from typing import Any
@@ -203,12 +205,30 @@ def test_feedback_by_message_decision_and_run():
     bare = AIMessage("x", id=answer.id)
     for target in (answer, record["decision_id"], run_id, str(run_id), bare):
         assert llm.feedback(target, 0.5) == 1
-    assert labels(llm) == 1  # one decision, rated anew
+    assert labels(llm) == 1  # one decision, rated again
     assert asyncio.run(llm.afeedback(answer, 1.0, key="judge", comment="good")) == 1
-    assert llm._trail.scores_of(record["decision_id"])["judge"] == (1.0, "good")
     assert llm.feedback("nobody", 0.5) == llm.feedback(uuid4(), 0.5) == llm.feedback(AIMessage("x"), 0.5) == 0
     with pytest.raises(InvalidInput, match="reward must lie in"):
         llm.feedback(answer, 1.5)
+
+
+@pytest.mark.parametrize("way", ["feedback", "afeedback", "handler"])
+def test_the_comment_of_a_score_is_in_the_journal(way, tmp_path):
+    llm, run_id = routed(), uuid4()
+    handler = WiseFeedbackHandler(llm)
+    with closing(llm.core.journal_to(tmp_path / "decisions.jsonl")) as journal:
+        answer = llm.invoke("hello", {"run_id": run_id, "callbacks": [handler]})
+        if way == "feedback":
+            llm.feedback(answer, 0.5, comment="too long")
+        elif way == "afeedback":
+            asyncio.run(llm.afeedback(answer, 0.5, comment="too long"))
+        else:
+            handler.feedback(run_id, 0.5, comment="too long")
+        llm.feedback(answer, 1.0)
+        assert journal.flush()
+    events = map(json.loads, (tmp_path / "decisions.jsonl").read_text().splitlines())
+    scores = [(event["reward"], event.get("comment")) for event in events if event["event"] == "reward"]
+    assert scores == [(0.5, "too long"), (1.0, None)]
 
 
 def test_feedback_by_the_chain_above():
@@ -280,8 +300,8 @@ def test_memory_of_runs_is_bounded():
     handler = WiseFeedbackHandler(llm, max_runs=5)
     for _ in range(30):
         (CHAIN | llm).invoke({"q": "x"}, {"callbacks": [handler]})
-    assert len(llm._trail) == 5
-    assert len(llm._trail._by_run) <= 15
+    assert len(llm._index) == 5
+    assert len(llm._index._by_run) <= 15
     assert len(handler.decisions) <= 5
     assert len(handler._roots) <= 5
 
