@@ -1,1 +1,38 @@
-"""What every adapter needs; the one core package that adapters import besides `wiserouter` and `wiserouter.errors`."""
+"""The parts that all adapters share; they import only this package, `wiserouter` and `wiserouter.errors`."""
+
+from __future__ import annotations
+
+from wiserouter.integration.billing import Bill, clamped_usage, estimated_usage, settle
+from wiserouter.integration.call import FRAME_TOKENS, SHORT_TEXT_CHARS, TOOLS_TOKENS, CallRequest
+from wiserouter.integration.context_lookup import ContextAssignment, ContextLookup
+from wiserouter.integration.rate_card import Rate, RateCard, exact_encoding, rates_of
+from wiserouter.integration.setup import PreparedRouter, check_bounded, prepare_router
+from wiserouter.pricing.tokens import count_tokens
+from wiserouter.prompts.encoders.remote import Embedded, RemoteEncoder
+from wiserouter.stores.offload import offload
+from wiserouter.validation import check_reward
+
+__all__ = [
+    "FRAME_TOKENS",
+    "SHORT_TEXT_CHARS",
+    "TOOLS_TOKENS",
+    "Bill",
+    "CallRequest",
+    "ContextAssignment",
+    "ContextLookup",
+    "Embedded",
+    "PreparedRouter",
+    "Rate",
+    "RateCard",
+    "RemoteEncoder",
+    "check_bounded",
+    "check_reward",
+    "clamped_usage",
+    "count_tokens",
+    "estimated_usage",
+    "exact_encoding",
+    "offload",
+    "prepare_router",
+    "rates_of",
+    "settle",
+]

@@ -1,0 +1,65 @@
+"""One call as adapters describe it: the question, the text that is billed as input, and what the answer is limited to.
+
+Each adapter parses the requests of its framework into a `CallRequest`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from wiserouter.pricing.tokens import SHORT_TEXT_CHARS
+
+__all__ = ["FRAME_TOKENS", "SHORT_TEXT_CHARS", "TOOLS_TOKENS", "CallRequest"]
+
+FRAME_TOKENS = 8
+"""A generous bound on what chat formats add per message, and once for the reply."""
+TOOLS_TOKENS = 1_000
+"""A generous bound on what providers add to the prompt where tools are given."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallRequest:
+    """One call.
+
+    Attributes
+    ----------
+    question : str
+        The last text of the user, by which the call is routed.
+    counted : str
+        All text that is billed as input.
+    overhead_tokens : int
+        Tokens that the provider adds to that text.
+    countable : bool
+        Whether the text is the whole input: False with media, a stored conversation or a search.
+    media : frozenset of str
+        The media that the call brings, such as "image".
+    tools, structured : bool
+        Whether the model must call tools, and whether it must give a structured answer.
+    output_tokens : int or None
+        The limit of one answer; None where the call sets none.
+    choices : int
+        The number of answers asked for.
+    tier : str
+        The service tier asked for.
+
+    Examples
+    --------
+    >>> CallRequest("hi", counted="hi", overhead_tokens=16).input_bound_tokens
+    18
+    """
+
+    question: str
+    counted: str
+    overhead_tokens: int
+    countable: bool = True
+    media: frozenset[str] = frozenset()
+    tools: bool = False
+    structured: bool = False
+    output_tokens: int | None = None
+    choices: int = 1
+    tier: str = ""
+
+    @property
+    def input_bound_tokens(self) -> int:
+        """An upper bound on the tokens of the text for every byte-level tokenizer: its bytes plus the overhead."""
+        return len(self.counted.encode("utf-8", "surrogatepass")) + self.overhead_tokens

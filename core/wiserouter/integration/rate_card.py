@@ -1,0 +1,133 @@
+"""The rate card of a model: its prices and limits, the cost of a call after it and the bound on that cost before it.
+
+Each adapter looks prices up where its framework keeps them and makes a `RateCard` of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from wiserouter.pricing.pool import Model
+from wiserouter.pricing.prices import Price, Usage, cost_usd
+from wiserouter.pricing.tokens import count_tokens
+
+PROBE = "naïve"
+"""Six bytes, and fewer tokens in every encoding: a count below six is exact."""
+
+
+class Rate(NamedTuple):
+    """One price of a token.
+
+    Attributes
+    ----------
+    is_input : bool
+        Whether it is the price of a prompt token.
+    usd : float, USD per token
+        The price.
+    above_tokens : int
+        The rate applies to prompts of more tokens than this; 0 stands for all.
+    tier : str
+        The service tier that it applies to; "" stands for all.
+    """
+
+    is_input: bool
+    usd: float
+    above_tokens: int = 0
+    tier: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RateCard:
+    """The prices and limits of one model.
+
+    Attributes
+    ----------
+    price : Price
+        The prices of a plain call.
+    rates : tuple of Rate
+        All prices that a call may meet.
+    source : str
+        Where the prices come from.
+    max_input_tokens, max_output_tokens : int or None
+        The context window and the limit of one answer, where they are known.
+    long_prompt_prices : tuple of (int, Price)
+        Prices of all tokens of a call whose prompt is longer than so many tokens, by rising length.
+
+    Examples
+    --------
+    >>> price = Price(input=2.0, output=8.0)
+    >>> RateCard(price, tuple(rates_of(price)), "settings", max_output_tokens=10).worst_case_usd(100, None)
+    280.0
+    """
+
+    price: Price
+    rates: tuple[Rate, ...]
+    source: str
+    max_input_tokens: int | None = None
+    max_output_tokens: int | None = None
+    long_prompt_prices: tuple[tuple[int, Price], ...] = ()
+
+    def cost_usd(self, usage: Usage) -> float:
+        """Return the cost of a call from its tokens."""
+        price = self.price
+        for above_tokens, long_prompt_price in self.long_prompt_prices:
+            if usage.input_tokens > above_tokens:
+                price = long_prompt_price
+        return cost_usd(price, usage)
+
+    def worst_case_usd(
+        self, input_tokens: int | None, output_tokens: int | None, choices: int = 1, tier: str = ""
+    ) -> float:
+        """Return the most that a call can cost; infinite where nothing bounds it.
+
+        Parameters
+        ----------
+        input_tokens : int or None
+            An upper bound; None stands for the whole context window.
+        output_tokens : int or None
+            The limit that the call sets on one answer; None stands for the model's own limit.
+        choices : int, default 1
+            The number of answers asked for.
+        tier : str, default ""
+            The service tier asked for.
+        """
+        inputs = self.max_input_tokens if input_tokens is None else input_tokens
+        limits = [limit for limit in (output_tokens, self.max_output_tokens) if limit is not None]
+        if inputs is None or not limits:
+            return float("inf")
+        input_usd = output_usd = 0.0
+        for is_input, usd, above_tokens, rate_tier in self.rates:
+            if above_tokens >= max(inputs, 1) or rate_tier not in {"", tier}:
+                continue
+            if is_input:
+                input_usd = max(input_usd, usd)
+            else:
+                output_usd = max(output_usd, usd)
+        return inputs * input_usd + choices * min(limits) * output_usd
+
+    def model(self, name: str) -> Model:
+        """Return the router's model of this price and these limits."""
+        bound_usd = self.worst_case_usd(None, None)
+        return Model(
+            name,
+            self.price,
+            max_output_tokens=self.max_output_tokens,
+            max_input_tokens=self.max_input_tokens,
+            max_cost_usd=bound_usd if bound_usd < float("inf") else None,
+        )
+
+
+def rates_of(price: Price, above_tokens: int = 0) -> Iterable[Rate]:
+    """Yield the rates of a price that holds for prompts of more than `above_tokens` tokens."""
+    for usd in (price.input, price.cache_read_usd, price.cache_write_usd):
+        yield Rate(True, usd, above_tokens)
+    for usd in (price.output, price.reasoning_usd):
+        yield Rate(False, usd, above_tokens)
+
+
+def exact_encoding(model: str) -> str | None:
+    """Return the encoding that counts the tokens of a model exactly, or None where there is only a bound."""
+    probe = count_tokens(PROBE, model)
+    return probe.encoding if probe.at_most < len(PROBE.encode()) else None

@@ -1,0 +1,102 @@
+"""Setup of a router for an adapter: its models, their prices, its encoder and its budget."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from wiserouter.budgets.budget import Budget
+from wiserouter.errors import InvalidInput, NotStarted, UnknownModel, UnknownPrice
+from wiserouter.integration.rate_card import RateCard
+from wiserouter.prompts.encoders.remote import RemoteEncoder
+from wiserouter.router import WiseRouter
+
+
+class PreparedRouter(NamedTuple):
+    """A router whose budget runs, and whether that budget is hard."""
+
+    router: WiseRouter
+    hard: bool
+
+
+def prepare_router(
+    router: WiseRouter | None,
+    rate_cards: Mapping[str, RateCard],
+    budget: Budget | None,
+    *,
+    owner: str = "the router",
+    adds_models: bool = False,
+    **settings: Any,
+) -> PreparedRouter:
+    """Return a router with the prices and limits of its models and a running budget.
+
+    Parameters
+    ----------
+    router : WiseRouter or None
+        Fitted on history. By default one that knows the prices and learns the rest.
+    rate_cards : mapping of str to RateCard
+        Prices and limits by the models' names in the pool.
+    budget : Budget or None
+        Started on the router; needed where none runs yet.
+    owner : str
+        The subject of error messages.
+    adds_models : bool, default False
+        Whether the adapter adds models that the router does not know; by default they are refused.
+    **settings
+        Of `WiseRouter`, where none is given.
+
+    Raises
+    ------
+    UnknownModel
+        If the router has no model of some name.
+    InvalidInput
+        If there is no budget, or no encoder where there are several contexts.
+    """
+    if router is None:
+        router = WiseRouter([card.model(name) for name, card in rate_cards.items()], **settings)
+    unknown = [name for name in rate_cards if name not in router.pool.names]
+    if unknown and not adds_models:
+        raise UnknownModel(unknown[0], router.pool.names)
+    n_contexts = router.contexts.n_contexts
+    if n_contexts > 1 and router.encoder is None:
+        raise InvalidInput(f"{owner} has {n_contexts} contexts and needs an encoder")
+    for name, card in rate_cards.items():
+        if name not in unknown:
+            router.update_model(card.model(name))
+    if isinstance(router.encoder, RemoteEncoder):
+        router.encoder.pay, router.encoder.apay = router.spend, router.aspend
+    return PreparedRouter(router, _start(router, budget, owner))
+
+
+def check_bounded(
+    rate_cards: Iterable[tuple[str, RateCard]], output_caps: Mapping[str, int | None], remedy: str
+) -> None:
+    """Check that a hard budget can bound the calls of every model.
+
+    Parameters
+    ----------
+    rate_cards : iterable of (str, RateCard)
+        Prices and limits with the models' names.
+    output_caps : mapping of str to int or None
+        The limit that is sent along where a call sets none, by model.
+    remedy : str
+        How the operator limits the output of a model.
+
+    Raises
+    ------
+    UnknownPrice
+        If nothing bounds the cost of even an empty call.
+    """
+    for name, card in rate_cards:
+        if card.worst_case_usd(0, output_caps.get(name)) == float("inf"):
+            raise UnknownPrice(name, f"bound on the cost of a call, which a hard budget needs: {remedy}")
+
+
+def _start(router: WiseRouter, budget: Budget | None, owner: str) -> bool:
+    """Start the budget, if one is given, and return True if the running one is hard."""
+    if budget is not None:
+        router.start(budget)
+    try:
+        return router.is_hard()
+    except NotStarted as error:
+        raise InvalidInput(f"{owner} needs a budget: give one, or a router with a running one") from error
