@@ -19,7 +19,7 @@ import os
 import numpy as np
 import pytest
 
-from support.learning import Learned, halves, learned
+from support.learning import Learned, learned, split
 from support.tables import PARETO, ROUTERBENCH, SWEBENCH, needs_tables, read
 
 pytestmark = needs_tables
@@ -52,7 +52,7 @@ def runs(name):
     """Return what was `Learned`, of shape (seeds, budgets), and the budgets in USD per query."""
     cost = read(name).cost_usd.mean(axis=0)
     rates = [cost.min() + share * (cost.max() - cost.min()) for share in SHARES]
-    splits = (halves(read(name), seed) for seed in seeds(name))
+    splits = (split(read(name), seed) for seed in seeds(name))
     figures = np.array([[learned(name, work, rate) for rate in rates] for work in splits])
     return Learned(*np.moveaxis(figures, -1, 0)), rates
 

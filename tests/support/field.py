@@ -20,7 +20,7 @@ def queries_of(reward, cost_usd, embeddings=None):
 def training_of(queries):
     """Return them as a training half."""
     models = tuple(Model(f"m{k}") for k in range(queries.answers.reward.shape[1]))
-    return Training(queries.embeddings, queries.placed, queries.chars, Contexts.single(), models, queries.answers)
+    return Training(queries.embeddings, queries.context_ids, queries.chars, Contexts.single(), models, queries.answers)
 
 
 def fit(method, queries, seed=0):

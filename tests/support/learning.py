@@ -7,7 +7,7 @@ import numpy as np
 from support.tables import PARETO, ROUTERBENCH, SWEBENCH
 from wiserouter import Budget, Contexts, Estimates, Growing, Model, Offline, Optimistic, Price, WiseRouter, open_encoder
 from wiserouter.errors import BudgetError
-from wiserouter.evaluation.replay import Table, split
+from wiserouter.evaluation.replay import Table, random_halves
 
 FITTED_CONTEXTS = 16
 
@@ -49,7 +49,7 @@ class Learned(NamedTuple):
 
 
 def halves(table: Table, seed: int) -> Split:
-    train, test = split(len(table.prompts), seed)
+    train, test = random_halves(len(table.prompts), seed)
     prompts = [table.prompts[i] for i in train]
     embeddings = open_encoder("tfidf").fit(prompts).encode_many(table.prompts)
     fitted = Contexts.fit(embeddings[train], FITTED_CONTEXTS, seed=seed)

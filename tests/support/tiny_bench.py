@@ -6,7 +6,7 @@ from wiserouter.evaluation.baselines import open_methods
 from wiserouter.evaluation.baselines.base import Answers, Terms
 from wiserouter.evaluation.bench.metrics import row_of
 from wiserouter.evaluation.bench.serve import serve_all
-from wiserouter.evaluation.bench.splits import Queries, Split
+from wiserouter.evaluation.bench.splits import Queries, TrainTestSplit
 from wiserouter.evaluation.datasets import LoadedTable
 from wiserouter.evaluation.datasets.checksums import content_hash
 from wiserouter.planning.plan import Plan
@@ -21,26 +21,26 @@ def opened(table, embeddings=None):
     return LoadedTable("made_up", table, [], embeddings, digest, 0)
 
 
-def queries(reward, cost_usd, placed, n_contexts):
+def queries(reward, cost_usd, context_ids, n_contexts):
     answers = Answers(np.asarray(reward, dtype=float), np.asarray(cost_usd, dtype=float))
-    embeddings = np.eye(n_contexts, dtype=np.float32)[placed]
-    return Queries(embeddings, np.asarray(placed), np.full(len(placed), 10), answers)
+    embeddings = np.eye(n_contexts, dtype=np.float32)[context_ids]
+    return Queries(embeddings, np.asarray(context_ids), np.full(len(context_ids), 10), answers)
 
 
-def halves(train, test, *, seed=0):
+def split(train, test, *, seed=0):
     """Return halves of (reward, cost_usd, placed); a context is its own embedding."""
     n_contexts = max(max(half[2]) for half in (train, test)) + 1
     learned, served = (queries(*half, n_contexts) for half in (train, test))
-    freq = np.bincount(learned.placed, minlength=n_contexts) / learned.n
+    freq = np.bincount(learned.context_ids, minlength=n_contexts) / learned.n
     mean = learned.answers.cost_usd.mean(axis=0)
     models = tuple(Model(f"m{k}", Price(usd / 700, usd / 700)) for k, usd in enumerate(mean))
     bound = Plan(np.full(served.n, 1.0 / served.n), *served.answers, allow_skip=True)
-    return Split(learned, served, Contexts(np.eye(n_contexts), freq), models, seed, 0.0, bound)
+    return TrainTestSplit(learned, served, Contexts(np.eye(n_contexts), freq), models, seed, 0.0, bound)
 
 
-def same(n, reward, cost_usd, placed=None):
+def same(n, reward, cost_usd, context_ids=None):
     """Return a half of `n` equal queries, or of a row of `reward` and `cost_usd` per context of `placed`."""
-    where = np.zeros(n, dtype=int) if placed is None else np.resize(placed, n)
+    where = np.zeros(n, dtype=int) if context_ids is None else np.resize(context_ids, n)
     return np.atleast_2d(reward)[where], np.atleast_2d(cost_usd)[where], where
 
 

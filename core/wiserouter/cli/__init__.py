@@ -12,7 +12,6 @@ from wiserouter.cli.data import app as data
 from wiserouter.cli.demo import demo
 from wiserouter.cli.evaluate import evaluate_journal
 from wiserouter.cli.explain import explain
-from wiserouter.cli.explore_length import explore_length
 from wiserouter.cli.fit import fit
 from wiserouter.cli.merge import merge
 from wiserouter.cli.output import complain
@@ -29,7 +28,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (bench, demo, explain, explore_length, fit, merge, plan, replay, simulate, status):
+for command in (bench, demo, explain, fit, merge, plan, replay, simulate, status):
     app.command()(command)
 app.command("evaluate")(evaluate_journal)
 app.add_typer(data, name="data")

@@ -78,10 +78,10 @@ def bench(
     logging.getLogger("wiserouter").setLevel(logging.ERROR)
     with progress(quiet=as_json) as bars:
         rows = run_bench(work, report / "done", jobs=jobs, tick=_Ticker(len(work.keys()), bars))
-    findings = _write(_results(work, rows, opened), report)
+    aggregates = _write(_results(work, rows, opened), report)
     if as_json:
-        return print_json(_figures(work.table, findings))
-    out.print(_quality(findings), "")
+        return print_json(_figures(work.table, aggregates))
+    out.print(_quality(aggregates), "")
     written = f"Report: {report / read.name}.html and .md, rows: .parquet, figures: .csv"
     out.print(written, highlight=False, soft_wrap=True)
     return None
@@ -147,34 +147,34 @@ def _origin(work: Bench) -> dict[str, str]:
 
 
 def _write(results: Results, folder: Path) -> Aggregates:
-    from wiserouter.evaluation.report import exhibits_of, findings_of, markdown_of, page_of
+    from wiserouter.evaluation.report import aggregate, make_sections, markdown_of, page_of
 
     about = results.about
-    findings = findings_of(results)
-    exhibits, title = exhibits_of(findings), f"Bench on {about.table}"
+    aggregates = aggregate(results)
+    sections, title = make_sections(aggregates), f"Bench on {about.table}"
     path = folder / about.table
     results.write(f"{path}.parquet")
-    findings.standings.by_budget.write_csv(f"{path}.csv")
-    Path(f"{path}.md").write_text(markdown_of(title, about.terms, exhibits, about.notes), encoding="utf-8")
-    page = page_of(title, about.terms, exhibits, about.notes, {"rows": f"{path.name}.parquet", **about.origin})
+    aggregates.comparison.by_budget.write_csv(f"{path}.csv")
+    Path(f"{path}.md").write_text(markdown_of(title, about.terms, sections, about.notes), encoding="utf-8")
+    page = page_of(title, about.terms, sections, about.notes, {"rows": f"{path.name}.parquet", **about.origin})
     Path(f"{path}.html").write_text(page, encoding="utf-8")
-    return findings
+    return aggregates
 
 
-def _figures(read: LoadedTable, findings: Aggregates) -> dict[str, object]:
+def _figures(read: LoadedTable, aggregates: Aggregates) -> dict[str, object]:
     return {
         "table": read.name,
         "sha256": read.sha256,
         "left_out": read.left_out,
-        "methods": findings.standings.by_method.fill_nan(None).to_dicts(),
-        "budgets": findings.standings.by_budget.fill_nan(None).to_dicts(),
+        "methods": aggregates.comparison.by_method.fill_nan(None).to_dicts(),
+        "budgets": aggregates.comparison.by_budget.fill_nan(None).to_dicts(),
     }
 
 
-def _quality(findings: Aggregates) -> Table:
+def _quality(aggregates: Aggregates) -> Table:
     """Return quality by method and budget; * marks the best and what is within a standard error of it."""
-    by_budget, by_method = findings.standings
-    rates = findings.about.shown_usd
+    by_budget, by_method = aggregates.comparison
+    rates = aggregates.about.shown_usd
     cells = {(row["method"], row["rate_usd"]): _cell(row) for row in by_budget.iter_rows(named=True)}
     rows = [
         [each["method"], *(cells[each["method"], rate] for rate in rates), str(each["best_or_within"])]

@@ -11,9 +11,9 @@ import typer
 from wiserouter.cli.fit import names
 from wiserouter.cli.output import err, out, print_json, table, usd
 from wiserouter.errors import InvalidInput
-from wiserouter.evaluation.datasets import Summary, summary
+from wiserouter.evaluation.datasets import TableSummary, summary
 from wiserouter.evaluation.datasets.open_table import tables_folder
-from wiserouter.evaluation.datasets.wide_table import Wide, write
+from wiserouter.evaluation.datasets.wide_table import WideTable, write
 
 app = typer.Typer(help="Public routing tables: fetch or convert them, and check a table.", no_args_is_help=True)
 
@@ -105,12 +105,12 @@ def check(
     _show(file, summary(file), as_json=as_json)
 
 
-def _finish(converted: Wide, output: Path, *, as_json: bool) -> None:
+def _finish(converted: WideTable, output: Path, *, as_json: bool) -> None:
     write(converted, output)
     _show(str(output), summary(output), as_json=as_json, left_out=(converted.incomplete, converted.repeated))
 
 
-def _show(title: str, found: Summary, *, as_json: bool, left_out: tuple[int, int] | None = None) -> None:
+def _show(title: str, found: TableSummary, *, as_json: bool, left_out: tuple[int, int] | None = None) -> None:
     if as_json:
         dropped = {} if left_out is None else dict(zip(("incomplete", "repeated"), left_out, strict=True))
         return print_json({"file": title, **_fields(found), **dropped})
@@ -122,7 +122,7 @@ def _show(title: str, found: Summary, *, as_json: bool, left_out: tuple[int, int
     return None
 
 
-def _rows(found: Summary) -> list[tuple[str, ...]]:
+def _rows(found: TableSummary) -> list[tuple[str, ...]]:
     return [
         (
             name,
@@ -136,7 +136,7 @@ def _rows(found: Summary) -> list[tuple[str, ...]]:
     ]
 
 
-def _fields(found: Summary) -> dict[str, object]:
+def _fields(found: TableSummary) -> dict[str, object]:
     models = {
         name: {
             "mean_score": _number(found.mean_reward[k]),

@@ -24,7 +24,7 @@ from wiserouter.evaluation.off_policy import (
 )
 from wiserouter.evaluation.off_policy.evaluate import OutcomeName
 from wiserouter.router import WiseRouter
-from wiserouter.routing.journal import JournalReader
+from wiserouter.routing.journal_reader import JournalReader
 from wiserouter.types import FloatArray
 
 LOGGED = "as logged"
@@ -61,14 +61,14 @@ def evaluate_journal(
         check_contexts(decisions, router.contexts)
         decisions = decisions.with_models(router.pool.names)
     asked = [(LOGGED, decisions.logged), *_targets(decisions, router, rates, without or [], only or [])]
-    found = [_Found(name, {one: _told(decisions, target, one) for one in _OUTCOMES}) for name, target in asked]
+    found = [_TargetResult(name, {one: _told(decisions, target, one) for one in _OUTCOMES}) for name, target in asked]
     _check_any(found)
     if as_json:
         return print_json(_as_json(journal, reading, decisions, n, found))
     return _show(journal, reading, decisions, n, found)
 
 
-class _Found(NamedTuple):
+class _TargetResult(NamedTuple):
     """A target with its evaluation per outcome: None where there is no such outcome, the error where it was refused."""
 
     name: str
@@ -105,7 +105,7 @@ def _told(decisions: Decisions, target: FloatArray, outcome: OutcomeName) -> Eva
         return refusal
 
 
-def _check_any(found: list[_Found]) -> None:
+def _check_any(found: list[_TargetResult]) -> None:
     """Raise the first refusal where every target but the log itself was refused."""
     told = [one for each in found if each.name != LOGGED for one in each.outcomes.values()]
     refusals = [one for one in told if isinstance(one, ThinOverlap)]
@@ -114,7 +114,7 @@ def _check_any(found: list[_Found]) -> None:
 
 
 def _as_json(
-    journal: Path, reading: JournalReader, decisions: Decisions, n: int, found: list[_Found]
+    journal: Path, reading: JournalReader, decisions: Decisions, n: int, found: list[_TargetResult]
 ) -> dict[str, object]:
     return {
         "journal": str(journal),
@@ -141,7 +141,7 @@ def _fields(told: Evaluation | ThinOverlap | None, n: int) -> dict[str, Any] | N
     }
 
 
-def _show(journal: Path, reading: JournalReader, decisions: Decisions, n: int, found: list[_Found]) -> None:
+def _show(journal: Path, reading: JournalReader, decisions: Decisions, n: int, found: list[_TargetResult]) -> None:
     for count, what in (
         (reading.skipped, "lines that are cut short or damaged"),
         (decisions.left_out, "decisions from before contexts were fitted anew"),

@@ -9,7 +9,7 @@ import typer
 
 from wiserouter.cli.output import err, out, print_json, table, usd
 from wiserouter.router import WiseRouter
-from wiserouter.routing.journal import JournalReader, find_explanation
+from wiserouter.routing.journal_reader import JournalReader, find_explanation
 from wiserouter.types import NO_CONTEXT
 
 

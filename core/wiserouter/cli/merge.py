@@ -8,6 +8,8 @@ from typing import Annotated
 import typer
 
 from wiserouter.artifacts import merge as merging
+from wiserouter.artifacts.parts import RouterParts
+from wiserouter.artifacts.save_load import load
 from wiserouter.cli.output import out, print_json, table
 from wiserouter.router import WiseRouter
 
@@ -27,12 +29,12 @@ def merge(
     Fit the first part as usual, the others in its contexts: wiserouter fit b.parquet --contexts-of a.wise -o b.wise
     """
     merging.check_distinct(artifacts)
-    parts = [merging.read_part(path) for path in artifacts]
-    merged = merging.merge(parts, None if prices_from is None else merging.read_part(prices_from))
-    router = WiseRouter(**merged.settings())
+    parts = [(str(path), load(path)) for path in artifacts]
+    merged = merging.merge(parts, None if prices_from is None else load(prices_from))
+    router = WiseRouter(**merged._asdict())
     digest = router.save(output)
-    counts = [_counts(part) for part in parts]
-    total = _counts(merged._replace(name=str(output)))
+    counts = [_counts(*part) for part in parts]
+    total = _counts(str(output), merged)
     if as_json:
         return print_json({**total, "sha256": digest, "models": router.pool.names, "parts": counts})
     rows = [(str(one["artifact"]), *(_figure(value) for value in list(one.values())[1:])) for one in (*counts, total)]
@@ -42,13 +44,13 @@ def merge(
     return None
 
 
-def _counts(part: merging.Part) -> dict[str, str | int | None]:
-    """Return how many queries a part has seen, and costs and rewards of calls."""
+def _counts(artifact: str, parts: RouterParts) -> dict[str, str | int | None]:
+    """Return the number of queries, costs and rewards that an artifact was fitted on."""
     return {
-        "artifact": part.name,
-        "queries": part.contexts.n_queries,
-        "costs": round(part.estimates.calls.sum()),
-        "rewards": round(part.estimates.labels.sum()),
+        "artifact": artifact,
+        "queries": parts.contexts.n_queries,
+        "costs": round(parts.estimates.calls.sum()),
+        "rewards": round(parts.estimates.labels.sum()),
     }
 
 

@@ -48,8 +48,8 @@ def replay(
 
     Example: wiserouter replay calls.parquet --budget 2.50 --plot replay.png
     """
-    asked = _asked(budget, budget_per_query)
-    terms = _Terms(
+    asked = _budget_options(budget, budget_per_query)
+    options = _ReplayOptions(
         _one_of("limit", limit, ("expected", "hard")),
         _one_of("accounting", accounting, ("actual", "paper")),
         estimator,
@@ -63,9 +63,9 @@ def replay(
     runs: list[list[Replay]] = [[] for _ in asked]
     with progress(quiet=as_json) as bars:
         for each in range(seed, seed + seeds):
-            arena = _arena(full, loaded, each, encoder, contexts, terms)
-            bar = bars.add_task(f"routing, seed {each}", total=len(arena.test.prompts) * len(asked))
-            for done, one in zip(runs, _play(arena, asked, terms, partial(bars.advance, bar)), strict=True):
+            setup = _prepare(full, loaded, each, encoder, contexts, options)
+            bar = bars.add_task(f"routing, seed {each}", total=len(setup.test.prompts) * len(asked))
+            for done, one in zip(runs, _play(setup, asked, options, partial(bars.advance, bar)), strict=True):
                 done.append(one)
                 if as_json:
                     print_json(one.as_dict())
@@ -74,17 +74,17 @@ def replay(
 
         last = runs[-1][-1]
         title = f"{log.name} under {usd(last.outcome.budget_usd)}"
-        plot_outcomes([last.outcome, *last.naive], plot, title, arena.router.plan)
+        plot_outcomes([last.outcome, *last.naive], plot, title, setup.router.plan)
     if not as_json:
         _show(runs, log.name, plot)
 
 
-class _Asked(NamedTuple):
+class _BudgetOption(NamedTuple):
     amount_usd: float
     per_query: bool
 
 
-class _Terms(NamedTuple):
+class _ReplayOptions(NamedTuple):
     limit: Any
     accounting: Any
     estimator: str
@@ -92,21 +92,25 @@ class _Terms(NamedTuple):
     rate_usd: float | None
 
 
-def _asked(totals: list[float] | None, per_query: list[float] | None) -> list[_Asked]:
-    asked = [_Asked(amount, False) for amount in totals or ()] + [_Asked(amount, True) for amount in per_query or ()]
+def _budget_options(totals: list[float] | None, per_query: list[float] | None) -> list[_BudgetOption]:
+    asked = [_BudgetOption(amount, False) for amount in totals or ()] + [
+        _BudgetOption(amount, True) for amount in per_query or ()
+    ]
     if not asked:
         raise InvalidInput("replay needs --budget (USD for all test queries) or --budget-per-query, got neither")
     return asked
 
 
-def _play(arena: ReplaySetup, asked: list[_Asked], terms: _Terms, tick: Callable[[int], None]) -> Iterator[Replay]:
-    n = len(arena.test.prompts)
+def _play(
+    setup: ReplaySetup, asked: list[_BudgetOption], options: _ReplayOptions, tick: Callable[[int], None]
+) -> Iterator[Replay]:
+    n = len(setup.test.prompts)
     for amount_usd, per_query in asked:
-        yield run(arena, Budget(amount_usd * n if per_query else amount_usd, n, limit=terms.limit), tick)
+        yield run(setup, Budget(amount_usd * n if per_query else amount_usd, n, limit=options.limit), tick)
 
 
-def _arena(
-    full: Table, loaded: WiseRouter | None, seed: int, encoder: str, contexts: int, terms: _Terms
+def _prepare(
+    full: Table, loaded: WiseRouter | None, seed: int, encoder: str, contexts: int, options: _ReplayOptions
 ) -> ReplaySetup:
     if loaded is not None:
         return prepare_with(loaded, full, seed=seed)
@@ -115,10 +119,10 @@ def _arena(
         seed=seed,
         encoder=encoder,
         n_contexts=contexts,
-        policy=Offline(accounting=terms.accounting),
-        estimator=terms.estimator,
-        token_cost=terms.token_cost,
-        rate_usd=terms.rate_usd,
+        policy=Offline(accounting=options.accounting),
+        estimator=options.estimator,
+        token_cost=options.token_cost,
+        rate_usd=options.rate_usd,
     )
 
 

@@ -12,7 +12,7 @@ import typer
 from wiserouter.cli.fit import names
 from wiserouter.cli.output import out, print_json, progress, table, usd
 from wiserouter.evaluation import simulation
-from wiserouter.evaluation.simulation import Study, Summary, slopes, summarise
+from wiserouter.evaluation.simulation import MethodSummary, Study, slopes, summarise
 
 _COLUMNS = ("method", "reward\nratio", "\ns.e.", "\nregret", "spend\nratio", "\nmost", "\nserved")
 
@@ -80,19 +80,19 @@ def simulate(
     return None
 
 
-def _figures(summaries: Sequence[Summary]) -> list[dict[str, Any]]:
+def _figures(summaries: Sequence[MethodSummary]) -> list[dict[str, Any]]:
     slope = slopes(summaries)
     return [{**each.as_dict(), "regret_slope": slope[each.method]} for each in summaries]
 
 
-def _title(environment: str, summaries: Sequence[Summary]) -> str:
+def _title(environment: str, summaries: Sequence[MethodSummary]) -> str:
     first = summaries[0]
     n = len(first.scores)
     budget = f"{usd(first.budget_usd)}{' on average' if n > 1 else ''}"
     return f"{environment}: {first.horizon:,} requests, {budget}, {n} seed{'s' * (n > 1)}"
 
 
-def _row(summary: Summary) -> tuple[str, ...]:
+def _row(summary: MethodSummary) -> tuple[str, ...]:
     error = summary.standard_error("reward_ratio")
     return (
         summary.method,
@@ -105,6 +105,6 @@ def _row(summary: Summary) -> tuple[str, ...]:
     )
 
 
-def _slopes(summaries: Sequence[Summary]) -> Any:
+def _slopes(summaries: Sequence[MethodSummary]) -> Any:
     rows = [(method, "-" if slope is None else f"{slope:.3f}") for method, slope in slopes(summaries).items()]
     return table("Log-log slope", ("method", "slope"), rows)

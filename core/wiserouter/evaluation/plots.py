@@ -11,7 +11,7 @@ import numpy as np
 
 from wiserouter.errors import InvalidInput, MissingExtra
 from wiserouter.evaluation.outcome import Outcome
-from wiserouter.evaluation.simulation.summary import Summary
+from wiserouter.evaluation.simulation.summary import MethodSummary
 from wiserouter.planning.plan import Plan
 
 if TYPE_CHECKING:
@@ -78,18 +78,18 @@ def plot_outcomes(outcomes: Sequence[Outcome], path: str | Path, title: str, fro
     save(figure, path)
 
 
-def plot_simulation(summaries: Sequence[Summary], path: str | Path, title: str) -> None:
+def plot_simulation(summaries: Sequence[MethodSummary], path: str | Path, title: str) -> None:
     """Draw each method's regret per request and its spend, over the requests so far; raises as `plot_plan` does.
 
     Parameters
     ----------
-    summaries : sequence of Summary
+    summaries : sequence of MethodSummary
         One per method, all of one horizon.
     """
     save(simulation_figure(summaries, title), path)
 
 
-def simulation_figure(summaries: Sequence[Summary], title: str) -> Figure:
+def simulation_figure(summaries: Sequence[MethodSummary], title: str) -> Figure:
     """Return the picture of `plot_simulation`."""
     figure = new_figure(height=7.0)
     above, below = figure.subplots(2, 1, sharex=True)

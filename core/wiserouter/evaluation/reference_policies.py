@@ -41,14 +41,27 @@ def single_best(means: Means, rate_usd: float, contexts: IntArray) -> IntArray:
     return np.where(affordable.any(axis=1), best, NOT_SERVED)[contexts]
 
 
-def oracle(reward: FloatArray, cost_usd: FloatArray, models: tuple[str, ...], budget_usd: float, seed: int) -> Outcome:
-    """Return the best that any method could do, had it known every score and cost beforehand.
+def oracle_plan(reward: FloatArray, cost_usd: FloatArray) -> Plan:
+    """Return the oracle: the linear program over single queries, with every score and cost known beforehand.
 
-    The linear program over single queries, whose value bounds every choice of whole models.
+    A fractional multiple-choice knapsack, whose value is an upper bound on every choice of answers at the same spend,
+    cascades included.
+
+    Parameters
+    ----------
+    reward, cost_usd : ndarray of shape (n_queries, n_models)
+        The true table.
     """
     n = len(reward)
-    plan = Plan(np.full(n, 1.0 / n), reward, cost_usd, allow_skip=True)
-    rate = budget_usd / n
+    return Plan(np.full(n, 1.0 / n), reward, cost_usd, allow_skip=True)
+
+
+def oracle_outcome(
+    reward: FloatArray, cost_usd: FloatArray, models: tuple[str, ...], budget_usd: float, seed: int
+) -> Outcome:
+    """Return the outcome of the oracle under a budget; it may serve a fraction of a query."""
+    n = len(reward)
+    plan, rate = oracle_plan(reward, cost_usd), budget_usd / n
     mix = plan.mix(rate)
     return Outcome(
         method="oracle",
@@ -84,4 +97,4 @@ def naive_outcomes(
         outcome_of(method, picks, reward, cost_usd, models=models, budget_usd=budget_usd, seed=seed)
         for method, picks in chosen.items()
     ]
-    return [*outcomes, oracle(reward, cost_usd, models, budget_usd, seed)]
+    return [*outcomes, oracle_outcome(reward, cost_usd, models, budget_usd, seed)]

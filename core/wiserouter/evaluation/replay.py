@@ -91,7 +91,7 @@ def dense_table(log: RoutingLog) -> tuple[Table, int]:
     return table, len(batch.prompts) - len(kept)
 
 
-def split(n: int, seed: int) -> tuple[IntArray, IntArray]:
+def random_halves(n: int, seed: int) -> tuple[IntArray, IntArray]:
     """Return a random half of range(n) to train on, and the other half to test on."""
     order = np.random.default_rng(seed).permutation(n)
     return order[: n // 2], order[n // 2 :]
@@ -112,7 +112,7 @@ def prepare(
 
     The worst case of a call, for a hard limit, is the model's dearest call in the whole table.
     """
-    train, test = (table.rows(half) for half in split(len(table.prompts), seed))
+    train, test = (table.rows(half) for half in random_halves(len(table.prompts), seed))
     router = WiseRouter.fit(
         train.log(),
         encoder=encoder,
@@ -123,7 +123,7 @@ def prepare(
         rate_usd=rate_usd,
         seed=seed,
     )
-    return _arena(router, test, table.cost_usd.max(axis=0), seed)
+    return _setup(router, test, table.cost_usd.max(axis=0), seed)
 
 
 def prepare_with(router: WiseRouter, table: Table, *, seed: int) -> ReplaySetup:
@@ -140,22 +140,22 @@ def prepare_with(router: WiseRouter, table: Table, *, seed: int) -> ReplaySetup:
         raise InvalidInput(f"the log must hold every model of the router, got none of {', '.join(sorted(missing))}")
     columns = [table.models.index(name) for name in names]
     same = Table(table.prompts, table.reward[:, columns], table.cost_usd[:, columns], names)
-    return _arena(router, same, same.cost_usd.max(axis=0), seed)
+    return _setup(router, same, same.cost_usd.max(axis=0), seed)
 
 
-def run(arena: ReplaySetup, budget: Budget, tick: Tick | None = None) -> Replay:
+def run(setup: ReplaySetup, budget: Budget, tick: Tick | None = None) -> Replay:
     """Route the test queries under a budget, and compare with the naive choices and the oracle."""
-    router = _fresh(arena)
+    router = _fresh(setup)
     router.start(budget)
-    test = arena.test
-    chosen = np.fromiter(_served(router, arena, tick), dtype=np.int64, count=len(test.prompts))
-    figures = {"models": test.models, "budget_usd": budget.amount_usd, "seed": arena.seed}
+    test = setup.test
+    chosen = np.fromiter(_served(router, setup, tick), dtype=np.int64, count=len(test.prompts))
+    figures = {"models": test.models, "budget_usd": budget.amount_usd, "seed": setup.seed}
     outcome = outcome_of("wiserouter", chosen, test.reward, test.cost_usd, **figures)  # type: ignore[arg-type]
-    means = arena.router.estimates.means(shrink=False)
+    means = setup.router.estimates.means(shrink=False)
     naive = naive_outcomes(
         means,
-        arena.router.contexts.freq,
-        arena.contexts,
+        setup.router.contexts.freq,
+        setup.contexts,
         test.reward,
         test.cost_usd,
         **figures,  # type: ignore[arg-type]
@@ -163,14 +163,14 @@ def run(arena: ReplaySetup, budget: Budget, tick: Tick | None = None) -> Replay:
     return Replay(outcome, naive)
 
 
-def _served(router: WiseRouter, arena: ReplaySetup, tick: Tick | None) -> Iterable[int]:
+def _served(router: WiseRouter, setup: ReplaySetup, tick: Tick | None) -> Iterable[int]:
     """Yield the model that serves each test query, in order."""
-    test = arena.test
-    for i, embedding in enumerate(arena.embeddings):
+    test = setup.test
+    for i, embedding in enumerate(setup.embeddings):
         if tick is not None:
             tick(1)
         try:
-            decision = router.decide(embedding=embedding, input_tokens=arena.tokens[i] if arena.tokens else None)
+            decision = router.decide(embedding=embedding, input_tokens=setup.tokens[i] if setup.tokens else None)
         except (BudgetError, QuerySkipped):
             yield NOT_SERVED
             continue
@@ -180,7 +180,7 @@ def _served(router: WiseRouter, arena: ReplaySetup, tick: Tick | None) -> Iterab
         yield model
 
 
-def _arena(router: WiseRouter, test: Table, dearest_usd: FloatArray, seed: int) -> ReplaySetup:
+def _setup(router: WiseRouter, test: Table, dearest_usd: FloatArray, seed: int) -> ReplaySetup:
     models = [replace(m, max_cost_usd=float(d)) for m, d in zip(router.pool.models, dearest_usd, strict=True)]
     bounded = WiseRouter(
         models,
@@ -188,7 +188,7 @@ def _arena(router: WiseRouter, test: Table, dearest_usd: FloatArray, seed: int) 
         encoder=router.encoder,
         policy=router.policy,
         estimates=router.estimates,
-        finer=router.finer,
+        residuals=router.residuals,
         seed=seed,
     )
     embeddings = _embeddings(bounded, test.prompts)
@@ -199,24 +199,24 @@ def _arena(router: WiseRouter, test: Table, dearest_usd: FloatArray, seed: int) 
 
 def _tokens(router: WiseRouter, prompts: list[str]) -> list[int] | None:
     """Return the length of every prompt, where the router lets costs follow it."""
-    if router.finer is None or router.finer.length is None:
+    if router.residuals is None or router.residuals.length is None:
         return None
     return [count_tokens(prompt).tokens for prompt in prompts]
 
 
 def _embeddings(router: WiseRouter, prompts: list[str]) -> Embedding:
-    judges = router.finer is not None and router.finer.residual is not None
+    judges = router.residuals is not None and router.residuals.residual is not None
     if router.encoder is None or (router.contexts.n_contexts == 1 and not judges):
         return np.zeros((len(prompts), 0), dtype=np.float32)
     return router.encoder.encode_many(prompts)
 
 
-def _fresh(arena: ReplaySetup) -> WiseRouter:
+def _fresh(setup: ReplaySetup) -> WiseRouter:
     """Return a router with the same history, and none of what an earlier run taught it."""
-    router = arena.router
+    router = setup.router
     policy = type(router.policy)(**router.policy.settings())
-    finer = None if router.finer is None else router.finer.copy()
+    residuals = None if router.residuals is None else router.residuals.copy()
     estimates = router.estimates.copy()
     return WiseRouter(
-        router.pool.models, router.contexts, policy=policy, estimates=estimates, finer=finer, seed=arena.seed
+        router.pool.models, router.contexts, policy=policy, estimates=estimates, residuals=residuals, seed=setup.seed
     )

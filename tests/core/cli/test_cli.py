@@ -73,27 +73,33 @@ def test_fit_plan_and_replay(log, tmp_path):
     assert (run["queries"], run["budget_usd"]) == (300, 0.2)
 
 
-def test_explore_length_of_an_artifact(log, tmp_path):
+def test_the_exploration_length_of_an_artifact(log, tmp_path):
     artifact = tmp_path / "r.wise"
     wiserouter("fit", log, "-o", artifact, "--contexts", 6, "--json")
-    figures = json.loads(wiserouter("explore-length", artifact, "--horizon", 5_000, "--delta", 0.5, "--json"))
+    figures = json.loads(
+        wiserouter("paper", "exploration-length", artifact, "--horizon", 5_000, "--delta", 0.5, "--json")
+    )
     n_models = len(TABLE.models)
     assert (figures["horizon"], figures["delta"], figures["contexts"]) == (5_000, 0.5, 6)
     assert (figures["models"], figures["default_length"]) == (n_models, 4 * 6 * n_models)
     assert figures["separation"] == pytest.approx(figures["cost_gap"] ** 2 * figures["ratio_gap"])
     assert figures["exceeds_horizon"]
-    best = json.loads(wiserouter("explore-length", artifact, "--horizon", 5_000, "--json"))
+    best = json.loads(wiserouter("paper", "exploration-length", artifact, "--horizon", 5_000, "--json"))
     assert best["length"] < figures["length"]
-    without_null = json.loads(wiserouter("explore-length", artifact, "--horizon", 5_000, "--no-skip", "--json"))
+    without_null = json.loads(
+        wiserouter("paper", "exploration-length", artifact, "--horizon", 5_000, "--no-skip", "--json")
+    )
     assert without_null["length"] <= best["length"]
-    printed = " ".join(wiserouter("explore-length", artifact, "--horizon", 5_000).split())
+    printed = " ".join(wiserouter("paper", "exploration-length", artifact, "--horizon", 5_000).split())
     assert "more than the horizon of 5,000" in printed
     assert f"The default explores {4 * 6 * n_models}" in printed
 
 
-def test_explore_length_of_gaps():
+def test_the_exploration_length_of_gaps():
     gaps = ("--cost-gap", 0.5, "--ratio-gap", 1, "--min-freq", 0.25, "--models", 2)
-    figures = json.loads(wiserouter("explore-length", *gaps, "--horizon", 10_000_000, "--delta", 0.5, "--json"))
+    figures = json.loads(
+        wiserouter("paper", "exploration-length", *gaps, "--horizon", 10_000_000, "--delta", 0.5, "--json")
+    )
     assert figures == {
         "horizon": 10_000_000,
         "length": 528_174,  # ceil(2 / .125 + log(1e7) x 128 x 2 / (.125 x .25^2))
@@ -107,7 +113,7 @@ def test_explore_length_of_gaps():
         "contexts": 4,
         "models": 2,
     }
-    assert "requests suffice" in wiserouter("explore-length", *gaps, "--horizon", 10_000_000)
+    assert "requests suffice" in wiserouter("paper", "exploration-length", *gaps, "--horizon", 10_000_000)
 
 
 def test_replay_prints_one_object_per_run(log):
@@ -280,9 +286,18 @@ def test_a_bar_knows_its_end_from_the_pass_before():
         (("explain", "last", "--journal", "missing.jsonl"), "missing.jsonl"),
         (("explain", "nobody", "--journal", "LOG"), "decision 'nobody' is unknown"),
         (("evaluate", "missing.jsonl", "--only", "a"), "missing.jsonl"),
-        (("explore-length",), "needs either an artifact, or --cost-gap"),
-        (("explore-length", "LOG", "--models", 2), "needs either an artifact"),
-        (("explore-length", "--cost-gap", 0, "--ratio-gap", 1, "--min-freq", 1, "--models", 2), "cost_gap must lie"),
+        (
+            (
+                "paper",
+                "exploration-length",
+            ),
+            "needs either an artifact, or --cost-gap",
+        ),
+        (("paper", "exploration-length", "LOG", "--models", 2), "needs either an artifact"),
+        (
+            ("paper", "exploration-length", "--cost-gap", 0, "--ratio-gap", 1, "--min-freq", 1, "--models", 2),
+            "cost_gap must lie",
+        ),
     ],
 )
 def test_mistakes_are_one_line_and_exit_code_2(log, arguments, says):

@@ -7,9 +7,9 @@ from wiserouter.evaluation.baselines import METHODS, open_methods
 from wiserouter.evaluation.baselines.base import Server, Terms
 from wiserouter.evaluation.bench import Bench, budgets_of, run_bench
 from wiserouter.evaluation.bench.serve import serve_all
-from wiserouter.evaluation.bench.splits import halves_of
+from wiserouter.evaluation.bench.splits import split_table
 from wiserouter.evaluation.datasets.synthetic import make_table
-from wiserouter.evaluation.replay import split
+from wiserouter.evaluation.replay import random_halves
 
 TABLE = make_table(200, np.random.default_rng(0))
 TIMES = ("fit_s", "start_s", "prepare_s", "decide_us", "decide_p99_us")
@@ -35,13 +35,13 @@ class Calls(Server):
 
 
 @pytest.fixture(scope="module")
-def halves():
-    return halves_of(TABLE, seed=0, n_contexts=4)
+def split():
+    return split_table(TABLE, seed=0, n_contexts=4)
 
 
-def test_a_server_pays_for_every_call_and_gets_the_reward_of_one(halves):
-    server, answers = Calls(0, 2, give=0), halves.test.answers
-    trace = serve_all(server, halves.test, Terms(1.0, 100))
+def test_a_server_pays_for_every_call_and_gets_the_reward_of_one(split):
+    server, answers = Calls(0, 2, give=0), split.test.answers
+    trace = serve_all(server, split.test, Terms(1.0, 100))
     assert trace.reward.tolist() == answers.reward[:, 0].tolist()
     assert trace.cost_usd == pytest.approx(answers.cost_usd[:, [0, 2]].sum(axis=1))
     assert trace.calls.tolist() == [2] * 100
@@ -52,10 +52,10 @@ def test_a_server_pays_for_every_call_and_gets_the_reward_of_one(halves):
     assert all(query.truth is None for query, _, _ in server.met)
 
 
-def test_an_answer_must_be_paid_for_and_a_model_called_once(halves):
+def test_an_answer_must_be_paid_for_and_a_model_called_once(split):
     for server in (Calls(0, give=1), Calls(0, 0, give=0), Calls(9, give=9), Calls(give=0)):
         with pytest.raises(InvalidInput):
-            serve_all(server, halves.test, Terms(1.0, 100))
+            serve_all(server, split.test, Terms(1.0, 100))
 
 
 def test_a_bench_goes_on_where_it_stopped(tmp_path):
@@ -80,12 +80,12 @@ def test_rows_depend_on_the_table_the_settings_and_the_code(monkeypatch):
 
 def test_embeddings_of_the_table_are_used_unless_an_encoder_is_named():
     own = np.random.default_rng(0).random((200, 3)).astype(np.float32)
-    test = split(200, 1)[1]
-    assert halves_of(TABLE, seed=1, embeddings=own, n_contexts=4).test.embeddings.tolist() == own[test].tolist()
-    named = halves_of(TABLE, seed=1, embeddings=own, encoder="tfidf", n_contexts=4)
-    without = halves_of(TABLE, seed=1, n_contexts=4)
+    test = random_halves(200, 1)[1]
+    assert split_table(TABLE, seed=1, embeddings=own, n_contexts=4).test.embeddings.tolist() == own[test].tolist()
+    named = split_table(TABLE, seed=1, embeddings=own, encoder="tfidf", n_contexts=4)
+    without = split_table(TABLE, seed=1, n_contexts=4)
     assert named.test.embeddings.tolist() == without.test.embeddings.tolist()
-    assert named.test.placed.tolist() == without.test.placed.tolist()
+    assert named.test.context_ids.tolist() == without.test.context_ids.tolist()
 
 
 def test_two_processes_give_the_same_rows(tmp_path):

@@ -7,22 +7,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from support.tiny_bench import halves, same, served
+from support.tiny_bench import same, served, split
 from wiserouter import Budget, Offline
 from wiserouter.evaluation.baselines import METHODS, open_methods
 from wiserouter.evaluation.baselines.base import Server, Terms
 from wiserouter.evaluation.bench.oracles import BOUNDS
 from wiserouter.evaluation.bench.serve import serve_all
-from wiserouter.evaluation.bench.splits import halves_of
+from wiserouter.evaluation.bench.splits import split_table
 from wiserouter.evaluation.datasets.synthetic import make_table
 from wiserouter.evaluation.replay import prepare, run
 
 N = 400
-PLAIN = halves(same(N, [0.2, 0.9], [1.0, 3.0]), same(N, [0.2, 0.9], [1.0, 3.0]))
+PLAIN = split(same(N, [0.2, 0.9], [1.0, 3.0]), same(N, [0.2, 0.9], [1.0, 3.0]))
 """One context; the plan mixes the two models: 0.55 at 2 USD."""
 
-TWO_KINDS = same(N, [[0.2, 0.9, 0.9], [0.8, 0.9, 0.1]], [[1.0, 3.0, 9.0], [1.0, 3.0, 9.0]], placed=[0, 1])
-KINDS = halves(TWO_KINDS, TWO_KINDS)
+TWO_KINDS = same(N, [[0.2, 0.9, 0.9], [0.8, 0.9, 0.1]], [[1.0, 3.0, 9.0], [1.0, 3.0, 9.0]], context_ids=[0, 1])
+KINDS = split(TWO_KINDS, TWO_KINDS)
 """Two contexts, half of the queries each; at 2 USD the plan takes model 1 in the first and model 0 in the second."""
 
 ONLINE = [f"wr-online-{passes}x" for passes in (1, 2, 3, 4)]
@@ -45,8 +45,8 @@ def test_always_the_same_model(name, model):
 
 
 def test_single_best_serves_only_where_a_model_is_affordable():
-    uneven = same(N, [[0.2, 0.9], [0.5, 0.6]], [[1.0, 3.0], [3.0, 4.0]], placed=[0, 1])
-    row = served("single-best", halves(uneven, uneven), 2.0)
+    uneven = same(N, [[0.2, 0.9], [0.5, 0.6]], [[1.0, 3.0], [3.0, 4.0]], context_ids=[0, 1])
+    row = served("single-best", split(uneven, uneven), 2.0)
     assert (row["quality"], row["served"]) == (pytest.approx(0.1), 0.5)
     assert served("single-best", KINDS, 3.0)["quality"] == pytest.approx(0.9)
 
@@ -78,7 +78,7 @@ def test_zero_mixes_single_models_without_looking_at_the_query():
 def test_the_static_plan_overspends_where_costs_have_heavy_tails_and_the_adaptive_one_does_not():
     ratios = {name: [] for name in ("static-lp", "wr-offline")}
     for seed in range(8):
-        work = halves(luck(250, seed), luck(250, seed + 100))
+        work = split(luck(250, seed), luck(250, seed + 100))
         for name, found in ratios.items():
             found.append(served(name, work, 2.0)["spend_ratio"])
     dearest_call = 0.12  # of the budget, about
@@ -88,14 +88,14 @@ def test_the_static_plan_overspends_where_costs_have_heavy_tails_and_the_adaptiv
 
 
 def test_the_papers_accounting_never_notices_that_costs_have_doubled():
-    dearer = halves(same(N, [0.5], [1.0]), same(N, [0.5], [2.0]))
+    dearer = split(same(N, [0.5], [1.0]), same(N, [0.5], [2.0]))
     assert served("wr-offline-paper", dearer, 1.0)["spend_ratio"] == pytest.approx(2.0)
     assert served("wr-offline", dearer, 1.0)["spend_ratio"] <= 1.0 + 2.0 / N
 
 
 def test_wr_offline_is_the_router_of_replay():
     table = make_table(600, np.random.default_rng(1))
-    work = halves_of(table, 0, n_contexts=6)
+    work = split_table(table, 0, n_contexts=6)
     replayed = run(prepare(table, seed=0, n_contexts=6, policy=Offline()), Budget(1e-3 * 300, 300)).outcome
     row = served("wr-offline", work, 1e-3)
     assert row["quality"] == pytest.approx(replayed.quality, abs=0.02)
@@ -112,7 +112,7 @@ def test_wr_online_calls_each_model_equally_often_and_pays_for_it(name):
 
 
 def test_wr_online_comes_close_to_the_dense_history_for_a_fraction_of_its_cost():
-    work = halves_of(make_table(1_200, np.random.default_rng(2)), 0, n_contexts=6)
+    work = split_table(make_table(1_200, np.random.default_rng(2)), 0, n_contexts=6)
     online, offline = (served(name, work, 1e-3) for name in ("wr-online-1x", "wr-offline"))
     assert online["collected_usd"] < 0.3 * offline["collected_usd"]
     assert online["quality"] > offline["quality"] - 0.05
@@ -127,7 +127,7 @@ def test_epsilon_first_as_printed_finds_the_plan_of_a_world_without_luck(name):
 
 def test_known_costs_stay_known_in_a_copy():
     rng = np.random.default_rng(0)
-    misled = halves(same(N, [0.2, 0.9], [1.0, 3.0]), same(N, [0.2, 0.9], [1.0, 3.0]))
+    misled = split(same(N, [0.2, 0.9], [1.0, 3.0]), same(N, [0.2, 0.9], [1.0, 3.0]))
     training = misled.training()
     [method] = open_methods(["epsilon-first-known"])
     start = method.history(training).copy()
@@ -137,7 +137,7 @@ def test_known_costs_stay_known_in_a_copy():
 
 
 def test_random_draws_evenly_among_the_affordable():
-    work = halves(same(N, [0.2, 0.4, 1.0], [1.0, 2.0, 999.0]), same(N, [0.2, 0.4, 1.0], [1.0, 2.0, 999.0]))
+    work = split(same(N, [0.2, 0.4, 1.0], [1.0, 2.0, 999.0]), same(N, [0.2, 0.4, 1.0], [1.0, 2.0, 999.0]))
     row = served("random", work, 2.0)
     assert row["quality"] == pytest.approx(0.3, abs=0.02)
     assert 2 not in row["given"]
@@ -147,7 +147,7 @@ def test_random_draws_evenly_among_the_affordable():
 @pytest.mark.parametrize(("name", "least"), [("epsilon-greedy", 0.85), ("linucb", 0.9)])
 def test_bandits_find_the_best_affordable_model(name, least):
     half = same(N, [0.2, 0.9, 1.0], [1.0, 1.1, 999.0])
-    row = served(name, halves(half, half), 1.5)
+    row = served(name, split(half, half), 1.5)
     share = np.mean(np.array(row["given"]) == 1)
     assert share >= least
     assert 2 not in row["given"]
@@ -164,7 +164,7 @@ def test_optimistic_learns_the_plan_and_practice_helps():
 def test_the_oracles_against_brute_force():
     rng = np.random.default_rng(3)
     reward, cost = rng.random((5, 3)), rng.random((5, 3))
-    work = halves((reward, cost, np.zeros(5, int)), (reward, cost, np.array([0, 0, 0, 1, 1])))
+    work = split((reward, cost, np.zeros(5, int)), (reward, cost, np.array([0, 0, 0, 1, 1])))
     terms = Terms(1.2, 5)
     best = max(
         sum(reward[i, k] for i, k in enumerate(pick) if k < 3)
@@ -197,15 +197,15 @@ class Anything(Server):
 def test_the_oracle_bounds_whatever_is_done_at_its_spend(seed):
     rng = np.random.default_rng(seed)
     half = rng.random((20, 3)).round(1), rng.random((20, 3)).round(1), rng.integers(0, 2, 20)
-    work = halves(half, half)
+    work = split(half, half)
     trace = serve_all(Anything(rng), work.test, Terms(5.0, 20))
-    assert trace.reward.mean() <= work.bound.value(trace.cost_usd.sum() / 20) + 1e-9
+    assert trace.reward.mean() <= work.oracle.value(trace.cost_usd.sum() / 20) + 1e-9
 
 
 @pytest.mark.parametrize("name", METHODS)
 def test_the_oracle_bounds_every_method_at_its_spend(name):
     table = make_table(200, np.random.default_rng(4))
-    work = halves_of(table, 0, n_contexts=4)
+    work = split_table(table, 0, n_contexts=4)
     for rate in (2e-4, 1e-3, 1e-2):
         row = served(name, work, rate)
         assert row["quality"] <= row["bound_at_spend"] + 1e-9

@@ -17,11 +17,11 @@ from wiserouter.evaluation.datasets.synthetic import make_table
 from wiserouter.evaluation.report import (
     About,
     Results,
-    exhibits_of,
-    findings_of,
+    aggregate,
+    compare_methods,
+    make_sections,
     markdown_of,
     read_results,
-    standings_of,
 )
 from wiserouter.evaluation.report.bootstrap import interval, replicate_means
 from wiserouter.evaluation.report.cost_quality_hull import Hull
@@ -94,7 +94,7 @@ ROWS = rows_of(QUALITY, {"a": 1.0, "b": 1.0, "zero": 2.0})
 
 
 def test_verdicts_by_hand():
-    by_budget, by_method = standings_of(ROWS, QUALITY, QUALITY)
+    by_budget, by_method = compare_methods(ROWS, QUALITY, QUALITY)
     by_budget = by_budget.sort("rate_usd", "method")
     assert by_budget["verdict"].to_list() == ["best", "within 1 s.e.", "", "best", "", ""]
     behind = by_budget.filter(method="b", rate_usd=1.0)
@@ -105,7 +105,7 @@ def test_verdicts_by_hand():
 
 
 def test_who_overspends_is_judged_at_equal_spend():
-    by_budget, _ = standings_of(ROWS, QUALITY, QUALITY)
+    by_budget, _ = compare_methods(ROWS, QUALITY, QUALITY)
     zero = by_budget.filter(method="zero")
     assert not zero["kept"].any()
     assert zero["judged"].to_list() == pytest.approx([0.2, 0.4])  # it spends 2 and 4 USD for 0.4 and 0.6
@@ -113,7 +113,7 @@ def test_who_overspends_is_judged_at_equal_spend():
 
 
 def test_only_rivals_are_compared():
-    by_budget, _ = standings_of(ROWS, QUALITY, ["b", "zero"])
+    by_budget, _ = compare_methods(ROWS, QUALITY, ["b", "zero"])
     assert by_budget.filter(method="a")["verdict"].to_list() == ["", ""]
     assert by_budget.filter(method="b")["verdict"].to_list() == ["best", "best"]
 
@@ -135,7 +135,7 @@ def about(**changes):
 
 def test_a_report_says_who_overspends_and_what_a_method_is_told():
     said = about()
-    text = markdown_of("Bench", said.terms, exhibits_of(findings_of(Results(ROWS, said))), said.notes)
+    text = markdown_of("Bench", said.terms, make_sections(aggregate(Results(ROWS, said))), said.notes)
     assert "| zero | 0.4000 ± 0.0000 † |" in text
     assert "| a | **0.6000 ± 0.1000** | **0.8000 ± 0.0000** |" in text
     assert "| USD | B=2 | B=4 |" in text

@@ -9,13 +9,13 @@ from wiserouter.evaluation import reference_policies
 from wiserouter.evaluation.datasets.synthetic import KINDS, PRICES, make_table
 from wiserouter.evaluation.outcome import outcome_of
 from wiserouter.evaluation.plots import plot_outcomes, plot_plan
-from wiserouter.evaluation.replay import dense_table, prepare, prepare_with, run, split
+from wiserouter.evaluation.replay import dense_table, prepare, prepare_with, random_halves, run
 from wiserouter.learning.estimates import Means
 
 TABLE = make_table(400, np.random.default_rng(0))
 
 
-def arena(seed=0, **options):
+def setup(seed=0, **options):
     return prepare(TABLE, seed=seed, n_contexts=6, **options)
 
 
@@ -24,15 +24,15 @@ def budget(per_query, n=200, **options):
 
 
 def test_split_halves_at_random_and_by_seed():
-    train, test = split(101, 0)
+    train, test = random_halves(101, 0)
     assert (len(train), len(test)) == (50, 51)
     assert sorted([*train, *test]) == list(range(101))
-    assert np.array_equal(train, split(101, 0)[0])
-    assert not np.array_equal(train, split(101, 1)[0])
+    assert np.array_equal(train, random_halves(101, 0)[0])
+    assert not np.array_equal(train, random_halves(101, 1)[0])
 
 
 def test_a_replay_accounts_for_every_call():
-    replay = run(arena(), budget(1e-3))
+    replay = run(setup(), budget(1e-3))
     ours = replay.outcome
     assert ours.queries == ours.served == 200
     assert sum(ours.models.values()) == pytest.approx(1.0)
@@ -41,16 +41,16 @@ def test_a_replay_accounts_for_every_call():
 
 
 def test_the_same_seed_replays_the_same_and_runs_do_not_teach_one_another():
-    one = arena()
+    one = setup()
     first = run(one, budget(1e-3)).outcome
     run(one, budget(3e-3))
     assert run(one, budget(1e-3)).outcome == first
-    assert run(arena(), budget(1e-3)).outcome == first
+    assert run(setup(), budget(1e-3)).outcome == first
 
 
 def test_quality_lies_between_the_cheapest_and_the_oracle():
     for per_query in (5e-4, 1e-3, 4e-3):
-        replay = run(arena(), budget(per_query))
+        replay = run(setup(), budget(per_query))
         by_name = {one.method: one for one in replay.naive}
         assert by_name["always-cheapest"].quality < replay.outcome.quality < by_name["oracle"].quality
 
@@ -58,7 +58,7 @@ def test_quality_lies_between_the_cheapest_and_the_oracle():
 def test_a_hard_replay_never_exceeds_its_budget():
     for seed in range(3):
         for per_query in (1e-4, 5e-4, 2e-3):
-            assert run(arena(seed), budget(per_query, limit="hard")).outcome.spend_ratio <= 1.0
+            assert run(setup(seed), budget(per_query, limit="hard")).outcome.spend_ratio <= 1.0
 
 
 def test_paper_accounting_drifts_from_the_budget_more_than_actual():
@@ -79,7 +79,7 @@ def test_no_choice_of_models_beats_the_oracle_at_its_spend(seed, per_query):
     chosen = rng.integers(-1, 3, size=12)
     models = ("a", "b", "c")
     ours = outcome_of("x", chosen, reward, cost, models=models, budget_usd=per_query, seed=0)
-    best = reference_policies.oracle(reward, cost, models, ours.spend_usd, seed=0)
+    best = reference_policies.oracle_outcome(reward, cost, models, ours.spend_usd, seed=0)
     assert best.quality >= ours.quality - 1e-12
     assert best.spend_usd <= ours.spend_usd + 1e-12
 
@@ -93,7 +93,7 @@ def test_single_best_and_the_fixed_choices_by_hand():
 
 
 def test_a_fitted_router_replays_another_log(tmp_path):
-    router = arena().router
+    router = setup().router
     replay = run(prepare_with(router, TABLE, seed=0), budget(1e-3, 400))
     assert replay.outcome.queries == 400
     few = RoutingLog.from_arrays(TABLE.prompts, TABLE.reward[:, :2], TABLE.cost_usd[:, :2], ("nano", "mini"))
@@ -119,12 +119,12 @@ def test_the_workload_is_what_it_says():
 
 @pytest.mark.parametrize("ending", ["png", "svg", "pdf"])
 def test_pictures_are_saved(tmp_path, ending):
-    replay = run(arena(), budget(1e-3))
-    plot_outcomes([replay.outcome, *replay.naive], tmp_path / f"a.{ending}", "title", arena().router.plan)
-    plot_plan(arena().router.plan, TABLE.models, tmp_path / f"b.{ending}")
+    replay = run(setup(), budget(1e-3))
+    plot_outcomes([replay.outcome, *replay.naive], tmp_path / f"a.{ending}", "title", setup().router.plan)
+    plot_plan(setup().router.plan, TABLE.models, tmp_path / f"b.{ending}")
     assert min((tmp_path / f"{name}.{ending}").stat().st_size for name in "ab") > 4_000
 
 
 def test_an_unknown_picture_format_is_refused(tmp_path):
     with pytest.raises(InvalidInput, match=r"must end in \.png"):
-        plot_plan(arena().router.plan, TABLE.models, tmp_path / "a.doc")
+        plot_plan(setup().router.plan, TABLE.models, tmp_path / "a.doc")

@@ -36,7 +36,7 @@ from wiserouter.evaluation.off_policy import (
     snips,
 )
 from wiserouter.evaluation.off_policy.outcome_model import running_mean_predictions
-from wiserouter.routing.journal import JournalReader
+from wiserouter.routing.journal_reader import JournalReader
 
 FREQ = np.array([0.25, 0.75])
 REWARD = np.array([[0.2, 0.4, 0.9], [0.5, 0.55, 0.6]])

@@ -7,21 +7,21 @@ from scipy.stats import norm
 
 from support.field import always, fit, queries_of, serve
 from wiserouter.errors import InvalidInput
-from wiserouter.evaluation.baselines import FIELD
-from wiserouter.evaluation.baselines.answer_regressions import Forecast, fair_forecast, regress
+from wiserouter.evaluation.baselines import PUBLISHED_ROUTERS
+from wiserouter.evaluation.baselines.answer_regressions import AnswerForecast, cross_fit_forecast, regress
 from wiserouter.evaluation.baselines.base import NOT_SERVED, Answers
 from wiserouter.evaluation.baselines.cascade_routing import CascadeRouting, NoisyTruthCascade, Routing
 from wiserouter.evaluation.baselines.frugalgpt import FrugalGpt, cascades
 from wiserouter.evaluation.baselines.metallm import MetaLlm, price_grid
-from wiserouter.evaluation.baselines.model_pairs import Tables, expected_max
+from wiserouter.evaluation.baselines.model_pairs import PairTables, expected_max
 from wiserouter.evaluation.baselines.port import PooledPort, Port, fixed_prices
-from wiserouter.evaluation.bench.splits import halves_of
+from wiserouter.evaluation.bench.splits import split_table
 from wiserouter.evaluation.datasets.synthetic import make_table
 
 
 @pytest.fixture(scope="module")
-def halves():
-    return halves_of(make_table(800, np.random.default_rng(0)), seed=0, n_contexts=4)
+def split():
+    return split_table(make_table(800, np.random.default_rng(0)), seed=0, n_contexts=4)
 
 
 def telling(n, seed=0):
@@ -45,8 +45,8 @@ def test_metallm_draws_among_tied_models():
     assert 60 < np.sum(serve(fit(MetaLlm(), queries), queries, 1.0).given == 0) < 140
 
 
-def test_metallm_a_higher_price_never_plans_to_spend_more(halves):
-    fitted = MetaLlm().fit(halves.training(), np.random.default_rng(0))
+def test_metallm_a_higher_price_never_plans_to_spend_more(split):
+    fitted = MetaLlm().fit(split.training(), np.random.default_rng(0))
     scores = [fitted.bound - price * fitted.cost_usd for price in price_grid(fitted.cost_usd)]
     planned = [np.take_along_axis(fitted.cost_usd, s.argmax(axis=1)[:, np.newaxis], axis=1).ravel() for s in scores]
     assert (np.diff(planned, axis=0) <= 0.0).all()
@@ -61,7 +61,7 @@ def test_fair_forecasts_do_not_see_the_rewards_that_they_predict():
     rows = rng.normal(size=(120, 30)).astype(np.float32)
     answers = Answers((rng.random((120, 1)) < 0.5).astype(float), np.ones((120, 1)))
     unfair = regress(rows, answers).reward_before(rows)
-    fair = fair_forecast(rows, answers, rng).before
+    fair = cross_fit_forecast(rows, answers, rng).before
     gap = [forecast[answers.reward == 1].mean() - forecast[answers.reward == 0].mean() for forecast in (unfair, fair)]
     assert gap[0] > 0.2
     assert gap[1] < 0.05
@@ -87,7 +87,7 @@ def test_the_better_of_two_is_the_integral(one, other, spread):
 def forecast_of_two():
     """A dear model that is right 9 times in 10; whether the cheap one is shows once it has answered."""
     after = np.tile([[1.0, 0.9], [0.0, 0.9]], (10, 1))
-    forecast = Forecast(np.tile([0.5, 0.9], (20, 1)), after, np.tile([1.0, 10.0], (20, 1)))
+    forecast = AnswerForecast(np.tile([0.5, 0.9], (20, 1)), after, np.tile([1.0, 10.0], (20, 1)))
     reward = after.copy()
     reward[:, 1] = 1.0
     reward[:2, 1] = 0.0
@@ -104,7 +104,7 @@ def forecast_of_two():
 )
 def test_a_cascade_by_hand(longest, prices, quality, cost_usd):
     forecast, answers = forecast_of_two()
-    tables = Tables.of(forecast, np.array([0, 1]), longest)
+    tables = PairTables.of(forecast, np.array([0, 1]), longest)
     assert tables.reached(np.array(prices), answers) == pytest.approx((quality, cost_usd))
 
 
@@ -137,12 +137,12 @@ def test_frugalgpt_goes_on_where_the_score_is_low():
     assert (run.calls[~wrong] == 1).mean() > 0.9
 
 
-def test_frugalgpt_cannot_serve_the_tightest_budget(halves):
-    training = halves.training()
+def test_frugalgpt_cannot_serve_the_tightest_budget(split):
+    training = split.training()
     fitted = FrugalGpt().fit(training, np.random.default_rng(0))
     cheapest_usd = training.leaderboard().cost_usd.min()
-    assert set(serve(fitted, halves.test, cheapest_usd).given) == {NOT_SERVED}
-    assert NOT_SERVED not in serve(fitted, halves.test, 2.0 * cheapest_usd).given
+    assert set(serve(fitted, split.test, cheapest_usd).given) == {NOT_SERVED}
+    assert NOT_SERVED not in serve(fitted, split.test, 2.0 * cheapest_usd).given
 
 
 def test_cascades_are_what_running_them_gives():
@@ -200,14 +200,14 @@ def test_port_begins_at_random_and_splits_the_budget_over_the_models():
 # All
 
 
-@pytest.mark.parametrize("method", [make() for make in FIELD], ids=lambda method: method.name)
-def test_the_unit_of_money_changes_nothing(method, halves):
-    rate_usd = float(np.sort(halves.train.answers.cost_usd.mean(axis=0))[1])
+@pytest.mark.parametrize("method", [make() for make in PUBLISHED_ROUTERS], ids=lambda method: method.name)
+def test_the_unit_of_money_changes_nothing(method, split):
+    rate_usd = float(np.sort(split.train.answers.cost_usd.mean(axis=0))[1])
     runs = []
     for factor in (1.0, 1024.0):
-        training = halves.training()
+        training = split.training()
         training.answers = Answers(training.answers.reward, factor * training.answers.cost_usd)
         fitted = method.fit(training, np.random.default_rng(1))
-        test = halves.test._replace(answers=Answers(halves.test.answers.reward, factor * halves.test.answers.cost_usd))
+        test = split.test._replace(answers=Answers(split.test.answers.reward, factor * split.test.answers.cost_usd))
         runs.append(serve(fitted, test, factor * rate_usd, sees_truth=method.sees_truth).given)
     assert np.mean(runs[0] == runs[1]) > 0.99

@@ -10,20 +10,20 @@ from support.field import always, fit, queries_of, serve
 from wiserouter.evaluation.baselines.barouter import NEIGHBOURS, BaRouter, GrowingNeighbours, VirtualQueue
 from wiserouter.evaluation.baselines.base import NOT_SERVED, Answers, Terms
 from wiserouter.evaluation.baselines.linear_bandit import LinearArms
-from wiserouter.evaluation.baselines.nearest_neighbors import Nearby
+from wiserouter.evaluation.baselines.nearest_neighbors import NearestNeighbors
 from wiserouter.evaluation.baselines.pareto_bandit import Pacer, ParetoBandit
 from wiserouter.evaluation.baselines.pilot import Pilot
-from wiserouter.evaluation.bench.splits import halves_of
+from wiserouter.evaluation.bench.splits import split_table
 from wiserouter.evaluation.datasets.synthetic import make_table
 
 
 @pytest.fixture(scope="module")
-def halves():
-    return halves_of(make_table(1000, np.random.default_rng(0)), seed=0, n_contexts=4)
+def split():
+    return split_table(make_table(1000, np.random.default_rng(0)), seed=0, n_contexts=4)
 
 
-def rates(halves, n=4):
-    mean = halves.train.answers.cost_usd.mean(axis=0)
+def rates(split, n=4):
+    mean = split.train.answers.cost_usd.mean(axis=0)
     return np.geomspace(mean.min(), mean.max(), n)
 
 
@@ -69,11 +69,11 @@ def test_pilot_takes_the_dear_model_while_a_usd_buys_enough():
     assert run.given[100:200].tolist() == [1] * 27 + [0] * 73
 
 
-def test_pilot_keeps_within_the_budget(halves):
-    fitted = Pilot().fit(halves.training(), np.random.default_rng(0))
-    for rate_usd in rates(halves):
-        run = serve(fitted, halves.test, rate_usd)
-        assert run.cost_usd.sum() <= rate_usd * halves.test.n + run.cost_usd.max()  # the last call may cost more
+def test_pilot_keeps_within_the_budget(split):
+    fitted = Pilot().fit(split.training(), np.random.default_rng(0))
+    for rate_usd in rates(split):
+        run = serve(fitted, split.test, rate_usd)
+        assert run.cost_usd.sum() <= rate_usd * split.test.n + run.cost_usd.max()  # the last call may cost more
     assert run.cost_usd.mean() <= rate_usd
     assert NOT_SERVED not in run.given
 
@@ -96,11 +96,11 @@ def test_the_queue_is_at_least_what_is_overspent(costs, rate_usd):
     assert queue.length_usd >= sum(costs) - rate_usd * len(costs) - 1e-9
 
 
-def test_barouter_stays_near_the_budget(halves):
-    fitted = BaRouter().fit(halves.training(), np.random.default_rng(0))
-    for rate_usd in rates(halves):
-        terms = Terms(rate_usd * halves.test.n, halves.test.n)
-        run = serve(fitted, halves.test, rate_usd)
+def test_barouter_stays_near_the_budget(split):
+    fitted = BaRouter().fit(split.training(), np.random.default_rng(0))
+    for rate_usd in rates(split):
+        terms = Terms(rate_usd * split.test.n, split.test.n)
+        run = serve(fitted, split.test, rate_usd)
         queue = VirtualQueue(terms)
         for cost_usd in run.cost_usd:
             queue.take(cost_usd)
@@ -121,7 +121,7 @@ def test_neighbours_are_those_of_scikit_learn():
     rng = np.random.default_rng(0)
     old, late = rng.normal(size=(150, 4)).astype(np.float32), rng.normal(size=(200, 4)).astype(np.float32)
     answers = Answers(rng.random((150, 3)), rng.random((150, 3)))
-    grown = GrowingNeighbours(Nearby(old, answers, NEIGHBOURS), horizon=200)
+    grown = GrowingNeighbours(NearestNeighbors(old, answers, NEIGHBOURS), horizon=200)
     chosen, rewards = rng.integers(3, size=200), rng.random(200)
     for row, model, reward in zip(late, chosen, rewards, strict=True):
         grown.add(row, model, reward, 2.0 * reward)

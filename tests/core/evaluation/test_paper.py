@@ -7,11 +7,11 @@ from typer.testing import CliRunner
 
 from support.tiny_bench import opened
 from wiserouter.cli import app
-from wiserouter.cli.paper import OF_A_BENCH
 from wiserouter.errors import InvalidInput
 from wiserouter.evaluation import studies
 from wiserouter.evaluation.datasets.synthetic import make_table
-from wiserouter.evaluation.report import EXHIBITS, About, Results, exhibit_of, findings_of
+from wiserouter.evaluation.report import SECTIONS, About, Results, aggregate, make_section, make_sections, read_results
+from wiserouter.evaluation.report.markdown import section_markdown
 from wiserouter.evaluation.studies.ablations import dbscan, held_out
 from wiserouter.evaluation.studies.variance import within
 
@@ -42,58 +42,58 @@ def results(methods=tuple(QUALITY)):
 
 
 @pytest.fixture(scope="module")
-def findings():
-    return findings_of(results())
+def aggregates():
+    return aggregate(results())
 
 
 def lines(axes):
     return {line.get_label(): (list(line.get_xdata()), list(line.get_ydata())) for line in axes.get_lines()}
 
 
-def cells(exhibit):
-    return {row[0]: row[1:] for row in exhibit.rows}
+def cells(section):
+    return {row[0]: row[1:] for row in section.rows}
 
 
-def test_the_frontier_draws_what_was_spent_and_reached(findings):
-    [axes] = exhibit_of("frontier", findings).draw().axes
+def test_the_frontier_draws_what_was_spent_and_reached(aggregates):
+    [axes] = make_section("frontier", aggregates).draw().axes
     drawn = lines(axes)
     assert list(drawn) == list(QUALITY)
     assert drawn["wr-offline"] == (pytest.approx([0.9, 2.0]), pytest.approx([0.61, 0.81]))
     assert axes.get_xscale() == "log"
 
 
-def test_utilisation_is_what_is_left(findings):
-    exhibit = exhibit_of("utilisation", findings)
-    assert cells(exhibit)["static-lp"][1] == "-0.400 ± 0.000 (-0.400)"
-    [axes] = exhibit.draw().axes
+def test_utilisation_is_what_is_left(aggregates):
+    section = make_section("utilisation", aggregates)
+    assert cells(section)["static-lp"][1] == "-0.400 ± 0.000 (-0.400)"
+    [axes] = section.draw().axes
     left = [container.lines[0].get_ydata().tolist() for container in axes.containers]
     assert left == [pytest.approx([0.1, 0.0], abs=1e-9), pytest.approx([-0.2, -0.4]), pytest.approx([0.0, 0.0])]
 
 
-def test_the_static_plan_is_shown_against_the_adaptive_one(findings):
-    exhibit = exhibit_of("adaptive", findings)
-    assert exhibit.rows[1] == ["2", "1.4000", "1.4000", "1.0000", "1.0000", "+0.1000", "0.0000"]
-    [axes] = exhibit.draw().axes
+def test_the_static_plan_is_shown_against_the_adaptive_one(aggregates):
+    section = make_section("adaptive", aggregates)
+    assert section.rows[1] == ["2", "1.4000", "1.4000", "1.0000", "1.0000", "+0.1000", "0.0000"]
+    [axes] = section.draw().axes
     static, adapted = (container.lines[0].get_xydata() for container in axes.containers)
     assert static == pytest.approx(np.array([[1.2, -0.1], [1.4, 0.1]]))
     assert adapted == pytest.approx(np.array([[0.9, 0.0], [1.0, 0.0]]))
 
 
-def test_the_verdict_is_the_lead_over_the_best_other_method(findings):
-    exhibit = exhibit_of("verdict", findings)
+def test_the_verdict_is_the_lead_over_the_best_other_method(aggregates):
+    section = make_section("verdict", aggregates)
     # at 1 static-lp would buy 0.51 / 1.2 of the way to its first point, at 2 half the way from that to the second
     first, second = (0.51 / 1.2, (0.51 + 0.91) / 2)
-    assert exhibit.rows == [
+    assert section.rows == [
         ["1", "0.6100", "0.9000", "`static-lp`", f"{first:.4f}", "1.2000 †", f"**+{0.61 - first:.4f} ± 0.0017**"],
         ["2", "0.8100", "1.0000", "`static-lp`", f"{second:.4f}", "1.4000 †", f"**+{0.81 - second:.4f} ± 0.0000**"],
     ]
-    [axes] = exhibit.draw().axes
+    [axes] = section.draw().axes
     [lead] = axes.containers
     assert lead.lines[0].get_ydata() == pytest.approx([0.61 - first, 0.81 - second])
 
 
-def test_end_to_end_draws_what_a_budget_pays_for_and_the_cost_of_collecting(findings):
-    generous, constrained = exhibit_of("end-to-end", findings).draw().axes
+def test_end_to_end_draws_what_a_budget_pays_for_and_the_cost_of_collecting(aggregates):
+    generous, constrained = make_section("end-to-end", aggregates).draw().axes
     assert lines(generous)["wr-offline"][0] == pytest.approx([17.0, 28.0])  # 8 to learn, 9 and 20 to serve
     assert lines(constrained)["wr-offline"][0] == pytest.approx([17.0])
     for axes in (generous, constrained):
@@ -101,16 +101,16 @@ def test_end_to_end_draws_what_a_budget_pays_for_and_the_cost_of_collecting(find
         assert list(dashed[-1].get_xdata()) == [8.0, 8.0]
 
 
-def test_the_bill_counts_queries_that_earn_it_back(findings):
-    exhibit = exhibit_of("bill", findings)
-    assert "zero" not in cells(exhibit)
+def test_the_bill_counts_queries_that_earn_it_back(aggregates):
+    section = make_section("bill", aggregates)
+    assert "zero" not in cells(section)
     # zero pays 2 for the quality that costs wr-offline 0.9, and nothing buys its 0.8 from zero
-    assert cells(exhibit)["wr-offline"] == ["8", f"{8 / (2.0 - 0.9):,.0f}", "beyond"]
-    assert cells(exhibit)["static-lp"][1:] == [f"{8 / (0.5 * (0.5 / 0.3 + (1 + 0.2 / 0.3)) - 1.2):,.0f}", "beyond"]
+    assert cells(section)["wr-offline"] == ["8", f"{8 / (2.0 - 0.9):,.0f}", "beyond"]
+    assert cells(section)["static-lp"][1:] == [f"{8 / (0.5 * (0.5 / 0.3 + (1 + 0.2 / 0.3)) - 1.2):,.0f}", "beyond"]
 
 
-def test_aiq_and_regret_draw_their_tables(findings):
-    aiq, regret = exhibit_of("aiq", findings), exhibit_of("regret", findings)
+def test_aiq_and_regret_draw_their_tables(aggregates):
+    aiq, regret = make_section("aiq", aggregates), make_section("regret", aggregates)
     [axes] = aiq.draw().axes
     widths = sorted(bar.get_width() for bar in axes.patches)
     over_zero = sorted(float(row[2].split(" ±")[0]) for row in aiq.rows)
@@ -120,25 +120,60 @@ def test_aiq_and_regret_draw_their_tables(findings):
     assert lines(axes)["wr-offline"][1] == pytest.approx(shown, abs=1e-4)
 
 
-def test_training_is_preparing_fitting_and_tuning(findings):
-    assert cells(exhibit_of("latency", findings))["zero"][:2] == ["1.750", "1.000"]
+def test_training_is_preparing_fitting_and_tuning(aggregates):
+    assert cells(make_section("latency", aggregates))["zero"][:2] == ["1.750", "1.000"]
 
 
 def test_an_exhibit_says_which_methods_it_needs():
     with pytest.raises(InvalidInput, match="static-lp"):
-        exhibit_of("adaptive", findings_of(results(["wr-offline", "zero"])))
+        make_section("adaptive", aggregate(results(["wr-offline", "zero"])))
 
 
-def test_every_exhibit_of_a_bench_has_its_command(tmp_path):
-    assert set(OF_A_BENCH) == set(EXHIBITS)
+def test_rows_read_from_a_file_make_every_section_of_a_report(tmp_path):
     results().write(tmp_path / "made_up.parquet")
-    for name in ("table1", "regret"):
-        asked = ["paper", name, str(tmp_path / "made_up.parquet"), "-o", str(tmp_path / "out")]
-        shown = CliRunner().invoke(app, asked)
-        assert shown.exit_code == 0, shown.output
-    assert "| zero | 0.3100 ± 0.0100 | 0.6100 ± 0.0100 |" in (tmp_path / "out" / "made_up-table1.md").read_text()
-    written = {file.name for file in (tmp_path / "out").iterdir()}
-    assert written == {"made_up-table1.md", *(f"made_up-regret.{kind}" for kind in ("md", "svg", "png"))}
+    read = read_results(tmp_path / "made_up.parquet")
+    assert read.about == results().about
+    sections = make_sections(aggregate(read))
+    assert [section.name for section in sections] == list(SECTIONS)
+    [table1] = [section for section in sections if section.name == "table1"]
+    assert "| zero | 0.3100 ± 0.0100 | 0.6100 ± 0.0100 |" in section_markdown(table1)
+
+
+def test_the_paper_command_lists_its_names_and_refuses_others():
+    shown = CliRunner().invoke(app, ["paper", "--help"])
+    names = ("ablations", "accuracy", "exploration-length", "simulation", "variance")
+    assert all(name in shown.output for name in names)
+    refused = CliRunner().invoke(app, ["paper", "table1", "rows.parquet"])
+    assert isinstance(refused.exception, InvalidInput)
+    assert str(refused.exception).startswith(f"NAME must be one of {', '.join(names)}, got 'table1'")
+
+
+def test_a_figure_of_the_paper_is_printed_and_written_with_its_picture(tmp_path):
+    asked = ["paper", "simulation", "--seeds", "1", "--horizon", "60", "-o", str(tmp_path / "out")]
+    shown = CliRunner().invoke(app, asked)
+    assert shown.exit_code == 0, shown.output
+    written = (tmp_path / "out" / "simulation.md").read_text()
+    assert "| method | reward ratio |" in written
+    assert written.splitlines()[0] in shown.output
+    written_files = {file.name for file in (tmp_path / "out").iterdir()}
+    assert written_files == {f"simulation.{kind}" for kind in ("md", "svg", "png")}
+        f"simulation.{kind}" for kind in ("md", "svg", "png")
+    }
+
+
+def test_a_table_of_the_paper_is_named_for_its_data(tmp_path):
+    prompts, *figures, models = make_table(160, np.random.default_rng(0))
+    columns = {
+        f"{kind}|{name}": values[:, k]
+        for kind, values in zip(("score", "cost"), figures, strict=True)
+        for k, name in enumerate(models)
+    }
+    pl.DataFrame({"prompt": prompts, **columns}).write_parquet(tmp_path / "made_up.parquet")
+    asked = ["paper", "variance", str(tmp_path / "made_up.parquet"), "--seeds", "1", "-o", str(tmp_path / "out")]
+    shown = CliRunner().invoke(app, asked)
+    assert shown.exit_code == 0, shown.output
+    assert [file.name for file in (tmp_path / "out").iterdir()] == ["made_up-variance.md"]
+    assert "made_up: 160 queries, 4 models" in shown.output
 
 
 @pytest.fixture(scope="module")
@@ -190,8 +225,8 @@ def test_a_fifth_of_the_training_half_is_held_out():
 
 
 def test_the_simulation_draws_regret_and_cost():
-    exhibit = studies.simulated([0], 200)
-    regret, cost = exhibit.draw().axes
-    assert cells(exhibit)["oracle"][4] == f"{lines(regret)['oracle'][1][-1]:.4f}"
-    assert {row[0] for row in exhibit.rows} <= set(lines(regret))
+    section = studies.simulated([0], 200)
+    regret, cost = section.draw().axes
+    assert cells(section)["oracle"][4] == f"{lines(regret)['oracle'][1][-1]:.4f}"
+    assert {row[0] for row in section.rows} <= set(lines(regret))
     assert "spend, USD" in cost.get_ylabel()

@@ -18,11 +18,11 @@ def drawn():
 
 
 def page():
-    exhibits = [
+    sections = [
         ReportSection("table1", "Quality", "**Bold** & <script>alert(1)</script>.", ("method", "quality"), ROWS, drawn),
         ReportSection("other", "Other", "Text.", ("method", "spend"), [["b", "2"], ["a", "1"]]),
     ]
-    return page_of("Bench on <b>", "Terms.", exhibits, {"zero": "is told much"}, {"command": "wiserouter bench '<&>'"})
+    return page_of("Bench on <b>", "Terms.", sections, {"zero": "is told much"}, {"command": "wiserouter bench '<&>'"})
 
 
 def test_a_page_is_whole_and_escapes_what_it_is_given():

@@ -12,8 +12,8 @@ from wiserouter.errors import BudgetError, InvalidInput, MissingExtra
 from wiserouter.evaluation.outcome import NOT_SERVED
 from wiserouter.evaluation.simulation import (
     Environment,
-    Method,
-    Score,
+    RunScore,
+    SimulatedMethod,
     Stream,
     Study,
     default_methods,
@@ -30,7 +30,7 @@ from wiserouter.evaluation.simulation import (
 from wiserouter.evaluation.simulation.environment import CAP_SIGMAS
 from wiserouter.evaluation.simulation.routerbench_environment import MODELS
 from wiserouter.planning import policies
-from wiserouter.planning.plan import SKIP
+from wiserouter.planning.envelope import SKIP
 from wiserouter.planning.policies import Choice
 
 SMALL = paper_environment(5, 400, n_contexts=3, n_models=4)
@@ -165,7 +165,7 @@ def test_every_method_meets_the_same_requests():
     tables = []
     for model in (0, 1):
         recorder, seen = Recorder(model), Estimates(3, 4)
-        play(SMALL._replace(budget_usd=1e9), STREAM, Method(recorder, seen), 5)
+        play(SMALL._replace(budget_usd=1e9), STREAM, SimulatedMethod(recorder, seen), 5)
         assert [context for context, _ in recorder.asked] == STREAM.contexts.tolist()
         assert seen.calls[:, model].tolist() == np.bincount(STREAM.contexts, minlength=3).tolist()
         tables.append((seen.reward[:, model], seen.cost[:, model]))
@@ -185,7 +185,7 @@ def test_the_account_debits_what_the_accounting_says():
     ):
         recorder = Recorder(2, 0.01, debit)
         rich = SMALL._replace(budget_usd=1e3)
-        ran = play(rich, STREAM, Method(recorder, Estimates(3, 4)), 5, accounting=accounting)
+        ran = play(rich, STREAM, SimulatedMethod(recorder, Estimates(3, 4)), 5, accounting=accounting)
         left = [funds.left_usd for _, funds in recorder.asked]
         assert left == pytest.approx(1e3 - np.concatenate([[0.0], debited.cumsum()[:-1]]))
         assert [funds.requests for _, funds in recorder.asked] == list(range(400, 0, -1))
@@ -194,7 +194,7 @@ def test_the_account_debits_what_the_accounting_says():
 
 def test_serving_stops_when_the_money_is_used_up():
     poor = SMALL._replace(budget_usd=20.0)
-    ran = play(poor, STREAM, Method(Recorder(0), Estimates(3, 4)), 5)
+    ran = play(poor, STREAM, SimulatedMethod(Recorder(0), Estimates(3, 4)), 5)
     n = int((ran.chosen != NOT_SERVED).sum())
     assert 0 < n < 400
     assert np.all(ran.chosen[n:] == NOT_SERVED)
@@ -203,9 +203,9 @@ def test_serving_stops_when_the_money_is_used_up():
 
 
 def test_a_call_that_is_expected_to_cost_more_than_is_left_is_refused():
-    ran = play(SMALL._replace(budget_usd=1.0), STREAM, Method(Recorder(0, 1.5), Estimates(3, 4)), 5)
+    ran = play(SMALL._replace(budget_usd=1.0), STREAM, SimulatedMethod(Recorder(0, 1.5), Estimates(3, 4)), 5)
     assert np.all(ran.chosen == NOT_SERVED)
-    ran = play(SMALL._replace(budget_usd=1.0), STREAM, Method(Recorder(SKIP), Estimates(3, 4)), 5)
+    ran = play(SMALL._replace(budget_usd=1.0), STREAM, SimulatedMethod(Recorder(SKIP), Estimates(3, 4)), 5)
     assert np.all(ran.chosen == NOT_SERVED)
     assert ran.spend_usd.sum() == 0.0
 
@@ -401,7 +401,7 @@ def test_a_score_counts_expected_rewards():
 
 def made_up(method, horizon, regret, seed=0):
     steps = np.array([horizon])
-    return Score(method, seed, horizon, 2.0 * horizon, 1.0, 1.0, steps, 2.0 * horizon - np.array([regret]), steps)
+    return RunScore(method, seed, horizon, 2.0 * horizon, 1.0, 1.0, steps, 2.0 * horizon - np.array([regret]), steps)
 
 
 def test_the_slope_is_that_of_regret_per_request():

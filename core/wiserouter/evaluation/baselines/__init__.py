@@ -16,9 +16,9 @@ from wiserouter.evaluation.baselines.pilot import Pilot
 from wiserouter.evaluation.baselines.port import PooledPort, Port
 from wiserouter.evaluation.baselines.single_best import SingleBest
 from wiserouter.evaluation.baselines.static_mixtures import StaticLp, ZeroRouter
-from wiserouter.evaluation.baselines.wiserouter_methods import WISE
+from wiserouter.evaluation.baselines.wiserouter_methods import OWN_METHODS
 
-FIELD: tuple[type[Method], ...] = (
+PUBLISHED_ROUTERS: tuple[type[Method], ...] = (
     MetaLlm,
     CascadeRouting,
     Routing,
@@ -33,8 +33,8 @@ FIELD: tuple[type[Method], ...] = (
 """Published routers."""
 
 _MAKERS: tuple[Callable[[], Method], ...] = (
-    *WISE,
-    *FIELD,
+    *OWN_METHODS,
+    *PUBLISHED_ROUTERS,
     StaticLp,
     SingleBest,
     ZeroRouter,
@@ -67,4 +67,4 @@ def open_methods(names: Iterable[str] | None = None) -> list[Method]:
     return [make() for name, make in METHODS.items() if name in asked]
 
 
-__all__ = ["FIELD", "METHODS", "Method", "open_methods"]
+__all__ = ["METHODS", "PUBLISHED_ROUTERS", "Method", "open_methods"]

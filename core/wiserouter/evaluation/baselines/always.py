@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from wiserouter.evaluation.baselines.base import Call, Fitted, Funds, Method, Query, Server, Terms, Training
+from wiserouter.evaluation.baselines.base import (
+    BenchQuery,
+    CallModel,
+    FittedMethod,
+    Funds,
+    Method,
+    Server,
+    Terms,
+    Training,
+)
 
 
 class AlwaysCheapest(Method):
@@ -12,7 +21,7 @@ class AlwaysCheapest(Method):
 
     name = "always-cheapest"
 
-    def fit(self, training: Training, rng: np.random.Generator) -> Fitted:
+    def fit(self, training: Training, rng: np.random.Generator) -> FittedMethod:
         """Look up the mean costs."""
         return _Always(int(training.leaderboard().cost_usd.argmin()))
 
@@ -22,12 +31,12 @@ class AlwaysBest(Method):
 
     name = "always-best"
 
-    def fit(self, training: Training, rng: np.random.Generator) -> Fitted:
+    def fit(self, training: Training, rng: np.random.Generator) -> FittedMethod:
         """Look up the mean rewards."""
         return _Always(int(training.leaderboard().reward.argmax()))
 
 
-class _Always(Fitted, Server):
+class _Always(FittedMethod, Server):
     """Keeps nothing, so that what was fitted is what serves."""
 
     def __init__(self, model: int) -> None:
@@ -36,6 +45,6 @@ class _Always(Fitted, Server):
     def start(self, terms: Terms, rng: np.random.Generator) -> Server:
         return self
 
-    def serve(self, query: Query, funds: Funds, call: Call) -> int:
+    def serve(self, query: BenchQuery, funds: Funds, call: CallModel) -> int:
         call(self._model)
         return self._model

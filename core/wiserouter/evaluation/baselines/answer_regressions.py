@@ -23,7 +23,7 @@ _SURE = 1e-3  # a model that is always right on the training half is not certain
 _TINY_USD = 1e-12
 
 
-class Forecast(NamedTuple):
+class AnswerForecast(NamedTuple):
     """What is expected of the answers; arrays of shape (n_queries, n_models).
 
     Attributes
@@ -107,11 +107,11 @@ def regress(embeddings: Embedding, answers: Answers) -> Regressions:
     )
 
 
-def fair_forecast(embeddings: Embedding, answers: Answers, rng: np.random.Generator) -> Forecast:
+def cross_fit_forecast(embeddings: Embedding, answers: Answers, rng: np.random.Generator) -> AnswerForecast:
     """Return the forecasts for the training half itself, each query's by regressions on the other parts of it."""
     reward, cost_usd = answers
     part = rng.permutation(len(reward)) % min(FOLDS, len(reward))
-    forecast = Forecast(np.empty_like(reward), np.empty_like(reward), np.empty_like(cost_usd))
+    forecast = AnswerForecast(np.empty_like(reward), np.empty_like(reward), np.empty_like(cost_usd))
     for fold in np.unique(part):
         held = part == fold
         fitted = regress(embeddings[~held], Answers(reward[~held], cost_usd[~held]))

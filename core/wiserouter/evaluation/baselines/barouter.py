@@ -22,8 +22,18 @@ from math import sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from wiserouter.evaluation.baselines.base import Answers, Call, Fitted, Funds, Method, Query, Server, Terms, Training
-from wiserouter.evaluation.baselines.nearest_neighbors import Nearby
+from wiserouter.evaluation.baselines.base import (
+    Answers,
+    BenchQuery,
+    CallModel,
+    FittedMethod,
+    Funds,
+    Method,
+    Server,
+    Terms,
+    Training,
+)
+from wiserouter.evaluation.baselines.nearest_neighbors import NearestNeighbors
 from wiserouter.types import Embedding, FloatArray, IntArray
 
 NEIGHBOURS = 100
@@ -34,9 +44,9 @@ class BaRouter(Method):
 
     name = "barouter"
 
-    def fit(self, training: Training, rng: np.random.Generator) -> Fitted:
+    def fit(self, training: Training, rng: np.random.Generator) -> FittedMethod:
         """Keep the history."""
-        return _FittedBaRouter(Nearby(training.embeddings, training.table(), NEIGHBOURS))
+        return _FittedBaRouter(NearestNeighbors(training.embeddings, training.table(), NEIGHBOURS))
 
 
 class VirtualQueue:
@@ -74,21 +84,21 @@ class GrowingNeighbours:
 
     Parameters
     ----------
-    history : Nearby
+    history : NearestNeighbors
         The dense history.
     horizon : int
         The most queries to come.
 
     Examples
     --------
-    >>> history = Nearby(np.zeros((1, 1), np.float32), Answers(np.zeros((1, 2)), np.ones((1, 2))), k=9)
+    >>> history = NearestNeighbors(np.zeros((1, 1), np.float32), Answers(np.zeros((1, 2)), np.ones((1, 2))), k=9)
     >>> grown = GrowingNeighbours(history, horizon=5)
     >>> grown.add(np.ones(1, np.float32), 1, 1.0, 3.0)
     >>> grown.look(np.ones(1, np.float32)).cost_usd
     array([1., 2.])
     """
 
-    def __init__(self, history: Nearby, horizon: int) -> None:
+    def __init__(self, history: NearestNeighbors, horizon: int) -> None:
         self._history, self._n = history, 0
         self._embeddings = np.zeros((horizon, history.dim), np.float32)
         self._norms = np.zeros(horizon, np.float32)
@@ -127,8 +137,8 @@ def _nearest_mean(away: NDArray[np.float32], values: FloatArray) -> FloatArray:
 
 
 @dataclass(frozen=True)
-class _FittedBaRouter(Fitted):
-    history: Nearby
+class _FittedBaRouter(FittedMethod):
+    history: NearestNeighbors
 
     def start(self, terms: Terms, rng: np.random.Generator) -> Server:
         return _BaServer(GrowingNeighbours(self.history, terms.horizon), VirtualQueue(terms))
@@ -139,11 +149,11 @@ class _BaServer(Server):
     known: GrowingNeighbours
     queue: VirtualQueue
 
-    def serve(self, query: Query, funds: Funds, call: Call) -> int:
+    def serve(self, query: BenchQuery, funds: Funds, call: CallModel) -> int:
         expected = self.known.look(query.embedding)
         model = int((expected.reward - self.queue.price * expected.cost_usd).argmax())
         self.queue.take(call(model))
         return model
 
-    def learn(self, query: Query, model: int, reward: float, cost_usd: float) -> None:
+    def learn(self, query: BenchQuery, model: int, reward: float, cost_usd: float) -> None:
         self.known.add(query.embedding, model, reward, cost_usd)

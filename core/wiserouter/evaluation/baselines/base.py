@@ -2,7 +2,7 @@
 
 ::
 
-    Method.fit(training, rng)          once per split: what is learned for every budget             -> Fitted
+    Method.fit(training, rng)          once per split: what is learned for every budget             -> FittedMethod
     Fitted.start(terms, rng)           once per budget: what is tuned for it, on training data only -> Server
     Server.serve(query, funds, call)   per query: calls one model or several, names whose answer it gives
     Server.learn(query, model, reward, cost_usd)    after it, once per call: what the call came to
@@ -29,9 +29,20 @@ from wiserouter.pricing.pool import Model
 from wiserouter.prompts.contexts import Contexts
 from wiserouter.types import Embedding, FloatArray, IntArray
 
-__all__ = ["NOT_SERVED", "Answers", "Call", "Fitted", "Funds", "Method", "Query", "Server", "Terms", "Training"]
+__all__ = [
+    "NOT_SERVED",
+    "Answers",
+    "BenchQuery",
+    "CallModel",
+    "FittedMethod",
+    "Funds",
+    "Method",
+    "Server",
+    "Terms",
+    "Training",
+]
 
-Call = Callable[[int], float]
+CallModel = Callable[[int], float]
 """Calls a model on the current query, at most once each, and returns what that cost in USD."""
 
 
@@ -42,7 +53,7 @@ class Answers(NamedTuple):
     cost_usd: FloatArray
 
 
-class Query(NamedTuple):
+class BenchQuery(NamedTuple):
     """One query, as a method sees it.
 
     Attributes
@@ -120,7 +131,7 @@ class Training:
     """
 
     embeddings: Embedding
-    placed: IntArray
+    context_ids: IntArray
     chars: IntArray
     contexts: Contexts
     models: tuple[Model, ...]
@@ -131,7 +142,7 @@ class Training:
     @property
     def n_queries(self) -> int:
         """Number of queries."""
-        return len(self.placed)
+        return len(self.context_ids)
 
     @property
     def n_models(self) -> int:
@@ -148,9 +159,9 @@ class Training:
         """What it cost to collect all that was taken: the whole table once, and each call asked for."""
         return self.asked_usd + (float(self.answers.cost_usd.sum()) if self.bought else 0.0)
 
-    def query(self, i: int) -> Query:
+    def query(self, i: int) -> BenchQuery:
         """Return one query."""
-        return Query(self.embeddings[i], int(self.placed[i]), int(self.chars[i]))
+        return BenchQuery(self.embeddings[i], int(self.context_ids[i]), int(self.chars[i]))
 
     def table(self) -> Answers:
         """Take every model's answer to every query: the dense history that offline methods learn from."""
@@ -173,9 +184,9 @@ class Training:
         The paper gives its budget-aware bandits, and epsilon-first with known costs, the expected cost of every pair.
         A context without queries has each model's mean.
         """
-        count = np.bincount(self.placed, minlength=self.contexts.n_contexts)
+        count = np.bincount(self.context_ids, minlength=self.contexts.n_contexts)
         total = np.zeros((len(count), self.n_models))
-        np.add.at(total, self.placed, self.answers.cost_usd)
+        np.add.at(total, self.context_ids, self.answers.cost_usd)
         mean = self.leaderboard().cost_usd
         return np.where(count[:, np.newaxis] > 0, total / np.maximum(count, 1)[:, np.newaxis], mean)
 
@@ -184,7 +195,7 @@ class Server(ABC):
     """A method at work under one budget."""
 
     @abstractmethod
-    def serve(self, query: Query, funds: Funds, call: Call) -> int:
+    def serve(self, query: BenchQuery, funds: Funds, call: CallModel) -> int:
         """Answer one query.
 
         Parameters
@@ -202,11 +213,11 @@ class Server(ABC):
             The model whose answer is given, one of those called; or `NOT_SERVED`.
         """
 
-    def learn(self, query: Query, model: int, reward: float, cost_usd: float) -> None:  # noqa: B027
+    def learn(self, query: BenchQuery, model: int, reward: float, cost_usd: float) -> None:  # noqa: B027
         """Take what one call came to; a method that does not learn while it serves ignores it."""
 
 
-class Fitted(ABC):
+class FittedMethod(ABC):
     """What a method learned from the training half, for every budget."""
 
     @abstractmethod
@@ -232,5 +243,5 @@ class Method(ABC):
     sees_truth: bool = False
 
     @abstractmethod
-    def fit(self, training: Training, rng: np.random.Generator) -> Fitted:
+    def fit(self, training: Training, rng: np.random.Generator) -> FittedMethod:
         """Learn from the training half."""

@@ -27,9 +27,19 @@ from dataclasses import dataclass
 import numpy as np
 
 from wiserouter.errors import InvalidInput
-from wiserouter.evaluation.baselines.answer_regressions import Forecast, Regressions, fair_forecast, regress
-from wiserouter.evaluation.baselines.base import Answers, Call, Fitted, Funds, Method, Query, Server, Terms, Training
-from wiserouter.evaluation.baselines.model_pairs import Rule, Tables
+from wiserouter.evaluation.baselines.answer_regressions import AnswerForecast, Regressions, cross_fit_forecast, regress
+from wiserouter.evaluation.baselines.base import (
+    Answers,
+    BenchQuery,
+    CallModel,
+    FittedMethod,
+    Funds,
+    Method,
+    Server,
+    Terms,
+    Training,
+)
+from wiserouter.evaluation.baselines.model_pairs import PairRule, PairTables
 from wiserouter.planning.plan import Plan
 from wiserouter.types import FloatArray
 
@@ -40,15 +50,15 @@ LATER_PER_FIRST = (0.5, 1.0, 2.0)
 NOISE_BEFORE, NOISE_AFTER = 2.4, 1.2
 
 
-class Judge(ABC):
+class AnswerEstimator(ABC):
     """Estimates quality and cost."""
 
     @abstractmethod
-    def before(self, query: Query, rng: np.random.Generator) -> Answers:
+    def before(self, query: BenchQuery, rng: np.random.Generator) -> Answers:
         """Return expected reward and cost of each model, each of shape (n_models,)."""
 
     @abstractmethod
-    def after(self, query: Query, model: int, cost_usd: float, rng: np.random.Generator) -> float:
+    def after(self, query: BenchQuery, model: int, cost_usd: float, rng: np.random.Generator) -> float:
         """Return the expected reward of an answer that is there."""
 
 
@@ -59,19 +69,21 @@ class CascadeRouting(Method):
     note = "judges an answer by the query and what it cost, not by its text"
     longest = 2
 
-    def fit(self, training: Training, rng: np.random.Generator) -> Fitted:
+    def fit(self, training: Training, rng: np.random.Generator) -> FittedMethod:
         """Learn to judge, and what every pair of trade-offs reaches."""
         answers = training.table()
-        judge, forecast = self.judge(training, answers, rng)
-        tables = Tables.of(forecast, np.argsort(answers.cost_usd.mean(axis=0)), self.longest)
+        estimator, forecast = self.make_estimator(training, answers, rng)
+        tables = PairTables.of(forecast, np.argsort(answers.cost_usd.mean(axis=0)), self.longest)
         prices = trade_offs(answers.cost_usd)
         reached = np.array([tables.reached(each, answers) for each in prices])
-        return _FittedCascade(judge, tables.rule, prices, Plan([1.0], [reached[:, 0]], [reached[:, 1]]))
+        return _FittedCascade(estimator, tables.rule, prices, Plan([1.0], [reached[:, 0]], [reached[:, 1]]))
 
-    def judge(self, training: Training, answers: Answers, rng: np.random.Generator) -> tuple[Judge, Forecast]:
+    def make_estimator(
+        self, training: Training, answers: Answers, rng: np.random.Generator
+    ) -> tuple[AnswerEstimator, AnswerForecast]:
         """Return the judge, and its forecasts of the training half."""
-        judge = _RegressedJudge(regress(training.embeddings, answers))
-        return judge, fair_forecast(training.embeddings, answers, rng)
+        estimator = _RegressionEstimator(regress(training.embeddings, answers))
+        return estimator, cross_fit_forecast(training.embeddings, answers, rng)
 
 
 class Routing(CascadeRouting):
@@ -89,13 +101,17 @@ class NoisyTruthCascade(CascadeRouting):
     note = "is told the true scores of the test half, with noise"
     sees_truth = True
 
-    def judge(self, training: Training, answers: Answers, rng: np.random.Generator) -> tuple[Judge, Forecast]:
+    def make_estimator(
+        self, training: Training, answers: Answers, rng: np.random.Generator
+    ) -> tuple[AnswerEstimator, AnswerForecast]:
         """Return the judge, and its forecasts of the training half."""
         reward, mean_usd = answers.reward, answers.cost_usd.mean(axis=0)
         seen = [reward + rng.normal(0.0, noise, reward.shape) for noise in (NOISE_BEFORE, NOISE_AFTER)]
         lines = [_lines(each, reward) for each in seen]
         before, after = (slope * each + constant for (slope, constant), each in zip(lines, seen, strict=True))
-        return _NoisyJudge(lines[0], lines[1], mean_usd), Forecast(before, after, np.tile(mean_usd, (len(reward), 1)))
+        return _NoisyTruthEstimator(lines[0], lines[1], mean_usd), AnswerForecast(
+            before, after, np.tile(mean_usd, (len(reward), 1))
+        )
 
 
 def trade_offs(cost_usd: FloatArray) -> FloatArray:
@@ -106,71 +122,71 @@ def trade_offs(cost_usd: FloatArray) -> FloatArray:
 
 
 @dataclass(frozen=True)
-class _FittedCascade(Fitted):
-    judge: Judge
-    rule: Rule
+class _FittedCascade(FittedMethod):
+    estimator: AnswerEstimator
+    rule: PairRule
     prices: FloatArray
     plan: Plan
 
     def start(self, terms: Terms, rng: np.random.Generator) -> Server:
         rate_usd = max(terms.rate_usd, self.plan.floor_usd)
-        return _CascadeServer(self.judge, self.rule, self.prices, self.plan, rate_usd, rng)
+        return _CascadeServer(self.estimator, self.rule, self.prices, self.plan, rate_usd, rng)
 
 
 @dataclass(frozen=True)
 class _CascadeServer(Server):
-    judge: Judge
-    rule: Rule
+    estimator: AnswerEstimator
+    rule: PairRule
     prices: FloatArray
     plan: Plan
     rate_usd: float
     rng: np.random.Generator
 
-    def serve(self, query: Query, funds: Funds, call: Call) -> int:
+    def serve(self, query: BenchQuery, funds: Funds, call: CallModel) -> int:
         drawn = self.plan.choose(0, self.rate_usd, self.rng)
         now, later = self.prices[drawn]
-        reward, cost_usd = self.judge.before(query, self.rng)
+        reward, cost_usd = self.estimator.before(query, self.rng)
         n_models = len(reward)
         sets_usd = cost_usd[:, np.newaxis] + np.where(np.eye(n_models, dtype=bool), 0.0, cost_usd)
         first = int((self.rule.plans(reward) - now * sets_usd).argmax()) // n_models
-        of_first = self.judge.after(query, first, call(first), self.rng)
+        of_first = self.estimator.after(query, first, call(first), self.rng)
         extra_usd = np.where(np.arange(n_models) == first, 0.0, cost_usd)
         second = int((self.rule.follows(first, np.array(of_first), reward) - later * extra_usd).argmax())
         if second == first:
             return first
-        return second if self.judge.after(query, second, call(second), self.rng) > of_first else first
+        return second if self.estimator.after(query, second, call(second), self.rng) > of_first else first
 
 
 @dataclass(frozen=True)
-class _RegressedJudge(Judge):
+class _RegressionEstimator(AnswerEstimator):
     regressions: Regressions
 
-    def before(self, query: Query, rng: np.random.Generator) -> Answers:
+    def before(self, query: BenchQuery, rng: np.random.Generator) -> Answers:
         known = self.regressions
         return Answers(known.reward_before(query.embedding), known.expected_usd(query.embedding))
 
-    def after(self, query: Query, model: int, cost_usd: float, rng: np.random.Generator) -> float:
+    def after(self, query: BenchQuery, model: int, cost_usd: float, rng: np.random.Generator) -> float:
         return self.regressions.reward_after(query.embedding, cost_usd).item(model)
 
 
 @dataclass(frozen=True)
-class _NoisyJudge(Judge):
+class _NoisyTruthEstimator(AnswerEstimator):
     line_before: tuple[FloatArray, FloatArray]
     line_after: tuple[FloatArray, FloatArray]
     mean_usd: FloatArray
 
-    def before(self, query: Query, rng: np.random.Generator) -> Answers:
+    def before(self, query: BenchQuery, rng: np.random.Generator) -> Answers:
         slope, constant = self.line_before
         truth = _truth(query)
         return Answers(slope * (truth + rng.normal(0.0, NOISE_BEFORE, len(truth))) + constant, self.mean_usd)
 
-    def after(self, query: Query, model: int, cost_usd: float, rng: np.random.Generator) -> float:
+    def after(self, query: BenchQuery, model: int, cost_usd: float, rng: np.random.Generator) -> float:
         slope, constant = self.line_after
         seen = _truth(query).item(model) + rng.normal(0.0, NOISE_AFTER)
         return slope.item(model) * seen + constant.item(model)
 
 
-def _truth(query: Query) -> FloatArray:
+def _truth(query: BenchQuery) -> FloatArray:
     if query.truth is None:
         raise InvalidInput("noisy truth needs the true scores of each query: serve with sees_truth=True")
     return query.truth.reward

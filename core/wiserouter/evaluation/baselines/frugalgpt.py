@@ -17,15 +17,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wiserouter.evaluation.baselines.answer_regressions import Regressions, fair_forecast, regress
+from wiserouter.evaluation.baselines.answer_regressions import Regressions, cross_fit_forecast, regress
 from wiserouter.evaluation.baselines.base import (
     NOT_SERVED,
     Answers,
-    Call,
-    Fitted,
+    BenchQuery,
+    CallModel,
+    FittedMethod,
     Funds,
     Method,
-    Query,
     Server,
     Terms,
     Training,
@@ -42,10 +42,10 @@ class FrugalGpt(Method):
     name = "frugalgpt"
     note = "its score sees the query and what an answer cost, not the answer"
 
-    def fit(self, training: Training, rng: np.random.Generator) -> Fitted:
+    def fit(self, training: Training, rng: np.random.Generator) -> FittedMethod:
         """Learn the score, and what every pair and threshold reach and cost."""
         answers = training.table()
-        score = fair_forecast(training.embeddings, answers, rng).after
+        score = cross_fit_forecast(training.embeddings, answers, rng).after
         return _FittedFrugal(regress(training.embeddings, answers), cascades(score, answers))
 
 
@@ -105,14 +105,14 @@ def _running(values: FloatArray) -> FloatArray:
 
 
 @dataclass(frozen=True)
-class _FittedFrugal(Fitted):
+class _FittedFrugal(FittedMethod):
     score: Regressions
     cascades: Cascades
 
     def start(self, terms: Terms, rng: np.random.Generator) -> Server:
         fits = self.cascades.cost_usd <= terms.rate_usd
         if not fits.any():
-            return _Closed()
+            return _NoService()
         best = np.where(fits, self.cascades.reward, -np.inf).argmax()
         first, second, at = (int(i) for i in np.unravel_index(best, fits.shape))
         return _Cascade(self.score, first, second, self.cascades.threshold.item(first, second, at))
@@ -125,7 +125,7 @@ class _Cascade(Server):
     second: int
     threshold: float
 
-    def serve(self, query: Query, funds: Funds, call: Call) -> int:
+    def serve(self, query: BenchQuery, funds: Funds, call: CallModel) -> int:
         cost_usd = call(self.first)
         if self.score.reward_after(query.embedding, cost_usd)[self.first] > self.threshold:
             return self.first
@@ -133,6 +133,6 @@ class _Cascade(Server):
         return self.second
 
 
-class _Closed(Server):
-    def serve(self, query: Query, funds: Funds, call: Call) -> int:
+class _NoService(Server):
+    def serve(self, query: BenchQuery, funds: Funds, call: CallModel) -> int:
         return NOT_SERVED

@@ -13,7 +13,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wiserouter.evaluation.baselines.base import Call, Fitted, Funds, Method, Query, Server, Terms, Training
+from wiserouter.evaluation.baselines.base import (
+    BenchQuery,
+    CallModel,
+    FittedMethod,
+    Funds,
+    Method,
+    Server,
+    Terms,
+    Training,
+)
 from wiserouter.learning.estimates import Estimates
 from wiserouter.types import FloatArray
 
@@ -29,17 +38,17 @@ class MetaLlm(Method):
 
     name = "metallm"
 
-    def fit(self, training: Training, rng: np.random.Generator) -> Fitted:
+    def fit(self, training: Training, rng: np.random.Generator) -> FittedMethod:
         """Count the statistics of nine tenths, and price the rest under every p."""
         reward, cost_usd = training.table()
         order = rng.permutation(training.n_queries)
         held, kept = np.split(order, [max(1, round(VALIDATION * len(order)))])
         estimates = Estimates(training.contexts.n_contexts, training.n_models)
-        estimates.add_table(training.placed[kept], reward[kept], cost_usd[kept])
+        estimates.add_table(training.context_ids[kept], reward[kept], cost_usd[kept])
         means = estimates.means(shrink=False)
         bound = means.reward + bonus(estimates.labels)
         prices = price_grid(means.cost_usd)
-        chosen = [(bound - p * means.cost_usd).argmax(axis=1)[training.placed[held]] for p in prices]
+        chosen = [(bound - p * means.cost_usd).argmax(axis=1)[training.context_ids[held]] for p in prices]
         spend = np.array([cost_usd[held, models].mean() for models in chosen])
         return _FittedMetaLlm(bound, means.cost_usd, prices, spend)
 
@@ -63,7 +72,7 @@ def price_grid(cost_usd: FloatArray) -> FloatArray:
 
 
 @dataclass(frozen=True)
-class _FittedMetaLlm(Fitted):
+class _FittedMetaLlm(FittedMethod):
     bound: FloatArray
     cost_usd: FloatArray
     prices: FloatArray
@@ -83,7 +92,7 @@ class _Drawing(Server):
     tied: list[list[int]]
     rng: np.random.Generator
 
-    def serve(self, query: Query, funds: Funds, call: Call) -> int:
+    def serve(self, query: BenchQuery, funds: Funds, call: CallModel) -> int:
         tied = self.tied[query.context]
         model = tied[0] if len(tied) == 1 else tied[int(self.rng.integers(len(tied)))]
         call(model)

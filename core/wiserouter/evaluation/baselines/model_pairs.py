@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from wiserouter.evaluation.baselines.answer_regressions import Forecast
+from wiserouter.evaluation.baselines.answer_regressions import AnswerForecast
 from wiserouter.evaluation.baselines.base import Answers
 from wiserouter.types import FloatArray, IntArray
 
@@ -32,7 +32,7 @@ def expected_max(one: FloatArray, other: FloatArray, spread: FloatArray) -> Floa
     return np.asarray(one * share + other * (1.0 - share) + safe * np.exp(-0.5 * ahead**2) / np.sqrt(2.0 * np.pi))
 
 
-class Rule(NamedTuple):
+class PairRule(NamedTuple):
     """How sets are valued; arrays of shape (n_models,) or (n_models, n_models).
 
     Attributes
@@ -63,14 +63,14 @@ class Rule(NamedTuple):
         return np.where(self.goes_on[first], both, -np.inf)
 
 
-class Tables(NamedTuple):
+class PairTables(NamedTuple):
     """What every query of the training half is worth under every choice.
 
     Attributes
     ----------
-    rule : Rule
+    rule : PairRule
         How sets are valued.
-    forecast : Forecast
+    forecast : AnswerForecast
         Of the training half.
     plans, plans_usd : ndarray of shape (n_queries, n_models * n_models)
         Expected quality and cost of every set.
@@ -78,19 +78,19 @@ class Tables(NamedTuple):
         Expected quality of going on, for every first model.
     """
 
-    rule: Rule
-    forecast: Forecast
+    rule: PairRule
+    forecast: AnswerForecast
     plans: FloatArray
     plans_usd: FloatArray
     follows: FloatArray
 
     @classmethod
-    def of(cls, forecast: Forecast, cheapest_first: IntArray, longest: int) -> Tables:
+    def of(cls, forecast: AnswerForecast, cheapest_first: IntArray, longest: int) -> PairTables:
         """Value every set of at most `longest` models."""
         n, n_models = forecast.before.shape
         rank = np.argsort(cheapest_first)
         alone = np.eye(n_models, dtype=bool)
-        rule = Rule(
+        rule = PairRule(
             (forecast.after - forecast.before).std(axis=0),
             alone if longest == 1 else rank[:, np.newaxis] <= rank,
             alone if longest == 1 else np.ones((n_models, n_models), bool),

@@ -9,7 +9,7 @@ from wiserouter.evaluation.baselines.base import Answers
 from wiserouter.types import Embedding, IntArray
 
 
-class Nearby:
+class NearestNeighbors:
     """A history to look up.
 
     Parameters
@@ -23,7 +23,7 @@ class Nearby:
 
     Examples
     --------
-    >>> history = Nearby(np.array([[0.0], [1.0], [9.0]], np.float32), Answers(np.eye(3), 1 + np.eye(3)), k=2)
+    >>> history = NearestNeighbors(np.array([[0.0], [1.0], [9.0]], np.float32), Answers(np.eye(3), 1 + np.eye(3)), k=2)
     >>> history.look(np.array([0.4], np.float32)).reward
     array([0.5, 0.5, 0. ])
     """

@@ -23,7 +23,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wiserouter.evaluation.baselines.base import Call, Fitted, Funds, Method, Query, Server, Terms, Training
+from wiserouter.evaluation.baselines.base import (
+    BenchQuery,
+    CallModel,
+    FittedMethod,
+    Funds,
+    Method,
+    Server,
+    Terms,
+    Training,
+)
 from wiserouter.evaluation.baselines.linear_bandit import LinearArms, dense_moments
 from wiserouter.types import Embedding, FloatArray
 
@@ -38,7 +47,7 @@ class ParetoBandit(Method):
 
     name = "paretobandit"
 
-    def fit(self, training: Training, rng: np.random.Generator) -> Fitted:
+    def fit(self, training: Training, rng: np.random.Generator) -> FittedMethod:
         """Find the components, and count the history."""
         components = Components.of(training.embeddings)
         features = np.array([components.features(row) for row in training.embeddings])
@@ -115,7 +124,7 @@ class Pacer:
 
 
 @dataclass(frozen=True)
-class _FittedPareto(Fitted):
+class _FittedPareto(FittedMethod):
     components: Components
     gram: FloatArray
     moment: FloatArray
@@ -133,13 +142,13 @@ class _ParetoServer(Server):
     scaled: FloatArray
     pacer: Pacer
 
-    def serve(self, query: Query, funds: Funds, call: Call) -> int:
+    def serve(self, query: BenchQuery, funds: Funds, call: CallModel) -> int:
         self._features = self.components.features(query.embedding)
         mean, width = self.arms.look(self._features)
         model = int((mean + ALPHA * width - self.pacer.price * self.scaled).argmax())
         call(model)
         return model
 
-    def learn(self, query: Query, model: int, reward: float, cost_usd: float) -> None:
+    def learn(self, query: BenchQuery, model: int, reward: float, cost_usd: float) -> None:
         self.pacer.observe(cost_usd)
         self.arms.learn(model, self._features, reward)

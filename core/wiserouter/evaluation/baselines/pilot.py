@@ -25,11 +25,11 @@ import numpy as np
 
 from wiserouter.evaluation.baselines.base import (
     NOT_SERVED,
-    Call,
-    Fitted,
+    BenchQuery,
+    CallModel,
+    FittedMethod,
     Funds,
     Method,
-    Query,
     Server,
     Terms,
     Training,
@@ -48,13 +48,13 @@ class Pilot(Method):
 
     name = "pilot"
 
-    def fit(self, training: Training, rng: np.random.Generator) -> Fitted:
+    def fit(self, training: Training, rng: np.random.Generator) -> FittedMethod:
         """Learn the prior, and the rewards per USD to expect."""
         reward, cost_usd = training.table()
         gram, moment = dense_moments(_features(training.embeddings), reward)
         prior = np.asarray(np.linalg.solve(gram + np.eye(gram.shape[1]), moment[..., np.newaxis])[..., 0], np.float64)
         estimates = Estimates(training.contexts.n_contexts, training.n_models)
-        estimates.add_table(training.placed, reward, cost_usd)
+        estimates.add_table(training.context_ids, reward, cost_usd)
         means = estimates.means(shrink=False)
         worth = (means.reward / np.maximum(means.cost_usd, 1e-12))[estimates.calls > 0]
         useful = worth[worth > 0.0]
@@ -129,7 +129,7 @@ def _features(embeddings: Embedding) -> FloatArray:
 
 
 @dataclass(frozen=True)
-class _FittedPilot(Fitted):
+class _FittedPilot(FittedMethod):
     prior: FloatArray
     cost_usd: FloatArray
     limits: tuple[float, float]
@@ -147,7 +147,7 @@ class _PilotServer(Server):
     limits: tuple[float, float]
     bins: Bins
 
-    def serve(self, query: Query, funds: Funds, call: Call) -> int:
+    def serve(self, query: BenchQuery, funds: Funds, call: CallModel) -> int:
         self._features = _features(query.embedding)
         mean, width = self.arms.look(self._features)
         cost_usd = self.cost_usd[query.context]
@@ -159,5 +159,5 @@ class _PilotServer(Server):
         self.bins.step()
         return model
 
-    def learn(self, query: Query, model: int, reward: float, cost_usd: float) -> None:
+    def learn(self, query: BenchQuery, model: int, reward: float, cost_usd: float) -> None:
         self.arms.learn(model, self._features, reward)

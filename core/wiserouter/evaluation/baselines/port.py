@@ -25,16 +25,16 @@ import numpy as np
 from wiserouter.evaluation.baselines.base import (
     NOT_SERVED,
     Answers,
-    Call,
-    Fitted,
+    BenchQuery,
+    CallModel,
+    FittedMethod,
     Funds,
     Method,
-    Query,
     Server,
     Terms,
     Training,
 )
-from wiserouter.evaluation.baselines.nearest_neighbors import Nearby
+from wiserouter.evaluation.baselines.nearest_neighbors import NearestNeighbors
 from wiserouter.types import FloatArray, IntArray
 
 NEIGHBOURS = 5
@@ -48,9 +48,9 @@ class Port(Method):
     note = "splits the budget over the models beforehand"
     pooled = False
 
-    def fit(self, training: Training, rng: np.random.Generator) -> Fitted:
+    def fit(self, training: Training, rng: np.random.Generator) -> FittedMethod:
         """Keep the history."""
-        history = Nearby(training.embeddings, training.table(), NEIGHBOURS)
+        history = NearestNeighbors(training.embeddings, training.table(), NEIGHBOURS)
         reward, cost_usd = training.leaderboard()
         worth = reward / np.maximum(cost_usd, 1e-12)
         if self.pooled:
@@ -103,8 +103,8 @@ def fixed_prices(expected: Answers, account: IntArray, budget_usd: FloatArray) -
 
 
 @dataclass(frozen=True)
-class _FittedPort(Fitted):
-    history: Nearby
+class _FittedPort(FittedMethod):
+    history: NearestNeighbors
     account: IntArray
     split: FloatArray
 
@@ -116,7 +116,7 @@ class _FittedPort(Fitted):
 
 @dataclass
 class _PortServer(Server):
-    history: Nearby
+    history: NearestNeighbors
     account: IntArray
     budget_usd: FloatArray
     learning: int
@@ -124,7 +124,7 @@ class _PortServer(Server):
     seen: list[Answers] = field(default_factory=list)
     price: FloatArray | None = None
 
-    def serve(self, query: Query, funds: Funds, call: Call) -> int:
+    def serve(self, query: BenchQuery, funds: Funds, call: CallModel) -> int:
         expected = self.history.look(query.embedding)
         model = self._drawn(expected) if len(self.seen) < self.learning else self._best(expected)
         if model != NOT_SERVED:

@@ -16,7 +16,16 @@ import numpy as np
 from wiserouter.budgets.budget import Budget
 from wiserouter.budgets.funds import Funds
 from wiserouter.errors import BudgetError, QuerySkipped
-from wiserouter.evaluation.baselines.base import NOT_SERVED, Call, Fitted, Method, Query, Server, Terms, Training
+from wiserouter.evaluation.baselines.base import (
+    NOT_SERVED,
+    BenchQuery,
+    CallModel,
+    FittedMethod,
+    Method,
+    Server,
+    Terms,
+    Training,
+)
 from wiserouter.learning.estimates import Estimates
 from wiserouter.planning.policies import EpsilonFirst, Policy
 from wiserouter.router import WiseRouter
@@ -28,7 +37,7 @@ TrainingBudget = Callable[[Training, Terms], float]
 def dense(training: Training) -> Estimates:
     """Return the estimates of a dense history."""
     estimates = blank(training)
-    estimates.add_table(training.placed, *training.table())
+    estimates.add_table(training.context_ids, *training.table())
     return estimates
 
 
@@ -69,16 +78,16 @@ class Routed(Method):
     policy: Callable[[Training], Policy]
     history: Callable[[Training], Estimates] = dense
     passes: int = 0
-    purse: TrainingBudget = at_the_same_rate
+    training_budget: TrainingBudget = at_the_same_rate
     note: str = ""
 
-    def fit(self, training: Training, rng: np.random.Generator) -> Fitted:
+    def fit(self, training: Training, rng: np.random.Generator) -> FittedMethod:
         """Count the history."""
         return _FittedRouted(self, training, self.history(training))
 
 
 @dataclass(frozen=True)
-class _FittedRouted(Fitted):
+class _FittedRouted(FittedMethod):
     method: Routed
     training: Training
     estimates: Estimates
@@ -94,7 +103,7 @@ class _FittedRouted(Fitted):
         )
         if method.passes:
             n = method.passes * training.n_queries
-            router.start(Budget(method.passes * method.purse(training, terms), n))
+            router.start(Budget(method.passes * method.training_budget(training, terms), n))
             _practise(RouterServer(router), training, method.passes, rng)
         router.start(Budget(terms.budget_usd, terms.horizon))
         return RouterServer(router)
@@ -112,7 +121,7 @@ class RouterServer(Server):
     def __init__(self, router: WiseRouter) -> None:
         self._router = router
 
-    def serve(self, query: Query, funds: Funds, call: Call) -> int:
+    def serve(self, query: BenchQuery, funds: Funds, call: CallModel) -> int:
         """Ask the router, which keeps its own account of the same budget."""
         router = self._router
         try:
@@ -123,7 +132,7 @@ class RouterServer(Server):
         router.charge(self._decision, call(model))
         return model
 
-    def learn(self, query: Query, model: int, reward: float, cost_usd: float) -> None:
+    def learn(self, query: BenchQuery, model: int, reward: float, cost_usd: float) -> None:
         """Reward the decision."""
         self._router.reward(self._decision, reward)
 
@@ -132,7 +141,7 @@ def _practise(server: RouterServer, training: Training, passes: int, rng: np.ran
     """Serve the training half in random order, so many times."""
     for _ in range(passes):
         for i in rng.permutation(training.n_queries).tolist():
-            query, asked = training.query(i), _Asked(training, i)
+            query, asked = training.query(i), _PracticeCalls(training, i)
             server.serve(query, Funds(0.0, 0), asked.call)
             for model, (reward, cost_usd) in asked.answers.items():
                 server.learn(query, model, reward, cost_usd)
@@ -148,7 +157,7 @@ def explored(training: Training, passes: int, rng: np.random.Generator) -> Estim
     return router.estimates
 
 
-class _Asked:
+class _PracticeCalls:
     """The calls on one query of the training half."""
 
     def __init__(self, training: Training, query: int) -> None:

@@ -11,7 +11,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wiserouter.evaluation.baselines.base import NOT_SERVED, Call, Fitted, Funds, Method, Query, Server, Terms, Training
+from wiserouter.evaluation.baselines.base import (
+    NOT_SERVED,
+    BenchQuery,
+    CallModel,
+    FittedMethod,
+    Funds,
+    Method,
+    Server,
+    Terms,
+    Training,
+)
 from wiserouter.evaluation.baselines.router_methods import dense
 from wiserouter.evaluation.reference_policies import single_best
 from wiserouter.learning.estimates import Means
@@ -22,13 +32,13 @@ class SingleBest(Method):
 
     name = "single-best"
 
-    def fit(self, training: Training, rng: np.random.Generator) -> Fitted:
+    def fit(self, training: Training, rng: np.random.Generator) -> FittedMethod:
         """Take the mean reward and cost of every context and model."""
         return _FittedSingleBest(dense(training).means(shrink=False))
 
 
 @dataclass(frozen=True)
-class _FittedSingleBest(Fitted):
+class _FittedSingleBest(FittedMethod):
     means: Means
 
     def start(self, terms: Terms, rng: np.random.Generator) -> Server:
@@ -40,7 +50,7 @@ class _FittedSingleBest(Fitted):
 class _Fixed(Server):
     models: Sequence[int]
 
-    def serve(self, query: Query, funds: Funds, call: Call) -> int:
+    def serve(self, query: BenchQuery, funds: Funds, call: CallModel) -> int:
         model = self.models[query.context]
         if model != NOT_SERVED:
             call(model)

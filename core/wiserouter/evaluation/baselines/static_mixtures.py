@@ -14,7 +14,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wiserouter.evaluation.baselines.base import NOT_SERVED, Call, Fitted, Funds, Method, Query, Server, Terms, Training
+from wiserouter.evaluation.baselines.base import (
+    NOT_SERVED,
+    BenchQuery,
+    CallModel,
+    FittedMethod,
+    Funds,
+    Method,
+    Server,
+    Terms,
+    Training,
+)
 from wiserouter.evaluation.baselines.router_methods import dense
 from wiserouter.planning.plan import Plan
 
@@ -24,7 +34,7 @@ class StaticLp(Method):
 
     name = "static-lp"
 
-    def fit(self, training: Training, rng: np.random.Generator) -> Fitted:
+    def fit(self, training: Training, rng: np.random.Generator) -> FittedMethod:
         """Solve the program for every rate."""
         return _FittedPlan(Plan(training.freq, *dense(training).means(shrink=False), allow_skip=True))
 
@@ -35,27 +45,27 @@ class ZeroRouter(Method):
     name = "zero"
     note = "is told each model's mean reward and cost"
 
-    def fit(self, training: Training, rng: np.random.Generator) -> Fitted:
+    def fit(self, training: Training, rng: np.random.Generator) -> FittedMethod:
         """Take the hull of the models."""
         reward, cost_usd = training.leaderboard()
         return _FittedPlan(Plan([1.0], [reward], [cost_usd]))
 
 
 @dataclass(frozen=True)
-class _FittedPlan(Fitted):
+class _FittedPlan(FittedMethod):
     plan: Plan
 
     def start(self, terms: Terms, rng: np.random.Generator) -> Server:
-        return _Lottery(self.plan, max(terms.rate_usd, self.plan.floor_usd), rng)
+        return _PlanServer(self.plan, max(terms.rate_usd, self.plan.floor_usd), rng)
 
 
 @dataclass(frozen=True)
-class _Lottery(Server):
+class _PlanServer(Server):
     plan: Plan
     rate_usd: float
     rng: np.random.Generator
 
-    def serve(self, query: Query, funds: Funds, call: Call) -> int:
+    def serve(self, query: BenchQuery, funds: Funds, call: CallModel) -> int:
         model = self.plan.choose(query.context if self.plan.n_contexts > 1 else 0, self.rate_usd, self.rng)
         if model is None:
             return NOT_SERVED

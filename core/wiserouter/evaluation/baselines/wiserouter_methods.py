@@ -78,7 +78,7 @@ def _known(training: Training) -> Estimates:
     return KnownCosts(training.known_costs_usd())
 
 
-WISE: tuple[Callable[[], Method], ...] = (
+OWN_METHODS: tuple[Callable[[], Method], ...] = (
     wr_offline,
     wr_offline_paper,
     *(partial(wr_online, passes, "actual") for passes in (1, 2, 3, 4)),

@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 
 from wiserouter.evaluation.baselines.base import NOT_SERVED, Terms
-from wiserouter.evaluation.bench.serve import Trace
-from wiserouter.evaluation.bench.splits import Split
+from wiserouter.evaluation.bench.serve import ServingTrace
+from wiserouter.evaluation.bench.splits import TrainTestSplit
 
-Row = dict[str, Any]
+ResultRow = dict[str, Any]
 
 _ROUNDING = 1e-9
 
 
-def row_of(method: str, halves: Split, terms: Terms, trace: Trace) -> Row:
+def row_of(method: str, split: TrainTestSplit, terms: Terms, trace: ServingTrace) -> ResultRow:
     """Return the figures of one run.
 
     Returns
@@ -32,7 +32,7 @@ def row_of(method: str, halves: Split, terms: Terms, trace: Trace) -> Row:
     micros = trace.decide_s * 1e6
     return {
         "method": method,
-        "seed": halves.seed,
+        "seed": split.seed,
         "budget_usd": terms.budget_usd,
         "queries": n,
         "quality": float(trace.reward.mean()),
@@ -41,10 +41,10 @@ def row_of(method: str, halves: Split, terms: Terms, trace: Trace) -> Row:
         "spend_ratio": float(spent[-1]) / terms.budget_usd,
         "served": float((trace.given != NOT_SERVED).mean()),
         "calls_per_query": float(trace.calls.mean()),
-        "bound": halves.bound.value(terms.rate_usd),
-        "bound_at_spend": halves.bound.value(float(spent[-1]) / n),
-        "table_usd": float(halves.train.answers.cost_usd.sum()),
-        "prepare_s": halves.prepare_s,
+        "bound": split.oracle.value(terms.rate_usd),
+        "bound_at_spend": split.oracle.value(float(spent[-1]) / n),
+        "table_usd": float(split.train.answers.cost_usd.sum()),
+        "prepare_s": split.prepare_s,
         "decide_us": float(np.median(micros)),
         "decide_p99_us": float(np.quantile(micros, 0.99)),
         "given": trace.given.tolist(),

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from wiserouter.evaluation.bench.metrics import Row
+from wiserouter.evaluation.bench.metrics import ResultRow
 
 if TYPE_CHECKING:
     import polars as pl
@@ -23,7 +23,7 @@ _READERS = ("cli", "evaluation/report", "evaluation/studies", "evaluation/plots.
 """Parts of the package that no row depends on."""
 
 
-class CellStore:
+class ResultsCache:
     """A folder of finished rows.
 
     Parameters
@@ -43,7 +43,7 @@ class CellStore:
         files = self._files()
         return set() if not files else set(pl.concat([pl.read_parquet(each, columns=["key"]) for each in files])["key"])
 
-    def add(self, rows: Sequence[Row]) -> None:
+    def add(self, rows: Sequence[ResultRow]) -> None:
         """Keep some rows; either all or none of them are there afterwards."""
         import polars as pl
 

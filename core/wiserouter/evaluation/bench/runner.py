@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from wiserouter.evaluation.baselines import open_methods
-from wiserouter.evaluation.baselines.base import Fitted, Method, Terms, Training
+from wiserouter.evaluation.baselines.base import FittedMethod, Method, Terms, Training
 from wiserouter.evaluation.bench.budget_grid import Budgets
-from wiserouter.evaluation.bench.metrics import Row, row_of
+from wiserouter.evaluation.bench.metrics import ResultRow, row_of
 from wiserouter.evaluation.bench.oracles import BOUNDS
-from wiserouter.evaluation.bench.results_cache import CellStore, code_digest, key_of
+from wiserouter.evaluation.bench.results_cache import ResultsCache, code_digest, key_of
 from wiserouter.evaluation.bench.serve import serve_all
-from wiserouter.evaluation.bench.splits import Split, halves_of
+from wiserouter.evaluation.bench.splits import TrainTestSplit, split_table
 from wiserouter.evaluation.datasets import LoadedTable
 from wiserouter.validation import check_count
 
@@ -96,7 +96,7 @@ def run_bench(bench: Bench, folder: str | Path, *, jobs: int = 1, tick: Tick | N
         `start_s` (training latency, once and per budget) and `collected_usd` (cost of what was learned from).
     """
     open_methods(name for name in bench.methods if name not in BOUNDS)
-    keys, store = bench.keys(), CellStore(folder)
+    keys, store = bench.keys(), ResultsCache(folder)
     tasks = tasks_of(keys, store.done())
     report = tick or _silent
     report(len(keys) - sum(len(task.rates) for task in tasks))
@@ -126,9 +126,9 @@ class Worker:
 
     def __init__(self, bench: Bench) -> None:
         self._bench = bench
-        self._halves: dict[int, Split] = {}
+        self._splits: dict[int, TrainTestSplit] = {}
 
-    def run(self, task: Task) -> list[Row]:
+    def run(self, task: Task) -> list[ResultRow]:
         """Fit a method on the training half of a seed, and serve the test half under each budget.
 
         Linear algebra runs on one thread: processes are what the bench is parallel by, and sums stay the same.
@@ -139,51 +139,53 @@ class Worker:
         with threadpool_limits(1):
             return self._run(task)
 
-    def _run(self, task: Task) -> list[Row]:
-        halves = self._halves_of(task.seed)
+    def _run(self, task: Task) -> list[ResultRow]:
+        split = self._split_of(task.seed)
         if task.method in BOUNDS:
-            return [self._row(key, rate, _bound(task.method, halves, rate)) for key, rate in task.rates.items()]
+            return [self._row(key, rate, _bound(task.method, split, rate)) for key, rate in task.rates.items()]
         [method] = open_methods([task.method])
-        training = halves.training()
+        training = split.training()
         began = process_time()
         fitted = method.fit(training, _rng(task.seed, 1))
         fit_s = process_time() - began
         return [
-            self._row(key, rate, _cell(method, fitted, halves, training, rate), fit_s)
+            self._row(key, rate, _cell(method, fitted, split, training, rate), fit_s)
             for key, rate in task.rates.items()
         ]
 
-    def _row(self, key: str, rate_usd: float, figures: Row, fit_s: float = 0.0) -> Row:
+    def _row(self, key: str, rate_usd: float, figures: ResultRow, fit_s: float = 0.0) -> ResultRow:
         return {"key": key, "table": self._bench.table.name, "rate_usd": rate_usd, **figures, "fit_s": fit_s}
 
-    def _halves_of(self, seed: int) -> Split:
-        if seed not in self._halves:
+    def _split_of(self, seed: int) -> TrainTestSplit:
+        if seed not in self._splits:
             opened, _, _, _, encoder, n_contexts = self._bench
-            self._halves[seed] = halves_of(
+            self._splits[seed] = split_table(
                 opened.table, seed, encoder=encoder, n_contexts=n_contexts, embeddings=opened.embeddings
             )
-        return self._halves[seed]
+        return self._splits[seed]
 
 
-def _bound(name: str, halves: Split, rate_usd: float) -> Row:
-    terms = Terms(rate_usd * halves.test.n, halves.test.n)
-    return row_of(name, halves, terms, BOUNDS[name](halves, terms)) | {"start_s": 0.0, "collected_usd": 0.0}
+def _bound(name: str, split: TrainTestSplit, rate_usd: float) -> ResultRow:
+    terms = Terms(rate_usd * split.test.n, split.test.n)
+    return row_of(name, split, terms, BOUNDS[name](split, terms)) | {"start_s": 0.0, "collected_usd": 0.0}
 
 
-def _cell(method: Method, fitted: Fitted, halves: Split, training: Training, rate_usd: float) -> Row:
-    n = halves.test.n
+def _cell(
+    method: Method, fitted: FittedMethod, split: TrainTestSplit, training: Training, rate_usd: float
+) -> ResultRow:
+    n = split.test.n
     terms = Terms(rate_usd * n, n)
     asked_usd = training.asked_usd
     began = process_time()
-    server = fitted.start(terms, _rng(halves.seed, 2))
+    server = fitted.start(terms, _rng(split.seed, 2))
     start_s = process_time() - began
-    trace = serve_all(server, halves.test, terms, sees_truth=method.sees_truth)
+    trace = serve_all(server, split.test, terms, sees_truth=method.sees_truth)
     collected_usd = training.collected_usd
     training.asked_usd = asked_usd  # what one budget made it ask for is no part of the next
-    return row_of(method.name, halves, terms, trace) | {"start_s": start_s, "collected_usd": collected_usd}
+    return row_of(method.name, split, terms, trace) | {"start_s": start_s, "collected_usd": collected_usd}
 
 
-def _spread(bench: Bench, tasks: list[Task], jobs: int) -> Iterator[list[Row]]:
+def _spread(bench: Bench, tasks: list[Task], jobs: int) -> Iterator[list[ResultRow]]:
     """Yield the rows of each task as it is done."""
     if min(jobs, len(tasks)) <= 1:
         worker = Worker(bench)
@@ -206,7 +208,7 @@ def _open(bench: Bench) -> None:
     _workers[:] = [Worker(bench)]
 
 
-def _run(task: Task) -> list[Row]:
+def _run(task: Task) -> list[ResultRow]:
     return _workers[0].run(task)
 
 

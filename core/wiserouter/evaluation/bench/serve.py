@@ -15,7 +15,7 @@ from wiserouter.evaluation.bench.splits import Queries
 from wiserouter.types import FloatArray, IntArray
 
 
-class Trace(NamedTuple):
+class ServingTrace(NamedTuple):
     """What happened at each query; arrays of shape (n_queries,).
 
     Attributes
@@ -39,7 +39,7 @@ class Trace(NamedTuple):
     decide_s: FloatArray
 
 
-class _Till:
+class _QueryCalls:
     """Pays for the calls of one query."""
 
     def __init__(self, cost_usd: list[float]) -> None:
@@ -60,7 +60,7 @@ def serve_all(
     *,
     sees_truth: bool = False,
     clock: Callable[[], float] = thread_time,
-) -> Trace:
+) -> ServingTrace:
     """Serve all queries in order.
 
     Raises
@@ -74,21 +74,21 @@ def serve_all(
     rewards, costs = queries.answers.reward.tolist(), queries.answers.cost_usd.tolist()
     left = terms.budget_usd
     for t in range(n):
-        query, till = queries.query(t, with_truth=sees_truth), _Till(costs[t])
+        query, calls_made = queries.query(t, with_truth=sees_truth), _QueryCalls(costs[t])
         began = clock()
-        chosen = server.serve(query, Funds(left, terms.horizon - t, share=1.0 - t / terms.horizon), till.call)
-        for model, paid in till.paid.items():
+        chosen = server.serve(query, Funds(left, terms.horizon - t, share=1.0 - t / terms.horizon), calls_made.call)
+        for model, paid in calls_made.paid.items():
             server.learn(query, model, rewards[t][model], paid)
         decide_s[t] = clock() - began
-        given[t], calls[t] = chosen, len(till.paid)
-        cost_usd[t] = sum(till.paid.values())
+        given[t], calls[t] = chosen, len(calls_made.paid)
+        cost_usd[t] = sum(calls_made.paid.values())
         left -= cost_usd.item(t)
         if chosen != NOT_SERVED:
-            reward[t] = rewards[t][_among(chosen, till)]
-    return Trace(given, calls, reward, cost_usd, decide_s)
+            reward[t] = rewards[t][_among(chosen, calls_made)]
+    return ServingTrace(given, calls, reward, cost_usd, decide_s)
 
 
-def _among(chosen: int, till: _Till) -> int:
-    if chosen not in till.paid:
-        raise InvalidInput(f"a method must give an answer that it called for, got {chosen} of {list(till.paid)}")
+def _among(chosen: int, calls_made: _QueryCalls) -> int:
+    if chosen not in calls_made.paid:
+        raise InvalidInput(f"a method must give an answer that it called for, got {chosen} of {list(calls_made.paid)}")
     return chosen

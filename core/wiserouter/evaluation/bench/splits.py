@@ -8,9 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wiserouter.evaluation.baselines.base import Answers, Query, Training
+from wiserouter.evaluation.baselines.base import Answers, BenchQuery, Training
 from wiserouter.evaluation.bench.list_prices import list_price
-from wiserouter.evaluation.replay import Table, split
+from wiserouter.evaluation.reference_policies import oracle_plan
+from wiserouter.evaluation.replay import Table, random_halves
 from wiserouter.planning.plan import Plan
 from wiserouter.pricing.pool import Model
 from wiserouter.prompts.contexts import Contexts
@@ -25,22 +26,22 @@ class Queries(NamedTuple):
     """Queries and what every model answers; arrays of one row per query."""
 
     embeddings: Embedding
-    placed: IntArray
+    context_ids: IntArray
     chars: IntArray
     answers: Answers
 
     @property
     def n(self) -> int:
         """Number of queries."""
-        return len(self.placed)
+        return len(self.context_ids)
 
-    def query(self, i: int, *, with_truth: bool) -> Query:
+    def query(self, i: int, *, with_truth: bool) -> BenchQuery:
         """Return one query, with the answers of all models where a method is to see them."""
         truth = Answers(self.answers.reward[i], self.answers.cost_usd[i]) if with_truth else None
-        return Query(self.embeddings[i], int(self.placed[i]), int(self.chars[i]), truth)
+        return BenchQuery(self.embeddings[i], int(self.context_ids[i]), int(self.chars[i]), truth)
 
 
-class Split(NamedTuple):
+class TrainTestSplit(NamedTuple):
     """Both halves of a table.
 
     Attributes
@@ -55,8 +56,8 @@ class Split(NamedTuple):
         Made the split.
     prepare_s : float, seconds
         What encoding the training half and finding its contexts took, for methods that use them.
-    bound : Plan
-        The linear program over the single queries of the test half: its value bounds every choice of answers.
+    oracle : Plan
+        The linear program over the single queries of the test half (`oracle_plan`).
     """
 
     train: Queries
@@ -65,12 +66,12 @@ class Split(NamedTuple):
     models: tuple[Model, ...]
     seed: int
     prepare_s: float
-    bound: Plan
+    oracle: Plan
 
     def training(self) -> Training:
         """Return the training half with nothing on its bill."""
         train = self.train
-        return Training(train.embeddings, train.placed, train.chars, self.contexts, self.models, train.answers)
+        return Training(train.embeddings, train.context_ids, train.chars, self.contexts, self.models, train.answers)
 
 
 class Vectors(NamedTuple):
@@ -80,14 +81,14 @@ class Vectors(NamedTuple):
     test: Embedding
 
 
-def halves_of(
+def split_table(
     table: Table,
     seed: int,
     *,
     encoder: str | None = None,
     n_contexts: int = 16,
     embeddings: Embedding | None = None,
-) -> Split:
+) -> TrainTestSplit:
     """Split a table 50:50, and fit encoder and contexts on the training half.
 
     Parameters
@@ -106,17 +107,17 @@ def halves_of(
     Examples
     --------
     >>> from wiserouter.evaluation.datasets.synthetic import make_table
-    >>> halves = halves_of(make_table(100, np.random.default_rng(0)), seed=0, n_contexts=3)
-    >>> halves.train.n, halves.test.n, halves.contexts.n_contexts
+    >>> split = split_table(make_table(100, np.random.default_rng(0)), seed=0, n_contexts=3)
+    >>> split.train.n, split.test.n, split.contexts.n_contexts
     (50, 50, 3)
     """
-    train, test = parts = split(len(table.prompts), seed)
+    train, test = parts = random_halves(len(table.prompts), seed)
     began = process_time()
     encode = embedder(table.prompts, embeddings if encoder is None else None, train, encoder)
     rows = encode(train)
     contexts = Contexts.fit(rows, n_contexts, seed=seed)
     prepare_s = process_time() - began
-    return placed_halves(table, parts, Vectors(rows, encode(test)), contexts, seed, prepare_s)
+    return build_split(table, parts, Vectors(rows, encode(test)), contexts, seed, prepare_s)
 
 
 def embedder(
@@ -129,20 +130,20 @@ def embedder(
     return lambda index: fitted.encode_many([prompts[i] for i in index])
 
 
-def placed_halves(
+def build_split(
     table: Table, parts: tuple[IntArray, IntArray], rows: Vectors, contexts: Contexts, seed: int, prepare_s: float = 0.0
-) -> Split:
+) -> TrainTestSplit:
     """Return two parts of a table as halves: their rows, embeddings and contexts are given."""
     train, test = parts
     served = _queries(table.rows(test), rows.test, contexts)
-    return Split(
+    return TrainTestSplit(
         _queries(table.rows(train), rows.train, contexts),
         served,
         contexts,
         _pool(table.models, table.cost_usd[train]),
         seed,
         prepare_s,
-        Plan(np.full(served.n, 1.0 / served.n), *served.answers, allow_skip=True),
+        oracle_plan(*served.answers),
     )
 
 

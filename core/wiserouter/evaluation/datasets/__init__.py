@@ -1,6 +1,6 @@
 """Routing tables for the evaluation: public data sets as one wide parquet each, and tables as dense arrays."""
 
 from wiserouter.evaluation.datasets.open_table import LoadedTable, open_table
-from wiserouter.evaluation.datasets.summary import Summary, summary
+from wiserouter.evaluation.datasets.summary import TableSummary, summary
 
-__all__ = ["LoadedTable", "Summary", "open_table", "summary"]
+__all__ = ["LoadedTable", "TableSummary", "open_table", "summary"]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from wiserouter.errors import LogError
-from wiserouter.evaluation.datasets.wide_table import Wide, series, wide
+from wiserouter.evaluation.datasets.wide_table import WideTable, series, wide
 
 if TYPE_CHECKING:
     import polars as pl
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 _FIELDS = ("reward", "cost")
 
 
-class _Line(NamedTuple):
+class _ScoredQuery(NamedTuple):
     id: str
     source: str | None
     prompt: str
     arms: Mapping[str, Mapping[str, Any]]
 
 
-def read(files: Iterable[Path], *, drop_faulty: bool = False) -> Wide:
+def read(files: Iterable[Path], *, drop_faulty: bool = False) -> WideTable:
     """Return the table of one or more files.
 
     Parameters
@@ -51,12 +51,12 @@ def read(files: Iterable[Path], *, drop_faulty: bool = False) -> Wide:
     return wide(_frame(lines, columns, file), columns, file=file, drop_faulty=drop_faulty)
 
 
-def _lines(file: Path) -> list[_Line]:
+def _lines(file: Path) -> list[_ScoredQuery]:
     with file.open(encoding="utf-8", errors="replace") as text:
         return [_line(line, file, row) for row, line in enumerate((one for one in text if one.strip()), start=1)]
 
 
-def _line(text: str, file: Path, row: int) -> _Line:
+def _line(text: str, file: Path, row: int) -> _ScoredQuery:
     try:
         content = json.loads(text)
     except ValueError as error:
@@ -69,10 +69,10 @@ def _line(text: str, file: Path, row: int) -> _Line:
         for field in _FIELDS:
             if not isinstance(arm, dict) or field not in arm:
                 raise LogError(f"{field} is missing", file=file, row=row, column=f"arms.{model}.{field}")
-    return _Line(f"{file.stem}-{row - 1:05d}", content.get("source"), content["prompt"], content["arms"])
+    return _ScoredQuery(f"{file.stem}-{row - 1:05d}", content.get("source"), content["prompt"], content["arms"])
 
 
-def _frame(lines: list[_Line], columns: Mapping[str, tuple[str, str]], file: Path | None) -> pl.DataFrame:
+def _frame(lines: list[_ScoredQuery], columns: Mapping[str, tuple[str, str]], file: Path | None) -> pl.DataFrame:
     import polars as pl
 
     texts = [series(name, [getattr(line, name) for line in lines], file) for name in ("id", "source", "prompt")]

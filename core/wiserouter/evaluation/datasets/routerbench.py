@@ -19,7 +19,7 @@ from wiserouter.evaluation.datasets import safe_pickle
 from wiserouter.evaluation.datasets.checksums import checked_bytes, pin
 from wiserouter.evaluation.datasets.download import Fetch, from_hub
 from wiserouter.evaluation.datasets.pandas_frame import Column, columns_of
-from wiserouter.evaluation.datasets.wide_table import Wide, series, wide
+from wiserouter.evaluation.datasets.wide_table import WideTable, series, wide
 
 if TYPE_CHECKING:
     import polars as pl
@@ -50,7 +50,7 @@ def download(release: str = "5shot", fetch: Fetch = from_hub) -> Path:
     return fetch(REPOSITORY, RELEASES[release].filename, REVISION)
 
 
-def read(file: Path, *, sha256: str | None = None, drop_faulty: bool = False) -> Wide:
+def read(file: Path, *, sha256: str | None = None, drop_faulty: bool = False) -> WideTable:
     """Return the table of a pickled file; nothing that the pickle names is run.
 
     Parameters

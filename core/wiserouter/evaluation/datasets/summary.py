@@ -12,7 +12,7 @@ from wiserouter.evaluation.datasets.table_content import read_content
 from wiserouter.types import FloatArray, IntArray
 
 
-class Summary(NamedTuple):
+class TableSummary(NamedTuple):
     """What a table holds; per model in the order of `models`.
 
     Attributes
@@ -42,7 +42,7 @@ class Summary(NamedTuple):
     sha256: str
 
 
-def summary(table: str | Path, *, folder: Path | None = None) -> Summary:
+def summary(table: str | Path, *, folder: Path | None = None) -> TableSummary:
     """Return what a table holds, after checking every cell of it.
 
     Raises
@@ -58,7 +58,7 @@ def summary(table: str | Path, *, folder: Path | None = None) -> Summary:
         for k, name in enumerate(models)
         if (~no_cost[:, k]).sum() > 1 and np.ptp(batch.cost_usd[~no_cost[:, k], k]) == 0
     ]
-    return Summary(
+    return TableSummary(
         len(batch.prompts),
         rows,
         models,

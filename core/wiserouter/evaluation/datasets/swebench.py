@@ -19,12 +19,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wiserouter.errors import LogError
-from wiserouter.evaluation.datasets.wide_table import Wide, series, wide
+from wiserouter.evaluation.datasets.wide_table import WideTable, series, wide
 
 if TYPE_CHECKING:
     import polars as pl
 
-Run = Mapping[str, Mapping[str, Any]]
+AgentRun = Mapping[str, Mapping[str, Any]]
 """From instance to `resolved` and `cost`."""
 
 BOARD = "bash-only"
@@ -40,7 +40,7 @@ def read(
     models: Sequence[str] | None = None,
     problems: Path | None = None,
     drop_faulty: bool = False,
-) -> Wide:
+) -> WideTable:
     """Return the table of some runs.
 
     Parameters
@@ -61,7 +61,7 @@ def read(
     LogError
         If a file has another shape, or a cell is missing, repeated or out of range.
     """
-    runs: dict[str, Run] = {}
+    runs: dict[str, AgentRun] = {}
     files = [file for path in paths for file in _files(path)]
     for file in files:
         for name, run in _runs(_json(file), file, board):
@@ -89,7 +89,7 @@ def _json(file: Path) -> Any:
         raise LogError(f"the file is damaged or no JSON: {error}", file=file) from error
 
 
-def _runs(content: Any, file: Path, board: str) -> Iterator[tuple[str, Run]]:
+def _runs(content: Any, file: Path, board: str) -> Iterator[tuple[str, AgentRun]]:
     """Yield the runs of a file by name."""
     if isinstance(content, dict) and isinstance(content.get("leaderboards"), list):
         yield from _board(content["leaderboards"], file, board)
@@ -102,7 +102,7 @@ def _runs(content: Any, file: Path, board: str) -> Iterator[tuple[str, Run]]:
         raise LogError(f"the file must hold {shapes}", file=file)
 
 
-def _board(boards: Sequence[Any], file: Path, wanted: str) -> Iterator[tuple[str, Run]]:
+def _board(boards: Sequence[Any], file: Path, wanted: str) -> Iterator[tuple[str, AgentRun]]:
     """Yield the runs of a leaderboard that publish results per instance, by model where that is unique."""
     results = {one.get("name"): one.get("results") for one in boards if isinstance(one, dict)}
     entries = results.get(wanted)
@@ -129,13 +129,13 @@ def _is_run(content: Any) -> bool:
     )
 
 
-def _chosen(runs: Mapping[str, Run], name: str) -> Run:
+def _chosen(runs: Mapping[str, AgentRun], name: str) -> AgentRun:
     if name not in runs:
         raise LogError(f"a run must be one of {', '.join(runs)}; got {name!r}", value=name)
     return runs[name]
 
 
-def _frame(runs: Mapping[str, Run], problems: Path | None) -> pl.DataFrame:
+def _frame(runs: Mapping[str, AgentRun], problems: Path | None) -> pl.DataFrame:
     import polars as pl
 
     ids = sorted({instance for run in runs.values() for instance in run})

@@ -22,7 +22,7 @@ PRICES = {
 """USD per token."""
 
 
-class Kind(NamedTuple):
+class QueryKind(NamedTuple):
     """One kind of query: its share, how its prompts read, how long answers are, how often each model is right."""
 
     share: float
@@ -47,7 +47,7 @@ _TOPICS = (
 )
 
 KINDS = {
-    "small talk": Kind(
+    "small talk": QueryKind(
         0.25,
         (
             "hi, could you wish the team a happy weekend and mention {topic}",
@@ -57,7 +57,7 @@ KINDS = {
         40,
         {"nano": 0.93, "mini": 0.95, "coder": 0.93, "max": 0.96},
     ),
-    "extraction": Kind(
+    "extraction": QueryKind(
         0.20,
         (
             "extract all dates and amounts from this email about {topic} and return json",
@@ -67,7 +67,7 @@ KINDS = {
         90,
         {"nano": 0.78, "mini": 0.93, "coder": 0.94, "max": 0.96},
     ),
-    "translation": Kind(
+    "translation": QueryKind(
         0.15,
         (
             "translate this paragraph about {topic} into german and keep the tone",
@@ -77,7 +77,7 @@ KINDS = {
         120,
         {"nano": 0.55, "mini": 0.90, "coder": 0.72, "max": 0.95},
     ),
-    "summary": Kind(
+    "summary": QueryKind(
         0.15,
         (
             "summarise the meeting transcript on {topic} in five bullet points",
@@ -87,7 +87,7 @@ KINDS = {
         160,
         {"nano": 0.70, "mini": 0.86, "coder": 0.75, "max": 0.92},
     ),
-    "coding": Kind(
+    "coding": QueryKind(
         0.15,
         (
             "write a python function with unit tests that reconciles {topic}",
@@ -97,7 +97,7 @@ KINDS = {
         420,
         {"nano": 0.22, "mini": 0.48, "coder": 0.90, "max": 0.91},
     ),
-    "reasoning": Kind(
+    "reasoning": QueryKind(
         0.10,
         (
             "prove step by step how many units of {topic} we need if demand grows by 7 percent a month",

@@ -31,7 +31,7 @@ MOST_CHARACTERS = 2**30
 """Text that a column may hold: a small pickle can name one long text in every row."""
 
 
-class Wide(NamedTuple):
+class WideTable(NamedTuple):
     """A table that is complete, and how many rows were left out to make it so.
 
     Attributes
@@ -52,7 +52,7 @@ class Wide(NamedTuple):
 
 def wide(
     frame: pl.DataFrame, columns: Mapping[str, tuple[str, str]], *, file: Path | None = None, drop_faulty: bool = False
-) -> Wide:
+) -> WideTable:
     """Return the table of a frame whose columns have their own names.
 
     Parameters
@@ -91,10 +91,10 @@ def wide(
     if not kept.any():
         raise LogError("the table must hold at least one complete row, got none", file=file)
     table = frame.drop(names).hstack(pl.DataFrame(data)).filter(pl.Series(kept))
-    return Wide(table, tuple(short), int(incomplete.sum()), int(repeated.sum()))
+    return WideTable(table, tuple(short), int(incomplete.sum()), int(repeated.sum()))
 
 
-def write(table: Wide, output: Path) -> None:
+def write(table: WideTable, output: Path) -> None:
     """Write the table as parquet; a file of that name is replaced at once, or not at all."""
     output.parent.mkdir(parents=True, exist_ok=True)
     unfinished = output.with_name(f".{output.name}.unfinished")

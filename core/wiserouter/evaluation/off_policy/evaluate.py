@@ -12,7 +12,7 @@ from wiserouter.evaluation.off_policy.estimators import Estimate, doubly_robust,
 from wiserouter.evaluation.off_policy.logged_decisions import Decisions
 from wiserouter.evaluation.off_policy.outcome_model import running_mean_predictions
 from wiserouter.evaluation.off_policy.overlap import Overlap, check_overlap, overlap_of, weights_of
-from wiserouter.planning.plan import SKIP
+from wiserouter.planning.envelope import SKIP
 from wiserouter.types import FloatArray, IntArray
 
 OutcomeName = Literal["reward", "cost_usd"]

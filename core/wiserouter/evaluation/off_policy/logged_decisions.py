@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from wiserouter.errors import InvalidInput
-from wiserouter.planning.plan import SKIP
+from wiserouter.planning.envelope import SKIP
 from wiserouter.planning.trace import EXPLORING
 from wiserouter.types import FloatArray, IntArray
 

@@ -1,25 +1,25 @@
 """What a bench found: tables and pictures from its rows. Nothing here runs a method."""
 
-from wiserouter.evaluation.report.aggregates import Aggregates, findings_of
-from wiserouter.evaluation.report.comparison import Standings, standings_of
+from wiserouter.evaluation.report.aggregates import Aggregates, aggregate
+from wiserouter.evaluation.report.comparison import MethodComparison, compare_methods
 from wiserouter.evaluation.report.html_page import page_of
 from wiserouter.evaluation.report.markdown import markdown_of
 from wiserouter.evaluation.report.results_file import About, Results, read_results
 from wiserouter.evaluation.report.section import ReportSection
-from wiserouter.evaluation.report.sections import EXHIBITS, exhibit_of, exhibits_of
+from wiserouter.evaluation.report.sections import SECTIONS, make_section, make_sections
 
 __all__ = [
-    "EXHIBITS",
+    "SECTIONS",
     "About",
     "Aggregates",
+    "MethodComparison",
     "ReportSection",
     "Results",
-    "Standings",
-    "exhibit_of",
-    "exhibits_of",
-    "findings_of",
+    "aggregate",
+    "compare_methods",
+    "make_section",
+    "make_sections",
     "markdown_of",
     "page_of",
     "read_results",
-    "standings_of",
 ]

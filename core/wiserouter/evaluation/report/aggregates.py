@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from wiserouter.evaluation.report.comparison import Grid, Standings, grid_of, standings_of
+from wiserouter.evaluation.report.comparison import Grid, MethodComparison, compare_methods, grid_of
 from wiserouter.evaluation.report.end_to_end import EndToEnd, end_to_end
 from wiserouter.evaluation.report.results_file import About, Results
 
@@ -27,13 +27,13 @@ class Aggregates(NamedTuple):
 
     about: About
     grid: Grid
-    standings: Standings
+    comparison: MethodComparison
     spent: EndToEnd
 
     @property
     def shown(self) -> pl.DataFrame:
         """Standings at the budgets that tables show."""
-        by_budget = self.standings.by_budget
+        by_budget = self.comparison.by_budget
         return by_budget.filter(by_budget["rate_usd"].is_in(self.about.shown_usd))
 
     @property
@@ -46,8 +46,8 @@ class Aggregates(NamedTuple):
         return self.grid.methods.index(method)
 
 
-def findings_of(results: Results) -> Aggregates:
+def aggregate(results: Results) -> Aggregates:
     """Work out what the rows come to."""
     rows, about = results
-    standings = standings_of(rows, about.methods, about.rivals)
-    return Aggregates(about, grid_of(rows, about.methods), standings, end_to_end(rows, about.methods))
+    comparison = compare_methods(rows, about.methods, about.rivals)
+    return Aggregates(about, grid_of(rows, about.methods), comparison, end_to_end(rows, about.methods))

@@ -14,7 +14,7 @@ from wiserouter.evaluation.report.section import ReportSection, figure, with_err
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Row = Mapping[str, Any]
+ComparisonRow = Mapping[str, Any]
 
 AIQ = """
 AIQ: mean quality of the hull between the least and the largest budget (RouterBench), and how far it lies above that of
@@ -29,31 +29,31 @@ Train: prepare (embeddings and contexts, the same for all), fit (once) and tune 
 with what is learned from it, without its embedding. Medians over runs, processor time of one thread."""
 
 
-def aiq(findings: Aggregates) -> ReportSection:
+def aiq(aggregates: Aggregates) -> ReportSection:
     """Return one row of figures per method."""
     head = ("method", "AIQ", "over `zero`", "best", "or within 1 s.e.", "regret", "of contexts", "off budget")
-    means = findings.shown.group_by("method").mean()
-    joined = findings.standings.by_method.join(means, on="method", how="left", maintain_order="left")
+    means = aggregates.shown.group_by("method").mean()
+    joined = aggregates.comparison.by_method.join(means, on="method", how="left", maintain_order="left")
     rows = [_overall(row) for row in joined.iter_rows(named=True)]
-    draw = partial(_draw_aiq, findings) if "zero" in findings.about.methods else None
+    draw = partial(_draw_aiq, aggregates) if "zero" in aggregates.about.methods else None
     return ReportSection("aiq", "Over all budgets", AIQ, head, rows, draw)
 
 
-def regret(findings: Aggregates) -> ReportSection:
+def regret(aggregates: Aggregates) -> ReportSection:
     """Return regret against the bound by method and budget."""
-    rows = by_method(findings, lambda row: figure(row["regret"]))
-    draw = partial(_draw_regret, findings)
-    return ReportSection("regret", "Regret against the linear program", REGRET, per_query(findings), rows, draw)
+    rows = by_method(aggregates, lambda row: figure(row["regret"]))
+    draw = partial(_draw_regret, aggregates)
+    return ReportSection("regret", "Regret against the linear program", REGRET, per_query(aggregates), rows, draw)
 
 
-def latency(findings: Aggregates) -> ReportSection:
+def latency(aggregates: Aggregates) -> ReportSection:
     """Return the time of training and of one decision."""
     head = ("method", "train, s", "prepare, s", "fit, s", "tune, s", "decide, us", "99th percentile, us")
-    rows = [_times(row) for row in findings.standings.by_method.iter_rows(named=True)]
+    rows = [_times(row) for row in aggregates.comparison.by_method.iter_rows(named=True)]
     return ReportSection("latency", "Latency", LATENCY, head, rows)
 
 
-def _overall(row: Row) -> list[str]:
+def _overall(row: ComparisonRow) -> list[str]:
     return [
         row["method"],
         with_error(row["aiq"], row["aiq_se"]),
@@ -66,7 +66,7 @@ def _overall(row: Row) -> list[str]:
     ]
 
 
-def _times(row: Row) -> list[str]:
+def _times(row: ComparisonRow) -> list[str]:
     train = row["prepare_s"] + row["fit_s"] + row["start_s"]
     return [
         row["method"],
@@ -75,26 +75,26 @@ def _times(row: Row) -> list[str]:
     ]
 
 
-def _draw_aiq(findings: Aggregates) -> Figure:
-    rivals = findings.standings.by_method.filter("rival").sort("aiq_over_zero")
+def _draw_aiq(aggregates: Aggregates) -> Figure:
+    rivals = aggregates.comparison.by_method.filter("rival").sort("aiq_over_zero")
     picture = new_figure(height=1.5 + 0.22 * rivals.height)
     axes = picture.subplots()
     error = rivals["aiq_over_zero_se"].fill_nan(0.0).to_list()
     axes.barh(rivals["method"].to_list(), rivals["aiq_over_zero"].to_list(), xerr=error, color=line_of(0)["color"])
     axes.axvline(0.0, color="black", linewidth=1)
-    dress(axes, f"AIQ over the Zero router on {findings.about.table}", "AIQ less that of `zero`, ± s.e.", "")
+    dress(axes, f"AIQ over the Zero router on {aggregates.about.table}", "AIQ less that of `zero`, ± s.e.", "")
     return picture
 
 
-def _draw_regret(findings: Aggregates) -> Figure:
+def _draw_regret(aggregates: Aggregates) -> Figure:
     picture = new_figure(height=5.5)
     axes = picture.subplots()
-    by_budget = findings.standings.by_budget
-    for i, method in enumerate(findings.about.methods):
+    by_budget = aggregates.comparison.by_budget
+    for i, method in enumerate(aggregates.about.methods):
         one = by_budget.filter(method=method)
         axes.plot(one["rate_usd"].to_list(), one["regret"].to_list(), label=method, **line_of(i), marker=".")
     axes.set_xscale("log")
-    title = f"Regret on {findings.about.table}"
+    title = f"Regret on {aggregates.about.table}"
     dress(axes, title, "budget, USD per query (log scale)", "quality behind the bound")
     legend_beside(axes)
     return picture

@@ -38,7 +38,7 @@ _FIGURES = (
 )
 
 
-class Standings(NamedTuple):
+class MethodComparison(NamedTuple):
     """Two tables.
 
     Attributes
@@ -67,7 +67,7 @@ class Grid(NamedTuple):
     """Per seed the reward of every query, of shape (n_queries, n_methods * n_budgets)."""
 
 
-def standings_of(rows: pl.DataFrame, methods: Iterable[str], rivals: Iterable[str]) -> Standings:
+def compare_methods(rows: pl.DataFrame, methods: Iterable[str], rivals: Iterable[str]) -> MethodComparison:
     """Return how the methods stand.
 
     Parameters
@@ -84,7 +84,7 @@ def standings_of(rows: pl.DataFrame, methods: Iterable[str], rivals: Iterable[st
     judged = judged_of(grid, equal)
     rival = np.isin(grid.methods, list(rivals))
     behind = _behind(judged, rival)
-    return Standings(_by_budget(grid, equal, judged, behind, rival), _by_method(rows, grid, behind, rival))
+    return MethodComparison(_by_budget(grid, equal, judged, behind, rival), _by_method(rows, grid, behind, rival))
 
 
 def grid_of(rows: pl.DataFrame, methods: list[str]) -> Grid:

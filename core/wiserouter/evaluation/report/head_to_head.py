@@ -24,7 +24,7 @@ standard error of the paired difference. Who spends more than the budget (†) i
 or behind by at most one standard error."""
 
 
-class Match(NamedTuple):
+class HeadToHead(NamedTuple):
     """One budget: where the best other method stands in the arrays, both qualities, seed by seed."""
 
     rate_usd: float
@@ -38,39 +38,39 @@ class Match(NamedTuple):
         return self.ours - self.others
 
 
-def verdict(findings: Aggregates) -> ReportSection:
+def verdict(aggregates: Aggregates) -> ReportSection:
     """Return the lead over the best other method at every budget."""
     head = ("USD per query", OURS, "spend/budget", "best other", "quality", "spend/budget", "lead")
-    found = matches(findings)
-    rows = [_row(findings, at, match) for at, match in enumerate(found)]
-    draw = partial(_draw, findings.about.table, found)
+    found = matches(aggregates)
+    rows = [_row(aggregates, at, match) for at, match in enumerate(found)]
+    draw = partial(_draw, aggregates.about.table, found)
     return ReportSection("verdict", "Against the best other method", VERDICT, head, rows, draw)
 
 
-def matches(findings: Aggregates) -> list[Match]:
+def matches(aggregates: Aggregates) -> list[HeadToHead]:
     """Return the best other method at every budget."""
-    grid, judged, ours = findings.grid, judged_of(findings.grid), findings.place(OURS)
-    others = [i for i, name in enumerate(grid.methods) if name in findings.about.rivals and i != ours]
+    grid, judged, ours = aggregates.grid, judged_of(aggregates.grid), aggregates.place(OURS)
+    others = [i for i, name in enumerate(grid.methods) if name in aggregates.about.rivals and i != ours]
     best = [others[i] for i in judged[others].mean(axis=-1).argmax(axis=0)]
     return [
-        Match(rate, rival, judged[ours, at], judged[rival, at])
+        HeadToHead(rate, rival, judged[ours, at], judged[rival, at])
         for at, (rate, rival) in enumerate(zip(grid.rates_usd, best, strict=True))
     ]
 
 
-def _row(findings: Aggregates, at: int, match: Match) -> list[str]:
-    kept, spend = kept_of(findings.grid), findings.grid.figures["spend_ratio"].mean(axis=-1)
+def _row(aggregates: Aggregates, at: int, match: HeadToHead) -> list[str]:
+    kept, spend = kept_of(aggregates.grid), aggregates.grid.figures["spend_ratio"].mean(axis=-1)
     ours, rival = (
         [figure(quality.mean()), f"{spend[i, at]:.4f}{'' if kept[i, at] else ' †'}"]
-        for i, quality in ((findings.place(OURS), match.ours), (match.rival, match.others))
+        for i, quality in ((aggregates.place(OURS), match.ours), (match.rival, match.others))
     )
     mean, error = match.lead.mean(), float(standard_error(match.lead))
     lead = with_error(mean, error, "+")
     shown = f"**{lead}**" if mean >= -np.nan_to_num(error) else lead
-    return [f"{match.rate_usd:.4g}", *ours, f"`{findings.grid.methods[match.rival]}`", *rival, shown]
+    return [f"{match.rate_usd:.4g}", *ours, f"`{aggregates.grid.methods[match.rival]}`", *rival, shown]
 
 
-def _draw(table: str, found: list[Match]) -> Figure:
+def _draw(table: str, found: list[HeadToHead]) -> Figure:
     picture = new_figure(height=4.2)
     axes = picture.subplots()
     error = [np.nan_to_num(standard_error(match.lead)) for match in found]

@@ -20,7 +20,7 @@ _BOLD, _CODE = re.compile(r"\*\*(.+?)\*\*"), re.compile(r"`(.+?)`")
 
 
 def page_of(
-    title: str, terms: str, exhibits: Sequence[ReportSection], notes: Mapping[str, str], origin: Mapping[str, str]
+    title: str, terms: str, sections: Sequence[ReportSection], notes: Mapping[str, str], origin: Mapping[str, str]
 ) -> str:
     """Return the page.
 
@@ -43,9 +43,9 @@ def page_of(
         f'<meta http-equiv="Content-Security-Policy" content="{_policy(script, style)}">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         f"<style>{style}</style>\n</head>\n<body>\n<h1>{escape(title)}</h1>\n<p>{_inline(terms)}</p>",
-        _contents(exhibits),
+        _contents(sections),
         "<main>",
-        *map(_section, exhibits),
+        *map(_section, sections),
         _notes(notes),
         _origin(origin),
         f"</main>\n<script>{script}</script>\n</body>\n</html>\n",
@@ -61,25 +61,25 @@ def _hash(text: str) -> str:
     return f"sha256-{b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
 
-def _contents(exhibits: Iterable[ReportSection]) -> str:
-    links = "".join(f'<li><a href="#{escape(each.name)}">{_inline(each.title)}</a></li>' for each in exhibits)
+def _contents(sections: Iterable[ReportSection]) -> str:
+    links = "".join(f'<li><a href="#{escape(each.name)}">{_inline(each.title)}</a></li>' for each in sections)
     return f'<nav aria-label="Contents"><ul>{links}<li><a href="#origin">Origin</a></li></ul></nav>'
 
 
-def _section(exhibit: ReportSection) -> str:
-    name = escape(exhibit.name)
+def _section(section: ReportSection) -> str:
+    name = escape(section.name)
     return (
-        f'<section id="{name}" aria-labelledby="{name}-title">\n<h2 id="{name}-title">{_inline(exhibit.title)}</h2>\n'
-        f"<p>{_inline(exhibit.text.strip())}</p>\n{_picture(exhibit)}{_table(exhibit)}\n</section>"
+        f'<section id="{name}" aria-labelledby="{name}-title">\n<h2 id="{name}-title">{_inline(section.title)}</h2>\n'
+        f"<p>{_inline(section.text.strip())}</p>\n{_picture(section)}{_table(section)}\n</section>"
     )
 
 
-def _table(exhibit: ReportSection) -> str:
+def _table(section: ReportSection) -> str:
     head = "".join(
-        f'<th scope="col" aria-sort="none"><button type="button">{_inline(name)}</button></th>' for name in exhibit.head
+        f'<th scope="col" aria-sort="none"><button type="button">{_inline(name)}</button></th>' for name in section.head
     )
-    rows = "\n".join(f"<tr>{_row(row)}</tr>" for row in exhibit.rows)
-    label = f'aria-labelledby="{escape(exhibit.name)}-title"'
+    rows = "\n".join(f"<tr>{_row(row)}</tr>" for row in section.rows)
+    label = f'aria-labelledby="{escape(section.name)}-title"'
     return (
         f'<div class="wide" role="region" tabindex="0" {label}><table {label}>\n<thead><tr>{head}</tr></thead>\n'
         f"<tbody>\n{rows}\n</tbody>\n</table></div>"
@@ -91,15 +91,15 @@ def _row(cells: Sequence[str]) -> str:
     return f'<th scope="row">{name}</th>' + "".join(f"<td>{cell}</td>" for cell in others)
 
 
-def _picture(exhibit: ReportSection) -> str:
+def _picture(section: ReportSection) -> str:
     """Return the picture of an exhibit; where matplotlib is missing, what to do about it."""
-    if exhibit.draw is None:
+    if section.draw is None:
         return ""
     try:
-        svg = svg_of(exhibit.draw())
+        svg = svg_of(section.draw())
     except MissingExtra as error:
         return f"<p>{escape(str(error))}</p>\n"
-    alt = escape(f"{exhibit.title}: the figures of the table below.")
+    alt = escape(f"{section.title}: the figures of the table below.")
     return f'<img alt="{alt}" src="data:image/svg+xml;base64,{b64encode(svg).decode()}">\n'
 
 

@@ -29,38 +29,38 @@ saved on each, against the least that the Zero router, which needs no training d
 "never": the Zero router is as cheap. "beyond": no budget buys that quality from the Zero router."""
 
 
-def end_to_end_exhibit(findings: Aggregates) -> ReportSection:
+def end_to_end_section(aggregates: Aggregates) -> ReportSection:
     """Return quality by end-to-end budget."""
-    spent = findings.spent
+    spent = aggregates.spent
     head = ("method", "collected", *(f"{name}: {usd:.4g}" for name, usd in spent.budgets_usd.items()))
-    each = zip(findings.about.methods, spent.collected.tolist(), spent.quality.tolist(), strict=True)
+    each = zip(aggregates.about.methods, spent.collected.tolist(), spent.quality.tolist(), strict=True)
     rows = [[name, f"{share:.1%}", *map(figure, quality)] for name, share, quality in each]
     title = "Learning and serving"
-    return ReportSection("end-to-end", title, END_TO_END, head, rows, partial(_draw_end_to_end, findings))
+    return ReportSection("end-to-end", title, END_TO_END, head, rows, partial(_draw_end_to_end, aggregates))
 
 
-def bill(findings: Aggregates) -> ReportSection:
+def bill(aggregates: Aggregates) -> ReportSection:
     """Return the dollars spent to learn, and the queries that earn them back."""
-    figures, grid = findings.grid.figures, findings.grid
-    shown = [grid.rates_usd.index(rate) for rate in findings.about.shown_usd]
+    figures, grid = aggregates.grid.figures, aggregates.grid
+    shown = [grid.rates_usd.index(rate) for rate in aggregates.about.shown_usd]
     collected = figures["collected_usd"].mean(axis=-1)
-    points = break_even(findings)
+    points = break_even(aggregates)
     rows = [
         [method, f"{collected[i].mean():.4g}", *(_queries(points[i, b]) for b in shown)]
         for i, method in enumerate(grid.methods)
-        if method in findings.about.rivals and collected[i].any()
+        if method in aggregates.about.rivals and collected[i].any()
     ]
-    first, *rates = per_query(findings)
+    first, *rates = per_query(aggregates)
     return ReportSection("bill", "Dollars spent to learn", BILL, (first, "collected, USD", *rates), rows)
 
 
-def break_even(findings: Aggregates) -> FloatArray:
+def break_even(aggregates: Aggregates) -> FloatArray:
     """Return the queries that earn back what learning cost, of shape (n_methods, n_budgets).
 
     Infinite where nothing is saved, NaN where the Zero router cannot reach the quality.
     """
-    grid = findings.grid
-    zero = hulls_of(grid)[findings.place("zero")]
+    grid = aggregates.grid
+    zero = hulls_of(grid)[aggregates.place("zero")]
     queries = grid.figures["queries"]
     own = (grid.figures["spend_usd"] / queries).mean(axis=-1)
     price = np.stack([hull.price_usd(grid.figures["quality"][..., s]) for s, hull in enumerate(zero)], axis=-1)
@@ -77,24 +77,24 @@ def _queries(point: float) -> str:
     return "never" if np.isinf(point) else f"{point:,.0f}"
 
 
-def _draw_end_to_end(findings: Aggregates) -> Figure:
+def _draw_end_to_end(aggregates: Aggregates) -> Figure:
     picture = new_figure(height=5.0, width=11.0)
     panels = picture.subplots(1, 2, sharey=True)
     for axes, name in zip(panels, ("generous", "constrained"), strict=True):
-        _draw_panel(axes, findings, name)
+        _draw_panel(axes, aggregates, name)
     panels[0].set_ylabel("quality")
     legend_beside(panels[1])
     return picture
 
 
-def _draw_panel(axes: Axes, findings: Aggregates, name: str) -> None:
+def _draw_panel(axes: Axes, aggregates: Aggregates, name: str) -> None:
     """Draw all that can be had for one end-to-end budget."""
-    figures = findings.grid.figures
-    budget_usd = findings.spent.budgets_usd[name] * findings.queries
+    figures = aggregates.grid.figures
+    budget_usd = aggregates.spent.budgets_usd[name] * aggregates.queries
     total = (figures["collected_usd"] + figures["spend_usd"]).mean(axis=-1)
     quality = figures["quality"].mean(axis=-1)
-    for i, method in enumerate(findings.grid.methods):
-        if method in findings.about.rivals:
+    for i, method in enumerate(aggregates.grid.methods):
+        if method in aggregates.about.rivals:
             had = total[i] <= budget_usd * 1.005
             axes.plot(total[i, had], quality[i, had], label=method, **line_of(i), marker=".")
     axes.axvline(float(figures["table_usd"].mean()), color="black", linestyle="--", linewidth=1)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from wiserouter.evaluation.report.section import ReportSection
 
 
-def markdown_of(title: str, terms: str, exhibits: Iterable[ReportSection], notes: Mapping[str, str]) -> str:
+def markdown_of(title: str, terms: str, sections: Iterable[ReportSection], notes: Mapping[str, str]) -> str:
     """Return a report as a text.
 
     Parameters
@@ -20,13 +20,13 @@ def markdown_of(title: str, terms: str, exhibits: Iterable[ReportSection], notes
         What to say beside a method.
     """
     listed = "\n".join(f"- `{name}` {note}." for name, note in notes.items() if note)
-    parts = [f"# {title}", terms, *map(section_of, exhibits)]
+    parts = [f"# {title}", terms, *map(section_markdown, sections)]
     return "\n\n".join([*parts, f"## Notes\n\n{listed}"] if listed else parts) + "\n"
 
 
-def section_of(exhibit: ReportSection) -> str:
+def section_markdown(section: ReportSection) -> str:
     """Return one exhibit under its heading."""
-    return f"## {exhibit.title}\n\n{exhibit.text.strip()}\n\n{table_of(exhibit.head, exhibit.rows)}"
+    return f"## {section.title}\n\n{section.text.strip()}\n\n{table_of(section.head, section.rows)}"
 
 
 def table_of(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

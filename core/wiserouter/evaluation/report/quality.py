@@ -13,7 +13,7 @@ from wiserouter.evaluation.report.section import ReportSection, figure, with_err
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Row = Mapping[str, Any]
+ComparisonRow = Mapping[str, Any]
 
 QUALITY = """
 Mean score over all test queries (one not served counts 0), ± the standard error over seeds. **Bold**: best, or within
@@ -26,52 +26,52 @@ INTERVALS = """
 95 % intervals by bootstrap over seeds and queries."""
 
 
-def table1(findings: Aggregates) -> ReportSection:
+def table1(aggregates: Aggregates) -> ReportSection:
     """Return quality by method and budget."""
-    head = tuple(f"B={rate * findings.queries:.4g}" for rate in findings.about.shown_usd)
-    return ReportSection("table1", "Quality", QUALITY, ("USD", *head), by_method(findings, _quality))
+    head = tuple(f"B={rate * aggregates.queries:.4g}" for rate in aggregates.about.shown_usd)
+    return ReportSection("table1", "Quality", QUALITY, ("USD", *head), by_method(aggregates, _quality))
 
 
-def frontier(findings: Aggregates) -> ReportSection:
+def frontier(aggregates: Aggregates) -> ReportSection:
     """Return quality at equal spend, and the cost-quality picture."""
-    rows = by_method(findings, lambda row: figure(row["equal_spend"]))
-    draw = partial(_draw_frontier, findings)
-    return ReportSection("frontier", "Quality at equal spend", FRONTIER, per_query(findings), rows, draw)
+    rows = by_method(aggregates, lambda row: figure(row["equal_spend"]))
+    draw = partial(_draw_frontier, aggregates)
+    return ReportSection("frontier", "Quality at equal spend", FRONTIER, per_query(aggregates), rows, draw)
 
 
-def intervals(findings: Aggregates) -> ReportSection:
+def intervals(aggregates: Aggregates) -> ReportSection:
     """Return the intervals of quality."""
-    rows = by_method(findings, lambda row: f"{row['quality_low']:.3f} to {row['quality_high']:.3f}")
-    return ReportSection("intervals", "Intervals of quality", INTERVALS, per_query(findings), rows)
+    rows = by_method(aggregates, lambda row: f"{row['quality_low']:.3f} to {row['quality_high']:.3f}")
+    return ReportSection("intervals", "Intervals of quality", INTERVALS, per_query(aggregates), rows)
 
 
-def per_query(findings: Aggregates) -> tuple[str, ...]:
+def per_query(aggregates: Aggregates) -> tuple[str, ...]:
     """Return the head of a table of methods by budgets."""
-    return ("USD per query", *(f"{rate:.4g}" for rate in findings.about.shown_usd))
+    return ("USD per query", *(f"{rate:.4g}" for rate in aggregates.about.shown_usd))
 
 
-def by_method(findings: Aggregates, cell: Callable[[Row], str]) -> list[list[str]]:
+def by_method(aggregates: Aggregates, cell: Callable[[ComparisonRow], str]) -> list[list[str]]:
     """Return one row per method and one cell per budget shown."""
     rows: dict[str, list[str]] = {}
-    for row in findings.shown.iter_rows(named=True):
+    for row in aggregates.shown.iter_rows(named=True):
         rows.setdefault(row["method"], [row["method"]]).append(cell(row))
     return list(rows.values())
 
 
-def _quality(row: Row) -> str:
+def _quality(row: ComparisonRow) -> str:
     text = with_error(row["quality"], row["quality_se"])
     return (f"**{text}**" if row["verdict"] else text) + ("" if row["kept"] else " †")
 
 
-def _draw_frontier(findings: Aggregates) -> Figure:
+def _draw_frontier(aggregates: Aggregates) -> Figure:
     picture = new_figure(height=6.0)
     axes = picture.subplots()
-    figures = findings.grid.figures
+    figures = aggregates.grid.figures
     spend = (figures["spend_usd"] / figures["queries"]).mean(axis=-1)
     quality = figures["quality"].mean(axis=-1)
-    for i, method in enumerate(findings.grid.methods):
+    for i, method in enumerate(aggregates.grid.methods):
         axes.plot(spend[i], quality[i], label=method, **line_of(i), marker=".")
     axes.set_xscale("log")
-    dress(axes, f"Cost and quality on {findings.about.table}", "spend, USD per query (log scale)", "quality")
+    dress(axes, f"Cost and quality on {aggregates.about.table}", "spend, USD per query (log scale)", "quality")
     legend_beside(axes)
     return picture

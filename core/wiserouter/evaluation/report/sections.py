@@ -9,7 +9,7 @@ from wiserouter.errors import InvalidInput
 from wiserouter.evaluation.report.aggregates import Aggregates
 from wiserouter.evaluation.report.all_budgets import aiq, latency, regret
 from wiserouter.evaluation.report.head_to_head import OURS, verdict
-from wiserouter.evaluation.report.learning_cost import bill, end_to_end_exhibit
+from wiserouter.evaluation.report.learning_cost import bill, end_to_end_section
 from wiserouter.evaluation.report.quality import frontier, intervals, table1
 from wiserouter.evaluation.report.section import ReportSection
 from wiserouter.evaluation.report.spending import ADAPTIVE, STATIC, adaptive, utilisation
@@ -22,7 +22,7 @@ class Entry(NamedTuple):
     needs: tuple[str, ...] = ()
 
 
-EXHIBITS: dict[str, Entry] = {
+SECTIONS: dict[str, Entry] = {
     "table1": Entry(table1),
     "verdict": Entry(verdict, (OURS,)),
     "frontier": Entry(frontier),
@@ -31,14 +31,14 @@ EXHIBITS: dict[str, Entry] = {
     "aiq": Entry(aiq),
     "regret": Entry(regret),
     "adaptive": Entry(adaptive, (ADAPTIVE, STATIC)),
-    "end-to-end": Entry(end_to_end_exhibit),
+    "end-to-end": Entry(end_to_end_section),
     "bill": Entry(bill, ("zero",)),
     "latency": Entry(latency),
 }
 """In the order of a report."""
 
 
-def exhibit_of(name: str, findings: Aggregates) -> ReportSection:
+def make_section(name: str, aggregates: Aggregates) -> ReportSection:
     """Return one exhibit.
 
     Raises
@@ -46,16 +46,16 @@ def exhibit_of(name: str, findings: Aggregates) -> ReportSection:
     InvalidInput
         If a method that it is about was not run.
     """
-    missing = _missing(EXHIBITS[name], findings)
+    missing = _missing(SECTIONS[name], aggregates)
     if missing:
         raise InvalidInput(f"{name} needs rows of {', '.join(missing)}: run wiserouter bench with them", value=missing)
-    return EXHIBITS[name].make(findings)
+    return SECTIONS[name].make(aggregates)
 
 
-def exhibits_of(findings: Aggregates) -> list[ReportSection]:
+def make_sections(aggregates: Aggregates) -> list[ReportSection]:
     """Return all exhibits that the rows allow."""
-    return [entry.make(findings) for entry in EXHIBITS.values() if not _missing(entry, findings)]
+    return [entry.make(aggregates) for entry in SECTIONS.values() if not _missing(entry, aggregates)]
 
 
-def _missing(entry: Entry, findings: Aggregates) -> list[str]:
-    return [name for name in entry.needs if name not in findings.about.methods]
+def _missing(entry: Entry, aggregates: Aggregates) -> list[str]:
+    return [name for name in entry.needs if name not in aggregates.about.methods]

@@ -27,64 +27,64 @@ means): spend over budget, mean over seeds and the most of any; and the quality 
 (paper, Section "Adaptive LP vs. Static LP")."""
 
 
-def utilisation(findings: Aggregates) -> ReportSection:
+def utilisation(aggregates: Aggregates) -> ReportSection:
     """Return the remaining share of each budget."""
-    left = remaining(findings)
-    shown = [findings.grid.rates_usd.index(rate) for rate in findings.about.shown_usd]
-    rows = [[method, *(_left(left[i, b]) for b in shown)] for i, method in enumerate(findings.grid.methods)]
-    draw = partial(_draw_utilisation, findings, shown)
-    return ReportSection("utilisation", "Budget left", UTILISATION, per_query(findings), rows, draw)
+    left = remaining(aggregates)
+    shown = [aggregates.grid.rates_usd.index(rate) for rate in aggregates.about.shown_usd]
+    rows = [[method, *(_left(left[i, b]) for b in shown)] for i, method in enumerate(aggregates.grid.methods)]
+    draw = partial(_draw_utilisation, aggregates, shown)
+    return ReportSection("utilisation", "Budget left", UTILISATION, per_query(aggregates), rows, draw)
 
 
-def remaining(findings: Aggregates) -> FloatArray:
+def remaining(aggregates: Aggregates) -> FloatArray:
     """Return the share of the budget that is left, of shape (n_methods, n_budgets, n_seeds)."""
-    left: FloatArray = 1.0 - findings.grid.figures["spend_ratio"]
+    left: FloatArray = 1.0 - aggregates.grid.figures["spend_ratio"]
     return left
 
 
-def adaptive(findings: Aggregates) -> ReportSection:
+def adaptive(aggregates: Aggregates) -> ReportSection:
     """Return spend and quality of the static plan against the adaptive one."""
-    static, adapted, gap = _against_static(findings)
+    static, adapted, gap = _against_static(aggregates)
     head = ("USD per query", f"{STATIC}: spend", "most", f"{ADAPTIVE}: spend", "most", "quality gap", "s.d.")
     rows = [
         [f"{rate:.4g}", *_mean_and_most(static[b]), *_mean_and_most(adapted[b]), f"{gap[b].mean():+.4f}", _sd(gap[b])]
-        for b, rate in enumerate(findings.grid.rates_usd)
+        for b, rate in enumerate(aggregates.grid.rates_usd)
     ]
     title = "Adaptive against static plan"
-    return ReportSection("adaptive", title, AGAINST_STATIC, head, rows, partial(_draw_adaptive, findings))
+    return ReportSection("adaptive", title, AGAINST_STATIC, head, rows, partial(_draw_adaptive, aggregates))
 
 
-def _against_static(findings: Aggregates) -> tuple[FloatArray, FloatArray, FloatArray]:
+def _against_static(aggregates: Aggregates) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return both spends over budget, and the gap in quality, each of shape (n_budgets, n_seeds)."""
-    figures, static, adapted = findings.grid.figures, findings.place(STATIC), findings.place(ADAPTIVE)
+    figures, static, adapted = aggregates.grid.figures, aggregates.place(STATIC), aggregates.place(ADAPTIVE)
     gap: FloatArray = figures["quality"][static] - figures["quality"][adapted]
     return figures["spend_ratio"][static], figures["spend_ratio"][adapted], gap
 
 
-def _draw_utilisation(findings: Aggregates, shown: list[int]) -> Figure:
+def _draw_utilisation(aggregates: Aggregates, shown: list[int]) -> Figure:
     picture = new_figure(height=5.5)
     axes = picture.subplots()
-    left = remaining(findings)[:, shown]
+    left = remaining(aggregates)[:, shown]
     place = np.arange(len(shown), dtype=np.float64)
-    n = len(findings.grid.methods)
-    for i, method in enumerate(findings.grid.methods):
+    n = len(aggregates.grid.methods)
+    for i, method in enumerate(aggregates.grid.methods):
         shift = 0.7 * (i / max(n - 1, 1) - 0.5)
         look = line_of(i) | {"linestyle": "none", "marker": "o", "markersize": 3}
         axes.errorbar(place + shift, left[i].mean(axis=-1), left[i].std(axis=-1), label=method, **look)
     axes.axhline(0.0, color="black", linewidth=1)
-    axes.set_xticks(place, [f"{rate:.3g}" for rate in findings.about.shown_usd])
+    axes.set_xticks(place, [f"{rate:.3g}" for rate in aggregates.about.shown_usd])
     lowest = float(left.mean(axis=-1).min())
     axes.set_ylim(max(-0.5, lowest - 0.05), 1.02)
     below = " (below -0.5: not drawn)" if lowest < -0.5 else ""
-    dress(axes, f"Budget left on {findings.about.table}{below}", "budget, USD per query", "share left")
+    dress(axes, f"Budget left on {aggregates.about.table}{below}", "budget, USD per query", "share left")
     legend_beside(axes)
     return picture
 
 
-def _draw_adaptive(findings: Aggregates) -> Figure:
+def _draw_adaptive(aggregates: Aggregates) -> Figure:
     picture = new_figure(height=4.2)
     axes = picture.subplots()
-    static, adapted, gap = _against_static(findings)
+    static, adapted, gap = _against_static(aggregates)
     axes.errorbar(
         static.mean(axis=-1), gap.mean(axis=-1), xerr=static.std(axis=-1), yerr=gap.std(axis=-1), label=STATIC,
         **line_of(3) | {"linestyle": "none"}, marker="o",

@@ -15,14 +15,14 @@ from wiserouter.budgets.funds import Funds
 from wiserouter.errors import BudgetError, QuerySkipped
 from wiserouter.evaluation.outcome import NOT_SERVED
 from wiserouter.evaluation.simulation.environment import Environment, Stream
-from wiserouter.evaluation.simulation.methods import Method
-from wiserouter.planning.plan import SKIP
+from wiserouter.evaluation.simulation.methods import SimulatedMethod
+from wiserouter.planning.envelope import SKIP
 from wiserouter.prompts.contexts import Contexts
 from wiserouter.router import WiseRouter
 from wiserouter.types import FloatArray, IntArray
 
 
-class Trace(NamedTuple):
+class EpisodeTrace(NamedTuple):
     """What happened at each request.
 
     Attributes
@@ -37,14 +37,16 @@ class Trace(NamedTuple):
     spend_usd: FloatArray
 
 
-def play(environment: Environment, stream: Stream, method: Method, seed: int, *, accounting: Debit = "actual") -> Trace:
+def play(
+    environment: Environment, stream: Stream, method: SimulatedMethod, seed: int, *, accounting: Debit = "actual"
+) -> EpisodeTrace:
     """Serve a stream under an expected budget.
 
     Parameters
     ----------
     environment, stream : Environment, Stream
         The world and its requests.
-    method : Method
+    method : SimulatedMethod
         Who chooses; its estimates grow.
     seed : int
         Seeds the draws of the policy.
@@ -83,7 +85,7 @@ def play(environment: Environment, stream: Stream, method: Method, seed: int, *,
     return _trace(chosen, paid)
 
 
-def play_hard(environment: Environment, stream: Stream, method: Method, seed: int) -> Trace:
+def play_hard(environment: Environment, stream: Stream, method: SimulatedMethod, seed: int) -> EpisodeTrace:
     """Serve a stream through a router with a hard budget, each call bounded by its own worst case."""
     models = environment.models()
     contexts = Contexts(np.eye(len(environment.freq)), environment.freq)
@@ -103,8 +105,8 @@ def play_hard(environment: Environment, stream: Stream, method: Method, seed: in
     return _trace(chosen, costs)
 
 
-def _trace(chosen: list[int], paid_usd: FloatArray) -> Trace:
+def _trace(chosen: list[int], paid_usd: FloatArray) -> EpisodeTrace:
     """Return the trace of the chosen models; `paid_usd` is of shape (horizon, n_models)."""
     models = np.array(chosen, dtype=np.int64)
     picked = paid_usd[np.arange(len(models)), models]
-    return Trace(models, np.where(models == NOT_SERVED, 0.0, picked))
+    return EpisodeTrace(models, np.where(models == NOT_SERVED, 0.0, picked))

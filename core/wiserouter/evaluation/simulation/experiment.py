@@ -13,14 +13,14 @@ from typing import Any, Literal, NamedTuple, get_args
 from wiserouter.budgets.budget import Debit, Limit
 from wiserouter.errors import InvalidInput
 from wiserouter.evaluation.simulation.environment import Environment, Stream
-from wiserouter.evaluation.simulation.episode import Trace, play, play_hard
+from wiserouter.evaluation.simulation.episode import EpisodeTrace, play, play_hard
 from wiserouter.evaluation.simulation.methods import default_methods, open_method
 from wiserouter.evaluation.simulation.paper_environment import paper_environment
 from wiserouter.evaluation.simulation.routerbench_environment import routerbench_like
-from wiserouter.evaluation.simulation.score import Score, score_of
+from wiserouter.evaluation.simulation.score import RunScore, score_of
 from wiserouter.validation import check_count
 
-Kind = Literal["paper", "routerbench"]
+EnvironmentName = Literal["paper", "routerbench"]
 
 _MAKERS: dict[str, Callable[..., Environment]] = {"paper": paper_environment, "routerbench": routerbench_like}
 
@@ -43,7 +43,7 @@ class Study(NamedTuple):
         paper's environment and 0.02 in that of RouterBench.
     """
 
-    environment: Kind = "paper"
+    environment: EnvironmentName = "paper"
     methods: tuple[str, ...] | None = None
     limit: Limit = "expected"
     accounting: Debit = "actual"
@@ -62,7 +62,7 @@ class Study(NamedTuple):
         InvalidInput
             If a setting or a method is unknown, no method is named, or the settings do not go together.
         """
-        for name, kind in (("environment", Kind), ("limit", Limit), ("accounting", Debit)):
+        for name, kind in (("environment", EnvironmentName), ("limit", Limit), ("accounting", Debit)):
             _check_one_of(name, getattr(self, name), get_args(kind))
         if self.limit == "hard" and self.accounting == "paper":
             raise InvalidInput("accounting must be 'actual' under a hard limit, got 'paper': only true costs bind it")
@@ -82,7 +82,7 @@ def simulate(
     *,
     jobs: int = 1,
     tick: Callable[[int], None] | None = None,
-) -> list[Score]:
+) -> list[RunScore]:
     """Run every method on every seed and horizon.
 
     Parameters
@@ -100,7 +100,7 @@ def simulate(
 
     Returns
     -------
-    list of Score
+    list of RunScore
         By horizon, then seed, then method.
 
     Raises
@@ -118,7 +118,7 @@ def simulate(
     for horizon in horizons:
         check_count("horizon", horizon, least=1)
     work = list(product(horizons, (check_count("seed", seed) for seed in seeds)))
-    scores: list[Score] = []
+    scores: list[RunScore] = []
     with _mapper(min(check_count("jobs", jobs, least=1), len(work))) as spread:
         for done in spread(partial(_scores, named), work):
             scores += done
@@ -127,7 +127,7 @@ def simulate(
     return scores
 
 
-def _scores(study: Study, work: tuple[int, int]) -> list[Score]:
+def _scores(study: Study, work: tuple[int, int]) -> list[RunScore]:
     """Return the scores of all methods on one horizon and seed."""
     horizon, seed = work
     environment = study.world(seed, horizon)
@@ -138,7 +138,7 @@ def _scores(study: Study, work: tuple[int, int]) -> list[Score]:
     ]
 
 
-def _run(study: Study, name: str, environment: Environment, stream: Stream, seed: int) -> Trace:
+def _run(study: Study, name: str, environment: Environment, stream: Stream, seed: int) -> EpisodeTrace:
     method = open_method(name, environment)
     if study.limit == "hard":
         return play_hard(environment, stream, method, seed)

@@ -19,7 +19,7 @@ LENGTHS_PER_PAIR = (1, 2, 4, 8)
 """Exploration lengths of epsilon-first by default, in requests per (context, model)."""
 
 
-class Method(NamedTuple):
+class SimulatedMethod(NamedTuple):
     """A policy, and what it knows at first."""
 
     policy: Policy
@@ -50,7 +50,7 @@ def default_methods(n_pairs: int) -> tuple[str, ...]:
     return (*_OURS, *first, *_BASELINES)
 
 
-def open_method(name: str, environment: Environment) -> Method:
+def open_method(name: str, environment: Environment) -> SimulatedMethod:
     """Return the method of this name, ready for one run.
 
     Raises
@@ -59,14 +59,14 @@ def open_method(name: str, environment: Environment) -> Method:
         If no method has this name.
     """
     if name.startswith(_KNOWN):
-        return Method(_epsilon_first(name, _KNOWN), KnownCosts(environment.cost_usd))
+        return SimulatedMethod(_epsilon_first(name, _KNOWN), KnownCosts(environment.cost_usd))
     estimates = Estimates(*environment.cost_usd.shape)
     if name in _BASELINES:
-        return Method(_BASELINES[name](environment), estimates)
+        return SimulatedMethod(_BASELINES[name](environment), estimates)
     if name.startswith(_UNKNOWN):
-        return Method(_epsilon_first(name, _UNKNOWN), estimates)
+        return SimulatedMethod(_epsilon_first(name, _UNKNOWN), estimates)
     if name in _OURS:
-        return Method(open_policy(name, {}), estimates)
+        return SimulatedMethod(open_policy(name, {}), estimates)
     raise _unknown(name)
 
 

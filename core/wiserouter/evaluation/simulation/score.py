@@ -8,13 +8,13 @@ import numpy as np
 
 from wiserouter.evaluation.outcome import NOT_SERVED
 from wiserouter.evaluation.simulation.environment import Environment, Stream
-from wiserouter.evaluation.simulation.episode import Trace
+from wiserouter.evaluation.simulation.episode import EpisodeTrace
 from wiserouter.types import FloatArray, IntArray
 
 CHECKPOINTS = 100
 
 
-class Score(NamedTuple):
+class RunScore(NamedTuple):
     """One method on one seed.
 
     Attributes
@@ -66,12 +66,12 @@ class Score(NamedTuple):
         return self.oracle_reward / self.horizon - self.reward_by_step / self.steps
 
 
-def score_of(method: str, seed: int, environment: Environment, stream: Stream, trace: Trace) -> Score:
+def score_of(method: str, seed: int, environment: Environment, stream: Stream, trace: EpisodeTrace) -> RunScore:
     """Return the score of a run."""
     served = trace.chosen != NOT_SERVED
     reward = np.where(served, environment.reward[stream.contexts, trace.chosen], 0.0)
     steps = checkpoints(environment.horizon)
-    return Score(
+    return RunScore(
         method=method,
         seed=seed,
         horizon=environment.horizon,

@@ -9,21 +9,21 @@ from typing import Any
 
 import numpy as np
 
-from wiserouter.evaluation.simulation.score import Score
+from wiserouter.evaluation.simulation.score import RunScore
 from wiserouter.types import FloatArray, IntArray
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class MethodSummary:
     """The scores of one method at one horizon.
 
     Parameters
     ----------
-    scores : sequence of Score
+    scores : sequence of RunScore
         One per seed.
     """
 
-    scores: Sequence[Score]
+    scores: Sequence[RunScore]
 
     @property
     def method(self) -> str:
@@ -92,26 +92,26 @@ class Summary:
         }
 
 
-def summarise(scores: Sequence[Score]) -> list[Summary]:
+def summarise(scores: Sequence[RunScore]) -> list[MethodSummary]:
     """Return one summary per horizon and method, in the order of the scores."""
     order = {key: i for i, key in enumerate(dict.fromkeys(map(_key, scores)))}
     ordered = sorted(scores, key=lambda each: order[_key(each)])
-    return [Summary(list(group)) for _, group in groupby(ordered, key=_key)]
+    return [MethodSummary(list(group)) for _, group in groupby(ordered, key=_key)]
 
 
-def slopes(summaries: Sequence[Summary]) -> dict[str, float | None]:
+def slopes(summaries: Sequence[MethodSummary]) -> dict[str, float | None]:
     """Return by method the slope of log amortized regret over log horizon; None where it has none.
 
     Regret that grows as the root of T gives -0.5, regret that stays the same -1. A mean regret that is not above 0 has
     no logarithm, and one horizon has no slope.
     """
-    by_method: dict[str, list[Summary]] = {}
+    by_method: dict[str, list[MethodSummary]] = {}
     for each in summaries:
         by_method.setdefault(each.method, []).append(each)
     return {method: _slope(each) for method, each in by_method.items()}
 
 
-def _slope(summaries: list[Summary]) -> float | None:
+def _slope(summaries: list[MethodSummary]) -> float | None:
     horizon = np.array([each.horizon for each in summaries], dtype=np.float64)
     regret = np.array([each.mean("regret") for each in summaries]) / horizon
     if len(set(horizon)) == 1 or regret.min() <= 0.0:
@@ -119,7 +119,7 @@ def _slope(summaries: list[Summary]) -> float | None:
     return float(np.polyfit(np.log(horizon), np.log(regret), 1)[0])
 
 
-def _key(score: Score) -> tuple[int, str]:
+def _key(score: RunScore) -> tuple[int, str]:
     return score.horizon, score.method
 
 

@@ -17,9 +17,9 @@ from wiserouter.evaluation.baselines.base import Terms
 from wiserouter.evaluation.baselines.wiserouter_methods import wr_offline
 from wiserouter.evaluation.bench.budget_grid import budgets_of
 from wiserouter.evaluation.bench.serve import serve_all
-from wiserouter.evaluation.bench.splits import Vectors, embedder, placed_halves
+from wiserouter.evaluation.bench.splits import Vectors, build_split, embedder
 from wiserouter.evaluation.datasets import LoadedTable
-from wiserouter.evaluation.replay import Table, split
+from wiserouter.evaluation.replay import Table, random_halves
 from wiserouter.evaluation.report.section import ReportSection
 from wiserouter.prompts.contexts import Contexts
 from wiserouter.types import Embedding, IntArray
@@ -92,7 +92,7 @@ def ablations(
 
 def held_out(n: int, seed: int) -> tuple[IntArray, IntArray]:
     """Return the training half of a seed as four fifths to learn from and one held out."""
-    train, _ = split(n, seed)
+    train, _ = random_halves(n, seed)
     cut = len(train) - len(train) // HELD_OUT
     return train[:cut], train[cut:]
 
@@ -160,11 +160,11 @@ def _quality(table: Table, setting: Setting, fold: Fold, vectors: Vectors) -> tu
     """Return the mean quality over the budgets, and the number of contexts."""
     rows = reduced(vectors, setting.pca, fold.seed)
     contexts = setting.cluster(rows.train, fold.seed)
-    halves = placed_halves(table, fold.parts, rows, contexts, fold.seed)
-    fitted = wr_offline().fit(halves.training(), np.random.default_rng([fold.seed, 1]))
+    split = build_split(table, fold.parts, rows, contexts, fold.seed)
+    fitted = wr_offline().fit(split.training(), np.random.default_rng([fold.seed, 1]))
     quality = []
     for rate_usd in budgets_of(table.cost_usd).paper:
-        terms = Terms(rate_usd * halves.test.n, halves.test.n)
+        terms = Terms(rate_usd * split.test.n, split.test.n)
         server = fitted.start(terms, np.random.default_rng([fold.seed, 2]))
-        quality.append(float(serve_all(server, halves.test, terms).reward.mean()))
+        quality.append(float(serve_all(server, split.test, terms).reward.mean()))
     return float(np.mean(quality)), float(contexts.n_contexts)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from wiserouter.evaluation.baselines.router_methods import explored
-from wiserouter.evaluation.bench.splits import Split, halves_of
+from wiserouter.evaluation.bench.splits import TrainTestSplit, split_table
 from wiserouter.evaluation.datasets import LoadedTable
 from wiserouter.evaluation.report.section import ReportSection
 from wiserouter.learning.estimates import Estimates
@@ -26,18 +26,18 @@ def accuracy(
     """Return the accuracy of the estimates by length of the exploration."""
     table = opened.table
     splits = [
-        halves_of(table, seed, encoder=encoder, n_contexts=n_contexts, embeddings=opened.embeddings) for seed in seeds
+        split_table(table, seed, encoder=encoder, n_contexts=n_contexts, embeddings=opened.embeddings) for seed in seeds
     ]
     head = ("exploration", "tried", "reward MAE", "reward Pearson r", "cost MAE", "cost Pearson r")
     rows = [_row(passes, splits, float(table.cost_usd.max())) for passes in PASSES]
     return ReportSection("accuracy", "Accuracy after exploration", TEXT, head, rows)
 
 
-def compared(estimates: Estimates, halves: Split, dearest_usd: float) -> FloatArray:
+def compared(estimates: Estimates, split: TrainTestSplit, dearest_usd: float) -> FloatArray:
     """Return the share of pairs tried, and MAE and correlation of rewards and of costs."""
-    true = Estimates(halves.contexts.n_contexts, len(halves.models))
-    for half in (halves.train, halves.test):
-        true.add_table(half.placed, *half.answers)
+    true = Estimates(split.contexts.n_contexts, len(split.models))
+    for half in (split.train, split.test):
+        true.add_table(half.context_ids, *half.answers)
     tried = (estimates.calls > 0) & (true.calls > 0)
     figures = [float(tried.mean())]
     for learned, known, scale in zip(
@@ -48,10 +48,10 @@ def compared(estimates: Estimates, halves: Split, dearest_usd: float) -> FloatAr
     return np.array(figures)
 
 
-def _row(passes: int, splits: list[Split], dearest_usd: float) -> list[str]:
+def _row(passes: int, splits: list[TrainTestSplit], dearest_usd: float) -> list[str]:
     each = [
-        compared(explored(halves.training(), passes, np.random.default_rng([halves.seed, 2])), halves, dearest_usd)
-        for halves in splits
+        compared(explored(split.training(), passes, np.random.default_rng([split.seed, 2])), split, dearest_usd)
+        for split in splits
     ]
     mean, error = np.mean(each, axis=0), np.std(each, axis=0)
     cells = [f"{m:.4g} ± {e:.1g}" for m, e in zip(mean[1:], error[1:], strict=True)]

@@ -7,7 +7,7 @@ from functools import partial
 
 from wiserouter.evaluation.plots import simulation_figure
 from wiserouter.evaluation.report.section import ReportSection, with_error
-from wiserouter.evaluation.simulation import Study, Summary, simulate, summarise
+from wiserouter.evaluation.simulation import MethodSummary, Study, simulate, summarise
 
 METHODS = ("epsilon-first-484", "epsilon-first-known-484", "optimistic", "random", "epsilon-greedy", "linucb", "oracle")
 TEXT = """
@@ -26,7 +26,7 @@ def simulated(seeds: Iterable[int] = range(5), horizon: int = 1_500, *, jobs: in
     return ReportSection("simulation", title, TEXT, head, list(map(_row, summaries)), draw)
 
 
-def _row(summary: Summary) -> list[str]:
+def _row(summary: MethodSummary) -> list[str]:
     error = summary.standard_error("reward_ratio")
     return [
         summary.method,

@@ -8,7 +8,7 @@ import numpy as np
 
 from wiserouter.evaluation.bench.splits import embedder
 from wiserouter.evaluation.datasets import LoadedTable
-from wiserouter.evaluation.replay import split
+from wiserouter.evaluation.replay import random_halves
 from wiserouter.evaluation.report.section import ReportSection
 from wiserouter.prompts.contexts import Contexts
 from wiserouter.types import FloatArray, IntArray
@@ -28,7 +28,7 @@ def variance(opened: LoadedTable, seeds: Iterable[int] = range(5), encoder: str 
     return ReportSection("variance", "Variance inside contexts", TEXT, ("J", "reward", "normalised cost"), rows)
 
 
-def within(values: FloatArray, placed: IntArray) -> float:
+def within(values: FloatArray, context_ids: IntArray) -> float:
     """Return the mean variance of the columns of (n_queries, n_columns) among rows of one place.
 
     Examples
@@ -37,8 +37,8 @@ def within(values: FloatArray, placed: IntArray) -> float:
     0.125
     """
     spread = np.empty_like(values)
-    for place in np.unique(placed):
-        inside = placed == place
+    for place in np.unique(context_ids):
+        inside = context_ids == place
         spread[inside] = values[inside].var(axis=0)
     return float(spread.mean())
 
@@ -46,11 +46,11 @@ def within(values: FloatArray, placed: IntArray) -> float:
 def _of_seed(opened: LoadedTable, seed: int, encoder: str | None, counts: list[int]) -> list[tuple[float, float]]:
     """Return the variance of rewards and of costs, for each number of contexts."""
     table = opened.table
-    train, _ = split(len(table.prompts), seed)
+    train, _ = random_halves(len(table.prompts), seed)
     encode = embedder(table.prompts, opened.embeddings if encoder is None else None, train, encoder)
     rows, cost = encode(np.arange(len(table.prompts))), table.cost_usd / table.cost_usd.max()
     fitted = [Contexts.fit(rows[train], count, seed=seed).assign_many(rows) for count in counts]
-    return [(within(table.reward, placed), within(cost, placed)) for placed in fitted]
+    return [(within(table.reward, context_ids), within(cost, context_ids)) for context_ids in fitted]
 
 
 def _row(count: int, found: FloatArray) -> list[str]:

@@ -1,4 +1,4 @@
-"""`wiserouter explore-length`: how long exploration would have to last for a guarantee."""
+"""`wiserouter paper exploration-length`: the exploration length that the paper's Lemma 1 guarantees to suffice."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MEANING = {
 }
 
 
-def explore_length(
+def exploration_length(
     artifact: Annotated[Path | None, typer.Argument(help="What `wiserouter fit` wrote; or give the gaps.")] = None,
     horizon: Annotated[int, typer.Option(help="Number of requests in all.")] = 10_000,
     delta: Annotated[float | None, typer.Option(help="Of the lemma, in (0, 1); the best one by default.")] = None,
@@ -40,7 +40,7 @@ def explore_length(
 ) -> None:
     """Show how many exploration requests suffice for the right order of all ratios (paper, Lemma 1).
 
-    Example: wiserouter explore-length support.wise --horizon 100000
+    Example: wiserouter paper exploration-length support.wise --horizon 100000
     """
     given = {"cost_gap": cost_gap, "ratio_gap": ratio_gap, "min_freq": min_freq, "n_models": models}
     named = [value is not None for value in given.values()]
