@@ -8,6 +8,8 @@ import numpy as np
 
 from wiserouter.learning.estimates import Estimates
 from wiserouter.learning.residuals.shift import Shift
+from wiserouter.planning.plan import Plan
+from wiserouter.planning.reserve_rule import ReserveRule
 from wiserouter.types import FloatArray
 
 
@@ -103,3 +105,24 @@ class ExplorationFigures(NamedTuple):
     def means(self, model: int) -> tuple[float, float]:
         """Return the running means of a model; what is unknown is 0."""
         return self.reward[model] / max(self.labels[model], 1.0), self.cost[model] / max(self.calls[model], 1.0)
+
+
+def figures_of(
+    plan: Plan,
+    context: int,
+    reserve_rule: ReserveRule | None = None,
+    counts: Counts | None = None,
+    means: list[float] | None = None,
+) -> ContextFigures:
+    """Return the figures of one context; `means` are its mean rewards, where the plan was solved for other rewards."""
+    unknown, planned = [0.0] * plan.n_models, plan.reward[context].tolist()
+    return ContextFigures(
+        planned if means is None else means,
+        plan.cost_usd[context].tolist(),
+        counts.calls[context].tolist() if counts is not None else unknown,
+        counts.labels[context].tolist() if counts is not None else unknown,
+        plan.envelope_models(context),
+        reserve_rule.guarded_cost_usd(context) if reserve_rule is not None else None,
+        None if means is None else planned,
+        reserve_rule.drift_margin_usd if reserve_rule is not None else None,
+    )

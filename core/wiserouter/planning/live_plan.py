@@ -10,12 +10,13 @@ from wiserouter.budgets.funds import Funds
 from wiserouter.learning.estimates import Estimates
 from wiserouter.learning.residuals.shift import Shift
 from wiserouter.planning.choice_inputs import Counts
+from wiserouter.planning.mixture import Mixture
 from wiserouter.planning.plan import Plan
-from wiserouter.planning.policy import Accounting, Choice, Mixture
+from wiserouter.planning.policy import Accounting, Choice
 from wiserouter.planning.reserve_rule import ReserveRule
 from wiserouter.types import NO_CONTEXT, FloatArray
 
-GROWTH = 1.02
+RESOLVE_GROWTH = 1.02
 """The plan is solved anew each time there are 2 % more observations."""
 
 
@@ -70,12 +71,7 @@ class LivePlan:
 
     def _of_all_contexts(self, mixture: Mixture) -> Mixture:
         if self._without_context is None:
-            plan = mixture.plan.without_context()
-            reserve_rule = (
-                None if mixture.reserve_rule is None else ReserveRule(plan, self._estimates.cost_spread_usd())
-            )
-            counts = None if mixture.counts is None else mixture.counts.of_all_contexts()
-            self._without_context = Mixture(plan, mixture.debit, reserve_rule, counts)
+            self._without_context = mixture.without_context(self._estimates.cost_spread_usd(), mixture.counts)
         return self._without_context
 
     def _solve(self) -> None:
@@ -85,4 +81,4 @@ class LivePlan:
         self._mixture = Mixture(plan, self._accounting, reserve_rule, Counts.of(self._estimates))
         self._without_context = None
         seen = self._estimates.n_observations
-        self._solve_at = max(seen + 1, seen * GROWTH) if actual else float("inf")
+        self._solve_at = max(seen + 1, seen * RESOLVE_GROWTH) if actual else float("inf")

@@ -16,8 +16,8 @@ cheapest model; `allow_skip=True` is the paper's program.
 
 from __future__ import annotations
 
-from bisect import bisect_right, insort
-from itertools import accumulate, pairwise
+from bisect import bisect_right
+from itertools import accumulate
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -25,11 +25,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from wiserouter.errors import InfeasibleBudget, InvalidInput
+from wiserouter.planning.envelope import SKIP, EnvelopeStep, context_envelope
 from wiserouter.types import FloatArray
 from wiserouter.validation import check_amount
-
-SKIP = -1
-"""Index of the null action."""
 
 _INFINITE = float("inf")
 
@@ -63,26 +61,7 @@ class Split(NamedTuple):
     shadow_price: float
 
 
-_SLOPE = itemgetter(0)  # of a EnvelopeStep
-
-
-class EnvelopeStep(NamedTuple):
-    """One move along the envelope of one context, from one model to the next dearer one."""
-
-    slope: float
-    spend_usd: float
-    gain: float
-    context: int
-    to: int
-
-
-class _Row(NamedTuple):
-    """One context: its envelope and steps, and what its cheapest action spends and yields per request of any kind."""
-
-    hull: list[int]
-    steps: list[EnvelopeStep]
-    base_usd: float
-    base_value: float
+_SLOPE = itemgetter(0)  # of an `EnvelopeStep`
 
 
 class Plan:
@@ -118,7 +97,7 @@ class Plan:
         self.allow_skip = allow_skip
         self._weights = self.freq.tolist()
         rows = zip(self._weights, self.cost_usd.tolist(), self.reward.tolist(), strict=True)
-        self._rows = [_row(j, *row, allow_skip=allow_skip) for j, row in enumerate(rows)]
+        self._rows = [context_envelope(j, *row, allow_skip=allow_skip) for j, row in enumerate(rows)]
         self._merge()
 
     def revise(self, context: int, reward: list[float], cost_usd: list[float]) -> None:
@@ -139,7 +118,8 @@ class Plan:
         0.30000000000000004
         """
         self.reward[context], self.cost_usd[context] = reward, cost_usd
-        self._rows[context] = _row(context, self._weights[context], cost_usd, reward, allow_skip=self.allow_skip)
+        weight = self._weights[context]
+        self._rows[context] = context_envelope(context, weight, cost_usd, reward, allow_skip=self.allow_skip)
         self._stale = True
 
     def _merge(self) -> None:
@@ -207,7 +187,7 @@ class Plan:
         """
         mix = np.zeros((self.n_contexts, self.n_models + 1))  # the last column, index -1, is the null action
         for context in range(self.n_contexts):
-            low, high, share, _ = self.split(context, rate_usd)
+            low, high, share, _ = self._split(context, rate_usd)
             mix[context, low] += 1.0 - share
             mix[context, high] += share
         return mix[:, :-1]
@@ -241,13 +221,31 @@ class Plan:
 
     def split(self, context: int, rate_usd: float) -> Split:
         """Return the one or two models that `context` gets, and the shadow price; raises as `mix` does."""
+        return Split(*self._split(context, rate_usd))
+
+    def split_from_floor(self, context: int, rate_usd: float) -> tuple[int, int, float, float, float]:
+        """Return the fields of `split`, and `floor_usd`; below the floor the split there, at an infinite shadow price.
+
+        Examples
+        --------
+        >>> Plan(freq=[1.0], reward=[[0.2, 0.9]], cost_usd=[[1, 3]]).split_from_floor(0, 0.5)
+        (0, 0, 0.0, inf, 1.0)
+        """
+        if self._stale:
+            self._merge()
+        floor = self._spend[0]
+        low, high, share, price = self._split(context, rate_usd if rate_usd > floor else floor)
+        return low, high, share, price if rate_usd >= floor else _INFINITE, floor
+
+    def _split(self, context: int, rate_usd: float) -> tuple[int, int, float, float]:
         taken, share = self._locate(rate_usd)
         ranks = self._ranks.get(context)
+        # the context stands where the last of its own steps among those taken has led
         low = self._rows[context].hull[bisect_right(self._ranks_of(context) if ranks is None else ranks, taken - 1)]
         if taken == len(self._steps):
-            return Split(low, low, 0.0, 0.0)
+            return low, low, 0.0, 0.0
         price, _, _, split_context, high = self._steps[taken]
-        return Split(low, high, share, price) if share and split_context == context else Split(low, low, 0.0, price)
+        return (low, high, share, price) if share and split_context == context else (low, low, 0.0, price)
 
     def choose(self, context: int, rate_usd: float, rng: np.random.Generator) -> int | None:
         """Draw the model for a query of `context` at `rate_usd`; None is the null action.
@@ -258,7 +256,7 @@ class Plan:
         >>> plan.choose(0, 0.03, np.random.default_rng(0))
         1
         """
-        low, high, share, _ = self.split(context, rate_usd)
+        low, high, share, _ = self._split(context, rate_usd)
         model = high if share and rng.random() < share else low
         return None if model == SKIP else model
 
@@ -321,62 +319,6 @@ class Plan:
         if rate_usd < self.floor_usd * (1.0 - _ROUNDING):
             raise InfeasibleBudget(rate_usd, self.floor_usd)
         return self._locate(self.floor_usd)
-
-
-def envelope(cost_usd: list[float], reward: list[float], *, allow_skip: bool = False) -> list[int]:
-    """Return the models on the upper concave envelope of (cost, reward), cheapest first.
-
-    Parameters
-    ----------
-    cost_usd, reward : list of float
-        One number per model.
-    allow_skip : bool, default False
-        Whether the null action at the origin takes part.
-
-    Returns
-    -------
-    list of int
-        Indices with strictly rising cost and reward and falling slope; `SKIP` is the null action. Of equal models the
-        first stays.
-
-    Examples
-    --------
-    >>> envelope([1, 2, 3, 3], [0.1, 0.2, 0.9, 0.5])
-    [0, 2]
-    >>> envelope([1, 2], [0.5, 0.6], allow_skip=True)
-    [-1, 0, 1]
-    """
-    order = sorted([(cost, -gain, k) for k, (cost, gain) in enumerate(zip(cost_usd, reward, strict=True))])
-    if allow_skip:
-        insort(order, (0.0, -0.0, SKIP))
-    hull = order[:1]
-    for point in order[1:]:
-        if point[1] >= hull[-1][1]:
-            continue
-        while len(hull) > 1 and _rise(hull[-2], hull[-1]) <= _rise(hull[-1], point):
-            hull.pop()
-        hull.append(point)
-    return [k for _, _, k in hull]
-
-
-def _rise(low: tuple[float, float, int], high: tuple[float, float, int]) -> float:
-    """Return the slope between two points (cost, -reward, model)."""
-    return _ratio(low[1] - high[1], high[0] - low[0])
-
-
-def _ratio(gain: float, spend: float) -> float:
-    return gain / spend if spend > gain * 1e-300 else float("inf")
-
-
-def _row(context: int, weight: float, cost_usd: list[float], reward: list[float], *, allow_skip: bool) -> _Row:
-    """Return the envelope of one context, its steps, and what its cheapest action costs and yields."""
-    hull = envelope(cost_usd, reward, allow_skip=allow_skip)
-    cost, gain = [*cost_usd, 0.0], [*reward, 0.0]  # index -1 is the null action
-    steps = []
-    for a, b in pairwise(hull):
-        spend, more = cost[b] - cost[a], gain[b] - gain[a]
-        steps.append(EnvelopeStep(_ratio(more, spend), weight * spend, weight * more, context, b))
-    return _Row(hull, steps, weight * cost[hull[0]], weight * gain[hull[0]])
 
 
 def _checked(freq: ArrayLike, reward: ArrayLike, cost_usd: ArrayLike) -> tuple[FloatArray, FloatArray, FloatArray]:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from wiserouter.budgets.funds import Funds
 from wiserouter.learning.residuals.shift import Shift
 from wiserouter.planning.choice_inputs import ContextFigures, ExplorationFigures
-from wiserouter.planning.plan import SKIP
+from wiserouter.planning.envelope import SKIP
 from wiserouter.planning.policies import Choice
 from wiserouter.planning.reserve_rule import room_usd
 from wiserouter.pricing.pool import Pool

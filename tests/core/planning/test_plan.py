@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from support.problems import Problem, linprog_value, problems, rate_of
 from wiserouter import Plan
 from wiserouter.errors import InfeasibleBudget, InvalidInput
-from wiserouter.planning.plan import SKIP, envelope
+from wiserouter.planning.envelope import SKIP, envelope
 
 
 def plan_of(problem: Problem) -> Plan:

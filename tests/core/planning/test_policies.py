@@ -7,8 +7,8 @@ from scipy.optimize import linprog
 from wiserouter import Budget, Contexts, EpsilonFirst, Estimates, Model, Offline, Plan, WiseRouter
 from wiserouter.budgets.funds import Funds
 from wiserouter.errors import BudgetExhausted, InvalidInput, QuerySkipped
+from wiserouter.planning.mixture import Mixture
 from wiserouter.planning.policies import open_policy
-from wiserouter.planning.policy import Mixture
 from wiserouter.planning.reserve_rule import ReserveRule, room_usd
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from wiserouter.errors import InvalidInput
-from wiserouter.evaluation.sufficient_exploration import SufficientLength, sufficient_length
 from wiserouter.planning.policies.confidence_test import ordering_is_certain
 from wiserouter.planning.policies.epsilon_first import EpsilonFirst
 from wiserouter.planning.policies.offline import Offline
@@ -21,10 +20,8 @@ __all__ = [
     "Optimistic",
     "Policy",
     "Rule",
-    "SufficientLength",
     "open_policy",
     "ordering_is_certain",
-    "sufficient_length",
 ]
 
 _POLICIES: dict[str, Any] = {policy.name: policy for policy in (Offline, EpsilonFirst, Optimistic)}

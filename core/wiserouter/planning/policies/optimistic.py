@@ -18,8 +18,9 @@ from wiserouter.learning.estimates import Estimates
 from wiserouter.learning.optimistic_estimates import ContextEstimates, OptimisticEstimates
 from wiserouter.learning.residuals.shift import Shift
 from wiserouter.planning.choice_inputs import Counts
+from wiserouter.planning.mixture import Mixture
 from wiserouter.planning.plan import Plan
-from wiserouter.planning.policy import Choice, Mixture
+from wiserouter.planning.policy import Choice
 from wiserouter.planning.reserve_rule import ReserveRule
 from wiserouter.pricing.pool import Model
 from wiserouter.pricing.prices import Price
@@ -68,6 +69,7 @@ class Optimistic:
     """
 
     name = "optimistic"
+    watches_by_default = True
 
     def __init__(self, *, alpha: float | None = None, allow_skip: bool = False) -> None:
         if alpha is not None and not np.isfinite(alpha):
@@ -157,12 +159,8 @@ class Optimistic:
 
     def _of_all_contexts(self) -> Mixture:
         if self._anywhere is None:
-            plan = self._live.without_context()
-            spread = self._outlook.freq @ self._outlook.spread_usd
-            reserve_rule = ReserveRule(plan, spread, deviations=DEVIATIONS, drift=DRIFT)
-            means = [(self._outlook.freq @ [row.mean for row in self._rows]).tolist()]
-            counts = Counts.of(self._estimates).of_all_contexts()
-            self._anywhere = Mixture(plan, "actual", reserve_rule, counts, means)
+            spread_usd = self._outlook.freq @ self._outlook.spread_usd
+            self._anywhere = self._mixture.without_context(spread_usd, Counts.of(self._estimates))
         return self._anywhere
 
 

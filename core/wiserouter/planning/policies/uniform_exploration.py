@@ -11,7 +11,7 @@ from wiserouter.errors import InvalidInput
 from wiserouter.learning.residuals.shift import Shift
 from wiserouter.planning.choice_inputs import ContextFigures
 from wiserouter.planning.policy import Choice
-from wiserouter.planning.reserve_rule import room_usd
+from wiserouter.planning.reserve_rule import permitted, room_usd
 
 
 class ExploreShare:
@@ -55,7 +55,10 @@ class ExploreShare:
         if choice.rule != "plan" or not isinstance(figures, ContextFigures):
             return choice
         own = figures if shift is None else figures.shifted(shift)
-        models = _bearable(own, choice.floor_usd, funds, allowed)
+        room = room_usd(funds, choice.floor_usd, own.drift_margin_usd)
+        models = permitted(
+            range(len(own.costs_usd)) if allowed is None else sorted(allowed), own.guarded_cost_usd, room
+        )
         mix = {model: (1.0 - self.share) * chance for model, chance in choice.mix}
         for model in models:
             mix[model] = mix.get(model, 0.0) + self.share / len(models)
@@ -72,13 +75,3 @@ class ExploreShare:
             expected_reward=reward,
             mix=tuple(mix.items()),
         )
-
-
-def _bearable(own: ContextFigures, floor_usd: float, funds: Funds, allowed: Collection[int] | None) -> list[int]:
-    """Return the allowed models that the reserve rule permits."""
-    models = range(len(own.costs_usd)) if allowed is None else sorted(allowed)
-    held = own.guarded_cost_usd
-    if held is None:
-        return list(models)
-    room = room_usd(funds, floor_usd, own.drift_margin_usd)
-    return [k for k in models if held[k] <= room]

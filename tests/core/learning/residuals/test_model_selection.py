@@ -17,7 +17,7 @@ from wiserouter.fitting.log import reader
 from wiserouter.learning.residuals import LengthCost, QueryResiduals, Sample, Shift
 from wiserouter.learning.residuals.cross_validation import hold_out
 from wiserouter.learning.residuals.model_selection import compare, observed_weight, price_curve
-from wiserouter.planning.policy import Mixture
+from wiserouter.planning.mixture import Mixture
 from wiserouter.planning.reserve_rule import ReserveRule
 
 
@@ -140,7 +140,7 @@ def test_ridge_is_chosen_where_rewards_are_linear_in_the_embedding():
     router = fitted(*log_of(600, signal=1.0), estimator="auto", rate_usd=1.5)
     assert router.comparison.chosen.estimator == "ridge"
     assert router.comparison.chosen.gain > 0.05
-    assert router.finer.residual.name == "ridge"
+    assert router.residuals.residual.name == "ridge"
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -212,14 +212,14 @@ def test_a_long_log_in_batches_gives_the_same(monkeypatch):
     batches = RoutingLog.batches
     monkeypatch.setattr(reader.RoutingLog, "batches", lambda self: batches(self, rows=7))
     parts = WiseRouter.fit(log, encoder=as_vectors, n_contexts=2, estimator="ridge", token_cost=True)
-    for name, array in whole.finer.arrays().items():
-        assert parts.finer.arrays()[name] == pytest.approx(array), name
+    for name, array in whole.residuals.arrays().items():
+        assert parts.residuals.arrays()[name] == pytest.approx(array), name
 
 
 def test_a_large_log_is_sampled(monkeypatch):
     monkeypatch.setattr(fitting, "RESIDUAL_QUERIES", 30)
     router = fitted(*log_of(90, signal=1.0), estimator="neighbours")
-    assert router.finer.residual.arrays()["n_learned"].tolist() == [30]
+    assert router.residuals.residual.arrays()["n_learned"].tolist() == [30]
 
 
 def replayed(router, table, rate_usd, *, text=False):
@@ -253,8 +253,8 @@ def test_an_artifact_holds_the_estimators(tmp_path):
     router = fitted(prompts, *table, estimator="ridge", token_cost=True)
     router.save(tmp_path / "r.wise")
     loaded = WiseRouter.load(tmp_path / "r.wise", encoder=as_vectors, seed=0)
-    for name, array in router.finer.arrays().items():
-        assert np.array_equal(loaded.finer.arrays()[name], array), name
+    for name, array in router.residuals.arrays().items():
+        assert np.array_equal(loaded.residuals.arrays()[name], array), name
     for one in (router, loaded):
         one.start(Budget(30.0, 20))
     for prompt in prompts[:20]:
@@ -264,8 +264,8 @@ def test_an_artifact_holds_the_estimators(tmp_path):
 def test_an_artifact_without_them_loads_as_before(tmp_path):
     router = fitted(*log_of(100, signal=1.0))
     router.save(tmp_path / "r.wise")
-    assert router.finer is None
-    assert WiseRouter.load(tmp_path / "r.wise", encoder=as_vectors).finer is None
+    assert router.residuals is None
+    assert WiseRouter.load(tmp_path / "r.wise", encoder=as_vectors).residuals is None
 
 
 def by_length(slope_usd=1.0, models=None):
@@ -277,7 +277,7 @@ def by_length(slope_usd=1.0, models=None):
     estimates = Estimates(1, 2)
     estimates.add_table(np.zeros(6, dtype=int), np.tile([0.2, 0.9], (6, 1)), cost)
     models = models or [Model("small"), Model("large")]
-    return WiseRouter(models, Contexts.single(), estimates=estimates, finer=QueryResiduals(2, None, length), seed=0)
+    return WiseRouter(models, Contexts.single(), estimates=estimates, residuals=QueryResiduals(2, None, length), seed=0)
 
 
 def test_the_cost_of_a_decision_follows_its_length():
@@ -308,7 +308,7 @@ def test_context_means_stay_those_of_a_usual_query():
     for _ in range(20):
         router.charge(router.decide(input_tokens=5), 15.0)  # the cost of so short a query
     assert router.estimates.means(shrink=False).cost_usd[0, 1] == pytest.approx(20.0)
-    assert router.finer.length.slope_usd[1] == pytest.approx(1.0)
+    assert router.residuals.length.slope_usd[1] == pytest.approx(1.0)
 
 
 def test_a_reward_that_replaces_another_counts_once():
@@ -322,7 +322,7 @@ def test_a_reward_that_replaces_another_counts_once():
     assert one.estimates.reward == pytest.approx(two.estimates.reward)
     assert one.estimates.labels.tolist() == two.estimates.labels.tolist()
     x = np.array(json.loads(table[0][1]), dtype=np.float32)
-    assert one.finer.residual.shift(x, 0) == pytest.approx(two.finer.residual.shift(x, 0), abs=0.01)
+    assert one.residuals.residual.shift(x, 0) == pytest.approx(two.residuals.residual.shift(x, 0), abs=0.01)
 
 
 def test_a_decision_remembers_its_query_only_where_that_is_used():

@@ -1,0 +1,108 @@
+"""The upper concave envelope of one context: the models that some budget uses, and the steps from one to the next.
+
+The reduction of the paper's Appendix "Solution Formulation": a model below the envelope of (cost, reward) is in no
+optimum of the linear program.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from itertools import pairwise
+from typing import NamedTuple
+
+SKIP = -1
+"""Index of the null action."""
+
+
+class EnvelopeStep(NamedTuple):
+    """One step along the envelope of one context, from a model to the next more expensive one.
+
+    Attributes
+    ----------
+    slope : float
+        Reward per USD.
+    spend_usd, gain : float
+        Additional cost and reward per request of any context: both are weighted by how often the context occurs.
+    context : int
+        The context.
+    to : int
+        The more expensive model.
+    """
+
+    slope: float
+    spend_usd: float
+    gain: float
+    context: int
+    to: int
+
+
+class ContextEnvelope(NamedTuple):
+    """The envelope of one context, its steps, and spend and value of its cheapest action, weighted as those are."""
+
+    hull: list[int]
+    steps: list[EnvelopeStep]
+    base_usd: float
+    base_value: float
+
+
+def context_envelope(
+    context: int, weight: float, cost_usd: list[float], reward: list[float], *, allow_skip: bool
+) -> ContextEnvelope:
+    """Return the envelope of a context that makes up the share `weight` of all requests."""
+    hull = envelope(cost_usd, reward, allow_skip=allow_skip)
+    cost, gain = [*cost_usd, 0.0], [*reward, 0.0]  # index -1 is the null action
+    steps = []
+    for a, b in pairwise(hull):
+        spend, more = cost[b] - cost[a], gain[b] - gain[a]
+        steps.append(EnvelopeStep(_ratio(more, spend), weight * spend, weight * more, context, b))
+    return ContextEnvelope(hull, steps, weight * cost[hull[0]], weight * gain[hull[0]])
+
+
+def envelope(cost_usd: list[float], reward: list[float], *, allow_skip: bool = False) -> list[int]:
+    """Return the models on the upper concave envelope of (cost, reward), cheapest first.
+
+    Parameters
+    ----------
+    cost_usd, reward : list of float
+        One number per model.
+    allow_skip : bool, default False
+        Whether the null action at the origin takes part.
+
+    Returns
+    -------
+    list of int
+        Indices with strictly rising cost and reward and falling slope; `SKIP` is the null action. Of equal models the
+        first stays.
+
+    Notes
+    -----
+    The monotone chain algorithm for convex hulls (Andrew 1979), on the upper left side.
+
+    Examples
+    --------
+    >>> envelope([1, 2, 3, 3], [0.1, 0.2, 0.9, 0.5])
+    [0, 2]
+    >>> envelope([1, 2], [0.5, 0.6], allow_skip=True)
+    [-1, 0, 1]
+    """
+    order = sorted([(cost, -gain, k) for k, (cost, gain) in enumerate(zip(cost_usd, reward, strict=True))])
+    if allow_skip:
+        insort(order, (0.0, -0.0, SKIP))
+    hull = order[:1]
+    for point in order[1:]:
+        if point[1] >= hull[-1][1]:  # costs no less and yields no more
+            continue
+        while len(hull) > 1 and _rise(hull[-2], hull[-1]) <= _rise(hull[-1], point):
+            hull.pop()
+        hull.append(point)
+    return [k for _, _, k in hull]
+
+
+def _rise(low: tuple[float, float, int], high: tuple[float, float, int]) -> float:
+    """Return the slope between two points (cost, -reward, model)."""
+    return _ratio(low[1] - high[1], high[0] - low[0])
+
+
+def _ratio(gain: float, spend: float) -> float:
+    """Return gain over spend; infinite where the quotient would overflow."""
+    return gain / spend if spend > gain * 1e-300 else float("inf")

@@ -1,0 +1,152 @@
+"""A plan to draw from: the mix of a context at a rate, within the reserve rule."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from wiserouter.budgets.budget import Debit
+from wiserouter.budgets.funds import Funds
+from wiserouter.learning.estimates import Estimates
+from wiserouter.learning.residuals.shift import Shift
+from wiserouter.planning.choice_inputs import ContextFigures, Counts, figures_of
+from wiserouter.planning.envelope import SKIP
+from wiserouter.planning.plan import Plan
+from wiserouter.planning.policy import Choice, Mix
+from wiserouter.planning.ranking import worth_order
+from wiserouter.planning.reserve_rule import ReserveRule, permitted, room_usd
+from wiserouter.types import FloatArray
+
+_ROUNDING = 1e-9
+"""Worths this close are equal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mixture:
+    """A plan to draw from.
+
+    Attributes
+    ----------
+    plan : Plan
+        The linear program.
+    debit : {"actual", "paper"}
+        What planning debits for a call: its true, or its expected cost.
+    reserve_rule : ReserveRule or None
+        The reserve rule, where it is kept.
+    counts : Counts or None
+        How many costs and rewards are behind the plan.
+    means : list of list of float or None
+        Mean rewards per context, where the plan was solved for other rewards.
+    """
+
+    plan: Plan
+    debit: Debit
+    reserve_rule: ReserveRule | None = None
+    counts: Counts | None = None
+    means: list[list[float]] | None = None
+    _figures: dict[int, ContextFigures] = field(default_factory=dict)
+
+    def choose(
+        self,
+        context: int,
+        funds: Funds,
+        rng: np.random.Generator,
+        allowed: Collection[int] | None = None,
+        shift: Shift | None = None,
+    ) -> Choice:
+        """Draw from the plan's mix; below its floor, take the cheapest models.
+
+        A model that is not allowed, or that the reserve rule excludes, is replaced by the permitted one with the best
+        reward less shadow price x cost, which is what the linear program itself maximises in each context at that
+        price. For a query that deviates from its context, its own reward and cost are used.
+        """
+        if shift is not None:
+            return self._choose_shifted(context, funds, rng, allowed, shift)
+        low, high, share, price, floor = self.plan.split_from_floor(context, funds.rate_usd)
+        drawn = high if share and rng.random() < share else low
+        figures = self._figures.get(context) or self.figures(context)
+        held = figures.guarded_cost_usd
+        room = float("inf") if held is None else room_usd(funds, floor, figures.drift_margin_usd)
+        if allowed is not None or (held is not None and (held[low] > room or held[high] > room)):
+            candidates = range(self.plan.n_models) if allowed is None else allowed
+            models = permitted(candidates, held, room) or [
+                min(candidates, key=worth_order(figures.weighed, figures.costs_usd, float("inf")))
+            ]
+            if not all(k == SKIP or k in models for k in (low, high)):
+                best = min(models, key=worth_order(figures.weighed, figures.costs_usd, price))
+                drawn, low, high = (k if k == SKIP or k in models else best for k in (drawn, low, high))
+        if share and low != high:
+            probability = share if drawn == high else 1.0 - share
+            mix: Mix = ((low, 1.0 - share), (high, share))
+        else:
+            probability, mix = 1.0, ((drawn, 1.0),)
+        reward, cost = (figures.rewards[drawn], figures.costs_usd[drawn]) if drawn != SKIP else (0.0, 0.0)
+        return Choice(drawn, probability, price, cost, reward, self.debit, mix, figures, "plan", floor)
+
+    def figures(self, context: int) -> ContextFigures:
+        """Return the figures of a context; made once."""
+        known = self._figures.get(context)
+        if known is None:
+            means = None if self.means is None else self.means[context]
+            known = self._figures[context] = figures_of(self.plan, context, self.reserve_rule, self.counts, means)
+        return known
+
+    def revise(self, context: int, estimates: Estimates, means: list[float]) -> None:
+        """Take over what the plan and the estimates now hold of one context."""
+        if self.reserve_rule is not None:
+            self.reserve_rule.revise(context)
+        if self.counts is not None:
+            self.counts.revise(context, estimates)
+        if self.means is not None:
+            self.means[context] = means
+        self._figures.pop(context, None)
+
+    def without_context(self, spread_usd: FloatArray, counts: Counts | None) -> Mixture:
+        """Return the mixture for a query of unknown context: the same plan at the means over all contexts.
+
+        Parameters
+        ----------
+        spread_usd : ndarray of shape (n_models,)
+            Standard deviation of the cost of one call, over all contexts.
+        counts : Counts or None
+            How many costs and rewards there are per context.
+        """
+        plan = self.plan.without_context()
+        rule = None if self.reserve_rule is None else self.reserve_rule.of_plan(plan, spread_usd)
+        means = None if self.means is None else [(self.plan.freq @ self.means).tolist()]
+        return Mixture(plan, self.debit, rule, None if counts is None else counts.of_all_contexts(), means)
+
+    def _choose_shifted(
+        self, context: int, funds: Funds, rng: np.random.Generator, allowed: Collection[int] | None, shift: Shift
+    ) -> Choice:
+        """Take the permitted model that is worth most to this query; the plan's own two models at a tie.
+
+        The choice holds the cost and the mean reward of this query, and the figures of its context.
+        """
+        rate, figures = funds.rate_usd, self.figures(context)
+        low, high, share, price, floor = self.plan.split_from_floor(context, rate)
+        price = price if rate < floor or shift.shadow_price is None else shift.shadow_price
+        own = figures.shifted(shift)
+        reward, cost = [*own.weighed, 0.0], [*own.costs_usd, 0.0]  # index -1 is the null action
+        worth = (
+            [-c for c in cost] if price == float("inf") else [r - price * c for r, c in zip(reward, cost, strict=True)]
+        )
+        candidates = range(self.plan.n_models) if allowed is None else allowed
+        room = room_usd(funds, floor, own.drift_margin_usd)
+        models = permitted(candidates, own.guarded_cost_usd, room) or [min(candidates, key=own.costs_usd.__getitem__)]
+        if self.plan.allow_skip:
+            models = [SKIP, *models]
+        best = max(models, key=lambda k: (worth[k], -cost[k]))
+        least = worth[best] - _ROUNDING * max(1.0, abs(worth[best]))
+        tied = [k for k in (low, high) if k in models and worth[k] >= least]
+        if len(tied) == 2 and share:
+            drawn = high if rng.random() < share else low
+            probability = share if drawn == high else 1.0 - share
+            mix: Mix = ((low, 1.0 - share), (high, share))
+        else:
+            drawn, probability = (tied or [best])[0], 1.0
+            mix = ((drawn, 1.0),)
+        mean = 0.0 if drawn == SKIP else own.rewards[drawn]
+        return Choice(drawn, probability, price, cost[drawn], mean, self.debit, mix, figures, "plan", floor)

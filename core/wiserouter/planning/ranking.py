@@ -1,0 +1,69 @@
+"""Rankings of the models of one context by what they are worth at a shadow price: reward less price x cost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from wiserouter.planning.choice_inputs import figures_of
+from wiserouter.planning.plan import Plan
+from wiserouter.planning.policy import Choice
+from wiserouter.pricing.pool import Pool
+from wiserouter.types import NO_CONTEXT, Decision
+
+
+def ranked(plan: Plan | None, pool: Pool, decision: Decision) -> list[str]:
+    """Return the names of all models: the one decided, then the others by worth at the decision's shadow price.
+
+    Without a plan the others follow by list price.
+    """
+    first, context = pool.index(decision.model), decision.context
+    if plan is None:
+        order = sorted(range(len(pool)), key=pool.list_price_usd)
+    else:
+        at = (plan.without_context(), 0) if context == NO_CONTEXT else (plan, context)
+        order = by_worth(*at, decision.shadow_price)
+    return [pool.names[k] for k in sorted(order, key=lambda k: k != first)]
+
+
+def best_at_price(plan: Plan, context: int, shadow_price: float, allowed: Collection[int]) -> int:
+    """Return the allowed model with the best reward less shadow price x cost; the cheaper one at a tie.
+
+    Examples
+    --------
+    >>> plan = Plan(freq=[1.0], reward=[[0.2, 0.5, 0.9]], cost_usd=[[1, 2, 9]])
+    >>> best_at_price(plan, 0, 0.1, [0, 1]), best_at_price(plan, 0, float("inf"), [1, 2])
+    (1, 1)
+    """
+    return min(allowed, key=_worth_order_in(plan, context, shadow_price))
+
+
+def by_worth(plan: Plan, context: int, shadow_price: float) -> list[int]:
+    """Return all models by falling reward less shadow price x cost."""
+    return sorted(range(plan.n_models), key=_worth_order_in(plan, context, shadow_price))
+
+
+def _worth_order_in(plan: Plan, context: int, shadow_price: float) -> Callable[[int], tuple[float, float]]:
+    return worth_order(plan.reward[context].tolist(), plan.cost_usd[context].tolist(), shadow_price)
+
+
+def worth_order(reward: list[float], cost: list[float], shadow_price: float) -> Callable[[int], tuple[float, float]]:
+    """Return the sorting key that puts the best model first; at an infinite price that is the cheapest one."""
+    if shadow_price == float("inf"):
+        return lambda k: (cost[k], -reward[k])
+    return lambda k: (shadow_price * cost[k] - reward[k], cost[k])
+
+
+def cheapest_choice(
+    plan: Plan | None, context: int, models: Collection[int], list_price_usd: Callable[[int], float]
+) -> Choice:
+    """Return the cheapest model of `context`: by the plan's means, or by list price where there is no plan yet."""
+    price = float("inf")
+    if plan is None:
+        model = min(models, key=list_price_usd)
+        return Choice(model, 1.0, price, 0.0, 0.0, "actual", ((model, 1.0),), rule="cheapest")
+    if context == NO_CONTEXT:
+        plan, context = plan.without_context(), 0
+    model = best_at_price(plan, context, price, models)
+    known = figures_of(plan, context)
+    reward, cost = known.means(model)
+    return Choice(model, 1.0, price, cost, reward, "actual", ((model, 1.0),), known, "cheapest")
