@@ -1,22 +1,20 @@
-"""One call through the router: its decision, the chat model that answers, and the settlement, exactly once."""
+"""One call through the router: its decision, what the chosen model is called with, and its settlement, exactly once."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any
 
+from langchain_core.callbacks import BaseCallbackManager
 from langchain_core.messages import BaseMessage
-from langchain_core.runnables import Runnable
+from langchain_core.runnables import RunnableConfig, patch_config
 
 from wiserouter import Decision, WiseRouter
+from wiserouter.integration import CallRequest, settle
 from wiserouter_langchain.pool_member import PoolMember
-from wiserouter_langchain.request import Ask
 from wiserouter_langchain.usage_observer import UsageObserver, bill_of
-
-logger = logging.getLogger("wiserouter.langchain")
 
 RECORD = "wise_router"
 """Key of the decision in `response_metadata`, and in the metadata of the chosen model's run."""
@@ -27,73 +25,97 @@ OPERATIONS = "__wise_operations"
 
 @dataclass
 class RoutedCall:
-    """A call in the making.
+    """A call that is decided, and not yet settled.
 
     Attributes
     ----------
     router : WiseRouter
         Keeps the budget.
     decision : Decision
-        The choice, reserved.
-    arm : PoolMember
+        The choice; its cost is reserved.
+    member : PoolMember
         The chosen model.
-    ask : Ask
-        What is asked for.
+    request : CallRequest
+        What the call asks for.
     observer : UsageObserver
-        What it used so far.
+        Collects what the model has used.
+    runnable : Runnable
+        The chosen chat model, with the declared operations applied.
+    messages, config, kwargs : list of BaseMessage, RunnableConfig, dict
+        What it is called with.
+    output : object
+        The answer, or the last chunk of it.
     """
 
     router: WiseRouter
     decision: Decision
-    arm: PoolMember
-    ask: Ask
+    member: PoolMember
+    request: CallRequest
     observer: UsageObserver = field(default_factory=UsageObserver)
-    _open: Lock = field(default_factory=Lock)
+    runnable: Any = field(default=None, init=False)
+    messages: list[BaseMessage] = field(default_factory=list, init=False)
+    config: RunnableConfig = field(default_factory=RunnableConfig, init=False)
+    kwargs: dict[str, Any] = field(default_factory=dict, init=False)
+    output: Any = field(default=None, init=False)
+    _unsettled: Lock = field(default_factory=Lock, init=False)
 
     @property
     def record(self) -> dict[str, Any]:
         """What the answer carries: no floats, which chunks could not merge."""
-        asked = {"ask_feedback": True} if self.decision.ask_feedback else {}
-        return {
-            "decision_id": self.decision.id,
-            "model": self.decision.model,
-            "context": self.decision.context,
-            **asked,
-        }
+        record = {"decision_id": self.decision.id, "model": self.decision.model, "context": self.decision.context}
+        return {**record, "ask_feedback": True} if self.decision.ask_feedback else record
 
-    def target(
-        self, kwargs: Mapping[str, Any], cap_output_tokens: int | None
-    ) -> tuple[Runnable[Any, Any], dict[str, Any]]:
-        """Return what to call, queued operations replayed on the chosen model, and the keyword arguments for it."""
-        rest = dict(kwargs)
-        target: Any = self.arm.capped(cap_output_tokens, self.ask)
-        for name, args, kw in rest.pop(OPERATIONS, ()):
-            target = getattr(target, name)(*args, **kw)
-        return target, rest
+    def prepare(
+        self,
+        messages: list[BaseMessage],
+        kwargs: Mapping[str, Any],
+        config: RunnableConfig,
+        callbacks: BaseCallbackManager,
+        cap_output_tokens: int | None,
+    ) -> None:
+        """Set what the chosen model is called with.
+
+        Parameters
+        ----------
+        messages : list of BaseMessage
+            The conversation.
+        kwargs : mapping
+            The caller's keyword arguments, and the declared operations.
+        config : RunnableConfig
+            The caller's configuration.
+        callbacks : BaseCallbackManager
+            Of a run below the router's; the observer is added to it.
+        cap_output_tokens : int or None
+            The limit of the output where neither call nor model sets one.
+        """
+        self.messages, self.kwargs = messages, dict(kwargs)
+        self.runnable = self.member.capped(cap_output_tokens, self.request)
+        for name, args, keywords in self.kwargs.pop(OPERATIONS, ()):
+            self.runnable = getattr(self.runnable, name)(*args, **keywords)
+        callbacks.add_handler(self.observer, inherit=True)
+        self.config = patch_config(config, callbacks=callbacks)
+        self.config["metadata"] = {**(self.config.get("metadata") or {}), RECORD: self.record}
 
     def settle(self) -> bool:
-        """Charge what was used, or release what never came to an answer; return whether tokens had to be estimated.
+        """Charge the cost, or release a call without an answer; return True if tokens had to be estimated.
 
-        Only the first of several calls does anything.
+        Only the first of several calls has an effect.
         """
-        if not self._open.acquire(blocking=False):
+        if not self._unsettled.acquire(blocking=False):
             return False
-        bill = bill_of(self.observer.calls, self.arm.tariff, self.ask.counted, self.ask.overhead_tokens)
-        if bill is None:
-            self.router.release(self.decision)
-            return False
-        self.router.charge(self.decision, bill.cost_usd, usage=bill.usage, learn=bill.typical)
-        return bill.estimated
+        bill = bill_of(self.observer.calls, self.member.rate_card, self.request)
+        settle(self.router, self.decision, bill)
+        return bill is not None and bill.estimated
 
-    def marked(self, output: Any) -> Any:
-        """Return a copy of an answer that carries the record; the model's cache may own the original."""
+    def with_record(self, output: Any) -> Any:
+        """Return a copy of an answer with the record attached; the model's cache may own the original."""
         if isinstance(output, BaseMessage):
             return output.model_copy(update={"response_metadata": {**output.response_metadata, RECORD: self.record}})
         if isinstance(output, dict) and isinstance(output.get("raw"), BaseMessage):
-            return {**output, "raw": self.marked(output["raw"])}
+            return {**output, "raw": self.with_record(output["raw"])}
         return output
 
-    def whole(self, last: Any) -> Any:
-        """Return what a stream came to: the message that the observer has, or the last chunk of anything else."""
+    def streamed(self) -> Any:
+        """Return the result of a stream: the message that the observer has, or the last chunk of anything else."""
         calls = self.observer.calls
-        return calls[-1].message if calls and isinstance(last, BaseMessage) else last
+        return calls[-1].message if calls and isinstance(self.output, BaseMessage) else self.output

@@ -7,52 +7,37 @@ cache, callbacks and tool format. The router never generates itself, so that no 
 
 from __future__ import annotations
 
-import asyncio
-import logging
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import aclosing, closing
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from langchain_core.callbacks import AsyncCallbackManager, CallbackManager
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import AIMessage, BaseMessage
-from langchain_core.outputs import ChatGeneration, ChatResult, LLMResult, RunInfo
-from langchain_core.runnables import Runnable, RunnableConfig, ensure_config, patch_config
+from langchain_core.outputs import ChatResult, LLMResult
+from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import set_config_context
 from langchain_core.runnables.utils import ConfigurableFieldSpec, coro_with_context
-from pydantic import Field, PrivateAttr
+from pydantic import Field
 
 from wiserouter import Budget, Explanation, Price, WiseRouter
-from wiserouter.errors import InvalidInput, StoreError, UnknownModel
-from wiserouter.integration.context_lookup import ContextAssignment, ContextLookup
+from wiserouter.errors import InvalidInput, UnknownModel
+from wiserouter.integration.context_lookup import ContextLookup
 from wiserouter.stores.offload import offload
-from wiserouter_langchain.candidates import begin_call
+from wiserouter_langchain import event_streams
+from wiserouter_langchain.call_scope import FORCED, SCOPE, CallEnvironment, RoutingChatModel, arouted, routed
 from wiserouter_langchain.decision_index import DecisionIndex
 from wiserouter_langchain.decision_lookup import credit, explained
-from wiserouter_langchain.pool_member import PoolMember, common_profile
-from wiserouter_langchain.request import Ask, ask_of
-from wiserouter_langchain.routed_call import OPERATIONS, RECORD, RoutedCall
+from wiserouter_langchain.generate import agenerate, configs_of, generate
+from wiserouter_langchain.pool_member import common_profile
+from wiserouter_langchain.routed_call import OPERATIONS
 from wiserouter_langchain.setup import open_router, pool_members
 from wiserouter_langchain.structured_output import StructuredWiseRouter
-from wiserouter_langchain.usage_observer import UsageObserver
-
-logger = logging.getLogger("wiserouter.langchain")
-
-End = Callable[[RoutedCall], object]
-
-SHORT = 4_000
-"""Characters; the tokens of a shorter text are counted in well under a millisecond."""
-
-FORCED = "wise_model"
-"""Name of the configurable that forces a model."""
-
-SCOPE = "wiserouter_scope"
-"""Name of the configurable, or key of the metadata, that says whose budget pays."""
 
 
-class RunnableWiseRouter(BaseChatModel):
+class RunnableWiseRouter(RoutingChatModel):
     """A chat model that sends each input to the chat model that the budget is best spent on.
 
     Parameters
@@ -107,17 +92,8 @@ class RunnableWiseRouter(BaseChatModel):
     budget: Budget | None = Field(default=None, exclude=True)
     scopes: dict[str, Budget] = Field(default_factory=dict, exclude=True)
     prices: dict[str, Price] = Field(default_factory=dict, exclude=True)
-    cap_output_tokens: int | None = None
     encoder_timeout_s: float = 1.0
     history_size: int = 10_000
-
-    _arms: dict[str, PoolMember] = PrivateAttr(default_factory=dict)
-    _core: WiseRouter = PrivateAttr()
-    _lookup: ContextLookup = PrivateAttr()
-    _index: DecisionIndex = PrivateAttr()
-    _told: set[str] = PrivateAttr(default_factory=set)
-    _preferred: str | None = PrivateAttr(default=None)
-    _payer: str | None = PrivateAttr(default=None)
 
     def __init__(self, **fields: Any) -> None:
         """Look up prices and limits, and take on the budget."""  # not in a validator, which would wrap our errors
@@ -125,18 +101,17 @@ class RunnableWiseRouter(BaseChatModel):
         for name in ("cache", "rate_limiter", "disable_streaming"):
             if getattr(self, name):
                 raise InvalidInput(f"{name} must be set on the models, not on the router, which never generates itself")
-        self._arms = pool_members(self.models, self.router, self.prices, self.output_version)
-        self._core = open_router(self._arms, self.router, self.budget, self.cap_output_tokens, self.scopes)
-        core = self._core
-        self._lookup = ContextLookup(
+        members = pool_members(self.models, self.router, self.prices, self.output_version)
+        core = open_router(members, self.router, self.budget, self.cap_output_tokens, self.scopes)
+        lookup = ContextLookup(
             core.contexts, core.encoder, self.encoder_timeout_s, keeps_embedding=core.needs_embedding
         )
-        self._index = DecisionIndex(self.history_size)
+        self._environment = CallEnvironment(core, members, lookup, DecisionIndex(self.history_size))
 
     @property
     def core(self) -> WiseRouter:
         """The router that decides, and keeps budget and estimates."""
-        return self._core
+        return self._environment.core
 
     # identity
 
@@ -182,17 +157,18 @@ class RunnableWiseRouter(BaseChatModel):
 
     def preferring(self, name: str) -> RunnableWiseRouter:
         """Return this router, with one model taken wherever it can take the call and the budget pays for it."""
-        if name not in self._arms:
-            raise UnknownModel(name, self._arms)
-        twin = self.model_copy()
-        twin._preferred = name
-        return twin
+        if name not in self.models:
+            raise UnknownModel(name, self.models)
+        return self._with_environment(preferred=name)
 
     def paid_by(self, scope: str) -> RunnableWiseRouter:
         """Return this router, with all calls paid by one scope, whatever their configuration says."""
-        twin = self.model_copy()
-        twin._payer = scope
-        return twin
+        return self._with_environment(payer=scope)
+
+    def _with_environment(self, **changes: str) -> RunnableWiseRouter:
+        copy = self.model_copy()
+        copy._environment = replace(self._environment, **changes)  # type: ignore[arg-type]
+        return copy
 
     # the four doors
 
@@ -205,22 +181,11 @@ class RunnableWiseRouter(BaseChatModel):
         **kwargs: Any,
     ) -> Any:
         """Return the answer of the chosen model."""
-        config, messages = ensure_config(config), self._messages(input)
-        run = self._begin(config, messages)
-        turn: RoutedCall | None = None
-        try:
-            turn = self._begin_call(messages, config, kwargs)
-            target, rest = turn.target(_with(kwargs, stop), self.cap_output_tokens)
-            child = self._child(turn, config, run)
-            with set_config_context(child) as context:
-                output = turn.marked(context.run(target.invoke, messages, child, **rest))
-        except BaseException as error:
-            self._end(turn)
-            run.on_chain_error(error)
-            raise
-        self._end(turn)
-        run.on_chain_end({"output": output, RECORD: turn.record})
-        return output
+        with routed(self, input, config, _with(kwargs, stop)) as call:
+            with set_config_context(call.config) as context:
+                answer = context.run(call.runnable.invoke, call.messages, call.config, **call.kwargs)
+            call.output = call.with_record(answer)
+        return call.output
 
     async def ainvoke(
         self,
@@ -231,25 +196,11 @@ class RunnableWiseRouter(BaseChatModel):
         **kwargs: Any,
     ) -> Any:
         """Return the answer of the chosen model."""
-        config, messages = ensure_config(config), self._messages(input)
-        run = await self._manager(AsyncCallbackManager, config).on_chain_start(
-            None, {"messages": messages}, **self._named(config)
-        )
-        turn: RoutedCall | None = None
-        try:
-            turn = await self._abegin_call(messages, config, kwargs)
-            target, rest = turn.target(_with(kwargs, stop), self.cap_output_tokens)
-            child = self._child(turn, config, run)
-            with set_config_context(child) as context:
-                answer = context.run(target.ainvoke, messages, child, **rest)
-                output = turn.marked(await coro_with_context(answer, context))
-        except BaseException as error:
-            await self._aend(turn)
-            await run.on_chain_error(error)
-            raise
-        await self._aend(turn)
-        await run.on_chain_end({"output": output, RECORD: turn.record})
-        return output
+        async with arouted(self, input, config, _with(kwargs, stop)) as call:
+            with set_config_context(call.config) as context:
+                answer = context.run(call.runnable.ainvoke, call.messages, call.config, **call.kwargs)
+                call.output = call.with_record(await coro_with_context(answer, context))
+        return call.output
 
     def stream(
         self,
@@ -259,25 +210,14 @@ class RunnableWiseRouter(BaseChatModel):
         stop: list[str] | None = None,
         **kwargs: Any,
     ) -> Iterator[Any]:
-        """Yield what the chosen model streams; the first chunk carries the record."""
-        config, messages = ensure_config(config), self._messages(input)
-        run = self._begin(config, messages)
-        turn: RoutedCall | None = None
-        last: Any = None
-        try:
-            turn = self._begin_call(messages, config, kwargs)
-            target, rest = turn.target(_with(kwargs, stop), self.cap_output_tokens)
-            chunks: Any = target.stream(messages, self._child(turn, config, run), **rest)
-            with closing(chunks):  # a stream that is given up ends the model's run, and is billed, now
+        """Yield the chunks of the chosen model; the first one carries the record."""
+        with routed(self, input, config, _with(kwargs, stop)) as call:
+            chunks = call.runnable.stream(call.messages, call.config, **call.kwargs)
+            with closing(chunks):  # a stream that is closed early ends the model's run, and is billed, at once
                 for chunk in chunks:
-                    last = turn.marked(chunk) if last is None else chunk
-                    yield last
-        except BaseException as error:
-            self._end(turn)
-            run.on_chain_error(error)
-            raise
-        self._end(turn)
-        run.on_chain_end({"output": turn.whole(last), RECORD: turn.record})
+                    call.output = call.with_record(chunk) if call.output is None else chunk
+                    yield call.output
+            call.output = call.streamed()
 
     async def astream(
         self,
@@ -287,85 +227,30 @@ class RunnableWiseRouter(BaseChatModel):
         stop: list[str] | None = None,
         **kwargs: Any,
     ) -> AsyncIterator[Any]:
-        """Yield what the chosen model streams; the first chunk carries the record."""
-        config, messages = ensure_config(config), self._messages(input)
-        run = await self._manager(AsyncCallbackManager, config).on_chain_start(
-            None, {"messages": messages}, **self._named(config)
-        )
-        turn: RoutedCall | None = None
-        last: Any = None
-        try:
-            turn = await self._abegin_call(messages, config, kwargs)
-            target, rest = turn.target(_with(kwargs, stop), self.cap_output_tokens)
-            chunks: Any = target.astream(messages, self._child(turn, config, run), **rest)
+        """Yield the chunks of the chosen model; the first one carries the record."""
+        async with arouted(self, input, config, _with(kwargs, stop)) as call:
+            chunks = call.runnable.astream(call.messages, call.config, **call.kwargs)
             async with aclosing(chunks):
                 async for chunk in chunks:
-                    last = turn.marked(chunk) if last is None else chunk
-                    yield last
-        except BaseException as error:
-            await self._aend(turn)
-            await run.on_chain_error(error)
-            raise
-        await self._aend(turn)
-        await run.on_chain_end({"output": turn.whole(last), RECORD: turn.record})
-
-    # event streams of version 3: the chosen model's own, whose end the observer tells
+                    call.output = call.with_record(chunk) if call.output is None else chunk
+                    yield call.output
+            call.output = call.streamed()
 
     def stream_events(
         self, input: Any, config: RunnableConfig | None = None, *, version: Any = "v2", **kwargs: Any
     ) -> Any:
         """Return the events of a call; in version 3 the chosen model's own stream."""
-        if version != "v3":
-            return super().stream_events(input, config, version=version, **kwargs)
-        config, messages = ensure_config(config), self._messages(input)
-        run = self._begin(config, messages)
-        turn: RoutedCall | None = None
-        try:
-            turn = self._begin_call(messages, config, kwargs)
-            target, rest, child = self._v3(turn, config, kwargs, run, run, self._end)
-            return target.stream_events(messages, child, version="v3", **rest)
-        except BaseException as error:
-            self._end(turn)
-            run.on_chain_error(error)
-            raise
+        if version == "v3":
+            return event_streams.stream_events(self, input, config, kwargs)
+        return super().stream_events(input, config, version=version, **kwargs)
 
     def astream_events(
         self, input: Any, config: RunnableConfig | None = None, *, version: Any = "v2", **kwargs: Any
     ) -> Any:
         """Return the events of a call; in version 3 a coroutine of the chosen model's own stream."""
-        if version != "v3":
-            return super().astream_events(input, config, version=version, **kwargs)
-        return self._astream_v3(input, config, **kwargs)
-
-    async def _astream_v3(self, input: Any, config: RunnableConfig | None, **kwargs: Any) -> Any:
-        config, messages = ensure_config(config), self._messages(input)
-        run = await self._manager(AsyncCallbackManager, config).on_chain_start(
-            None, {"messages": messages}, **self._named(config)
-        )
-        turn: RoutedCall | None = None
-        try:
-            turn = await self._abegin_call(messages, config, kwargs)
-            end = self._soon(asyncio.get_running_loop())
-            target, rest, child = self._v3(turn, config, kwargs, run, run.get_sync(), end)
-            return await target.astream_events(messages, child, version="v3", **rest)
-        except BaseException as error:
-            await self._aend(turn)
-            await run.on_chain_error(error)
-            raise
-
-    def _v3(
-        self, turn: RoutedCall, config: RunnableConfig, kwargs: Any, run: Any, sync_run: Any, end: End
-    ) -> tuple[Any, Any, Any]:
-        def done(error: BaseException | None) -> None:
-            end(turn)
-            if error is None:
-                sync_run.on_chain_end({RECORD: turn.record})
-            else:
-                sync_run.on_chain_error(error)
-
-        turn.observer = UsageObserver(done)
-        target, rest = turn.target(kwargs, self.cap_output_tokens)
-        return target, rest, self._child(turn, config, run)
+        if version == "v3":
+            return event_streams.astream_events(self, input, config, kwargs)
+        return super().astream_events(input, config, version=version, **kwargs)
 
     # doors that would bypass routing
 
@@ -382,9 +267,8 @@ class RunnableWiseRouter(BaseChatModel):
         **kwargs: Any,
     ) -> LLMResult:
         """Route each conversation through `invoke`."""
-        configs = _configs(len(messages), callbacks, tags, metadata, run_name, run_id)
-        answers = [self.invoke(one, config, stop=stop, **kwargs) for one, config in zip(messages, configs, strict=True)]
-        return _result(answers, configs)
+        settings = {"callbacks": callbacks, "tags": tags, "metadata": metadata, "run_name": run_name}
+        return generate(self, messages, configs_of(len(messages), run_id, **settings), stop=stop, **kwargs)
 
     async def agenerate(
         self,
@@ -398,10 +282,9 @@ class RunnableWiseRouter(BaseChatModel):
         run_id: uuid.UUID | None = None,
         **kwargs: Any,
     ) -> LLMResult:
-        """Route each conversation through `ainvoke`, at the same time."""
-        configs = _configs(len(messages), callbacks, tags, metadata, run_name, run_id)
-        calls = [self.ainvoke(one, config, stop=stop, **kwargs) for one, config in zip(messages, configs, strict=True)]
-        return _result(await asyncio.gather(*calls), configs)
+        """Route all conversations through `ainvoke`, at the same time."""
+        settings = {"callbacks": callbacks, "tags": tags, "metadata": metadata, "run_name": run_name}
+        return await agenerate(self, messages, configs_of(len(messages), run_id, **settings), stop=stop, **kwargs)
 
     def _generate(self, *args: Any, **kwargs: Any) -> ChatResult:
         raise NotImplementedError(
@@ -452,12 +335,12 @@ class RunnableWiseRouter(BaseChatModel):
         InvalidInput
             If the score is outside [0, 1].
         """
-        return credit(self._core, self._index, target, score, comment)
+        return credit(self.core, self._environment.index, target, score, comment)
 
     async def afeedback(self, target: Any, score: float, *, key: str = "user_score", comment: str | None = None) -> int:
         """Do what `feedback` does, off the event loop where the store is waited for."""
         step = partial(self.feedback, target, score, key=key, comment=comment)
-        return await offload(step) if self._core.waits() else step()
+        return await offload(step) if self.core.waits() else step()
 
     def explain(self, target: Any) -> Explanation:
         """Return why the model of an answer was chosen.
@@ -472,127 +355,17 @@ class RunnableWiseRouter(BaseChatModel):
         UnknownDecision
             If none is known.
         """
-        return explained(self._core, self._index, target)
+        return explained(self.core, self._environment.index, target)
 
     async def aexplain(self, target: Any) -> Explanation:
         """Do what `explain` does, off the event loop where the store is waited for."""
         step = partial(self.explain, target)
-        return await offload(step) if self._core.waits() else step()
+        return await offload(step) if self.core.waits() else step()
 
     def note_run(self, decision_id: str, run_id: uuid.UUID) -> None:
         """Let feedback for a run find a decision."""
-        self._index.add(decision_id, [run_id])
-
-    # inside
-
-    def _messages(self, input: LanguageModelInput) -> list[BaseMessage]:
-        return self._convert_input(input).to_messages()
-
-    def _manager(self, kind: Any, config: RunnableConfig) -> Any:
-        return kind.configure(
-            config.get("callbacks"),
-            self.callbacks,
-            self.verbose,
-            config.get("tags"),
-            self.tags,
-            config.get("metadata"),
-            self.metadata,
-        )
-
-    def _begin(self, config: RunnableConfig, messages: list[BaseMessage]) -> Any:
-        manager = self._manager(CallbackManager, config)
-        return manager.on_chain_start(None, {"messages": messages}, **self._named(config))
-
-    def _named(self, config: RunnableConfig) -> dict[str, Any]:
-        return {"name": config.get("run_name") or self.get_name(), "run_id": config.pop("run_id", None)}
-
-    def _begin_call(self, messages: list[BaseMessage], config: RunnableConfig, kwargs: Any) -> RoutedCall:
-        ask = ask_of(messages, kwargs, kwargs.get(OPERATIONS, ()))
-        return self._decided(ask, self._lookup.look_up(ask.question), config)
-
-    async def _abegin_call(self, messages: list[BaseMessage], config: RunnableConfig, kwargs: Any) -> RoutedCall:
-        ask = ask_of(messages, kwargs, kwargs.get(OPERATIONS, ()))
-        placed = await self._lookup.alook_up(ask.question)
-        decide = partial(self._decided, ask, placed, config)
-        if len(ask.counted) < SHORT and not self._core.waits(self._scope(config)):
-            return decide()
-        return await offload(decide, self._end)
-
-    def _decided(self, ask: Ask, placed: ContextAssignment, config: RunnableConfig) -> RoutedCall:
-        forced, cap = (config.get("configurable") or {}).get(FORCED), self.cap_output_tokens
-        return begin_call(self._core, self._arms, ask, placed, forced, self._preferred, cap, self._scope(config))
-
-    def _scope(self, config: RunnableConfig) -> str:
-        """Return whose budget pays: as the program has bound it, else as the configuration says."""
-        told = (config.get("configurable") or {}).get(SCOPE) or (config.get("metadata") or {}).get(SCOPE)
-        return self._payer or (str(told) if told else "default")
-
-    def _child(self, turn: RoutedCall, config: RunnableConfig, run: Any) -> RunnableConfig:
-        """Return the configuration of the model's call: below our run, observed, with the record in its metadata."""
-        decision_id = turn.decision.id
-        self._index.add(decision_id, _ids(run))
-        turn.observer.on_start = lambda run_id: self._index.add(decision_id, [run_id])
-        callbacks = run.get_child()
-        callbacks.add_handler(turn.observer, inherit=True)
-        child = patch_config(config, callbacks=callbacks)
-        child["metadata"] = {**(child.get("metadata") or {}), RECORD: turn.record}
-        return child
-
-    def _end(self, turn: RoutedCall | None) -> None:
-        """Settle a call."""
-        if turn is None:
-            return
-        try:
-            estimated = turn.settle()
-            for name in self._index.shared_names(turn.decision.id) if self._core.durable else ():
-                self._core.alias(name, turn.decision)
-        except StoreError as error:  # the answer is there, and what this worker decided is settled later
-            logger.warning("%s: feedback may not find a call of %s", error, turn.arm.name)
-            return
-        if estimated and turn.arm.name not in self._told:
-            self._told.add(turn.arm.name)
-            logger.warning(
-                "%s answered without usage, so its tokens are estimated: for streams of OpenAI-like models pass "
-                "model.model_copy(update={'stream_usage': True})",
-                turn.arm.name,
-            )
-
-    async def _aend(self, turn: RoutedCall | None) -> None:
-        """Settle a call, off the event loop where the store is waited for."""
-        if turn is not None and self._core.waits():
-            await offload(partial(self._end, turn))
-        else:
-            self._end(turn)
-
-    def _soon(self, loop: asyncio.AbstractEventLoop) -> End:
-        """Return what settles a call from the event loop, which cannot wait for it."""
-        if not self._core.waits():
-            return self._end
-        return lambda turn: loop.run_in_executor(None, self._end, turn)
+        self._environment.index.add(decision_id, [run_id])
 
 
 def _with(kwargs: dict[str, Any], stop: list[str] | None) -> dict[str, Any]:
     return kwargs if stop is None else {**kwargs, "stop": stop}
-
-
-def _ids(run: Any) -> list[uuid.UUID]:
-    return [run.run_id, *([run.parent_run_id] if run.parent_run_id else [])]
-
-
-def _configs(
-    n: int,
-    callbacks: Any,
-    tags: list[str] | None,
-    metadata: dict[str, Any] | None,
-    run_name: str | None,
-    run_id: uuid.UUID | None,
-) -> list[RunnableConfig]:
-    given = {"callbacks": callbacks, "tags": tags, "metadata": metadata, "run_name": run_name}
-    known = {key: value for key, value in given.items() if value is not None}
-    ids = [run_id or uuid.uuid4(), *(uuid.uuid4() for _ in range(n - 1))]
-    return [RunnableConfig(**known, run_id=each) for each in ids[:n]]  # type: ignore[typeddict-item]
-
-
-def _result(answers: Sequence[Any], configs: Sequence[RunnableConfig]) -> LLMResult:
-    runs = [RunInfo(run_id=config["run_id"]) for config in configs]  # type: ignore[arg-type]
-    return LLMResult(generations=[[ChatGeneration(message=each)] for each in answers], llm_output={}, run=runs)

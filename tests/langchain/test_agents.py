@@ -144,10 +144,15 @@ class Undecided(RunnableWiseRouter):
 
     _turns: Any = PrivateAttr(default_factory=lambda: cycle(("small", "large")))
 
-    def _decided(self, ask, context, config):
-        if self._preferred is None:
-            config = {"configurable": {"wise_model": next(self._turns)}}
-        return super()._decided(ask, context, config)
+    def invoke(self, prompt, config=None, **kwargs):
+        return super().invoke(prompt, self._forced(config), **kwargs)
+
+    async def ainvoke(self, prompt, config=None, **kwargs):
+        return await super().ainvoke(prompt, self._forced(config), **kwargs)
+
+    def _forced(self, config):
+        preferred = self._environment.preferred
+        return config if preferred else {**(config or {}), "configurable": {"wise_model": next(self._turns)}}
 
 
 def undecided():
@@ -300,8 +305,8 @@ def test_memory_of_runs_is_bounded():
     handler = WiseFeedbackHandler(llm, max_runs=5)
     for _ in range(30):
         (CHAIN | llm).invoke({"q": "x"}, {"callbacks": [handler]})
-    assert len(llm._index) == 5
-    assert len(llm._index._by_run) <= 15
+    assert len(llm._environment.index) == 5
+    assert len(llm._environment.index._by_run) <= 15
     assert len(handler.decisions) <= 5
     assert len(handler._roots) <= 5
 

@@ -442,7 +442,7 @@ def test_from_prices_alone_a_router_learns():
     for _ in range(10):
         llm.feedback(llm.invoke("hello"), 0.5)
     assert (llm.core.estimates.calls > 0).all()
-    assert len(llm._index) == 5
+    assert len(llm._environment.index) == 5
 
 
 def test_cached_and_reasoning_tokens_are_priced():

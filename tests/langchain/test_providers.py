@@ -232,10 +232,10 @@ def test_a_stream_of_a_custom_endpoint_without_usage_is_told_the_fix(web, caplog
 
 def test_prices_limits_and_capabilities_come_from_catalogue_and_profiles(web):
     llm = RunnableWiseRouter(models=models(web), budget=Budget(10.0, 100, limit="hard"))
-    small, large = llm._arms["small"], llm._arms["large"]
-    assert (small.tariff.source, small.tariff.price.input, small.tariff.price.output) == ("genai-prices", 1.5e-7, 6e-7)
-    assert (large.tariff.price.input, large.tariff.price.cache_write) == (3e-6, 3.75e-6)
-    assert len(large.tariff.steps) > 1
+    small, large = (llm._environment.members[name].rate_card for name in ("small", "large"))
+    assert (small.source, small.price.input, small.price.output) == ("genai-prices", 1.5e-7, 6e-7)
+    assert (large.price.input, large.price.cache_write) == (3e-6, 3.75e-6)
+    assert len(large.long_prompt_prices) > 0
     assert (small.max_input_tokens, small.max_output_tokens) == (128_000, 16_384)
     assert llm.profile["tool_calling"] is True
     llm.invoke("hello")

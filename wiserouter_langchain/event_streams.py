@@ -1,0 +1,30 @@
+"""Event streams of version 3: the chosen model's own stream, whose end settles the call."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from langchain_core.language_models import LanguageModelInput
+from langchain_core.runnables import RunnableConfig
+
+from wiserouter_langchain.call_scope import RoutingChatModel, arouted, routed
+
+
+def stream_events(
+    llm: RoutingChatModel, input: LanguageModelInput, config: RunnableConfig | None, kwargs: dict[str, Any]
+) -> Any:
+    """Return the event stream of the chosen model."""
+    scope = routed(llm, input, config, kwargs)
+    with scope as call:
+        scope.end_with_stream(call)
+        return call.runnable.stream_events(call.messages, call.config, version="v3", **call.kwargs)
+
+
+async def astream_events(
+    llm: RoutingChatModel, input: LanguageModelInput, config: RunnableConfig | None, kwargs: dict[str, Any]
+) -> Any:
+    """Return the asynchronous event stream of the chosen model."""
+    scope = arouted(llm, input, config, kwargs)
+    async with scope as call:
+        scope.end_with_stream(call)
+        return await call.runnable.astream_events(call.messages, call.config, version="v3", **call.kwargs)
