@@ -1,10 +1,10 @@
-"""Routers fitted on parts of a log, added up to the one that the whole log would have given.
+"""The sum of routers fitted on parts of a log: the router that a fit on the whole log would have given.
 
-What a fit with given contexts learns are counts and sums per (context, model), the number of queries per context and
-the dearest call of each model. The first two add and the last takes the maximum, so that parts may be merged in any
-order and grouping, and equal one fit on all rows up to the rounding of sums. All this holds where the contexts are the
-same: same centroids, same encoder; the parts are fitted so with `WiseRouter.fit(contexts=...)`. A query whose calls lie
-in several parts is counted in each.
+A fit with given contexts learns counts and sums per (context, model), the number of queries per context and the most
+expensive call of each model. Counts and sums add up and the last is a maximum, so parts can be merged in any order and
+grouping, and the result equals one fit on all rows up to the rounding of sums. This holds where the contexts are the
+same: same centroids, same encoder, as `WiseRouter.fit(contexts=...)` fits them. A query whose calls lie in several
+parts is counted in each of them.
 """
 
 from __future__ import annotations
@@ -13,52 +13,22 @@ from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import numpy as np
 
 from wiserouter.artifacts.file import content_hash
-from wiserouter.artifacts.save_load import load_parts
+from wiserouter.artifacts.parts import RouterParts
 from wiserouter.errors import InvalidInput, NotMergeable
 from wiserouter.learning.estimates import Estimates
-from wiserouter.learning.residuals import QueryResiduals
 from wiserouter.planning.policies import Policy, open_policy
 from wiserouter.pricing.pool import Model
 from wiserouter.prompts.contexts import Contexts
-from wiserouter.prompts.encoders import Encoder
 
 _TERMS = tuple(field.name for field in fields(Model) if field.name not in {"name", "max_cost_usd"})
 
 
-class Part(NamedTuple):
-    """What a router is made of.
-
-    Attributes
-    ----------
-    name : str
-        What errors call it.
-    models : sequence of Model
-        The pool.
-    contexts, encoder, policy, estimates, finer
-        As `WiseRouter` takes them.
-    """
-
-    name: str
-    models: Sequence[Model]
-    contexts: Contexts
-    encoder: Encoder | None
-    policy: Policy
-    estimates: Estimates
-    finer: QueryResiduals | None
-
-    def settings(self) -> dict[str, Any]:
-        """Return the keyword arguments that make the router."""
-        return {name: value for name, value in self._asdict().items() if name != "name"}
-
-
-def read_part(path: str | Path) -> Part:
-    """Return what an artifact holds; raises `ArtifactError` as `WiseRouter.load` does."""
-    return Part(str(path), **load_parts(path, None))
+NamedParts = tuple[str, RouterParts]
+"""The parts of a router, with the name that errors call it by."""
 
 
 def check_distinct(paths: Iterable[str | Path]) -> None:
@@ -74,99 +44,106 @@ def check_distinct(paths: Iterable[str | Path]) -> None:
             )
 
 
-def merge(parts: Sequence[Part], terms_from: Part | None = None, policy: Policy | None = None) -> Part:
-    """Return the parts added up.
+def merge(
+    routers: Sequence[NamedParts], terms_from: RouterParts | None = None, policy: Policy | None = None
+) -> RouterParts:
+    """Return the sum of several routers.
 
     Parameters
     ----------
-    parts : sequence of Part
-        At least two.
-    terms_from : Part, optional
-        Prices and limits of models come from this one, where the parts differ.
+    routers : sequence of (str, RouterParts)
+        At least two, each with the name that errors call it by.
+    terms_from : RouterParts, optional
+        Prices and limits of models come from this one, where the routers differ.
     policy : Policy, optional
-        Of the result, where the parts differ.
+        Of the result, where the routers differ.
 
     Raises
     ------
     InvalidInput
-        If there are fewer than two parts.
+        If there are fewer than two routers.
     NotMergeable
         If contexts, encoders, prices, limits or policies differ, or something was fitted that does not add.
     """
-    if len(parts) < 2:
-        raise InvalidInput(f"merging needs at least two routers, got {len(parts)}: name more", value=len(parts))
-    _check_additive(parts)
-    _check_contexts(parts)
-    models = _pool(parts, terms_from)
-    contexts = _contexts(parts)
+    if len(routers) < 2:
+        raise InvalidInput(f"merging needs at least two routers, got {len(routers)}: name more", value=len(routers))
+    _check_additive(routers)
+    _check_contexts(routers)
+    models = _pool(routers, terms_from)
+    contexts = _contexts(routers)
     column = {model.name: k for k, model in enumerate(models)}
     estimates = Estimates(contexts.n_contexts, len(models))
-    for part in parts:
-        estimates.merge(_widened(part, column))
-    return Part("merged", models, contexts, parts[0].encoder, policy or _policy(parts), estimates, None)
+    for _, parts in routers:
+        estimates.merge(_widened(parts, column))
+    return RouterParts(models, contexts, routers[0][1].encoder, policy or _policy(routers), estimates)
 
 
-def contexts_hash(part: Part) -> str:
-    """Return a hash of what places a query: the centroids, and the encoder with all that it learned."""
-    encoder = part.encoder
+def contexts_hash(parts: RouterParts) -> str:
+    """Return the hash of everything that assigns a query: the centroids, and the encoder with all that it learned."""
+    encoder = parts.encoder
     manifest = {"encoder": None if encoder is None else {"spec": encoder.spec, "settings": encoder.settings()}}
     state = {} if encoder is None else {f"encoder.{name}": array for name, array in encoder.state().items()}
-    return content_hash(manifest, {"centroids": part.contexts.centroids, **state})
+    return content_hash(manifest, {"centroids": parts.contexts.centroids, **state})
 
 
-def _check_additive(parts: Sequence[Part]) -> None:
-    finer = [part.name for part in parts if part.finer is not None]
-    if finer:
+def _check_additive(routers: Sequence[NamedParts]) -> None:
+    fitted = [name for name, parts in routers if parts.residuals is not None]
+    if fitted:
         raise NotMergeable(
-            f"what judges queries one by one cannot be added up, it is relative to the means of its own log, got it "
-            f"in {', '.join(finer)}: fit the parts with estimator='means' and without token_cost, or all logs as one",
-            what="finer",
-            parts=finer,
+            f"estimates of single queries cannot be added up, since they are relative to the means of their own log, "
+            f"got some in {', '.join(fitted)}: fit the parts with estimator='means' and without token_cost, or all "
+            f"logs as one",
+            what="residuals",
+            parts=fitted,
         )
 
 
-def _check_contexts(parts: Sequence[Part]) -> None:
-    hashes = [contexts_hash(part) for part in parts]
-    others = [part.name for part, one in zip(parts, hashes, strict=True) if one != hashes[0]]
+def _check_contexts(routers: Sequence[NamedParts]) -> None:
+    hashes = [contexts_hash(parts) for _, parts in routers]
+    first = routers[0][0]
+    others = [name for (name, _), one in zip(routers, hashes, strict=True) if one != hashes[0]]
     if others:
         raise NotMergeable(
-            f"parts must have the same contexts and encoder, got {hashes[0][:12]} in {parts[0].name} and others in "
-            f"{', '.join(others)}: fit these logs again with `wiserouter fit LOG --contexts-of {parts[0].name}`, or "
+            f"parts must have the same contexts and encoder, got {hashes[0][:12]} in {first} and others in "
+            f"{', '.join(others)}: fit these logs again with `wiserouter fit LOG --contexts-of {first}`, or "
             f"WiseRouter.fit(log, encoder=first.encoder, contexts=first.contexts)",
             what="contexts",
-            parts=(parts[0].name, *others),
+            parts=(first, *others),
         )
 
 
-def _contexts(parts: Sequence[Part]) -> Contexts:
+def _contexts(routers: Sequence[NamedParts]) -> Contexts:
     """Return the contexts with the frequencies of all queries."""
-    first = parts[0].contexts
-    portraits = next((part.contexts.portraits for part in parts if part.contexts.portraits), ())
-    unknown = [part.name for part in parts if part.contexts.n_queries is None]
+    each = [parts.contexts for _, parts in routers]
+    first = each[0]
+    summaries = next((contexts.portraits for contexts in each if contexts.portraits), ())
+    unknown = [name for name, parts in routers if parts.contexts.n_queries is None]
     if not unknown:
-        queries = [np.rint(part.contexts.freq * (part.contexts.n_queries or 0)) for part in parts]
-        return first.counted(np.sum(queries, axis=0)).portrayed(portraits)
-    if all(np.array_equal(part.contexts.freq, first.freq) for part in parts):
-        return Contexts(first.centroids, first.freq, portraits)
+        queries = [np.rint(contexts.freq * (contexts.n_queries or 0)) for contexts in each]
+        return first.counted(np.sum(queries, axis=0)).portrayed(summaries)
+    if all(np.array_equal(contexts.freq, first.freq) for contexts in each):
+        return Contexts(first.centroids, first.freq, summaries)
     raise NotMergeable(
-        f"to add up frequencies each part must say of how many queries they are, {', '.join(unknown)} does not: "
+        f"to add up frequencies each part must hold the number of its queries, {', '.join(unknown)} does not: "
         f"fit it again with this version",
         what="n_queries",
         parts=unknown,
     )
 
 
-def _pool(parts: Sequence[Part], terms_from: Part | None) -> list[Model]:
-    """Return all models: in the order of the parts where they agree on it, else sorted by name."""
-    orders = {tuple(model.name for model in part.models) for part in parts}
+def _pool(routers: Sequence[NamedParts], terms_from: RouterParts | None) -> list[Model]:
+    """Return all models: in the order of the routers where they agree on it, else sorted by name."""
+    orders = {tuple(model.name for model in parts.models) for _, parts in routers}
     names = next(iter(orders)) if len(orders) == 1 else sorted({name for order in orders for name in order})
     chosen = {} if terms_from is None else {model.name: model for model in terms_from.models}
-    return [replace(chosen.get(name) or _agreed(name, parts), max_cost_usd=_dearest(name, parts)) for name in names]
+    return [
+        replace(chosen.get(name) or _agreed(name, routers), max_cost_usd=_max_cost_usd(name, routers)) for name in names
+    ]
 
 
-def _agreed(name: str, parts: Sequence[Part]) -> Model:
-    """Return a model as all parts have it; raises `NotMergeable` where they differ."""
-    met = [(part.name, model) for part in parts for model in part.models if model.name == name]
+def _agreed(name: str, routers: Sequence[NamedParts]) -> Model:
+    """Return a model as all routers have it; raise `NotMergeable` where they differ."""
+    met = [(where, model) for where, parts in routers for model in parts.models if model.name == name]
     for term in _TERMS:
         values = {where: getattr(model, term) for where, model in met}
         if any(value != getattr(met[0][1], term) for value in values.values()):
@@ -180,38 +157,39 @@ def _agreed(name: str, parts: Sequence[Part]) -> Model:
     return met[0][1]
 
 
-def _dearest(name: str, parts: Sequence[Part]) -> float | None:
+def _max_cost_usd(name: str, routers: Sequence[NamedParts]) -> float | None:
     """Return the most that a call costs in any part, or None if some part has calls that nothing bounds."""
-    bounds = [bound for part in parts for bound in _bounds(name, part)]
+    bounds = [bound for _, parts in routers for bound in _bounds(name, parts)]
     known = [bound for bound in bounds if bound is not None]
     return max(known) if known and len(known) == len(bounds) else None
 
 
-def _bounds(name: str, part: Part) -> Iterable[float | None]:
-    """Yield the bound of a part that knows the model; none where it has neither bound nor call."""
-    for k, model in enumerate(part.models):
-        if model.name == name and (model.max_cost_usd is not None or part.estimates.calls[:, k].any()):
+def _bounds(name: str, parts: RouterParts) -> Iterable[float | None]:
+    """Yield the bound of a router that knows the model; none where it has neither bound nor call."""
+    for k, model in enumerate(parts.models):
+        if model.name == name and (model.max_cost_usd is not None or parts.estimates.calls[:, k].any()):
             yield model.max_cost_usd
 
 
-def _policy(parts: Sequence[Part]) -> Policy:
-    """Return a fresh policy like that of all parts."""
-    name, settings = parts[0].policy.name, parts[0].policy.settings()
-    others = [part.name for part in parts if (part.policy.name, part.policy.settings()) != (name, settings)]
+def _policy(routers: Sequence[NamedParts]) -> Policy:
+    """Return a fresh policy like that of all routers."""
+    where, first = routers[0][0], routers[0][1].policy
+    name, settings = first.name, first.settings()
+    others = [one for one, parts in routers if (parts.policy.name, parts.policy.settings()) != (name, settings)]
     if others:
         raise NotMergeable(
-            f"parts must have the same policy, got {name} {settings} in {parts[0].name} and others in "
-            f"{', '.join(others)}: give the one to go on with, merge(..., policy=...)",
+            f"parts must have the same policy, got {name} {settings} in {where} and others in "
+            f"{', '.join(others)}: choose the policy of the result, merge(..., policy=...)",
             what="policy",
-            parts=(parts[0].name, *others),
+            parts=(where, *others),
         )
     return open_policy(name, settings)
 
 
-def _widened(part: Part, column: dict[str, int]) -> Estimates:
-    """Return the sums of a part with a column for each model of all parts."""
-    columns = [column[model.name] for model in part.models]
-    wide = {name: np.zeros((len(array), len(column))) for name, array in part.estimates.arrays().items()}
-    for name, array in part.estimates.arrays().items():
+def _widened(parts: RouterParts, column: dict[str, int]) -> Estimates:
+    """Return the sums of a router with a column for each model of all routers."""
+    columns = [column[model.name] for model in parts.models]
+    wide = {name: np.zeros((len(array), len(column))) for name, array in parts.estimates.arrays().items()}
+    for name, array in parts.estimates.arrays().items():
         wide[name][:, columns] = array
     return Estimates.of_arrays(wide)

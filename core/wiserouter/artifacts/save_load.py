@@ -1,12 +1,16 @@
-"""What of a router goes into an artifact, and how it comes back."""
+"""Artifacts of routers: the parts of a router as a manifest and arrays, written to one file and read back.
+
+The keys `portraits` (summaries of contexts) and `finer` (residuals of queries) are part of the file format.
+"""
 
 from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from wiserouter.artifacts.file import read_artifact, write_artifact
+from wiserouter.artifacts.parts import RouterParts
 from wiserouter.errors import ArtifactError, DamagedArtifact, WiseRouterError
 from wiserouter.learning.estimates import Estimates
 from wiserouter.learning.residuals import QueryResiduals
@@ -16,35 +20,32 @@ from wiserouter.pricing.prices import Price
 from wiserouter.prompts.contexts import Contexts, ContextSummary
 from wiserouter.prompts.encoders import Encoder, EncoderLike, encoder_from_state, open_encoder
 
-if TYPE_CHECKING:
-    from wiserouter.router import WiseRouter
 
-
-def save_router(router: WiseRouter, estimates: Estimates, finer: QueryResiduals | None, path: str | Path) -> str:
-    """Write models, contexts, encoder and policy of a router with what it learned, and return the content's hash."""
-    encoder = router.encoder
+def save(parts: RouterParts, path: str | Path) -> str:
+    """Write the parts of a router to one file, replacing it at once or not at all, and return the content's hash."""
+    contexts, encoder, residuals = parts.contexts, parts.encoder, parts.residuals
     manifest: dict[str, Any] = {
-        "models": [asdict(model) for model in router.pool.models],
-        "policy": {"name": router.policy.name, "settings": router.policy.settings()},
+        "models": [asdict(model) for model in parts.models],
+        "policy": {"name": parts.policy.name, "settings": parts.policy.settings()},
         "encoder": None if encoder is None else {"spec": encoder.spec, "settings": encoder.settings()},
-        "portraits": [portrait._asdict() for portrait in router.contexts.portraits],
+        "portraits": [summary._asdict() for summary in contexts.portraits],
     }
-    if router.contexts.n_queries is not None:
-        manifest["n_queries"] = router.contexts.n_queries
-    if finer is not None:
-        manifest["finer"] = finer.settings()
+    if contexts.n_queries is not None:
+        manifest["n_queries"] = contexts.n_queries
+    if residuals is not None:
+        manifest["finer"] = residuals.settings()
     arrays = {
-        "contexts.centroids": router.contexts.centroids,
-        "contexts.freq": router.contexts.freq,
-        **_prefixed("estimates.", estimates.arrays()),
+        "contexts.centroids": contexts.centroids,
+        "contexts.freq": contexts.freq,
+        **_prefixed("estimates.", parts.estimates.arrays()),
         **_prefixed("encoder.", encoder.state() if encoder is not None else {}),
-        **_prefixed("finer.", finer.arrays() if finer is not None else {}),
+        **_prefixed("finer.", residuals.arrays() if residuals is not None else {}),
     }
     return write_artifact(path, manifest, arrays)
 
 
-def load_parts(path: str | Path, encoder: EncoderLike | None) -> dict[str, Any]:
-    """Return the keyword arguments that make the saved router; `encoder` replaces the saved one.
+def load(path: str | Path, encoder: EncoderLike | None = None) -> RouterParts:
+    """Return the parts of the saved router; `encoder` replaces the saved one.
 
     Raises
     ------
@@ -53,14 +54,14 @@ def load_parts(path: str | Path, encoder: EncoderLike | None) -> dict[str, Any]:
     """
     manifest, arrays = read_artifact(path)
     try:
-        return {
-            "models": [_model(fields) for fields in manifest["models"]],
-            "contexts": _contexts(manifest, arrays),
-            "estimates": Estimates.of_arrays(_without("estimates.", arrays)),
-            "finer": _finer(manifest.get("finer"), _without("finer.", arrays)),
-            "policy": open_policy(manifest["policy"]["name"], manifest["policy"]["settings"]),
-            "encoder": _encoder(path, manifest["encoder"], _without("encoder.", arrays), encoder),
-        }
+        return RouterParts(
+            models=[_model(fields) for fields in manifest["models"]],
+            contexts=_contexts(manifest, arrays),
+            encoder=_encoder(path, manifest["encoder"], _without("encoder.", arrays), encoder),
+            policy=open_policy(manifest["policy"]["name"], manifest["policy"]["settings"]),
+            estimates=Estimates.of_arrays(_without("estimates.", arrays)),
+            residuals=_residuals(manifest.get("finer"), _without("finer.", arrays)),
+        )
     except (KeyError, TypeError) as error:
         raise DamagedArtifact(path, f"it lacks {error}: fit it again") from error
     except WiseRouterError as error:
@@ -82,12 +83,11 @@ def _encoder(
 
 
 def _contexts(manifest: dict[str, Any], arrays: dict[str, Any]) -> Contexts:
-    """Return the contexts; artifacts of earlier versions say less of them."""
-    portraits = [ContextSummary(*map(tuple, (one["terms"], one["prompts"]))) for one in manifest.get("portraits", ())]
-    return Contexts(arrays["contexts.centroids"], arrays["contexts.freq"], portraits, manifest.get("n_queries"))
+    summaries = [ContextSummary(*map(tuple, (one["terms"], one["prompts"]))) for one in manifest["portraits"]]
+    return Contexts(arrays["contexts.centroids"], arrays["contexts.freq"], summaries, manifest.get("n_queries"))
 
 
-def _finer(settings: dict[str, Any] | None, arrays: dict[str, Any]) -> QueryResiduals | None:
+def _residuals(settings: dict[str, Any] | None, arrays: dict[str, Any]) -> QueryResiduals | None:
     return None if settings is None else QueryResiduals.of_arrays(settings, arrays)
 
 

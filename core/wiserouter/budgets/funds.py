@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
+
+from wiserouter.errors import BudgetError, BudgetExhausted
 
 
 class Funds(NamedTuple):
@@ -47,3 +49,42 @@ class Funds(NamedTuple):
             return min([one.room_usd(floor_usd, drift_margin_usd) for one in each]) - cushion
         after = requests - 1
         return left - after * floor_usd - drift_margin_usd * math.sqrt(after if after > 0 else 0) - cushion
+
+
+class RefusingAccount(Protocol):
+    """An account that can say why it refuses a call."""
+
+    def refusal(self, needed_usd: float) -> BudgetError | None:
+        """Return the error that says whether horizon or money is used up; None if the cheapest model is to go on."""
+        ...
+
+    def exhausted(self, needed_usd: float) -> BudgetExhausted:
+        """Return the error that says how much is spent, reserved, left and needed."""
+        ...
+
+
+class BudgetSnapshot(NamedTuple):
+    """The budget of a scope at one moment, read once per decision.
+
+    Attributes
+    ----------
+    funds : Funds
+        Budget and requests left.
+    hard : bool
+        True if a limit must never be exceeded.
+    room_usd : float, USD
+        The largest worst case that a hard limit, or a lease, still admits; infinite under neither.
+    margin_usd : float, USD
+        The amount that hard limits hold back for the calls in flight beyond their expected cost; 0 under none.
+    plannable_usd : float, USD
+        The largest expected cost that the expected limits still bear; infinite under hard limits only.
+    account : RefusingAccount
+        Names the error where the budget does not bear a call.
+    """
+
+    funds: Funds
+    hard: bool
+    room_usd: float
+    margin_usd: float
+    plannable_usd: float
+    account: RefusingAccount

@@ -14,7 +14,7 @@ from math import ceil, floor
 
 from wiserouter.budgets.arrivals import Arrivals
 from wiserouter.budgets.budget import NEVER, Budget
-from wiserouter.budgets.funds import Funds
+from wiserouter.budgets.funds import BudgetSnapshot, Funds
 from wiserouter.budgets.periods import Window, requests_left
 from wiserouter.budgets.rollover import carried_usd, requests_per_window
 from wiserouter.errors import BudgetError, BudgetExhausted, HorizonExhausted, InvalidInput
@@ -157,6 +157,13 @@ class Ledger:
     def rate_usd(self) -> float:
         """Budget left per request left, b / tau; 0 when either is used up."""
         return self.funds().rate_usd
+
+    def snapshot(self) -> BudgetSnapshot:
+        """Return all that a decision needs of this budget."""
+        funds = self.funds()
+        if self.budget.limit == "hard":
+            return BudgetSnapshot(funds, True, self.room_usd(), self.margin_usd(), float("inf"), self)
+        return BudgetSnapshot(funds, False, self.room_usd(), 0.0, funds.left_usd, self)
 
     def funds(self) -> Funds:
         """Return what a policy may plan with."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 
 from wiserouter.budgets.budget import NEVER, Budget
-from wiserouter.budgets.funds import Funds
+from wiserouter.budgets.funds import BudgetSnapshot, Funds
 from wiserouter.budgets.ledger import Ledger
 from wiserouter.errors import BudgetError, BudgetExhausted, InvalidInput
 
@@ -51,6 +51,12 @@ class NestedLedger:
     def tightest(self) -> Ledger:
         """The tightest: that of the lowest rate."""
         return min(self.each, key=_rate_usd)
+
+    def snapshot(self) -> BudgetSnapshot:
+        """Return all that a decision needs of these budgets."""
+        hard, room_usd = self.hard, self.room_usd()
+        plannable_usd = min([one.plannable_usd for one in self.each if not one.hard], default=float("inf"))
+        return BudgetSnapshot(self.funds(), hard, room_usd, self.margin_usd() if hard else 0.0, plannable_usd, self)
 
     def funds(self) -> Funds:
         """Return the tightest funds, with those of every budget."""

@@ -1,7 +1,7 @@
-"""Replay of a dense log: half of it to learn from, the other half to route under a budget.
+"""Replay of a dense log: the router learns from one half and routes the other half under a budget.
 
-The protocol of the paper (Section "LLM Routing Experiment Setup"): a 50:50 split by seed, statistics from the training
-half, and a workload budget for the test half. The router is used as its users use it: decide, charge, reward.
+The protocol is that of the paper (Section "LLM Routing Experiment Setup"): a 50:50 split by seed, statistics from the
+training half, and a workload budget for the test half. The router is called as in production: decide, charge, reward.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from wiserouter.budgets.budget import Budget
 from wiserouter.errors import BudgetError, InvalidInput, LogError, QuerySkipped
 from wiserouter.evaluation.outcome import NOT_SERVED, Outcome, outcome_of
-from wiserouter.evaluation.reference_policies import naive_outcomes
+from wiserouter.evaluation.reference_policies import reference_outcomes
 from wiserouter.fitting.log import LogBatch, RoutingLog
 from wiserouter.planning.policies import Policy
 from wiserouter.pricing.tokens import count_tokens
@@ -45,27 +45,27 @@ class Table(NamedTuple):
     models: tuple[str, ...]
 
     def rows(self, index: IntArray) -> Table:
-        """Return some of the queries."""
+        """Return the table of some of the queries."""
         return Table([self.prompts[i] for i in index], self.reward[index], self.cost_usd[index], self.models)
 
     def log(self) -> RoutingLog:
-        """Return the table as a log to fit on."""
+        """Return the table as a routing log."""
         return RoutingLog.from_arrays(self.prompts, self.reward, self.cost_usd, self.models)
 
 
 class Replay(NamedTuple):
-    """The router's outcome, and those of the naive choices and the oracle on the same queries."""
+    """The outcomes of the router, the reference policies and the oracle on the same queries."""
 
     outcome: Outcome
     naive: list[Outcome]
 
     def as_dict(self) -> dict[str, object]:
-        """Return one JSON object: the router's figures, and the others under `naive` by name."""
+        """Return the router's figures for JSON, with those of the other policies by name under `naive`."""
         return {**self.outcome.as_dict(), "naive": {other.method: other.as_dict() for other in self.naive}}
 
 
 class ReplaySetup(NamedTuple):
-    """A fitted router and the test queries that it will serve, with their embeddings, contexts and lengths."""
+    """A fitted router and the test queries that it is to serve, with their embeddings, contexts and lengths."""
 
     router: WiseRouter
     test: Table
@@ -76,7 +76,7 @@ class ReplaySetup(NamedTuple):
 
 
 def dense_table(log: RoutingLog) -> tuple[Table, int]:
-    """Return the queries that every model scored and was paid for, and how many others were left out.
+    """Return the queries that have a score and a cost for every model, and the number of queries left out.
 
     Raises
     ------
@@ -108,9 +108,9 @@ def prepare(
     token_cost: bool | None = None,
     rate_usd: float | None = None,
 ) -> ReplaySetup:
-    """Fit a router on one half of a table as `WiseRouter.fit` does, and place the other half in its contexts.
+    """Fit a router on one half of a table as `WiseRouter.fit` does, and assign the other half to its contexts.
 
-    The worst case of a call, for a hard limit, is the model's dearest call in the whole table.
+    Under a hard limit the worst case of a call is the most expensive call of its model in the whole table.
     """
     train, test = (table.rows(half) for half in random_halves(len(table.prompts), seed))
     router = WiseRouter.fit(
@@ -127,7 +127,7 @@ def prepare(
 
 
 def prepare_with(router: WiseRouter, table: Table, *, seed: int) -> ReplaySetup:
-    """Place all queries of a table in the contexts of a router that was fitted elsewhere.
+    """Assign all queries of a table to the contexts of a router that was fitted elsewhere.
 
     Raises
     ------
@@ -144,7 +144,7 @@ def prepare_with(router: WiseRouter, table: Table, *, seed: int) -> ReplaySetup:
 
 
 def run(setup: ReplaySetup, budget: Budget, tick: Tick | None = None) -> Replay:
-    """Route the test queries under a budget, and compare with the naive choices and the oracle."""
+    """Route the test queries under a budget, and compare with the reference policies and the oracle."""
     router = _fresh(setup)
     router.start(budget)
     test = setup.test
@@ -152,7 +152,7 @@ def run(setup: ReplaySetup, budget: Budget, tick: Tick | None = None) -> Replay:
     figures = {"models": test.models, "budget_usd": budget.amount_usd, "seed": setup.seed}
     outcome = outcome_of("wiserouter", chosen, test.reward, test.cost_usd, **figures)  # type: ignore[arg-type]
     means = setup.router.estimates.means(shrink=False)
-    naive = naive_outcomes(
+    naive = reference_outcomes(
         means,
         setup.router.contexts.freq,
         setup.contexts,
@@ -180,8 +180,8 @@ def _served(router: WiseRouter, setup: ReplaySetup, tick: Tick | None) -> Iterab
         yield model
 
 
-def _setup(router: WiseRouter, test: Table, dearest_usd: FloatArray, seed: int) -> ReplaySetup:
-    models = [replace(m, max_cost_usd=float(d)) for m, d in zip(router.pool.models, dearest_usd, strict=True)]
+def _setup(router: WiseRouter, test: Table, max_cost_usd: FloatArray, seed: int) -> ReplaySetup:
+    models = [replace(m, max_cost_usd=float(d)) for m, d in zip(router.pool.models, max_cost_usd, strict=True)]
     bounded = WiseRouter(
         models,
         router.contexts,
@@ -198,7 +198,7 @@ def _setup(router: WiseRouter, test: Table, dearest_usd: FloatArray, seed: int) 
 
 
 def _tokens(router: WiseRouter, prompts: list[str]) -> list[int] | None:
-    """Return the length of every prompt, where the router lets costs follow it."""
+    """Return the length of every prompt in tokens, or None if the router does not estimate costs by length."""
     if router.residuals is None or router.residuals.length is None:
         return None
     return [count_tokens(prompt).tokens for prompt in prompts]
@@ -212,7 +212,7 @@ def _embeddings(router: WiseRouter, prompts: list[str]) -> Embedding:
 
 
 def _fresh(setup: ReplaySetup) -> WiseRouter:
-    """Return a router with the same history, and none of what an earlier run taught it."""
+    """Return a router with the history of the setup, without what earlier runs learned."""
     router = setup.router
     policy = type(router.policy)(**router.policy.settings())
     residuals = None if router.residuals is None else router.residuals.copy()

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from wiserouter.planning.choice_inputs import ContextFigures
-from wiserouter.planning.plan import SKIP
+from wiserouter.planning.envelope import SKIP
 from wiserouter.planning.policies import Rule
 from wiserouter.planning.trace import DecisionTrace, excluded_by, on_envelope
 from wiserouter.prompts.contexts import Contexts, ContextSummary
@@ -155,7 +155,7 @@ def explanation_of(record: Record, names: tuple[str, ...], contexts: Contexts | 
     return _explained(decision, facts, contexts if facts is None else facts.contexts, *known)
 
 
-def facts_of_decision(decision: Decision, facts: DecisionTrace) -> dict[str, Any]:
+def figures_of_decision(decision: Decision, facts: DecisionTrace) -> dict[str, Any]:
     """Return what is known at the moment of a decision, for the journal: no words, no text, not what became of it."""
     explained = _explained(decision, facts, facts.contexts, "in flight", decision.model, None, None).as_dict()
     context = explained.pop("context")

@@ -1,141 +1,224 @@
-"""What a router learns from decisions, charges and rewards: means, what has changed, what single queries add."""
+"""The learning half of a router: its models, contexts, estimates and policy, and how observations change them."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable
 
+from wiserouter.artifacts.parts import RouterParts, check_shape
+from wiserouter.learning.cost_prior import price_change
 from wiserouter.learning.drift import Watch
 from wiserouter.learning.estimates import Estimates
+from wiserouter.learning.new_model import new_model_prior
 from wiserouter.learning.reclustering import Growing, Seen
-from wiserouter.learning.residuals import QueryResiduals
+from wiserouter.pricing.pool import Model, Pool
 from wiserouter.pricing.prices import Usage
-from wiserouter.stores import Record
+from wiserouter.prompts.contexts import Contexts
+from wiserouter.prompts.query import Query, QueryReader
+from wiserouter.stores.base import Record
 from wiserouter.stores.shared.estimate_sync import EstimateSync
-from wiserouter.types import NO_CONTEXT, FloatArray
+from wiserouter.types import NO_CONTEXT
 
 logger = logging.getLogger("wiserouter")
 
 
 class Learner:
-    """Hands each observation to all who learn from it; those of a query without a context teach nothing.
+    """Owns what a router knows and hands every observation to all that learn from it.
+
+    A query without a context teaches nothing.
 
     Parameters
     ----------
-    estimates : Estimates
-        Sums per (context, model).
-    watch : Watch or None
-        Notices what has changed.
-    finer : QueryResiduals or None
-        Judges queries one by one.
-    growing : Growing or None
-        Keeps recent queries, to fit contexts on.
-    sharing : EstimateSync or None
-        Tells other workers, and brings what they have observed.
+    parts : RouterParts
+        Pool, contexts, encoder, policy, estimates and residuals.
+    now : callable returning float
+        Seconds of the store's clock.
+    watch : Watch, optional
+        Fades old observations and detects drift.
+    growing : Growing, optional
+        Keeps recent queries, and clusters them again as they come.
+    sync : EstimateSync, optional
+        Shares observations with other workers.
+
+    Raises
+    ------
+    InvalidInput
+        If names repeat or shapes do not match.
     """
 
     def __init__(
         self,
-        estimates: Estimates,
-        watch: Watch | None,
-        finer: QueryResiduals | None,
+        parts: RouterParts,
+        now: Callable[[], float],
+        *,
+        watch: Watch | None = None,
         growing: Growing | None = None,
-        sharing: EstimateSync | None = None,
+        sync: EstimateSync | None = None,
     ) -> None:
-        self._estimates, self._watch, self._finer, self._growing = estimates, watch, finer, growing
-        self._sharing = sharing
-        self._sums: list[Estimates | Watch | EstimateSync] = [
-            sums for sums in (estimates, watch, sharing) if sums is not None
-        ]
+        models, self.contexts, self.encoder, self.policy, estimates, self.residuals = parts
+        self.pool = Pool(models)
+        self.estimates = check_shape(estimates, self.contexts.n_contexts, len(self.pool))
+        self._now, self._watch, self._growing, self._sync = now, watch, growing, sync
+        self._restart()
 
-    def follow(self, now_s: float) -> None:
-        """Begin a new bucket, as when a model joins."""
-        if self._watch is not None:
-            self._watch.follow(self._estimates, now_s)
+    @property
+    def needs_embedding(self) -> bool:
+        """True if a query's embedding bears on its reward in addition to its context."""
+        return self._growing is not None or (self.residuals is not None and self.residuals.residual is not None)
 
-    def add_invoked(self, context: int, model: int) -> None:
-        """Count a decision."""
+    def add_model(self, model: Model, reward: float | None, cost_usd: float | None) -> None:
+        """Take a model into the pool, at its prior; raise `InvalidInput` before anything changes."""
+        pool = Pool([*self.pool.models, model])
+        prior = new_model_prior(self.estimates, pool, reward, cost_usd)
+        self.estimates.add_model(*prior)
+        if self.residuals is not None:
+            self.residuals.add_model(0.0 if model.price is None else model.price.input)
+        self.pool = pool
+        self._restart()
+
+    def update_model(self, model: Model) -> None:
+        """Change price and limits of a model, and restate its costs so far at the new price."""
+        models = list(self.pool.models)
+        k = self.pool.index(model.name)
+        former, models[k] = models[k], model
+        self.pool = Pool(models)
+        self._read_with(self.pool)
+        if former.price is not None and model.price is not None and former.price != model.price:
+            factor = price_change(self.estimates, former.price, model.price)
+            for sums in self._sums:
+                sums.reprice(k, factor)
+        self._bind()
+
+    def refit_contexts(self, growing: Growing, n_contexts: int | None = None) -> None:
+        """Cluster the recent queries; by default into as many contexts as they can fill."""
+        n_contexts = growing.n_contexts_now(len(self.pool)) if n_contexts is None else n_contexts
+        self._move_to(growing, growing.fit(n_contexts))
+
+    def add_decision(self, record: Record, query: Query) -> None:
+        """Count a decision, and keep its query where contexts grow."""
+        context, model = record.decision.context, record.model
         if context != NO_CONTEXT:
-            for seen in self._sums:
-                seen.add_invoked(context, model)
+            for sums in self._sums:
+                sums.add_invoked(context, model)
+        growing, embedding = self._growing, query.embedding
+        if growing is not None and embedding is not None:
+            growing.add(record.decision, embedding, model)
+            contexts = growing.advance(len(self.pool))
+            if contexts is not None:
+                self._move_to(growing, contexts)
 
     def take_back(self, record: Record) -> None:
         """Forget a decision whose call failed."""
         context = self._context(record)
         if context != NO_CONTEXT:
-            for seen in self._sums:
-                seen.add_invoked(context, record.model, -1)
+            for sums in self._sums:
+                sums.add_invoked(context, record.model, -1)
         if self._growing is not None:
             self._growing.drop(record.decision.id)
 
     def add_cost(self, record: Record, cost_usd: float, usage: Usage | None) -> None:
-        """Learn what a call has cost."""
-        context, model, query = self._context(record), record.model, record.query
-        if context == NO_CONTEXT:
-            return
-        plain_usd = cost_usd if query is None else query.plain_cost_usd(model, cost_usd)
-        for seen in self._sums:
-            seen.add_cost(context, model, plain_usd, usage)
-        if self._finer is not None and query is not None:
-            self._finer.learn_cost(query, context, model, cost_usd)
-        kept = self._kept(record)
-        if kept is not None:
-            kept.cost_usd, kept.usage = cost_usd, usage
+        """Learn the cost of a call, and test for drift where a bucket has ended."""
+        context, model, features = self._context(record), record.model, record.query
+        if context != NO_CONTEXT:
+            plain_usd = cost_usd if features is None else features.plain_cost_usd(model, cost_usd)
+            for sums in self._sums:
+                sums.add_cost(context, model, plain_usd, usage)
+            if self.residuals is not None and features is not None:
+                self.residuals.learn_cost(features, context, model, cost_usd)
+            kept = self._kept(record)
+            if kept is not None:
+                kept.cost_usd, kept.usage = cost_usd, usage
+        self.check_drift()
 
     def add_reward(self, record: Record, score: float, replaced: float | None) -> None:
-        """Learn what a call was worth, instead of an earlier score of the same call where `replaced` is given."""
-        context, model, query = self._context(record), record.model, record.query
+        """Learn the reward of a call, in place of an earlier one of the same call where `replaced` is given."""
+        context, model, features = self._context(record), record.model, record.query
         if context == NO_CONTEXT:
             return
-        plain = score if query is None else query.plain_reward(model, score)
-        former = replaced if replaced is None or query is None else query.plain_reward(model, replaced)
-        self._estimates.add_reward(context, model, plain, replacing=former)
-        if self._sharing is not None:
-            self._sharing.add_reward(context, model, plain, former)
+        plain = score if features is None else features.plain_reward(model, score)
+        former = replaced if replaced is None or features is None else features.plain_reward(model, replaced)
+        self.estimates.add_reward(context, model, plain, replacing=former)
+        if self._sync is not None:
+            self._sync.add_reward(context, model, plain, former)
         if self._watch is not None and replaced is None:
             self._watch.add_reward(context, model, plain)
         kept = self._kept(record)
         if kept is not None:
             kept.reward = score
-        if self._finer is None or query is None:
+        if self.residuals is None or features is None:
             return
         if replaced is not None:
-            self._finer.amend_reward(query, context, model, score - replaced)
+            self.residuals.amend_reward(features, context, model, score - replaced)
             return
-        mean = self._estimates.reward[context, model] / self._estimates.labels[context, model]
-        self._finer.learn_reward(query, context, model, score - float(mean))
+        mean = self.estimates.reward[context, model] / self.estimates.labels[context, model]
+        self.residuals.learn_reward(features, context, model, score - float(mean))
 
-    def reprice(self, model: int, factor: FloatArray) -> None:
-        """Restate what a model has cost at a new price."""
-        for seen in self._sums:
-            seen.reprice(model, factor)
-
-    def hear(self) -> bool:
-        """Take over what other workers have observed, and return whether there was anything."""
-        news = [] if self._sharing is None else self._sharing.news()
-        half_life_s = None if self._watch is None else self._watch.half_life_s
-        for one in news:
-            if half_life_s is not None and one.age_s:
-                one.sums.fade(0.5 ** (one.age_s / half_life_s))
-            self._estimates.merge(one.sums)
-            if self._watch is not None and not one.age_s:
-                self._watch.add(one.sums)
-        return bool(news)
-
-    def turn(self, names: Sequence[str], now_s: float) -> bool:
-        """Let observations fade where it is time to, and return whether that was done."""
-        changes = None if self._watch is None else self._watch.turn(now_s)
-        if changes is None:
+    def merge_remote(self) -> bool:
+        """Merge the observations of other workers; return True if there were any."""
+        if self._sync is None or not self._sync.has_news:
             return False
-        for line in changes.describe(names):
+        observations = self._sync.remote_observations()
+        half_life_s = None if self._watch is None else self._watch.half_life_s
+        for age_s, sums in observations:
+            if half_life_s is not None and age_s:
+                sums.fade(0.5 ** (age_s / half_life_s))
+            self.estimates.merge(sums)
+            if self._watch is not None and not age_s:
+                self._watch.add(sums)
+        return bool(observations)
+
+    def check_drift(self) -> None:
+        """Fade old observations and test for drift, where a bucket has ended; then plan anew with what is left."""
+        changes = None if self._watch is None else self._watch.turn(self._now())
+        if changes is None:
+            return
+        for line in changes.describe(self.pool.names):
             logger.info("%s: the old observations count little from now on", line)
-        return True
+        self._bind()
+
+    def copy(self) -> RouterParts:
+        """Return the parts as they are now, which no longer change with these."""
+        residuals = None if self.residuals is None else self.residuals.copy()
+        return RouterParts(self.pool.models, self.contexts, self.encoder, self.policy, self.estimates.copy(), residuals)
+
+    def _move_to(self, growing: Growing, contexts: Contexts) -> None:
+        """Go on with other contexts; the observations move with their queries."""
+        self.estimates = growing.move(self.estimates, contexts, self._now())
+        logger.info("%d contexts replace the %d so far", contexts.n_contexts, self.contexts.n_contexts)
+        self.contexts = contexts
+        self._restart()
+
+    def _restart(self) -> None:
+        """Follow estimates whose shape is new."""
+        sums = (self.estimates, self._watch, self._sync)
+        self._sums: list[Estimates | Watch | EstimateSync] = [one for one in sums if one is not None]
+        if self._sync is not None:
+            self._sync.set_models(self.pool.names)
+        if self._watch is not None:
+            self._watch.follow(self.estimates, self._now())
+        self._read_with(self.pool)
+        self._bind()
+
+    def _read_with(self, pool: Pool) -> None:
+        """Read queries with the limits and prices of a pool, and keep of them what is learned from."""
+        residuals, grows = self.residuals, self._growing is not None
+        self.reader = QueryReader(
+            self.contexts,
+            self.encoder,
+            pool,
+            residuals,
+            grows=grows,
+        )
+
+    def _bind(self) -> None:
+        """Hand the policy what it plans with."""
+        self.policy.bind(self.contexts.freq, self.estimates, self.pool.models)
 
     def _context(self, record: Record) -> int:
-        """Return where the query of a decision belongs now."""
+        """Return the context that the query of a decision belongs to now."""
         return record.decision.context if self._growing is None else self._growing.context_of(record.decision)
 
     def _kept(self, record: Record) -> Seen | None:
-        """Return what is kept of a query, where the model that answered is the one that was chosen."""
+        """Return the kept query of a decision, if the model that answered is the one that was chosen."""
         kept = None if self._growing is None else self._growing.seen(record.decision.id)
         return kept if kept is not None and kept.model == record.model else None

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from threading import RLock
 
 from wiserouter.budgets.budget import Budget
+from wiserouter.budgets.funds import BudgetSnapshot
 from wiserouter.budgets.nested import Account, NestedLedger, check_same_shape, open_account
 from wiserouter.errors import AlreadySettled, NotStarted, UnknownDecision
 from wiserouter.stores.base import Health, Peer, Record, State
@@ -84,6 +85,13 @@ class MemoryStore:
             now = self.now()
             self._expire(now)
             return self._account_at(scope, now)
+
+    def snapshot(self, scope: str) -> BudgetSnapshot:
+        """Return the budget of `scope` at this moment."""
+        with self._lock:
+            now = self.now()
+            self._expire(now)
+            return self._account_at(scope, now).snapshot()
 
     def reserve(self, record: Record) -> None:
         """Hold back the cost of a decision and keep its record."""

@@ -48,12 +48,13 @@ def test_a_router_comes_back_as_it_was(artifact):
     assert [router.decide(p).model for p in PROMPTS] == [again.decide(p).model for p in PROMPTS]
 
 
-def test_what_contexts_are_about_is_kept_and_may_be_missing(artifact, tmp_path):
+def test_summaries_of_contexts_are_kept(artifact, tmp_path):
     assert WiseRouter.load(artifact).contexts.portraits == fitted().contexts.portraits
     manifest, arrays = read_artifact(artifact)
     del manifest["portraits"]
-    write_artifact(tmp_path / "earlier.wise", manifest, arrays)
-    assert WiseRouter.load(tmp_path / "earlier.wise").contexts.portraits == ()
+    write_artifact(tmp_path / "without.wise", manifest, arrays)
+    with pytest.raises(DamagedArtifact, match="it lacks 'portraits': fit it again"):
+        WiseRouter.load(tmp_path / "without.wise")
 
 
 def test_equal_routers_give_equal_bytes_and_hashes(tmp_path):
@@ -142,7 +143,7 @@ def test_other_files_are_refused(tmp_path):
 
 
 def test_an_artifact_that_lacks_a_part_is_refused(tmp_path):
-    write_artifact(tmp_path / "x.wise", {"models": []}, {})
+    write_artifact(tmp_path / "x.wise", {"models": [], "portraits": []}, {})
     with pytest.raises(DamagedArtifact, match=r"contexts\.centroids"):
         WiseRouter.load(tmp_path / "x.wise")
 

@@ -179,7 +179,7 @@ def test_what_does_not_add_up_is_refused(tmp_path):
     assert (e.value.what, e.value.parts) == ("contexts", ("router 1", "router 3"))
     assert "--contexts-of" in str(e.value)
     for options in ({"estimator": "ridge"}, {"token_cost": True}):
-        with pytest.raises(NotMergeable, match="got it in router 2: fit the parts with estimator='means'"):
+        with pytest.raises(NotMergeable, match="got some in router 2: fit the parts with estimator='means'"):
             WiseRouter.merge([part, fit(rows, **options)])
     with pytest.raises(NotMergeable, match=r"same policy, got offline .* in router 1 and others in router 2"):
         WiseRouter.merge([part, fit(rows, policy=EpsilonFirst(5))])

@@ -341,7 +341,7 @@ def judged(shift, price=None, policy=None):
         def features(self, context, embedding, tokens, rate_usd):
             return QueryFeatures(None, None, Shift(*map(np.array, shift), price))
 
-    return make(policy=policy or Offline(accounting="paper"), finer=Told(4))
+    return make(policy=policy or Offline(accounting="paper"), residuals=Told(4))
 
 
 @pytest.mark.parametrize("policy", [None, Optimistic()])

@@ -9,7 +9,8 @@ import pytest
 
 from wiserouter import Budget, Contexts, Estimates, Model, Offline, RoutingLog, WiseRouter
 from wiserouter.errors import QuerySkipped, UnknownDecision
-from wiserouter.routing.journal import Journal, JournalReader, find_explanation
+from wiserouter.routing.journal import Journal
+from wiserouter.routing.journal_reader import JournalReader, find_explanation
 
 CANARY = "xylophone quartz canary"
 

@@ -1,0 +1,281 @@
+"""The operator's half of `WiseRouter`: budgets, models, contexts, status, journal and explanations."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from pathlib import Path
+from threading import RLock
+from typing import TYPE_CHECKING
+
+from wiserouter.budgets.budget import Budget
+from wiserouter.errors import InvalidInput
+from wiserouter.learning.estimates import Estimates
+from wiserouter.learning.reclustering import Growing
+from wiserouter.learning.residuals import QueryResiduals
+from wiserouter.planning.plan import Plan
+from wiserouter.planning.policies import Policy
+from wiserouter.pricing.pool import Model, Pool
+from wiserouter.prompts.contexts import Contexts
+from wiserouter.prompts.encoders import Encoder
+from wiserouter.routing.journal import Journal, NoJournal
+from wiserouter.routing.learner import Learner
+from wiserouter.routing.status import Status, status_of
+from wiserouter.stores import Health, Store
+from wiserouter.types import Decision
+
+if TYPE_CHECKING:
+    from wiserouter.routing.explanation import Explanation
+
+logger = logging.getLogger("wiserouter")
+
+
+class RouterAdministration:
+    """The methods that an operator calls, and the parts that they show or change.
+
+    Parameters
+    ----------
+    store : Store
+        Where budgets and decisions live.
+    learner : Learner
+        All that the router knows.
+    growing : Growing or None
+        Clusters the recent queries again as they come.
+    """
+
+    def __init__(self, store: Store, learner: Learner, growing: Growing | None) -> None:
+        self._store, self._learner, self._growing = store, learner, growing
+        self._lock = RLock()
+        self._journal: Journal | NoJournal = NoJournal()
+
+    @property
+    def pool(self) -> Pool:
+        """The models."""
+        return self._learner.pool
+
+    @property
+    def contexts(self) -> Contexts:
+        """The contexts that queries are assigned to."""
+        return self._learner.contexts
+
+    @property
+    def encoder(self) -> Encoder | None:
+        """The encoder of text; None where one context needs none."""
+        return self._learner.encoder
+
+    @property
+    def policy(self) -> Policy:
+        """The policy that chooses a model."""
+        return self._learner.policy
+
+    @property
+    def estimates(self) -> Estimates:
+        """The sums per (context, model)."""
+        return self._learner.estimates
+
+    @property
+    def residuals(self) -> QueryResiduals | None:
+        """The estimators of single queries; None where context means are all."""
+        return self._learner.residuals
+
+    @property
+    def needs_embedding(self) -> bool:
+        """True if a query's embedding bears on its reward in addition to its context: then pass both to `decide`."""
+        return self._learner.needs_embedding
+
+    @property
+    def plan(self) -> Plan | None:
+        """The linear program at the current estimates; None before anything is known."""
+        with self._lock:
+            return self._learner.policy.plan
+
+    @property
+    def durable(self) -> bool:
+        """True if budgets and decisions outlive the process and are shared with the other workers of the store."""
+        return self._store.durable
+
+    def start(
+        self, budget: Budget, *, scope: str = "default", parent: str | None = None, restart: bool | None = None
+    ) -> None:
+        """Start a budget, and those that it is within.
+
+        Parameters
+        ----------
+        budget : Budget
+            The terms.
+        scope : str, default "default"
+            The team, key or tag that the budget belongs to.
+        parent : str, optional
+            Another scope, whose running budgets must bear each call as well: the organisation of a team.
+        restart : bool, optional
+            End the running budget of this scope. The default is True in memory; in a store that outlives the process
+            it is False, and the budget goes on with the amount and the horizon given now, so that every worker may
+            start it.
+
+        Raises
+        ------
+        UnknownPrice
+            If a hard limit could never bound the cost of some model.
+        NotStarted
+            If the parent has no budget.
+        InvalidInput
+            If the running budget renews at other times, has another limit or another parent, and `restart` is not True.
+        StoreUnavailable
+            If the store cannot be reached.
+        """
+        if budget.hard:
+            self.pool.check_bounded()
+        self._store.open(scope, budget, parent=parent, restart=not self._store.durable if restart is None else restart)
+        for one in budget.each:
+            _warn_if_short(one, self.plan)
+
+    def set_budget(
+        self,
+        *,
+        amount_usd: float | None = None,
+        horizon: int | None = None,
+        every: str | None = None,
+        scope: str = "default",
+    ) -> None:
+        """Change the running budget; amount and horizon count from its start. Nothing is refitted.
+
+        Where a scope has several budgets, `every` names one by its period, or by "never".
+        """
+        if amount_usd is None and horizon is None:
+            raise InvalidInput("set_budget needs amount_usd, horizon or both, got neither")
+        self._store.amend(scope, amount_usd=amount_usd, horizon=horizon, every=every)
+
+    def add_model(self, model: Model, *, reward: float | None = None, cost_usd: float | None = None) -> None:
+        """Add a model to the pool of a running router; nothing is refitted.
+
+        Parameters
+        ----------
+        model : Model
+            Its name must be new; a price lets its cost be estimated.
+        reward, cost_usd : float, optional
+            Your prior: mean score, and USD per call. By default the mean reward of the other models in each context,
+            and their mean cost in proportion to the list prices.
+
+        Raises
+        ------
+        InvalidInput
+            If the name is taken, or a prior is out of range. Nothing is changed.
+
+        Notes
+        -----
+        A prior counts as one observation per context.
+        """
+        with self._lock:
+            self._learner.add_model(model, reward, cost_usd)
+
+    def update_model(self, model: Model) -> None:
+        """Change price and limits of a model of the pool, found by its name; raise `UnknownModel` if there is none.
+
+        A new price acts at once: the costs of the model so far are restated at it.
+        """
+        with self._lock:
+            self._learner.update_model(model)
+
+    def retire_model(self, name: str) -> None:
+        """Send a model no more queries; its estimates are kept, and `update_model` brings it back.
+
+        Raises
+        ------
+        UnknownModel
+            If there is none of this name.
+        InvalidInput
+            If no other model is in service. Nothing is changed.
+        """
+        self.update_model(replace(self.pool.models[self.pool.index(name)], retired=True))
+
+    def refit_contexts(self, n_contexts: int | None = None) -> None:
+        """Cluster the recent queries into new contexts; observations move with their queries.
+
+        Parameters
+        ----------
+        n_contexts : int, optional
+            Number of contexts; by default as many as `growing` allows.
+
+        Raises
+        ------
+        InvalidInput
+            If the router keeps no queries, or too few. Nothing is changed.
+        """
+        if self._growing is None:
+            raise InvalidInput("refit_contexts needs recent queries: make the router with growing=Growing(...)")
+        with self._lock:
+            self._learner.refit_contexts(self._growing, n_contexts)
+
+    def status(self, scope: str = "default") -> Status:
+        """Return the state of the budget of `scope` and what the rest of it will buy; raise `NotStarted` if none runs."""
+        account = self._store.ledger(scope)
+        with self._lock:
+            return status_of(scope, account, self.policy.plan, self.pool.names)
+
+    def health(self) -> Health:
+        """Return the state of the store: whether it can be reached, and how old the view of this worker is."""
+        return self._store.health()
+
+    def budget(self, scope: str = "default") -> Budget:
+        """Return the running budget of `scope`; raise `NotStarted` if there is none."""
+        return self._store.ledger(scope).budget
+
+    def is_hard(self, scope: str = "default") -> bool:
+        """Return True if a budget of `scope` must never be exceeded; raise `NotStarted` if none runs."""
+        return self._store.ledger(scope).hard
+
+    @property
+    def journal(self) -> Journal | None:
+        """The journal, where one is kept."""
+        return self._journal if isinstance(self._journal, Journal) else None
+
+    @journal.setter
+    def journal(self, journal: Journal | None) -> None:
+        self._journal = NoJournal() if journal is None else journal
+
+    def journal_to(self, path: str | Path) -> Journal:
+        """Append every decision, charge, release and reward from now on to a file of JSON lines.
+
+        A thread of its own writes the file; no request waits for it.
+
+        Raises
+        ------
+        OSError
+            If the file cannot be opened.
+        """
+        self._journal = journal = Journal(path)
+        return journal
+
+    def explain(self, decision: Decision | str) -> Explanation:
+        """Return why a decision was made, as of that moment; raise `UnknownDecision` if there is no such decision.
+
+        Examples
+        --------
+        >>> from wiserouter import Budget, Model, Price, WiseRouter
+        >>> router = WiseRouter([Model("small", Price(1e-7, 4e-7)), Model("large", Price(3e-6, 1.5e-5))], seed=0)
+        >>> router.start(Budget(amount_usd=1.0, horizon=1_000))
+        >>> why = router.explain(router.decide("What is the capital of France?"))
+        >>> why.rule, [model.probability for model in why.models]
+        ('plan', [1.0, 0.0])
+        """
+        from wiserouter.routing.explanation import explanation_of  # most processes explain nothing
+
+        decision_id = decision if isinstance(decision, str) else decision.id
+        contexts = self.contexts if self._growing is None else None
+        return explanation_of(self._store.find(decision_id), self.pool.names, contexts)
+
+    def close(self) -> None:
+        """Send the store what it has not received yet, and close it."""
+        self._store.close()
+
+
+def _warn_if_short(budget: Budget, plan: Plan | None) -> None:
+    """Log a warning if a budget cannot pay the cheapest models for its whole horizon."""
+    if plan is not None and budget.rate_usd is not None and budget.rate_usd < plan.floor_usd:
+        logger.warning(
+            "the budget gives %.3g USD per request, the cheapest models cost %.3g: it will last for about %d of %d",
+            budget.rate_usd,
+            plan.floor_usd,
+            int(budget.amount_usd / plan.floor_usd),
+            budget.horizon,
+        )

@@ -1,0 +1,188 @@
+"""The choice of a model for one query, and of the amount that is held back for it: no store, no lock, no clock.
+
+A decision passes four filters: the models that the caller and their context windows admit, those whose worst case a
+hard limit still admits, those that the reserve rule of the policy permits, and the draw from the plan's mix at the rate
+of the budget that is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+import numpy as np
+
+from wiserouter.budgets.funds import BudgetSnapshot, Funds
+from wiserouter.learning.residuals import QueryFeatures
+from wiserouter.planning.envelope import SKIP
+from wiserouter.planning.policies import Choice, ExploreShare
+from wiserouter.planning.ranking import cheapest_choice
+from wiserouter.planning.trace import DecisionTrace
+from wiserouter.prompts.query import Query
+from wiserouter.routing.label_budget import LabelBudget
+from wiserouter.routing.learner import Learner
+from wiserouter.stores.base import Record
+from wiserouter.stores.ids import fresh_id
+from wiserouter.types import NO_CONTEXT, Decision
+from wiserouter.validation import check_amount
+
+CUSHION_DECAY = 0.999
+"""Per request. A hard budget keeps the most expensive cheapest call of about the last 1,000 back for its last one."""
+
+
+class Decider:
+    """Chooses the model of each query by what the learner knows and the budget bears.
+
+    Parameters
+    ----------
+    learner : Learner
+        Pool, contexts, estimates and policy.
+    rng : numpy Generator
+        Draws from the plan's mix.
+    now : callable returning float
+        Seconds of the store's clock.
+    labels : LabelBudget, optional
+        Marks the decisions whose feedback is worth asking for.
+    explore : ExploreShare, optional
+        Draws a share of the models uniformly.
+    """
+
+    def __init__(
+        self,
+        learner: Learner,
+        rng: np.random.Generator,
+        now: Callable[[], float],
+        labels: LabelBudget | None = None,
+        explore: ExploreShare | None = None,
+    ) -> None:
+        self._learner, self._rng, self._now = learner, rng, now
+        self.labels, self.explore = labels, explore
+        self._cushion_usd = 0.0
+
+    def decide(
+        self,
+        query: Query,
+        budget: BudgetSnapshot,
+        eligible: Iterable[str] | None = None,
+        worst_case_usd: Mapping[str, float] | None = None,
+        max_output_tokens: int | None = None,
+        scope: str = "default",
+    ) -> Record:
+        """Return the best decision for a query as the budget stands, with its trace; nothing is held back yet.
+
+        Parameters
+        ----------
+        query : Query
+            Context and length, and the embedding where single queries are estimated.
+        budget : BudgetSnapshot
+            The budget at this moment.
+        eligible, worst_case_usd, max_output_tokens, scope
+            As in `WiseRouter.decide`.
+
+        Raises
+        ------
+        BudgetExhausted, HorizonExhausted
+            If the budget does not bear any model.
+        NoEligibleModel, UnknownModel, UnknownPrice, InvalidInput
+            If no model can take the query, or a restriction or a bound is wrong.
+        """
+        learner, funds = self._learner, budget.funds
+        pool = learner.pool
+        context, tokens, embedding, length = query
+        candidates = allowed = pool.eligible(eligible, tokens)
+        worst_usd, room_usd = None, None
+        if budget.hard:
+            worst_usd, room_usd = self._worst_usd(tokens, max_output_tokens, worst_case_usd), budget.room_usd
+            allowed = _affordable(budget, candidates, worst_usd)
+            funds = self._cushioned(budget, worst_usd)
+        residuals = learner.residuals
+        features = None if residuals is None else residuals.features(context, embedding, length, funds.rate_usd)
+        choice = self._choose(budget, funds, context, allowed, features)
+        shift = None if features is None else features.shift
+        trace = DecisionTrace(pool, learner.contexts, choice, funds, candidates, tokens, worst_usd, room_usd, shift)
+        decision = self._decision(choice, context, funds, worst_usd, scope)
+        return Record(decision, choice.model, choice.debit, "in flight", None, None, trace, features)
+
+    def _worst_usd(
+        self, tokens: int | None, max_output_tokens: int | None, given_usd: Mapping[str, float] | None
+    ) -> list[float]:
+        """Return the most that a call of each model can cost: the caller's bound, else prices x tokens."""
+        pool = self._learner.pool
+        if given_usd is None:
+            return pool.worst_cases_usd(tokens, max_output_tokens)
+        return [_bound(given_usd.get(name, float("inf"))) for name in pool.names]
+
+    def _cushioned(self, budget: BudgetSnapshot, worst_usd: list[float]) -> Funds:
+        """Return the funds under a hard limit: its last request must find the worst case of the cheapest model."""
+        self._cushion_usd = max(min(worst_usd), CUSHION_DECAY * self._cushion_usd)
+        left_usd, requests, each, _, share = budget.funds
+        return Funds(left_usd, requests, each, self._cushion_usd + budget.margin_usd, share)
+
+    def _choose(
+        self,
+        budget: BudgetSnapshot,
+        funds: Funds,
+        context: int,
+        allowed: set[int] | None,
+        features: QueryFeatures | None,
+    ) -> Choice:
+        """Return the policy's choice; the cheapest model if the budget is used up and goes on with that."""
+        policy, needed_usd = self._learner.policy, 0.0
+        if funds.requests > 0 and funds.left_usd > 0:
+            shift = () if features is None else (features.shift,)
+            choice = policy.choose(context, funds, self._rng, allowed, *shift)
+            if self.explore is not None:
+                choice = self.explore.vary(choice, funds, self._rng, allowed, *shift)
+            needed_usd = choice.expected_cost_usd
+            if needed_usd <= budget.plannable_usd or choice.debit == "paper":
+                return choice
+        refusal = budget.account.refusal(needed_usd)
+        if refusal is not None:
+            raise refusal
+        pool = self._learner.pool
+        models = range(len(pool)) if allowed is None else allowed
+        return cheapest_choice(policy.plan, context, models, pool.list_price_usd)
+
+    def _decision(
+        self, choice: Choice, context: int, funds: Funds, worst_usd: list[float] | None, scope: str
+    ) -> Decision:
+        """Return the decision, which holds back the worst case under a hard limit and the expected cost otherwise."""
+        model, expected_usd = choice.model, choice.expected_cost_usd
+        served = model != SKIP
+        held_usd = expected_usd if worst_usd is None or not served else worst_usd[model]
+        return Decision(
+            fresh_id(),
+            self._learner.pool.names[model] if served else "",
+            context,
+            choice.probability,
+            funds.rate_usd,
+            choice.shadow_price,
+            expected_usd if expected_usd < held_usd else held_usd,
+            choice.expected_reward,
+            held_usd,
+            scope,
+            self._now(),
+            self.labels is not None and self._asks(self.labels, choice, context),
+        )
+
+    def _asks(self, labels: LabelBudget, choice: Choice, context: int) -> bool:
+        """Return True if a score of this decision is worth asking for."""
+        if context == NO_CONTEXT or choice.model == SKIP:  # there is nothing to learn
+            return False
+        known = float(self._learner.estimates.labels[context, choice.model])
+        return labels.ask(choice, known, float(self._learner.contexts.freq[context]))
+
+
+def _affordable(budget: BudgetSnapshot, eligible: set[int] | None, worst_usd: list[float]) -> set[int] | None:
+    """Return the models whose worst case a hard limit still admits, or None for all of them."""
+    room_usd = budget.room_usd
+    if eligible is None and max(worst_usd) <= room_usd:
+        return None
+    models = range(len(worst_usd)) if eligible is None else eligible
+    fitting = {k for k in models if worst_usd[k] <= room_usd}
+    if not fitting:
+        raise budget.account.exhausted(min(worst_usd[k] for k in models))
+    return fitting
+
+
+def _bound(worst_usd: float) -> float:
+    return worst_usd if worst_usd == float("inf") else check_amount("worst_case_usd", worst_usd)

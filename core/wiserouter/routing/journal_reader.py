@@ -1,0 +1,92 @@
+"""The reader of a journal: its events in order, and the explanation of one decision with its outcome."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from wiserouter.errors import UnknownDecision
+from wiserouter.routing.journal import KEPT_FILES, aged
+
+
+@dataclass(slots=True)
+class JournalReader:
+    """Iterates over the events of a journal, its rotated files first.
+
+    Attributes
+    ----------
+    path : Path
+        The newest file.
+    skipped : int
+        Lines that could not be read so far, such as the last one of a process that died while it wrote.
+    """
+
+    path: Path
+    skipped: int = 0
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """Yield the events in order.
+
+        Raises
+        ------
+        FileNotFoundError
+            If there is no journal.
+        """
+        older = [each for age in range(KEPT_FILES, 0, -1) if (each := aged(self.path, age)).exists()]
+        for path in [*older, self.path]:
+            with path.open(encoding="utf-8", errors="replace") as lines:
+                for line in lines:
+                    event = _read(line)
+                    if event is not None:
+                        yield event
+                    elif line.strip():
+                        self.skipped += 1
+
+
+def find_explanation(reading: JournalReader, decision_id: str) -> dict[str, Any]:
+    """Return the explanation of a decision as `Explanation.as_dict` does, with the outcome of its call.
+
+    Parameters
+    ----------
+    reading : JournalReader
+        The journal.
+    decision_id : str
+        An id, or "last".
+
+    Raises
+    ------
+    UnknownDecision
+        If no decision has this id.
+    FileNotFoundError
+        If there is no journal.
+    """
+    found: dict[str, Any] = {}
+    for event in reading:
+        kind = event.get("event")
+        if kind == "decision" and decision_id in {"last", event.get("id")}:
+            later = {"state": "in flight", "answered_by": event["model"], "cost_usd": None, "reward": None}
+            found = {**event, **later}
+            del found["event"]
+        elif found and event.get("id") == found["id"]:
+            found |= _OUTCOMES[kind](event) if kind in _OUTCOMES else {}
+    if not found:
+        raise UnknownDecision(decision_id)
+    return found
+
+
+_OUTCOMES: dict[Any, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    "charge": lambda event: {"state": "charged", "cost_usd": event["cost_usd"], "answered_by": event["model"]},
+    "release": lambda _: {"state": "released"},
+    "reward": lambda event: {"reward": event["reward"]},
+}
+
+
+def _read(line: str) -> dict[str, Any] | None:
+    try:
+        event = json.loads(line)
+    except ValueError:
+        return None
+    return event if isinstance(event, dict) else None
