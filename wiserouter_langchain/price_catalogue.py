@@ -1,19 +1,18 @@
-"""What a chat model's calls cost: your own price, or that of the catalogue `genai-prices`, looked up once.
+"""Prices of chat models: the caller's own, or those of the catalogue `genai-prices`, looked up once.
 
 A model without a price is refused at construction, never counted as free.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
 
-from wiserouter import Price, Usage
+from wiserouter import Price
 from wiserouter.errors import UnknownPrice
-from wiserouter.pricing.prices import cost_usd, worst_case_usd
+from wiserouter.integration import RateCard, rates_of
 
 _ALIASES = {
     "azure_openai": "azure",
@@ -25,7 +24,7 @@ _ALIASES = {
     "mistralai": "mistral",
     "xai": "x-ai",
 }
-"""LangChain's names of providers, where the catalogue has others."""
+"""LangChain's names of providers that the catalogue calls otherwise."""
 
 _FIELDS = {
     "input": "input_mtok",
@@ -35,47 +34,25 @@ _FIELDS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Tariff:
-    """The prices of one model.
-
-    Attributes
-    ----------
-    steps : tuple of (int, Price)
-        From how many input tokens on a price holds, for all tokens of the call; the first from 0 on.
-    source : str
-        Who says so: "user", or "genai-prices".
-    """
-
-    steps: tuple[tuple[int, Price], ...]
-    source: str
-
-    @property
-    def price(self) -> Price:
-        """The price of short prompts."""
-        return self.steps[0][1]
-
-    def cost_usd(self, usage: Usage) -> float:
-        """Return what a call costs."""
-        return cost_usd([price for start, price in self.steps if start == 0 or usage.input_tokens > start][-1], usage)
-
-    def worst_case_usd(self, input_tokens: int, output_tokens: int) -> float:
-        """Return the most that a call can cost."""
-        prices = [price for start, price in self.steps if start == 0 or input_tokens > start]
-        return max(worst_case_usd(price, input_tokens, output_tokens) for price in prices)
-
-
-def tariff_of(name: str, model: BaseChatModel, own: Price | None) -> Tariff:
-    """Return the tariff of a chat model.
+def rate_card_of(
+    name: str,
+    model: BaseChatModel,
+    own: Price | None,
+    max_input_tokens: int | None = None,
+    max_output_tokens: int | None = None,
+) -> RateCard:
+    """Return the rate card of a chat model.
 
     Parameters
     ----------
     name : str
-        What the router calls it.
+        Its name in the router.
     model : BaseChatModel
-        Whose provider and model name the catalogue is asked for.
-    own : Price, optional
-        Your own price, which comes first.
+        Its provider and model name are looked up in the catalogue.
+    own : Price or None
+        A price that comes before the catalogue's.
+    max_input_tokens, max_output_tokens : int, optional
+        The context window and the limit of one answer.
 
     Raises
     ------
@@ -83,33 +60,36 @@ def tariff_of(name: str, model: BaseChatModel, own: Price | None) -> Tariff:
         If there is none, and the catalogue has none or is not installed.
     """
     if own is not None:
-        return Tariff(((0, own),), "user")
+        return RateCard(own, tuple(rates_of(own)), "user", max_input_tokens, max_output_tokens)
     params = model._get_ls_params()  # the one place where every chat model names its provider and itself
-    found = _of_catalogue(str(params.get("ls_model_name")), params.get("ls_provider"))
-    if found is None:
+    prices = _catalogue_prices(str(params.get("ls_model_name")), params.get("ls_provider"))
+    if not prices:
         hint = "" if find_spec("genai_prices") else ", or install the catalogue: pip install 'wiserouter[langchain]'"
         raise UnknownPrice(
             name,
             f"price (as {params.get('ls_model_name')!r}): give prices={{{name!r}: Price(input=..., output=...)}}{hint}",
         )
-    return found
+    rates = tuple(rate for above_tokens, price in prices for rate in rates_of(price, above_tokens))
+    return RateCard(prices[0][1], rates, "genai-prices", max_input_tokens, max_output_tokens, tuple(prices[1:]))
 
 
-def _of_catalogue(model: str, provider: str | None) -> Tariff | None:
+def _catalogue_prices(model: str, provider: str | None) -> list[tuple[int, Price]]:
+    """Return the catalogue's prices by the prompt length they begin above, the first at 0; empty if it has none."""
     if find_spec("genai_prices") is None:
-        return None
-    from genai_prices import Usage as Counted  # a second, and only where it is needed
+        return []
+    from genai_prices import Usage as CataloguedUsage  # takes a second to import, and own prices need none of it
     from genai_prices import calc_price
 
+    usage = CataloguedUsage(input_tokens=1)
     try:
-        asked = calc_price(Counted(input_tokens=1), model_ref=model, provider_id=_ALIASES.get(provider or "", provider))
+        found = calc_price(usage, model_ref=model, provider_id=_ALIASES.get(provider or "", provider))
     except LookupError:
-        return None
-    listed = {name: getattr(asked.model_price, field, None) for name, field in _FIELDS.items()}
+        return []
+    listed = {name: getattr(found.model_price, field, None) for name, field in _FIELDS.items()}
     if listed["input"] is None or listed["output"] is None:
-        return None
+        return []
     starts = sorted({0, *(tier.start for price in listed.values() for tier in getattr(price, "tiers", ()))})
-    return Tariff(tuple((start, _price_from(listed, start)) for start in starts), "genai-prices")
+    return [(start, _price_from(listed, start)) for start in starts]
 
 
 def _price_from(listed: dict[str, Any], start: int) -> Price:

@@ -1,24 +1,16 @@
-"""What a call asks for, out of its messages: the question, what is billed as input, what a model must be able to do."""
+"""The parser of a call: the question, the text that is billed as input and what a model must be able to do."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from langchain_core.messages import BaseMessage
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
-FRAME_TOKENS = 8
-"""What chat formats add per message, generously; and once for the reply."""
-TOOLS_TOKENS = 1_000
-"""What providers add to the prompt where tools are given, generously."""
-MEDIA_TOKENS = 2_000
-"""A usual image; only for choosing models by context window: a hard budget takes the whole window."""
+from wiserouter.integration import FRAME_TOKENS, TOOLS_TOKENS, CallRequest
 
-_TEXT = frozenset(
-    {"text", "text-plain", "tool_use", "tool_call", "thinking", "reasoning", "non_standard", "server_tool_call"}
-)
 _MEDIA = {
     "image": "image",
     "image_url": "image",
@@ -30,44 +22,10 @@ _MEDIA = {
 _LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 
 
-class Ask(NamedTuple):
-    """One call.
-
-    Attributes
-    ----------
-    question : str
-        The last text of the user.
-    counted : str
-        All text that is billed as input.
-    overhead_tokens : int
-        What the provider adds to it.
-    media : frozenset of str
-        "image", "audio", "video", "pdf": what comes along.
-    tools, structured : bool
-        Whether tools are given, and whether a structured answer is asked for.
-    output_tokens : int or None
-        The limit that the call names.
-    choices : int
-        How many answers it asks for.
-    """
-
-    question: str
-    counted: str
-    overhead_tokens: int
-    media: frozenset[str]
-    tools: bool
-    structured: bool
-    output_tokens: int | None
-    choices: int
-
-    @property
-    def at_most_tokens(self) -> int:
-        """An upper bound on the tokens of the text: its bytes, and the overhead."""
-        return len(self.counted.encode("utf-8", "surrogatepass")) + self.overhead_tokens
-
-
-def ask_of(messages: Sequence[BaseMessage], kwargs: Mapping[str, Any], operations: Sequence[Any] = ()) -> Ask:
-    """Return what a call asks for.
+def request_of(
+    messages: Sequence[BaseMessage], kwargs: Mapping[str, Any], operations: Sequence[Any] = ()
+) -> CallRequest:
+    """Return the request of a call.
 
     Parameters
     ----------
@@ -76,23 +34,25 @@ def ask_of(messages: Sequence[BaseMessage], kwargs: Mapping[str, Any], operation
     kwargs : mapping
         Keyword arguments of the call.
     operations : sequence of (str, tuple, dict)
-        What is queued for the model: `bind_tools`, `with_structured_output`.
+        Operations queued for the model: `bind_tools`, `with_structured_output`.
 
     Examples
     --------
     >>> from langchain_core.messages import HumanMessage
-    >>> ask_of([HumanMessage("hi")], {"max_tokens": 5}).output_tokens
+    >>> request_of([HumanMessage("hi")], {"max_tokens": 5}).output_tokens
     5
     """
     schemas = [*(kwargs.get("tools") or ()), *(schema for _, args, _ in operations for schema in _listed(args))]
     given = {**kwargs, **{key: value for _, _, kw in operations for key, value in kw.items()}}
     human = next((message.text for message in reversed(messages) if message.type == "human" and message.text), "")
     texts = [text for message in messages for text in _texts(message)]
-    return Ask(
+    media = frozenset(kind for message in messages for kind in _media(message))
+    return CallRequest(
         question=human or "\n".join(message.text for message in messages),
         counted="\n".join([*texts, *map(_schema_text, schemas)]),
         overhead_tokens=FRAME_TOKENS * (len(messages) + 1) + (TOOLS_TOKENS if schemas else 0),
-        media=frozenset(kind for message in messages for kind in _media(message)),
+        countable=not media,
+        media=media,
         tools=bool(kwargs.get("tools")) or any(name == "bind_tools" for name, _, _ in operations),
         structured=any(name == "with_structured_output" for name, _, _ in operations),
         output_tokens=max((int(given[name]) for name in _LIMITS if given.get(name)), default=None),
@@ -106,7 +66,7 @@ def _listed(args: Sequence[Any]) -> Sequence[Any]:
 
 
 def _schema_text(schema: Any) -> str:
-    """Return the JSON that a tool or schema becomes; its name alone where LangChain cannot say."""
+    """Return the JSON that a tool or schema becomes; its name alone where LangChain cannot convert it."""
     try:
         return json.dumps(convert_to_openai_tool(schema), default=str)
     except (ValueError, TypeError):
@@ -126,5 +86,5 @@ def _media(message: BaseMessage) -> list[str]:
 
 
 def _kind(part: str | dict[str, Any]) -> str:
-    """Return what medium a content block is; empty where it is text."""
+    """Return the medium of a content block; empty where it is text."""
     return "" if isinstance(part, str) else _MEDIA.get(str(part.get("type")), "")

@@ -1,4 +1,4 @@
-"""What one call of a chat model really used: a callback on its sub-tree sees every end, error and partial stream."""
+"""The usage of one call: a callback below it observes every end, error and partial stream of a chat model."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from langchain_core.messages import BaseMessage
 from langchain_core.outputs import ChatGeneration, LLMResult
 
 from wiserouter import Usage
-from wiserouter.pricing.tokens import count_tokens
-from wiserouter_langchain.price_catalogue import Tariff
+from wiserouter.integration import Bill, CallRequest, RateCard, clamped_usage, estimated_usage
 
 
 class Call(NamedTuple):
@@ -22,34 +21,13 @@ class Call(NamedTuple):
     partial: bool
 
 
-class Bill(NamedTuple):
-    """What all model runs of a call cost.
-
-    Attributes
-    ----------
-    cost_usd : float, USD
-        In all.
-    typical : bool
-        Whether it tells something about the model: not where a cache answered, or the answer broke off.
-    estimated : bool
-        Whether tokens had to be counted here, as for a stream without usage.
-    usage : Usage or None
-        The tokens of a single run, where they are known.
-    """
-
-    cost_usd: float
-    typical: bool
-    estimated: bool
-    usage: Usage | None = None
-
-
 class UsageObserver(BaseCallbackHandler):
-    """Collects the model runs below one call of the router; only keeps books, and never raises.
+    """A callback that collects the model runs below one call of the router; it never raises.
 
     Parameters
     ----------
     on_done : callable of (BaseException or None) -> None, optional
-        Called when a run ends: where the caller gets the model's own stream, and nothing else tells of its end.
+        Called when a run ends: where the caller gets the model's own stream, and nothing else reports its end.
 
     Attributes
     ----------
@@ -67,17 +45,17 @@ class UsageObserver(BaseCallbackHandler):
         self._on_done = on_done
 
     def on_chat_model_start(self, serialized: Any, messages: Any, *, run_id: UUID, **kwargs: Any) -> None:
-        """Tell of the run."""
+        """Report the run."""
         self.on_start(run_id)
 
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:
-        """Note the answer."""
+        """Record the answer."""
         self._note(response, partial=False)
         if self._on_done is not None:
             self._on_done(None)
 
     def on_llm_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
-        """Note what came before the error."""
+        """Record the part of the answer that came before the error."""
         self._note(kwargs.get("response"), partial=True)
         if self._on_done is not None:
             self._on_done(error)
@@ -90,49 +68,46 @@ class UsageObserver(BaseCallbackHandler):
 
 
 def _is_empty(message: BaseMessage) -> bool:
-    """Return whether a call broke off before anything was said: LangChain puts the provider's error into a message."""
+    """Return True if a run broke off before its answer began: LangChain puts the provider's error into a message."""
     said = message.text or getattr(message, "tool_call_chunks", None) or getattr(message, "tool_calls", None)
     return not said and not getattr(message, "usage_metadata", None)
 
 
-def bill_of(calls: list[Call], tariff: Tariff, input_text: str, overhead_tokens: int) -> Bill | None:
-    """Return what model runs cost; None where none got as far as an answer, so that nothing is owed.
+def bill_of(calls: list[Call], rate_card: RateCard, request: CallRequest) -> Bill | None:
+    """Return the bill of all model runs of a call; None where none of them got as far as an answer.
 
     Parameters
     ----------
     calls : list of Call
         The runs.
-    tariff : Tariff
+    rate_card : RateCard
         The prices, where a run does not report its cost.
-    input_text : str
-        What was asked, to count where a run reports no tokens.
-    overhead_tokens : int
-        What the provider adds to it.
+    request : CallRequest
+        The text that is counted where a run reports no tokens.
     """
     if not calls:
         return None
-    bills = [_one(call, tariff, input_text, overhead_tokens) for call in calls]
+    bills = [_bill_of_run(call, rate_card, request) for call in calls]
     return Bill(
         sum(bill.cost_usd for bill in bills),
-        all(bill.typical for bill in bills),
-        any(bill.estimated and not call.partial for bill, call in zip(bills, calls, strict=True)),
         bills[0].usage if len(bills) == 1 else None,
+        learn=all(bill.learn for bill in bills),
+        estimated=any(bill.estimated and not call.partial for bill, call in zip(bills, calls, strict=True)),
     )
 
 
-def _one(call: Call, tariff: Tariff, input_text: str, overhead_tokens: int) -> Bill:
-    stated, usage = reported_usd(call.message), usage_of(getattr(call.message, "usage_metadata", None))
-    if stated is not None:
-        return Bill(stated, typical=stated > 0 and not call.partial, estimated=False, usage=usage)
+def _bill_of_run(call: Call, rate_card: RateCard, request: CallRequest) -> Bill:
+    reported, usage = reported_usd(call.message), usage_of(getattr(call.message, "usage_metadata", None))
+    if reported is not None:
+        return Bill(reported, usage, learn=reported > 0 and not call.partial)
     if usage is not None:
-        return Bill(tariff.cost_usd(usage), typical=not call.partial, estimated=False, usage=usage)
-    asked = count_tokens(input_text).tokens + overhead_tokens
-    counted = Usage(asked, count_tokens(call.message.text).tokens)
-    return Bill(tariff.cost_usd(counted), typical=not call.partial, estimated=True)
+        return Bill(rate_card.cost_usd(usage), usage, learn=not call.partial)
+    estimate = estimated_usage(request.counted, request.overhead_tokens, call.message.text)
+    return Bill(rate_card.cost_usd(estimate), learn=not call.partial, estimated=True)
 
 
 def reported_usd(message: BaseMessage) -> float | None:
-    """Return the cost that somebody who knows has stated: a cache, langchain-litellm, OpenRouter."""
+    """Return the cost that a cache, langchain-litellm or OpenRouter reports in the message, if one does."""
     usage: Mapping[str, Any] = getattr(message, "usage_metadata", None) or {}
     metadata = message.response_metadata
     counted = metadata.get("token_usage")
@@ -150,17 +125,15 @@ def usage_of(block: Mapping[str, Any] | None) -> Usage | None:
     """Return the tokens of LangChain's usage block; None where it counts none."""
     if not block or not (block.get("input_tokens") or block.get("output_tokens")):
         return None
-    inputs, outputs = int(block.get("input_tokens") or 0), int(block.get("output_tokens") or 0)
     prompt, answer = block.get("input_token_details") or {}, block.get("output_token_details") or {}
-    read = min(int(prompt.get("cache_read") or 0), inputs)
-    return Usage(
-        inputs,
-        outputs,
-        cache_read_tokens=read,
-        cache_write_tokens=min(int(prompt.get("cache_creation") or 0), inputs - read),
-        reasoning_tokens=min(int(answer.get("reasoning") or 0), outputs),
+    return clamped_usage(
+        int(block.get("input_tokens") or 0),
+        int(block.get("output_tokens") or 0),
+        int(prompt.get("cache_read") or 0),
+        int(prompt.get("cache_creation") or 0),
+        int(answer.get("reasoning") or 0),
     )
 
 
 def _nothing(run_id: UUID) -> None:
-    """Tell nobody."""
+    """Ignore the start of a run."""

@@ -83,9 +83,9 @@ def test_failures_carry_their_name_and_contexts_need_an_encoder():
     with pytest.raises(EncoderError, match="embedding with Kinds failed: RuntimeError"):
         EmbeddingsEncoder(kinds).encode("x")
     llm = routed(Kinds())
-    llm.core.encoder = None
-    with pytest.raises(InvalidInput, match="2 contexts needs an encoder"):
-        RunnableWiseRouter(models=llm.models, router=llm.core, prices=PRICES)
+    without = WiseRouter(llm.core.pool.models, llm.core.contexts)
+    with pytest.raises(InvalidInput, match="2 contexts and needs an encoder"):
+        RunnableWiseRouter(models=llm.models, router=without, prices=PRICES)
 
 
 def test_the_embedding_goes_on_where_queries_are_judged_one_by_one():

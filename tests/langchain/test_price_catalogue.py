@@ -12,7 +12,7 @@ from langchain_openai import ChatOpenAI
 from support.chat_stub import StubChat
 from wiserouter import Price, Usage
 from wiserouter.errors import UnknownPrice
-from wiserouter_langchain.price_catalogue import tariff_of
+from wiserouter_langchain.price_catalogue import rate_card_of
 from wiserouter_langchain.usage_observer import reported_usd, usage_of
 
 NO_TOKENS = {"input_tokens": 0, "output_tokens": 0, "total_tokens": 0}
@@ -24,15 +24,16 @@ MODELS = {
 
 
 def test_your_own_price_comes_first():
-    assert tariff_of("a", MODELS["gpt-4.1"], Price(1.0, 2.0)).steps == ((0, Price(1.0, 2.0)),)
+    card = rate_card_of("a", MODELS["gpt-4.1"], Price(1.0, 2.0))
+    assert (card.price, card.source, card.long_prompt_prices) == (Price(1.0, 2.0), "user", ())
 
 
 def test_no_price_is_refused_with_the_remedy(monkeypatch):
     with pytest.raises(UnknownPrice, match=r"prices=\{'mine': Price\(input=\.\.\., output=\.\.\.\)\}"):
-        tariff_of("mine", StubChat(model="unheard-of"), None)
+        rate_card_of("mine", StubChat(model="unheard-of"), None)
     monkeypatch.setattr("wiserouter_langchain.price_catalogue.find_spec", lambda name: None)
     with pytest.raises(UnknownPrice, match=r"pip install 'wiserouter\[langchain\]'"):
-        tariff_of("mini", MODELS["gpt-4o-mini"], None)
+        rate_card_of("mini", MODELS["gpt-4o-mini"], None)
 
 
 @settings(deadline=None, max_examples=60)
@@ -42,10 +43,10 @@ def test_costs_are_the_catalogues(name, inputs, outputs, cached):
     provider = "anthropic" if name.startswith("claude") else "openai"
     counted = Counted(input_tokens=inputs, output_tokens=outputs, cache_read_tokens=read)
     expected = float(calc_price(counted, model_ref=name, provider_id=provider).total_price)
-    tariff = tariff_of(name, MODELS[name], None)
+    card = rate_card_of(name, MODELS[name], None)
     usage = Usage(inputs, outputs, cache_read_tokens=read)
-    assert tariff.cost_usd(usage) == pytest.approx(expected, rel=1e-9, abs=1e-15)
-    assert tariff.cost_usd(usage) <= tariff.worst_case_usd(inputs, outputs) * (1 + 1e-12)
+    assert card.cost_usd(usage) == pytest.approx(expected, rel=1e-9, abs=1e-15)
+    assert card.cost_usd(usage) <= card.worst_case_usd(inputs, outputs) * (1 + 1e-12)
 
 
 @pytest.mark.parametrize(
@@ -63,7 +64,7 @@ def test_costs_are_the_catalogues(name, inputs, outputs, cached):
         (AIMessage("x"), None),
     ],
 )
-def test_a_cost_that_somebody_states_is_taken(message, usd):
+def test_a_reported_cost_is_taken(message, usd):
     assert reported_usd(message) == usd
 
 
