@@ -45,8 +45,8 @@ def client(tmp_path_factory):
     }
     with in_process(write(config_of(groups), folder), MASTER) as running:
         for name in ("wise", "tagged"):
-            wire = running.callback.groups[name].router._store._wire
-            wire._engine = OffLoop(wire._engine.path, near=True)
+            client = running.callback.groups[name].router._store._worker.client
+            client._engine = OffLoop(client._engine.path, near=True)
         yield running
 
 
@@ -155,7 +155,7 @@ def test_the_plan_of_a_scope(client):
 
 def test_a_store_that_is_gone_is_a_503_that_says_when_to_come_back(client, provider):
     call = ask(client, "sk-user-a", "tagged").headers["x-litellm-call-id"]
-    engine = router(client, "tagged")._store._wire._engine
+    engine = router(client, "tagged")._store._worker.client._engine
     assert client.get("/wiserouter/status", headers=headers(MASTER)).json()["groups"]["tagged"]["store"]["reachable"]
     engine.down = True
     try:
@@ -170,7 +170,7 @@ def test_a_store_that_is_gone_is_a_503_that_says_when_to_come_back(client, provi
 
 
 def test_a_hard_budget_stays_closed_while_its_store_is_gone(client, provider):
-    engine = router(client)._store._wire._engine
+    engine = router(client)._store._worker.client._engine
     engine.down = True
     try:
         assert ask(client, "sk-team-d-dan").status_code == 503
@@ -180,4 +180,4 @@ def test_a_hard_budget_stays_closed_while_its_store_is_gone(client, provider):
 
 def test_no_request_waited_for_the_store_on_the_event_loop(client):
     for name in ("wise", "tagged"):
-        assert router(client, name)._store._wire._engine.seen == []
+        assert router(client, name)._store._worker.client._engine.seen == []

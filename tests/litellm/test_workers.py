@@ -57,7 +57,7 @@ async def test_feedback_reaches_every_worker_by_every_name(provider, settled, wo
     ids = {
         "call": answer._hidden_params["litellm_call_id"],
         "response": answer.id,
-        "decision": next(iter(router._store._records)),
+        "decision": next(iter(router._store._worker.decisions)),
     }
     assert await elsewhere.afeedback(ids[name], 0.5) is False
     assert await elsewhere.afeedback(ids[name], 1.0) is True

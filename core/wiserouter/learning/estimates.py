@@ -18,7 +18,7 @@ from wiserouter.pricing.prices import Usage
 from wiserouter.types import FloatArray, IntArray
 from wiserouter.validation import check_count
 
-_FIELDS = (
+FIELDS = (
     "calls",
     "cost",
     "cost_sq",
@@ -31,6 +31,8 @@ _FIELDS = (
     "input_tokens",
     "output_tokens",
 )
+"""Names of the counts and sums, each an array of shape (n_contexts, n_models)."""
+
 _LATER = {"met", "metered", "input_tokens", "output_tokens"}  # not in artifacts of the first versions
 
 
@@ -125,7 +127,7 @@ class Estimates:
 
     def fade(self, factor: float) -> None:
         """Let all that was observed so far count `factor` times as much."""
-        for field in _FIELDS:
+        for field in FIELDS:
             getattr(self, field).__imul__(factor)
 
     def add_table(self, contexts: IntArray, reward: ArrayLike, cost_usd: ArrayLike) -> None:
@@ -164,7 +166,7 @@ class Estimates:
         columns = {name: weight * mean for name, mean in prior.items()}
         columns |= {f"{name}_sq": weight * mean**2 for name, mean in prior.items()}
         columns |= {name: np.full(self.shape[0], weight) for name in ("calls", "labels")}
-        columns |= {name: np.zeros(self.shape[0]) for name in _FIELDS if name not in columns}
+        columns |= {name: np.zeros(self.shape[0]) for name in FIELDS if name not in columns}
         for field, column in columns.items():
             setattr(self, field, np.column_stack([getattr(self, field), column]))
         self.n_observations += round(2 * weight * self.shape[0])
@@ -173,7 +175,7 @@ class Estimates:
         """Add another's counts and sums; the order of merges never matters."""
         if other.shape != self.shape:
             raise InvalidInput(f"estimates to merge must have shape {self.shape}, got {other.shape}")
-        for field in _FIELDS:
+        for field in FIELDS:
             getattr(self, field).__iadd__(getattr(other, field))
         self.observed = [mine + its for mine, its in zip(self.observed, other.observed, strict=True)]
         self.n_invoked += other.n_invoked
@@ -219,13 +221,13 @@ class Estimates:
 
     def arrays(self) -> dict[str, NDArray[np.float64]]:
         """Return the arrays by name, for an artifact."""
-        return {field: getattr(self, field) for field in _FIELDS}
+        return {field: getattr(self, field) for field in FIELDS}
 
     @classmethod
     def of_arrays(cls, arrays: Mapping[str, NDArray[np.float64]]) -> Estimates:
         """Return the estimates that `arrays` was called on."""
         estimates = cls(*arrays["calls"].shape)
-        for field in _FIELDS:
+        for field in FIELDS:
             if field in arrays or field not in _LATER:
                 getattr(estimates, field)[...] = arrays[field]
         estimates.n_invoked = round(estimates.invoked.sum())

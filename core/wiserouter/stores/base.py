@@ -39,8 +39,8 @@ class Record:
         The latest reward.
     cost_usd : float or None
         The true cost, once charged.
-    facts : DecisionTrace or None
-        What it rested on, to explain it; None where a store does not keep them.
+    trace : DecisionTrace or None
+        The figures that it was made from, to explain it; None if a store does not keep them.
     query : QueryFeatures or None
         What is remembered of the query, where queries are judged one by one.
     """
@@ -51,7 +51,7 @@ class Record:
     state: State = "in flight"
     reward: float | None = None
     cost_usd: float | None = None
-    facts: DecisionTrace | None = None
+    trace: DecisionTrace | None = None
     query: QueryFeatures | None = None
 
 

@@ -85,8 +85,8 @@ def _surveyed(engine: Engine, name: str) -> StoreSnapshot:
     for scope, state in reply.accounts.items():
         views.take(scope, state, reply.now_s, reply.notes, [])
     standings = {}
-    for scope in sorted(views.of):
+    for scope in sorted(views.views):
         account, _ = views.account(scope, reply.now_s)
-        view = views.of[scope]
+        view = views.views[scope]
         standings[scope] = AccountSnapshot(view.parent, account, len(view.windows))
     return StoreSnapshot(name, reply.now_s, took_s, standings)

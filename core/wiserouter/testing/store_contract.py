@@ -339,19 +339,19 @@ def adds_up_what_workers_learn(shelf: Shelf) -> None:
     contexts = Contexts.single()
     peers = [EstimateSync(contexts), EstimateSync(contexts)]
     for one, peer in zip((store, other), peers, strict=True):
-        peer.name(["a", "b"])
+        peer.set_models(["a", "b"])
         one.join(peer)
         one.refresh()
-        peer.news()
+        peer.remote_observations()
     peers[0].add_cost(0, 1, 0.5)
     peers[1].add_reward(0, 0, 1.0, None)
     for _ in range(2):
         _refresh(store, other)
-    heard = [peer.news() for peer in peers]
+    heard = [peer.remote_observations() for peer in peers]
     assert [[news.sums.cost.tolist() for news in mine] for mine in heard[1:]] == [[[[0.0, 0.5]]]]
     assert [[news.sums.reward.tolist() for news in mine] for mine in heard[:1]] == [[[[1.0, 0.0]]]]
     _refresh(store, other)
-    assert [peer.news() for peer in peers] == [[], []]
+    assert [peer.remote_observations() for peer in peers] == [[], []]
 
 
 def serves_event_loops(shelf: Shelf) -> None:

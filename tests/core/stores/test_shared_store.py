@@ -123,7 +123,7 @@ def test_a_worker_whose_lease_is_used_up_is_waited_for(clock, tmp_path):
     store.open("s", Budget(10.0, 100, limit="hard"))
     store.refresh()
     assert not store.waits("s")
-    store.reserve(record(store, "s", "all", store._leases.left_usd("s"), 0.25))
+    store.reserve(record(store, "s", "all", store._worker.leases.left_usd("s"), 0.25))
     assert store.waits("s")
     store.close()
 
@@ -151,7 +151,7 @@ def test_a_forked_worker_has_leases_of_its_own(opened, monkeypatch):
     store.open("s", Budget(10.0, 100, limit="hard"))
     call(store, "a")
     store.refresh()
-    leases = store._leases
+    leases = store._worker.leases
     assert leases.left_usd("s") > 0.0
     mine = leases.id("s")
     monkeypatch.setattr(os, "getpid", lambda: -1)

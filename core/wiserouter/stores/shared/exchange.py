@@ -1,14 +1,14 @@
-"""The wire between a worker and the engine: steps that wait for an answer, and steps that are told on occasion.
+"""The client of an engine: it sends events in batches, on behalf of callers that wait and in the background.
 
-Those who wait together go together: whoever is first takes the steps of all others along, in the order in which they
-were made. After a failure what nobody waits for is sent again until it arrives; every event counts once.
+Callers that wait at the same time share one exchange: the first to send takes along the events of all others, in the
+order in which they were made. After a failure, events that no caller waits for are sent again until they arrive; every
+event counts once.
 """
 
 from __future__ import annotations
 
 import atexit
 import logging
-import os
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -22,17 +22,17 @@ from wiserouter.errors import StoreError, StoreUnavailable
 from wiserouter.stores.base import Health, Record
 from wiserouter.stores.engines.base import Engine, ReadRequest, Reply
 from wiserouter.stores.engines.events import Event, Reserve, Settle
-from wiserouter.stores.ids import fresh_id
+from wiserouter.stores.ids import WorkerIdentity, fresh_id
 from wiserouter.stores.shared.codec import text_of_record
 from wiserouter.stores.shared.replica import Effect
 
 logger = logging.getLogger("wiserouter")
 
-AT_ONCE = 500
-"""The most steps that go in one exchange."""
+MAX_EVENTS_PER_EXCHANGE = 500
+"""The most pending events that one exchange sends."""
 
 RETRY_S = 1.0
-"""After an exchange has failed, nobody waits for another one so soon."""
+"""Pause after a failed exchange in which requests fail at once."""
 
 
 @dataclass(slots=True, eq=False)
@@ -42,29 +42,29 @@ class PendingEvent:
     Attributes
     ----------
     event : Event
-        What is to be done.
+        The event.
     scope : str
-        Whose account to read with it; "" for none.
+        The account to read with it; "" for none.
     windows : tuple of str
-        Where it counts.
+        The windows that it counts in.
     effect : callable, optional
-        What it does to the ledger of each of these windows.
-    shown : bool
-        Whether the worker's view shows it already; then nobody waits for it, else somebody does.
-    again : bool
-        Whether it is sent a second time, because the engine did not know what it is about.
+        Its effect on the ledger of each of these windows.
+    applied : bool
+        Whether the local replica already shows it; then no caller waits for it, otherwise one does.
+    resent : bool
+        Whether it is sent a second time because the engine did not know the decision.
     record : Record, optional
-        The decision that a `Reserve` is for: put into words when it is sent, off the path of a decision.
+        The decision of a `Reserve`; encoded when it is sent, off the path of the decision.
     done, result, error
-        What came of it.
+        The outcome.
     """
 
     event: Event
     scope: str
     windows: tuple[str, ...] = ()
     effect: Effect | None = None
-    shown: bool = False
-    again: bool = False
+    applied: bool = False
+    resent: bool = False
     record: Record | None = None
     done: bool = False
     result: object = None
@@ -72,45 +72,49 @@ class PendingEvent:
 
 
 class ExchangeParticipant(Protocol):
-    """The worker's end of the wire: what it adds to an exchange and makes of the reply; called with the lock held."""
+    """The worker's side of an exchange: it adds events and takes over the reply. Called with the lock held."""
 
-    def compose(self, steps: Sequence[PendingEvent], *, due: bool) -> tuple[list[Event], ReadRequest]:
-        """Return the events that go along, and what to read; all that is read now and then where it is `due`."""
+    def compose(self, sent: Sequence[PendingEvent], *, due: bool) -> tuple[list[Event], ReadRequest]:
+        """Return the events to add and the data to read, including the periodic ones where `due`."""
         ...
 
     def take(
-        self, steps: Sequence[PendingEvent], extras: list[object], reply: Reply, asked_s: float
+        self, sent: Sequence[PendingEvent], extras: list[object], reply: Reply, asked_s: float
     ) -> Sequence[PendingEvent] | None:
-        """Take over a reply, and the results of the events that went along.
+        """Take over a reply, and in `extras` the results of the events that were added.
 
-        Returns None, or where the engine has lost its memory the steps to send in the place of those that were sent.
+        Returns None, or, where the engine has lost its data, the events to send in place of those that were sent.
         """
+        ...
+
+    def close(self) -> None:
+        """End the participation; called when the process ends."""
         ...
 
 
 class EngineClient:
-    """Sends steps to an engine.
+    """The connection of one worker to its engine.
 
     Parameters
     ----------
     engine : Engine
-        The other end.
-    ends : ExchangeParticipant
-        The worker's end.
+        The engine.
+    participant : ExchangeParticipant
+        The worker; only a weak reference to it is kept.
     lock : RLock
-        Held while the state of the worker changes, never while the engine is waited for.
+        Held while the state of the worker changes, never during an exchange.
     clock : callable returning float
         Seconds.
     name : str
-        What errors and logs call the store.
+        The name of the store in errors and logs.
     refresh_s, flush_s : float, seconds
-        How often to read, and how long a step that nobody waits for may lie.
+        How often to read, and how long an event that no caller waits for may stay unsent.
     """
 
     def __init__(
         self,
         engine: Engine,
-        ends: ExchangeParticipant,
+        participant: ExchangeParticipant,
         lock: RLock,
         clock: Callable[[], float],
         *,
@@ -119,13 +123,13 @@ class EngineClient:
         flush_s: float,
     ) -> None:
         self._engine, self._clock, self._name = engine, clock, name
-        self._ends = weakref.ref(ends)
+        self._participant = weakref.ref(participant)
         self._refresh_s, self._flush_s = refresh_s, flush_s
         self._lock, self._busy, self._wake = lock, RLock(), Signal()
         self._failed_s: float | None = None
         self._refreshed_s = self._replied_s = float("-inf")
         self._failures = self._exchanges = 0
-        self._process = 0
+        self._sender: WorkerIdentity | None = None
         self.waiting: deque[PendingEvent] = deque()
         self.offset_s = 0.0
         self.closed = False
@@ -135,36 +139,36 @@ class EngineClient:
         """Whether the last exchange failed."""
         return self._failed_s is not None
 
-    def tell(self, *steps: PendingEvent) -> None:
-        """Send steps soon; nobody waits for them."""
+    def enqueue(self, *events: PendingEvent) -> None:
+        """Send events soon, in the background."""
         with self._lock:
-            self.waiting.extend(steps)
+            self.waiting.extend(events)
             self._start()
 
-    def ask(self, step: PendingEvent) -> object:
-        """Send a step and return its result; raises what the engine raises."""
+    def request(self, pending: PendingEvent) -> object:
+        """Send an event and return its result; raises the engine's errors."""
         with self._lock:
             self._start()
             if self._failed_s is not None and self._clock() - self._failed_s < RETRY_S:
-                raise self.unavailable("it was tried a moment ago")
-            self.waiting.append(step)
-        while not step.done:
-            with self._busy, suppress(StoreError):  # a failure is told to the step
-                if not step.done:
+                raise self.unavailable(f"the last attempt was less than {RETRY_S:g} s ago")
+            self.waiting.append(pending)
+        while not pending.done:
+            with self._busy, suppress(StoreError):  # a failure is set as the error of the event
+                if not pending.done:
                     self._exchange()
-        if step.error is not None:
-            raise step.error
-        return step.result
+        if pending.error is not None:
+            raise pending.error
+        return pending.result
 
     def refresh(self) -> None:
-        """Send all that waits, and read how things stand; raises what the engine raises."""
+        """Send all waiting events and read the current state; raises the engine's errors."""
         with self._busy:
             self._exchange(refresh=True)
             while self.waiting:
                 self._exchange()
 
     def health(self) -> Health:
-        """Return whether the engine answers, how old the last reply is, and what waits to be sent."""
+        """Return the state of the connection: reachable or not, age of the last reply, events still to be sent."""
         with self._lock:
             age_s = self._clock() - self._replied_s
             return Health(not self.broken, age_s, len(self.waiting), self._failures, self._exchanges)
@@ -174,60 +178,67 @@ class EngineClient:
         return StoreUnavailable(f"{self._name} cannot be reached, and {why}: try again later", store=self._name)
 
     def listen(self) -> None:
-        """Begin to read now and then."""
+        """Begin to read periodically."""
         with self._lock:
             self._start()
 
     def close(self) -> None:
-        """Send what waits, and hang up."""
+        """Send the waiting events and close the engine."""
         self.closed = True
         self._wake.set()
         try:
-            if self._process == os.getpid():
+            if self._sender is not None and self._sender.is_current:
                 self.refresh()
         except StoreError as error:
-            logger.warning("%d events could not be told to the store: %s", len(self.waiting), error)
+            logger.warning("%d events could not be sent to the store: %s", len(self.waiting), error)
         finally:
             self._engine.close()
 
-    def beat(self) -> float:
-        """Send what waits where it is due, and return how long to sleep."""
+    def send_due(self) -> float:
+        """Send waiting events, or read where a refresh is due; return the seconds to sleep until the next call."""
         try:
-            with self._busy:  # who held it may have sent all there was
+            with self._busy:  # the previous holder may have sent everything
                 if self.waiting or self._clock() - self._refreshed_s >= self._refresh_s:
                     self._exchange()
-        except StoreError:  # noted, and logged once
+        except StoreError:  # counted, and logged once
             return RETRY_S
         return min(self._flush_s, self._refresh_s)
 
     def _exchange(self, *, refresh: bool = False) -> None:
-        """Send what waits, and take over the reply."""
-        ends = self._ends()
-        if ends is None:
+        """Send the waiting events and take over the reply."""
+        participant = self._participant()
+        if participant is None:
             return
         with self._lock:
-            steps = [self.waiting[at] for at in range(min(AT_ONCE, len(self.waiting)))]
+            sent = [self.waiting[at] for at in range(min(MAX_EVENTS_PER_EXCHANGE, len(self.waiting)))]
             started_s = self._clock()
             due = refresh or started_s - self._refreshed_s >= self._refresh_s
-            extras, reading = ends.compose(steps, due=due)
+            extras, reading = participant.compose(sent, due=due)
         try:
-            reply = self._engine.exchange([*[_worded(step) for step in steps], *extras], reading)
+            reply = self._engine.exchange([*[_encoded(pending) for pending in sent], *extras], reading)
         except StoreError as error:
-            self._fail(len(steps), error)
+            self._fail(len(sent), error)
             raise
         with self._lock:
             self._succeed(started_s, reply)
-            for step, result in zip(steps, reply.results, strict=False):
-                step.result = result
-            for _ in steps:
-                self.waiting.popleft()
-            once_more = ends.take(steps, reply.results[len(steps) :], reply, started_s)
-            if once_more is not None:
-                self.waiting.extendleft(reversed(once_more))
-                return
-            for step in steps:
-                step.done = True
-            self._refreshed_s = started_s if due else self._refreshed_s
+            if self._deliver(participant, sent, reply, started_s) and due:
+                self._refreshed_s = started_s
+
+    def _deliver(
+        self, participant: ExchangeParticipant, sent: list[PendingEvent], reply: Reply, started_s: float
+    ) -> bool:
+        """Hand over the reply to the participant and the callers; return False if the events must be sent again."""
+        for pending, result in zip(sent, reply.results, strict=False):
+            pending.result = result
+        for _ in sent:
+            self.waiting.popleft()
+        instead = participant.take(sent, reply.results[len(sent) :], reply, started_s)
+        if instead is not None:
+            self.waiting.extendleft(reversed(instead))
+            return False
+        for pending in sent:
+            pending.done = True
+        return True
 
     def _succeed(self, started_s: float, reply: Reply) -> None:
         ended_s = self._clock()
@@ -239,50 +250,50 @@ class EngineClient:
             self._failed_s = None
 
     def _fail(self, n_sent: int, error: StoreError) -> None:
-        """Note a failure; who waits is told, all else is sent again later."""
+        """Record a failure: events that a caller waits for fail, all others are sent again later."""
         with self._lock:
             if self._failed_s is None:
-                logger.error("%s; nothing is decided but what was leased, until it answers again", error)
+                logger.error("%s; until it answers again, nothing is decided beyond what was leased", error)
             self._failed_s = self._clock()
             self._failures += 1
-            asked = [step for step in self.waiting if not step.shown]
-            perhaps = [self.waiting[at].event for at in range(n_sent) if not self.waiting[at].shown]
-            self.waiting = deque([step for step in self.waiting if step.shown])
-            for event in perhaps:
+            failed = [pending for pending in self.waiting if not pending.applied]
+            uncertain = [self.waiting[at].event for at in range(n_sent) if not self.waiting[at].applied]
+            self.waiting = deque([pending for pending in self.waiting if pending.applied])
+            for event in uncertain:
                 if isinstance(event, Reserve):  # it may have arrived all the same
                     undo = Settle(event.id, "released", fresh_id())
-                    self.waiting.append(PendingEvent(undo, "", shown=True, again=True))
-            for step in asked:
-                step.error, step.done = error, True
+                    self.waiting.append(PendingEvent(undo, "", applied=True, resent=True))
+            for pending in failed:
+                pending.error, pending.done = error, True
 
     def _start(self) -> None:
-        """Start the thread that sends what nobody waits for; once per process."""
-        if self._process == os.getpid() or self.closed:
+        """Start the thread that sends and reads in the background; once per process."""
+        if self.closed or (self._sender is not None and self._sender.is_current):
             return
-        self._process = os.getpid()
+        self._sender = WorkerIdentity()
         Thread(target=_run, args=(weakref.ref(self), self._wake), name="wiserouter-store", daemon=True).start()
-        atexit.register(_close, self._ends)
+        atexit.register(_close, self._participant)
 
 
-def _worded(step: PendingEvent) -> Event:
-    if isinstance(step.event, Reserve) and step.record is not None:
-        return step.event._replace(record=text_of_record(step.record))
-    return step.event
+def _encoded(pending: PendingEvent) -> Event:
+    """Return the event to send, with the record of a decision as text."""
+    if isinstance(pending.event, Reserve) and pending.record is not None:
+        return pending.event._replace(record=text_of_record(pending.record))
+    return pending.event
 
 
-def _run(wire: weakref.ref[EngineClient], wake: Signal) -> None:
-    """Send what waits, until nobody keeps the store any more."""
+def _run(client: weakref.ref[EngineClient], wake: Signal) -> None:
+    """Send what is due until the client is closed or no longer referenced."""
     sleep_s = 0.0
     while not wake.wait(sleep_s):
-        one = wire()
-        if one is None:
+        alive = client()
+        if alive is None:
             return
-        sleep_s = one.beat()
-        del one
+        sleep_s = alive.send_due()
+        del alive
 
 
-def _close(store: weakref.ref[ExchangeParticipant]) -> None:
-    one = store()
-    close = getattr(one, "close", None)
-    if close is not None:
-        close()
+def _close(participant: weakref.ref[ExchangeParticipant]) -> None:
+    alive = participant()
+    if alive is not None:
+        alive.close()

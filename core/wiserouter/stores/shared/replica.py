@@ -1,4 +1,4 @@
-"""What a worker sees of shared accounts: ledgers as of the last reply, and what it has done since."""
+"""The local replica of shared accounts: ledgers as of the last reply, plus the worker's own steps since."""
 
 from __future__ import annotations
 
@@ -17,10 +17,15 @@ from wiserouter.stores.engines.base import AccountState, WindowState
 from wiserouter.stores.engines.events import Event, Note, Open, Renew, WindowOpening
 from wiserouter.stores.shared.codec import terms_of_text, text_of_terms
 
-MOST_LEVELS = 4
-"""So many budgets of a scope have their record of arrivals handed to a worker that starts."""
+MAX_NOTED_BUDGETS = 4
+"""The number of budgets of a scope whose record of arrivals is read by a worker that starts."""
 
 Effect = Callable[[Ledger], None]
+
+
+def effect_of(verb: Callable[..., None], *held_usd: float) -> Effect:
+    """Return the effect of a ledger's method on the reserved and the expected cost of a call."""
+    return lambda ledger: verb(ledger, *held_usd)
 
 
 @dataclass(slots=True)
@@ -30,11 +35,11 @@ class AccountView:
     Attributes
     ----------
     generation : int
-        Which account of its scope it is.
+        The number of the account among those that its scope has had.
     budget : Budget
         The terms.
     parent : str or None
-        The scope whose budgets it is within.
+        The scope whose budgets enclose it.
     windows : list of str
         The latest window of each budget, the innermost first.
     arrivals : list of Arrivals or None
@@ -42,7 +47,7 @@ class AccountView:
     as_of_s : float, seconds since 1970
         The engine's time of the last reply.
     used_s : float, seconds since 1970
-        When it was last asked for.
+        The time of the last request for it.
     """
 
     generation: int
@@ -55,18 +60,18 @@ class AccountView:
 
 
 class AccountChain(NamedTuple):
-    """An account with those that it is within, put together once per reply: each decision asks several times.
+    """An account with those that enclose it, assembled once per reply because each decision reads it several times.
 
     Attributes
     ----------
     scopes, views : tuple of str, tuple of AccountView
-        The scope and those that it is within, and the views of them.
+        The scope and those that enclose it, and their views.
     windows : tuple of str
         The windows that a call of the scope counts in.
     account : Ledger or NestedLedger
         Their ledgers.
     ends_s : float, seconds since 1970
-        When the first of them ends.
+        The end of the first of them to end.
     hard : bool
         Whether any of their limits is hard.
     """
@@ -80,29 +85,34 @@ class AccountChain(NamedTuple):
 
 
 class LocalReplica:
-    """The accounts that a worker has seen, by scope; whoever calls holds a lock.
+    """The accounts that a worker has read; the caller holds a lock.
 
     Parameters
     ----------
     store : str
-        What errors call the store.
+        The name of the store in errors.
+
+    Attributes
+    ----------
+    views : dict of str to AccountView
+        The accounts by scope.
     """
 
     def __init__(self, store: str) -> None:
         self._store = store
-        self.of: dict[str, AccountView] = {}
+        self.views: dict[str, AccountView] = {}
         self._ledgers: dict[str, Ledger] = {}
         self._chains: dict[str, AccountChain] = {}
 
     def scopes(self, scope: str) -> list[str]:
-        """Return a scope and those that it is within, as far as they are known."""
+        """Return a scope and those that enclose it, as far as they are known."""
         found = [scope]
-        while (view := self.of.get(found[-1])) is not None and view.parent is not None and view.parent not in found:
+        while (view := self.views.get(found[-1])) is not None and view.parent is not None and view.parent not in found:
             found.append(view.parent)
         return found
 
     def chain(self, scope: str) -> AccountChain:
-        """Return an account with those that it is within; raises `NotStarted`."""
+        """Return an account with those that enclose it; raises `NotStarted`."""
         chain = self._chains.get(scope)
         if chain is None:
             scopes = tuple(self.scopes(scope))
@@ -116,77 +126,68 @@ class LocalReplica:
         return chain
 
     def account(self, scope: str, now_s: float) -> tuple[Account, list[Event]]:
-        """Return the account of a scope at `now_s`, and the events that tell of windows which have begun."""
+        """Return the account of a scope at `now_s`, and the events that report the windows which have begun."""
         chain = self.chain(scope)
-        begun = self._renewed(chain, now_s) if now_s >= chain.ends_s else []
-        chain = self.chain(scope) if begun else chain
+        renewals = self._renewed(chain, now_s) if now_s >= chain.ends_s else []
+        chain = self.chain(scope) if renewals else chain
         for view in chain.views:
             view.used_s = now_s
         for ledger in chain.account.each:
             ledger.now_s = now_s
-        return chain.account, begun
+        return chain.account, renewals
 
     def left_usd(self, scope: str) -> float:
-        """Return what the budgets of a scope have left, as of the windows that were last seen."""
+        """Return the amount left in the tightest of a scope's budgets, in the windows last seen."""
         return min([self._ledgers[window].left_usd for window in self.chain(scope).windows])
 
-    def count(self, windows: Iterable[str], effect: Effect) -> None:
-        """Let what was done to a call show in its windows."""
+    def apply(self, windows: Iterable[str], effect: Effect) -> None:
+        """Apply the effect of a step on a call to the ledgers of its windows."""
         for window in windows:
             ledger = self._ledgers.get(window)
             if ledger is not None:
                 effect(ledger)
 
     def take(
-        self, scope: str, state: AccountState, now_s: float, notes: dict[str, str], pending: list[tuple[str, Effect]]
+        self, scope: str, state: AccountState, now_s: float, notes: dict[str, str], unsent: list[tuple[str, Effect]]
     ) -> None:
-        """Take over how an account stands, with the effects of what the engine has not heard of yet, by window."""
+        """Take over the state of an account, and apply the effects that the engine does not have yet, by window."""
         budget, parent = terms_of_text(state.terms, self._store)
-        former = self.of.get(scope)
-        if former is not None and former.generation == state.generation and former.as_of_s > now_s:
-            return  # a later reply came in before
+        former = self.views.get(scope)
         same = former is not None and former.generation == state.generation
+        if former is not None and same and former.as_of_s > now_s:
+            return  # a later reply was taken before
         arrivals = former.arrivals if former is not None and same else [None] * len(state.windows)
         view = AccountView(state.generation, budget, parent, [], [], now_s, now_s if former is None else former.used_s)
         for level, (terms, window) in enumerate(zip(budget.each, state.windows, strict=True)):
-            seen = self._ledgers.get(window.id)
-            note = notes.get(_note_name(scope, level))
             ledger = _ledger(replace(terms, within=None), window, now_s)
-            _catch_up(ledger, window.id, pending)
+            _apply_unsent(ledger, window.id, unsent)
             if ledger.window is not None:
-                ledger.arrivals = arrivals[level]
-                if ledger.arrivals is None:
-                    ledger.arrivals = _first_arrivals(ledger, ledger.window, window.id, note)
-                elif ledger.decided != (decided := 0 if seen is None else seen.decided):  # by other workers
-                    ledger.arrivals.add(now_s, ledger.decided - decided)
+                note = notes.get(_note_name(scope, level))
+                ledger.arrivals = self._arrivals(ledger, ledger.window, window.id, arrivals[level], note)
             view.windows.append(window.id)
             view.arrivals.append(ledger.arrivals)
             self._ledgers[window.id] = ledger
-        if former is not None:
-            for old in set(former.windows) - set(view.windows):
-                self._ledgers.pop(old, None)
-        self.of[scope] = view
-        self._chains.clear()
+        self._replace(scope, view)
 
     def notes(self) -> list[Note]:
-        """Return the records of arrivals, to be kept for workers that start later."""
+        """Return the records of arrivals, to be stored for workers that start later."""
         return [
             Note(_note_name(scope, level), _noted(arrivals, self._ledgers[view.windows[level]], view.windows[level]))
-            for scope, view in self.of.items()
+            for scope, view in self.views.items()
             for level, arrivals in enumerate(view.arrivals)
             if arrivals is not None
         ]
 
     def note_names(self, scope: str) -> list[str]:
-        """Return the names under which the records of a scope may be kept."""
-        return [_note_name(scope, level) for level in range(MOST_LEVELS)]
+        """Return the names under which the records of arrivals of a scope may be stored."""
+        return [_note_name(scope, level) for level in range(MAX_NOTED_BUDGETS)]
 
     def remembered(self, scope: str) -> tuple[Open, float]:
-        """Return what opens an account again as it was last seen, and what it held back and leased then."""
+        """Return the event that opens an account again as last seen, and the amount reserved and leased then."""
         view = self._view(scope)
         ledgers = [self._ledgers[window] for window in view.windows]
         windows = [
-            _begins(window, ledger.budget)._replace(counters=_settled(ledger), carried_usd=ledger.carried_usd)
+            _opening(window, ledger.budget)._replace(counters=_settled(ledger), carried_usd=ledger.carried_usd)
             for window, ledger in zip(view.windows, ledgers, strict=True)
         ]
         terms = text_of_terms(view.budget, view.parent)
@@ -194,38 +195,59 @@ class LocalReplica:
         return Open(scope, view.generation - 1, terms, tuple(windows)), held_usd
 
     def _renewed(self, chain: AccountChain, now_s: float) -> list[Event]:
-        """Put fresh ledgers in the place of those whose window has ended, and return the events that tell of them."""
-        begun: list[Event] = []
+        """Replace the ledgers whose window has ended, and return the events that report the new windows."""
+        renewals: list[Event] = []
         for scope, view in zip(chain.scopes, chain.views, strict=True):
             for level, window in enumerate(view.windows):
                 ledger = self._ledgers[window]
-                fresh = ledger.at(now_s)
-                if fresh is not ledger and fresh.window is not None:
-                    view.windows[level] = _window_id(scope, view.generation, level, fresh.window.start_s)
-                    self._ledgers[view.windows[level]] = fresh
-                    begins = _begins(view.windows[level], fresh.budget)
-                    begun.append(Renew(scope, level, window, begins, fresh.skipped))
+                renewed = ledger.at(now_s)
+                if renewed is not ledger and renewed.window is not None:
+                    view.windows[level] = _window_id(scope, view.generation, level, renewed.window.start_s)
+                    self._ledgers[view.windows[level]] = renewed
+                    opening = _opening(view.windows[level], renewed.budget)
+                    renewals.append(Renew(scope, level, window, opening, renewed.skipped))
         self._chains.clear()
-        return begun
+        return renewals
+
+    def _arrivals(
+        self, ledger: Ledger, span: Window, window: str, known: Arrivals | None, note: str | None
+    ) -> Arrivals:
+        """Return the record of arrivals of a budget, with the arrivals that other workers have counted since."""
+        if known is None:
+            return _first_arrivals(ledger, span, window, note)
+        seen = self._ledgers.get(window)
+        decided = 0 if seen is None else seen.decided
+        if ledger.decided != decided:
+            known.add(ledger.now_s, ledger.decided - decided)
+        return known
+
+    def _replace(self, scope: str, view: AccountView) -> None:
+        """Replace the view of a scope, and drop the ledgers of its former windows."""
+        former = self.views.get(scope)
+        if former is not None:
+            for old in set(former.windows) - set(view.windows):
+                self._ledgers.pop(old, None)
+        self.views[scope] = view
+        self._chains.clear()
 
     def _view(self, scope: str) -> AccountView:
         try:
-            return self.of[scope]
+            return self.views[scope]
         except KeyError:
             raise NotStarted(scope) from None
 
 
 def first_windows(scope: str, generation: int, budget: Budget, now_s: float) -> tuple[WindowOpening, ...]:
-    """Return the windows in which the budgets of an account begin."""
+    """Return the first windows of the budgets of an account."""
     windows = []
     for level, one in enumerate(budget.each):
         window = one.window(now_s)
         start_s = now_s if window is None else window.start_s
-        windows.append(_begins(_window_id(scope, generation, level, start_s), one))
+        windows.append(_opening(_window_id(scope, generation, level, start_s), one))
     return tuple(windows)
 
 
-def _begins(window: str, budget: Budget) -> WindowOpening:
+def _opening(window: str, budget: Budget) -> WindowOpening:
     return WindowOpening(window, budget.amount_usd, budget.limit == "hard", budget.rollover)
 
 
@@ -238,7 +260,7 @@ def _note_name(scope: str, level: int) -> str:
 
 
 def _noted(arrivals: Arrivals, ledger: Ledger, window: str) -> str:
-    """Return a record of arrivals as text, with how many of the latest window it has counted."""
+    """Return a record of arrivals as text, with the number of decisions in the latest window that it includes."""
     return json.dumps({**arrivals.settings(), "window": window, "decided": ledger.decided})
 
 
@@ -257,10 +279,10 @@ def _ledger(budget: Budget, state: WindowState, now_s: float) -> Ledger:
     return ledger
 
 
-def _catch_up(ledger: Ledger, window: str, pending: Iterable[tuple[str, Effect]]) -> None:
-    """Let show what the engine has not heard of yet."""
-    for one, effect in pending:
-        if one == window:
+def _apply_unsent(ledger: Ledger, window: str, unsent: Iterable[tuple[str, Effect]]) -> None:
+    """Apply the effects that the engine does not have yet."""
+    for changed, effect in unsent:
+        if changed == window:
             effect(ledger)
 
 
@@ -272,18 +294,20 @@ def _first_arrivals(ledger: Ledger, span: Window, window: str, note: str | None)
         since = ledger.decided - (settings["decided"] if settings["window"] == window else 0)
         record.add(ledger.now_s, since)
         return record
-    start_s = span.start_s if ledger.decided else ledger.now_s  # nobody has asked yet: it has just begun
+    start_s = span.start_s if ledger.decided else ledger.now_s  # without a request before, it begins now
     record = Arrivals(start_s, span.end_s - span.start_s, ledger.budget.timezone)
     record.expect(ledger.budget.horizon, start_s)
     buckets = max(1, int((ledger.now_s - start_s) / record.bucket_s))
-    for bucket in range(buckets if ledger.decided else 0):  # when the earlier ones came is not known
+    for bucket in range(
+        buckets if ledger.decided else 0
+    ):  # the earlier ones are spread evenly: their times are not known
         n = ledger.decided // buckets + (bucket < ledger.decided % buckets)
         record.add(start_s + bucket * record.bucket_s, n)
     return record
 
 
 def _settled(ledger: Ledger) -> dict[str, float]:
-    """Return the counters of an account without its calls in flight."""
+    """Return the counters of a ledger without its calls in flight."""
     return {
         "spent_usd": ledger.spent_usd,
         "debited_usd": ledger.debited_usd,

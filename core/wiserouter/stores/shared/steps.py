@@ -1,0 +1,172 @@
+"""The steps of a decision in a shared store: reserving, finding and settling, locally or at the engine."""
+
+from __future__ import annotations
+
+import time
+from typing import Literal, cast
+
+from wiserouter.budgets.ledger import Ledger
+from wiserouter.errors import AlreadySettled, StoreError, UnknownDecision
+from wiserouter.stores.base import Record, State
+from wiserouter.stores.engines.base import Found
+from wiserouter.stores.engines.events import Find, Reserve, Settle
+from wiserouter.stores.ids import fresh_id
+from wiserouter.stores.shared.codec import record_of_text
+from wiserouter.stores.shared.exchange import PendingEvent
+from wiserouter.stores.shared.recovery import replay_lost
+from wiserouter.stores.shared.replica import Effect, effect_of
+from wiserouter.stores.shared.worker import Worker
+
+Outcome = Literal["charged", "released"]
+
+
+def reserve(worker: Worker, record: Record) -> None:
+    """Reserve the cost of a decision, in all budgets of its scope or in none, and keep its record."""
+    scope = record.decision.scope
+    with worker.lock:
+        if worker.is_up_to_date(scope) and _reserve_locally(worker, record):
+            return
+    worker.account(scope)
+    with worker.lock:
+        if _reserve_locally(worker, record):
+            return
+    try:
+        _reserve_now(worker, record)
+    except StoreError:
+        with worker.lock:
+            if not worker.leases.cover(scope, record.decision.reserved_usd):
+                raise
+            _hold(worker, record, leased=True)
+
+
+def find(worker: Worker, decision_id: str) -> Record:
+    """Return the record of a decision, by its id or an alias; raises `UnknownDecision` if there is none."""
+    record = worker.kept_record(decision_id)
+    return _fetched(worker, decision_id) if record is None else record
+
+
+def finish(worker: Worker, record: Record, to: Outcome, cost_usd: float, model: int | None) -> None:
+    """Charge or release a call, locally or at the engine; a step that the engine misses is sent again later."""
+    decision = record.decision
+    with worker.lock:
+        if record.state in ("charged", to):
+            raise AlreadySettled(decision.id, record.state)
+        kept = decision.id in worker.decisions
+        windows = worker.decisions[decision.id][1] if kept else ()
+        event = Settle(decision.id, to, fresh_id(), cost_usd, model)
+        pending = PendingEvent(event, decision.scope, windows, _settling(record, to, cost_usd))
+        if kept and decision.scope in worker.replica.views and worker.may_act_locally(decision.scope):
+            worker.apply_locally(pending)
+            _settled(record, to, cost_usd, model)
+            return
+    _finish_now(worker, record, pending)
+    _settled(record, to, cost_usd, model)
+
+
+def _reserve_locally(worker: Worker, record: Record) -> bool:
+    """Reserve on the replica where the engine need not be asked; return True if the record is kept."""
+    decision, leased = record.decision, worker.leases.share is not None
+    if decision.id in worker.decisions:
+        return True
+    if not worker.may_act_locally(decision.scope):
+        return False
+    if leased and not worker.leases.cover(decision.scope, decision.reserved_usd):
+        return False
+    _hold(worker, record, leased=leased)
+    return True
+
+
+def _hold(worker: Worker, record: Record, *, leased: bool) -> None:
+    """Reserve on the replica, and send the reservation in the background."""
+    decision = record.decision
+    chain = worker.replica.chain(decision.scope)
+    lease = worker.leases.id(decision.scope) if leased else None
+    held = decision.reserved_usd, decision.expected_cost_usd
+    event = Reserve(decision.id, chain.windows, *held, record.debit == "paper", "", lease)
+    if leased:
+        worker.leases.use(decision.scope, decision.reserved_usd)
+    chain.account.hold(*held)
+    worker.keep(record, chain.windows)
+    effect = effect_of(Ledger.hold, *held)
+    worker.client.enqueue(PendingEvent(event, decision.scope, chain.windows, effect, applied=True, record=record))
+
+
+def _reserve_now(worker: Worker, record: Record) -> None:
+    """Reserve at the engine; a second time on the new windows where those known here no longer exist."""
+    decision = record.decision
+    held = decision.reserved_usd, decision.expected_cost_usd
+    for _ in range(2):
+        with worker.lock:
+            windows = worker.replica.chain(decision.scope).windows
+        event = Reserve(decision.id, windows, *held, record.debit == "paper", "")
+        effect = effect_of(Ledger.hold, *held)
+        result = worker.client.request(PendingEvent(event, decision.scope, windows, effect, record=record))
+        if result == "ok":
+            with worker.lock:
+                worker.keep(record, windows)
+            return
+        if result == "refused":
+            break
+    raise worker.account(decision.scope).exhausted(decision.reserved_usd)
+
+
+def _finish_now(worker: Worker, record: Record, pending: PendingEvent) -> None:
+    """Settle a call at the engine; where that fails, the call is settled later if this worker decided it."""
+    decision_id = record.decision.id
+    try:
+        result = worker.client.request(pending)
+    except StoreError:
+        with worker.lock:
+            if decision_id not in worker.decisions:
+                raise
+            worker.apply_locally(pending)
+        return
+    if result == "unknown":
+        _replay(worker, decision_id, pending)
+    elif result == "again":
+        record.state = _fetched(worker, decision_id).state
+        raise AlreadySettled(decision_id, record.state)
+
+
+def _replay(worker: Worker, decision_id: str, pending: PendingEvent) -> None:
+    """Reserve a decision of this worker again that the engine has lost, and settle it."""
+    kept = worker.decisions.get(decision_id)
+    if kept is None:
+        raise UnknownDecision(decision_id)
+    for again in replay_lost(*kept, pending):
+        worker.client.request(again)
+
+
+def _fetched(worker: Worker, decision_id: str) -> Record:
+    """Return a record that the engine keeps; one just made by another worker may not have arrived yet."""
+    found = worker.client.request(PendingEvent(Find(decision_id), ""))
+    if found is None and not worker.near:
+        time.sleep(2.0 * worker.flush_s)
+        found = worker.client.request(PendingEvent(Find(decision_id), ""))
+    if not isinstance(found, Found):
+        raise UnknownDecision(decision_id)
+    kept = worker.kept_record(found.id)
+    record = record_of_text(found.record, worker.name) if kept is None else kept
+    record.state = cast("State", found.state)
+    record.model = record.model if found.model is None else found.model
+    record.cost_usd, record.reward = found.cost_usd, found.reward
+    return record
+
+
+def _settling(record: Record, to: Outcome, cost_usd: float) -> Effect:
+    """Return the effect of a settlement on a ledger."""
+    held = record.decision.reserved_usd, record.decision.expected_cost_usd
+    state = record.state
+    if to == "released":
+        return effect_of(Ledger.release, *held) if state == "in flight" else Ledger.release_late
+    debit_usd = cost_usd if record.debit == "actual" else record.decision.expected_cost_usd
+    if state == "in flight":
+        return lambda ledger: ledger.settle(*held, cost_usd=cost_usd, debit_usd=debit_usd)
+    return lambda ledger: ledger.settle_late(state, cost_usd=cost_usd, debit_usd=debit_usd)
+
+
+def _settled(record: Record, to: Outcome, cost_usd: float, model: int | None) -> None:
+    record.state = to
+    if to == "charged":
+        record.cost_usd = cost_usd
+        record.model = record.model if model is None else model

@@ -1,0 +1,223 @@
+"""The state of one worker of a shared store, and its side of each exchange with the engine."""
+
+from __future__ import annotations
+
+import time
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from threading import RLock
+
+from wiserouter.budgets.nested import Account
+from wiserouter.stores.base import Peer, Record
+from wiserouter.stores.engines.base import Engine, ReadRequest, Reply
+from wiserouter.stores.engines.events import Event, Find, Lease
+from wiserouter.stores.shared.exchange import EngineClient, PendingEvent
+from wiserouter.stores.shared.leases import Leases
+from wiserouter.stores.shared.recovery import KeptDecision, reopen_lost, repair_unknown
+from wiserouter.stores.shared.replica import Effect, LocalReplica
+
+NOTES_EVERY_S = 60.0
+"""How often the records of arrivals are stored, for workers that start later."""
+
+IDLE_S = 600.0
+"""An account that was not asked for within this time is no longer read periodically."""
+
+
+class Worker:
+    """One worker of a shared store: its replica of the accounts, its leases, its recent decisions, its peers.
+
+    Parameters
+    ----------
+    engine : Engine
+        The engine that holds the shared state.
+    leases : Leases
+        The leases of this worker.
+    clock : callable returning float
+        Seconds.
+    name : str
+        The name of the store in errors and logs.
+    decides_on_leases : bool
+        Whether decisions are made on leases even while the engine answers.
+    refresh_s, flush_s, max_staleness_s, reservation_ttl_s, max_decisions
+        As of `SharedStore`.
+
+    Attributes
+    ----------
+    lock : RLock
+        Guards everything here; never held during an exchange.
+    client : EngineClient
+        The connection to the engine.
+    replica : LocalReplica
+        The accounts, as this worker sees them.
+    decisions : OrderedDict of str to (Record, tuple of str)
+        The latest decisions of this worker, with the windows that they count in.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        leases: Leases,
+        clock: Callable[[], float],
+        *,
+        name: str,
+        decides_on_leases: bool,
+        refresh_s: float,
+        flush_s: float,
+        max_staleness_s: float,
+        reservation_ttl_s: float,
+        max_decisions: int,
+    ) -> None:
+        self.name, self.near, self.flush_s = name, engine.near, flush_s
+        self.lock, self.leases, self.replica = RLock(), leases, LocalReplica(name)
+        self.decisions: OrderedDict[str, KeptDecision] = OrderedDict()
+        self.peers: weakref.WeakSet[Peer] = weakref.WeakSet()
+        self._clock, self._decides_on_leases = clock, decides_on_leases
+        self._max_staleness_s, self._reservation_ttl_s = max_staleness_s, reservation_ttl_s
+        self._max_decisions = max_decisions
+        self._noted_s = float("-inf")
+        self._read: list[str] = []
+        self._renewing: dict[str, Lease] = {}
+        self.client = EngineClient(engine, self, self.lock, clock, name=name, refresh_s=refresh_s, flush_s=flush_s)
+        self.client.offset_s = time.time() - clock()
+
+    def now(self) -> float:
+        """Return the engine's time, estimated from its last reply."""
+        return self._clock() + self.client.offset_s
+
+    def may_act_locally(self, scope: str) -> bool:
+        """Return True if reservations and settlements of a scope need not wait for the engine."""
+        return self._decides_on_leases or (not self.near and not self.replica.chain(scope).hard)
+
+    def is_up_to_date(self, scope: str) -> bool:
+        """Return True if an account is known, the engine answered last time, and no window has ended since."""
+        known = scope in self.replica.views and not self.client.broken
+        return known and self.now() < self.replica.chain(scope).ends_s
+
+    def account(self, scope: str) -> Account:
+        """Return the account of `scope`, as of the last reply and the local steps since."""
+        if scope not in self.replica.views:
+            self.refresh_account(scope)
+        with self.lock:
+            now_s = self.now()
+            self._check_reachable(scope, now_s)
+            account, renewals = self.replica.account(scope, now_s)
+            if renewals:
+                self.client.enqueue(*[PendingEvent(event, scope, applied=True) for event in renewals])
+                self.leases.drop(scope)
+            if self.client.broken and self.leases.share is not None:
+                account.each[0].lease_usd = self.leases.left_usd(scope)
+            return account
+
+    def refresh_account(self, scope: str) -> None:
+        """Read an account, and those that it is within."""
+        while True:
+            before = self.replica.scopes(scope)
+            self.client.request(PendingEvent(Find(""), before[-1]))
+            if self.replica.scopes(scope) == before:
+                return
+
+    def apply_locally(self, pending: PendingEvent) -> None:
+        """Apply an event to the replica at once, and send it in the background."""
+        pending.applied, pending.done = True, False
+        if pending.effect is not None:
+            self.replica.apply(pending.windows, pending.effect)
+        self.client.enqueue(pending)
+
+    def kept_record(self, decision_id: str) -> Record | None:
+        """Return the record of a recent decision of this worker."""
+        with self.lock:
+            kept = self.decisions.get(decision_id)
+            return None if kept is None else kept[0]
+
+    def keep(self, record: Record, windows: tuple[str, ...]) -> None:
+        """Keep a decision of this worker; the oldest is dropped."""
+        self.decisions[record.decision.id] = record, windows
+        if len(self.decisions) > self._max_decisions:
+            self.decisions.popitem(last=False)
+
+    def close(self) -> None:
+        """Return the leases, send the waiting events and close the engine."""
+        with self.lock:
+            if self.client.closed:
+                return
+            self.client.waiting.extend(self.leases.returned())
+        self.client.close()
+
+    def compose(self, sent: Sequence[PendingEvent], *, due: bool) -> tuple[list[Event], ReadRequest]:
+        """Return the leases to renew and the additions of peers, and the data to read."""
+        now_s = self.now()
+        active = {scope for scope, view in self.replica.views.items() if due and now_s - view.used_s < IDLE_S}
+        scopes = active | {pending.scope for pending in sent if pending.scope}
+        self._renewing = self._renewals(scopes, active)
+        events: list[Event] = [*self._renewing.values(), *(self._periodic_events(now_s) if due else [])]
+        self._read = sorted({one for scope in scopes for one in self.replica.scopes(scope)})
+        notes = [
+            name for scope in self._read if scope not in self.replica.views for name in self.replica.note_names(scope)
+        ]
+        sums = [name for peer in self.peers for name in peer.wanted(now_s)] if due else []
+        return events, ReadRequest(self._read, sums, notes)
+
+    def take(
+        self, sent: Sequence[PendingEvent], extras: list[object], reply: Reply, asked_s: float
+    ) -> list[PendingEvent] | None:
+        """Take over accounts, leases and the sums of peers."""
+        lost = [scope for scope in self._read if scope in self.replica.views and scope not in reply.accounts]
+        if lost:
+            return [*self._reopened(lost), *sent]
+        for pending in sent:
+            self.client.waiting.extend(repair_unknown(pending, self.decisions, self.name))
+        self._take_accounts(reply)
+        for scope, granted in zip(self._renewing, extras, strict=False):
+            self.leases.take(scope, granted, asked_s, self.client.waiting)
+        for peer in list(self.peers) if reply.sums else []:
+            peer.incoming(reply)
+        return None
+
+    def _check_reachable(self, scope: str, now_s: float) -> None:
+        """Raise `StoreUnavailable` where nothing may be decided without the engine."""
+        if not self.client.broken or self.leases.left_usd(scope) > 0.0:
+            return
+        view, leases = self.replica.views.get(scope), self.leases.share is not None
+        fresh = view is not None and now_s - view.as_of_s <= self._max_staleness_s
+        if leases or not fresh or not self.may_act_locally(scope):
+            raise self.client.unavailable("the lease is used up" if leases else "on_store_error is 'closed'")
+
+    def _periodic_events(self, now_s: float) -> list[Event]:
+        """Return the additions of peers and, once a minute, the records of arrivals."""
+        events: list[Event] = [learn for peer in self.peers for learn in peer.outgoing(now_s)]
+        if self._clock() - self._noted_s >= NOTES_EVERY_S:
+            events += self.replica.notes()
+            self._noted_s = self._clock()
+        return events
+
+    def _take_accounts(self, reply: Reply) -> None:
+        """Replace the accounts that were read, and apply to them the events that are not sent yet."""
+        unsent: list[tuple[str, Effect]] = [
+            (window, pending.effect)
+            for pending in self.client.waiting
+            if pending.applied and pending.effect is not None
+            for window in pending.windows
+        ]
+        for scope, state in reply.accounts.items():
+            if scope not in self.replica.views:
+                self._noted_s = float("-inf")  # a worker that starts next can read the record of arrivals at once
+            self.replica.take(scope, state, reply.now_s, reply.notes, unsent)
+
+    def _renewals(self, scopes: set[str], active: set[str]) -> dict[str, Lease]:
+        """Return the leases to renew, by scope."""
+        leases: dict[str, Lease] = {}
+        for scope in scopes if self.leases.share is not None and not self.client.closed else ():
+            if scope in self.replica.views:
+                left_usd, windows = self.replica.left_usd(scope), self.replica.chain(scope).windows
+                lease = self.leases.renewal(scope, windows, left_usd, due=scope in active)
+                if lease is not None:
+                    leases[scope] = lease
+        return leases
+
+    def _reopened(self, lost: Sequence[str]) -> list[PendingEvent]:
+        """Return the events that open lost accounts again; the leases on them are not used any more."""
+        events = reopen_lost(lost, self.replica, store=self.name, reservation_ttl_s=self._reservation_ttl_s)
+        for scope in lost:
+            self.leases.drop(scope)
+        return events
