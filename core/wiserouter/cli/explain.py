@@ -36,8 +36,8 @@ def explain(
 
 def about(router: WiseRouter, context: int) -> dict[str, list[str]]:
     """Return the words and typical prompts of a context."""
-    portrait = router.contexts.portrait(context)
-    return {"terms": list(portrait.terms), "typical_prompts": list(portrait.prompts)}
+    summary = router.contexts.summary(context)
+    return {"terms": list(summary.terms), "typical_prompts": list(summary.prompts)}
 
 
 def tell(found: dict[str, Any]) -> None:

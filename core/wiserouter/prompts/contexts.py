@@ -45,8 +45,8 @@ class Contexts:
         Cluster centres in the embedding space.
     freq : array-like of shape (n_contexts,)
         Share of queries in each context; sums to 1.
-    portraits : sequence of ContextSummary, optional
-        What each is about.
+    summaries : sequence of ContextSummary, optional
+        One per centroid.
     n_queries : int, optional
         How many queries `freq` is the share of, where that is known.
 
@@ -66,7 +66,7 @@ class Contexts:
         self,
         centroids: ArrayLike,
         freq: ArrayLike,
-        portraits: Sequence[ContextSummary] = (),
+        summaries: Sequence[ContextSummary] = (),
         n_queries: int | None = None,
     ) -> None:
         self.centroids: Embedding = _matrix("centroids", centroids)
@@ -76,9 +76,9 @@ class Contexts:
                 f"freq must hold one share per centroid ({len(self.centroids)}), each at least 0, summing to 1, "
                 f"got {self.freq.tolist()}"
             )
-        if len(portraits) not in {0, len(self.centroids)}:
-            raise InvalidInput(f"portraits must be one per centroid ({len(self.centroids)}), got {len(portraits)}")
-        self.portraits = tuple(portraits)
+        if len(summaries) not in {0, len(self.centroids)}:
+            raise InvalidInput(f"summaries must be one per centroid ({len(self.centroids)}), got {len(summaries)}")
+        self.summaries = tuple(summaries)
         self.n_queries = None if n_queries is None else check_count("n_queries", n_queries, least=1)
         self._half_square = 0.5 * np.einsum("jd,jd->j", self.centroids, self.centroids)
 
@@ -135,9 +135,9 @@ class Contexts:
         """Number of contexts J."""
         return len(self.centroids)
 
-    def portrait(self, context: int) -> ContextSummary:
-        """Return what a context is about; empty where nobody said so."""
-        return self.portraits[context] if 0 <= context < len(self.portraits) else ContextSummary()
+    def summary(self, context: int) -> ContextSummary:
+        """Return the summary of a context; empty where none was made."""
+        return self.summaries[context] if 0 <= context < len(self.summaries) else ContextSummary()
 
     @property
     def dim(self) -> int:
@@ -183,11 +183,11 @@ class Contexts:
         counts = np.asarray(queries, dtype=np.float64)
         if not counts.sum() > 0:
             raise InvalidInput(f"queries must hold at least one query, got {counts.tolist()}", value=queries)
-        return Contexts(self.centroids, counts / counts.sum(), self.portraits, round(counts.sum()))
+        return Contexts(self.centroids, counts / counts.sum(), self.summaries, round(counts.sum()))
 
-    def portrayed(self, portraits: Sequence[ContextSummary]) -> Contexts:
-        """Return the same contexts with what each is about."""
-        return Contexts(self.centroids, self.freq, portraits, self.n_queries)
+    def with_summaries(self, summaries: Sequence[ContextSummary]) -> Contexts:
+        """Return the same contexts with these summaries."""
+        return Contexts(self.centroids, self.freq, summaries, self.n_queries)
 
 
 def _k_means(rows: Embedding, n_contexts: int, seed: int) -> NDArray[Any]:

@@ -49,7 +49,7 @@ def test_a_router_comes_back_as_it_was(artifact):
 
 
 def test_summaries_of_contexts_are_kept(artifact, tmp_path):
-    assert WiseRouter.load(artifact).contexts.portraits == fitted().contexts.portraits
+    assert WiseRouter.load(artifact).contexts.summaries == fitted().contexts.summaries
     manifest, arrays = read_artifact(artifact)
     del manifest["portraits"]
     write_artifact(tmp_path / "without.wise", manifest, arrays)

@@ -44,7 +44,7 @@ def same(a, b):
     assert a.pool.names == b.pool.names
     assert a.pool.models == b.pool.models
     assert a.contexts.n_queries == b.contexts.n_queries
-    assert a.contexts.portraits == b.contexts.portraits
+    assert a.contexts.summaries == b.contexts.summaries
     assert np.array_equal(a.contexts.centroids, b.contexts.centroids)
     assert a.contexts.freq == pytest.approx(b.contexts.freq, abs=1e-12)
     for name, array in a.estimates.arrays().items():

@@ -8,8 +8,9 @@ from support.long_logs import N_MODELS, write_long_log
 from wiserouter import RoutingLog, WiseRouter
 from wiserouter.errors import InvalidInput
 from wiserouter.fitting import fit as fitting
-from wiserouter.fitting import query_counts
-from wiserouter.fitting.fit import ResidualTerms, fit_log, sample_queries
+from wiserouter.fitting import fit_residuals, query_counts
+from wiserouter.fitting.fit import fit_log, sample_queries
+from wiserouter.fitting.fit_residuals import ResidualTerms
 from wiserouter.fitting.log import reader
 from wiserouter.prompts.encoders import open_encoder
 
@@ -40,7 +41,7 @@ def test_estimates_are_sums_per_cluster():
     assert result.contexts.freq[j] == 0.75
     assert result.estimates.reward[j] == pytest.approx(reward[mine].sum(axis=0))
     assert result.estimates.cost_sq[1 - j] == pytest.approx((cost[~mine] ** 2).sum(axis=0))
-    assert result.dearest_usd == pytest.approx(cost.max(axis=0))
+    assert result.max_cost_usd == pytest.approx(cost.max(axis=0))
     assert result.contexts.n_queries == 40
 
 
@@ -107,7 +108,7 @@ def test_rows_of_a_query_need_not_be_neighbours(tmp_path):
     result = fitted(RoutingLog.from_frame(frame))
     assert sorted(result.contexts.freq) == [0.25, 0.75]
     assert result.contexts.n_queries == 40
-    assert all(len(set(portrait.prompts)) == 5 for portrait in result.contexts.portraits)
+    assert all(len(set(summary.prompts)) == 5 for summary in result.contexts.summaries)
 
 
 def test_equal_prompts_are_encoded_once():
@@ -134,7 +135,7 @@ def test_given_contexts_are_kept_and_counted():
     assert steps == {"estimating"}
     assert np.array_equal(result.contexts.centroids, first.contexts.centroids)
     assert (sorted(result.contexts.freq), result.contexts.n_queries) == ([0.0, 1.0], 3)
-    assert result.contexts.portraits == first.contexts.portraits
+    assert result.contexts.summaries == first.contexts.summaries
 
 
 def test_given_contexts_need_their_encoder_and_one_cost():
@@ -158,7 +159,7 @@ def test_given_contexts_need_their_encoder_and_one_cost():
 def test_memory_does_not_grow_with_the_rows(tmp_path, monkeypatch):
     """Python's and numpy's own memory; tests/benchmarks/test_fit_memory.py measures that of the process."""
     monkeypatch.setattr(fitting, "SAMPLE_QUERIES", 500)
-    monkeypatch.setattr(fitting, "RESIDUAL_QUERIES", 200)
+    monkeypatch.setattr(fit_residuals, "RESIDUAL_QUERIES", 200)
     monkeypatch.setattr(query_counts, "_IN_MEMORY", 1_000)
     batches = RoutingLog.batches
     monkeypatch.setattr(reader.RoutingLog, "batches", lambda self: batches(self, rows=1_000))

@@ -167,7 +167,7 @@ def test_a_query_without_a_context_and_a_store_without_facts():
     assert (why.context.id, why.context.share) == (NO_CONTEXT, 1.0)
     assert [model.labels for model in why.models] == [6, 6, 6, 6]
     decision = router.decide(context=0)
-    router._store.find(decision.id).facts = None
+    router._store.find(decision.id).trace = None
     assert router.explain(decision).models == ()
 
 
@@ -263,9 +263,9 @@ def test_typical_prompts_carry_the_ids_of_the_log(tmp_path):
     (tmp_path / "log.csv").write_text("query_id,prompt,model,reward,cost_usd\n" + rows)
     encoder = TableEncoder({"aa": [1.0, 0.0], "bb": [0.0, 1.0]})
     router = WiseRouter.fit(tmp_path / "log.csv", encoder=encoder, n_contexts=2)
-    found = {router.contexts.portrait(router.contexts.assign(x)).prompts for x in ([1.0, 0.0], [0.0, 1.0])}
+    found = {router.contexts.summary(router.contexts.assign(x)).prompts for x in ([1.0, 0.0], [0.0, 1.0])}
     assert found == {("q1", "q3", "q5", "q7", "q9"), ("q0", "q2", "q4", "q6", "q8")}
-    assert all(portrait.terms == () for portrait in router.contexts.portraits)
+    assert all(summary.terms == () for summary in router.contexts.summaries)
 
 
 def test_infinite_prices_are_told_as_none():
@@ -385,5 +385,5 @@ def test_contexts_that_have_grown_since_do_not_change_an_explanation():
     assert told[0][1].share == 1.0
     assert [router.explain(decision).context for decision, _ in told] == [context for _, context in told]
     last = told[-1][0]
-    router._store.find(last.id).facts = None
+    router._store.find(last.id).trace = None
     assert router.explain(last).context.share is None

@@ -12,7 +12,7 @@ from wiserouter import Budget, Contexts, Estimates, Model, Plan, Price, RoutingL
 from wiserouter.budgets.funds import Funds
 from wiserouter.cli import app
 from wiserouter.errors import InvalidInput
-from wiserouter.fitting import fit as fitting
+from wiserouter.fitting import fit_residuals
 from wiserouter.fitting.log import reader
 from wiserouter.learning.residuals import LengthCost, QueryResiduals, Sample, Shift
 from wiserouter.learning.residuals.cross_validation import hold_out
@@ -217,7 +217,7 @@ def test_a_long_log_in_batches_gives_the_same(monkeypatch):
 
 
 def test_a_large_log_is_sampled(monkeypatch):
-    monkeypatch.setattr(fitting, "RESIDUAL_QUERIES", 30)
+    monkeypatch.setattr(fit_residuals, "RESIDUAL_QUERIES", 30)
     router = fitted(*log_of(90, signal=1.0), estimator="neighbours")
     assert router.residuals.residual.arrays()["n_learned"].tolist() == [30]
 
