@@ -7,7 +7,7 @@ score if and when the caller has one. Reading, deciding, storing and learning ne
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -27,18 +27,17 @@ from wiserouter.planning.envelope import SKIP
 from wiserouter.planning.policies import ExploreShare, Offline, Optimistic, Policy
 from wiserouter.planning.ranking import ranked
 from wiserouter.pricing.pool import Model, Pool
-from wiserouter.pricing.prices import Usage
 from wiserouter.prompts.contexts import Contexts
 from wiserouter.prompts.encoders import EncoderLike, open_encoder
 from wiserouter.prompts.query import Query
-from wiserouter.routing.administration import RouterAdministration
 from wiserouter.routing.decider import Decider
 from wiserouter.routing.label_budget import LabelBudget
 from wiserouter.routing.learner import Learner
+from wiserouter.routing.settlement import RouterSettlement
 from wiserouter.stores import Store, open_store
 from wiserouter.stores.shared.estimate_sync import EstimateSync
 from wiserouter.types import Decision
-from wiserouter.validation import check_amount, check_count, check_reward
+from wiserouter.validation import check_count
 
 if TYPE_CHECKING:
     from wiserouter.fitting.fit import Progress
@@ -50,7 +49,7 @@ logger = logging.getLogger("wiserouter")
 T = TypeVar("T")
 
 
-class WiseRouter(RouterAdministration):
+class WiseRouter(RouterSettlement):
     """A budget-aware router: sends each query to the model that the budget of the workload is best spent on.
 
     Parameters
@@ -175,30 +174,31 @@ class WiseRouter(RouterAdministration):
         n_contexts : int, default 16
             Number of clusters J.
         contexts : Contexts, optional
-            Those of another router, with `encoder` its encoder: nothing is clustered, the log is counted in them. What
-            is fitted so on parts of a log can be merged.
+            The contexts of another router, together with its encoder: nothing is clustered, and the log is counted in
+            these contexts. Routers fitted in this way on parts of a log can be merged.
         models : sequence of Model, optional
             Prices and limits of the log's models, in any order.
         policy : Policy, optional
             `Offline()` by default.
         estimator : {"means", "ridge", "neighbours", "auto"}, default "means"
-            Add to the means of a query's context what its embedding says of its rewards. "auto" compares them on
-            held-out queries at `rate_usd`, and keeps to means where none gains more than a standard error.
+            Estimator of a query's deviation from the mean rewards of its context. "auto" compares all of them on
+            held-out queries at `rate_usd`, and keeps the means unless another one gains more than a standard error.
         token_cost : bool, optional
-            Let costs follow the length of the query; by default no, or as "auto" finds better.
+            Let costs follow the length of the query. By default False, or the better of the two under "auto".
         rate_usd : float, optional
-            The budget per query to compare at; midway between the cheapest and the dearest useful one by default.
+            The budget per query to compare at; by default midway between the lowest and the highest useful one.
         store : str or Store, default "memory://"
             Where budgets and decisions live.
         seed : int, default 0
             Seeds sample, clusters and draws.
         progress : callable, optional
-            Called with what is being done and the rows just done.
+            Called with the name of the step and the number of rows just read.
 
         Returns
         -------
         WiseRouter
-            Ready for `start`. A model without a bound on the cost of a call takes its dearest call in the log.
+            Ready for `start`. A model without a bound on the cost of a call is bounded by its most expensive call in
+            the log.
 
         Raises
         ------
@@ -207,7 +207,8 @@ class WiseRouter(RouterAdministration):
         LogError
             If a row cannot be read.
         """
-        from wiserouter.fitting.fit import ResidualTerms, fit_log  # a router that is never fitted reads no log
+        from wiserouter.fitting.fit import fit_log  # a router that is never fitted reads no log
+        from wiserouter.fitting.fit_residuals import ResidualTerms
         from wiserouter.fitting.log import RoutingLog
 
         log = log if isinstance(log, RoutingLog) else RoutingLog.read(log)
@@ -229,7 +230,7 @@ class WiseRouter(RouterAdministration):
         )
         pool = [
             _bounded(known.get(name, Model(name)), float(dearest))
-            for name, dearest in zip(log.models, fitted.dearest_usd, strict=True)
+            for name, dearest in zip(log.models, fitted.max_cost_usd, strict=True)
         ]
         router = cls(
             pool,
@@ -237,7 +238,7 @@ class WiseRouter(RouterAdministration):
             encoder=fitted.encoder,
             policy=policy or Offline(),
             estimates=fitted.estimates,
-            residuals=fitted.finer,
+            residuals=fitted.residuals,
             store=store,
             seed=seed,
         )
@@ -264,7 +265,7 @@ class WiseRouter(RouterAdministration):
         encoder: EncoderLike | None = None,
         seed: int | None = None,
     ) -> WiseRouter:
-        """Read a router that `save` wrote.
+        """Load a router that `save` wrote.
 
         Parameters
         ----------
@@ -273,7 +274,7 @@ class WiseRouter(RouterAdministration):
         store : str or Store, default "memory://"
             Where budgets and decisions live.
         encoder : Encoder or callable, optional
-            Needed where the router was fitted with a callable of your own, which no file can hold.
+            Needed if the router was fitted with a callable of yours, which no file can hold.
         seed : int, optional
             Seeds the draws of the policy.
 
@@ -296,16 +297,16 @@ class WiseRouter(RouterAdministration):
         store: str | Store = "memory://",
         seed: int | None = None,
     ) -> WiseRouter:
-        """Add up routers that were fitted on parts of a log in the same contexts, as if on the whole of it.
+        """Merge routers that were fitted on parts of a log in the same contexts, as if fitted on the whole log.
 
         Parameters
         ----------
         routers : sequence of WiseRouter, str or Path
-            At least two routers, or artifacts of some. A model that only some know is kept.
+            At least two routers or artifacts. A model that only some of them know is kept.
         prices_from : WiseRouter, str or Path, optional
-            Where prices or limits of a model differ, this one's hold; the costs that were paid stay as they are.
+            The source of prices and limits where they differ; costs that were paid stay as they are.
         policy : Policy, optional
-            By default that of all of them.
+            By default the policy of all of them.
         store : str or Store, default "memory://"
             Where budgets and decisions live.
         seed : int, optional
@@ -381,29 +382,29 @@ class WiseRouter(RouterAdministration):
         embedding : array-like of shape (dim,), optional
             Its embedding, instead of encoding `text`.
         context : int, optional
-            Its context, where it is known; `NO_CONTEXT` decides by what is known of all contexts together.
+            Its context, if known; with `NO_CONTEXT` the estimates of all contexts together decide.
         eligible : iterable of str, optional
             The models that may take it; all by default.
         input_tokens : int, optional
-            Its length; counted from `text` where limits, prices or costs by length need it.
+            Its length; counted from `text` if limits, prices or costs by length need it.
         max_output_tokens : int, optional
             The most tokens that this call may return.
         worst_case_usd : mapping of str to float, optional
-            The most that this call can cost with each eligible model, where you know better than prices x tokens.
+            Your own bound on the cost of this call with each eligible model, in place of prices x tokens.
         scope : str, default "default"
-            The budget that pays.
+            The team, key or tag whose budget pays.
 
         Returns
         -------
         Decision
-            Charge it, or release it if the call fails.
+            To be charged, or released if the call fails.
 
         Raises
         ------
         NotStarted, BudgetExhausted, HorizonExhausted
-            If nothing pays for it.
+            If no budget pays for it.
         NoEligibleModel, UnknownModel, InvalidInput, EncoderError, UnknownPrice
-            If the query or the restriction is at fault. Nothing is changed.
+            If the query or a restriction is wrong. Nothing is changed.
         """
         reader = self._learner.reader
         budget = self._store.snapshot(scope)
@@ -424,7 +425,7 @@ class WiseRouter(RouterAdministration):
         worst_case_usd: Mapping[str, float] | None = None,
         scope: str = "default",
     ) -> Decision:
-        """Do what `decide` does, with encoding and token counting off the event loop."""
+        """Decide like `decide`, with encoding and token counting off the event loop."""
         import asyncio  # 25 ms that callers without an event loop need not pay
 
         decide = partial(
@@ -449,161 +450,10 @@ class WiseRouter(RouterAdministration):
         query = await asyncio.to_thread(reader.read, text, embedding, input_tokens, context, hard=hard)
         return self._decide(query, self._store.snapshot(scope), eligible, max_output_tokens, worst_case_usd, scope)
 
-    def charge(
-        self,
-        decision: Decision | str,
-        cost_usd: float | None = None,
-        *,
-        usage: Usage | None = None,
-        model: str | None = None,
-        learn: bool = True,
-    ) -> None:
-        """Settle the true cost of a call, given in USD or as tokens.
-
-        Parameters
-        ----------
-        decision : Decision or str
-            The decision, or its id. One that was released can still be charged: the money is gone.
-        cost_usd : float, USD, optional
-            What the call cost.
-        usage : Usage, optional
-            Its tokens: the cost at the model's price where `cost_usd` is not given, and in any case what the lengths of
-            questions and answers are learned from.
-        model : str, optional
-            The model that answered, where a retry or fallback made it another one than was decided.
-        learn : bool, default True
-            Whether the cost tells something about the model; a cached answer does not.
-
-        Raises
-        ------
-        UnknownDecision, AlreadySettled
-            If there is no such decision, or it was charged before; nothing is charged twice.
-        InvalidInput, UnknownModel, UnknownPrice
-            If the cost is not a finite number of at least 0, or the model is unknown or has no price. Nothing is
-            changed.
-        """
-        decision_id = _id(decision)
-        served = None if model is None else self.pool.index(model)
-        cost = self._cost_usd(decision_id, served, cost_usd, usage)
-        record = self._store.settle(decision_id, cost, served)
-        if learn:
-            with self._lock:
-                self._learner.add_cost(record, cost, usage)
-        name = self._learner.pool.names[record.model]
-        self._journal.event("charge", decision_id, self._store.now(), cost_usd=cost, model=name, learn=learn)
-        if cost > record.decision.reserved_usd and self.is_hard(record.decision.scope):
-            logger.warning(
-                "a call of %s cost %.6g USD, more than its worst case of %.6g: the hard limit may not hold",
-                name,
-                cost,
-                record.decision.reserved_usd,
-            )
-
-    async def acharge(
-        self,
-        decision: Decision | str,
-        cost_usd: float | None = None,
-        *,
-        usage: Usage | None = None,
-        model: str | None = None,
-        learn: bool = True,
-    ) -> None:
-        """Do what `charge` does, off the event loop where the store is waited for."""
-        step = partial(self.charge, decision, cost_usd, usage=usage, model=model, learn=learn)
-        await self._offload(_scope(decision), step, _id(decision))
-
-    def spend(self, cost_usd: float, *, scope: str = "default") -> None:
-        """Pay for something that is no call of the pool, such as an embedding, out of the same budget.
-
-        A hard limit refuses what does not fit, so pay an upper bound beforehand and give the rest back with a negative
-        amount.
-
-        Raises
-        ------
-        NotStarted, BudgetExhausted
-            If nothing pays for it. Nothing is changed.
-        InvalidInput
-            If the cost is not a finite number. Nothing is changed.
-        """
-        check_amount("the size of cost_usd", abs(cost_usd))
-        self._store.spend(scope, cost_usd)
-
-    async def aspend(self, cost_usd: float, *, scope: str = "default") -> None:
-        """Do what `spend` does, off the event loop where the store is waited for."""
-        await self._offload(scope, partial(self.spend, cost_usd, scope=scope))
-
-    def decision(self, decision_id: str) -> Decision:
-        """Return what was decided; raises `UnknownDecision`."""
-        return self._store.find(decision_id).decision
-
     def ranking(self, decision: Decision) -> list[str]:
         """Return all models for a query, the chosen one first, the others by reward less shadow price x cost."""
         with self._lock:
             return ranked(self.policy.plan, self.pool, decision)
-
-    def release(self, decision: Decision | str) -> None:
-        """Give back the reservation of a call that failed and costs nothing; raises as `charge` does."""
-        record = self._store.release(_id(decision))
-        with self._lock:
-            self._learner.take_back(record)
-        self._journal.event("release", record.decision.id, self._store.now())
-
-    def reward(self, decision: Decision | str, reward: float, *, comment: str | None = None) -> bool:
-        """Take a score in [0, 1] for a decision, instead of an earlier one of the same decision.
-
-        Parameters
-        ----------
-        decision : Decision or str
-            The decision, its id, or an alias.
-        reward : float
-            The score.
-        comment : str, optional
-            Kept in the journal, where there is one.
-
-        Returns
-        -------
-        bool
-            Whether there was an earlier one.
-
-        Raises
-        ------
-        InvalidInput
-            If the score is outside [0, 1].
-        UnknownDecision, AlreadySettled
-            If there is no such decision, or its call was released. Nothing is changed.
-        """
-        score = check_reward(reward)
-        record, replaced = self._store.reward(_id(decision), score)
-        with self._lock:
-            self._learner.add_reward(record, score, replaced)
-        figures = {"reward": score} if comment is None else {"reward": score, "comment": comment}
-        self._journal.event("reward", record.decision.id, self._store.now(), **figures)
-        return replaced is not None
-
-    async def arelease(self, decision: Decision | str) -> None:
-        """Do what `release` does, off the event loop where the store is waited for."""
-        await self._offload(_scope(decision), partial(self.release, decision), _id(decision))
-
-    async def areward(self, decision: Decision | str, reward: float, *, comment: str | None = None) -> bool:
-        """Do what `reward` does, off the event loop where the store is waited for."""
-        return await self._offload("", partial(self.reward, decision, reward, comment=comment))
-
-    def alias(self, alias: str, decision: Decision | str) -> None:
-        """Let a decision be charged, rewarded and found by another name as well, such as the id of its call.
-
-        An alias given before goes to the later decision; one of "" is of none any more.
-        """
-        self._store.alias(alias, _id(decision))
-
-    def waits(self, scope: str | None = None) -> bool:
-        """Return whether a step may wait for the store: then keep it off the event loop, as the a-methods do.
-
-        Parameters
-        ----------
-        scope : str, optional
-            Whose budget is to be decided on; None for a step that knows a decision by its id alone.
-        """
-        return self._store.waits("" if scope is None else scope)
 
     def _decide(
         self,
@@ -614,7 +464,7 @@ class WiseRouter(RouterAdministration):
         worst_case_usd: Mapping[str, float] | None,
         scope: str,
     ) -> Decision:
-        """Decide, hold the cost back, record the decision and count it."""
+        """Decide, reserve the cost, and record and count the decision."""
         if max_output_tokens is not None:
             check_count("max_output_tokens", max_output_tokens, least=1)
         eligible = None if eligible is None else tuple(eligible)
@@ -632,7 +482,7 @@ class WiseRouter(RouterAdministration):
                 record = self._decider.decide(query, budget, *terms)
             store.reserve(record)
         decision = record.decision
-        self._journal.decision(decision, record.facts)
+        self._journal.decision(decision, record.trace)
         if record.model == SKIP:
             self._settle_skipped(decision)
         with self._lock:
@@ -645,34 +495,10 @@ class WiseRouter(RouterAdministration):
         self._journal.event("charge", decision.id, self._store.now(), cost_usd=0.0, model="", learn=False)
         raise QuerySkipped(decision.context, decision.rate_usd)
 
-    async def _offload(self, scope: str, step: Callable[[], T], decision_id: str | None = None) -> T:
-        """Run a step, off the event loop if the store may have to be waited for."""
-        if not self._store.waits(scope, decision_id):
-            return step()
-        from wiserouter.stores.offload import offload  # callers without an event loop do not pay for asyncio
-
-        return await offload(step)
-
-    def _cost_usd(self, decision_id: str, served: int | None, cost_usd: float | None, usage: Usage | None) -> float:
-        """Return the cost of a call, given in USD or as tokens."""
-        if cost_usd is not None:
-            return check_amount("cost_usd", cost_usd)
-        if usage is None:
-            raise InvalidInput("charge needs cost_usd or usage, got neither")
-        return self.pool.cost_usd(self._store.find(decision_id).model if served is None else served, usage)
-
 
 def _bounded(model: Model, dearest_usd: float) -> Model:
     known = model.max_cost_usd is not None or np.isnan(dearest_usd)
     return model if known else replace(model, max_cost_usd=dearest_usd)
-
-
-def _id(decision: Decision | str) -> str:
-    return decision if isinstance(decision, str) else decision.id
-
-
-def _scope(decision: Decision | str) -> str:
-    return "" if isinstance(decision, str) else decision.scope
 
 
 def _silent(step: str, rows: int) -> None:

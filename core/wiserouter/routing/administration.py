@@ -207,7 +207,7 @@ class RouterAdministration:
             self._learner.refit_contexts(self._growing, n_contexts)
 
     def status(self, scope: str = "default") -> Status:
-        """Return the state of the budget of `scope` and what the rest of it will buy; raise `NotStarted` if none runs."""
+        """Return the state of a scope's budget and what the rest of it will buy; raise `NotStarted` if none runs."""
         account = self._store.ledger(scope)
         with self._lock:
             return status_of(scope, account, self.policy.plan, self.pool.names)

@@ -147,17 +147,17 @@ class Explanation:
 def explanation_of(record: Record, names: tuple[str, ...], contexts: Contexts | None) -> Explanation:
     """Return why the decision of a record fell as it did, and what became of it.
 
-    `contexts` tell of a decision whose facts are not kept; None where they are not what they were.
+    `contexts` tell of a decision whose trace are not kept; None where they are not what they were.
     """
-    decision, facts = record.decision, record.facts
+    decision, trace = record.decision, record.trace
     answered_by = names[record.model] if record.model != SKIP else ""
     known = (record.state, answered_by, record.cost_usd, record.reward)
-    return _explained(decision, facts, contexts if facts is None else facts.contexts, *known)
+    return _explained(decision, trace, contexts if trace is None else trace.contexts, *known)
 
 
-def figures_of_decision(decision: Decision, facts: DecisionTrace) -> dict[str, Any]:
+def figures_of_decision(decision: Decision, trace: DecisionTrace) -> dict[str, Any]:
     """Return what is known at the moment of a decision, for the journal: no words, no text, not what became of it."""
-    explained = _explained(decision, facts, facts.contexts, "in flight", decision.model, None, None).as_dict()
+    explained = _explained(decision, trace, trace.contexts, "in flight", decision.model, None, None).as_dict()
     context = explained.pop("context")
     for later in ("state", "answered_by", "cost_usd", "reward"):
         del explained[later]
@@ -166,30 +166,30 @@ def figures_of_decision(decision: Decision, facts: DecisionTrace) -> dict[str, A
 
 def _explained(
     decision: Decision,
-    facts: DecisionTrace | None,
+    trace: DecisionTrace | None,
     contexts: Contexts | None,
     state: State,
     answered_by: str,
     cost_usd: float | None,
     reward: float | None,
 ) -> Explanation:
-    facts = None if facts is None else facts.of_query()
-    mix = {} if facts is None else dict(facts.choice.mix)
+    trace = None if trace is None else trace.of_query()
+    mix = {} if trace is None else dict(trace.choice.mix)
     return Explanation(
         id=decision.id,
         model=decision.model,
         scope=decision.scope,
         decided_at=decision.decided_at,
-        rule="plan" if facts is None else facts.choice.rule,
+        rule="plan" if trace is None else trace.choice.rule,
         context=_context(contexts, decision.context),
         probability=decision.probability,
         skip_probability=mix.get(SKIP, 0.0),
         rate_usd=decision.rate_usd,
         shadow_price=_finite(decision.shadow_price),
-        left_usd=None if facts is None else facts.funds.left_usd,
-        requests_left=None if facts is None else facts.funds.requests,
-        room_usd=None if facts is None else facts.room_usd,
-        input_tokens=None if facts is None else facts.input_tokens,
+        left_usd=None if trace is None else trace.funds.left_usd,
+        requests_left=None if trace is None else trace.funds.requests,
+        room_usd=None if trace is None else trace.room_usd,
+        input_tokens=None if trace is None else trace.input_tokens,
         expected_cost_usd=decision.expected_cost_usd,
         expected_reward=decision.expected_reward,
         reserved_usd=decision.reserved_usd,
@@ -198,25 +198,25 @@ def _explained(
         answered_by=answered_by,
         cost_usd=cost_usd,
         reward=reward,
-        models=() if facts is None else tuple(_model(facts, mix, k) for k in range(len(facts.pool))),
+        models=() if trace is None else tuple(_model(trace, mix, k) for k in range(len(trace.pool))),
     )
 
 
 def _context(contexts: Contexts | None, context: int) -> ExplainedContext:
     if context == NO_CONTEXT or contexts is None:
         return ExplainedContext(context, 1.0 if context == NO_CONTEXT else None, *ContextSummary())
-    return ExplainedContext(context, float(contexts.freq[context]), *contexts.portrait(context))
+    return ExplainedContext(context, float(contexts.freq[context]), *contexts.summary(context))
 
 
-def _model(facts: DecisionTrace, mix: dict[int, float], k: int) -> ExplainedModel:
-    figures, price = facts.choice.figures, facts.choice.shadow_price
+def _model(trace: DecisionTrace, mix: dict[int, float], k: int) -> ExplainedModel:
+    figures, price = trace.choice.figures, trace.choice.shadow_price
     reward, cost = (None, None) if figures is None else figures.means(k)
     planned = figures.planned if isinstance(figures, ContextFigures) else None
     weighed = reward if planned is None else planned[k]
     known = weighed is not None and cost is not None and math.isfinite(price)
     return ExplainedModel(
-        name=facts.pool.names[k],
-        on_envelope=on_envelope(facts, k),
+        name=trace.pool.names[k],
+        on_envelope=on_envelope(trace, k),
         probability=mix.get(k, 0.0),
         expected_reward=reward,
         expected_cost_usd=cost,
@@ -224,8 +224,8 @@ def _model(facts: DecisionTrace, mix: dict[int, float], k: int) -> ExplainedMode
         worth=weighed - price * cost if known else None,  # type: ignore[operator]
         labels=0 if figures is None else round(figures.labels[k]),
         calls=0 if figures is None else round(figures.calls[k]),
-        worst_case_usd=None if facts.worst_usd is None else _finite(facts.worst_usd[k]),
-        excluded_by=excluded_by(facts, k),
+        worst_case_usd=None if trace.worst_usd is None else _finite(trace.worst_usd[k]),
+        excluded_by=excluded_by(trace, k),
     )
 
 

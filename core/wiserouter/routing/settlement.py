@@ -1,0 +1,201 @@
+"""The methods of `WiseRouter` that follow a decision: charge, release and reward, and other spending.
+
+Each method goes to the store first, which refuses a decision that is unknown or already settled; only then does the
+learner see it. A refused call changes nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
+from wiserouter.errors import InvalidInput
+from wiserouter.pricing.prices import Usage
+from wiserouter.routing.administration import RouterAdministration
+from wiserouter.types import Decision
+from wiserouter.validation import check_amount, check_reward
+
+logger = logging.getLogger("wiserouter")
+
+T = TypeVar("T")
+
+
+class RouterSettlement(RouterAdministration):
+    """The methods that a caller uses after a decision."""
+
+    def charge(
+        self,
+        decision: Decision | str,
+        cost_usd: float | None = None,
+        *,
+        usage: Usage | None = None,
+        model: str | None = None,
+        learn: bool = True,
+    ) -> None:
+        """Settle the true cost of a call, given in USD or as tokens.
+
+        Parameters
+        ----------
+        decision : Decision or str
+            The decision, or its id. A released decision can still be charged, since the money is spent.
+        cost_usd : float, USD, optional
+            Cost of the call.
+        usage : Usage, optional
+            Tokens of the call. They give the cost at the model's price if `cost_usd` is not given; in any case the
+            lengths of prompts and answers are learned from them.
+        model : str, optional
+            The model that answered, if a retry or a fallback replaced the chosen one.
+        learn : bool, default True
+            False if the cost says nothing about the model, as with a cached answer.
+
+        Raises
+        ------
+        UnknownDecision, AlreadySettled
+            If there is no such decision, or it was charged before. Nothing is charged twice.
+        InvalidInput, UnknownModel, UnknownPrice
+            If the cost is not a finite number of at least 0, or the model is unknown or has no price. Nothing is
+            changed.
+        """
+        decision_id = _id(decision)
+        served = None if model is None else self.pool.index(model)
+        cost = self._cost_usd(decision_id, served, cost_usd, usage)
+        record = self._store.settle(decision_id, cost, served)
+        if learn:
+            with self._lock:
+                self._learner.add_cost(record, cost, usage)
+        name = self._learner.pool.names[record.model]
+        self._journal.event("charge", decision_id, self._store.now(), cost_usd=cost, model=name, learn=learn)
+        if cost > record.decision.reserved_usd and self.is_hard(record.decision.scope):
+            logger.warning(
+                "a call of %s cost %.6g USD, more than its worst case of %.6g: the hard limit may not hold",
+                name,
+                cost,
+                record.decision.reserved_usd,
+            )
+
+    async def acharge(
+        self,
+        decision: Decision | str,
+        cost_usd: float | None = None,
+        *,
+        usage: Usage | None = None,
+        model: str | None = None,
+        learn: bool = True,
+    ) -> None:
+        """Charge like `charge`, off the event loop if the store may have to be waited for."""
+        step = partial(self.charge, decision, cost_usd, usage=usage, model=model, learn=learn)
+        await self._offload(_scope(decision), step, _id(decision))
+
+    def spend(self, cost_usd: float, *, scope: str = "default") -> None:
+        """Pay for something other than a call of the pool, such as an embedding, from the same budget.
+
+        A hard limit refuses an amount that does not fit. Pay an upper bound in advance, and give the difference back
+        with a negative amount.
+
+        Raises
+        ------
+        NotStarted, BudgetExhausted
+            If no budget pays for it. Nothing is changed.
+        InvalidInput
+            If the cost is not a finite number. Nothing is changed.
+        """
+        check_amount("the size of cost_usd", abs(cost_usd))
+        self._store.spend(scope, cost_usd)
+
+    async def aspend(self, cost_usd: float, *, scope: str = "default") -> None:
+        """Spend like `spend`, off the event loop if the store may have to be waited for."""
+        await self._offload(scope, partial(self.spend, cost_usd, scope=scope))
+
+    def decision(self, decision_id: str) -> Decision:
+        """Return the decision of an id or an alias; raise `UnknownDecision` if there is none."""
+        return self._store.find(decision_id).decision
+
+    def release(self, decision: Decision | str) -> None:
+        """Give back the reservation of a call that failed and costs nothing; raise as `charge` does."""
+        record = self._store.release(_id(decision))
+        with self._lock:
+            self._learner.take_back(record)
+        self._journal.event("release", record.decision.id, self._store.now())
+
+    def reward(self, decision: Decision | str, reward: float, *, comment: str | None = None) -> bool:
+        """Record a score in [0, 1] for a decision; it replaces an earlier score of the same decision.
+
+        Parameters
+        ----------
+        decision : Decision or str
+            The decision, its id, or an alias.
+        reward : float
+            The score.
+        comment : str, optional
+            Kept in the journal, if there is one.
+
+        Returns
+        -------
+        bool
+            True if an earlier score was replaced.
+
+        Raises
+        ------
+        InvalidInput
+            If the score is outside [0, 1].
+        UnknownDecision, AlreadySettled
+            If there is no such decision, or its call was released. Nothing is changed.
+        """
+        score = check_reward(reward)
+        record, replaced = self._store.reward(_id(decision), score)
+        with self._lock:
+            self._learner.add_reward(record, score, replaced)
+        figures = {"reward": score} if comment is None else {"reward": score, "comment": comment}
+        self._journal.event("reward", record.decision.id, self._store.now(), **figures)
+        return replaced is not None
+
+    async def arelease(self, decision: Decision | str) -> None:
+        """Release like `release`, off the event loop if the store may have to be waited for."""
+        await self._offload(_scope(decision), partial(self.release, decision), _id(decision))
+
+    async def areward(self, decision: Decision | str, reward: float, *, comment: str | None = None) -> bool:
+        """Reward like `reward`, off the event loop if the store may have to be waited for."""
+        return await self._offload("", partial(self.reward, decision, reward, comment=comment))
+
+    def alias(self, alias: str, decision: Decision | str) -> None:
+        """Give a decision a further name, such as the id of its call, to charge, reward and find it by.
+
+        An alias that was given before passes to the later decision; with "" as the decision it is withdrawn.
+        """
+        self._store.alias(alias, _id(decision))
+
+    def waits(self, scope: str | None = None) -> bool:
+        """Return True if a step may wait for the store; such a step must not run on the event loop.
+
+        Parameters
+        ----------
+        scope : str, optional
+            The scope of the step; None for a step that knows a decision by its id only.
+        """
+        return self._store.waits("" if scope is None else scope)
+
+    async def _offload(self, scope: str, step: Callable[[], T], decision_id: str | None = None) -> T:
+        """Run a step, off the event loop if the store may have to be waited for."""
+        if not self._store.waits(scope, decision_id):
+            return step()
+        from wiserouter.stores.offload import offload  # callers without an event loop do not pay for asyncio
+
+        return await offload(step)
+
+    def _cost_usd(self, decision_id: str, served: int | None, cost_usd: float | None, usage: Usage | None) -> float:
+        """Return the cost of a call, given in USD or as tokens."""
+        if cost_usd is not None:
+            return check_amount("cost_usd", cost_usd)
+        if usage is None:
+            raise InvalidInput("charge needs cost_usd or usage, got neither")
+        return self.pool.cost_usd(self._store.find(decision_id).model if served is None else served, usage)
+
+
+def _id(decision: Decision | str) -> str:
+    return decision if isinstance(decision, str) else decision.id
+
+
+def _scope(decision: Decision | str) -> str:
+    return "" if isinstance(decision, str) else decision.scope
