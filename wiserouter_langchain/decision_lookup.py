@@ -9,7 +9,7 @@ from langchain_core.messages import BaseMessage
 
 from wiserouter import Explanation, WiseRouter
 from wiserouter.errors import AlreadySettled, UnknownDecision
-from wiserouter.validation import check_reward
+from wiserouter.integration import check_reward
 from wiserouter_langchain.decision_index import DecisionIndex, shared_name
 from wiserouter_langchain.routed_call import RECORD
 

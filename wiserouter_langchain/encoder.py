@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from langchain_core.embeddings import Embeddings
 
-from wiserouter.pricing.tokens import count_tokens
-from wiserouter.prompts.encoders.remote import Embedded, RemoteEncoder
+from wiserouter.integration import Embedded, RemoteEncoder, count_tokens
 
 
 class EmbeddingsEncoder(RemoteEncoder):

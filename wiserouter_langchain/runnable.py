@@ -24,8 +24,7 @@ from pydantic import Field
 
 from wiserouter import Budget, Explanation, Price, WiseRouter
 from wiserouter.errors import InvalidInput, UnknownModel
-from wiserouter.integration.context_lookup import ContextLookup
-from wiserouter.stores.offload import offload
+from wiserouter.integration import ContextLookup, offload
 from wiserouter_langchain import event_streams
 from wiserouter_langchain.call_scope import FORCED, SCOPE, CallEnvironment, RoutingChatModel, arouted, routed
 from wiserouter_langchain.decision_index import DecisionIndex

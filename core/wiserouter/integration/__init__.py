@@ -10,6 +10,7 @@ from wiserouter.integration.setup import PreparedRouter, check_bounded, prepare_
 from wiserouter.pricing.tokens import count_tokens
 from wiserouter.prompts.encoders.remote import Embedded, RemoteEncoder
 from wiserouter.stores.offload import offload
+from wiserouter.types import IntArray
 from wiserouter.validation import check_reward
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "ContextAssignment",
     "ContextLookup",
     "Embedded",
+    "IntArray",
     "PreparedRouter",
     "Rate",
     "RateCard",
