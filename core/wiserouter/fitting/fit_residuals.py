@@ -23,6 +23,7 @@ from wiserouter.learning.residuals.model_selection import (
     price_curve,
 )
 from wiserouter.planning.plan import Plan
+from wiserouter.pricing.tokens import count_tokens
 from wiserouter.prompts.contexts import Contexts
 from wiserouter.types import Embedding
 from wiserouter.validation import check_amount
@@ -86,8 +87,6 @@ class ResidualSample:
 
     def in_contexts(self, contexts: Contexts) -> Sample:
         """Return the queries with their contexts, one row each."""
-        from wiserouter.pricing.tokens import count_tokens  # only needed here
-
         first = first_rows(np.concatenate([part.query for part in self._parts]))
         calls, embeddings = merged(self._parts), np.concatenate(self._embeddings)[first]
         tokens = np.array([count_tokens(prompt).tokens for prompt in calls.prompts], dtype=np.float64)

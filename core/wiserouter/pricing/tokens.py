@@ -12,7 +12,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
-import tempfile
 import threading
 from dataclasses import dataclass
 from functools import lru_cache
@@ -152,6 +151,8 @@ def _cache_folder() -> str:
     for variable in ("TIKTOKEN_CACHE_DIR", "DATA_GYM_CACHE_DIR"):
         if variable in os.environ:
             return os.environ[variable]
+    import tempfile  # slow to import, and needed only where text is counted
+
     return f"{tempfile.gettempdir()}{os.sep}data-gym-cache"
 
 
