@@ -421,3 +421,39 @@ def test_a_cost_with_its_tokens_rules_and_the_tokens_are_learned():
     router.charge(router.decide(), 0.5, usage=Usage(100, 10))
     assert router.status().spent_usd == 0.5
     assert (router.estimates.input_tokens[0, 0], router.estimates.output_tokens[0, 0]) == (100, 10)
+
+
+class WaitingStore(MemoryStore):
+    """A store that may have to be waited for, and records the threads that its steps run in."""
+
+    def __init__(self):
+        super().__init__()
+        self.threads = []
+
+    def waits(self, scope, decision_id=None):
+        return True
+
+    def release(self, decision_id):
+        self.threads.append(threading.current_thread())
+        return super().release(decision_id)
+
+    def reward(self, decision_id, reward):
+        self.threads.append(threading.current_thread())
+        return super().reward(decision_id, reward)
+
+
+@pytest.mark.parametrize("store", [MemoryStore, WaitingStore])
+async def test_releases_and_rewards_keep_the_event_loop_free(store):
+    router = make(store=store())
+    router.start(Budget(amount_usd=8.0, horizon=4))
+    rated, failed = router.decide("code"), router.decide("chat")
+    assert await router.areward(rated, 0.5, comment="fine") is False
+    assert await router.areward(rated.id, 1.0) is True
+    await router.arelease(failed)
+    assert router.estimates.labels.sum() - known().labels.sum() == 1
+    assert router.status().released == 1
+    with pytest.raises(AlreadySettled):
+        await router.arelease(failed)
+    with pytest.raises(InvalidInput):
+        await router.areward(rated, 2.0)
+    assert threading.main_thread() not in getattr(router._store, "threads", [])

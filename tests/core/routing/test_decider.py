@@ -1,0 +1,137 @@
+"""The decider by hand-checked numbers: arrays in, a record out; no store and no clock."""
+
+from itertools import count
+
+import numpy as np
+import pytest
+
+from wiserouter import Budget, Contexts, Estimates, ExploreShare, LabelBudget, Model, Offline, Price
+from wiserouter.artifacts.parts import RouterParts
+from wiserouter.budgets import open_account
+from wiserouter.errors import BudgetExhausted, HorizonExhausted, InvalidInput, NoEligibleModel
+from wiserouter.prompts.query import Query
+from wiserouter.routing.decider import CUSHION_DECAY, Decider
+from wiserouter.routing.learner import Learner
+from wiserouter.types import NO_CONTEXT
+
+COST_USD = ((1.0, 3.0), (1.0, 3.0))
+REWARD = ((0.2, 0.9), (0.5, 0.6))
+MODELS = (
+    Model("small", Price(0.01, 0.02), max_output_tokens=100),
+    Model("large", Price(0.03, 0.04), max_output_tokens=100),
+)
+
+
+def decider(accounting="paper", models=MODELS, **options):
+    estimates = Estimates(2, 2)
+    estimates.add_table(np.arange(2), np.array(REWARD), np.array(COST_USD))
+    contexts = Contexts([[1.0, 0.0], [0.0, 1.0]], [0.5, 0.5])
+    parts = RouterParts(models, contexts, None, Offline(accounting=accounting), estimates)
+    ticks = count(100.0)
+    return Decider(Learner(parts, lambda: 0.0), np.random.default_rng(0), lambda: next(ticks), **options)
+
+
+def snapshot(amount_usd=8.0, horizon=4, **terms):
+    return open_account(Budget(amount_usd, horizon, **terms), 0.0).snapshot()
+
+
+def test_a_record_holds_the_decision_and_its_trace():
+    record = decider().decide(Query(0, None), snapshot(), scope="team")
+    decision = record.decision
+    # 2 USD per request buy the large model in context 0 (slope .35) and the small one in context 1 (slope .05)
+    assert (decision.model, record.model, decision.context, decision.probability) == ("large", 1, 0, 1.0)
+    assert (decision.rate_usd, decision.expected_cost_usd, decision.expected_reward) == (2.0, 3.0, 0.9)
+    assert (decision.reserved_usd, decision.scope, decision.decided_at) == (3.0, "team", 100.0)
+    assert (record.debit, record.state, record.reward, record.cost_usd) == ("paper", "in flight", None, None)
+    assert record.trace.funds == snapshot().funds
+    assert (record.trace.worst_usd, record.trace.room_usd, record.trace.eligible) == (None, None, None)
+    assert decider().decide(Query(1, None), snapshot()).decision.model == "small"
+
+
+def test_the_caller_restricts_the_models():
+    record = decider().decide(Query(0, None), snapshot(), eligible=["small"])
+    assert (record.decision.model, record.trace.eligible) == ("small", {0})
+    with pytest.raises(NoEligibleModel):
+        decider().decide(Query(0, None), snapshot(), eligible=[])
+
+
+def test_a_hard_limit_holds_the_worst_case_back():
+    record = decider("actual").decide(Query(0, 100), snapshot(100.0, 10, limit="hard"), max_output_tokens=50)
+    # 100 tokens x .03 + 50 x .04 = 5; the small model 100 x .01 + 50 x .02 = 2
+    assert record.trace.worst_usd == pytest.approx([2.0, 5.0])
+    assert record.decision.reserved_usd == pytest.approx(5.0)
+    assert record.trace.room_usd == pytest.approx(100.0, abs=1e-6)
+    assert record.trace.funds.cushion_usd == pytest.approx(2.0)
+
+
+def test_the_bound_of_the_caller_replaces_prices_times_tokens():
+    hard = snapshot(100.0, 10, limit="hard")
+    record = decider("actual").decide(Query(0, None), hard, worst_case_usd={"small": 1.5})
+    assert record.decision.model == "small"
+    assert record.trace.worst_usd == [1.5, float("inf")]
+    with pytest.raises(InvalidInput, match="worst_case_usd"):
+        decider("actual").decide(Query(0, None), hard, worst_case_usd={"small": -1.0})
+
+
+def test_models_beyond_the_room_are_left_out_and_none_is_an_error():
+    tight = snapshot(4.0, 2, limit="hard")
+    assert decider("actual").decide(Query(0, 100), tight, max_output_tokens=50).decision.model == "small"
+    with pytest.raises(BudgetExhausted) as refused:
+        decider("actual").decide(Query(0, 100), snapshot(1.0, 2, limit="hard"), max_output_tokens=50)
+    assert refused.value.needed_usd == pytest.approx(2.0)
+
+
+def test_the_cushion_remembers_the_most_expensive_cheapest_call_and_fades():
+    one, hard = decider("actual"), snapshot(1_000.0, 100, limit="hard")
+    cushions = [
+        one.decide(Query(0, tokens), hard, max_output_tokens=50).trace.funds.cushion_usd for tokens in (900, 100, 100)
+    ]
+    assert cushions == pytest.approx([10.0, 10.0 * CUSHION_DECAY, 10.0 * CUSHION_DECAY**2])
+
+
+def test_a_budget_that_is_used_up_refuses_or_goes_on_with_the_cheapest():
+    spent = open_account(Budget(4.0, 2), 0.0)
+    spent.spend(4.0, 4.0)
+    with pytest.raises(BudgetExhausted):
+        decider().decide(Query(0, None), spent.snapshot())
+    over = open_account(Budget(4.0, 1), 0.0)
+    over.reserve(1.0, 1.0)
+    with pytest.raises(HorizonExhausted):
+        decider().decide(Query(0, None), over.snapshot())
+    on = open_account(Budget(4.0, 1, on_exhausted="cheapest"), 0.0)
+    on.spend(4.0, 4.0)
+    record = decider().decide(Query(0, None), on.snapshot())
+    assert (record.decision.model, record.trace.choice.rule) == ("small", "cheapest")
+
+
+def test_an_expected_limit_refuses_a_call_that_costs_more_than_is_left():
+    account = open_account(Budget(4.0, 2), 0.0)
+    account.spend(3.5, 3.5)
+    with pytest.raises(BudgetExhausted) as refused:
+        decider("actual").decide(Query(0, None), account.snapshot())
+    assert refused.value.needed_usd == 1.0
+
+
+def test_labels_are_asked_for_where_there_is_something_to_learn():
+    one = decider(labels=LabelBudget(1.0))
+    assert one.decide(Query(0, None), snapshot()).decision.ask_feedback
+    assert not one.decide(Query(NO_CONTEXT, None), snapshot()).decision.ask_feedback
+    assert not decider().decide(Query(0, None), snapshot()).decision.ask_feedback
+
+
+def test_exploration_varies_the_draw():
+    one = decider(explore=ExploreShare(1.0))
+    drawn = {one.decide(Query(0, None), snapshot(80.0, 40)).decision.model for _ in range(40)}
+    assert drawn == {"small", "large"}
+
+
+def test_several_budgets_bear_a_call_together():
+    day = Budget(2.5, every="day", horizon=1, within=Budget(1_000.0, every="month", horizon=1_000))
+    account = open_account(day, 0.0)
+    budget = account.snapshot()
+    assert (budget.plannable_usd, budget.hard, budget.margin_usd) == (2.5, False, 0.0)
+    assert len(budget.funds.each) == 2
+    month = Budget(5.0, 30, every="month")
+    mixed = open_account(Budget(9.0, 3, every="day", limit="hard", within=month), 0.0).snapshot()
+    assert (mixed.hard, mixed.plannable_usd) == (True, 5.0)
+    assert mixed.room_usd == pytest.approx(9.0, abs=1e-6)
