@@ -58,6 +58,8 @@ class CallEnvironment:
         The model that takes each call that it can take and the budget pays for.
     payer : str or None
         The scope that pays, whatever the configuration says.
+    durable : bool
+        Whether other workers can find decisions in the store.
     without_usage : set of str
         Models that have answered without usage, which is reported once.
     """
@@ -68,6 +70,7 @@ class CallEnvironment:
     index: DecisionIndex
     preferred: str | None = None
     payer: str | None = None
+    durable: bool = False
     without_usage: set[str] = field(default_factory=set)
 
 
@@ -93,7 +96,7 @@ def routed(
     config : RunnableConfig or None
         The caller's configuration.
     kwargs : dict
-        The caller's keyword arguments, and the declared operations.
+        The caller's keyword arguments, and the queued operations.
     """
     return CallScope(llm, input, config, kwargs)
 
@@ -165,14 +168,14 @@ class _Scope:
 
     def _ready(self, call: RoutedCall, run: Any) -> RoutedCall:
         """Return the call with all that its chat model is called with."""
-        add, decision_id = self._environment.index.add, call.decision.id
-        add(decision_id, [run.run_id, run.parent_run_id] if run.parent_run_id else [run.run_id])
-        call.observer.on_start = lambda run_id: add(decision_id, [run_id])
+        enter = partial(self._environment.index.add, call.decision.id)
+        enter(run.run_id, *([run.parent_run_id] if run.parent_run_id else []))
+        call.observer.on_start = enter
         call.prepare(self._messages, self._kwargs, self._config, run.get_child(), self._llm.cap_output_tokens)
         return call
 
     def _outputs(self) -> dict[str, Any]:
-        """Return what the chain run reports at its end."""
+        """Return the outputs of the chain run."""
         return {} if self._call is None else {"output": self._call.output, RECORD: self._call.record}
 
     def _settle(self, call: RoutedCall) -> None:
@@ -180,8 +183,9 @@ class _Scope:
         core, model = self._environment.core, call.decision.model
         try:
             estimated = call.settle()
-            for name in self._environment.index.shared_names(call.decision.id) if core.durable else ():
-                core.alias(name, call.decision)
+            if self._environment.durable:
+                for name in self._environment.index.shared_names(call.decision.id):
+                    core.alias(name, call.decision)
         except StoreError as error:  # the answer is there; what this worker decided is settled later
             logger.warning("%s: feedback may not find a call of %s", error, model)
             return
@@ -219,7 +223,7 @@ class CallScope(_Scope):
     def end_with_stream(self, call: RoutedCall) -> None:
         """Leave the end to the observer: the caller reads the model's own stream after the block."""
         self._ends_with_stream = True
-        call.observer._on_done = partial(self._stream_ended, call)
+        call.observer.on_end = partial(self._stream_ended, call)
 
     def _stream_ended(self, call: RoutedCall, error: BaseException | None) -> None:
         self._settle(call)
@@ -255,7 +259,7 @@ class AsyncCallScope(_Scope):
     def end_with_stream(self, call: RoutedCall) -> None:
         """Leave the end to the observer: the caller reads the model's own stream after the block."""
         self._ends_with_stream = True
-        call.observer._on_done = partial(self._stream_ended, call, asyncio.get_running_loop())
+        call.observer.on_end = partial(self._stream_ended, call, asyncio.get_running_loop())
 
     def _stream_ended(self, call: RoutedCall, loop: asyncio.AbstractEventLoop, error: BaseException | None) -> None:
         if self._environment.core.waits():

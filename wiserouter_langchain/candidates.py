@@ -50,15 +50,20 @@ def begin_call(
     BudgetExhausted, HorizonExhausted, NotStarted
         If no budget pays for it.
     """
-    names = candidates(members, request, forced)
-    worst_usd = worst_cases_usd(members, names, request, cap_output_tokens) if router.is_hard(scope) else None
+    bound_tokens = request.input_bound_tokens
+    names = candidates(members, request, bound_tokens, forced)
+    worst_usd = None
+    if router.is_hard(scope):
+        worst_usd = worst_cases_usd(members, names, request, bound_tokens, cap_output_tokens)
     terms: dict[str, Any] = {**assignment._asdict(), "worst_case_usd": worst_usd, "scope": scope}
     decision = _decide_preferred(router, names, preferred, terms) or router.decide(**terms, eligible=names)
     return RoutedCall(router, decision, members[decision.model], request)
 
 
-def candidates(members: Mapping[str, PoolMember], request: CallRequest, forced: str | None) -> list[str]:
-    """Return the models that can take a call.
+def candidates(
+    members: Mapping[str, PoolMember], request: CallRequest, bound_tokens: int, forced: str | None
+) -> list[str]:
+    """Return the models that can take a call of at most `bound_tokens` input tokens of text.
 
     Raises
     ------
@@ -69,22 +74,28 @@ def candidates(members: Mapping[str, PoolMember], request: CallRequest, forced: 
     """
     if forced is not None and forced not in members:
         raise UnknownModel(forced, members)
-    windows = [window for member in members.values() if (window := member.rate_card.max_input_tokens) is not None]
-    # a text of fewer bytes than every window has tokens fits without being counted
-    may_exceed = bool(request.media) or any(window < request.input_bound_tokens for window in windows)
+    names = list(members) if forced is None else [forced]
+    windows = [window for name in names if (window := members[name].rate_card.max_input_tokens) is not None]
+    may_exceed = bool(request.media) or bound_tokens > min(windows, default=bound_tokens)
+    if not (may_exceed or request.tools or request.structured):
+        return names  # plain text that fits every window
     tokens = about_tokens(request) if may_exceed else 0
-    reasons = {name: member.can_take(request, tokens) for name, member in members.items() if forced in {None, name}}
-    names = [name for name, reason in reasons.items() if reason is None]
-    if not names:
+    reasons = {name: members[name].can_take(request, tokens) for name in names}
+    able = [name for name, reason in reasons.items() if reason is None]
+    if not able:
         raise NoEligibleModel({name: reason or "" for name, reason in reasons.items()})
-    return names
+    return able
 
 
 def worst_cases_usd(
-    members: Mapping[str, PoolMember], names: list[str], request: CallRequest, cap_output_tokens: int | None
+    members: Mapping[str, PoolMember],
+    names: list[str],
+    request: CallRequest,
+    bound_tokens: int,
+    cap_output_tokens: int | None,
 ) -> dict[str, float]:
-    """Return the most that a call can cost with each model; raises `UnknownPrice` where nothing bounds any."""
-    worst_usd = {name: members[name].worst_case_usd(request, cap_output_tokens) for name in names}
+    """Return the most that a call can cost with each model; raises `UnknownPrice` if all of them are unbounded."""
+    worst_usd = {name: members[name].worst_case_usd(request, bound_tokens, cap_output_tokens) for name in names}
     if min(worst_usd.values()) == float("inf"):
         raise UnknownPrice(names[0], "bound on the cost of this call: limit the output, or send no media")
     return worst_usd

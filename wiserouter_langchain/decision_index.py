@@ -28,7 +28,7 @@ class DecisionIndex:
     def __len__(self) -> int:
         return len(self._positions)
 
-    def add(self, decision_id: str, run_ids: Iterable[object]) -> None:
+    def add(self, decision_id: str, *run_ids: object) -> None:
         """Enter a decision under runs."""
         with self._lock:
             positions = self._positions.setdefault(decision_id, {})

@@ -1,4 +1,4 @@
-"""`wiserouter demo --via langchain`: the demo's workload through a LangChain chain, whose chat models are made up."""
+"""`wiserouter demo --via langchain`: the demo's workload through a LangChain chain of simulated chat models."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
@@ -13,16 +14,15 @@ from langchain_core.prompts import ChatPromptTemplate
 
 from wiserouter import Price, WiseRouter
 from wiserouter.evaluation.replay import Table
-from wiserouter.integration import IntArray
 from wiserouter_langchain.routed_call import RECORD
 from wiserouter_langchain.runnable import RunnableWiseRouter
 
 TOKEN_USD = 1e-9
-"""Price of a token of the made-up models: a cost becomes a whole number of them."""
+"""Price of a token of the simulated models: small, so that every cost is a whole number of tokens."""
 
 
 class TableChat(BaseChatModel):
-    """Answers at the cost that a table gives for the query that is asked next."""
+    """A chat model whose answers cost what a table gives for the current query."""
 
     name: str
     cost_usd: Any
@@ -39,15 +39,15 @@ class TableChat(BaseChatModel):
         return ChatResult(generations=[ChatGeneration(message=answer)])
 
 
-def serve(router: WiseRouter, table: Table, tick: Callable[[int], None]) -> IntArray:
-    """Send every query of a table through a chain, with feedback, and return the models that answered.
+def serve(router: WiseRouter, table: Table, tick: Callable[[int], None]) -> npt.NDArray[np.int64]:
+    """Send every query of a table through a chain, with feedback, and return the index of the model that answered each.
 
     Parameters
     ----------
     router : WiseRouter
-        With a running budget.
+        A router with a running budget.
     table : Table
-        Prompts, and what each model scores and costs on them.
+        Prompts, with the score and the cost of each model on them.
     tick : callable of (int) -> None
         Called with the number of queries done.
     """

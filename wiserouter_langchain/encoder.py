@@ -1,4 +1,4 @@
-"""Any LangChain `Embeddings` as the router's encoder, with a cache; what it costs is paid from the same budget."""
+"""Any LangChain `Embeddings` as the router's encoder, with a cache; its cost is paid from the router's budget."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from wiserouter.integration import Embedded, RemoteEncoder, count_tokens
 
 
 class EmbeddingsEncoder(RemoteEncoder):
-    """Embeds with a LangChain embedding model, synchronously and asynchronously.
+    """An encoder that calls a LangChain embedding model, synchronously and asynchronously.
 
     Parameters
     ----------
     embeddings : Embeddings
         The model.
     token_usd : float, default 0
-        USD per token; tokens are counted here, since LangChain's embeddings do not tell.
+        Price in USD per token; tokens are counted here, since LangChain's embeddings report none.
     cache_size : int, default 10,000
-        Vectors kept, by a hash of the text.
+        Vectors kept, each under a hash of its text.
 
     Examples
     --------
@@ -27,13 +27,15 @@ class EmbeddingsEncoder(RemoteEncoder):
     """
 
     def __init__(self, embeddings: Embeddings, *, token_usd: float = 0.0, cache_size: int = 10_000) -> None:
-        super().__init__(type(embeddings).__name__, self._ask, self._aask, token_usd=token_usd, cache_size=cache_size)
+        super().__init__(
+            type(embeddings).__name__, self._embed, self._aembed, token_usd=token_usd, cache_size=cache_size
+        )
         self._embeddings = embeddings
 
-    def _ask(self, texts: list[str]) -> Embedded:
+    def _embed(self, texts: list[str]) -> Embedded:
         return Embedded(self._embeddings.embed_documents(texts), _tokens(texts))
 
-    async def _aask(self, texts: list[str]) -> Embedded:
+    async def _aembed(self, texts: list[str]) -> Embedded:
         return Embedded(await self._embeddings.aembed_documents(texts), _tokens(texts))
 
 

@@ -14,7 +14,7 @@ from wiserouter.integration import CallRequest, RateCard, count_tokens, exact_en
 from wiserouter_langchain.price_catalogue import rate_card_of
 
 MEDIA_TOKENS = 2_000
-"""A usual image; only for choosing models by context window: a hard budget takes the whole window."""
+"""Tokens of a typical image, to hold against context windows; a hard budget reserves the whole window instead."""
 
 _LIMIT_FIELDS = ("max_tokens", "max_output_tokens", "max_completion_tokens", "num_predict")
 
@@ -58,21 +58,31 @@ class PoolMember:
             return f"needs about {about_tokens} tokens, window is {window}"
         return None
 
-    def worst_case_usd(self, request: CallRequest, cap_output_tokens: int | None) -> float:
-        """Return the most that a call can cost; infinite where nothing bounds it."""
-        inputs = self.bound_tokens(request) if request.countable else None
+    def worst_case_usd(self, request: CallRequest, bound_tokens: int, cap_output_tokens: int | None) -> float:
+        """Return the most that a call can cost; infinite where nothing bounds it.
+
+        Parameters
+        ----------
+        request : CallRequest
+            The call.
+        bound_tokens : int
+            An upper bound on its input tokens, for any model.
+        cap_output_tokens : int or None
+            The limit of the output where neither call nor model sets one.
+        """
         limit = request.output_tokens if request.output_tokens is not None else cap_output_tokens
+        inputs = self._input_tokens(request, bound_tokens) if request.countable else None
         return self.rate_card.worst_case_usd(inputs, limit, request.choices)
 
-    def bound_tokens(self, request: CallRequest) -> int:
-        """Return an upper bound on the input tokens of a call without media."""
+    def _input_tokens(self, request: CallRequest, bound_tokens: int) -> int:
+        """Return the input tokens of a call: exact where the model's encoding is known, else their upper bound."""
         if self.encoding_of is None:
-            return request.input_bound_tokens
+            return bound_tokens
         return count_tokens(request.counted, self.encoding_of).at_most + request.overhead_tokens
 
-    def capped(self, cap_output_tokens: int | None, request: CallRequest) -> BaseChatModel:
+    def capped(self, cap_output_tokens: int, request: CallRequest) -> BaseChatModel:
         """Return the model with its output limited, where neither the call nor the model does so."""
-        if cap_output_tokens is None or request.output_tokens is not None or self.cap_field is None:
+        if request.output_tokens is not None or self.cap_field is None:
             return self.model
         return self.model.model_copy(update={self.cap_field: cap_output_tokens})
 

@@ -34,7 +34,7 @@ def request_of(
     kwargs : mapping
         Keyword arguments of the call.
     operations : sequence of (str, tuple, dict)
-        Operations queued for the model: `bind_tools`, `with_structured_output`.
+        The queued operations: `bind_tools`, `with_structured_output`.
 
     Examples
     --------
@@ -43,7 +43,7 @@ def request_of(
     5
     """
     schemas = [*(kwargs.get("tools") or ()), *(schema for _, args, _ in operations for schema in _listed(args))]
-    given = {**kwargs, **{key: value for _, _, kw in operations for key, value in kw.items()}}
+    given = {**kwargs, **{key: value for _, _, keywords in operations for key, value in keywords.items()}}
     human = next((message.text for message in reversed(messages) if message.type == "human" and message.text), "")
     texts = [text for message in messages for text in _texts(message)]
     media = frozenset(kind for message in messages for kind in _media(message))

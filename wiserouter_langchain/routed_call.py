@@ -20,7 +20,7 @@ RECORD = "wise_router"
 """Key of the decision in `response_metadata`, and in the metadata of the chosen model's run."""
 
 OPERATIONS = "__wise_operations"
-"""Keyword under which `bind_tools` and `with_structured_output` travel to the call."""
+"""Keyword argument that holds the queued operations, `bind_tools` and `with_structured_output`."""
 
 
 @dataclass
@@ -40,11 +40,13 @@ class RoutedCall:
     observer : UsageObserver
         Collects what the model has used.
     runnable : Runnable
-        The chosen chat model, with the declared operations applied.
+        The chosen chat model, with the queued operations applied.
     messages, config, kwargs : list of BaseMessage, RunnableConfig, dict
         What it is called with.
     output : object
         The answer, or the last chunk of it.
+    record : dict
+        What the answer carries of the decision: no floats, which chunks could not merge.
     """
 
     router: WiseRouter
@@ -57,13 +59,8 @@ class RoutedCall:
     config: RunnableConfig = field(default_factory=RunnableConfig, init=False)
     kwargs: dict[str, Any] = field(default_factory=dict, init=False)
     output: Any = field(default=None, init=False)
+    record: dict[str, Any] = field(default_factory=dict, init=False)
     _unsettled: Lock = field(default_factory=Lock, init=False)
-
-    @property
-    def record(self) -> dict[str, Any]:
-        """What the answer carries: no floats, which chunks could not merge."""
-        record = {"decision_id": self.decision.id, "model": self.decision.model, "context": self.decision.context}
-        return {**record, "ask_feedback": True} if self.decision.ask_feedback else record
 
     def prepare(
         self,
@@ -80,7 +77,7 @@ class RoutedCall:
         messages : list of BaseMessage
             The conversation.
         kwargs : mapping
-            The caller's keyword arguments, and the declared operations.
+            The caller's keyword arguments, and the queued operations.
         config : RunnableConfig
             The caller's configuration.
         callbacks : BaseCallbackManager
@@ -88,8 +85,12 @@ class RoutedCall:
         cap_output_tokens : int or None
             The limit of the output where neither call nor model sets one.
         """
+        decision, member = self.decision, self.member
+        self.record = {"decision_id": decision.id, "model": decision.model, "context": decision.context}
+        if decision.ask_feedback:
+            self.record["ask_feedback"] = True
         self.messages, self.kwargs = messages, dict(kwargs)
-        self.runnable = self.member.capped(cap_output_tokens, self.request)
+        self.runnable = member.model if cap_output_tokens is None else member.capped(cap_output_tokens, self.request)
         for name, args, keywords in self.kwargs.pop(OPERATIONS, ()):
             self.runnable = getattr(self.runnable, name)(*args, **keywords)
         callbacks.add_handler(self.observer, inherit=True)
@@ -103,19 +104,20 @@ class RoutedCall:
         """
         if not self._unsettled.acquire(blocking=False):
             return False
-        bill = bill_of(self.observer.calls, self.member.rate_card, self.request)
+        bill = bill_of(self.observer.runs, self.member.rate_card, self.request)
         settle(self.router, self.decision, bill)
         return bill is not None and bill.estimated
 
     def with_record(self, output: Any) -> Any:
         """Return a copy of an answer with the record attached; the model's cache may own the original."""
         if isinstance(output, BaseMessage):
-            return output.model_copy(update={"response_metadata": {**output.response_metadata, RECORD: self.record}})
+            metadata = {**output.response_metadata, RECORD: dict(self.record)}
+            return output.model_copy(update={"response_metadata": metadata})
         if isinstance(output, dict) and isinstance(output.get("raw"), BaseMessage):
             return {**output, "raw": self.with_record(output["raw"])}
         return output
 
     def streamed(self) -> Any:
         """Return the result of a stream: the message that the observer has, or the last chunk of anything else."""
-        calls = self.observer.calls
-        return calls[-1].message if calls and isinstance(self.output, BaseMessage) else self.output
+        runs = self.observer.runs
+        return runs[-1].message if runs and isinstance(self.output, BaseMessage) else self.output

@@ -105,7 +105,9 @@ class RunnableWiseRouter(RoutingChatModel):
         lookup = ContextLookup(
             core.contexts, core.encoder, self.encoder_timeout_s, keeps_embedding=core.needs_embedding
         )
-        self._environment = CallEnvironment(core, members, lookup, DecisionIndex(self.history_size))
+        self._environment = CallEnvironment(
+            core, members, lookup, DecisionIndex(self.history_size), durable=core.durable
+        )
 
     @property
     def core(self) -> WiseRouter:
@@ -363,7 +365,7 @@ class RunnableWiseRouter(RoutingChatModel):
 
     def note_run(self, decision_id: str, run_id: uuid.UUID) -> None:
         """Let feedback for a run find a decision."""
-        self._environment.index.add(decision_id, [run_id])
+        self._environment.index.add(decision_id, run_id)
 
 
 def _with(kwargs: dict[str, Any], stop: list[str] | None) -> dict[str, Any]:

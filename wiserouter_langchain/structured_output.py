@@ -20,7 +20,7 @@ class StructuredWiseRouter(Runnable[LanguageModelInput, Any]):
     router : Runnable
         The router, which chooses the model.
     operations : tuple
-        The declared operations, which are replayed on the chosen model.
+        The queued operations, which are replayed on the chosen model.
     """
 
     def __init__(self, router: Runnable[LanguageModelInput, Any], operations: tuple[Any, ...]) -> None:
