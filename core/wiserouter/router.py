@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NoReturn, TypeVar
@@ -207,33 +206,22 @@ class WiseRouter(RouterSettlement):
         LogError
             If a row cannot be read.
         """
-        from wiserouter.fitting.fit import fit_log  # a router that is never fitted reads no log
-        from wiserouter.fitting.fit_residuals import ResidualTerms
-        from wiserouter.fitting.log import RoutingLog
+        from wiserouter.fitting.fit import fit_parts  # a router that is never fitted reads no log
 
-        log = log if isinstance(log, RoutingLog) else RoutingLog.read(log)
-        known = {model.name: model for model in models or ()}
-        for name in known.keys() - set(log.models):
-            raise InvalidInput(f"models must be in the log ({', '.join(log.models)}), got {name!r}", value=name)
-        prices = [known[name].price if name in known else None for name in log.models]
-        terms = ResidualTerms(
-            estimator, token_cost, rate_usd, [0.0 if price is None else price.input for price in prices]
-        )
-        fitted = fit_log(
+        fitted = fit_parts(
             log,
-            open_encoder(encoder),
-            n_contexts,
-            seed=seed,
-            progress=progress or _silent,
-            terms=terms,
+            encoder=encoder,
+            n_contexts=n_contexts,
             contexts=contexts,
+            models=models,
+            estimator=estimator,
+            token_cost=token_cost,
+            rate_usd=rate_usd,
+            seed=seed,
+            progress=progress,
         )
-        pool = [
-            _bounded(known.get(name, Model(name)), float(dearest))
-            for name, dearest in zip(log.models, fitted.max_cost_usd, strict=True)
-        ]
         router = cls(
-            pool,
+            fitted.models,
             fitted.contexts,
             encoder=fitted.encoder,
             policy=policy or Offline(),
@@ -494,12 +482,3 @@ class WiseRouter(RouterSettlement):
         self._store.settle(decision.id, 0.0)
         self._journal.event("charge", decision.id, self._store.now(), cost_usd=0.0, model="", learn=False)
         raise QuerySkipped(decision.context, decision.rate_usd)
-
-
-def _bounded(model: Model, dearest_usd: float) -> Model:
-    known = model.max_cost_usd is not None or np.isnan(dearest_usd)
-    return model if known else replace(model, max_cost_usd=dearest_usd)
-
-
-def _silent(step: str, rows: int) -> None:
-    """Report no progress."""
