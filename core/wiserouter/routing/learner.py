@@ -201,13 +201,14 @@ class Learner:
 
     def _read_with(self, pool: Pool) -> None:
         """Read queries with the limits and prices of a pool, and keep of them what is learned from."""
-        residuals, grows = self.residuals, self._growing is not None
+        residuals = self.residuals
         self.reader = QueryReader(
             self.contexts,
             self.encoder,
             pool,
-            residuals,
-            grows=grows,
+            keeps_embedding=self.needs_embedding,
+            keeps_length=residuals is not None and residuals.length is not None,
+            reassigns=self._growing is not None,
         )
 
     def _bind(self) -> None:
