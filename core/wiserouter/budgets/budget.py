@@ -19,38 +19,38 @@ NEVER = "never"
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What a workload may spend, and over how many requests or how long.
+    """The amount that a workload may spend, and the number of requests or the period that it is for.
 
     Parameters
     ----------
     amount_usd : float, USD
         The whole budget, or that of one window where it renews.
     horizon : int, optional
-        Number of requests that it is for; needed where the budget does not renew. Where it does, the requests expected
-        in a window, believed until traffic tells.
+        Number of requests that it is for; required where the budget does not renew. Where it does, the number of
+        requests expected in a window, used until there is traffic to forecast from.
     limit : {"expected", "hard"}, default "expected"
-        "expected" plans on mean costs, settles true ones and stops when what is left does not cover a mean call: only
-        what calls in flight cost beyond their mean can go beyond it. "hard" holds back the worst case of each call, and
-        never goes beyond it.
+        "expected" plans with mean costs, settles true costs and stops when the amount left does not cover a mean call:
+        only calls in flight that cost more than their mean can exceed it. "hard" reserves the worst case of each call
+        and never exceeds the amount.
     on_exhausted : {"reject", "cheapest"}, default "reject"
-        What `decide` does when money or horizon is used up: raise, or go on with the cheapest model. Under a hard limit
-        a call that does not fit is refused in any case.
+        Behaviour of `decide` when money or horizon is used up: raise an error, or continue with the cheapest model.
+        Under a hard limit a call that does not fit is refused in any case.
     every : str, optional
         How often the budget renews: "day", "week", "month", or a number and s, m, h, d, w or mo, such as "30d".
     timezone : str, default "UTC"
-        Whose midnight days, weeks and months begin at, and whose hours and weekdays the forecast follows.
+        The time zone in which days, weeks and months begin, and whose hours and weekdays the forecast follows.
     rollover : bool, default False
-        Whether what a window leaves goes to the next one, at most as much again as the amount; and what it overspent
-        is deducted there.
+        Whether the amount left at the end of a window is added to the next one, up to one further amount, and an
+        overspend is deducted there.
     within : Budget, optional
-        Another budget that must also bear each call, such as that of the month around that of a day. The tightest
-        rules. Each has a limit of its own.
+        Another budget that must also bear each call, such as one per month around one per day. The tightest of them
+        rules; each has its own limit.
 
     Raises
     ------
     InvalidInput
         If the amount is not a finite number of at least 0, the horizon is not a whole number of at least 1, there is
-        neither horizon nor `every`, or two budgets renew alike.
+        neither horizon nor `every`, or two budgets renew equally often.
 
     Examples
     --------
@@ -90,30 +90,30 @@ class Budget:
 
     @property
     def each(self) -> tuple[Budget, ...]:
-        """The budget itself and those that it is within."""
+        """The budget itself and those that enclose it."""
         return (self,) if self.within is None else (self, *self.within.each)
 
     @property
     def hard(self) -> bool:
-        """Whether a limit is hard, here or around."""
+        """Whether the limit of this budget or of one that encloses it is hard."""
         return self.limit == "hard" or (self.within is not None and self.within.hard)
 
     @property
     def rate_usd(self) -> float | None:
-        """USD per request; None where only traffic will tell."""
+        """USD per request; None without a horizon."""
         return None if self.horizon is None else self.amount_usd / self.horizon
 
     def window(self, now_s: float) -> Window | None:
-        """Return the window that holds the instant `now_s`; None where the budget does not renew."""
+        """Return the window that contains the instant `now_s`; None where the budget does not renew."""
         return None if self.every is None else window_at(parse_period(self.every, self.timezone), now_s)
 
     def windows_between(self, earlier: Window, later: Window) -> int:
-        """Return how many windows lie between two of this budget's."""
+        """Return the number of windows between two windows of this budget."""
         period = parse_period(self.every or "", self.timezone)
         return windows_between(period, earlier.end_s, later.start_s)
 
     def renews(self, every: str | None) -> bool:
-        """Return whether this budget alone renews so often; None and "never" are a budget that does not."""
+        """Return True if this budget renews `every` so often; None and "never" stand for a budget that does not."""
         mine, theirs = (None if one in (None, NEVER) else parse_period(one).length for one in (self.every, every))
         return mine == theirs
 

@@ -1,16 +1,16 @@
-"""What a record of counts says of the hours ahead: level, hours of the day, days of the week, trend, and error.
+"""The traffic forecast: level, hours of the day, days of the week, trend and error of a record of counts.
 
 The expected count of a bucket is level x hour x weekday x trend.
 
-- **Level**: exponentially weighted counts per exposure. How long to remember is not set: memories of three buckets to
-  two months are weighted by how well each would have forecast up to three days, so that a calm stream is averaged over
+- **Level**: exponentially weighted counts per exposure. The memory is not a setting: memories of three buckets to two
+  months are weighted by how well each would have forecast up to three days, so that a steady stream is averaged over
   weeks and a jump is followed within hours (prequential likelihood: Dawid, 1984).
-- **Hours and weekdays**: ratios to the centred moving mean, shrunk toward 1 by the share of their spread that is noise
-  (James-Stein), from three days and two weeks on.
+- **Hours and weekdays**: ratios to the centred moving mean, shrunk toward 1 by the share of their variance that is
+  noise (James-Stein), from three days and two weeks of data on.
 - **Trend**: the slope of the logarithm, damped (Gardner & McKenzie, 1985), and only as far as both halves of the last
   two to four weeks show it: a jump is no trend.
 - **Error**: the root mean square of the errors that the same level and profile would have made before, over a span as
-  long as the one ahead; wider where the record has not seen as much.
+  long as the one to forecast; wider where the record is shorter than that.
 """
 
 from __future__ import annotations
@@ -22,32 +22,31 @@ import numpy as np
 from wiserouter.types import FloatArray, IntArray
 
 MEMORIES = np.array([3.0, 12.0, 48.0, 192.0, 1_344.0])[:, None]
-"""Buckets that the candidate levels remember."""
+"""Memories of the candidate levels, in buckets."""
 
-LOOK = (12, 72)
-"""Buckets over which the candidates compete: half of what is ahead, at least and at most."""
+MIN_LOOK_AHEAD, MAX_LOOK_AHEAD = 12, 72
+"""Buckets over which the candidates are compared: half of the span to forecast, within these limits."""
 
-FRESH = 72.0
-"""Buckets after which a success or failure in that counts for 1/e."""
+COMPARISON_MEMORY = 72.0
+"""Buckets after which an error in that comparison counts for 1/e."""
 
-SETTLED = 672.0
+ERROR_MEMORY = 672.0
 """The same for the errors behind the interval: four weeks of hours."""
 
 CHI2_MEDIAN = 0.455
-"""Median of a squared normal deviate; a median of squares over it is a variance that one jump leaves alone."""
+"""Median of a squared normal deviate: a median of squares divided by it is a variance robust to one jump."""
 
-DAYS, WEEKS = 3, 2
+MIN_DAYS, MIN_WEEKS = 3, 2
 """Whole days and weeks that a profile needs."""
 
 DAMPING = 0.97
-"""Share of a day's trend that the day after still has."""
+"""Share of a day's trend that remains on the next day."""
 
-IGNORANCE = 0.5
-"""Relative error of a forecast beyond the first day, made before a whole day was seen."""
+UNOBSERVED_ERROR = 0.5
+"""Relative error of a forecast beyond the first day, before a whole day was observed."""
 
-
-WORST = 10.0
-"""Relative error that is never exceeded: of next to nothing, everything is off by a large factor."""
+MAX_ERROR = 10.0
+"""Upper limit of the relative error, for forecasts of nearly nothing."""
 
 
 class TrafficHistory(NamedTuple):
@@ -56,13 +55,13 @@ class TrafficHistory(NamedTuple):
     Attributes
     ----------
     counts, seen : ndarray of shape (n,)
-        Arrivals, and the share of the bucket that was watched.
+        Arrivals, and the share of the bucket that was observed.
     slot : ndarray of shape (n,)
         Hour of the week in local time, 0 to 167.
     per_day : int
         Buckets in a day.
     prior, prior_seen, prior_age : float
-        Arrivals believed in beforehand, the buckets they would have taken, and how many buckets ago that was.
+        Arrivals of the prior, the buckets that they stand for, and the age of the prior in buckets.
     """
 
     counts: FloatArray
@@ -75,18 +74,18 @@ class TrafficHistory(NamedTuple):
 
 
 class TrafficForecast(NamedTuple):
-    """What is ahead.
+    """The traffic expected from now on.
 
     Attributes
     ----------
     rate : float
-        Expected arrivals per whole bucket, in the current one.
+        Expected arrivals per whole bucket, at the level of the current one.
     after : float
         Expected arrivals in the buckets after it.
     error : float
-        Relative standard error, beyond that of a Poisson count.
+        Relative standard error in addition to that of a Poisson count.
     basis : float
-        Arrivals that the level rests on.
+        Number of arrivals that the level rests on.
     """
 
     rate: float
@@ -96,11 +95,11 @@ class TrafficForecast(NamedTuple):
 
 
 def forecast(past: TrafficHistory, share: FloatArray, slot: IntArray) -> TrafficForecast:
-    """Return the outlook on the coming buckets: `share` of each counts, and `slot` is its hour of the week."""
+    """Return the forecast for the next buckets, of which `share` counts; `slot` is the hour of the week of each."""
     profile = weekly_profile(past)
     due = past.seen * profile[past.slot]
     rates, counts = levels(past, due)
-    weight = _weights(past.counts, due, rates, int(np.clip(len(slot) / 2, *LOOK)))
+    weight = _weights(past.counts, due, rates, int(np.clip(len(slot) / 2, MIN_LOOK_AHEAD, MAX_LOOK_AHEAD)))
     rate = weight @ rates
     days = np.arange(1, len(slot) + 1) / past.per_day
     growth = np.exp(trend(past, profile) * DAMPING * (1.0 - DAMPING**days) / (1.0 - DAMPING))
@@ -110,12 +109,12 @@ def forecast(past: TrafficHistory, share: FloatArray, slot: IntArray) -> Traffic
 
 
 def weekly_profile(past: TrafficHistory) -> FloatArray:
-    """Return the mean of each hour of the week, relative to the mean of all, as far as the record shows it."""
+    """Return the mean of each hour of the week relative to the overall mean, shrunk toward 1."""
     profile = np.ones(168)
     counts, slot = past.counts[:-1], past.slot[:-1]
     for periods, length, n_slots, at in (
-        (DAYS, past.per_day, 24, slot % 24),
-        (WEEKS, 7 * past.per_day, 7, slot // 24),
+        (MIN_DAYS, past.per_day, 24, slot % 24),
+        (MIN_WEEKS, 7 * past.per_day, 7, slot // 24),
     ):
         if len(counts) >= periods * length:
             ratio = _shape(counts, profile[slot] * past.seen[:-1], at, n_slots, length)
@@ -125,7 +124,7 @@ def weekly_profile(past: TrafficHistory) -> FloatArray:
 
 
 def levels(past: TrafficHistory, due: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the level after each bucket by each memory, of shape (n_memories, n), and the counts behind the last."""
+    """Return the level after each bucket for each memory, of shape (n_memories, n), and the counts behind the last."""
     n = len(due)
     age = np.arange(n - 1, -1, -1) / MEMORIES
     fade = np.exp(-age)
@@ -139,9 +138,9 @@ def levels(past: TrafficHistory, due: FloatArray) -> tuple[FloatArray, FloatArra
 
 
 def trend(past: TrafficHistory, profile: FloatArray) -> float:
-    """Return the growth of the logarithm per day.
+    """Return the growth of the logarithm of the level per day.
 
-    It is 0 before there are two weeks, where their halves disagree, or where a day was hardly watched.
+    It is 0 before two weeks have passed, where their halves disagree, or where a day was hardly observed.
     """
     n_weeks = min((len(past.counts) - 1) // past.per_day // 7, 4)
     half = 7 * (n_weeks // 2)
@@ -157,27 +156,27 @@ def trend(past: TrafficHistory, profile: FloatArray) -> float:
 
 
 def _shape(counts: FloatArray, base: FloatArray, slot: IntArray, n_slots: int, length: int) -> FloatArray:
-    """Return the mean ratio of each slot to the centred moving mean, shrunk toward 1 as far as its spread is noise."""
+    """Return the mean ratio of each slot to the centred moving mean, shrunk by the noise share of its variance."""
     n = len(counts)
     got, share = (np.concatenate([[0.0], np.cumsum(of)]) for of in (counts, base))
     mean = (got[length:] - got[:-length]) / np.maximum(share[length:] - share[:-length], 1e-9)
     mean = mean[np.clip(np.arange(n) - length // 2, 0, n - length)]
     cell, n_cells = np.arange(n) // length * n_slots + slot, -(-n // length) * n_slots
-    got, due, watched = (np.bincount(cell, of, n_cells).reshape(-1, n_slots) for of in (counts, base * mean, base))
-    told = watched.sum(axis=0) > watched.sum() / n_slots / 10  # the rest of the hours was hardly watched
+    got, due, observed = (np.bincount(cell, of, n_cells).reshape(-1, n_slots) for of in (counts, base * mean, base))
+    informative = observed.sum(axis=0) > observed.sum() / n_slots / 10  # the other slots were hardly observed
     total = np.maximum(due.sum(axis=0), 1e-9)
-    ratio = np.where(told, got.sum(axis=0) / total, 1.0)
-    if not told.any():
+    ratio = np.where(informative, got.sum(axis=0) / total, 1.0)
+    if not informative.any():
         return np.ones(n_slots)
-    noise = (((got - ratio * due) ** 2).sum(axis=0) / total**2)[told].mean() * len(got) / (len(got) - 1)
-    spread = ((ratio - 1.0) ** 2)[told].mean()
+    noise = (((got - ratio * due) ** 2).sum(axis=0) / total**2)[informative].mean() * len(got) / (len(got) - 1)
+    spread = ((ratio - 1.0) ** 2)[informative].mean()
     signal = max(0.0, 1.0 - noise / spread) if spread > 0 else 0.0
     shape: FloatArray = np.maximum(1.0 + signal * (ratio - 1.0), 0.01)
     return shape
 
 
 def _weights(counts: FloatArray, due: FloatArray, rates: FloatArray, look: int) -> FloatArray:
-    """Return how much each memory is believed, by its forecasts of the next `look` buckets."""
+    """Return the weight of each memory, by the errors of its forecasts of the next `look` buckets."""
     n = len(counts)
     if n == 1:
         return np.full(len(rates), 1.0 / len(rates))
@@ -186,17 +185,17 @@ def _weights(counts: FloatArray, due: FloatArray, rates: FloatArray, look: int) 
     got, share = (np.cumsum(of) for of in (counts, due))
     got, share = got[end] - got[start], share[end] - share[start]
     expected = rates[:, :-1] * share
-    recent = np.exp((start - n) / FRESH) / (end - start)
+    recent = np.exp((start - n) / COMPARISON_MEMORY) / (end - start)
     square = (got - expected) ** 2 / (expected.mean(axis=0) + 1.0)
-    miss = square @ recent
-    scale = max(1.0, float(np.median(square[miss.argmin()])) / CHI2_MEDIAN)  # of bursts, each tells less
-    weight: FloatArray = np.exp((miss.min() - miss) / (2.0 * scale))
+    loss = square @ recent
+    scale = max(1.0, float(np.median(square[loss.argmin()])) / CHI2_MEDIAN)  # bursts: less information per error
+    weight: FloatArray = np.exp((loss.min() - loss) / (2.0 * scale))
     weight /= weight.sum()
     return weight
 
 
 def _slope(log_counts: FloatArray) -> float:
-    """Return the slope of a straight line, shrunk by its own standard error."""
+    """Return the least-squares slope, shrunk by its own standard error."""
     n = len(log_counts)
     day = np.arange(n) - (n - 1) / 2
     slope = float(day @ log_counts / (day @ day))
@@ -206,18 +205,18 @@ def _slope(log_counts: FloatArray) -> float:
 
 
 def _error(past: TrafficHistory, due: FloatArray, rate: FloatArray, ahead: int) -> float:
-    """Return the relative error of the next `ahead` buckets, beyond the noise of a Poisson count."""
+    """Return the relative error over the next `ahead` buckets, in addition to that of a Poisson count."""
     n = len(due)
     span = max(1, min(ahead, n // 3))
     got, share = (np.concatenate([[0.0], np.cumsum(of)]) for of in (past.counts, due))
-    unseen = IGNORANCE * np.exp(-n / past.per_day) * min(1.0, ahead / n)
+    unseen = UNOBSERVED_ERROR * np.exp(-n / past.per_day) * min(1.0, ahead / n)
     start = np.arange(span, n - span + 1)
     if not len(start):
         return float(unseen)
     expected = np.maximum(rate[start - 1] * (share[start + span] - share[start]), 1e-9)
     actual = got[start + span] - got[start]
-    recent = np.exp((start - n) / SETTLED)
+    recent = np.exp((start - n) / ERROR_MEMORY)
     square = recent @ ((actual - expected) ** 2 - expected) / (recent @ expected**2)
     spans = len(start) / span + 1.0
     variance = max(square, 0.0) * (1.0 + 2.0 / spans) * max(1.0, ahead / span) + unseen**2
-    return float(min(np.sqrt(variance), WORST))
+    return float(min(np.sqrt(variance), MAX_ERROR))

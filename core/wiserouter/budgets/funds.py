@@ -9,7 +9,7 @@ from wiserouter.errors import BudgetError, BudgetExhausted
 
 
 class Funds(NamedTuple):
-    """What a policy may plan with: the paper's b and tau.
+    """The budget and the requests left, the paper's b and tau, with which a policy plans.
 
     Attributes
     ----------
@@ -18,12 +18,12 @@ class Funds(NamedTuple):
     requests : int
         Requests still to come, tau, this one included.
     each : tuple of Funds
-        Those of all budgets that must bear the call, where there are several; these are the tightest of them.
+        The funds of all budgets that must bear the call, where there are several; these are the tightest of them.
     cushion_usd : float, default 0
-        What the last request must find beyond a mean call: under a hard limit, the worst case of the cheapest model,
-        and what calls in flight hold back beyond their mean.
+        The amount that must remain for the last request beyond a mean call: under a hard limit, the worst case of the
+        cheapest model plus the amount that calls in flight reserve beyond their mean.
     share : float, default 1
-        How much of the whole horizon those requests are.
+        Those requests as a share of the whole horizon.
     """
 
     left_usd: float
@@ -39,10 +39,10 @@ class Funds(NamedTuple):
         return left / requests if requests > 0 and left > 0.0 else 0.0
 
     def room_usd(self, floor_usd: float, drift_margin_usd: float = 0.0) -> float:
-        """Return what a call may cost if each after it costs `floor_usd`: b - (tau - 1) c_min, the least of all.
+        """Return the most that a call may cost if each later one costs `floor_usd`: b - (tau - 1) c_min.
 
-        The sum of the calls after it may stray from that by `drift_margin_usd` x sqrt(tau - 1), which is held back, and
-        so is the cushion.
+        The costs of the later calls may exceed that in total by `drift_margin_usd` x sqrt(tau - 1), which is kept in
+        reserve together with the cushion. With several budgets, the smallest of the results.
         """
         left, requests, each, cushion, _ = self
         if each:
@@ -55,7 +55,7 @@ class RefusingAccount(Protocol):
     """An account that can say why it refuses a call."""
 
     def refusal(self, needed_usd: float) -> BudgetError | None:
-        """Return the error that says whether horizon or money is used up; None if the cheapest model is to go on."""
+        """Return the error for a used-up horizon or amount; None where the cheapest model continues."""
         ...
 
     def exhausted(self, needed_usd: float) -> BudgetExhausted:

@@ -32,32 +32,32 @@ class Ledger:
     budget : Budget
         The terms.
     opened_at, now_s : float, seconds
-        When it was opened, and when it was last looked at.
+        The time of its opening, and the latest time that it was read at.
     window : Window or None
-        How long it lasts, where the budget renews.
+        Its window, where the budget renews.
     expected_requests : float or None
         Requests expected in a whole window.
     arrivals : Arrivals or None
-        The record that the horizon is forecast from, where the budget renews; handed from window to window. Where a
-        store keeps none, the pace of the window tells.
+        The record from which the horizon is forecast, where the budget renews; passed on from window to window. Without
+        one, the rate of requests in the window is extrapolated.
     carried_usd : float, USD
-        What the window before left, where the budget rolls over; negative where that overspent.
+        The amount left by the window before, where the budget rolls over; negative after an overspend.
     skipped : int
-        Windows without any request between that one and this.
+        Number of windows without a request between that one and this one.
     next_window : Ledger or None
         The account of the next window, where the budget rolls over and this window has ended.
     spent_usd : float, USD
         True cost of all charged calls.
     debited_usd : float, USD
-        What planning counts as spent; differs from `spent_usd` under the paper's accounting only.
+        The amount that planning counts as spent; differs from `spent_usd` only under the paper's accounting.
     reserved_usd, expected_usd : float, USD
         Worst-case and expected cost of the calls in flight.
     leased_usd : float, USD
-        What workers hold for calls to come, where several share the budget.
+        The amount leased to workers for future calls, where several share the budget.
     lease_usd : float or None, USD
-        The most that this worker may hold back now, where it works on a lease.
+        The most that this worker may reserve now, where it works on a lease.
     decided, in_flight, charged, released, expired : int
-        Number of decisions, and what became of them.
+        Number of decisions, in total and by state.
     """
 
     budget: Budget
@@ -92,7 +92,7 @@ class Ledger:
         return ledger
 
     def at(self, now_s: float) -> Ledger:
-        """Return the account at `now_s`: this one, or a fresh one where the window has ended since."""
+        """Return the account at `now_s`: this one, or that of a new window where this one has ended."""
         if self.window is None or now_s < self.window.end_s:
             self.now_s = now_s
             return self
@@ -101,7 +101,7 @@ class Ledger:
 
     @property
     def left_usd(self) -> float:
-        """What may still be reserved: amount and what was carried over, less spent, reserved and leased."""
+        """The amount that may still be reserved: amount and carry-over less spent, reserved and leased."""
         return self.budget.amount_usd + self.carried_usd - self.spent_usd - self.reserved_usd - self.leased_usd
 
     @property
@@ -116,12 +116,12 @@ class Ledger:
 
     @property
     def each(self) -> tuple[Ledger, ...]:
-        """The accounts of the single budgets: this one."""
+        """The ledgers of the account: this one."""
         return (self,)
 
     @property
     def tightest(self) -> Ledger:
-        """The tightest of them: this one."""
+        """The tightest ledger of the account: this one."""
         return self
 
     @property
@@ -137,12 +137,12 @@ class Ledger:
 
     @property
     def horizon(self) -> int:
-        """Requests in all: planned, or forecast where the budget renews."""
+        """The total number of requests: planned, or forecast where the budget renews."""
         return (self.budget.horizon or 0) if self.window is None else self.decided + self.horizon_left
 
     @property
     def horizon_interval(self) -> tuple[int, int] | None:
-        """Where the horizon will end up, four times in five; None where it is planned or no record is kept."""
+        """The 80 % interval of the horizon; None where it is planned or there is no record of arrivals."""
         if self.window is None or self.arrivals is None:
             return None
         ahead = self.arrivals.forecast(self.now_s, self.window.end_s)
@@ -150,7 +150,7 @@ class Ledger:
 
     @property
     def renews_at(self) -> float | None:
-        """When the budget renews, in seconds since 1970; None where it does not."""
+        """The time of the next renewal, in seconds since 1970; None where there is none."""
         return None if self.window is None else self.window.end_s
 
     @property
@@ -159,14 +159,14 @@ class Ledger:
         return self.funds().rate_usd
 
     def snapshot(self) -> BudgetSnapshot:
-        """Return all that a decision needs of this budget."""
+        """Return the amounts that a decision reads, at this moment."""
         funds = self.funds()
         if self.budget.limit == "hard":
             return BudgetSnapshot(funds, True, self.room_usd(), self.margin_usd(), float("inf"), self)
         return BudgetSnapshot(funds, False, self.room_usd(), 0.0, funds.left_usd, self)
 
     def funds(self) -> Funds:
-        """Return what a policy may plan with."""
+        """Return the funds with which a policy plans."""
         requests = self.horizon_left
         return Funds(self.plannable_usd, requests, (), 0.0, requests / max(self.decided + requests, 1))
 
@@ -178,21 +178,21 @@ class Ledger:
         return float("inf") if self.budget.limit == "expected" else self.left_usd + rounding_usd
 
     def margin_usd(self) -> float:
-        """Return what a hard limit holds back for the calls in flight beyond their expected cost."""
+        """Return the amount that a hard limit reserves for the calls in flight beyond their expected cost."""
         return self.reserved_usd - self.expected_usd
 
     def bears(self, expected_usd: float) -> bool:
-        """Return whether the budget left covers the expected cost of a call; a hard limit looks at its worst case."""
+        """Return True if the budget left covers the expected cost of a call; under a hard limit `room_usd` decides."""
         return self.budget.limit == "hard" or expected_usd <= self.plannable_usd
 
     def refusal(self, needed_usd: float) -> BudgetError | None:
-        """Return the error that says whether horizon or money is used up; None if the cheapest model is to go on."""
+        """Return the error for a used-up horizon or amount; None where the cheapest model continues."""
         if self.budget.on_exhausted == "cheapest":
             return None
         return HorizonExhausted(self.horizon, self.left_usd) if self.horizon_left <= 0 else self.exhausted(needed_usd)
 
     def exhausted(self, needed_usd: float) -> BudgetExhausted:
-        """Return the error that says what is spent, reserved, left and needed."""
+        """Return the error with the amounts spent, reserved, left and needed, and count the refusal."""
         self.note_refusal()
         return BudgetExhausted(
             amount_usd=self.budget.amount_usd,
@@ -207,18 +207,18 @@ class Ledger:
         )
 
     def note_refusal(self) -> None:
-        """Note that a request was refused: how many more would come is not seen until one is admitted."""
+        """Record that a request was refused: arrivals are unobserved until the next admitted one."""
         if self.arrivals is not None:
             self.arrivals.note_refusal(self.now_s)
 
     def reserve(self, reserved_usd: float, expected_usd: float) -> None:
-        """Hold back the cost of one call; raise `BudgetExhausted` if a hard limit does not admit it."""
+        """Reserve the cost of one call; raise `BudgetExhausted` if a hard limit does not admit it."""
         if reserved_usd > self.room_usd():
             raise self.exhausted(reserved_usd)
         self.hold(reserved_usd, expected_usd)
 
     def hold(self, reserved_usd: float, expected_usd: float) -> None:
-        """Hold back the cost of one call that was admitted."""
+        """Reserve the cost of one admitted call."""
         self.reserved_usd += reserved_usd
         self.expected_usd += expected_usd
         self.decided += 1
@@ -233,26 +233,26 @@ class Ledger:
         self.spend(cost_usd, debit_usd)
 
     def spend(self, cost_usd: float, debit_usd: float) -> None:
-        """Count a cost whose reservation is gone."""
+        """Count a cost that has no reservation."""
         self.spent_usd += cost_usd
         self.debited_usd += debit_usd
         if self.next_window is not None:
             self._carry_over()
 
     def release(self, reserved_usd: float, expected_usd: float) -> None:
-        """Give back the money of a call that failed, and its place in the horizon."""
+        """Return the reservation of a call that failed; it no longer uses up the horizon."""
         self._return(reserved_usd, expected_usd)
         self._count(-1)
         self.released += 1
 
     def release_late(self) -> None:
-        """Give back the place in the horizon of a call whose reservation had expired."""
+        """Count an expired call as released: it no longer uses up the horizon."""
         self.expired -= 1
         self._count(-1)
         self.released += 1
 
     def expire(self, reserved_usd: float, expected_usd: float) -> None:
-        """Give back the money of a call that nobody settled in time; its place in the horizon stays used."""
+        """Return the reservation of a call that was not settled in time; it still uses up the horizon."""
         self._return(reserved_usd, expected_usd)
         self.expired += 1
 
@@ -262,7 +262,7 @@ class Ledger:
         Raises
         ------
         InvalidInput
-            If the budget does not renew `every` so often, where that is given.
+            If `every` is given and the budget does not renew so often.
         """
         if every is not None and not self.budget.renews(every):
             raise InvalidInput(f"every must be {self.budget.every or NEVER!r} or left out, got {every!r}", value=every)
@@ -277,7 +277,7 @@ class Ledger:
                 self.arrivals.expect(horizon, self.now_s)
 
     def settle_late(self, state: str, *, cost_usd: float, debit_usd: float) -> None:
-        """Count the bill of a call whose reservation had expired, or that was taken for failed and released."""
+        """Charge a call that had expired or was released."""
         if state == "released":
             self.released -= 1
             self._count(1)
@@ -287,7 +287,7 @@ class Ledger:
         self.spend(cost_usd, debit_usd)
 
     def _renewed(self, now_s: float) -> Ledger:
-        """Return the account of the window that holds `now_s`, later than this one."""
+        """Return the account of the later window that contains `now_s`."""
         window = self.budget.window(now_s)
         expected_requests = self._requests_per_window()
         renewed = Ledger(self.budget, now_s, now_s, window, expected_requests, arrivals=self.arrivals)
@@ -318,7 +318,7 @@ class Ledger:
 
     def _return(self, reserved_usd: float, expected_usd: float) -> None:
         self.in_flight -= 1
-        empty = self.in_flight == 0  # no rounding is left behind
+        empty = self.in_flight == 0  # leaves no rounding error
         self.reserved_usd = 0.0 if empty else self.reserved_usd - reserved_usd
         self.expected_usd = 0.0 if empty else self.expected_usd - expected_usd
         if self.next_window is not None:

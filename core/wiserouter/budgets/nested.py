@@ -1,7 +1,7 @@
-"""Several budgets at once, such as one of the day within one of the month: each must bear a call, the tightest rules.
+"""Nested budgets, such as one per day within one per month: every budget must bear a call, and the tightest rules.
 
-An account is the ledger of one budget, or of several: the verbs are the same, so that neither stores nor the router
-tell them apart.
+An account is the ledger of one budget or of several. Both have the same methods, so that stores and the router need not
+distinguish them.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from wiserouter.errors import BudgetError, BudgetExhausted, InvalidInput
 
 @dataclass(frozen=True, slots=True)
 class NestedLedger:
-    """The running accounts of a budget and of those it is within.
+    """The ledgers of a budget and of those that enclose it.
 
-    A decision keeps the `NestedLedger` that it was made on, so that its bill reaches the windows of that moment.
+    A decision keeps the `NestedLedger` that it was made on, so that its bill reaches the windows of that time.
 
     Attributes
     ----------
@@ -30,13 +30,13 @@ class NestedLedger:
     each: tuple[Ledger, ...]
 
     def at(self, now_s: float) -> NestedLedger:
-        """Return the accounts at `now_s`, fresh ones in the place of those whose window has ended since."""
+        """Return the accounts at `now_s`, where a new ledger replaces each one whose window has ended."""
         each = tuple([ledger.at(now_s) for ledger in self.each])
         return self if each == self.each else NestedLedger(each)
 
     @property
     def budget(self) -> Budget:
-        """The terms as they stand."""
+        """The current terms."""
         budget, *inner = [ledger.budget for ledger in reversed(self.each)]
         for one in inner:
             budget = replace(one, within=budget)
@@ -49,58 +49,58 @@ class NestedLedger:
 
     @property
     def tightest(self) -> Ledger:
-        """The tightest: that of the lowest rate."""
+        """The ledger with the lowest rate."""
         return min(self.each, key=_rate_usd)
 
     def snapshot(self) -> BudgetSnapshot:
-        """Return all that a decision needs of these budgets."""
+        """Return the amounts that a decision reads, at this moment."""
         hard, room_usd = self.hard, self.room_usd()
         plannable_usd = min([one.plannable_usd for one in self.each if not one.hard], default=float("inf"))
         return BudgetSnapshot(self.funds(), hard, room_usd, self.margin_usd() if hard else 0.0, plannable_usd, self)
 
     def funds(self) -> Funds:
-        """Return the tightest funds, with those of every budget."""
+        """Return the funds of the tightest budget, with those of each."""
         each = [ledger.funds() for ledger in self.each]
         return min(each, key=_rate_usd)._replace(each=tuple(each))
 
     def room_usd(self) -> float:
-        """Return the largest worst case that every hard limit still admits; a lease was admitted by all of them."""
+        """Return the largest worst case that all hard limits still admit; a lease was admitted by all of them."""
         if self.each[0].lease_usd is not None:
             return self.each[0].room_usd()
         return min([ledger.room_usd() for ledger in self.each])
 
     def margin_usd(self) -> float:
-        """Return what the hard limits hold back for the calls in flight beyond their expected cost."""
+        """Return the amount that hard limits reserve for the calls in flight beyond their expected cost."""
         return max([ledger.margin_usd() for ledger in self.each if ledger.hard])
 
     def bears(self, expected_usd: float) -> bool:
-        """Return whether every budget bears a call."""
+        """Return True if every budget covers a call."""
         return all(ledger.bears(expected_usd) for ledger in self.each)
 
     def refusal(self, needed_usd: float) -> BudgetError | None:
-        """Return the error of the first budget that is used up and stops there; None if none of them does."""
+        """Return the error of the first budget that is used up and rejects calls; None if there is none."""
         for ledger in self.each:
             funds = ledger.funds()
             if funds.requests <= 0 or funds.left_usd <= 0 or not ledger.bears(needed_usd):
                 refused = ledger.refusal(needed_usd)
                 if refused is not None:
-                    self._miss()
+                    self._note_refusal()
                     return refused
         return None
 
     def exhausted(self, needed_usd: float) -> BudgetExhausted:
         """Return the error of the budget with the least room."""
-        self._miss()
+        self._note_refusal()
         return min(self.each, key=Ledger.room_usd).exhausted(needed_usd)
 
     def reserve(self, reserved_usd: float, expected_usd: float) -> None:
-        """Hold back the cost of one call in all, or in none and raise `BudgetExhausted`."""
+        """Reserve the cost of one call in all budgets, or in none and raise `BudgetExhausted`."""
         if reserved_usd > self.room_usd():
             raise self.exhausted(reserved_usd)
         self.hold(reserved_usd, expected_usd)
 
     def hold(self, reserved_usd: float, expected_usd: float) -> None:
-        """Hold back the cost of one call that was admitted."""
+        """Reserve the cost of one admitted call."""
         for ledger in self.each:
             ledger.hold(reserved_usd, expected_usd)
 
@@ -110,7 +110,7 @@ class NestedLedger:
             ledger.settle(reserved_usd, expected_usd, cost_usd=cost_usd, debit_usd=debit_usd)
 
     def settle_late(self, state: str, *, cost_usd: float, debit_usd: float) -> None:
-        """Count the bill of a call whose reservation is gone."""
+        """Charge a call that had expired or was released."""
         for ledger in self.each:
             ledger.settle_late(state, cost_usd=cost_usd, debit_usd=debit_usd)
 
@@ -120,29 +120,29 @@ class NestedLedger:
             ledger.spend(cost_usd, debit_usd)
 
     def release(self, reserved_usd: float, expected_usd: float) -> None:
-        """Give back the money of a call that failed."""
+        """Return the reservation of a call that failed."""
         for ledger in self.each:
             ledger.release(reserved_usd, expected_usd)
 
     def release_late(self) -> None:
-        """Give back the place in the horizon of a call whose reservation had expired."""
+        """Count an expired call as released: it no longer uses up the horizon."""
         for ledger in self.each:
             ledger.release_late()
 
     def expire(self, reserved_usd: float, expected_usd: float) -> None:
-        """Give back the money of a call that nobody settled in time."""
+        """Return the reservation of a call that was not settled in time."""
         for ledger in self.each:
             ledger.expire(reserved_usd, expected_usd)
 
     def amend(self, *, amount_usd: float | None = None, horizon: int | None = None, every: str | None = None) -> None:
-        """Change the budget that renews `every` so often; raises `InvalidInput` if none does, or it is not said."""
+        """Change the budget that renews `every` so often; raises `InvalidInput` if `every` is None or names none."""
         found = [ledger for ledger in self.each if every is not None and ledger.budget.renews(every)]
         if not found:
             known = ", ".join(repr(ledger.budget.every or NEVER) for ledger in self.each)
-            raise InvalidInput(f"every must say which budget to change, one of {known}, got {every!r}", value=every)
+            raise InvalidInput(f"every must name the budget to change, one of {known}, got {every!r}", value=every)
         found[0].amend(amount_usd=amount_usd, horizon=horizon)
 
-    def _miss(self) -> None:
+    def _note_refusal(self) -> None:
         for ledger in self.each:
             ledger.note_refusal()
 
@@ -170,7 +170,7 @@ def open_account(budget: Budget, now_s: float) -> Account:
 def check_same_shape(
     scope: str, running: Budget, budget: Budget, running_parent: str | None, parent: str | None
 ) -> None:
-    """Raise `InvalidInput` where a budget differs from the one that runs in more than amounts and horizons."""
+    """Raise `InvalidInput` where a budget differs from the running one in more than amounts and horizons."""
     if parent != running_parent or _shape(budget) != _shape(running):
         raise InvalidInput(
             f"the budget that runs for scope {scope!r} is {running} within {running_parent!r}, got {budget} within "
@@ -180,5 +180,5 @@ def check_same_shape(
 
 
 def _shape(budget: Budget) -> list[tuple[object, ...]]:
-    """Return what of a budget cannot change while it runs."""
+    """Return the terms of each budget that cannot change while it runs."""
     return [(one.every, one.timezone, one.limit, one.rollover, one.on_exhausted) for one in budget.each]

@@ -1,6 +1,6 @@
-"""Budgets that renew: which window an instant falls into, and how many requests the rest of it will bring.
+"""Periods and calendar windows of budgets that renew.
 
-Windows depend on the clock alone, so that every process and machine agrees on them, and a restart is not a renewal.
+Windows depend on the clock alone, so that all processes and machines agree on them and a restart is not a renewal.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ _PERIOD = re.compile(r"([1-9]\d{0,4})(s|m|h|d|w|mo)")
 _NAMED = {"day": "1d", "week": "1w", "month": "1mo"}
 
 TRUST = 0.1
-"""Share of a window that the expected traffic counts for against the observed one."""
+"""Weight of the expected traffic, as a share of a window of observed traffic."""
 
 UNKNOWN_TRUST = 0.01
-"""The same where nothing is known: what the first requests show is taken as the traffic of 1 % of the window."""
+"""The same where there is no expectation: the first request is taken as the traffic of 1 % of the window."""
 
 
 class Period(NamedTuple):
-    """How often a budget renews: `n` units of "s", "m", "h", "d", "w" or "mo", on the clock of `timezone`."""
+    """The period in which a budget renews: `n` units of "s", "m", "h", "d", "w" or "mo", in the time of `timezone`."""
 
     n: int
     unit: str
@@ -33,13 +33,13 @@ class Period(NamedTuple):
 
     @property
     def length(self) -> tuple[int, str]:
-        """The same in seconds, days or months: what tells periods apart."""
+        """The period in seconds, days or months, which identifies it."""
         factors, unit = (_SECONDS, "s") if self.unit in _SECONDS else (_DAYS, "d")
         return (self.n, "mo") if self.unit == "mo" else (self.n * factors[self.unit], unit)
 
 
 class Window(NamedTuple):
-    """From `start_s` on, until `end_s`; seconds since 1970."""
+    """The time from `start_s` on, until `end_s`; seconds since 1970."""
 
     start_s: float
     end_s: float
@@ -83,9 +83,9 @@ def parse_period(every: str, timezone: str = "UTC") -> Period:
 
 
 def window_at(period: Period, now_s: float) -> Window:
-    """Return the window that holds the instant `now_s`.
+    """Return the window that contains the instant `now_s`.
 
-    Seconds, minutes and hours count from 1970 on; days begin at midnight and weeks on Monday of the time zone; months
+    Seconds, minutes and hours count from 1970 on. Days begin at midnight and weeks on Monday, in the time zone; months
     are calendar months.
 
     Examples
@@ -105,7 +105,7 @@ def window_at(period: Period, now_s: float) -> Window:
 
 
 def windows_between(period: Period, end_s: float, start_s: float) -> int:
-    """Return how many windows lie between one that ends at `end_s` and a later one that starts at `start_s`.
+    """Return the number of windows between one that ends at `end_s` and a later one that starts at `start_s`.
 
     Examples
     --------
@@ -121,21 +121,21 @@ def windows_between(period: Period, end_s: float, start_s: float) -> int:
 
 
 def requests_left(decided: int, elapsed_s: float, left_s: float, length_s: float, expected: float | None) -> int:
-    """Return how many requests the rest of a window will bring at an even pace: where no record of arrivals is kept.
+    """Return the requests expected in the rest of a window at a constant rate, where no record of arrivals is kept.
 
     Parameters
     ----------
     decided : int
-        Requests seen.
+        Requests so far.
     elapsed_s, left_s, length_s : float, seconds
-        How long they took, how long the window goes on, and how long it is in all.
+        Time of those requests, remaining time of the window, and its length.
     expected : float or None
-        Requests expected in a whole window, as of a former one.
+        Requests expected in a whole window, from an earlier one.
 
     Returns
     -------
     int
-        At least 1. The observed pace, with the expected one as the prior: it weighs as much as a tenth of a window.
+        At least 1. The observed rate, with the expected one as a prior of the weight of a tenth of a window.
 
     Examples
     --------
@@ -145,8 +145,8 @@ def requests_left(decided: int, elapsed_s: float, left_s: float, length_s: float
     100
     """
     trust, prior = (UNKNOWN_TRUST, 1.0) if expected is None else (TRUST, TRUST * expected)
-    pace = (decided + prior) / (elapsed_s + trust * length_s)
-    return max(1, round(pace * left_s))
+    rate = (decided + prior) / (elapsed_s + trust * length_s)
+    return max(1, round(rate * left_s))
 
 
 def _days(period: Period, today: date) -> tuple[date, date]:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wiserouter.budgets.arrivals import KEPT, Arrivals
+from wiserouter.budgets.arrivals import MAX_BUCKETS, Arrivals
 from wiserouter.budgets.forecast import TrafficHistory, trend, weekly_profile
 from wiserouter.budgets.periods import requests_left
 
@@ -99,7 +99,7 @@ def test_what_is_older_than_eight_weeks_is_forgotten():
     arrivals = Arrivals(MONDAY, DAY)
     steady(arrivals, 1_000, 0, 168)
     steady(arrivals, 10, 168, 10 * 168)
-    assert sum(arrivals.counts) == 10 * len(arrivals.counts) == 10 * KEPT
+    assert sum(arrivals.counts) == 10 * len(arrivals.counts) == 10 * MAX_BUCKETS
     now = MONDAY + 10 * WEEK
     assert arrivals.requests(now, now + DAY) == pytest.approx(240, rel=0.01)
 
@@ -108,7 +108,7 @@ def test_a_record_that_nobody_added_to_for_months_starts_anew():
     arrivals = Arrivals(MONDAY, DAY)
     steady(arrivals, 1_000, 0, 168)
     arrivals.add(MONDAY + 20 * WEEK, 5)
-    assert (sum(arrivals.counts), len(arrivals.counts)) == (5, KEPT)
+    assert (sum(arrivals.counts), len(arrivals.counts)) == (5, MAX_BUCKETS)
 
 
 @pytest.mark.parametrize(("per_hour", "hours"), [(50, 8), (500, 6)])
@@ -204,7 +204,7 @@ def test_memory_is_bounded_and_forecasts_are_finite_whatever_the_clock_does(step
         arrivals.add(now, n) if n else arrivals.note_refusal(now)
         ahead = arrivals.forecast(now, now + window_s / 2)
         assert 0.0 <= ahead.low <= ahead.requests <= ahead.high < float("inf")
-    assert len(arrivals.counts) == len(arrivals.unseen) <= KEPT
+    assert len(arrivals.counts) == len(arrivals.unseen) <= MAX_BUCKETS
 
 
 def test_a_forecast_is_made_once_an_hour_or_when_much_has_arrived(monkeypatch):
