@@ -21,7 +21,7 @@ from support.redis_servers import MISSING, redis_server
 from support.redis_servers import serving as redis_serving
 from wiserouter import Budget, Contexts, Estimates, Model, WiseRouter, open_store
 from wiserouter.stores.open import open_engine
-from wiserouter.stores.shared.store import SharedStore
+from wiserouter.stores.shared import SharedStore
 
 pytestmark = pytest.mark.skipif(redis_server() is None, reason=MISSING)
 WORKER = Path(__file__).parents[1] / "support" / "store_worker.py"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from wiserouter.errors import StoreUnavailable
 from wiserouter.stores.engines.sqlite import SQLiteEngine
-from wiserouter.stores.shared.store import SharedStore
+from wiserouter.stores.shared import SharedStore
 
 
 class OffLoop:

@@ -55,7 +55,7 @@ def open_store(
     ttls: dict[str, Any] = {"reservation_ttl_s": reservation_ttl_s, "decision_ttl_s": decision_ttl_s}
     if url.partition("://")[0] == "memory":
         return MemoryStore(**ttls)
-    from wiserouter.stores.shared.store import SharedStore  # a router in memory needs none of it
+    from wiserouter.stores.shared import SharedStore  # a router in memory needs none of it
 
     opened = open_engine(url, **ttls)
     return SharedStore(opened.engine, name=opened.name, reservation_ttl_s=reservation_ttl_s, **opened.settings)

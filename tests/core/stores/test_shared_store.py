@@ -11,7 +11,7 @@ from wiserouter import Budget, Growing, Model, Price, WiseRouter, open_store
 from wiserouter.errors import BudgetExhausted, InvalidInput
 from wiserouter.stores.engines.sqlite import SQLiteEngine
 from wiserouter.stores.memory import MemoryStore
-from wiserouter.stores.shared.store import SharedStore
+from wiserouter.stores.shared import SharedStore
 from wiserouter.testing import FakeClock
 
 

@@ -10,7 +10,7 @@ import pytest
 from support.redis_servers import MISSING, cluster, redis_server, serving
 from wiserouter import MemoryStore, open_store
 from wiserouter.stores.engines.sqlite import SQLiteEngine
-from wiserouter.stores.shared.store import SharedStore
+from wiserouter.stores.shared import SharedStore
 from wiserouter.testing import STORE_CHECKS, FakeClock, Shelf, check_store
 
 NEEDS_REDIS = pytest.mark.skipif(redis_server() is None, reason=MISSING)

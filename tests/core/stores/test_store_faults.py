@@ -20,7 +20,7 @@ from wiserouter import Budget, Model, Price, Usage, WiseRouter, open_store
 from wiserouter.errors import BudgetExhausted, StoreDamaged, StoreUnavailable
 from wiserouter.stores.engines.redis import RedisEngine
 from wiserouter.stores.engines.sqlite import SQLiteEngine
-from wiserouter.stores.shared.store import SharedStore
+from wiserouter.stores.shared import SharedStore
 
 WORKER = Path(__file__).parents[2] / "support" / "store_worker.py"
 NEEDS_REDIS = pytest.mark.skipif(redis_server() is None, reason=MISSING)
