@@ -207,7 +207,7 @@ def test_a_change_says_which_budget():
     router.set_budget(horizon=20_000, every="never")
     assert [(one.amount_usd, one.horizon) for one in router.budget().each] == [(40.0, None), (900.0, 20_000)]
     for every in (None, "month"):
-        with pytest.raises(InvalidInput, match="which budget to change, one of 'day', 'never'"):
+        with pytest.raises(InvalidInput, match="must name the budget to change, one of 'day', 'never'"):
             router.set_budget(amount_usd=1.0, every=every)
     router.start(Budget(30.0, every="day"))
     router.set_budget(amount_usd=50.0, every="day")
