@@ -1,4 +1,4 @@
-"""WISERouter for LangChain: a chat model that chooses a chat model under a budget; needs the extra `langchain`."""
+"""WISERouter for LangChain: a chat model that chooses a chat model under a budget; it needs the extra `langchain`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Load a public name when it is asked for."""
+    """Load a public name on first use."""
     if name in _HOMES:
         return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

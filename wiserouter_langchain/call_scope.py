@@ -1,4 +1,4 @@
-"""The scope of one call, sync and async: its chain run is opened, a model chosen, the cost settled, the run ended.
+"""The scope of one call, sync and async: it opens the chain run, decides, settles the cost and ends the run.
 
 Whatever ends the block ends the call: an answer, an error, a cancelled task, or a stream that is closed early.
 """
@@ -42,7 +42,7 @@ SCOPE = "wiserouter_scope"
 
 @dataclass(frozen=True, slots=True)
 class CallEnvironment:
-    """What the calls of a router work with.
+    """The objects that all calls of a router share, and its settings.
 
     Attributes
     ----------
@@ -61,7 +61,7 @@ class CallEnvironment:
     durable : bool
         Whether other workers can find decisions in the store.
     without_usage : set of str
-        Models that have answered without usage, which is reported once.
+        The models that have answered without usage; each is logged once.
     """
 
     core: WiseRouter
@@ -75,7 +75,7 @@ class CallEnvironment:
 
 
 class RoutingChatModel(BaseChatModel):
-    """A chat model that delegates its calls: what a scope needs of it."""
+    """A chat model that delegates its calls; the part of it that a scope needs."""
 
     cap_output_tokens: int | None = None
 
@@ -109,7 +109,7 @@ def arouted(
 
 
 class _Scope:
-    """What both scopes do alike."""
+    """The part that the sync and the async scope share."""
 
     def __init__(
         self, llm: RoutingChatModel, input: LanguageModelInput, config: RunnableConfig | None, kwargs: dict[str, Any]
@@ -167,7 +167,7 @@ class _Scope:
         return self._config.get("configurable") or {}
 
     def _ready(self, call: RoutedCall, run: Any) -> RoutedCall:
-        """Return the call with all that its chat model is called with."""
+        """Enter the call in the index, and prepare what its model is called with."""
         enter = partial(self._environment.index.add, call.decision.id)
         enter(run.run_id, *([run.parent_run_id] if run.parent_run_id else []))
         call.observer.on_start = enter
@@ -221,7 +221,7 @@ class CallScope(_Scope):
             self._end(error)
 
     def end_with_stream(self, call: RoutedCall) -> None:
-        """Leave the end to the observer: the caller reads the model's own stream after the block."""
+        """Let the observer end the call: the caller reads the model's own stream after the block."""
         self._ends_with_stream = True
         call.observer.on_end = partial(self._stream_ended, call)
 
@@ -236,7 +236,7 @@ class CallScope(_Scope):
 
 
 class AsyncCallScope(_Scope):
-    """The scope of a call on the event loop: steps that may wait for the store run in a thread."""
+    """The scope of a call on the event loop: a step that may wait for the store runs in a thread."""
 
     _run: AsyncCallbackManagerForChainRun
 
@@ -257,7 +257,7 @@ class AsyncCallScope(_Scope):
             await self._aend(error)
 
     def end_with_stream(self, call: RoutedCall) -> None:
-        """Leave the end to the observer: the caller reads the model's own stream after the block."""
+        """Let the observer end the call: the caller reads the model's own stream after the block."""
         self._ends_with_stream = True
         call.observer.on_end = partial(self._stream_ended, call, asyncio.get_running_loop())
 
@@ -286,5 +286,5 @@ class AsyncCallScope(_Scope):
 
 
 def _end_run(run: Any, error: BaseException | None, outputs: dict[str, Any]) -> Any:
-    """End a chain run: at once, or as an awaitable where the run is asynchronous."""
+    """End a chain run; where it is asynchronous, return the awaitable that ends it."""
     return run.on_chain_end(outputs) if error is None else run.on_chain_error(error)

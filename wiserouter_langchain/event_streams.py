@@ -10,7 +10,7 @@ from langchain_core.runnables import RunnableConfig
 from wiserouter_langchain.call_scope import RoutingChatModel, arouted, routed
 
 
-def stream_events(
+def stream_events_v3(
     llm: RoutingChatModel, input: LanguageModelInput, config: RunnableConfig | None, kwargs: dict[str, Any]
 ) -> Any:
     """Return the event stream of the chosen model."""
@@ -20,7 +20,7 @@ def stream_events(
         return call.runnable.stream_events(call.messages, call.config, version="v3", **call.kwargs)
 
 
-async def astream_events(
+async def astream_events_v3(
     llm: RoutingChatModel, input: LanguageModelInput, config: RunnableConfig | None, kwargs: dict[str, Any]
 ) -> Any:
     """Return the asynchronous event stream of the chosen model."""

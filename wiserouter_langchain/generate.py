@@ -1,4 +1,4 @@
-"""`generate` and `agenerate`: every conversation of a batch is routed as a call of its own."""
+"""The body of `generate` and `agenerate`: each conversation of a batch is one routed call."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from langchain_core.outputs import ChatGeneration, LLMResult, RunInfo
 from langchain_core.runnables import RunnableConfig
 
 
-def generate(
+def invoke_each(
     llm: BaseChatModel, messages: Sequence[list[BaseMessage]], configs: Sequence[RunnableConfig], **kwargs: Any
 ) -> LLMResult:
     """Route each conversation through `invoke`."""
@@ -21,7 +21,7 @@ def generate(
     return _result(answers, configs)
 
 
-async def agenerate(
+async def ainvoke_each(
     llm: BaseChatModel, messages: Sequence[list[BaseMessage]], configs: Sequence[RunnableConfig], **kwargs: Any
 ) -> LLMResult:
     """Route all conversations through `ainvoke`, at the same time."""

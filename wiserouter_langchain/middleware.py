@@ -1,7 +1,7 @@
-"""`WiseRouterMiddleware` for `create_agent`: what a chat model cannot see, which is where a run begins.
+"""`WiseRouterMiddleware` for `create_agent`: it knows where a run begins, which a chat model cannot see.
 
-A router given as `create_agent(model=router)` decides anew at every model call. The middleware keeps one model through
-a run, for the provider's prompt cache and for histories in one model's format, and tells the agent's state which one.
+A router given as `create_agent(model=router)` decides at every model call. The middleware keeps one model through a
+run, for the provider's prompt cache and for a history in one model's format, and writes its name to the agent's state.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from wiserouter_langchain.runnable import RunnableWiseRouter
 
 
 class WiseState(AgentState[Any]):
-    """The agent's state: `wise_model` is the model of the current run."""
+    """The agent's state; `wise_model` is the model of the current run."""
 
     wise_model: NotRequired[str | None]
 
 
 class WiseRouterMiddleware(AgentMiddleware[Any, Any, Any]):
-    """Routes the model calls of an agent.
+    """A middleware that routes the model calls of an agent.
 
     Parameters
     ----------
     router : RunnableWiseRouter
-        Chooses, settles and learns.
+        The router.
     per : {"run", "call"}, default "run"
-        Decide once per run and stay with that model as long as the budget pays for it, or anew at every call.
+        Decide once per run and keep that model as long as the budget pays for it, or decide at every call.
     scope : callable of (Runtime) -> str or None, optional
-        Whose budget pays, by the runtime of the run: `lambda runtime: runtime.context["team"]`. None leaves it to the
-        configuration.
+        Returns the scope that pays from the runtime of the run: `lambda runtime: runtime.context["team"]`. None leaves
+        the choice to the configuration.
 
     Raises
     ------
@@ -62,11 +62,11 @@ class WiseRouterMiddleware(AgentMiddleware[Any, Any, Any]):
         self._router, self._per, self._scope = router, per, scope
 
     def before_agent(self, state: Any, runtime: Any) -> dict[str, Any]:
-        """Begin a run without a model."""
+        """Begin a run with no model chosen."""
         return {"wise_model": None}
 
     def after_model(self, state: Any, runtime: Any) -> dict[str, Any] | None:
-        """Tell the state which model answered."""
+        """Write the model that answered to the state."""
         records = (getattr(message, "response_metadata", {}).get(RECORD) for message in reversed(state["messages"]))
         record = next(filter(None, records), None)
         return None if record is None else {"wise_model": record["model"]}
@@ -74,17 +74,17 @@ class WiseRouterMiddleware(AgentMiddleware[Any, Any, Any]):
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
     ) -> Any:
-        """Give the call to the router, or to the model of this run."""
+        """Pass the call to the router, or to the model of this run."""
         return handler(request.override(model=self._model(request)))
 
     async def awrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
     ) -> Any:
-        """Give the call to the router, or to the model of this run."""
+        """Pass the call to the router, or to the model of this run."""
         return await handler(request.override(model=self._model(request)))
 
     def _model(self, request: ModelRequest[Any]) -> BaseChatModel:
-        chosen = request.state.get("wise_model") if self._per == "run" else None
-        payer = None if self._scope is None else self._scope(request.runtime)
-        router = self._router if payer is None else self._router.paid_by(payer)
-        return router if chosen is None else router.preferring(str(chosen))
+        name = request.state.get("wise_model") if self._per == "run" else None
+        scope = None if self._scope is None else self._scope(request.runtime)
+        router = self._router if scope is None else self._router.paid_by(scope)
+        return router if name is None else router.preferring(str(name))

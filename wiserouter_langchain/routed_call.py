@@ -1,4 +1,4 @@
-"""One call through the router: its decision, what the chosen model is called with, and its settlement, exactly once."""
+"""One call through the router: its decision, the arguments of the chosen model, and one settlement."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OPERATIONS = "__wise_operations"
 
 @dataclass
 class RoutedCall:
-    """A call that is decided, and not yet settled.
+    """A call with its decision.
 
     Attributes
     ----------
@@ -38,15 +38,15 @@ class RoutedCall:
     request : CallRequest
         What the call asks for.
     observer : UsageObserver
-        Collects what the model has used.
+        Collects the usage of the model.
     runnable : Runnable
         The chosen chat model, with the queued operations applied.
     messages, config, kwargs : list of BaseMessage, RunnableConfig, dict
-        What it is called with.
+        The arguments of the runnable.
     output : object
         The answer, or the last chunk of it.
     record : dict
-        What the answer carries of the decision: no floats, which chunks could not merge.
+        The part of the decision that the answer carries; it holds no floats, which chunks could not merge.
     """
 
     router: WiseRouter
@@ -70,7 +70,7 @@ class RoutedCall:
         callbacks: BaseCallbackManager,
         cap_output_tokens: int | None,
     ) -> None:
-        """Set what the chosen model is called with.
+        """Set the record, the runnable and its arguments.
 
         Parameters
         ----------
@@ -81,7 +81,7 @@ class RoutedCall:
         config : RunnableConfig
             The caller's configuration.
         callbacks : BaseCallbackManager
-            Of a run below the router's; the observer is added to it.
+            The callbacks of the model's run; the observer is added to them.
         cap_output_tokens : int or None
             The limit of the output where neither call nor model sets one.
         """
@@ -98,9 +98,9 @@ class RoutedCall:
         self.config["metadata"] = {**(self.config.get("metadata") or {}), RECORD: self.record}
 
     def settle(self) -> bool:
-        """Charge the cost, or release a call without an answer; return True if tokens had to be estimated.
+        """Charge the cost, or release a call without an answer; return True if its tokens were estimated.
 
-        Only the first of several calls has an effect.
+        Only the first invocation has an effect.
         """
         if not self._unsettled.acquire(blocking=False):
             return False

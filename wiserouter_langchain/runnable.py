@@ -1,8 +1,8 @@
-"""`RunnableWiseRouter`: a chat model that delegates every call to the chat model that the budget is best spent on.
+"""`RunnableWiseRouter`: a chat model that delegates every call to a chat model that it chooses under a budget.
 
-Each of invoke, ainvoke, stream and astream opens one chain run, decides, calls the chosen model below it and settles
-what an observer saw there; batches, event streams and `transform` follow from these four. The model keeps its own
-cache, callbacks and tool format. The router never generates itself, so that no door can bill a call twice.
+Each of invoke, ainvoke, stream and astream opens one chain run, decides, calls the chosen model below that run and
+settles the usage that an observer saw there; batches, event streams and `transform` use these four. The chosen model
+keeps its own cache, callbacks and tool format. The router never generates itself, so that no method bills a call twice.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from pydantic import Field
 from wiserouter import Budget, Explanation, Price, WiseRouter
 from wiserouter.errors import InvalidInput, UnknownModel
 from wiserouter.integration import ContextLookup, offload
-from wiserouter_langchain import event_streams
 from wiserouter_langchain.call_scope import FORCED, SCOPE, CallEnvironment, RoutingChatModel, arouted, routed
 from wiserouter_langchain.decision_index import DecisionIndex
 from wiserouter_langchain.decision_lookup import credit, explained
-from wiserouter_langchain.generate import agenerate, configs_of, generate
+from wiserouter_langchain.event_streams import astream_events_v3, stream_events_v3
+from wiserouter_langchain.generate import ainvoke_each, configs_of, invoke_each
 from wiserouter_langchain.pool_member import common_profile
 from wiserouter_langchain.routed_call import OPERATIONS
 from wiserouter_langchain.setup import open_router, pool_members
@@ -37,40 +37,42 @@ from wiserouter_langchain.structured_output import StructuredWiseRouter
 
 
 class RunnableWiseRouter(RoutingChatModel):
-    """A chat model that sends each input to the chat model that the budget is best spent on.
+    """A chat model that chooses a chat model for each input under a budget.
 
     Parameters
     ----------
     models : dict of str to BaseChatModel
-        The pool; names match those of `router`.
+        The pool; the names are those of `router`.
     router : WiseRouter, optional
         Fitted on history. By default one that knows the models' prices and learns the rest.
     budget : Budget, optional
-        Started on the router; needed where that has none yet.
+        Started on the router; needed where none runs yet.
     scopes : dict of str to Budget, optional
-        Budgets of teams and the like within it, each with its own account and shadow price; what is learned is shared.
+        Budgets within it, of teams for example, each with its own account and shadow price; estimates are shared.
     prices : dict of str to Price, optional
-        Prices of your own, by name; they come before the router's, and those before the catalogue's.
+        Your own prices by model. They come before the router's prices, which come before the catalogue's.
     cap_output_tokens : int, optional
         The limit of the output where neither call nor model sets one; also passed to the model.
     encoder_timeout_s : float, default 1
-        How long a question waits for its embedding before it is routed without a context.
+        The time in which a question must be embedded; after it, the question is routed without a context.
     history_size : int, default 10,000
-        Decisions that feedback finds by run or message.
+        The number of decisions that feedback can find by run or message.
 
     Raises
     ------
     InvalidInput
-        If a model is no chat model, a name is not the router's, there is no budget, or a field is set that a delegating
-        model cannot honour (`cache`, `rate_limiter`, `disable_streaming`): set it on the models.
+        If a model is not a chat model, there is no budget, or a field is set that a delegating model cannot honour
+        (`cache`, `rate_limiter`, `disable_streaming`): set it on the models.
+    UnknownModel
+        If the router has no model of some name.
     UnknownPrice
-        If nothing says what a model costs, or nothing bounds it and the budget is hard.
+        If a model has no price, or if the budget is hard and nothing bounds the cost of a call.
 
     Notes
     -----
-    Force a model with `config={"configurable": {"wise_model": "name"}}`, and let a scope pay with
+    Force a model with `config={"configurable": {"wise_model": "name"}}`. Let a scope pay with
     `{"configurable": {"wiserouter_scope": "team-a"}}`, the same key of `metadata`, or `paid_by`. `with_retry` never
-    retries a stream; let the models' own clients retry. Temperature, stop words and the like are the models' own.
+    retries a stream; let the models' own clients retry. Set temperature, stop words and the like on the models.
 
     Examples
     --------
@@ -95,7 +97,7 @@ class RunnableWiseRouter(RoutingChatModel):
     history_size: int = 10_000
 
     def __init__(self, **fields: Any) -> None:
-        """Look up prices and limits, and take on the budget."""  # not in a validator, which would wrap our errors
+        """Look up prices and limits, and start the budget."""  # not in a validator, which would wrap our errors
         super().__init__(**fields)
         for name in ("cache", "rate_limiter", "disable_streaming"):
             if getattr(self, name):
@@ -111,7 +113,7 @@ class RunnableWiseRouter(RoutingChatModel):
 
     @property
     def core(self) -> WiseRouter:
-        """The router that decides, and keeps budget and estimates."""
+        """The router that decides and keeps the budget and the estimates."""
         return self._environment.core
 
     # identity
@@ -131,39 +133,37 @@ class RunnableWiseRouter(RoutingChatModel):
 
     @property
     def config_specs(self) -> list[ConfigurableFieldSpec]:
-        """What `config["configurable"]` may hold."""
-        about = f"Force one of {', '.join(self.models)}"
+        """The keys that `config["configurable"]` may hold."""
+        model, scope = f"Force one of {', '.join(self.models)}", "The scope whose budget pays"
         return [
-            ConfigurableFieldSpec(id=FORCED, annotation=str | None, name="Model", description=about, default=None),
-            ConfigurableFieldSpec(
-                id=SCOPE, annotation=str | None, name="Scope", description="Whose budget pays", default=None
-            ),
+            ConfigurableFieldSpec(id=FORCED, annotation=str | None, name="Model", description=model, default=None),
+            ConfigurableFieldSpec(id=SCOPE, annotation=str | None, name="Scope", description=scope, default=None),
         ]
 
     def get_num_tokens(self, text: str) -> int:
         """Count tokens as the first model does."""
-        return self._first.get_num_tokens(text)
+        return self._first_model.get_num_tokens(text)
 
     def get_num_tokens_from_messages(self, messages: list[BaseMessage], tools: Sequence[Any] | None = None) -> int:
         """Count tokens as the first model does."""
-        return self._first.get_num_tokens_from_messages(messages, tools)
+        return self._first_model.get_num_tokens_from_messages(messages, tools)
 
     def get_token_ids(self, text: str) -> list[int]:
         """Tokenize as the first model does."""
-        return self._first.get_token_ids(text)
+        return self._first_model.get_token_ids(text)
 
     @property
-    def _first(self) -> BaseChatModel:
+    def _first_model(self) -> BaseChatModel:
         return next(iter(self.models.values()))
 
     def preferring(self, name: str) -> RunnableWiseRouter:
-        """Return this router, with one model taken wherever it can take the call and the budget pays for it."""
+        """Return this router with a model that takes each call that it can take and the budget pays for."""
         if name not in self.models:
             raise UnknownModel(name, self.models)
         return self._with_environment(preferred=name)
 
     def paid_by(self, scope: str) -> RunnableWiseRouter:
-        """Return this router, with all calls paid by one scope, whatever their configuration says."""
+        """Return this router with all calls paid by one scope, whatever their configuration says."""
         return self._with_environment(payer=scope)
 
     def _with_environment(self, **changes: str) -> RunnableWiseRouter:
@@ -171,7 +171,7 @@ class RunnableWiseRouter(RoutingChatModel):
         copy._environment = replace(self._environment, **changes)  # type: ignore[arg-type]
         return copy
 
-    # the four doors
+    # calls
 
     def invoke(
         self,
@@ -182,7 +182,7 @@ class RunnableWiseRouter(RoutingChatModel):
         **kwargs: Any,
     ) -> Any:
         """Return the answer of the chosen model."""
-        with routed(self, input, config, _with(kwargs, stop)) as call:
+        with routed(self, input, config, _with_stop(kwargs, stop)) as call:
             with set_config_context(call.config) as context:
                 answer = context.run(call.runnable.invoke, call.messages, call.config, **call.kwargs)
             call.output = call.with_record(answer)
@@ -197,7 +197,7 @@ class RunnableWiseRouter(RoutingChatModel):
         **kwargs: Any,
     ) -> Any:
         """Return the answer of the chosen model."""
-        async with arouted(self, input, config, _with(kwargs, stop)) as call:
+        async with arouted(self, input, config, _with_stop(kwargs, stop)) as call:
             with set_config_context(call.config) as context:
                 answer = context.run(call.runnable.ainvoke, call.messages, call.config, **call.kwargs)
                 call.output = call.with_record(await coro_with_context(answer, context))
@@ -212,7 +212,7 @@ class RunnableWiseRouter(RoutingChatModel):
         **kwargs: Any,
     ) -> Iterator[Any]:
         """Yield the chunks of the chosen model; the first one carries the record."""
-        with routed(self, input, config, _with(kwargs, stop)) as call:
+        with routed(self, input, config, _with_stop(kwargs, stop)) as call:
             chunks = call.runnable.stream(call.messages, call.config, **call.kwargs)
             with closing(chunks):  # a stream that is closed early ends the model's run, and is billed, at once
                 for chunk in chunks:
@@ -229,7 +229,7 @@ class RunnableWiseRouter(RoutingChatModel):
         **kwargs: Any,
     ) -> AsyncIterator[Any]:
         """Yield the chunks of the chosen model; the first one carries the record."""
-        async with arouted(self, input, config, _with(kwargs, stop)) as call:
+        async with arouted(self, input, config, _with_stop(kwargs, stop)) as call:
             chunks = call.runnable.astream(call.messages, call.config, **call.kwargs)
             async with aclosing(chunks):
                 async for chunk in chunks:
@@ -242,7 +242,7 @@ class RunnableWiseRouter(RoutingChatModel):
     ) -> Any:
         """Return the events of a call; in version 3 the chosen model's own stream."""
         if version == "v3":
-            return event_streams.stream_events(self, input, config, kwargs)
+            return stream_events_v3(self, input, config, kwargs)
         return super().stream_events(input, config, version=version, **kwargs)
 
     def astream_events(
@@ -250,10 +250,10 @@ class RunnableWiseRouter(RoutingChatModel):
     ) -> Any:
         """Return the events of a call; in version 3 a coroutine of the chosen model's own stream."""
         if version == "v3":
-            return event_streams.astream_events(self, input, config, kwargs)
+            return astream_events_v3(self, input, config, kwargs)
         return super().astream_events(input, config, version=version, **kwargs)
 
-    # doors that would bypass routing
+    # methods that would bypass routing
 
     def generate(
         self,
@@ -269,7 +269,7 @@ class RunnableWiseRouter(RoutingChatModel):
     ) -> LLMResult:
         """Route each conversation through `invoke`."""
         settings = {"callbacks": callbacks, "tags": tags, "metadata": metadata, "run_name": run_name}
-        return generate(self, messages, configs_of(len(messages), run_id, **settings), stop=stop, **kwargs)
+        return invoke_each(self, messages, configs_of(len(messages), run_id, **settings), stop=stop, **kwargs)
 
     async def agenerate(
         self,
@@ -285,42 +285,42 @@ class RunnableWiseRouter(RoutingChatModel):
     ) -> LLMResult:
         """Route all conversations through `ainvoke`, at the same time."""
         settings = {"callbacks": callbacks, "tags": tags, "metadata": metadata, "run_name": run_name}
-        return await agenerate(self, messages, configs_of(len(messages), run_id, **settings), stop=stop, **kwargs)
+        return await ainvoke_each(self, messages, configs_of(len(messages), run_id, **settings), stop=stop, **kwargs)
 
     def _generate(self, *args: Any, **kwargs: Any) -> ChatResult:
         raise NotImplementedError(
             "RunnableWiseRouter delegates and never generates itself: use invoke, stream or batch"
         )
 
-    # declared operations are queued, and replayed on the model that is chosen
+    # operations that are queued, and replayed on the chosen model
 
-    # RunnableWithFallbacks reads these return annotations at run time to know what it may bind on each model
+    # RunnableWithFallbacks reads these return annotations at run time to find what it may bind on each model
     def bind_tools(
         self, tools: Sequence[Any], *, tool_choice: Any = None, **kwargs: Any
     ) -> Runnable[LanguageModelInput, AIMessage]:
-        """Return the router with tools, bound in the format of whichever model answers."""
-        chosen = {} if tool_choice is None else {"tool_choice": tool_choice}
-        operation = ("bind_tools", (list(tools),), {**kwargs, **chosen})
+        """Return the router with tools, which the chosen model binds in its own format."""
+        choice = {} if tool_choice is None else {"tool_choice": tool_choice}
+        operation = ("bind_tools", (list(tools),), {**kwargs, **choice})
         return self.bind(**{OPERATIONS: (operation,)})
 
     def with_structured_output(
         self, schema: Any, *, include_raw: bool = False, **kwargs: Any
     ) -> Runnable[LanguageModelInput, Any]:
-        """Return a runnable that answers in a schema, by the method of whichever model answers."""
+        """Return a runnable that answers in a schema, by the chosen model's own method."""
         operation = ("with_structured_output", (schema,), {"include_raw": include_raw, **kwargs})
         return StructuredWiseRouter(self, (operation,))
 
     # feedback
 
     def feedback(self, target: Any, score: float, *, key: str = "user_score", comment: str | None = None) -> int:
-        """Take a score of an answer.
+        """Credit a score to the decision behind an answer, or to the decisions of a run.
 
         Parameters
         ----------
         target : AIMessage, str or UUID
-            The answer; or a decision id; or the id of the router's run, the model's run or the run right above.
+            The answer, a decision id, or the id of the router's run, of the model's run or of the run directly above.
         score : float
-            In [0, 1].
+            The score, in [0, 1].
         key : str, default "user_score"
             Name of the score, as in LangSmith. It is not stored: the latest score counts, whatever its key.
         comment : str, optional
@@ -329,7 +329,7 @@ class RunnableWiseRouter(RoutingChatModel):
         Returns
         -------
         int
-            Decisions that it was credited to; 0 where none is known.
+            The number of decisions that the score reached; 0 where none is known.
 
         Raises
         ------
@@ -339,34 +339,34 @@ class RunnableWiseRouter(RoutingChatModel):
         return credit(self.core, self._environment.index, target, score, comment)
 
     async def afeedback(self, target: Any, score: float, *, key: str = "user_score", comment: str | None = None) -> int:
-        """Do what `feedback` does, off the event loop where the store is waited for."""
+        """Do what `feedback` does, in a thread where it may wait for the store."""
         step = partial(self.feedback, target, score, key=key, comment=comment)
         return await offload(step) if self.core.waits() else step()
 
     def explain(self, target: Any) -> Explanation:
-        """Return why the model of an answer was chosen.
+        """Return the explanation of the decision behind an answer.
 
         Parameters
         ----------
         target : AIMessage, str or UUID
-            As in `feedback`; of several decisions the latest.
+            As in `feedback`; of several decisions, the latest is explained.
 
         Raises
         ------
         UnknownDecision
-            If none is known.
+            If no decision is known.
         """
         return explained(self.core, self._environment.index, target)
 
     async def aexplain(self, target: Any) -> Explanation:
-        """Do what `explain` does, off the event loop where the store is waited for."""
+        """Do what `explain` does, in a thread where it may wait for the store."""
         step = partial(self.explain, target)
         return await offload(step) if self.core.waits() else step()
 
     def note_run(self, decision_id: str, run_id: uuid.UUID) -> None:
-        """Let feedback for a run find a decision."""
+        """Let feedback on a run find a decision."""
         self._environment.index.add(decision_id, run_id)
 
 
-def _with(kwargs: dict[str, Any], stop: list[str] | None) -> dict[str, Any]:
+def _with_stop(kwargs: dict[str, Any], stop: list[str] | None) -> dict[str, Any]:
     return kwargs if stop is None else {**kwargs, "stop": stop}
