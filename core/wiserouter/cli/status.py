@@ -1,4 +1,4 @@
-"""`wiserouter status`: where the budgets of a shared store stand."""
+"""`wiserouter status`: the accounts of all budgets in a shared store."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ def status(
             show_envvar=True,
         ),
     ],
-    scope: Annotated[str | None, typer.Option(help="Only this one, such as a team.")] = None,
+    scope: Annotated[str | None, typer.Option(help="Only this scope, such as a team.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Show the account of every budget in a shared store; nothing is changed, and no file is made.
+    """Show the account of every budget in a shared store, without changing the store or creating a file.
 
     A store that cannot be reached or read is one line on stderr and exit code 2.
 
     Example: wiserouter status --store sqlite:///budget.db
     """
     found = inspect_store(store)
-    if scope is not None and scope not in found.standings:
-        known = ", ".join(found.standings) or "none has"
+    if scope is not None and scope not in found.accounts:
+        known = ", ".join(found.accounts) or "none has"
         raise InvalidInput(f"scope must have a budget in {found.store} ({known}), got {scope!r}", value=scope)
-    scopes = {name: one for name, one in found.standings.items() if scope in (None, name)}
+    scopes = {name: one for name, one in found.accounts.items() if scope in (None, name)}
     if as_json:
         return print_json(as_dict(found, scopes))
-    return tell(found, scopes)
+    return _show(found, scopes)
 
 
 def as_dict(found: StoreSnapshot, scopes: dict[str, AccountSnapshot]) -> dict[str, Any]:
@@ -50,32 +50,32 @@ def as_dict(found: StoreSnapshot, scopes: dict[str, AccountSnapshot]) -> dict[st
         "as_of": found.now_s,
         "answered_in_ms": found.took_s * 1e3,
         "scopes": [
-            {"scope": scope, "parent": standing.parent, "windows": windows(scope, standing)}
-            for scope, standing in scopes.items()
+            {"scope": scope, "parent": account.parent, "windows": windows(scope, account)}
+            for scope, account in scopes.items()
         ],
     }
 
 
-def windows(scope: str, standing: AccountSnapshot) -> list[dict[str, Any]]:
+def windows(scope: str, account: AccountSnapshot) -> list[dict[str, Any]]:
     """Return the account of each budget of a scope, the innermost first."""
-    return [asdict(one) for one in status_of(scope, standing.account, None, ()).windows[: standing.own]]
+    return [asdict(one) for one in status_of(scope, account.account, None, ()).windows[: account.own]]
 
 
-def tell(found: StoreSnapshot, scopes: dict[str, AccountSnapshot]) -> None:
-    """Print the accounts for people."""
+def _show(found: StoreSnapshot, scopes: dict[str, AccountSnapshot]) -> None:
+    """Print the accounts as a table."""
     if scopes:
         rows = [_row(scope, one, window) for scope, one in scopes.items() for window in windows(scope, one)]
         grid = table(f"Budgets in {found.store}", ("scope", "budget", "account", "requests"), rows, left=4)
         grid.show_lines = True
         out.print(grid, "")
     else:
-        out.print("No budget runs there; where several routers share a server, ?name= says which one.", soft_wrap=True)
+        out.print("No budget runs there; if several routers share a server, add ?name= to the URL.", soft_wrap=True)
     line = f"{found.store} answered in {found.took_s * 1e3:.2g} ms, at {_time(found.now_s)}"
     out.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
-def _row(scope: str, standing: AccountSnapshot, window: dict[str, Any]) -> tuple[str, ...]:
-    parent = [] if standing.parent is None else [f"within {standing.parent}"]
+def _row(scope: str, account: AccountSnapshot, window: dict[str, Any]) -> tuple[str, ...]:
+    parent = [] if account.parent is None else [f"within {account.parent}"]
     renews = [] if window["every"] is None else [f"every {window['every']}", f"until {_time(window['renews_at'])}"]
     money = {state: window[f"{state}_usd"] for state in ("carried", "spent", "reserved", "leased", "left")}
     calls = {state: window[state] for state in ("in_flight", "charged", "released", "expired")}

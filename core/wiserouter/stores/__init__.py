@@ -1,4 +1,4 @@
-"""Stores: where budgets and decisions live."""
+"""Stores of budgets and decisions: in memory, in a file, or on a server."""
 
 from wiserouter.stores.base import Health, Record, Store
 from wiserouter.stores.memory import MemoryStore

@@ -1,4 +1,4 @@
-"""What a store keeps: the ledger of each scope, and the record of each decision until it is old."""
+"""The protocol of a store: the ledgers of all scopes, and the records of recent decisions."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ State = Literal["in flight", "charged", "released", "expired"]
 
 @dataclass(slots=True)
 class Record:
-    """A decision and what became of it.
+    """A decision and its outcome.
 
     Attributes
     ----------
     decision : Decision
-        What was decided.
+        The decision.
     model : int
-        Index of the model in the pool; of the one that answered, once charged.
+        Index of the model in the pool; once charged, of the one that answered.
     debit : {"actual", "paper"}
         Whether planning debits the true or the expected cost.
     state : {"in flight", "charged", "released", "expired"}
-        Where the call stands.
+        The state of the call.
     reward : float or None
         The latest reward.
     cost_usd : float or None
@@ -42,7 +42,7 @@ class Record:
     trace : DecisionTrace or None
         The figures that it was made from, to explain it; None if a store does not keep them.
     query : QueryFeatures or None
-        What is remembered of the query, where queries are judged one by one.
+        Features of the query, where estimates depend on the single query.
     """
 
     decision: Decision
@@ -56,18 +56,18 @@ class Record:
 
 
 class Health(NamedTuple):
-    """How a store is doing.
+    """The state of a store.
 
     Attributes
     ----------
     reachable : bool
         Whether the last attempt to reach it succeeded.
     staleness_s : float, seconds
-        How old the view is that decisions rest on; 0 where there is only one.
+        The age of the state that decisions are based on; 0 where there is only one process.
     waiting : int
-        Events that it has not been told of yet.
+        Number of events still to be sent.
     failures, exchanges : int
-        Attempts to reach it that failed, and that succeeded.
+        Number of attempts to reach it that failed, and that succeeded.
     """
 
     reachable: bool = True
@@ -78,10 +78,10 @@ class Health(NamedTuple):
 
 
 class Peer(Protocol):
-    """Somebody who exchanges sums with the same peers of other workers."""
+    """A participant that exchanges sums with its counterparts in other workers."""
 
     def outgoing(self, now_s: float) -> list[Learn]:
-        """Return what to add; the same again until `incoming` has told that it arrived."""
+        """Return the events that add to the sums; the same ones again until `incoming` confirms their arrival."""
         ...
 
     def wanted(self, now_s: float) -> Sequence[str]:
@@ -89,22 +89,22 @@ class Peer(Protocol):
         ...
 
     def incoming(self, reply: Reply) -> None:
-        """Take what was read after `outgoing` was added."""
+        """Take over the sums as they are after the events of `outgoing`."""
         ...
 
 
 class Store(Protocol):
-    """Keeps budgets and decisions; every method is atomic and safe to call from several threads.
+    """A store of budgets and decisions; every method is atomic and safe to call from several threads.
 
     Attributes
     ----------
     durable : bool
-        Whether budgets outlive the process, so that to start one is to take part in the one that runs.
+        Whether budgets outlive the process, so that starting a budget joins the running one.
 
     Raises
     ------
     StoreUnavailable, StoreDamaged
-        From every method but `now`, `waits` and `health`, where what keeps the state cannot be reached or read.
+        From every method except `now`, `waits` and `health`, where the stored state cannot be reached or read.
     """
 
     durable: bool
@@ -114,35 +114,35 @@ class Store(Protocol):
         ...
 
     def waits(self, scope: str, decision_id: str | None = None) -> bool:
-        """Return whether the methods may wait for something else than this process: keep off the event loop then.
+        """Return True if a method may wait for input or output, so that it must not run on an event loop.
 
         Parameters
         ----------
         scope : str
-            Whose budget the step is about; "" where only a decision is known.
+            The scope of the budget; "" where only a decision is known.
         decision_id : str, optional
-            The decision that it is about, where it was made before.
+            The decision, where it was made before.
         """
         ...
 
     def open(self, scope: str, budget: Budget, *, parent: str | None = None, restart: bool = False) -> None:
-        """Start a budget for `scope`, or take part in the one that runs, with amount and horizon as given now.
+        """Start a budget for `scope`, or join the running one with the amount and horizon given now.
 
         Parameters
         ----------
         scope : str
-            Whose budget it is.
+            The scope of the budget.
         budget : Budget
             The terms.
         parent : str, optional
-            Another scope, whose budgets must bear each call as well.
+            Another scope whose budgets must also bear each call.
         restart : bool, default False
-            End the one that runs; its calls in flight no longer count.
+            End the running budget; its calls in flight no longer count.
 
         Raises
         ------
         InvalidInput
-            If the one that runs renews otherwise, has another limit or another parent, and `restart` is not said.
+            If the running budget renews differently, has another limit or another parent, and `restart` is False.
         NotStarted
             If the parent has no budget.
         """
@@ -154,12 +154,12 @@ class Store(Protocol):
         Raises
         ------
         InvalidInput
-            If none does, or there are several and it is not said; nothing is changed.
+            If none does, or there are several and `every` is None; nothing changes.
         """
         ...
 
     def ledger(self, scope: str) -> Account:
-        """Return the account of `scope`, reservations past their time to live given back.
+        """Return the account of `scope`, after expired reservations were returned.
 
         Raises
         ------
@@ -169,16 +169,16 @@ class Store(Protocol):
         ...
 
     def snapshot(self, scope: str) -> BudgetSnapshot:
-        """Return the budget of `scope` at this moment, for one decision; raise as `ledger` does."""
+        """Return the budget of `scope` at this moment, for one decision; raises as `ledger` does."""
         ...
 
     def reserve(self, record: Record) -> None:
-        """Hold back the cost of a decision, in all budgets of its scope or in none, and keep its record; once.
+        """Reserve the cost of a decision, in all budgets of its scope or in none, and keep its record; once.
 
         Raises
         ------
         BudgetExhausted
-            If a hard limit does not admit it; nothing is changed.
+            If a hard limit does not admit it; nothing changes.
         """
         ...
 
@@ -187,52 +187,52 @@ class Store(Protocol):
         ...
 
     def alias(self, alias: str, decision_id: str) -> None:
-        """Let a decision be found by another name as well, as long as it is kept."""
+        """Let a decision be found by another name as well, for as long as it is kept."""
         ...
 
     def settle(self, decision_id: str, cost_usd: float, model: int | None = None) -> Record:
-        """Charge the true cost of a call, once, and note the model that answered where it is another one.
+        """Charge the true cost of a call, once, and record the model that answered where it is another one.
 
-        It counts in the windows in which it was decided. The bill of a reservation that has expired, or was released,
-        still counts: the money is gone.
+        It counts in the windows in which it was decided. The bill of an expired or released reservation still counts:
+        the money was spent.
 
         Raises
         ------
         UnknownDecision, AlreadySettled
-            If there is no such decision, or it was charged before; nothing is changed.
+            If there is no such decision, or it was charged before; nothing changes.
         """
         ...
 
     def spend(self, scope: str, cost_usd: float) -> None:
-        """Count a cost that belongs to no decision, or with a negative one give some of it back.
+        """Count a cost that belongs to no decision; a negative cost is a refund.
 
         Raises
         ------
         BudgetExhausted
-            If a hard limit does not admit it; nothing is changed.
+            If a hard limit does not admit it; nothing changes.
         """
         ...
 
     def release(self, decision_id: str) -> Record:
-        """Give back the reservation of a call that failed; raises as `settle` does, and if it was released before."""
+        """Return the reservation of a call that failed; raises as `settle` does, and if it was released before."""
         ...
 
     def reward(self, decision_id: str, reward: float) -> tuple[Record, float | None]:
-        """Keep the reward of a decision, and return its record and the reward that it replaces."""
+        """Keep the reward of a decision; return its record and the reward that it replaces."""
         ...
 
     def join(self, peer: Peer) -> None:
-        """Let somebody exchange sums with the peers of other workers, where there are any."""
+        """Exchange the sums of a peer with its counterparts in other workers, where there are any."""
         ...
 
     def refresh(self) -> None:
-        """Deliver what is on its way, and see how things stand."""
+        """Send waiting events, and read the current state."""
         ...
 
     def health(self) -> Health:
-        """Return how the store is doing."""
+        """Return the state of the store."""
         ...
 
     def close(self) -> None:
-        """Let go of everything; what is on its way is delivered before."""
+        """Send waiting events, and close connections and files."""
         ...

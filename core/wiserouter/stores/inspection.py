@@ -1,4 +1,4 @@
-"""How the budgets of a store stand, for who only looks: nothing is started, leased or made."""
+"""Read-only inspection of the budgets in a store: nothing is started, leased or created."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from wiserouter.stores.shared.replica import LocalReplica
 
 
 class AccountSnapshot(NamedTuple):
-    """How one account stands.
+    """The state of one account.
 
     Attributes
     ----------
     parent : str or None
-        The scope whose budgets it is within.
+        The scope whose budgets enclose it.
     account : Ledger or NestedLedger
-        Its budgets, and then those that it is within.
+        Its budgets, followed by those that enclose it.
     own : int
-        How many of them are its own.
+        Number of its own budgets among them.
     """
 
     parent: str | None
@@ -31,7 +31,7 @@ class AccountSnapshot(NamedTuple):
 
 
 class StoreSnapshot(NamedTuple):
-    """How all accounts of a store stand.
+    """The state of all accounts of a store.
 
     Attributes
     ----------
@@ -40,53 +40,56 @@ class StoreSnapshot(NamedTuple):
     now_s : float, seconds since 1970
         The store's time.
     took_s : float, seconds
-        How long it took to answer.
-    standings : dict of str to AccountSnapshot
+        Time that it took to answer.
+    accounts : dict of str to AccountSnapshot
         By scope.
     """
 
     store: str
     now_s: float
     took_s: float
-    standings: dict[str, AccountSnapshot]
+    accounts: dict[str, AccountSnapshot]
 
 
 def inspect_store(url: str) -> StoreSnapshot:
-    """Return how all accounts of the store at `url` stand.
+    """Return the state of all accounts of the store at `url`.
 
     Raises
     ------
     InvalidInput
-        If there is no such kind of store, or it is in the memory of another process.
+        If there is no such kind of store, or it is in the memory of a process.
     StoreUnavailable
-        If the server cannot be reached, or the file is not there; it is not made.
+        If the server cannot be reached, or the file does not exist; it is not created.
     StoreDamaged
-        If what is kept there cannot be read.
+        If the stored data cannot be read.
     """
     if url.startswith("memory:"):
         raise InvalidInput(
-            f"store must be one that several processes share, got {url!r}: what is in memory is known to its own "
-            f"process alone, by router.status() or the status route of its proxy",
+            f"store must be one that several processes share, got {url!r}: a store in memory is visible to its own "
+            f"process only, by router.status() or the status route of its proxy",
             value=url,
         )
     opened = open_engine(url, create=False)
     try:
-        return _surveyed(opened.engine, opened.name)
+        return _read_accounts(opened.engine, opened.name)
     finally:
         opened.engine.close()
 
 
-def _surveyed(engine: Engine, name: str) -> StoreSnapshot:
-    views = LocalReplica(name)
+def _read_accounts(engine: Engine, name: str) -> StoreSnapshot:
+    replica = LocalReplica(name)
     scopes = engine.exchange([], ReadRequest(None)).accounts
+    notes = [note for scope in scopes for note in replica.note_names(scope)]
     asked_s = time.perf_counter()
-    reply = engine.exchange([], ReadRequest(None, (), [note for scope in scopes for note in views.note_names(scope)]))
+    reply = engine.exchange([], ReadRequest(None, (), notes))
     took_s = time.perf_counter() - asked_s
     for scope, state in reply.accounts.items():
-        views.take(scope, state, reply.now_s, reply.notes, [])
-    standings = {}
-    for scope in sorted(views.views):
-        account, _ = views.account(scope, reply.now_s)
-        view = views.views[scope]
-        standings[scope] = AccountSnapshot(view.parent, account, len(view.windows))
-    return StoreSnapshot(name, reply.now_s, took_s, standings)
+        replica.take(scope, state, reply.now_s, reply.notes, [])
+    accounts = {scope: _snapshot(replica, scope, reply.now_s) for scope in sorted(replica.views)}
+    return StoreSnapshot(name, reply.now_s, took_s, accounts)
+
+
+def _snapshot(replica: LocalReplica, scope: str, now_s: float) -> AccountSnapshot:
+    account, _ = replica.account(scope, now_s)
+    view = replica.views[scope]
+    return AccountSnapshot(view.parent, account, len(view.windows))

@@ -1,4 +1,4 @@
-"""The store of one process: dictionaries behind a lock."""
+"""The store of a single process: dictionaries behind a lock."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from wiserouter.errors import AlreadySettled, NotStarted, UnknownDecision
 from wiserouter.stores.base import Health, Peer, Record, State
 from wiserouter.types import Decision
 
-ALIASES = 4
-"""So many names of each decision are kept: ids of its call, of its answer, of its runs."""
+ALIASES_PER_DECISION = 4
+"""Number of names kept per decision: ids of its call, of its answer, of its runs."""
 
 
 class MemoryStore:
-    """Keeps everything in memory; gone when the process ends.
+    """A store in the memory of one process, lost when the process ends.
 
     Parameters
     ----------
     clock : callable returning float, default time.time
-        Seconds; hand in a fake to test.
+        Seconds; a fake in tests.
     reservation_ttl_s : float, default 900
-        After this long an unsettled reservation is given back; longer than the longest call.
+        Time after which an unsettled reservation is returned; longer than the longest call.
     decision_ttl_s : float, default 7 days
-        How long a settled decision can be rewarded.
+        Time for which a settled decision can be rewarded.
     max_decisions : int, default 100,000
-        Beyond this many, the oldest settled ones are forgotten first.
+        Beyond this many, the oldest settled ones are dropped.
     """
 
     durable = False
@@ -49,23 +49,26 @@ class MemoryStore:
         self._max_decisions = max_decisions
         self._ledgers: dict[str, Account] = {}
         self._parents: dict[str, str] = {}
+        self._renewing: set[str] = set()
         self._aliases: OrderedDict[str, str] = OrderedDict()
         self._in_flight: OrderedDict[str, tuple[Record, Account]] = OrderedDict()
         self._records: OrderedDict[str, tuple[Record, Account]] = OrderedDict()
         self._lock = RLock()
 
     def waits(self, scope: str, decision_id: str | None = None) -> bool:
-        """Return False: nothing is waited for."""
+        """Return False: no method waits."""
         return False
 
     def open(self, scope: str, budget: Budget, *, parent: str | None = None, restart: bool = False) -> None:
-        """Start a budget for `scope`, or take part in the one that runs, with amount and horizon as given now."""
+        """Start a budget for `scope`, or join the running one with the amount and horizon given now."""
         with self._lock:
             if parent is not None:
                 self._account_at(parent, self.now())
             running = None if restart else self._ledgers.get(scope)
             if running is None:
                 self._ledgers[scope] = open_account(budget, self.now())
+                renews = any(one.every is not None for one in budget.each)
+                (self._renewing.add if renews else self._renewing.discard)(scope)
                 self._parents.pop(scope, None)
                 if parent is not None:
                     self._parents[scope] = parent
@@ -80,7 +83,7 @@ class MemoryStore:
             self._ledger_at(scope, self.now()).amend(amount_usd=amount_usd, horizon=horizon, every=every)
 
     def ledger(self, scope: str) -> Account:
-        """Return the account of `scope`, reservations past their time to live given back."""
+        """Return the account of `scope`, after expired reservations were returned."""
         with self._lock:
             now = self.now()
             self._expire(now)
@@ -94,7 +97,7 @@ class MemoryStore:
             return self._account_at(scope, now).snapshot()
 
     def reserve(self, record: Record) -> None:
-        """Hold back the cost of a decision and keep its record."""
+        """Reserve the cost of a decision and keep its record."""
         decision = record.decision
         with self._lock:
             ledger = self._account_at(decision.scope, self.now())
@@ -132,7 +135,7 @@ class MemoryStore:
             ledger.spend(cost_usd, cost_usd)
 
     def release(self, decision_id: str) -> Record:
-        """Give back the reservation of a call that failed."""
+        """Return the reservation of a call that failed."""
         with self._lock:
             record, ledger = self._unsettled(decision_id, "charged", "released")
             if self._in_flight.pop(record.decision.id, None):
@@ -143,7 +146,7 @@ class MemoryStore:
             return record
 
     def reward(self, decision_id: str, reward: float) -> tuple[Record, float | None]:
-        """Keep the reward of a decision, and return its record and the reward that it replaces."""
+        """Keep the reward of a decision; return its record and the reward that it replaces."""
         with self._lock:
             record, _ = self._known(decision_id)
             if record.state == "released":
@@ -156,36 +159,37 @@ class MemoryStore:
         with self._lock:
             self._aliases[alias] = decision_id
             self._aliases.move_to_end(alias)
-            if len(self._aliases) > ALIASES * self._max_decisions:
+            if len(self._aliases) > ALIASES_PER_DECISION * self._max_decisions:
                 self._aliases.popitem(last=False)
 
     def join(self, peer: Peer) -> None:
         """Do nothing: there is no other worker."""
 
     def refresh(self) -> None:
-        """Do nothing: there is nothing on its way."""
+        """Do nothing: no event waits to be sent."""
 
     def health(self) -> Health:
-        """Return that all is well."""
+        """Return the state of a store that is always reachable."""
         return Health()
 
     def close(self) -> None:
-        """Do nothing: there is nothing to let go of."""
+        """Do nothing: there is no connection or file."""
 
     def _account_at(self, scope: str, now_s: float) -> Account:
-        """Return the account of `scope` with those that it is within."""
+        """Return the account of `scope` with those that enclose it."""
         account = self._ledger_at(scope, now_s)
         if scope not in self._parents:
             return account
         return NestedLedger((*account.each, *self._account_at(self._parents[scope], now_s).each))
 
     def _ledger_at(self, scope: str, now_s: float) -> Account:
-        """Return the account of `scope` alone; where its window has ended, a fresh one takes its place."""
+        """Return the account of `scope` alone; a new one replaces it where its window has ended."""
         try:
-            ledger = self._ledgers[scope].at(now_s)
+            ledger = self._ledgers[scope]
         except KeyError:
             raise NotStarted(scope) from None
-        self._ledgers[scope] = ledger
+        if scope in self._renewing:
+            ledger = self._ledgers[scope] = ledger.at(now_s)
         return ledger
 
     def _known(self, decision_id: str) -> tuple[Record, Account]:
@@ -201,7 +205,7 @@ class MemoryStore:
         return record, ledger
 
     def _expire(self, now_s: float) -> None:
-        """Give back the reservations that are older than their time to live; they stand in order of age."""
+        """Return the reservations older than their time to live; they are in order of age."""
         oldest_s = now_s - self._reservation_ttl_s
         while self._in_flight:
             record, ledger = next(iter(self._in_flight.values()))
@@ -212,7 +216,7 @@ class MemoryStore:
             record.state = "expired"
 
     def _forget(self) -> None:
-        """Drop the oldest records that nobody waits for."""
+        """Drop the oldest settled records that are too many or too old."""
         while self._records:
             record, _ = next(iter(self._records.values()))
             if record.state == "in flight":

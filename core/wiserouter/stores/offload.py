@@ -1,7 +1,7 @@
-"""Steps off the event loop that a cancelled caller cannot tear in two.
+"""Blocking steps run in a thread, off the event loop, and finish even if the caller is cancelled.
 
-A step may wait for a store, so it is done in a thread. Whoever gives up waiting for it, as when a client goes away,
-does not stop it: a bill would be lost, or money be held back for nobody.
+A step may wait for a store. A caller that is cancelled while it waits, as when a client disconnects, does not stop the
+step: otherwise a bill could be lost, or money stay reserved for no call.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ T = TypeVar("T")
 
 
 async def offload(step: Callable[[], T], undo: Callable[[T], object] | None = None) -> T:
-    """Do a step in a thread, and return what it returns.
+    """Run a step in a thread and return its result.
 
     Parameters
     ----------
     step : callable
-        What to do; it is finished whoever gives up waiting.
+        The step; it finishes even if the caller is cancelled.
     undo : callable, optional
-        What to do with its result then, in a thread as well.
+        Called with the result of the step, in a thread as well, if the caller was cancelled.
     """
     done = asyncio.ensure_future(asyncio.to_thread(step))
     try:

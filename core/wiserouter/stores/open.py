@@ -1,4 +1,4 @@
-"""Stores by URL: which engine a scheme names, and the settings behind the question mark."""
+"""Stores by URL: the scheme names the engine, and settings follow the question mark."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ def open_store(
     Parameters
     ----------
     url : str or Store, default "memory://"
-        `memory://` keeps everything in this process. `sqlite:///budget.db` (a path from here; with four slashes from
-        the root) is for several processes on one machine, `redis://host:6379/0` for many machines, as are `rediss://`
+        `memory://` keeps everything in this process. `sqlite:///budget.db` (a relative path; an absolute one has four
+        slashes) is for several processes on one machine, `redis://host:6379/0` for several machines, as are `rediss://`
         (TLS), `unix://` and `redis+cluster://`. Settings of `SharedStore` and of the engine follow a "?":
         `redis://host?on_store_error=local&name=team`.
     reservation_ttl_s : float, default 900
-        After this long an unsettled reservation is given back; longer than the longest call.
+        Time after which an unsettled reservation is returned; longer than the longest call.
     decision_ttl_s : float, default 7 days
-        How long a settled decision can be rewarded.
+        Time for which a settled decision can be rewarded.
 
     Raises
     ------
     InvalidInput
-        If no store has this scheme, or this setting.
+        If the scheme or a setting is unknown.
     StoreUnavailable, StoreDamaged
-        If a file cannot be used. A server is first asked when it is needed.
+        If a file cannot be used. A server is contacted when it is first needed.
     MissingExtra
         If redis-py is not installed.
 
@@ -55,14 +55,14 @@ def open_store(
     ttls: dict[str, Any] = {"reservation_ttl_s": reservation_ttl_s, "decision_ttl_s": decision_ttl_s}
     if url.partition("://")[0] == "memory":
         return MemoryStore(**ttls)
-    from wiserouter.stores.shared import SharedStore  # a router in memory needs none of it
+    from wiserouter.stores.shared import SharedStore  # a router in memory does not need it
 
     opened = open_engine(url, **ttls)
     return SharedStore(opened.engine, name=opened.name, reservation_ttl_s=reservation_ttl_s, **opened.settings)
 
 
 class OpenedEngine(NamedTuple):
-    """An engine, what errors call it, and the settings of the store."""
+    """An engine, its name in errors, and the settings of the store."""
 
     engine: Engine
     name: str
@@ -70,14 +70,14 @@ class OpenedEngine(NamedTuple):
 
 
 def open_engine(url: str, *, create: bool = True, **ttl_s: Any) -> OpenedEngine:
-    """Return the engine that a URL names, with what the URL says of the store; raises as `open_store` does.
+    """Return the engine that a URL names, with the settings of the store in the URL; raises as `open_store` does.
 
     Parameters
     ----------
     url : str
-        As of `open_store`; one in memory has no engine.
+        As of `open_store`; a store in memory has no engine.
     create : bool, default True
-        Whether to make a file that is not there.
+        Whether to create a missing file.
     **ttl_s : float, seconds
         `reservation_ttl_s` and `decision_ttl_s`, as of `open_store`.
     """
@@ -101,7 +101,7 @@ def open_engine(url: str, *, create: bool = True, **ttl_s: Any) -> OpenedEngine:
 
 
 def _split(url: str, kind: str) -> tuple[str, dict[str, Any], dict[str, Any], str]:
-    """Return a URL without its settings, those of the store, those of the engine, and the rest of the query."""
+    """Return a URL without its settings, the settings of the store and of the engine, and the rest of the query."""
     plain, _, query = url.partition("?")
     settings: dict[str, Any] = {}
     engine: dict[str, Any] = {}
@@ -111,7 +111,7 @@ def _split(url: str, kind: str) -> tuple[str, dict[str, Any], dict[str, Any], st
             (settings if name in _NUMBERS else engine)[name] = _number(name, value)
         elif name in _TEXTS or name in _ENGINE_TEXTS[kind]:
             (settings if name in _TEXTS else engine)[name] = value
-        elif kind == "redis":  # redis-py has settings of its own
+        elif kind == "redis":  # settings of redis-py
             rest.append((name, value))
         else:
             known = ", ".join((*_NUMBERS, *_TEXTS, *_ENGINE_NUMBERS, *_ENGINE_TEXTS[kind]))

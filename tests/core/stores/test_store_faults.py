@@ -336,7 +336,7 @@ def test_a_file_that_is_no_store_is_refused_and_left_alone(tmp_path, opened, dam
             other.execute("PRAGMA user_version = 99")
         other.close()
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    with pytest.raises(StoreDamaged, match="it was left as it is") as refused:
+    with pytest.raises(StoreDamaged, match="it was left unchanged") as refused:
         open_store(f"sqlite:///{path}")
     assert str(path) in refused.value.store
     assert hashlib.sha256(path.read_bytes()).hexdigest() == digest

@@ -1,1 +1,1 @@
-"""Engines that keep what a shared store holds: SQLite and Redis."""
+"""The engines of shared stores: SQLite and Redis."""

@@ -1,17 +1,17 @@
--- One exchange of the Redis engine: KEYS[1] holds the schema, and its name begins that of every other key; ARGV[1] is
--- the request, in JSON. Everything is read and computed before anything is written, so that what cannot be read leaves
--- all as it was. Numbers are stored and returned with 17 digits: a double comes back as it was.
+-- One exchange of the Redis engine. KEYS[1] holds the schema version, and all other keys begin with its name; ARGV[1]
+-- is the request in JSON. Everything is read and computed before anything is written, so that data that cannot be read
+-- leaves the state unchanged. Numbers are stored and returned with 17 digits, so that doubles are exact.
 --
 --   :account:SCOPE   generation, terms, windows (the latest of each budget)
 --   :window:ID       amount_usd, carried_usd, hard, rollover, heir, skipped, the counters, leases (how many)
---   :call:ID         a decision: what was reserved and what became of it; the result of each token
+--   :call:ID         a decision: its reservation, its outcome, the result of each token
 --   :lease:ID        held_usd, windows
 --   :due             calls and leases by their deadline
 --   :alias:NAME, :spent:TOKEN, :learnt:..., :note:NAME   texts
 --   :sums:NAME       cells
 --   :scopes          the scopes that have an account
 
-local SCHEMA, ROUNDING, AT_ONCE = 1, 1e-12, 500
+local SCHEMA, ROUNDING, MAX_DUE_PER_EXCHANGE = 1, 1e-12, 500
 local BASE, request = KEYS[1], cjson.decode(ARGV[1])
 local RESERVATION_S, DECISION_S = request.reservation_ttl_s, request.decision_ttl_s
 local ALIAS_S, OLD_S = RESERVATION_S + 2 * DECISION_S, RESERVATION_S + 4 * DECISION_S
@@ -33,21 +33,21 @@ end
 
 local function number(value, what)
   local n = tonumber(value or nil)
-  if not n or n ~= n then damaged(what .. ' is no number') end
+  if not n or n ~= n then damaged(what .. ' is not a number') end
   return n
 end
 
 local function list(value, what)
   local read, strings = pcall(cjson.decode, value)
-  if not read or type(strings) ~= 'table' then damaged(what .. ' is no list') end
+  if not read or type(strings) ~= 'table' then damaged(what .. ' is not a list') end
   for _, one in pairs(strings) do
-    if type(one) ~= 'string' then damaged(what .. ' is no list of names') end
+    if type(one) ~= 'string' then damaged(what .. ' is not a list of names') end
   end
   return strings
 end
 
 local function known(value, what)
-  if value == nil then damaged(what .. ' is not there') end
+  if value == nil then damaged(what .. ' is missing') end
   return value
 end
 
@@ -149,7 +149,7 @@ local function refuses(windows, usd)
   return false
 end
 
-local function hand_down(one)
+local function carry_over(one)
   while one.is.heir do
     local heir = window(one.is.heir)
     if not heir then return end
@@ -206,12 +206,12 @@ local function move(call, to)
   local before, after = counts(call, call.is.state), counts(call, to)
   for _, one in ipairs(each(call.windows)) do
     count(one, before, -1)
-    if one.is.in_flight == 0 then put(one, {reserved_usd = 0, expected_usd = 0}) end  -- no rounding is left behind
+    if one.is.in_flight == 0 then put(one, {reserved_usd = 0, expected_usd = 0}) end  -- leaves no rounding error
     count(one, after, 1)
-    hand_down(one)
+    carry_over(one)
   end
   if call.is.state == 'in flight' then later('ZREM', DUE, 'call:' .. call.name) end
-  if to ~= 'in flight' then call.ttl_s = DECISION_S end  -- one in flight stays, or its money would never come back
+  if to ~= 'in flight' then call.ttl_s = DECISION_S end  -- a call in flight is kept: its reservation must be returned
   put(call, {state = to})
 end
 
@@ -244,11 +244,11 @@ local function hold(windows, usd, leases)
   for _, one in ipairs(windows) do
     count(one, {leased_usd = usd, leases = leases}, 1)
     if one.is.leases == 0 then put(one, {leased_usd = 0}) end
-    hand_down(one)
+    carry_over(one)
   end
 end
 
-local function give_back(id)
+local function return_lease(id)
   local lease, ids = lease_of(id)
   if lease then
     hold(each(ids), -lease.is.held_usd, -1)
@@ -332,7 +332,7 @@ function apply.Amend(event)
   put(account, {terms = event.terms})
   if one then
     put(one, {amount_usd = event.amount_usd})
-    hand_down(one)
+    carry_over(one)
   end
   return 'ok'
 end
@@ -342,13 +342,13 @@ function apply.Renew(event)
   local ids = exists(account) and list(account.is.windows, account.key .. ' windows') or {}
   if ids[event.level + 1] ~= event.former then return 'ok' end
   local former = window(event.former)
-  local one, fresh = begin(event.window)
+  local one, created = begin(event.window)
   if former then
     former.ttl_s = OLD_S
-    if fresh and former.is.rollover == '1' then  -- heirs are fresh, so that no chain of them can close
+    if created and former.is.rollover == '1' then  -- only a new window becomes an heir, so that no cycle can form
       put(one, {skipped = event.skipped})
       put(former, {heir = event.window.id})
-      hand_down(former)
+      carry_over(former)
     end
   end
   ids[event.level + 1] = event.window.id
@@ -417,7 +417,7 @@ function apply.Spend(event)
   if cost_usd > 0 and refuses(windows, cost_usd) then return 'refused' end
   for _, one in ipairs(windows) do
     count(one, {spent_usd = cost_usd, debited_usd = cost_usd}, 1)
-    hand_down(one)
+    carry_over(one)
   end
   keep(key, 'ok', DECISION_S)
   return 'ok'
@@ -428,7 +428,7 @@ function apply.Lease(event)
   local lease, ids = lease_of(event.id), cjson.encode(event.windows)
   local ends = event.ttl_s <= 0 or not all_there
   if ends or (lease and lease.is.windows ~= ids) then
-    give_back(event.id)
+    return_lease(event.id)
     lease = nil
   end
   if ends then return '0' end
@@ -475,14 +475,14 @@ end
 
 -- The exchange -------------------------------------------------------------------------------------------------------
 
-local function return_what_is_due()
-  for _, member in ipairs(redis.call('ZRANGEBYSCORE', DUE, '-inf', text(now_s), 'LIMIT', 0, AT_ONCE)) do
+local function return_overdue()
+  for _, member in ipairs(redis.call('ZRANGEBYSCORE', DUE, '-inf', text(now_s), 'LIMIT', 0, MAX_DUE_PER_EXCHANGE)) do
     local kind, id = string.match(member, '^(%a+):(.*)$')
     local call = kind == 'call' and call_of(id)
     if call and call.is.state == 'in flight' then
       move(call, 'expired')
     elseif kind == 'lease' then
-      give_back(id)
+      return_lease(id)
     else
       later('ZREM', DUE, member)
     end
@@ -535,11 +535,11 @@ end
 
 local schema = redis.call('GET', BASE)
 if not schema then
-  if #request.events > 0 then later('SET', BASE, text(SCHEMA)) end  -- who only reads leaves nothing behind
+  if #request.events > 0 then later('SET', BASE, text(SCHEMA)) end  -- a read alone writes nothing
 elseif number(schema, BASE) > SCHEMA then
   error('NEWER ' .. schema .. ';', 0)
 end
-return_what_is_due()
+return_overdue()
 local results = {}
 for i, event in ipairs(request.events) do results[i] = apply[event.kind](event) end
 local reply = {

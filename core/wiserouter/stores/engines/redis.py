@@ -1,6 +1,6 @@
-"""The engine over Redis or Valkey, alone or as a cluster: one exchange is one script, run by the server alone.
+"""The engine on Redis or Valkey, single server or cluster: one exchange is one script, which runs atomically.
 
-The state of one router lies in one hash slot, under keys that begin with `{prefix:name}`. Times are the server's.
+The state of one router is in one hash slot, under keys that begin with `{prefix:name}`. Times are the server's.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SHA = hashlib.sha1(_SCRIPT.encode(), usedforsecurity=False).hexdigest()
 
 
 class RedisEngine:
-    """Keeps the state of shared stores on a Redis server.
+    """An engine that keeps the state of a shared store on a Redis server.
 
     Parameters
     ----------
@@ -35,15 +35,15 @@ class RedisEngine:
         `redis://user:password@host:6379/0`, `rediss://` over TLS, `unix:///path/to/socket?db=0`; `redis+cluster://` and
         `rediss+cluster://` for Redis Cluster. Options of redis-py may follow a question mark.
     name : str, default "default"
-        Which router's state.
+        The name of the router, if several share the server.
     prefix : str, default "wiserouter"
-        What the keys begin with, before the name.
+        The beginning of all keys, before the name.
     reservation_ttl_s : float, default 900
-        After this long an unsettled reservation is given back.
+        Time after which an unsettled reservation is returned.
     decision_ttl_s : float, default 7 days
-        How long a settled decision can be rewarded.
+        Time for which a settled decision can be rewarded.
     timeout_s : float, default 2
-        How long to wait for a connection, and for an answer.
+        Time limit for a connection, and for an answer.
 
     Raises
     ------
@@ -54,7 +54,7 @@ class RedisEngine:
 
     Notes
     -----
-    A server that may evict keys (`maxmemory-policy` other than `noeviction`) forgets what was spent.
+    A server that may evict keys (`maxmemory-policy` other than `noeviction`) loses the amounts spent.
     """
 
     near = False
@@ -83,7 +83,7 @@ class RedisEngine:
         return _reply(events, self._run(body.encode("utf-8", "surrogatepass")))
 
     def close(self) -> None:
-        """Let go of the connections; another exchange opens new ones."""
+        """Close the connections; another exchange opens new ones."""
         with self._lock:
             client, self._client = self._client, None
         if client is not None:
@@ -95,10 +95,10 @@ class RedisEngine:
         from redis.exceptions import NoScriptError
 
         with self._errors():
-            client: Any = self._connected()  # redis-py's types do not know the answers of scripts
+            client: Any = self._connected()  # redis-py has no types for the results of scripts
             try:
                 reply: list[Any] = client.evalsha(_SHA, 1, self._base, body)
-            except NoScriptError:  # the server is new, or was started again
+            except NoScriptError:  # the server is new or was restarted
                 reply = client.eval(_SCRIPT, 1, self._base, body)
         return reply
 
@@ -116,7 +116,7 @@ class RedisEngine:
             yield
         except (RedisError, RedisClusterException, OSError) as error:
             if isinstance(error, ReadOnlyError) or "READONLY" in str(error):
-                self.close()  # another server has become the master: connect anew
+                self.close()  # another server has become the master: connect again
             raise self._failure(error) from error
 
     def _failure(self, error: Exception) -> StoreError:
@@ -127,16 +127,16 @@ class RedisEngine:
             what = f"{self._base} comes from a newer version of WISERouter (schema {newer[1]}): upgrade wiserouter"
             return StoreDamaged(f"{self.store}: {what}", store=self.store)
         if found := re.search(r"DAMAGED (.*?);|(WRONGTYPE)", said):
-            what = found[1] or f"a key under {self._base} is of another type than it should"
+            what = found[1] or f"a key under {self._base} has the wrong type"
             return StoreDamaged(f"{self.store} is damaged: {what}", store=self.store)
         if isinstance(error, AuthenticationError):
             return StoreUnavailable(f"{self.store} does not accept the user or password: {said}", store=self.store)
-        why = f"{said.rstrip('.')}; see that a server answers there"
+        why = f"{said.rstrip('.')}; check that a server answers there"
         return StoreUnavailable(f"{self.store} cannot be used: {why}", store=self.store)
 
 
 def without_password(url: str) -> str:
-    """Return a URL as it may be shown.
+    """Return a URL without its password and settings.
 
     Examples
     --------
@@ -157,7 +157,7 @@ def _base(prefix: str, name: str) -> str:
 
 
 def _connector(url: str, timeout_s: float) -> Callable[[], Redis | RedisCluster]:
-    """Return what opens a client; a stale connection is replaced once, at once: an exchange may be sent again."""
+    """Return a function that opens a client; a stale connection is replaced once, since exchanges may be sent again."""
     try:
         import redis
         from redis.backoff import NoBackoff
@@ -173,13 +173,13 @@ def _connector(url: str, timeout_s: float) -> Callable[[], Redis | RedisCluster]
         "socket_connect_timeout": timeout_s,
         "protocol": 2,
         "retry": Retry(NoBackoff(), 1, (redis.exceptions.ConnectionError,)),
-        "retry_on_error": [redis.exceptions.ConnectionError],  # redis-py 5 looks here
+        "retry_on_error": [redis.exceptions.ConnectionError],  # read by redis-py 5
     }
     return lambda: client.from_url(plain, **options)
 
 
 def _check_url(scheme: str, url: str) -> None:
-    """Refuse a URL that redis-py cannot read; its own words may hold a part of the password."""
+    """Refuse a URL that redis-py cannot parse; its own message may contain a part of the password."""
     from redis.connection import parse_url
 
     try:
@@ -188,8 +188,8 @@ def _check_url(scheme: str, url: str) -> None:
         options = None
     if options is None:
         raise InvalidInput(
-            f"store must be a URL of {', '.join(SCHEMES)} such as redis://user:password@host:6379/0, where special "
-            f"characters of the password are written as %..; got one of {scheme!r} that cannot be read",
+            f"store must be a URL of {', '.join(SCHEMES)} such as redis://user:password@host:6379/0, with special "
+            f"characters of the password percent-encoded; got one of {scheme!r} that cannot be read",
             value=scheme,
         )
     if options.get("decode_responses"):
@@ -197,7 +197,7 @@ def _check_url(scheme: str, url: str) -> None:
 
 
 def _plain(event: Event) -> dict[str, Any]:
-    """Return an event as JSON takes it."""
+    """Return an event as JSON values."""
     fields = {"kind": type(event).__name__, **event._asdict()}
     if isinstance(event, Open):
         fields["windows"] = [window._asdict() for window in event.windows]

@@ -1,9 +1,8 @@
-"""Shared state in one SQLite file: for several processes on one machine, durable across crashes.
+"""The engine on one SQLite file: for several processes on one machine, durable across crashes.
 
-Every exchange is one transaction. The file is in WAL mode: readers and writers do not wait for one another, writers do.
-A process that is killed loses nothing that was committed; what it had not committed never happened. With
-`synchronous="normal"` a power cut may take the last commits with it, never the file's soundness; "full" waits for the
-disk at each commit.
+Every exchange is one transaction. The file is in WAL mode: readers and writers do not block each other, two writers do.
+A process that is killed loses nothing that was committed; uncommitted work is rolled back. With `synchronous="normal"`
+a power cut may lose the last commits but never damages the file; "full" waits for the disk at each commit.
 """
 
 from __future__ import annotations
@@ -25,37 +24,37 @@ from wiserouter.stores.engines.sqlite_transaction import SCHEMA, Transaction
 SCHEMA_VERSION = 1
 
 MIGRATIONS: dict[int, str] = {}
-"""By version: the statements that lead from it to the next one."""
+"""The statements that migrate each version to the next one."""
 
 _APPLICATION = 0x57495345  # "WISE", in the header of the file
 
 
 class SQLiteEngine:
-    """Keeps the state of shared stores in one file.
+    """An engine that keeps the state of a shared store in one file.
 
     Parameters
     ----------
     path : str or Path
-        The file; made if it is not there.
+        The file; created if missing.
     clock : callable returning float, default time.time
-        Seconds since 1970; hand in a fake to test.
+        Seconds since 1970; a fake in tests.
     reservation_ttl_s : float, default 900
-        After this long an unsettled reservation is given back.
+        Time after which an unsettled reservation is returned.
     decision_ttl_s : float, default 7 days
-        How long a settled decision is kept.
+        Time for which a settled decision is kept.
     synchronous : {"normal", "full"}, default "normal"
         Whether a commit waits for the disk.
     timeout_s : float, default 10
-        How long to wait for others who write.
+        Time limit for other writers to finish.
     create : bool, default True
-        Whether to make the file if it is not there.
+        Whether to create a missing file.
 
     Raises
     ------
     StoreUnavailable
-        If the file cannot be opened or made.
+        If the file cannot be opened or created.
     StoreDamaged
-        If it is no store, is damaged, or comes from a newer version; it is left as it is.
+        If it is not a store, is damaged, or comes from a newer version; it is left unchanged.
     """
 
     near = True
@@ -82,7 +81,7 @@ class SQLiteEngine:
             self._connected()
 
     def __repr__(self) -> str:
-        """Name the file."""
+        """Return the class and the file."""
         return f"SQLiteEngine({str(self.path)!r})"
 
     def exchange(self, events: Sequence[Event], reading: ReadRequest = NOTHING) -> Reply:
@@ -125,7 +124,7 @@ class SQLiteEngine:
             cursor.close()
 
     def _connected(self) -> sqlite3.Connection:
-        """Return this process's connection: one that was opened before a fork must not be used after it."""
+        """Return the connection of this process: one opened before a fork must not be used after it."""
         if self._connection is None or self._process != os.getpid():
             with self._named_errors():
                 self._connection, self._process = self._connect(), os.getpid()
@@ -146,31 +145,33 @@ class SQLiteEngine:
         return connection
 
     def _check_header(self) -> None:
-        """Refuse a file that is no database, or none at all, before anything could write to it."""
+        """Refuse a missing file, or one that is not a store, before anything is written to it."""
         if not self._create and not (self.path.exists() and self.path.stat().st_size):
-            why = "there is no such file; give that of a router's store"
+            why = "there is no such file; give the file of a router's store"
             raise StoreUnavailable(f"{self._url} cannot be used: {why}", store=self._url)
         if self.path.is_file() and self.path.stat().st_size:
             with self.path.open("rb") as file:
                 header = file.read(16)
             if not header.startswith(b"SQLite format 3\0"):
-                raise self._damaged("it is no SQLite file")
+                raise self._damaged("it is not an SQLite file")
             with closing(sqlite3.connect(f"{self.path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
                 (application,) = connection.execute("PRAGMA application_id").fetchone()
                 made = connection.execute("SELECT 1 FROM sqlite_master").fetchone() is not None
-            if application != _APPLICATION and (application or made):  # one that is just being made has no tables yet
+            if application != _APPLICATION and (application or made):  # a file that is being created has no tables yet
                 raise self._damaged("it is the database of another program")
 
     def _migrate(self, connection: sqlite3.Connection) -> None:
-        """Make the tables, or bring those of an older version up to date."""
+        """Create the tables, or migrate those of an older version."""
         cursor = connection.cursor()
         cursor.execute("BEGIN IMMEDIATE")
         (version,) = cursor.execute("PRAGMA user_version").fetchone()
         if version > SCHEMA_VERSION:
-            raise self._damaged(f"it has version {version}, this WISERouter reads up to {SCHEMA_VERSION}: update it")
+            raise self._damaged(
+                f"it has version {version}, this WISERouter reads up to {SCHEMA_VERSION}: upgrade wiserouter"
+            )
         if version < SCHEMA_VERSION:
-            steps = [SCHEMA] if version == 0 else [MIGRATIONS[step] for step in range(version, SCHEMA_VERSION)]
-            for statement in ";".join(steps).split(";"):
+            scripts = [SCHEMA] if version == 0 else [MIGRATIONS[older] for older in range(version, SCHEMA_VERSION)]
+            for statement in ";".join(scripts).split(";"):
                 cursor.execute(statement)
             cursor.execute(f"PRAGMA application_id = {_APPLICATION}")
             cursor.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
@@ -178,7 +179,7 @@ class SQLiteEngine:
 
     @contextmanager
     def _named_errors(self) -> Iterator[None]:
-        """Say which store failed, and whether it is worth another try."""
+        """Convert errors of SQLite into errors that name the store."""
         try:
             yield
         except sqlite3.OperationalError as error:
@@ -191,12 +192,12 @@ class SQLiteEngine:
             raise self._unavailable(error) from error
 
     def _unavailable(self, error: Exception) -> StoreError:
-        why = f"{error}; see that its folder exists, takes files, and is not full"
+        why = f"{error}; check that its folder exists, is writable and is not full"
         return StoreUnavailable(f"{self._url} cannot be used: {why}", store=self._url)
 
     def _damaged(self, why: str) -> StoreError:
         return StoreDamaged(
-            f"{self._url} cannot be read: {why}; it was left as it is: restore a copy, or name another file",
+            f"{self._url} cannot be read: {why}; it was left unchanged: restore a copy, or name another file",
             store=self._url,
         )
 

@@ -1,4 +1,4 @@
-"""What each event does to the tables of a SQLite store, inside a transaction that somebody else opens and ends."""
+"""The effect of each event on the tables of an SQLite store, inside a transaction of the caller."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ CREATE TABLE learned (worker TEXT, sums TEXT, sequence INTEGER, PRIMARY KEY (wor
 CREATE TABLE notes (name TEXT PRIMARY KEY, note TEXT);
 """
 
-AT_ONCE = 100
-"""The most that one transaction gives back, or forgets, of what is overdue."""
+MAX_OVERDUE_PER_TRANSACTION = 100
+"""The most overdue rows of each kind that one transaction returns or deletes."""
 
 _CHANGES = ", ".join(
-    f"{name} = iif(in_flight + :in_flight = 0, 0, {name} + :{name})"  # no rounding is left behind
+    f"{name} = iif(in_flight + :in_flight = 0, 0, {name} + :{name})"  # leaves no rounding error
     if name in {"reserved_usd", "expected_usd"}
     else f"{name} = {name} + :{name}"
     for name in COUNTERS
@@ -64,16 +64,16 @@ _LEFT = "amount_usd + carried_usd - spent_usd - reserved_usd - leased_usd"
 
 
 class Transaction:
-    """Applies events.
+    """A transaction that applies events and reads.
 
     Parameters
     ----------
     cursor : sqlite3.Cursor
-        Within a transaction.
+        Inside an open transaction.
     now_s : float, seconds since 1970
         The time.
     reservation_ttl_s, decision_ttl_s : float, seconds
-        How long a reservation and a settled decision last.
+        Time after which a reservation expires, and a settled decision is deleted.
     """
 
     def __init__(self, cursor: sqlite3.Cursor, now_s: float, reservation_ttl_s: float, decision_ttl_s: float) -> None:
@@ -81,28 +81,30 @@ class Transaction:
         self._reservation_ttl_s, self._decision_ttl_s = reservation_ttl_s, decision_ttl_s
 
     def apply(self, event: Event) -> object:
-        """Return the result of one event."""
+        """Apply one event and return its result."""
         return _APPLY[type(event)](self, event)
 
     def tidy(self) -> None:
-        """Give back what is overdue, and forget what is old."""
+        """Return overdue reservations and leases, and delete old rows."""
         due = self._all(
             "SELECT id, windows, held_usd, expected_usd FROM decisions "
             "WHERE state = 'in flight' AND due_s <= ? LIMIT ?",
             self._now_s,
-            AT_ONCE,
+            MAX_OVERDUE_PER_TRANSACTION,
         )
         for decision, windows, held_usd, expected_usd in due:
             self._count(json.loads(windows), _in_flight(held_usd, expected_usd), _EXPIRED)
             self._do("UPDATE decisions SET state = 'expired' WHERE id = ?", decision)
-        for (lease,) in self._all("SELECT id FROM leases WHERE due_s <= ? LIMIT ?", self._now_s, AT_ONCE):
-            self._give_back(lease)
+        for (lease,) in self._all(
+            "SELECT id FROM leases WHERE due_s <= ? LIMIT ?", self._now_s, MAX_OVERDUE_PER_TRANSACTION
+        ):
+            self._return_lease(lease)
         for table, key in (("decisions", "id"), ("aliases", "alias"), ("tokens", "token")):
             old = f"SELECT {key} FROM {table} WHERE forget_s <= ? LIMIT ?"  # noqa: S608
-            self._do(f"DELETE FROM {table} WHERE {key} IN ({old})", self._now_s, AT_ONCE)  # noqa: S608
+            self._do(f"DELETE FROM {table} WHERE {key} IN ({old})", self._now_s, MAX_OVERDUE_PER_TRANSACTION)  # noqa: S608
 
     def account(self, scope: str) -> AccountState | None:
-        """Return how an account stands."""
+        """Return the state of an account."""
         row = self._one("SELECT generation, terms, windows FROM accounts WHERE scope = ?", scope)
         if row is None:
             return None
@@ -117,7 +119,7 @@ class Transaction:
         return dict(self._all("SELECT cell, total FROM sums WHERE sums = ?", name))
 
     def note(self, name: str) -> str | None:
-        """Return what is kept under a name."""
+        """Return the text kept under a name."""
         row = self._one("SELECT note FROM notes WHERE name = ?", name)
         return None if row is None else row[0]
 
@@ -231,7 +233,7 @@ class Transaction:
         row = self._one("SELECT windows, held_usd FROM leases WHERE id = ?", event.id)
         windows = json.dumps(event.windows)
         if row is not None and (row[0] != windows or event.ttl_s <= 0.0):
-            self._give_back(event.id)
+            self._return_lease(event.id)
         rooms = self._rooms(event.windows)
         if event.ttl_s <= 0.0 or len(rooms) < len(event.windows):
             return 0.0
@@ -283,11 +285,11 @@ class Transaction:
         names = f"amount_usd, carried_usd, {', '.join(COUNTERS)}"
         row = self._one(f"SELECT {names} FROM windows WHERE id = ?", window)  # noqa: S608
         if row is None:
-            raise sqlite3.DatabaseError(f"an account names the window {window!r}, which is not there")
+            raise sqlite3.DatabaseError(f"an account names the window {window!r}, which does not exist")
         return WindowState(window, row[0], row[1], dict(zip(COUNTERS, row[2:], strict=True)))
 
     def _rooms(self, windows: Iterable[str]) -> list[tuple[float, bool, float]]:
-        """Return what each window has left, whether its limit is hard, and the rounding that is admitted."""
+        """Return for each window the amount left, whether its limit is hard, and the tolerance for rounding errors."""
         ask = f"SELECT {_LEFT}, hard, amount_usd FROM windows WHERE id = ?"  # noqa: S608
         rows = [self._one(ask, window) for window in windows]
         return [(row[0], bool(row[1]), ROUNDING * row[2]) for row in rows if row is not None]
@@ -300,14 +302,14 @@ class Transaction:
         return "ok" if fits else "refused"
 
     def _count(self, windows: Iterable[str], before: list[float], after: list[float]) -> None:
-        """Let a call count by the state `after`, no longer by `before`."""
+        """Subtract the counters `before` of a call from its windows, and add those `after`."""
         change = {name: new - old for name, new, old in zip(COUNTERS, after, before, strict=True)}
         for window in windows:
             self._cursor.execute(_ADD, {**change, "window": window})
             self._carry_over(window)
 
     def _carry_over(self, window: str) -> None:
-        """Let the windows that follow have what this one leaves."""
+        """Pass on to the later windows the amount that this one leaves."""
         while True:
             row = self._one(f"SELECT rollover, heir, {_LEFT}, skipped FROM windows WHERE id = ?", window)  # noqa: S608
             if row is None or not row[0] or row[1] is None:
@@ -321,19 +323,19 @@ class Transaction:
             )
 
     def _take(self, lease: str, held_usd: float) -> None:
-        """Take the money of a call out of a lease, as far as that goes."""
+        """Take the cost of a call from a lease, as far as the lease goes."""
         row = self._one("SELECT windows, held_usd FROM leases WHERE id = ?", lease)
         if row is not None:
             taken_usd = min(held_usd, row[1])
             self._count(json.loads(row[0]), _row(leased_usd=taken_usd), _NOWHERE)
             self._do("UPDATE leases SET held_usd = held_usd - ? WHERE id = ?", taken_usd, lease)
 
-    def _give_back(self, lease: str) -> None:
+    def _return_lease(self, lease: str) -> None:
         self._take(lease, float("inf"))
         self._do("DELETE FROM leases WHERE id = ?", lease)
 
     def _first_result(self, event: Settle | Score | Spend) -> list[object] | None:
-        """Return what came of an event that was delivered before, in a list; None for a new one."""
+        """Return the result of an event that was delivered before, in a list; None for a new one."""
         row = self._one("SELECT result FROM tokens WHERE token = ?", _token(event))
         return None if row is None else cast("list[object]", json.loads(row[0]))
 

@@ -1,4 +1,4 @@
-"""Budgets and decisions as text, for engines that keep them without knowing what they mean."""
+"""The text form of budgets and decisions, for engines that store them without knowing what they mean."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def text_of_terms(budget: Budget, parent: str | None) -> str:
-    """Return budgets within one another, and the scope whose budgets they are within, as text."""
+    """Return nested budgets, and the scope whose budgets enclose them, as text."""
     each = [asdict(replace(one, within=None)) for one in budget.each]
     for one in each:
         del one["within"]
@@ -29,7 +29,7 @@ def text_of_terms(budget: Budget, parent: str | None) -> str:
 
 
 def terms_of_text(text: str, store: str) -> tuple[Budget, str | None]:
-    """Return what `text_of_terms` was called on; raises `StoreDamaged`."""
+    """Return the budget and the parent that `text_of_terms` was called on; raises `StoreDamaged`."""
     try:
         terms = json.loads(text)
         budget: Budget | None = None
@@ -43,27 +43,27 @@ def terms_of_text(text: str, store: str) -> tuple[Budget, str | None]:
 
 
 def text_of_record(record: Record) -> str:
-    """Return a decision, and what is remembered of its query, as text; never why it fell as it did."""
-    query = None if record.query is None else _of_particulars(record.query)
+    """Return a decision and the features of its query as text, without its trace."""
+    query = None if record.query is None else _of_features(record.query)
     return json.dumps([list(record.decision), record.model, record.debit, query])
 
 
 def record_of_text(text: str, store: str) -> Record:
-    """Return what `text_of_record` was called on; raises `StoreDamaged`."""
+    """Return the record that `text_of_record` was called on; raises `StoreDamaged`."""
     try:
         fields, model, debit, query = json.loads(text)
-        return Record(Decision(*fields), model, debit, query=None if query is None else _particulars(query))
+        return Record(Decision(*fields), model, debit, query=None if query is None else _features(query))
     except (ValueError, TypeError) as error:
         raise StoreDamaged(f"{store} holds a decision that cannot be read: {error}", store=store) from error
 
 
-def _of_particulars(query: QueryFeatures) -> list[Any]:
+def _of_features(query: QueryFeatures) -> list[Any]:
     shift = query.shift
     return [_of_array(query.embedding), query.tokens, _of_array(shift.reward), _of_array(shift.cost_usd)]
 
 
-def _particulars(fields: list[Any]) -> QueryFeatures:
-    from wiserouter.learning.residuals import QueryFeatures, Shift  # few routers judge queries one by one
+def _features(fields: list[Any]) -> QueryFeatures:
+    from wiserouter.learning.residuals import QueryFeatures, Shift  # few routers estimate single queries
 
     embedding, tokens, reward, cost_usd = fields
     own = None if embedding is None else _array(embedding)
