@@ -27,11 +27,11 @@ Everything runs in memory and is seeded: router, embeddings, rewards and token c
 
 Each row has two groups of columns: the median of all traced calls, and the median of those that touch the most files.
 For a decision and for a call of an adapter, the latter are those at which the plan is solved again; for a charge, those
-that end a bucket of drift detection.
+that test for drift.
 
-At commit b2b2b36, before the core had folders, the script reports 88 changes and 18 files for a decision that solves the plan, 39 changes
-for a charge, 239 changes and 30 files for a first call of LiteLLM, and 178 changes for a call of LangChain that solves
-the plan.
+At commit b2b2b36, before the core had folders, the script reports 88 changes and 18 files for a decision that solves
+the plan, 39 changes for a charge, 239 changes and 30 files for a first call of LiteLLM, and 178 changes for a call of
+LangChain that solves the plan.
 """
 
 from __future__ import annotations
