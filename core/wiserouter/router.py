@@ -397,7 +397,8 @@ class WiseRouter(RouterSettlement):
         reader = self._learner.reader
         budget = self._store.snapshot(scope)
         query = reader.read(text, embedding, input_tokens, context, hard=budget.hard)
-        if text is not None and not reader.is_quick(text):  # other calls may have been decided meanwhile
+        encodes = text is not None and embedding is None and context is None
+        if encodes and not reader.is_quick(text):  # other calls may have been decided meanwhile
             budget = self._store.snapshot(scope)
         return self._decide(query, budget, eligible, max_output_tokens, worst_case_usd, scope)
 

@@ -70,6 +70,8 @@ class BudgetSnapshot(NamedTuple):
     ----------
     funds : Funds
         Budget and requests left.
+    rate_usd : float, USD
+        Their ratio, b / tau.
     hard : bool
         True if a limit must never be exceeded.
     room_usd : float, USD
@@ -83,6 +85,7 @@ class BudgetSnapshot(NamedTuple):
     """
 
     funds: Funds
+    rate_usd: float
     hard: bool
     room_usd: float
     margin_usd: float

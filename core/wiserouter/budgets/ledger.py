@@ -161,9 +161,11 @@ class Ledger:
     def snapshot(self) -> BudgetSnapshot:
         """Return the amounts that a decision reads, at this moment."""
         funds = self.funds()
+        left_usd, requests = funds.left_usd, funds.requests
+        rate_usd = left_usd / requests if requests > 0 and left_usd > 0.0 else 0.0  # Funds.rate_usd, without a call
         if self.budget.limit == "hard":
-            return BudgetSnapshot(funds, True, self.room_usd(), self.margin_usd(), float("inf"), self)
-        return BudgetSnapshot(funds, False, self.room_usd(), 0.0, funds.left_usd, self)
+            return BudgetSnapshot(funds, rate_usd, True, self.room_usd(), self.margin_usd(), float("inf"), self)
+        return BudgetSnapshot(funds, rate_usd, False, self.room_usd(), 0.0, left_usd, self)
 
     def funds(self) -> Funds:
         """Return the funds with which a policy plans."""

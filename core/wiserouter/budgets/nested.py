@@ -56,7 +56,8 @@ class NestedLedger:
         """Return the amounts that a decision reads, at this moment."""
         hard, room_usd = self.hard, self.room_usd()
         plannable_usd = min([one.plannable_usd for one in self.each if not one.hard], default=float("inf"))
-        return BudgetSnapshot(self.funds(), hard, room_usd, self.margin_usd() if hard else 0.0, plannable_usd, self)
+        funds, margin_usd = self.funds(), self.margin_usd() if hard else 0.0
+        return BudgetSnapshot(funds, funds.rate_usd, hard, room_usd, margin_usd, plannable_usd, self)
 
     def funds(self) -> Funds:
         """Return the funds of the tightest budget, with those of each."""

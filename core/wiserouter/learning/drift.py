@@ -1,15 +1,16 @@
-r"""What changes: old observations fade, and those that no longer hold fade at once.
+r"""Drift detection: old observations fade, and those that a test contradicts fade at once.
 
-Time is cut into buckets. When one ends, what it brought is held against all that was known before: the mean reward and
-the mean cost of each model, and how often each context came. With `n` and `n'` observations of a (context, model) in
-the bucket and before it, `d` the difference of their means and `s` the spread of single observations, a model has
-changed where
+Time is cut into buckets. When one ends, its observations are tested against all before it: the mean reward and the
+mean cost of each model, and the frequencies of the contexts. With `n` and `n'` observations of a (context, model) in
+the bucket and before it, `d` the difference of their means and `s` the standard deviation of single observations, a
+model has changed where
 
 .. math:: \Bigl|\sum_j h_j d_j\Bigr| > z\, s \sqrt{\sum_j h_j}, \qquad h_j = \frac{n_j n_j'}{n_j + n_j'},
 
-the stratified two-sample z-test; a single context is tested likewise, and frequencies by chi-square. Where a test
-fails, the old observations of that model (or context, or of the frequencies) count for half as much as the new ones
-from then on: the confidence in what changed becomes wide, and all else is kept.
+the stratified two-sample z-test; each pair is tested in the same way, and frequencies by the chi-square test of
+homogeneity. All tests of a bucket share one rate of false alarms (Bonferroni). Where a test rejects, the old
+observations of that model (or pair, or of the frequencies) count for half as much as the new ones from then on: the
+confidence in what changed becomes wide, and all else is kept.
 """
 
 from __future__ import annotations
@@ -24,35 +25,34 @@ from numpy.typing import NDArray
 from wiserouter.errors import InvalidInput
 from wiserouter.learning.estimates import Estimates
 from wiserouter.learning.shrinkage import spreads
-from wiserouter.pricing.prices import Usage
 from wiserouter.types import FloatArray
 from wiserouter.validation import check_amount, check_count
 
 KEPT = 0.5
-"""What is left of the old observations of something that has changed, as a share of the new ones."""
+"""Weight of the old observations that a test contradicts, as a share of the new ones."""
 
 FEWEST = 20
-"""A model is not judged by fewer new observations."""
+"""Fewest new observations of a model, or of the frequencies, that are tested."""
 
 ENOUGH = 100
-"""A bucket is not tested before it holds so many requests per model, or `bucket_requests` in all."""
+"""Requests per model that a bucket must hold before it is tested, or `bucket_requests` in total if that is less."""
 
 ROUNDING = 1e-9
-"""Share of a mean by which two means differ though nothing has changed: sums of floats round."""
+"""Relative difference of two means that is rounding only: sums of floats round."""
 
 _COSTS = ("calls", "cost", "cost_sq")
 _REWARDS = ("labels", "reward", "reward_sq")
 
 
 class Changes(NamedTuple):
-    """What a bucket has shown to have changed.
+    """The changes that the tests of a bucket have found.
 
     Attributes
     ----------
     rewards, costs : ndarray of bool of shape (n_contexts, n_models)
-        Pairs whose mean is no longer what it was.
+        True for pairs whose mean has changed.
     frequencies : bool
-        Whether contexts come as often as they did.
+        True if the frequencies of the contexts have changed.
     """
 
     rewards: NDArray[np.bool_]
@@ -77,18 +77,24 @@ class Changes(NamedTuple):
 
 
 class Watch:
-    """Lets estimates follow a world that changes.
+    """Drift detection and forgetting: lets estimates follow rewards, costs and frequencies that change.
 
     Parameters
     ----------
     half_life_s : float, optional
-        After this long an observation counts half; by default it fades only if it no longer holds.
+        Age at which an observation counts half; by default it fades only where a test contradicts it.
     bucket_s : float, default 3,600
-        How often observations fade, and are tested where there are 100 requests per model; else the bucket goes on.
+        Length of a bucket, after which observations fade and are tested; with fewer than 100 requests per model the
+        test waits and the bucket goes on.
     bucket_requests : int, default 500
-        The same in requests, where these come faster.
+        Length of a bucket in requests, whichever ends first.
     false_alarms : float, default 0.001
-        How often all tests of a bucket together fail though nothing has changed.
+        Probability that any test of a bucket rejects though nothing has changed.
+
+    Attributes
+    ----------
+    bucket : Estimates
+        The observations since the last test.
 
     Raises
     ------
@@ -114,84 +120,63 @@ class Watch:
         self.false_alarms = false_alarms
 
     def follow(self, estimates: Estimates, now_s: float) -> None:
-        """Start a bucket of what is added to `estimates` from now on."""
+        """Start a bucket of the observations added to `estimates` from now on."""
         self._estimates = estimates
-        self._bucket = Estimates(*estimates.shape)
+        self.bucket = Estimates(*estimates.shape)
         self._faded_at = now_s
 
-    def add_invoked(self, context: int, model: int, count: int = 1) -> None:
-        """Count a decision of this bucket."""
-        self._bucket.add_invoked(context, model, count)
-
-    def add_cost(self, context: int, model: int, cost_usd: float, usage: Usage | None = None) -> None:
-        """Count a cost of this bucket."""
-        self._bucket.add_cost(context, model, cost_usd, usage)
-
-    def add_reward(self, context: int, model: int, reward: float) -> None:
-        """Count a reward of this bucket."""
-        self._bucket.add_reward(context, model, reward)
-
-    def add(self, sums: Estimates) -> None:
-        """Count what others have observed in this bucket."""
-        self._bucket.merge(sums)
-
-    def reprice(self, model: int, factor: FloatArray) -> None:
-        """Restate the costs of this bucket at a new price."""
-        self._bucket.reprice(model, factor)
-
-    def turn(self, now_s: float) -> Changes | None:
-        """Let observations fade if it is time to, test the bucket if it is full enough, and return what has changed.
+    def check_drift(self, now_s: float) -> Changes | None:
+        """Fade observations if the bucket has ended, test it if it is full enough, and return the changes found.
 
         Returns
         -------
         Changes or None
             None while neither is due.
         """
-        elapsed_s, n = now_s - self._faded_at, self._bucket.n_invoked
+        elapsed_s, n = now_s - self._faded_at, self.bucket.n_invoked
         if elapsed_s < self.bucket_s and n < self.bucket_requests:
             return None
         full = n >= min(self.bucket_requests, ENOUGH * self._estimates.shape[1])
         if not full and self.half_life_s is None:
             return None
-        changes = self._test() if full else _none(self._estimates)
-        self._let_go(changes)
+        changes = self._test() if full else _no_changes(self._estimates)
+        self._discount(changes)
         if self.half_life_s is not None:
-            for seen in (self._estimates, self._bucket):
+            for seen in (self._estimates, self.bucket):
                 seen.fade(0.5 ** (elapsed_s / self.half_life_s))
         self._faded_at = now_s
         if full:
-            self._bucket = Estimates(*self._estimates.shape)
+            self.bucket = Estimates(*self._estimates.shape)
         return changes
 
     def _test(self) -> Changes:
         n_contexts, n_models = self._estimates.shape
         tests = 2 * n_models * (n_contexts + 1) + 1
         z = NormalDist().inv_cdf(1.0 - self.false_alarms / (2.0 * tests))
-        rewards, costs = (_changed(self._estimates, self._bucket, fields, z) for fields in (_REWARDS, _COSTS))
-        return Changes(rewards, costs, _come_otherwise(self._estimates.met, self._bucket.met, z))
+        rewards, costs = (_changed(self._estimates, self.bucket, fields, z) for fields in (_REWARDS, _COSTS))
+        return Changes(rewards, costs, _frequencies_changed(self._estimates.met, self.bucket.met, z))
 
-    def _let_go(self, changes: Changes) -> None:
+    def _discount(self, changes: Changes) -> None:
         for which, fields in ((changes.rewards, _REWARDS), (changes.costs, _COSTS)):
-            _forget(self._estimates, self._bucket, fields, which)
+            _forget(self._estimates, self.bucket, fields, which)
         if changes.frequencies:
-            _forget(self._estimates, self._bucket, ("met",), np.ones(self._estimates.shape, dtype=np.bool_))
+            _forget(self._estimates, self.bucket, ("met",), np.ones(self._estimates.shape, dtype=np.bool_))
 
 
-def _none(seen: Estimates) -> Changes:
-    """Return that nothing has changed."""
-    nothing = np.zeros(seen.shape, dtype=np.bool_)
-    return Changes(nothing, nothing, False)
+def _no_changes(seen: Estimates) -> Changes:
+    none = np.zeros(seen.shape, dtype=np.bool_)
+    return Changes(none, none, False)
 
 
 def _changed(seen: Estimates, bucket: Estimates, fields: tuple[str, ...], z: float) -> NDArray[np.bool_]:
-    """Return the pairs whose mean differs between the bucket and the time before it."""
+    """Return the pairs whose mean differs between the bucket and the time before it: z-tests of pair and model."""
     count, total, square = (getattr(seen, field) for field in fields)
     n, new = (getattr(bucket, field) for field in fields[:2])
     former, old = np.maximum(count - n, 0.0), total - new
     within = spreads(count, total, square)[0]
-    harmonic = n * former / np.maximum(count, 1.0)
+    harmonic = n * former / np.maximum(count, 1.0)  # h_j; `shift` is h_j d_j
     difference = new / np.maximum(n, 1.0) - old / np.maximum(former, 1e-9)
-    rounding = ROUNDING * np.abs(total) / np.maximum(count, 1.0)  # of sums of one and the same cost
+    rounding = ROUNDING * np.abs(total) / np.maximum(count, 1.0)  # of equal costs
     shift = np.where(np.abs(difference) > rounding, harmonic * difference, 0.0)
     judged = n.sum(axis=0) >= FEWEST
     model = judged & (np.abs(shift.sum(axis=0)) > z * np.sqrt(within * harmonic.sum(axis=0)))
@@ -200,8 +185,8 @@ def _changed(seen: Estimates, bucket: Estimates, fields: tuple[str, ...], z: flo
     return changed
 
 
-def _come_otherwise(met: FloatArray, new: FloatArray, z: float) -> bool:
-    """Return whether the contexts of the bucket come in other proportions than those before it."""
+def _frequencies_changed(met: FloatArray, new: FloatArray, z: float) -> bool:
+    """Return True if the chi-square test of homogeneity rejects equal frequencies in the bucket and before it."""
     recent = new.sum(axis=1)
     former = np.maximum(met.sum(axis=1) - recent, 0.0)
     n, m = recent.sum(), former.sum()
@@ -213,11 +198,12 @@ def _come_otherwise(met: FloatArray, new: FloatArray, z: float) -> bool:
     expected = n * share
     chi_square = ((recent[cells] - expected) ** 2 / expected).sum() * (n + m) / m  # of two samples
     freedom = cells.sum() - 1
+    # exceeded with probability exp(-z^2 / 2) at most (Laurent and Massart 2000, Lemma 1)
     return bool(chi_square > freedom + z * np.sqrt(2.0 * freedom) + z * z)
 
 
 def _forget(seen: Estimates, bucket: Estimates, fields: tuple[str, ...], which: NDArray[np.bool_]) -> None:
-    """Let the old observations of some pairs count for `KEPT` times the new ones of their model at most."""
+    """Scale the old observations of some pairs down to at most `KEPT` times the new ones of their model."""
     if not which.any():
         return
     count, n = getattr(seen, fields[0]), getattr(bucket, fields[0])

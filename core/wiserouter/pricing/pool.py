@@ -64,6 +64,15 @@ class Model:
 class Pool:
     """Models in a fixed order, found by name.
 
+    Attributes
+    ----------
+    models : tuple of Model
+        The pool.
+    names : tuple of str
+        Their names, in the same order.
+    unrestricted : bool
+        True if every model takes every query: none is retired, and none has a context window.
+
     Raises
     ------
     InvalidInput
@@ -90,6 +99,7 @@ class Pool:
         if len(self._retired) == len(models):
             raise InvalidInput("the pool must hold a model that is not retired, got none: add one first")
         self._counts_tokens = any(model.max_input_tokens is not None for model in models)
+        self.unrestricted = not self._retired and not self._counts_tokens
         dearest = [model.max_cost_usd for model in models if model.max_cost_usd is not None]
         self._dearest_usd = dearest if len(dearest) == len(models) else None
 
@@ -129,7 +139,7 @@ class Pool:
         UnknownModel, NoEligibleModel
             If a name is not in the pool, or none is left.
         """
-        if names is None and not self._retired and not (self._counts_tokens and input_tokens is not None):
+        if names is None and (self.unrestricted or (not self._retired and input_tokens is None)):
             return None
         asked = set(range(len(self))) if names is None else {self.index(name) for name in names}
         left = {k for k in asked - self._retired if not self._too_long(k, input_tokens)}

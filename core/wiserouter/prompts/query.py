@@ -66,7 +66,8 @@ class QueryReader:
         keeps_length: bool,
         reassigns: bool = False,
     ) -> None:
-        self._contexts, self._encoder, self._pool = contexts, encoder, pool
+        self._contexts, self._encoder = contexts, encoder
+        self._counts_tokens = {hard: pool.needs_tokens(hard=hard) for hard in (False, True)}
         self._n_contexts = contexts.n_contexts
         self._keeps_embedding, self._keeps_length, self._reassigns = keeps_embedding, keeps_length, reassigns
 
@@ -138,7 +139,7 @@ class QueryReader:
     def _tokens(self, text: str | None, input_tokens: int | None, *, hard: bool) -> int | None:
         if input_tokens is not None:
             return check_count("input_tokens", input_tokens)
-        if text is None or not self._pool.needs_tokens(hard=hard):
+        if text is None or not self._counts_tokens[hard]:
             return None
         count = count_tokens(text)
         return count.at_most if hard else count.tokens

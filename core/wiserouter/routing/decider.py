@@ -88,18 +88,19 @@ class Decider:
         learner, funds = self._learner, budget.funds
         pool = learner.pool
         context, tokens, embedding, length = query
-        candidates = allowed = pool.eligible(eligible, tokens)
+        candidates = None if eligible is None and pool.unrestricted else pool.eligible(eligible, tokens)
+        allowed = candidates
         worst_usd, room_usd = None, None
         if budget.hard:
             worst_usd, room_usd = self._worst_usd(tokens, max_output_tokens, worst_case_usd), budget.room_usd
             allowed = _affordable(budget, candidates, worst_usd)
             funds = self._cushioned(budget, worst_usd)
         residuals = learner.residuals
-        features = None if residuals is None else residuals.features(context, embedding, length, funds.rate_usd)
+        features = None if residuals is None else residuals.features(context, embedding, length, budget.rate_usd)
         choice = self._choose(budget, funds, context, allowed, features)
         shift = None if features is None else features.shift
         trace = DecisionTrace(pool, learner.contexts, choice, funds, candidates, tokens, worst_usd, room_usd, shift)
-        decision = self._decision(choice, context, funds, worst_usd, scope)
+        decision = self._decision(choice, context, budget.rate_usd, worst_usd, scope)
         return Record(decision, choice.model, choice.debit, "in flight", None, None, trace, features)
 
     def _worst_usd(
@@ -143,7 +144,7 @@ class Decider:
         return cheapest_choice(policy.plan, context, models, pool.list_price_usd)
 
     def _decision(
-        self, choice: Choice, context: int, funds: Funds, worst_usd: list[float] | None, scope: str
+        self, choice: Choice, context: int, rate_usd: float, worst_usd: list[float] | None, scope: str
     ) -> Decision:
         """Return the decision, which holds back the worst case under a hard limit and the expected cost otherwise."""
         model, expected_usd = choice.model, choice.expected_cost_usd
@@ -154,7 +155,7 @@ class Decider:
             self._learner.pool.names[model] if served else "",
             context,
             choice.probability,
-            funds.rate_usd,
+            rate_usd,
             choice.shadow_price,
             expected_usd if expected_usd < held_usd else held_usd,
             choice.expected_reward,

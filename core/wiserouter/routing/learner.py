@@ -141,7 +141,7 @@ class Learner:
         if self._sync is not None:
             self._sync.add_reward(context, model, plain, former)
         if self._watch is not None and replaced is None:
-            self._watch.add_reward(context, model, plain)
+            self._watch.bucket.add_reward(context, model, plain)
         kept = self._kept(record)
         if kept is not None:
             kept.reward = score
@@ -164,16 +164,17 @@ class Learner:
                 sums.fade(0.5 ** (age_s / half_life_s))
             self.estimates.merge(sums)
             if self._watch is not None and not age_s:
-                self._watch.add(sums)
+                self._watch.bucket.merge(sums)
         return bool(observations)
 
     def check_drift(self) -> None:
         """Fade old observations and test for drift, where a bucket has ended; then plan anew with what is left."""
-        changes = None if self._watch is None else self._watch.turn(self._now())
+        changes = None if self._watch is None else self._watch.check_drift(self._now())
         if changes is None:
             return
         for line in changes.describe(self.pool.names):
             logger.info("%s: the old observations count little from now on", line)
+        self._follow_sums()
         self._bind()
 
     def copy(self) -> RouterParts:
@@ -190,14 +191,18 @@ class Learner:
 
     def _restart(self) -> None:
         """Follow estimates whose shape is new."""
-        sums = (self.estimates, self._watch, self._sync)
-        self._sums: list[Estimates | Watch | EstimateSync] = [one for one in sums if one is not None]
         if self._sync is not None:
             self._sync.set_models(self.pool.names)
         if self._watch is not None:
             self._watch.follow(self.estimates, self._now())
+        self._follow_sums()
         self._read_with(self.pool)
         self._bind()
+
+    def _follow_sums(self) -> None:
+        """List the sums that count each observation: the estimates, the bucket of drift detection, the shared sums."""
+        sums = (self.estimates, None if self._watch is None else self._watch.bucket, self._sync)
+        self._sums: list[Estimates | EstimateSync] = [one for one in sums if one is not None]
 
     def _read_with(self, pool: Pool) -> None:
         """Read queries with the limits and prices of a pool, and keep of them what is learned from."""

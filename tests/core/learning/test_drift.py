@@ -15,7 +15,7 @@ def bucket(watch, estimates, rng, skill, n, *, cost=1.0, freq=None):
     for _ in range(n):
         context, model = int(rng.choice(n_contexts, p=freq)), int(rng.integers(n_models))
         reward, paid = float(rng.random() < skill[context, model]), cost * float(np.exp(rng.normal(0, 0.3)))
-        for seen in (estimates, watch):
+        for seen in (estimates, watch.bucket):
             seen.add_invoked(context, model)
             seen.add_cost(context, model, paid)
             seen.add_reward(context, model, reward)
@@ -36,7 +36,7 @@ def test_nothing_is_noticed_while_nothing_changes():
         estimates, watch = watched()
         for hour in range(1, 11):
             bucket(watch, estimates, rng, SKILL, 400)
-            changes = watch.turn(3_600.0 * hour)
+            changes = watch.check_drift(3_600.0 * hour)
             alarms += bool(changes.rewards.any() or changes.costs.any() or changes.frequencies)
     assert alarms <= 2  # of 200 buckets, at .001 each
 
@@ -45,12 +45,12 @@ def test_a_model_that_got_worse_is_noticed_and_the_others_are_kept():
     rng = np.random.default_rng(1)
     estimates, watch = watched()
     bucket(watch, estimates, rng, SKILL, 3_000)
-    watch.turn(3_600.0)
+    watch.check_drift(3_600.0)
     before = estimates.copy()
     worse = SKILL.copy()
     worse[:, 0] -= 0.3
     bucket(watch, estimates, rng, worse, 400)
-    changes = watch.turn(7_200.0)
+    changes = watch.check_drift(7_200.0)
     assert changes.rewards[:, 0].all()
     assert not changes.rewards[:, 1:].any()
     assert not changes.costs.any()
@@ -66,11 +66,11 @@ def test_a_change_in_one_context_leaves_the_others():
     rng = np.random.default_rng(2)
     estimates, watch = watched(bucket_requests=10**9)
     bucket(watch, estimates, rng, SKILL, 6_000)
-    watch.turn(3_600.0)
+    watch.check_drift(3_600.0)
     odd = SKILL.copy()
     odd[2, 1] = 0.1
     bucket(watch, estimates, rng, odd, 1_200)
-    changes = watch.turn(7_200.0)
+    changes = watch.check_drift(7_200.0)
     assert changes.rewards[2, 1]
     assert not changes.rewards[:, [0, 2]].any()
 
@@ -79,9 +79,9 @@ def test_costs_and_frequencies_are_watched_too():
     rng = np.random.default_rng(3)
     estimates, watch = watched()
     bucket(watch, estimates, rng, SKILL, 2_000)
-    watch.turn(3_600.0)
+    watch.check_drift(3_600.0)
     bucket(watch, estimates, rng, SKILL, 400, cost=2.0, freq=[0.7, 0.1, 0.1, 0.1])
-    changes = watch.turn(7_200.0)
+    changes = watch.check_drift(7_200.0)
     assert changes.costs.any(axis=0).all()
     assert not changes.rewards.any()
     assert changes.frequencies
@@ -106,22 +106,22 @@ def test_half_of_the_weight_is_left_after_a_half_life_whatever_the_buckets():
         estimates, watch = watched(half_life_s=86_400.0, bucket_s=86_400.0 / steps)
         bucket(watch, estimates, rng, SKILL, 400)
         for step in range(1, steps + 1):
-            assert watch.turn(86_400.0 / steps * step + 1e-6 * step) is not None
+            assert watch.check_drift(86_400.0 / steps * step + 1e-6 * step) is not None
         assert estimates.labels.sum() == pytest.approx(200.0)
 
 
 def test_a_bucket_lasts_until_time_or_requests_are_over():
     _, watch = watched(bucket_s=60.0, bucket_requests=500)
     for _ in range(299):
-        watch.add_invoked(0, 0)
-    assert watch.turn(60.0) is None  # too few for three models: the bucket goes on
-    watch.add_invoked(0, 0)
-    assert watch.turn(59.0) is None
-    assert watch.turn(60.0) is not None
+        watch.bucket.add_invoked(0, 0)
+    assert watch.check_drift(60.0) is None  # too few for three models: the bucket goes on
+    watch.bucket.add_invoked(0, 0)
+    assert watch.check_drift(59.0) is None
+    assert watch.check_drift(60.0) is not None
     for _ in range(500):
-        assert watch.turn(61.0) is None
-        watch.add_invoked(0, 0)
-    assert watch.turn(61.0) is not None
+        assert watch.check_drift(61.0) is None
+        watch.bucket.add_invoked(0, 0)
+    assert watch.check_drift(61.0) is not None
 
 
 def test_a_change_is_noticed_where_traffic_is_thin():
@@ -131,7 +131,7 @@ def test_a_change_is_noticed_where_traffic_is_thin():
     worse[:, 0] -= 0.4
     for hour in range(1, 400):
         bucket(watch, estimates, rng, SKILL if hour <= 200 else worse, 5)  # five requests an hour
-        changes = watch.turn(3_600.0 * hour)
+        changes = watch.check_drift(3_600.0 * hour)
         if changes is not None and changes.rewards[:, 0].any():
             noticed = hour
             break
@@ -176,8 +176,8 @@ def test_one_and_the_same_cost_never_changes(cost_usd):
     estimates, watch = Estimates(1, 1), Watch(bucket_requests=100)
     watch.follow(estimates, 0.0)
     for _ in range(3_000):
-        for seen in (estimates, watch):
+        for seen in (estimates, watch.bucket):
             seen.add_invoked(0, 0)
             seen.add_cost(0, 0, cost_usd)
-        watch.turn(1.0)
+        watch.check_drift(1.0)
     assert estimates.calls[0, 0] == 3_000
