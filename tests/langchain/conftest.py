@@ -1,4 +1,4 @@
-"""LangChain and what it loads warn a lot; what our own modules raise stays an error."""
+"""Warnings of LangChain and of its dependencies are ignored; those of our own modules are errors."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Agents: the router as their model, the middleware, the budget that stops a runaway loop, and feedback by root run."""
+"""Agents: the router as their model, the middleware, a hard budget that ends a runaway loop, feedback by root run."""
 
 import asyncio
 import json
@@ -22,8 +22,9 @@ from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.tools import tool
 from langchain_core.tracers.context import collect_runs
-from pydantic import BaseModel, PrivateAttr
+from pydantic import PrivateAttr
 
+from support.chat_calls import City, weather
 from support.chat_stub import PRICES, StubChat, core, cost_usd, routed
 from wiserouter import Budget
 from wiserouter.errors import BudgetExhausted, InvalidInput
@@ -39,21 +40,9 @@ ASK = {"messages": [("human", "weather in 'Rome'?")]}
 CHAIN = ChatPromptTemplate.from_messages([("human", "{q}")])
 
 
-class City(BaseModel):
-    """A city."""
-
-    city: str
-
-
-@tool
-def weather(location: str) -> str:
-    """Tell the weather."""
-    return "sunny"
-
-
 @tool
 def stocks(location: str) -> str:
-    """Tell the stocks."""
+    """Report the stocks."""
     return "up"
 
 
@@ -109,7 +98,7 @@ def test_the_router_summarizes():
     summary = SummarizationMiddleware(model=llm, trigger=("messages", 4), keep=("messages", 1))
     history = [("human", "one"), ("ai", "two"), ("human", "three"), ("ai", "four"), ("human", "five")]
     out = create_agent(llm, [], middleware=[summary]).invoke({"messages": history})
-    assert StubChat().text in out["messages"][0].text  # the summary stands for what was before
+    assert StubChat().text in out["messages"][0].text  # the summary takes the place of the history
     assert len(out["messages"]) < len(history)
     assert llm.core.status().charged == 2
 
@@ -122,7 +111,7 @@ def test_a_failing_router_in_the_fallback_middleware():
 
 
 @pytest.mark.parametrize("way", ["invoke", "ainvoke"])
-def test_a_runaway_loop_is_stopped_by_the_hard_budget_with_the_figures(way):
+def test_a_hard_budget_stops_a_runaway_loop_with_an_error_that_gives_the_figures(way):
     models = {
         name: StubChat(model=name, calls_forever=True, max_tokens=20, profile={"max_input_tokens": 10_000})
         for name in ("small", "large")
@@ -140,7 +129,7 @@ def test_a_runaway_loop_is_stopped_by_the_hard_budget_with_the_figures(way):
 
 
 class Undecided(RunnableWiseRouter):
-    """Takes the models in turn, to show what the middleware holds fast."""
+    """Takes the models in turn, which shows when the middleware keeps one."""
 
     _turns: Any = PrivateAttr(default_factory=lambda: cycle(("small", "large")))
 
@@ -171,7 +160,7 @@ def test_the_middleware_keeps_one_model_per_run(per, models, way):
     assert llm.core.status().charged == 2
 
 
-def test_a_new_run_of_the_middleware_decides_anew():
+def test_a_new_run_of_the_middleware_decides_again():
     llm = undecided()
     agent = create_agent(StubChat(model="never"), [weather], middleware=[WiseRouterMiddleware(llm)])
     first = agent.invoke(ASK)
@@ -179,7 +168,7 @@ def test_a_new_run_of_the_middleware_decides_anew():
     assert served(again) == ["small", "small", "large", "large"]
 
 
-def test_the_middleware_with_a_response_format_and_a_preferred_model_that_is_too_dear():
+def test_the_middleware_with_a_response_format_and_a_preferred_model_that_is_too_expensive():
     llm = undecided()
     agent = create_agent(StubChat(), [], response_format=City, middleware=[WiseRouterMiddleware(llm)])
     out = agent.invoke({"messages": [("human", "a city like 'Rome'")]})
@@ -187,9 +176,9 @@ def test_the_middleware_with_a_response_format_and_a_preferred_model_that_is_too
     models = {
         name: StubChat(model=name, max_tokens=20, profile={"max_input_tokens": 1_000}) for name in ("small", "large")
     }
-    dear = RunnableWiseRouter(models=models, prices=PRICES, budget=Budget(0.0012, 100, limit="hard"))
+    poor = RunnableWiseRouter(models=models, prices=PRICES, budget=Budget(0.0012, 100, limit="hard"))
     for _ in range(3):
-        answer = dear.preferring("large").invoke("hello")
+        answer = poor.preferring("large").invoke("hello")
     assert answer.response_metadata["wise_router"]["model"] == "small"
     with pytest.raises(InvalidInput, match="per must be 'run' or 'call'"):
         WiseRouterMiddleware(llm, per="day")
@@ -212,7 +201,7 @@ def test_feedback_by_message_decision_and_run():
         assert llm.feedback(target, 0.5) == 1
     assert labels(llm) == 1  # one decision, rated again
     assert asyncio.run(llm.afeedback(answer, 1.0, key="judge", comment="good")) == 1
-    assert llm.feedback("nobody", 0.5) == llm.feedback(uuid4(), 0.5) == llm.feedback(AIMessage("x"), 0.5) == 0
+    assert llm.feedback("unknown", 0.5) == llm.feedback(uuid4(), 0.5) == llm.feedback(AIMessage("x"), 0.5) == 0
     with pytest.raises(InvalidInput, match="reward must lie in"):
         llm.feedback(answer, 1.5)
 
@@ -272,7 +261,7 @@ def test_feedback_by_the_root_run_of_an_agent(way):
     assert handler.feedback(uuid4(), 1.0) == 0
 
 
-def test_decisions_are_tracked_with_nothing_threaded_through():
+def test_decisions_are_tracked_without_a_callback():
     llm = routed()
     with track_decisions(llm) as tracked:
         create_agent(llm, [weather]).invoke(ASK)

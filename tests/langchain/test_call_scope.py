@@ -8,6 +8,7 @@ import pytest
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.runnables.config import var_child_runnable_config
 
+from support.chat_calls import collect
 from support.chat_stub import StubChat, routed
 from wiserouter.errors import UnknownModel
 
@@ -27,10 +28,6 @@ class Ends(BaseCallbackHandler):
 
     def on_chain_error(self, error, **kwargs):
         self.ends.append(type(error).__name__)
-
-
-async def collect(stream):
-    return [chunk async for chunk in stream]
 
 
 async def read_v3(llm, config):

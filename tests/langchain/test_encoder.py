@@ -15,7 +15,7 @@ TOKEN_USD = 1e-6
 
 
 class Kinds(Embeddings):
-    """Tells code from chat."""
+    """Embeds code and chat in two directions."""
 
     def __init__(self):
         self.asked, self.fails, self.slow = [], False, 0.0
@@ -88,7 +88,7 @@ def test_failures_carry_their_name_and_contexts_need_an_encoder():
         RunnableWiseRouter(models=llm.models, router=without, prices=PRICES)
 
 
-def test_the_embedding_goes_on_where_queries_are_judged_one_by_one():
+def test_the_embedding_reaches_the_router_where_it_estimates_single_queries():
     kinds = Kinds()
     log = RoutingLog.from_arrays(
         ["code", "chat"] * 30, [[0.1, 0.9], [0.9, 0.1]] * 30, [[1e-4, 2e-4]] * 60, ["small", "large"]

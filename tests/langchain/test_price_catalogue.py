@@ -1,4 +1,4 @@
-"""Prices: your own, the catalogue's with its steps, and none at all."""
+"""Prices: the caller's own, the catalogue's with those of long prompts, and none at all."""
 
 import pytest
 from genai_prices import Usage as Counted

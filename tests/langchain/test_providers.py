@@ -1,4 +1,4 @@
-"""True costs to the cent with real chat model classes, whose HTTP answers are mocked."""
+"""Exact costs with the chat model classes of OpenAI and Anthropic, whose HTTP answers are mocked."""
 
 import json
 from uuid import uuid4
@@ -8,13 +8,12 @@ import pytest
 import respx
 from langchain_anthropic import ChatAnthropic
 from langchain_core.caches import InMemoryCache
-from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
-from pydantic import BaseModel
 from starlette.applications import Starlette
 from starlette.responses import JSONResponse, StreamingResponse
 from starlette.routing import Route
 
+from support.chat_calls import City, weather
 from support.chat_stub import core
 from support.providers import chunks, sse
 from support.stub import serving
@@ -27,18 +26,6 @@ PRICES = {
     "large": Price(3e-6, 1.5e-5, cache_read=3e-7, cache_write=3.75e-6),
 }
 TOOL = {"id": "call_1", "type": "function", "function": {"name": "weather", "arguments": '{"location": "Rome"}'}}
-
-
-class City(BaseModel):
-    """A city."""
-
-    city: str
-
-
-@tool
-def weather(location: str) -> str:
-    """Tell the weather."""
-    return "sunny"
 
 
 def openai_answer(request):
@@ -65,7 +52,7 @@ def openai_answer(request):
 
 
 class Anthropic:
-    """The provider on a socket: its client has a transport of its own, which respx does not see."""
+    """A provider on a socket: its client has its own transport, which respx cannot intercept."""
 
     def __init__(self):
         self.calls, self.fails = 0, False
@@ -221,7 +208,7 @@ def test_a_failure_owes_nothing(web, prefer):
     assert (llm.core.status().spent_usd, llm.core.status().in_flight) == (0.0, 0)
 
 
-def test_a_stream_of_a_custom_endpoint_without_usage_is_told_the_fix(web, caplog):
+def test_for_a_stream_without_usage_the_log_gives_the_remedy(web, caplog):
     plain = models(web)
     plain["small"] = ChatOpenAI(model="gpt-4o-mini", base_url=OPENAI, api_key="sk-x", max_retries=0)
     llm = RunnableWiseRouter(models=plain, router=core("small"), prices=PRICES)

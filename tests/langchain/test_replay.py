@@ -1,4 +1,4 @@
-"""A thousand real queries through a chain with table-backed chat models, and the demo that shows the same."""
+"""A thousand queries of a benchmark through the chain of the demo: budget and quality as in the replay."""
 
 import numpy as np
 import pytest

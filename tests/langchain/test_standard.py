@@ -1,4 +1,4 @@
-"""LangChain's own standard suites, over the router and over the bare stub, which has the same skips."""
+"""LangChain's standard test suites on the router, and on the bare stub, which skips the same tests."""
 
 from langchain_tests.integration_tests import ChatModelIntegrationTests
 from langchain_tests.unit_tests import ChatModelUnitTests

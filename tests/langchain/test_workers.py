@@ -1,4 +1,4 @@
-"""Several workers on one store, and several teams: one budget, feedback that reaches every worker, no waiting loop."""
+"""Several workers and teams on one store: one budget, feedback for every worker, an event loop that never waits."""
 
 import asyncio
 from uuid import uuid4
@@ -7,8 +7,8 @@ import pytest
 from langchain.agents import create_agent
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
-from langchain_core.tools import tool
 
+from support.chat_calls import settled, weather
 from support.chat_stub import PRICES, StubChat, cost_usd
 from support.off_loop import store_at
 from wiserouter import Budget, Contexts, Estimates, Model, Offline, WiseRouter
@@ -19,12 +19,6 @@ PROMPT = ChatPromptTemplate.from_messages([("human", "{q}")])
 RICH = Budget(10.0, 1_000)
 HARD = Budget(10.0, 1_000, limit="hard")
 CALL_USD = [cost_usd(name, 1 + 3, 11) for name in ("small", "large")]
-
-
-@tool
-def weather(location: str) -> str:
-    """Tell the weather."""
-    return "sunny"
 
 
 def worker(store="memory://", budget=RICH, **fields):
@@ -49,11 +43,11 @@ def pair(tmp_path):
 
 
 def labels(pair):
-    """Return how many labels each worker knows of, once each has told the others."""
+    """Return the labels that each worker knows after both have shared theirs."""
     for llm in [*pair, *pair]:
         llm.core._store.refresh()
     for llm in pair:
-        llm.invoke("a decision hears what the others have observed")
+        llm.invoke("a decision takes in what the others have observed")
     return [llm.core.estimates.labels[0].tolist() for llm in pair]
 
 
@@ -171,9 +165,7 @@ async def test_no_door_waits_for_the_store_on_the_event_loop(tmp_path, near, bud
     answer = await llm.ainvoke("hello")
     assert await llm.afeedback(answer, 1.0) == 1
     assert (await llm.aexplain(answer)).state == "charged"
-    async with asyncio.timeout(5):
-        while llm.core.status().in_flight:
-            await asyncio.sleep(0.01)
+    await settled(llm, timeout_s=5)
     assert engine.seen == []
     assert llm.core.status().charged >= 2 * 15 + 1
     await asyncio.to_thread(store.close)
@@ -184,7 +176,7 @@ async def test_a_call_that_is_cancelled_while_it_waits_for_the_store_holds_nothi
     llm = await asyncio.to_thread(worker, store, HARD)
     engine.open.clear()
     task = asyncio.create_task(llm.ainvoke("hello"))
-    await asyncio.sleep(0.1)  # it waits for the engine now, or is about to
+    await asyncio.sleep(0.1)  # it waits for the engine, or is about to
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     engine.open.set()
@@ -204,7 +196,7 @@ async def test_an_answer_arrives_though_the_store_is_gone(tmp_path, caplog):
     with pytest.raises(StoreUnavailable):
         await llm.afeedback(uuid4(), 1.0)
     engine.down = False
-    await asyncio.sleep(1.1)  # nobody asks again sooner
+    await asyncio.sleep(1.1)  # the store is not asked again sooner
     await asyncio.to_thread(store.refresh)
     assert llm.core.status().charged == 2
     await asyncio.to_thread(store.close)
@@ -221,7 +213,7 @@ TEAMS = {"team-a": monthly(0.003, 30), "team-b": monthly(0.01, 30)}
 
 
 def spent(llm, scope):
-    """Return what a scope has spent itself."""
+    """Return the spending on a scope's own account."""
     return llm.core.status(scope).windows[0].spent_usd
 
 
@@ -248,7 +240,7 @@ def test_a_team_cannot_spend_the_others_money_and_the_organisation_binds_both(or
     spend_all(llm, {"metadata": {"wiserouter_scope": "team-b"}})
     whole = llm.core.status().spent_usd
     assert whole == pytest.approx(spent(llm, "team-a") + spent(llm, "team-b"))
-    assert 0.9 * 0.008 < whole <= 0.008  # the organisation's is used up, team-b's own is not
+    assert 0.9 * 0.008 < whole <= 0.008  # the budget of the organisation is used up, that of team-b is not
 
 
 def test_each_team_has_its_own_price_and_all_learn_together(organisation):

@@ -11,7 +11,15 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 TESTING = ("pytest", "pytest-asyncio", "pytest-socket", "pytest-xdist", "hypothesis", "langchain-tests")
-TESTS = ("test_standard.py", "test_behaviour.py", "test_encoder.py", "test_replay.py")
+TESTS = (
+    "test_standard.py",
+    "test_runnable.py",
+    "test_call_scope.py",
+    "test_settlement.py",
+    "test_setup.py",
+    "test_encoder.py",
+    "test_replay.py",
+)
 
 
 def declared() -> str:

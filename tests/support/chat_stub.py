@@ -1,4 +1,4 @@
-"""A chat model that answers by itself, and passes LangChain's standard suites: the control of the router's tests."""
+"""A chat model that needs no provider and passes LangChain's standard suites: the control of the router's tests."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def arguments(schema: dict, prompt: str) -> dict:
 
 
 class StubChat(BaseChatModel):
-    """Calls the first tool it is given, else says `text`; counts words as tokens."""
+    """Calls the first tool it is given, else answers `text`; counts words as tokens."""
 
     model: str = "stub-small"
     temperature: float | None = None
@@ -126,7 +126,7 @@ class OtherStub(StubChat):
 
 
 def core(prefer: str | None = "large", budget: Budget | None = None) -> WiseRouter:
-    """Return a router that knows both models, and at a rich budget wants `prefer`, or is undecided."""
+    """Return a router that knows both models and, under a rich budget, prefers `prefer`; neither for None."""
     estimates = Estimates(1, 2)
     for k, name in enumerate(("small", "large")):
         for _ in range(50):
@@ -138,8 +138,17 @@ def core(prefer: str | None = "large", budget: Budget | None = None) -> WiseRout
     return router
 
 
+def hard_core(amount_usd: float = 10.0) -> WiseRouter:
+    """Return the same router with a hard budget and bounded models."""
+    router = core()
+    for name in ("small", "large"):
+        router.update_model(Model(name, max_cost_usd=1.0))
+    router.start(Budget(amount_usd, 1_000, limit="hard"))
+    return router
+
+
 def routed(prefer: str = "large", budget: Budget | None = None, models=None, **fields) -> RunnableWiseRouter:
-    """Return a router of two stubs."""
+    """Return a runnable router of two stubs."""
     models = models or {"small": StubChat(model="stub-small"), "large": StubChat(model="stub-large")}
     return RunnableWiseRouter(models=models, router=core(prefer, budget), prices=PRICES, **fields)
 

@@ -1,0 +1,168 @@
+"""What a call is charged: once, and the right amount, also where it fails, is cancelled or is abandoned."""
+
+import asyncio
+import json
+from uuid import uuid4
+
+import pytest
+from langchain_core.caches import InMemoryCache
+
+from support.chat_calls import DOORS, City, Tree, settled
+from support.chat_stub import PRICES, StubChat, cost_usd, hard_core, routed
+from wiserouter import Budget
+from wiserouter.errors import (
+    BudgetExhausted,
+)
+from wiserouter_langchain import RunnableWiseRouter
+
+
+def test_the_models_own_cache_is_honoured_costs_nothing_and_teaches_nothing():
+    models = {name: StubChat(model=f"stub-{name}", cache=InMemoryCache()) for name in ("small", "large")}
+    llm = routed(models=models)
+    llm.invoke("hello")
+    before = llm.core.estimates.calls.sum()
+    spent = llm.core.status().spent_usd
+    answer = llm.invoke("hello")
+    assert answer.response_metadata["wise_router"]["model"] == "large"
+    assert llm.core.status().spent_usd == spent
+    assert llm.core.status().charged == 2
+    assert llm.core.estimates.calls.sum() == before
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_a_failing_model_raises_and_owes_nothing(door):
+    tree = Tree()
+    llm = routed(models={"small": StubChat(fail=True), "large": StubChat(fail=True)})
+    with pytest.raises(RuntimeError, match="is down"):
+        DOORS[door](llm, "hello", {"callbacks": [tree]})
+    status = llm.core.status()
+    assert (status.spent_usd, status.reserved_usd, status.released, status.decided) == (0.0, 0.0, 1, 0)
+    assert tree.roots[-1].error
+
+
+def test_a_parser_that_fails_has_still_been_paid_for():
+    class Broken(StubChat):
+        def with_structured_output(self, schema, **kwargs):
+            return self | (lambda message: 1 / 0)
+
+    llm = routed(models={"small": Broken(), "large": Broken()})
+    with pytest.raises(ZeroDivisionError):
+        llm.with_structured_output(City).invoke("x")
+    assert llm.core.status().charged == 1
+    assert llm.core.status().spent_usd > 0
+
+
+def test_an_abandoned_stream_is_settled_once_for_the_text_so_far():
+    llm = routed()
+    stream = llm.stream("two words")
+    next(stream)
+    next(stream)
+    assert llm.core.status().in_flight == 1
+    stream.close()
+    status = llm.core.status()
+    assert (status.charged, status.in_flight) == (1, 0)
+    assert 0 < status.spent_usd < cost_usd("large", 40, 11)
+    assert llm.core.estimates.calls.sum() == 100  # an answer that broke off teaches nothing about the usual cost
+
+
+@pytest.mark.parametrize("way", ["break", "aclose", "cancel"])
+async def test_an_abandoned_async_stream_is_settled_once(way):
+    llm = routed(models={name: StubChat(model=f"stub-{name}", token_delay=0.01) for name in ("small", "large")})
+
+    async def consume():
+        stream = llm.astream("two words")
+        async for _ in stream:
+            if way != "cancel":
+                break
+        if way == "aclose":
+            await stream.aclose()
+
+    task = asyncio.create_task(consume())
+    if way == "cancel":
+        await asyncio.sleep(0.05)
+        task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    await settled(llm)
+    status = llm.core.status()
+    assert (status.charged + status.released, status.in_flight) == (1, 0)
+
+
+async def test_a_cancelled_call_settles_once():
+    class Slow(StubChat):
+        async def _agenerate(self, messages, stop=None, run_manager=None, **kw):
+            await asyncio.sleep(5)
+            return self._generate(messages)
+
+    llm = routed(models={"small": Slow(), "large": Slow()})
+    task = asyncio.create_task(llm.ainvoke("hello"))
+    await asyncio.sleep(0.05)
+    assert llm.core.status().in_flight == 1
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert (llm.core.status().in_flight, llm.core.status().released) == (0, 1)
+
+
+def test_a_day_within_a_month():
+    budget = Budget(1e-9, every="day", within=Budget(1.0, every="month", limit="hard"))
+    models = {"small": StubChat(max_tokens=5), "large": StubChat(max_tokens=5)}
+    llm = RunnableWiseRouter(models=models, prices=PRICES, budget=budget)
+    with pytest.raises(BudgetExhausted, match="1e-09 USD every day"):
+        llm.invoke("hello")
+    assert [one.every for one in llm.core.status().windows] == ["day", "month"]
+
+
+def test_from_prices_alone_a_router_learns():
+    llm = RunnableWiseRouter(
+        models={"small": StubChat(), "large": StubChat()}, prices=PRICES, budget=Budget(1.0, 100), history_size=5
+    )
+    for _ in range(10):
+        llm.feedback(llm.invoke("hello"), 0.5)
+    assert (llm.core.estimates.calls > 0).all()
+    assert len(llm._environment.index) == 5
+
+
+def test_cached_and_reasoning_tokens_are_priced():
+    llm = routed(models={"small": StubChat(), "large": StubChat(cached_tokens=2)})
+    llm.invoke("two words")
+    assert llm.core.status().spent_usd == pytest.approx(3 * 1e-5 + 2 * 1e-6 + 11 * 3e-5)
+
+
+def test_a_stream_without_usage_is_estimated_and_logged_once(caplog):
+    models = {"small": StubChat(stream_usage=False), "large": StubChat(stream_usage=False)}
+    llm = routed(models=models)
+    for _ in range(3):
+        list(llm.stream("two words"))
+    assert 0 < llm.core.status().spent_usd < 3 * cost_usd("large", 60, 20)
+    assert sum("stream_usage" in record.message for record in caplog.records) == 1
+
+
+def limited(amount, **stub):
+    models = {name: StubChat(model=f"stub-{name}", max_tokens=20, **stub) for name in ("small", "large")}
+    return RunnableWiseRouter(models=models, router=hard_core(amount), prices=PRICES)
+
+
+def test_concurrent_batches_never_exceed_a_hard_budget():
+    llm = limited(0.02, token_delay=0.005)
+    out = asyncio.run(llm.abatch(["two words"] * 200, return_exceptions=True))
+    refused = [each for each in out if isinstance(each, Exception)]
+    assert 0 < len(refused) < 200
+    assert all(isinstance(each, BudgetExhausted) for each in refused)
+    status = llm.core.status()
+    assert status.spent_usd <= 0.02
+    assert (status.in_flight, status.charged) == (0, 200 - len(refused))
+
+
+def test_a_batch_of_threads_settles_every_call():
+    llm = routed()
+    llm.batch(["x"] * 200, {"max_concurrency": 16})
+    assert (llm.core.status().charged, llm.core.status().in_flight) == (200, 0)
+
+
+def test_nothing_of_prompts_or_models_is_logged(caplog):
+    caplog.set_level("DEBUG", logger="wiserouter")
+    secret = f"secret {uuid4()}"
+    llm = routed(models={"small": StubChat(stream_usage=False), "large": StubChat(stream_usage=False)})
+    list(llm.stream(secret))
+    assert not [r for r in caplog.records if r.name.startswith("wiserouter") and secret in r.getMessage()]
+    assert secret not in json.dumps(llm.core.status().as_dict())
