@@ -14,25 +14,25 @@ N = 1_000
 @needs_tables
 @pytest.mark.parametrize("rate_usd", [3.28e-4, 1.07e-3])
 def test_a_thousand_queries_keep_budget_and_quality(rate_usd):
-    arena = prepare(read(ROUTERBENCH), seed=0, policy=Offline())
-    arena = arena._replace(
-        test=arena.test.rows(np.arange(N)), embeddings=arena.embeddings[:N], contexts=arena.contexts[:N]
+    setup = prepare(read(ROUTERBENCH), seed=0, policy=Offline())
+    setup = setup._replace(
+        test=setup.test.rows(np.arange(N)), embeddings=setup.embeddings[:N], contexts=setup.contexts[:N]
     )
     budget = Budget(rate_usd * N, N)
-    before = run(arena, budget).outcome
-    fitted = arena.router
+    before = run(setup, budget).outcome
+    fitted = setup.router
     router = WiseRouter(
         fitted.pool.models,
         fitted.contexts,
         encoder=fitted.encoder,
         policy=Offline(),
         estimates=fitted.estimates.copy(),
-        seed=arena.seed,
+        seed=setup.seed,
     )
     router.start(budget)
-    chosen = serve(router, arena.test, lambda done: None)
+    chosen = serve(router, setup.test, lambda done: None)
     rows = np.arange(N)
-    rewards, billed = arena.test.reward[rows, chosen], arena.test.cost_usd[rows, chosen].sum()
+    rewards, billed = setup.test.reward[rows, chosen], setup.test.cost_usd[rows, chosen].sum()
     ratio, noise = router.status().spent_usd / budget.amount_usd, rewards.std() / np.sqrt(N)
     print(
         f"\nrate {rate_usd:g}: quality {rewards.mean():.4f} (core replay {before.quality:.4f}, noise {noise:.4f}), "
