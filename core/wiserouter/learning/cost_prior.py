@@ -1,8 +1,8 @@
-"""What a call should cost before anybody has paid for one: prices times tokens, corrected by what was paid so far.
+"""The prior of a call's cost: list price times tokens, corrected by the costs paid so far.
 
-A price sheet orders models that were never tried, and makes a change of price act at once. Contexts differ in length
-and models in how much they write, so a list cost is scaled by how much dearer than listed each context and each model
-have been. Where nothing is known of tokens a typical call stands in, and where there is no price the mean call does.
+A price list orders models that were never tried, and makes a change of price act at once. Contexts differ in length
+and models in how much they write, so a list cost is scaled by the ratio of paid to listed cost of its context and of
+its model. Where no tokens were counted a typical call is assumed, and where there is no price the mean list cost.
 """
 
 from __future__ import annotations
@@ -17,14 +17,13 @@ from wiserouter.pricing.prices import Price
 from wiserouter.types import FloatArray
 
 TYPICAL_TOKENS = (500.0, 200.0)
-"""Input and output of a call where no usage was seen."""
+"""Input and output tokens of a call where no usage was seen."""
 
 OWN_CALLS = 2.0
-"""Calls that a context's, or a model's, own figures are weighed against those of all."""
-
+"""Pseudo-calls of the overall figures in those of one context, or one model."""
 
 BENEFIT = 0.5
-"""Share of the least that any model has cost, which is believed of one that has neither a price nor a call."""
+"""Prior cost of a model with neither a price nor a call, as a share of the least that any model has cost."""
 
 
 def tokens_per_call(estimates: Estimates) -> tuple[FloatArray, FloatArray]:
@@ -39,7 +38,7 @@ def tokens_per_call(estimates: Estimates) -> tuple[FloatArray, FloatArray]:
 
 
 def listed_usd(estimates: Estimates, price: Price) -> FloatArray:
-    """Return what a price asks for a mean call of each context, of shape (n_contexts,).
+    """Return the list cost of a mean call of each context at a price, of shape (n_contexts,).
 
     Examples
     --------
@@ -52,7 +51,7 @@ def listed_usd(estimates: Estimates, price: Price) -> FloatArray:
 
 
 def log_prices(estimates: Estimates, prices: Sequence[Price | None]) -> FloatArray | None:
-    """Return the logarithm of what each price asks for a mean call, less the mean of these, of shape (n_models,).
+    """Return the centred logarithm of the list cost of a mean call at each price, of shape (n_models,).
 
     A model without a price, or a free one, is at the mean. None where fewer than two models have a price.
 
@@ -73,7 +72,7 @@ def log_prices(estimates: Estimates, prices: Sequence[Price | None]) -> FloatArr
 
 
 def price_change(estimates: Estimates, former: Price, new: Price) -> FloatArray:
-    """Return what a mean call of each context costs at a new price over what it cost, of shape (n_contexts,).
+    """Return the ratio of new to former list cost of a mean call of each context, of shape (n_contexts,).
 
     Examples
     --------
@@ -86,7 +85,7 @@ def price_change(estimates: Estimates, former: Price, new: Price) -> FloatArray:
 
 
 def prior_costs_usd(estimates: Estimates, models: Sequence[Model]) -> FloatArray:
-    """Return the cost of a call that is believed of each (context, model) before it is tried.
+    """Return the prior mean cost of a call of each (context, model).
 
     Parameters
     ----------
@@ -98,15 +97,16 @@ def prior_costs_usd(estimates: Estimates, models: Sequence[Model]) -> FloatArray
     Returns
     -------
     ndarray of shape (n_contexts, n_models)
-        List cost x how much dearer the context, and the model, have been than listed. Positive. Without price or call
-        a model is taken to be cheap, or else a budget that is scarce for those tried would never let it be tried.
+        List cost x ratio of paid to listed cost of the context x that of the model. Positive. A model without price or
+        call is assumed to be cheap: otherwise a budget that is scarce for the others would never let it be tried.
     """
     listed = _listed(estimates, models)
     calls = estimates.calls
     if not calls.any():
         return listed
+    # paid over listed cost: of all calls, of each context, and of each model given its contexts
     paid = estimates.cost / listed
-    paying = np.where(paid > 0, calls, 0.0)  # a model that is free says nothing of how dear a context is
+    paying = np.where(paid > 0, calls, 0.0)  # a free model does not show how expensive a context is
     overall = paid.sum() / paying.sum() if paying.any() else 1.0
     context = (paid.sum(axis=1) + OWN_CALLS * overall) / (paying.sum(axis=1) + OWN_CALLS)
     expected = calls * np.maximum(context, 1e-9)[:, np.newaxis]
@@ -120,7 +120,7 @@ def prior_costs_usd(estimates: Estimates, models: Sequence[Model]) -> FloatArray
 
 
 def _listed(estimates: Estimates, models: Sequence[Model]) -> FloatArray:
-    """Return the list costs; a model without a price, or a free one, is listed at the mean of the others."""
+    """Return the list costs; a model without a price, or a free one, takes the mean of the others."""
     prices = [Price(0.0, 0.0) if model.price is None else model.price for model in models]
     listed = np.zeros(estimates.shape)
     if prices:

@@ -31,6 +31,8 @@ FIELDS = (
     "input_tokens",
     "output_tokens",
 )
+"""Names of the arrays of estimates."""
+
 """Names of the counts and sums, each an array of shape (n_contexts, n_models)."""
 
 _LATER = {"met", "metered", "input_tokens", "output_tokens"}  # not in artifacts of the first versions
@@ -60,13 +62,14 @@ class Estimates:
     invoked : ndarray of shape (n_contexts, n_models)
         Number of calls decided, settled or not: N of the paper's Algorithm 2.
     met : ndarray of shape (n_contexts, n_models)
-        The same for the frequencies of the contexts, history included; these may drift while the models do not.
+        Number of queries, history included, from which the frequencies of the contexts follow; kept apart from
+        `invoked` since frequencies may drift while the models do not.
     metered, input_tokens, output_tokens : ndarray of shape (n_contexts, n_models)
-        Number of calls whose tokens are known, and the sums of these.
+        Number of calls whose tokens are known, and the sums of their tokens.
     observed : list of int
-        How many costs and rewards were added in each context, since these estimates were made.
+        Number of costs and rewards added in each context, since these estimates were made.
     n_observations : int
-        How many costs and rewards were added.
+        Number of costs and rewards added.
 
     Examples
     --------
@@ -105,13 +108,13 @@ class Estimates:
         self.observed[context] += 1
 
     def reprice(self, model: int, factor: ArrayLike) -> None:
-        """Restate what a model has cost at a new price, `factor` times the old one in each context."""
+        """Restate the costs of a model at a new price, `factor` times the old one in each context."""
         ratio = np.asarray(factor, dtype=np.float64)
         self.cost[:, model] *= ratio
         self.cost_sq[:, model] *= ratio**2
 
     def add_reward(self, context: int, model: int, reward: float, *, replacing: float | None = None) -> None:
-        """Count one reward, instead of an earlier one of the same call where `replacing` is given."""
+        """Count one reward; it takes the place of an earlier one of the same call where `replacing` is given."""
         old = 0.0 if replacing is None else replacing
         self.labels[context, model] += replacing is None
         self.reward[context, model] += reward - old
@@ -126,7 +129,7 @@ class Estimates:
         self.n_invoked += count
 
     def fade(self, factor: float) -> None:
-        """Let all that was observed so far count `factor` times as much."""
+        """Scale the weight of all observations so far by `factor`."""
         for field in FIELDS:
             getattr(self, field).__imul__(factor)
 
@@ -138,7 +141,7 @@ class Estimates:
         contexts : ndarray of int of shape (n_queries,)
             The context of each query.
         reward, cost_usd : array-like of shape (n_queries, n_models)
-            What each model scored and cost; NaN where it was not observed.
+            Score and cost of each model; NaN where it was not observed.
         """
         for values, count, total, square in (
             (cost_usd, self.calls, self.cost, self.cost_sq),
@@ -158,9 +161,9 @@ class Estimates:
         Parameters
         ----------
         reward, cost_usd : array-like of shape (n_contexts,)
-            What is believed of it before it is tried.
+            Prior means.
         weight : float
-            How many observations per context the belief counts for; 0 where there is none.
+            Number of observations per context that they count for; 0 where there is no prior.
         """
         prior = {"cost": np.asarray(cost_usd, dtype=np.float64), "reward": np.asarray(reward, dtype=np.float64)}
         columns = {name: weight * mean for name, mean in prior.items()}
@@ -172,7 +175,7 @@ class Estimates:
         self.n_observations += round(2 * weight * self.shape[0])
 
     def merge(self, other: Estimates) -> None:
-        """Add another's counts and sums; the order of merges never matters."""
+        """Add the counts and sums of other estimates; the order of merges never matters."""
         if other.shape != self.shape:
             raise InvalidInput(f"estimates to merge must have shape {self.shape}, got {other.shape}")
         for field in FIELDS:
@@ -182,7 +185,7 @@ class Estimates:
         self.n_observations += other.n_observations
 
     def copy(self) -> Estimates:
-        """Return estimates that no longer change with these."""
+        """Return an independent copy."""
         return Estimates.of_arrays(self.arrays())
 
     def means(self, *, shrink: bool = True) -> Means:
@@ -196,8 +199,8 @@ class Estimates:
         Returns
         -------
         Means
-            A cell never observed gets its model's mean. A model never observed gets the highest mean cost of the
-            others, and one never rewarded gets reward 0, so that no plan prefers it.
+            A cell never observed takes its model's mean. A model never observed takes the highest mean cost of the
+            others, and one never rewarded takes reward 0, so that no plan prefers it.
 
         Raises
         ------
@@ -225,7 +228,7 @@ class Estimates:
 
     @classmethod
     def of_arrays(cls, arrays: Mapping[str, NDArray[np.float64]]) -> Estimates:
-        """Return the estimates that `arrays` was called on."""
+        """Return the estimates whose `arrays()` these are."""
         estimates = cls(*arrays["calls"].shape)
         for field in FIELDS:
             if field in arrays or field not in _LATER:

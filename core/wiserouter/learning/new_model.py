@@ -12,7 +12,7 @@ from wiserouter.types import FloatArray
 from wiserouter.validation import check_amount, check_reward
 
 WEIGHT = 1.0
-"""Observations per context that the belief counts for: the first real ones soon outweigh it."""
+"""Observations per context that the prior counts for: the first real ones soon outweigh it."""
 
 
 class ModelPrior(NamedTuple):
@@ -24,27 +24,27 @@ class ModelPrior(NamedTuple):
 
 
 def new_model_prior(estimates: Estimates, pool: Pool, reward: float | None, cost_usd: float | None) -> ModelPrior:
-    """Return what to believe of the pool's last model.
+    """Return the prior of the pool's last model.
 
     Parameters
     ----------
     estimates : Estimates
-        What is known of the models before it.
+        Observations of the models before it.
     pool : Pool
         All models, the new one last.
     reward, cost_usd : float, optional
-        What its owner believes. By default the mean reward of the others in each context, and their mean cost scaled by
-        the list prices where these are known.
+        The caller's prior means. By default the mean reward of the others in each context, and their mean cost scaled
+        by the list prices where these are known.
 
     Returns
     -------
     ModelPrior
-        Of weight 0 where neither owner nor observations say anything.
+        Of weight 0 where there are neither prior means nor observations.
 
     Raises
     ------
     InvalidInput
-        If a belief of the owner is out of range.
+        If a prior mean is out of range.
     """
     none = np.zeros(estimates.shape[0])
     known = bool(estimates.calls.any())

@@ -1,22 +1,22 @@
-r"""What each model may be worth: rewards with the benefit of the doubt, and costs that a price sheet fills in.
+r"""Optimistic estimates: upper confidence bounds of rewards, and costs with a prior from the price list.
 
-Reward. The mean of a cell is shrunk toward its model's mean, and what is not known yet counts in its favour:
+Reward. The mean of a cell is shrunk toward its model's mean, and an upper confidence bound adds its uncertainty:
 
 .. math:: \min\Bigl(1,\ \frac{n\,m + \kappa\,\mu_k}{n + \kappa} + \alpha \sqrt{\frac{s\,L}{2 n'}}\Bigr),
     \qquad L = \log\Bigl(1 + \frac{\tau \pi_j}{K n'}\Bigr),
 
-with `n` rewards of mean `m`, `n'` those rewards with what the other contexts say about the model, and `tau` requests to
-come, a share `s` of the whole horizon. The logarithm is that of MOSS (Audibert and Bubeck 2009), of the visits to come:
-a context that comes rarely is not worth as much trying out as `log t` would ask for. The share is ours: what a trial
-teaches pays over the requests that are still to come, so the same trial is worth most at first and nothing at the last
-request. What is held *against* a model (a negative alpha) does not wane. The strength `kappa` is empirical Bayes, the
-spread within cells over that between them, in proportion to how much of the spread between cells the models' means
-explain: where these carry no signal, nothing is shrunk. Where prices are known, the models' means are themselves drawn
-toward what these promise (`wiserouter.learning.price_regression`).
+with `n` rewards of mean `m`, `n'` those rewards and a share of the model's rewards in other contexts, and `tau`
+requests to come, a share `s` of the whole horizon. The logarithm is that of MOSS (Audibert and Bubeck 2009), over the
+visits to come: a rare context is explored less than `log t` would ask for. The factor `s` is ours: the information of a
+trial pays over the requests still to come, so that the same trial is worth most at first and nothing at the last
+request. A penalty for uncertainty (a negative alpha) does not shrink with `s`. The strength `kappa` is empirical Bayes:
+the variance within cells over that between them (`wiserouter.learning.shrinkage`), times the share of the variance
+between cells that the models' means explain; where these carry no signal, nothing is shrunk. Where prices are known,
+the models' means are themselves shrunk toward a regression on log prices (`wiserouter.learning.price_regression`).
 
 Cost. The mean of a cell is shrunk toward its list cost (`wiserouter.learning.cost_prior`), with a strength estimated
-likewise. The spread of a model's calls is shrunk toward that of all models: two that cost the same do not say that
-all will.
+in the same way. The variance of a model's calls is shrunk toward that of all models: two calls of equal cost do not
+show that all calls will cost the same.
 """
 
 from __future__ import annotations
@@ -37,26 +37,29 @@ from wiserouter.pricing.prices import Price
 from wiserouter.types import FloatArray
 
 BORROWED = 0.3
-"""What one observation of a model in other contexts counts for in place of one in this context."""
+"""Weight of an observation of a model in another context, relative to one in this context."""
 
 UNIDENTIFIED_COST_STRENGTH = 8.0
-"""Pseudo-counts of the list cost while the data cannot tell how far costs stray from it."""
+"""Pseudo-counts of the list cost where the data do not identify how far costs deviate from it."""
 
 SPREAD_STRENGTH = 8.0
-"""Calls that the spread of all models, relative to their list costs, counts for in that of each."""
+"""Pseudo-calls of the variance of all models, relative to their list costs, in that of each model."""
 
 PRIOR_SPREAD = 0.5
-"""Standard deviation of a call that is expected of all models, in list costs; it counts for as many calls."""
+"""Prior standard deviation of the cost of a call, in list costs; it counts for `SPREAD_STRENGTH` calls as well."""
 
-COIN, COIN_REWARDS = 0.25, 2.0
-"""Variance of one reward before any was seen, that of a coin, and how many rewards it counts for."""
+PRIOR_REWARD_VARIANCE, PRIOR_REWARDS = 0.25, 2.0
+"""Prior variance of one reward, that of a coin toss, and its pseudo-counts."""
 
-_STRONG = 1e6  # pseudo-counts that stand for infinitely many
-_WEAK = 1e-9  # and for none
+_STRONG = 1e6  # pseudo-counts in place of infinitely many
+_WEAK = 1e-9  # and in place of none
+
+_PATIENCE = 20.0
+"""Calls that may still wait for their reward before rewards count as rare."""
 
 
 class ContextEstimates(NamedTuple):
-    """One context: mean reward, reward with the benefit of the doubt, and mean cost in USD, per model."""
+    """One context: mean reward, upper confidence bound of the reward, and mean cost in USD, per model."""
 
     mean: list[float]
     reward: list[float]
@@ -64,23 +67,24 @@ class ContextEstimates(NamedTuple):
 
 
 class OptimisticEstimates:
-    """What the estimates promise, for all contexts or for one that has changed.
+    """Optimistic estimates, for all contexts or for one that has changed.
 
     Parameters
     ----------
     estimates : Estimates
-        What the router keeps up to date.
+        Observations, which the router keeps up to date.
     models : sequence of Model
         Prices and leaderboard scores; empty where none are known.
     alpha : float
-        Weight of what is not known; negative to hold it against a model.
+        Weight of the uncertainty; a negative one makes the bound a lower one.
     first_prices : mapping of str to Price, optional
-        The price that each model came with, by its name; by default the present ones. A cut makes no model worse.
+        The price that each model came with, by its name; by default the present ones. The regression on prices uses
+        these, since a price cut makes no model worse.
 
     Attributes
     ----------
     freq : ndarray of shape (n_contexts,)
-        How often each context occurs, as far as is known.
+        Share of each context among the queries so far.
     spread_usd : ndarray of shape (n_contexts, n_models)
         Standard deviation of the cost of one call.
     """
@@ -101,18 +105,18 @@ class OptimisticEstimates:
         )
 
     def refresh(self, requests: int, share: float) -> None:
-        """Take stock of all contexts together: frequencies, models' means, strengths, list costs.
+        """Compute the figures of all contexts together: frequencies, models' means, strengths, list costs.
 
         Parameters
         ----------
         requests : int
             Requests still to come.
         share : float
-            How much of the whole horizon they are.
+            Their share of the whole horizon.
         """
         seen = self._estimates
         ahead: float = requests
-        if self._alpha < 0 < share:  # of the whole horizon: at its end a thin mean is as little known
+        if self._alpha < 0 < share:  # a penalty counts the whole horizon: at its end a thin mean is no better known
             ahead, share = requests / share, 1.0
         self._weight = self._alpha * math.sqrt(share)
         met = seen.met.sum(axis=1)
@@ -122,20 +126,21 @@ class OptimisticEstimates:
         self._take_costs()
 
     def row(self, context: int) -> ContextEstimates:
-        """Return what is promised in one context."""
+        """Return the estimates of one context."""
         seen, j = self._estimates, context
         labels, kappa = seen.labels[j], self._kappa
         mean = np.minimum(np.maximum((seen.reward[j] + self._prior_reward) / (labels + kappa), 0.0), 1.0)
+        # n': rewards, those expected of calls under way, and those borrowed from other contexts
         known = np.maximum(labels, self._answered * seen.invoked[j]) + self._borrowed
-        doubt = np.sqrt(np.log1p(self._visits_per_model[j] / known) / (2.0 * known))
-        reward = np.minimum(np.maximum(mean + self._weight * doubt, 0.0), 1.0)
+        radius = np.sqrt(np.log1p(self._visits_per_model[j] / known) / (2.0 * known))
+        reward = np.minimum(np.maximum(mean + self._weight * radius, 0.0), 1.0)
         cost = (seen.cost[j] + self._prior_cost[j]) / (seen.calls[j] + self._cost_kappa)
-        if self._retired.any():  # no plan takes what costs most and yields nothing
+        if self._retired.any():  # no plan takes a model that costs most and yields nothing
             reward, cost = np.where(self._retired, 0.0, reward), np.where(self._retired, cost.max(), cost)
         return ContextEstimates(mean.tolist(), reward.tolist(), cost.tolist())
 
     def rows(self) -> list[ContextEstimates]:
-        """Return what is promised in every context."""
+        """Return the estimates of every context."""
         return [self.row(j) for j in range(self._estimates.shape[0])]
 
     def _take_rewards(self) -> None:
@@ -144,11 +149,12 @@ class OptimisticEstimates:
         total = seen.reward.sum(axis=0) + self._scored * self._score
         overall = total.sum() / n.sum() if n.any() else 0.5
         mean = np.where(n > 0, total / np.maximum(n, _WEAK), overall)
+        # empirical Bayes: strength of the models' means, and these drawn to the price line
         spread = spreads(seen.labels, seen.reward, seen.reward_sq)
         self._kappa = max(_strength_of_means(seen.labels, mean, spread), _WEAK)
         log_price = log_prices(seen, self._first_prices)
         if log_price is not None:
-            mean = toward_price_line(mean, _noise(seen.labels, n, spread), log_price)
+            mean = toward_price_line(mean, _sampling_variance(seen.labels, n, spread), log_price)
         self._prior_reward = self._kappa * mean
         self._borrowed = np.maximum(BORROWED / (1.0 / self._kappa + 1.0 / np.maximum(n, _WEAK)), _WEAK)
         self._answered = min((seen.labels.sum() + _PATIENCE) / (seen.invoked.sum() + _PATIENCE), 1.0)
@@ -164,34 +170,31 @@ class OptimisticEstimates:
         self.spread_usd = np.sqrt(_pooled(seen.calls, spread.within)) * prior
 
 
-_PATIENCE = 20.0
-"""Calls that nobody has rewarded yet are waited for this long before rewards count as rare."""
-
-
 def _pooled(count: FloatArray, within: FloatArray) -> FloatArray:
-    """Return the variances within the cells of each model, shrunk toward that of all models."""
+    """Return the variances within the cells of each model, shrunk toward that of all models by degrees of freedom."""
     freedom = np.maximum(count.sum(axis=0) - (count > 0).sum(axis=0), 0.0)
     of_all = (freedom @ within + SPREAD_STRENGTH * PRIOR_SPREAD**2) / (freedom.sum() + SPREAD_STRENGTH)
     shrunk: FloatArray = (freedom * within + SPREAD_STRENGTH * of_all) / (freedom + SPREAD_STRENGTH)
     return shrunk
 
 
-def _noise(count: FloatArray, n: FloatArray, of: Spreads) -> FloatArray:
-    """Return the variance of each model's mean of n rewards; infinite where there is none."""
+def _sampling_variance(count: FloatArray, n: FloatArray, of: Spreads) -> FloatArray:
+    """Return the sampling variance of each model's mean of n rewards; infinite where there is none."""
     freedom = np.maximum(count.sum(axis=0) - (count > 0).sum(axis=0), 0.0)
-    within = (freedom @ of.within + COIN_REWARDS * COIN) / (freedom.sum() + COIN_REWARDS)
+    within = (freedom @ of.within + PRIOR_REWARDS * PRIOR_REWARD_VARIANCE) / (freedom.sum() + PRIOR_REWARDS)
     between = of.between.mean() * (count**2).sum(axis=0) / np.maximum(n, _WEAK)
     variance: FloatArray = np.where(n > 0, (within + between) / np.maximum(n, _WEAK), np.inf)
     return variance
 
 
 def _strength_of_means(count: FloatArray, mean: FloatArray, of: Spreads) -> float:
-    """Return the pseudo-counts of a model's mean reward, none where models' means explain nothing."""
+    """Return the pseudo-counts of a model's mean reward: the strength, times the share that models' means explain."""
     if len(count) == 1:
-        return _STRONG  # the one context is the model: a leaderboard's score counts in full
+        return _STRONG  # a single cell is its model's mean: a leaderboard's score counts in full
     kappa = strength(of)
     if kappa is None:
         return 1.0
+    # variance between models: that of their means, less the sampling variance of these
     n = count.sum(axis=0)
     tried = n > 0
     noise = (of.within.mean() + of.between.mean() * (count**2).sum(axis=0)[tried] / n[tried]) / n[tried]

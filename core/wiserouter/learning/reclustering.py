@@ -1,8 +1,8 @@
-"""Contexts that grow with the traffic: one at first, then as many as the queries seen can fill.
+"""Contexts that are fitted while serving: one at first, then as many as the queries seen can fill.
 
-The latest queries are kept with their embeddings and what was observed of them. Contexts are fitted on these, and the
-observations move with their queries. What is known of older queries moves in proportion to where the kept ones of their
-context went, so that no sum is lost.
+The latest queries are kept with their embeddings and observations. Contexts are fitted on these, and their observations
+move with them. The sums of older queries move in proportion to the new contexts of the kept queries of their old one,
+so that no sum is lost.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from wiserouter.types import NO_CONTEXT, Decision, Embedding, FloatArray, IntArr
 from wiserouter.validation import check_count
 
 PER_MODEL = 30
-"""Queries of a context for each model of the pool, before a context of its own pays: fewer tell noise apart."""
+"""Fewest queries of a context, for each model of the pool: contexts of fewer differ by noise only."""
 
 
 @dataclass(slots=True)
 class Seen:
-    """A kept query, and what is known of it."""
+    """A kept query and its observations."""
 
     embedding: Embedding
     context: int
@@ -37,20 +37,20 @@ class Seen:
 
 
 class Growing:
-    """When contexts are fitted anew, and the recent queries that they are fitted on.
+    """The recent queries that contexts are fitted on, and the schedule of these fits.
 
     Parameters
     ----------
     n_contexts : int, default 16
-        The most there shall be.
+        The largest number of contexts.
     first_after : int, default 200
-        Queries before there is more than one.
+        Queries before the first fit.
     per_context : int, optional
         Queries that a context needs; by default 30 for each model of the pool.
     keep : int, default 2,000
-        The latest queries that are kept: 4 x dim bytes each, and some hundred more.
+        Number of recent queries to keep: 4 x dim bytes each, and some hundred more.
     refit_after : int, optional
-        Once all contexts are there, fit them anew after so many queries; never by default.
+        Once there are `n_contexts`, fit them again each time that this many queries have come; never by default.
     background : bool, default True
         Fit in a thread, while requests go on; False lets one request wait some 0.1 s.
     seed : int, default 0
@@ -87,14 +87,14 @@ class Growing:
         self._fitted: Contexts | None = None
 
     def add(self, decision: Decision, embedding: Embedding, model: int) -> None:
-        """Keep a query; the oldest one goes."""
+        """Keep a query, in place of the oldest one if there are `keep`."""
         self._recent[decision.id] = Seen(embedding, decision.context, model)
         if len(self._recent) > self.keep:
             self._recent.popitem(last=False)
         self._n_seen += 1
 
     def seen(self, decision_id: str) -> Seen | None:
-        """Return what is kept of a query."""
+        """Return a kept query; None if it is not kept."""
         return self._recent.get(decision_id)
 
     def drop(self, decision_id: str) -> None:
@@ -102,18 +102,18 @@ class Growing:
         self._recent.pop(decision_id, None)
 
     def context_of(self, decision: Decision) -> int:
-        """Return the context that a query falls into now; it was decided when there were others."""
+        """Return the present context of a query, which may have been decided in an earlier set of contexts."""
         kept = self._recent.get(decision.id)
         if kept is not None:
             return kept.context
         context = decision.context
-        for moved_at, whereto in self._moves:
+        for moved_at, moved_to in self._moves:
             if context != NO_CONTEXT and decision.decided_at <= moved_at:
-                context = int(whereto[context])
+                context = int(moved_to[context])
         return context
 
     def advance(self, n_models: int) -> Contexts | None:
-        """Fit contexts where enough queries were seen, and return them once, when they are ready."""
+        """Fit contexts if enough queries were seen, and return them once, when they are ready."""
         if self._fitting is not None:
             if self._fitting.is_alive():
                 return None
@@ -127,23 +127,23 @@ class Growing:
             return None
         if not self._background:
             return self.fit(n_contexts)
-        self._fitting = Thread(target=self._fit_aside, args=(self._embeddings(), n_contexts), daemon=True)
+        self._fitting = Thread(target=self._fit_in_background, args=(self._embeddings(), n_contexts), daemon=True)
         self._fitting.start()
         return None
 
     def n_contexts_now(self, n_models: int) -> int:
-        """Return how many contexts the queries seen can fill, for a pool of so many models."""
+        """Return the number of contexts that the queries seen can fill, for a pool of `n_models`."""
         filled = self._n_seen // self._per_context(n_models)
         return max(1, min(self.n_contexts, filled, len(self._recent)))
 
     def fit(self, n_contexts: int) -> Contexts:
-        """Return contexts fitted on the kept queries; raises `InvalidInput` if there are fewer of these."""
+        """Return contexts fitted on the kept queries; raise `InvalidInput` if these are fewer than `n_contexts`."""
         if not self._recent:
             raise InvalidInput("contexts are fitted on recent queries, got none: decide some with text or embedding")
         return Contexts.fit(self._embeddings(), n_contexts, seed=self._seed)
 
     def move(self, estimates: Estimates, contexts: Contexts, moved_at: float) -> Estimates:
-        """Return estimates of new contexts, holding all that the old ones held.
+        """Return estimates for new contexts that hold all observations of the old ones.
 
         Parameters
         ----------
@@ -152,19 +152,19 @@ class Growing:
         contexts : Contexts
             The new ones.
         moved_at : float
-            The store's time; what was decided before is known by its old context.
+            The store's time; decisions made before it name an old context.
         """
         kept = list(self._recent.values())
-        whereto = contexts.assign_many(self._embeddings())
+        moved_to = contexts.assign_many(self._embeddings())
         n_old, n_models = estimates.shape
-        old, new = _of(kept, (n_old, n_models)), Estimates(contexts.n_contexts, n_models)
+        old, new = _sums_of(kept, (n_old, n_models)), Estimates(contexts.n_contexts, n_models)
         spread = np.zeros((n_old, contexts.n_contexts))
-        for one, context in zip(kept, whereto.tolist(), strict=True):
+        for one, context in zip(kept, moved_to.tolist(), strict=True):
             spread[one.context, context] += 1.0
             one.context = context
-        spread += 1e-9 * contexts.freq  # a context without a kept query goes everywhere
+        spread += 1e-9 * contexts.freq  # a context without a kept query is spread over all
         spread /= spread.sum(axis=1, keepdims=True)
-        new.merge(_of(kept, new.shape))
+        new.merge(_sums_of(kept, new.shape))
         new.merge(_spread(estimates, old, spread))
         self._moves.append((moved_at, spread.argmax(axis=1)))
         return new
@@ -173,7 +173,7 @@ class Growing:
         return PER_MODEL * n_models if self.per_context is None else self.per_context
 
     def _next_due(self, n_contexts: int, n_models: int) -> float:
-        """Return when to fit again: as soon as two contexts can be filled, then at each doubling."""
+        """Return the number of queries to fit again at: where two contexts can be filled, then at each doubling."""
         if n_contexts < self.n_contexts:
             return 2.0 * (self._per_context(n_models) if n_contexts == 1 else self._n_seen)
         return float("inf") if self.refit_after is None else float(self._n_seen + self.refit_after)
@@ -181,11 +181,11 @@ class Growing:
     def _embeddings(self) -> Embedding:
         return np.stack([one.embedding for one in self._recent.values()])
 
-    def _fit_aside(self, embeddings: Embedding, n_contexts: int) -> None:
+    def _fit_in_background(self, embeddings: Embedding, n_contexts: int) -> None:
         self._fitted = Contexts.fit(embeddings, n_contexts, seed=self._seed)
 
 
-def _of(kept: list[Seen], shape: tuple[int, int]) -> Estimates:
+def _sums_of(kept: list[Seen], shape: tuple[int, int]) -> Estimates:
     """Return the sums of some queries."""
     sums = Estimates(*shape)
     for one in kept:
@@ -198,6 +198,6 @@ def _of(kept: list[Seen], shape: tuple[int, int]) -> Estimates:
 
 
 def _spread(estimates: Estimates, kept: Estimates, spread: FloatArray) -> Estimates:
-    """Return what is known beyond the kept queries, moved to the new contexts in proportion."""
+    """Return the sums of all but the kept queries, moved to the new contexts in proportion."""
     whole, part = estimates.arrays(), kept.arrays()
     return Estimates.of_arrays({name: spread.T @ np.maximum(whole[name] - part[name], 0.0) for name in whole})

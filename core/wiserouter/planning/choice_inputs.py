@@ -1,4 +1,4 @@
-"""What a choice rested on: rows of one context, kept by reference and never changed, so that it can be explained."""
+"""The figures behind a choice: rows of one context, kept by reference and never changed, to explain it later."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from wiserouter.types import FloatArray
 
 
 class Counts(NamedTuple):
-    """How many costs and rewards were known when a plan was solved; ndarrays of shape (n_contexts, n_models)."""
+    """Numbers of costs and rewards when a plan was solved; ndarrays of shape (n_contexts, n_models)."""
 
     calls: FloatArray
     labels: FloatArray
 
     @classmethod
     def of(cls, estimates: Estimates) -> Counts:
-        """Return the counts as they are now."""
+        """Return a copy of the present counts."""
         return cls(estimates.calls.copy(), estimates.labels.copy())
 
     def revise(self, context: int, estimates: Estimates) -> None:
@@ -34,22 +34,22 @@ class Counts(NamedTuple):
 
 
 class ContextFigures(NamedTuple):
-    """What a plan knows of one context; lists hold one number per model.
+    """The figures of one context in a plan; lists hold one number per model.
 
     Attributes
     ----------
     rewards, costs_usd : list of float
         The means.
     calls, labels : list of float
-        How many costs and rewards are behind them.
+        Numbers of costs and rewards behind them.
     envelope : list of int
         The models that some budget uses, from the cheapest to the best.
     guarded_cost_usd : list of float or None
-        What the reserve rule holds against each model; None where no reserve is kept.
+        The cost of each model in the reserve rule; None where no reserve is kept.
     planned : list of float or None
         The rewards that the plan was solved for, where these are not the means.
     drift_margin_usd : float or None
-        What the reserve rule holds back besides means, for one call to come; None where nothing is.
+        The margin of the reserve rule for one call to come; None where there is none.
     """
 
     rewards: list[float]
@@ -63,11 +63,11 @@ class ContextFigures(NamedTuple):
 
     @property
     def weighed(self) -> list[float]:
-        """The rewards that models were weighed by."""
+        """The rewards that the choice compared: those of the plan."""
         return self.rewards if self.planned is None else self.planned
 
     def means(self, model: int) -> tuple[float, float]:
-        """Return expected reward and cost of a model."""
+        """Return mean reward and mean cost of a model."""
         return self.rewards[model], self.costs_usd[model]
 
     def shifted(self, shift: Shift) -> ContextFigures:
@@ -79,22 +79,19 @@ class ContextFigures(NamedTuple):
         >>> ContextFigures([0.5], [2.0], [9.0], [9.0], [0], [3.0, 0.0]).shifted(shift)[:2]
         ([0.75], [3.0])
         """
-        reward, cost = (row.tolist() for row in shift.applied(np.array(self.weighed), np.array(self.costs_usd)))
-        own = reward
-        if self.planned is not None:
-            own = [
-                mine - planned + mean for mine, planned, mean in zip(reward, self.planned, self.rewards, strict=True)
-            ]
-        held = self.guarded_cost_usd
-        if held is not None:
-            beyond = [mine - mean for mine, mean in zip(cost, self.costs_usd, strict=True)]
-            held = [one + more for one, more in zip(held, [*beyond, 0.0], strict=True)]
-        planned = None if self.planned is None else reward
-        return self._replace(rewards=own, costs_usd=cost, guarded_cost_usd=held, planned=planned)
+        weighed, cost = (row.tolist() for row in shift.applied(np.array(self.weighed), np.array(self.costs_usd)))
+        guarded = self.guarded_cost_usd
+        if guarded is not None:  # index -1 is the null action, which does not deviate
+            extra = [own - mean for own, mean in zip(cost, self.costs_usd, strict=True)]
+            guarded = [usd + more for usd, more in zip(guarded, [*extra, 0.0], strict=True)]
+        if self.planned is None:
+            return self._replace(rewards=weighed, costs_usd=cost, guarded_cost_usd=guarded)
+        reward = [own - was + mean for own, was, mean in zip(weighed, self.planned, self.rewards, strict=True)]
+        return self._replace(rewards=reward, costs_usd=cost, guarded_cost_usd=guarded, planned=weighed)
 
 
 class ExplorationFigures(NamedTuple):
-    """What exploration knows of one context: counts and sums, one number per model, and how often each was tried."""
+    """The figures of one context while exploring: counts and sums per model, and how often each was invoked."""
 
     calls: list[float]
     cost: list[float]
@@ -103,7 +100,7 @@ class ExplorationFigures(NamedTuple):
     invoked: list[float]
 
     def means(self, model: int) -> tuple[float, float]:
-        """Return the running means of a model; what is unknown is 0."""
+        """Return the running means of a model; 0 without observations."""
         return self.reward[model] / max(self.labels[model], 1.0), self.cost[model] / max(self.calls[model], 1.0)
 
 
@@ -115,14 +112,15 @@ def figures_of(
     means: list[float] | None = None,
 ) -> ContextFigures:
     """Return the figures of one context; `means` are its mean rewards, where the plan was solved for other rewards."""
-    unknown, planned = [0.0] * plan.n_models, plan.reward[context].tolist()
+    planned = plan.reward[context].tolist()
+    unknown = [0.0] * len(planned)
     return ContextFigures(
         planned if means is None else means,
         plan.cost_usd[context].tolist(),
         counts.calls[context].tolist() if counts is not None else unknown,
         counts.labels[context].tolist() if counts is not None else unknown,
         plan.envelope_models(context),
-        reserve_rule.guarded_cost_usd(context) if reserve_rule is not None else None,
+        reserve_rule.guarded_cost_usd[context] if reserve_rule is not None else None,
         None if means is None else planned,
         reserve_rule.drift_margin_usd if reserve_rule is not None else None,
     )

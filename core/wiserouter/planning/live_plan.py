@@ -1,4 +1,4 @@
-"""A plan that follows the estimates as they grow."""
+"""A plan that is solved again as the estimates change."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from wiserouter.planning.reserve_rule import ReserveRule
 from wiserouter.types import NO_CONTEXT, FloatArray
 
 RESOLVE_GROWTH = 1.02
-"""The plan is solved anew each time there are 2 % more observations."""
+"""The plan is solved again each time that there are 2 % more observations."""
 
 
 class LivePlan:
-    """The linear program at the current estimates, solved anew when enough was learned.
+    """The linear program at the current estimates, solved again when enough was learned.
 
     Parameters
     ----------
     freq : ndarray of shape (n_contexts,)
-        How often each context occurs.
+        Share of each context.
     estimates : Estimates
-        What the router keeps up to date.
+        Observations, which the router keeps up to date.
     accounting : {"actual", "paper"}
-        "actual": shrunk means, the reserve rule, and a plan that follows the estimates. "paper": plain means, no
-        reserve, and a plan that stays as it is first built.
+        "actual": shrunk means, the reserve rule, and a plan that is solved again. "paper": plain means, no reserve, and
+        a plan that is solved once.
     allow_skip : bool
         Allow the null action.
     """
@@ -50,7 +50,7 @@ class LivePlan:
         return self._mixture.plan if self._mixture is not None else None
 
     def current(self) -> Mixture | None:
-        """Return the plan and its reserve rule, solved anew if enough was learned; None before any cost is known."""
+        """Return the plan and its reserve rule, solved again if enough was learned; None before any cost is known."""
         if self._estimates.n_observations >= self._solve_at and self._estimates.calls.any():
             self._solve()
         return self._mixture

@@ -64,7 +64,9 @@ class Mixture:
         """
         if shift is not None:
             return self._choose_shifted(context, funds, rng, allowed, shift)
-        low, high, share, price, floor = self.plan.split_from_floor(context, funds.rate_usd)
+        left_usd, requests, _, _, _ = funds
+        rate = left_usd / requests if requests > 0 and left_usd > 0.0 else 0.0  # Funds.rate_usd, without a call
+        low, high, share, price, floor = self.plan.split_from_floor(context, rate)
         drawn = high if share and rng.random() < share else low
         figures = self._figures.get(context) or self.figures(context)
         held = figures.guarded_cost_usd

@@ -1,4 +1,4 @@
-r"""The best mix of models for every budget at once.
+r"""The plan: the best mix of models for every budget at once.
 
 The linear program of the paper (Section "Adaptive Linear Programming", Eqs. 1-4) is
 
@@ -8,10 +8,10 @@ The linear program of the paper (Section "Adaptive Linear Programming", Eqs. 1-4
 
 a linear multiple-choice knapsack. Its Appendix "Solution Formulation" removes the models that no optimum uses, which
 leaves per context the upper concave envelope of (cost, reward), and takes the envelope's steps greedily by falling
-reward per cost. Sorting the steps of all contexts once therefore answers every budget `rho` by bisection.
+reward per cost. The steps of all contexts are sorted once; every budget `rho` is then a bisection.
 
-Departure: the paper may skip a query (`sum_k p_jk <= 1`). Serving does not want that, so each envelope starts at the
-cheapest model; `allow_skip=True` is the paper's program.
+Departure: the paper may skip a query (`sum_k p_jk <= 1`). A service answers every query, so each envelope starts at
+the cheapest model; `allow_skip=True` is the paper's program.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from wiserouter.validation import check_amount
 
 _INFINITE = float("inf")
 
-_ROUNDING = 1e-12  # relative; a rate this little below the floor is the floor
+_ROUNDING = 1e-12  # relative; a rate below the floor by no more than this is the floor
 
 
 class Curve(NamedTuple):
-    """What each rate buys: the breakpoints of the optimal value, a concave function of the spend.
+    """The value of each rate: the breakpoints of the optimal value, a concave function of the spend.
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ class Curve(NamedTuple):
 
 
 class Split(NamedTuple):
-    """What one context gets at one rate: `high` with probability `share`, else `low` (`SKIP` is the null action)."""
+    """The mix of one context at one rate: `high` with probability `share`, else `low` (`SKIP` is the null action)."""
 
     low: int
     high: int
@@ -70,7 +70,7 @@ class Plan:
     Parameters
     ----------
     freq : array-like of shape (n_contexts,)
-        How often each context occurs; sums to 1.
+        Share of each context; sums to 1.
     reward : array-like of shape (n_contexts, n_models)
         Mean reward in [0, 1].
     cost_usd : array-like of shape (n_contexts, n_models)
@@ -101,12 +101,12 @@ class Plan:
         self._merge()
 
     def revise(self, context: int, reward: list[float], cost_usd: list[float]) -> None:
-        """Replace what is known of one context; the others are not computed anew.
+        """Replace the means of one context; the others are not computed again.
 
         Parameters
         ----------
         context : int
-            Whose row.
+            The row to replace.
         reward, cost_usd : list of float, one per model
             Mean rewards in [0, 1] and mean costs in USD; not checked.
 
@@ -123,7 +123,7 @@ class Plan:
         self._stale = True
 
     def _merge(self) -> None:
-        """Sort the steps of all contexts by falling slope, and add up what they spend."""
+        """Sort the steps of all contexts by falling slope, and add up their spend."""
         self._steps: list[EnvelopeStep] = []
         for row in self._rows:
             self._steps += row.steps
@@ -153,7 +153,7 @@ class Plan:
 
     @property
     def ceiling_usd(self) -> float:
-        """The mean spend per request beyond which more money buys nothing."""
+        """The mean spend per request beyond which more spend buys nothing."""
         return self._spends[-1]
 
     def mix(self, rate_usd: float) -> FloatArray:
@@ -193,7 +193,7 @@ class Plan:
         return mix[:, :-1]
 
     def value(self, rate_usd: float) -> float:
-        """Return the expected reward per request of the best mix at `rate_usd`; raises as `mix` does."""
+        """Return the expected reward per request of the best mix at `rate_usd`; raise as `mix` does."""
         taken, share = self._locate(rate_usd)
         return self._values[taken] + (share * self._steps[taken].gain if share else 0.0)
 
@@ -207,7 +207,7 @@ class Plan:
         return self.split(0, rate_usd).shadow_price
 
     def curve(self) -> Curve:
-        """Return all breakpoints of the optimal value: the what-if curve of every budget.
+        """Return all breakpoints of the optimal value as a function of the budget.
 
         Examples
         --------
@@ -220,7 +220,7 @@ class Plan:
         return Curve(spend[last], np.array(self._values)[last], price[last])
 
     def split(self, context: int, rate_usd: float) -> Split:
-        """Return the one or two models that `context` gets, and the shadow price; raises as `mix` does."""
+        """Return the one or two models of `context`, and the shadow price; raise as `mix` does."""
         return Split(*self._split(context, rate_usd))
 
     def split_from_floor(self, context: int, rate_usd: float) -> tuple[int, int, float, float, float]:
@@ -240,7 +240,7 @@ class Plan:
     def _split(self, context: int, rate_usd: float) -> tuple[int, int, float, float]:
         taken, share = self._locate(rate_usd)
         ranks = self._ranks.get(context)
-        # the context stands where the last of its own steps among those taken has led
+        # the last step of this context among those taken leads to `low`
         low = self._rows[context].hull[bisect_right(self._ranks_of(context) if ranks is None else ranks, taken - 1)]
         if taken == len(self._steps):
             return low, low, 0.0, 0.0
@@ -294,7 +294,7 @@ class Plan:
         return self._gained
 
     def _ranks_of(self, context: int) -> list[int]:
-        """Return where the steps of a context stand among all."""
+        """Return the ranks of a context's steps among all steps."""
         ranks = self._ranks.get(context)
         if ranks is None:
             ranks = [rank for rank, step in enumerate(self._steps) if step[3] == context]
@@ -302,7 +302,7 @@ class Plan:
         return ranks
 
     def _locate(self, rate_usd: float) -> tuple[int, float]:
-        """Return how many steps are taken whole at `rate_usd`, and the share of the next one."""
+        """Return the number of steps taken whole at `rate_usd`, and the share of the next one."""
         if self._stale:
             self._merge()
         spend = self._spend
@@ -322,7 +322,7 @@ class Plan:
 
 
 def _checked(freq: ArrayLike, reward: ArrayLike, cost_usd: ArrayLike) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return private float copies of the three arrays, or say what is wrong with them."""
+    """Return private float copies of the three arrays; raise `InvalidInput` if they do not fit."""
     pi, u, c = (_finite(*named) for named in (("freq", freq), ("reward", reward), ("cost_usd", cost_usd)))
     if u.ndim != 2 or not u.size or u.shape != c.shape or pi.shape != u.shape[:1]:
         raise InvalidInput(

@@ -1,4 +1,4 @@
-"""What a policy is: from a context and a rate to a model."""
+"""The protocol of a policy, which turns a context and a rate into a model, and the choice that it returns."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from wiserouter.types import FloatArray
 Accounting = Literal["actual", "paper"]
 
 Rule = Literal["plan", "explore", "cheapest"]
-"""What chose: the plan's mix, exploration, or the cheapest model because the budget is used up."""
+"""The rule that chose: the plan's mix, exploration, or the cheapest model because the budget is used up."""
 
 Mix = tuple[tuple[int, float], ...]
 """The models that could be drawn (`SKIP` for the null action), each with its probability; they sum to 1."""
 
 
 class Choice(NamedTuple):
-    """A drawn model (`SKIP` for the null action), the figures behind it, and what else could have been drawn.
+    """A drawn model (`SKIP` for the null action), the figures behind it, and the mix that it was drawn from.
 
     Cost and reward are those expected of this query; `figures` holds the means of its context, and `floor_usd` the
     least mean cost of a request.
@@ -49,7 +49,7 @@ class Policy(Protocol):
 
     @property
     def name(self) -> str:
-        """What an artifact calls the policy."""
+        """Its name in an artifact."""
         ...
 
     @property
@@ -71,7 +71,7 @@ class Policy(Protocol):
     ) -> Choice:
         """Draw a model for a query of `context`, or of `NO_CONTEXT`, among `allowed` where that is given.
 
-        `shift` is how the query deviates from the means of its context, where that is known.
+        `shift` is the deviation of the query from the means of its context, where that is estimated.
         """
         ...
 

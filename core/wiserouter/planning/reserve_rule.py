@@ -1,8 +1,8 @@
 """The reserve rule: a call must leave enough for the cheapest models to serve the requests that come after it.
 
-A mean says little about one call where costs have heavy tails, so a call is taken at its mean cost plus some standard
-deviations. The rule binds in the last calls of a budget, and all along a budget near the cheapest models' cost; it is
-what keeps an expected budget from ending with one dear call too many.
+A mean is a poor bound on one call where costs have heavy tails, so the guarded cost of a call is its mean plus some
+standard deviations. The rule binds in the last calls of a budget, and throughout a budget near the cheapest models'
+cost; it keeps a budget in expectation from ending with one expensive call too many.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from wiserouter.budgets.funds import Funds
 from wiserouter.planning.plan import Plan
 
 DEVIATIONS = 1.0
-"""Standard deviations of a call's cost that are held against it."""
+"""Standard deviations of its cost in the guarded cost of a call."""
 
 
 class ReserveRule:
-    """What is held against each model, and for the calls to come, when the rest of a budget must bear it.
+    """The guarded cost of each model, and the margin for the calls to come.
 
     Parameters
     ----------
@@ -30,14 +30,16 @@ class ReserveRule:
     spread_usd : array-like, broadcast to (n_contexts, n_models)
         Standard deviation of the cost of one call.
     deviations : float, default 1
-        How many standard deviations of its cost are held against a call.
+        Standard deviations of its cost in the guarded cost of a call.
     drift : float, default 0
-        How many standard deviations of all the cheapest calls to come are held back, besides their mean cost.
+        Standard deviations of the total of the cheapest calls to come that are held back in addition to their mean.
 
     Attributes
     ----------
+    guarded_cost_usd : list of list of float
+        The guarded cost of each model, by context; the last of a row, index -1, is the null action.
     drift_margin_usd : float or None
-        What is held back for one call to come, for n of them sqrt(n) times as much; None where nothing is.
+        The margin for one call to come, and sqrt(n) times as much for n of them; None where there is none.
     """
 
     def __init__(
@@ -47,17 +49,13 @@ class ReserveRule:
         self._spread_usd = np.broadcast_to(np.asarray(spread_usd), plan.cost_usd.shape)
         guarded = plan.cost_usd + deviations * self._spread_usd
         # the last of each row, index -1, is the null action
-        self._guarded_cost_usd: list[list[float]] = [[*row, 0.0] for row in guarded.tolist()]
+        self.guarded_cost_usd: list[list[float]] = [[*row, 0.0] for row in guarded.tolist()]
         self.drift_margin_usd: float | None = drift * self._spread_of_cheapest_usd() if drift else None
 
-    def guarded_cost_usd(self, context: int) -> list[float]:
-        """Return what is held against each model in a context; the last, index -1, is the null action."""
-        return self._guarded_cost_usd[context]
-
     def revise(self, context: int) -> None:
-        """Take over the costs that the plan now has for one context."""
+        """Take over the plan's present costs of one context."""
         guarded = self._plan.cost_usd[context] + self._deviations * self._spread_usd[context]
-        self._guarded_cost_usd[context] = [*guarded.tolist(), 0.0]
+        self.guarded_cost_usd[context] = [*guarded.tolist(), 0.0]
 
     def of_plan(self, plan: Plan, spread_usd: ArrayLike) -> ReserveRule:
         """Return the same rule for another plan."""
@@ -66,7 +64,7 @@ class ReserveRule:
     def _spread_of_cheapest_usd(self) -> float:
         plan = self._plan
         if plan.allow_skip:
-            return 0.0  # the null action costs nothing, for certain
+            return 0.0  # the null action always costs nothing
         cheapest = plan.cost_usd.argmin(axis=1)[:, np.newaxis]
         return float(plan.freq @ np.take_along_axis(self._spread_usd, cheapest, axis=1)[:, 0])
 

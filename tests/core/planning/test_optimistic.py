@@ -64,7 +64,7 @@ def settle(router, decision, cost_usd, scored):
 
 
 def permits(reserve_rule, plan, funds, model):
-    return reserve_rule.guarded_cost_usd(0)[model] <= room_usd(funds, plan.floor_usd, reserve_rule.drift_margin_usd)
+    return reserve_rule.guarded_cost_usd[0][model] <= room_usd(funds, plan.floor_usd, reserve_rule.drift_margin_usd)
 
 
 def test_the_reserve_rule_with_drift_and_cushion_by_hand():
@@ -222,8 +222,8 @@ def test_rows_are_renewed_only_when_due(monkeypatch):
     assert (rows, refreshed) == ([(1,)], [])
     work(router, 2_000, seed=1)
     turns = 4  # the watch looks each 500 requests, and the policy begins anew
-    assert len(refreshed) == pytest.approx(turns + math.log(2) / math.log(optimistic.GROWTH), abs=3)
-    assert len(rows) - 1 <= 3 * len(refreshed) + 3 * math.log(2) / math.log(optimistic.ROW_GROWTH) + 3
+    assert len(refreshed) == pytest.approx(turns + math.log(2) / math.log(optimistic.REFRESH_GROWTH), abs=3)
+    assert len(rows) - 1 <= 3 * len(refreshed) + 3 * math.log(2) / math.log(optimistic.REVISE_GROWTH) + 3
 
 
 def test_its_plan_is_hardly_behind_one_that_is_built_anew():

@@ -230,7 +230,7 @@ def test_the_reserve_rule_by_hand():
     # c = (1, 3) without spread: a call may cost b - (tau - 1) x 1
     plan = Plan([1.0], [[0.2, 0.9]], [[1.0, 3.0]])
     reserve_rule = ReserveRule(plan, 0.0)
-    assert reserve_rule.guarded_cost_usd(0) == [1.0, 3.0, 0.0]
+    assert reserve_rule.guarded_cost_usd[0] == [1.0, 3.0, 0.0]
     assert room_usd(Funds(12.0, 10), plan.floor_usd, reserve_rule.drift_margin_usd) == 3.0
     assert room_usd(Funds(11.9, 10), plan.floor_usd, reserve_rule.drift_margin_usd) == pytest.approx(2.9)
     mixture = Mixture(plan, "actual", reserve_rule)
@@ -245,7 +245,7 @@ def test_caution_adds_the_spread_of_a_models_costs():
     for cost in (1.0, 3.0):
         estimates.add_cost(0, 0, cost)
     reserve_rule = ReserveRule(Plan([1.0], [[0.5]], [[2.0]]), estimates.cost_spread_usd())  # sd = sqrt(2)
-    assert reserve_rule.guarded_cost_usd(0)[0] == pytest.approx(2.0 + 2.0**0.5)
+    assert reserve_rule.guarded_cost_usd[0][0] == pytest.approx(2.0 + 2.0**0.5)
 
 
 def test_offline_follows_what_serving_teaches_and_the_paper_does_not():

@@ -1,4 +1,4 @@
-"""What is known of a query beyond its context: how its rewards and costs deviate from the context's means."""
+"""Estimates of single queries: how their rewards and costs deviate from the means of their context."""
 
 from wiserouter.learning.residuals.base import Residual, open_residual
 from wiserouter.learning.residuals.nearest_neighbors import Neighbours

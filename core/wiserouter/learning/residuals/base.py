@@ -1,4 +1,4 @@
-"""What an estimator of reward residuals is."""
+"""The protocol of an estimator of reward residuals."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Residual(Protocol):
     Attributes
     ----------
     name : str
-        What an artifact calls it.
+        Its name in an artifact.
     """
 
     name: str
@@ -31,7 +31,7 @@ class Residual(Protocol):
         ...
 
     def learn(self, embedding: Embedding, context: int, model: int, residual: float) -> None:
-        """Take in one reward less its context's mean."""
+        """Learn from one reward less its context's mean."""
         ...
 
     def amend(self, embedding: Embedding, context: int, model: int, change: float) -> None:
@@ -39,7 +39,7 @@ class Residual(Protocol):
         ...
 
     def add_model(self) -> None:
-        """Append a model of which nothing is known."""
+        """Append a model without observations."""
         ...
 
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -48,7 +48,7 @@ class Residual(Protocol):
 
 
 def open_residual(name: str, arrays: Mapping[str, NDArray[Any]]) -> Residual:
-    """Return the estimator of this name whose `arrays()` these are; raises `InvalidInput` for another name."""
+    """Return the estimator of this name whose `arrays()` these are; raise `InvalidInput` if there is none."""
     from wiserouter.learning.residuals.nearest_neighbors import Neighbours  # they implement the protocol above
     from wiserouter.learning.residuals.ridge import Ridge
 

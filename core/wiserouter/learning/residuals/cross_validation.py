@@ -1,6 +1,7 @@
-"""Predictions for queries that their fit has not seen: what a choice between estimators, and a price, must rest on.
+"""K-fold cross-validation: predictions for queries that the fit has not seen.
 
-In-sample predictions look better than they are, so that a price read off them overspends, or underserves.
+The choice between estimators, and the price curve, rest on these: in-sample predictions look better than they are, so
+that a price read off them spends too much or too little.
 """
 
 from __future__ import annotations
@@ -35,11 +36,11 @@ class HeldOut(NamedTuple):
     reward, cost_usd : ndarray of shape (n_queries, n_models)
         Means of the query's context.
     reward_shift : dict of str to ndarray of shape (n_queries, n_models)
-        What each estimator adds to the reward.
+        The deviation of the reward that each estimator predicts.
     cost_shift_usd : ndarray of shape (n_queries, n_models)
-        What the query's length adds to the cost.
+        The deviation of the cost that the query's length predicts.
     fits : dict of str to callable
-        How to fit each estimator, at the setting whose held-out error is least.
+        Fits each estimator, at the setting whose held-out error is least.
     """
 
     reward: FloatArray
@@ -50,9 +51,9 @@ class HeldOut(NamedTuple):
 
     def predicted(self, estimator: str, *, token_cost: bool) -> tuple[FloatArray, FloatArray]:
         """Return the predicted rewards and costs of an estimator; "means" adds nothing to the reward."""
-        nothing = np.zeros(self.reward.shape)
-        by_text = self.reward_shift.get(estimator, nothing)
-        return Shift(by_text, self.cost_shift_usd if token_cost else nothing).applied(self.reward, self.cost_usd)
+        none = np.zeros(self.reward.shape)
+        by_text = self.reward_shift.get(estimator, none)
+        return Shift(by_text, self.cost_shift_usd if token_cost else none).applied(self.reward, self.cost_usd)
 
 
 def hold_out(
@@ -66,7 +67,7 @@ def hold_out(
         If there are fewer queries than folds.
     """
     if len(sample) < N_FOLDS:
-        raise InvalidInput(f"to judge queries one by one the log must hold at least {N_FOLDS}, got {len(sample)}")
+        raise InvalidInput(f"to estimate single queries the log must hold at least {N_FOLDS}, got {len(sample)}")
     fold = np.random.default_rng(seed).permutation(len(sample)) % N_FOLDS
     grids = {name: _GRIDS[name](centroids) for name in estimators}
     reward, cost, by_length = (np.zeros(sample.reward.shape) for _ in range(3))
@@ -101,7 +102,7 @@ def context_means(sample: Sample, n_contexts: int) -> Means:
 
 
 def fit_length(sample: Sample, n_contexts: int, input_price_usd: ArrayLike) -> LengthCost:
-    """Return costs by length as a sample shows them."""
+    """Return costs by length, fitted on a sample."""
     return LengthCost(n_contexts, input_price_usd).fit(sample.tokens, sample.contexts, sample.cost_usd)
 
 

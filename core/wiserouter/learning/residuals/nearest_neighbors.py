@@ -1,4 +1,4 @@
-r"""Reward residuals of a query as the shrunk mean of those of the most similar past queries.
+r"""Reward residuals by k-nearest neighbours: the shrunk mean of those of the most similar past queries.
 
 .. math:: \hat y_k = \frac{\sum_{i \in N_k} y_{ik}}{|N_k| + \kappa}
 
@@ -16,17 +16,17 @@ from numpy.typing import NDArray
 from wiserouter.types import Embedding, FloatArray, IntArray
 
 K_NEAREST = 60
-"""How many neighbours are averaged."""
+"""Number of neighbours to average."""
 
 CAPACITY = 4_000
-"""How many past queries are remembered."""
+"""Number of past queries to keep."""
 
 PSEUDO_COUNTS = (20.0, 60.0, 180.0, 540.0)
 """Pseudo-counts of a residual of 0 that a fit chooses from."""
 
 
 class Neighbours:
-    """A ring of past queries.
+    """A k-nearest-neighbours estimator on a ring buffer of past queries.
 
     Parameters
     ----------
@@ -35,12 +35,12 @@ class Neighbours:
     pseudo_count : float, default 60
         Weight of a residual of 0.
     capacity : int, default 4,000
-        The newest queries that are kept.
+        Number of recent queries to keep.
 
     Notes
     -----
     Memory does not grow: capacity x (4 x dim + 8 x n_models) bytes, 1.3 MB for ten models and 64 dimensions. One
-    prediction compares the query with every row of the ring: some tenths of a millisecond.
+    prediction compares the query with every row of the buffer: some tenths of a millisecond.
 
     Examples
     --------
@@ -59,7 +59,7 @@ class Neighbours:
         self._n_learned = 0
 
     def fit(self, embeddings: Embedding, contexts: IntArray, residual: FloatArray) -> Self:
-        """Remember the last rows of a table of residuals of shape (n_queries, n_models), NaN where not observed."""
+        """Keep the last rows of a table of residuals of shape (n_queries, n_models), NaN where not observed."""
         kept = min(len(residual), len(self._embeddings))
         self._embeddings[:kept], self._residual[:, :kept] = embeddings[-kept:], residual[-kept:].T
         self._n_learned = kept
@@ -84,7 +84,7 @@ class Neighbours:
         return np.array(deviations).reshape(len(embeddings), len(self._residual))
 
     def learn(self, embedding: Embedding, context: int, model: int, residual: float) -> None:
-        """Remember one residual in place of the oldest query."""
+        """Keep one residual in place of the oldest query."""
         slot = self._n_learned % len(self._embeddings)
         self._embeddings[slot] = embedding
         self._residual[:, slot] = np.nan
@@ -92,12 +92,12 @@ class Neighbours:
         self._n_learned += 1
 
     def amend(self, embedding: Embedding, context: int, model: int, change: float) -> None:
-        """Add `change` to the residual of this query, if it is still remembered."""
+        """Add `change` to the residual of this query, if it is still kept."""
         same = (self._embeddings == embedding).all(axis=1) & ~np.isnan(self._residual[model])
         self._residual[model, np.flatnonzero(same)[-1:]] += change
 
     def add_model(self) -> None:
-        """Append a model that was rated on no query yet."""
+        """Append a model without observations."""
         self._residual = np.vstack([self._residual, np.full((1, len(self._embeddings)), np.nan)])
 
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -111,7 +111,7 @@ class Neighbours:
 
     @classmethod
     def of_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Neighbours:
-        """Return the estimator that `arrays` was called on."""
+        """Return the estimator whose `arrays()` these are."""
         capacity, dim = arrays["embeddings"].shape
         near = cls(dim, len(arrays["residual"]), arrays["pseudo_count"].item(), capacity)
         near._embeddings[...], near._residual[...] = arrays["embeddings"], arrays["residual"]

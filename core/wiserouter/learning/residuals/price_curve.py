@@ -1,8 +1,8 @@
-"""What shadow price makes queries that are judged one by one spend a given rate.
+"""The price curve: the spend, at each shadow price, of queries that are routed by estimates of their own.
 
-The plan knows what its contexts spend at each price. Queries that deviate from their context choose differently, and
-spend otherwise: at a tight budget the plan's price would overspend early and starve the end. So the spend at each price
-is measured on held-out queries, with predictions of a fit that has not seen them.
+The plan computes its spend from the means of contexts. Queries that deviate from their context choose differently and
+spend differently: at a tight budget the plan's price would spend too much early and leave too little for the end. So
+the spend at each price is measured on held-out queries, with predictions of a fit that has not seen them.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class PriceCurve:
         self._rising_spend, self._falling_price = self.spend_usd[::-1].copy(), price[::-1].copy()
 
     def at(self, rate_usd: float) -> float:
-        """Return the price that spends `rate_usd` per query."""
+        """Return the price at which queries spend `rate_usd` on average."""
         return float(np.interp(rate_usd, self._rising_spend, self._falling_price))
 
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -48,12 +48,12 @@ class PriceCurve:
 
     @classmethod
     def of_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> PriceCurve:
-        """Return the curve that `arrays` was called on."""
+        """Return the curve whose `arrays()` these are."""
         return cls(arrays["price"], arrays["spend_usd"])
 
 
 def price_grid(cost_usd: FloatArray) -> FloatArray:
-    """Return prices from 0, where cost does not matter, to where nothing else does."""
+    """Return prices from 0, where only rewards count, to where only costs count."""
     paid = cost_usd[cost_usd > 0]
     if not paid.size:
         return np.array([0.0, 1.0])

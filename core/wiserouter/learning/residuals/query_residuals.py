@@ -1,8 +1,9 @@
-"""`QueryResiduals`: what a router knows beyond contexts, and how it goes on learning.
+"""The estimators of single queries as one object, which goes on learning while the router serves.
 
-A deviation is learned beside the mean that it deviates from. Once it decides, it also decides what is observed: the
-calls of a dear model would be those where it deviates upward. So `plain_reward` and `plain_cost_usd` take the predicted
-deviation off an observation, which leaves the context means what they were: those of a usual query of the context.
+A deviation is learned in addition to the mean that it deviates from. As soon as deviations decide, they also select
+the observations: the calls of an expensive model would be those with upward deviations. So `plain_reward` and
+`plain_cost_usd` subtract the predicted deviation from an observation, and the context means stay those of a usual query
+of the context.
 """
 
 from __future__ import annotations
@@ -21,16 +22,16 @@ from wiserouter.types import NO_CONTEXT, Embedding
 
 
 class QueryFeatures(NamedTuple):
-    """What a decision remembers of its query, so that its cost and reward can be learned from.
+    """The features of a query that its decision keeps, to learn from its cost and reward.
 
     Attributes
     ----------
     embedding : ndarray of shape (dim,) or None
-        Where rewards have an estimator.
+        Kept where rewards have an estimator.
     tokens : int or None
-        Its length, where costs follow it.
+        Its length, kept where costs follow it.
     shift : Shift
-        What was predicted.
+        The predicted deviation.
     """
 
     embedding: Embedding | None
@@ -38,16 +39,16 @@ class QueryFeatures(NamedTuple):
     shift: Shift
 
     def plain_reward(self, model: int, reward: float) -> float:
-        """Return a reward less the deviation that was predicted for its query."""
+        """Return a reward less the predicted deviation of its query."""
         return reward - _of_model(self.shift.reward, model)
 
     def plain_cost_usd(self, model: int, cost_usd: float) -> float:
-        """Return a cost less the deviation that was predicted for its query."""
+        """Return a cost less the predicted deviation of its query."""
         return cost_usd - _of_model(self.shift.cost_usd, model)
 
 
 class QueryResiduals:
-    """Estimators of how a query deviates from its context.
+    """Estimators of the deviation of a query from its context.
 
     Parameters
     ----------
@@ -58,13 +59,12 @@ class QueryResiduals:
     length : LengthCost, optional
         Of costs, by the length.
     prices : PriceCurve, optional
-        What such queries spend at each shadow price.
+        The spend of such queries at each shadow price.
 
     Notes
     -----
-    Memory is bounded by that of the parts, and by what a decision remembers: its embedding and 16 bytes per model.
-    With ten models the 100,000 decisions that `MemoryStore` keeps hold 90 MB more for it at 64 dimensions, 220 MB at
-    384.
+    Memory is bounded by that of the parts and of the decisions, each of which keeps its embedding and 16 bytes per
+    model: with ten models, the 100,000 decisions of a `MemoryStore` take 90 MB more at 64 dimensions and 220 MB at 384.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class QueryResiduals:
     def features(
         self, context: int, embedding: Embedding | None, tokens: int | None, rate_usd: float
     ) -> QueryFeatures | None:
-        """Return how a query deviates at this rate, and what to remember; None where nothing is known of it."""
+        """Return the features of a query and its predicted deviation at this rate; None where no estimator applies."""
         by_text = self.residual if embedding is not None else None
         by_length = self.length if tokens is not None else None
         if context == NO_CONTEXT or (by_text is None and by_length is None):
@@ -93,22 +93,22 @@ class QueryResiduals:
         return QueryFeatures(embedding if by_text else None, tokens if by_length else None, shift)
 
     def learn_cost(self, query: QueryFeatures, context: int, model: int, cost_usd: float) -> None:
-        """Take in the true cost of a call."""
+        """Learn from the true cost of a call."""
         if self.length is not None and query.tokens is not None:
             self.length.learn(context, model, query.tokens, cost_usd)
 
     def learn_reward(self, query: QueryFeatures, context: int, model: int, residual: float) -> None:
-        """Take in a reward less its context's mean."""
+        """Learn from a reward less its context's mean."""
         if self.residual is not None and query.embedding is not None:
             self.residual.learn(query.embedding, context, model, residual)
 
     def amend_reward(self, query: QueryFeatures, context: int, model: int, change: float) -> None:
-        """Take in that a reward was replaced by one that is larger by `change`."""
+        """Replace a reward by one that is larger by `change`."""
         if self.residual is not None and query.embedding is not None:
             self.residual.amend(query.embedding, context, model, change)
 
     def add_model(self, input_price_usd: float) -> None:
-        """Append a model of which nothing is known; what queries spend at each price is no longer known either."""
+        """Append a model without observations; the price curve no longer holds and is dropped."""
         self.n_models += 1
         self.prices = None
         if self.residual is not None:
@@ -117,7 +117,7 @@ class QueryResiduals:
             self.length.add_model(input_price_usd)
 
     def settings(self) -> dict[str, Any]:
-        """Return what `of_arrays` needs beside the arrays, as JSON values."""
+        """Return the settings that `of_arrays` needs next to the arrays, as JSON values."""
         return {"n_models": self.n_models, "residual": None if self.residual is None else self.residual.name}
 
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -132,7 +132,7 @@ class QueryResiduals:
 
     @classmethod
     def of_arrays(cls, settings: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> QueryResiduals:
-        """Return the estimators that `settings` and `arrays` were called on."""
+        """Return the estimators whose `settings()` and `arrays()` these are."""
         residual, length, prices = (_part(name, arrays) for name in ("residual", "length", "prices"))
         return cls(
             settings["n_models"],
@@ -142,7 +142,7 @@ class QueryResiduals:
         )
 
     def copy(self) -> QueryResiduals:
-        """Return estimators that no longer change with these."""
+        """Return an independent copy."""
         arrays = {name: array.copy() for name, array in self.arrays().items()}
         return QueryResiduals.of_arrays(self.settings(), arrays)
 
@@ -153,5 +153,5 @@ def _part(name: str, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[An
 
 
 def _of_model(shift: np.ndarray[tuple[int, ...], np.dtype[np.float64]], model: int) -> float:
-    """Return a model's part of a shift; a model that joined after the decision has none."""
+    """Return the deviation of one model; 0 for a model that joined after the decision."""
     return float(shift[model]) if model < len(shift) else 0.0

@@ -1,12 +1,12 @@
-r"""Reward residuals that are linear in the embedding, by ridge regression for each model.
+r"""Reward residuals by ridge regression on the embedding, one for each model.
 
 With `z = x - centroid` the deviation of a query's embedding from its context's centroid and `y` its reward less the
 context's mean,
 
 .. math:: w_k = A_k^{-1} b_k, \qquad A_k = s I + \sum z z^\top, \qquad b_k = \sum z\, y ,
 
-so that within a context the prediction averages about 0. One more observation is a rank-one change of `A_k`, and
-Sherman and Morrison give the new inverse and weights without a solve, in any order.
+so that within a context the predictions average about 0. One more observation is a rank-one update of `A_k`, and the
+formula of Sherman and Morrison gives the new inverse and weights without a solve, in any order.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ STRENGTHS = (3.0, 10.0, 30.0, 100.0, 300.0, 1_000.0)
 
 
 class Ridge:
-    """One linear model per model of the pool.
+    """A ridge regression per model of the pool.
 
     Parameters
     ----------
     centroids : array-like of shape (n_contexts, dim)
-        What embeddings are taken relative to.
+        Subtracted from the embeddings.
     n_models : int
         Number of models.
     strength : float, default 10
@@ -80,11 +80,11 @@ class Ridge:
         return deviations
 
     def learn(self, embedding: Embedding, context: int, model: int, residual: float) -> None:
-        """Take in one residual, in O(dim^2)."""
+        """Learn from one residual, in O(dim^2)."""
         z = self._centred(embedding, context)
         inverse, weights = self._inverse[model], self._weights[model]
         gain = inverse @ z
-        gain /= 1.0 + z @ gain
+        gain /= 1.0 + z @ gain  # Sherman-Morrison
         weights += gain * (residual - weights @ z)
         inverse -= np.outer(gain, z @ inverse)
 
@@ -109,7 +109,7 @@ class Ridge:
 
     @classmethod
     def of_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Ridge:
-        """Return the estimator that `arrays` was called on."""
+        """Return the estimator whose `arrays()` these are."""
         ridge = cls(arrays["centroids"], len(arrays["weights"]), arrays["strength"].item())
         ridge._inverse[...], ridge._weights[...] = arrays["inverse"], arrays["weights"]
         return ridge

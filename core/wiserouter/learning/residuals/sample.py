@@ -1,4 +1,4 @@
-"""`Sample`: queries of a log as the per-query estimators see them."""
+"""A sample of a log's queries, as the estimators of single queries read them."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from wiserouter.types import Embedding, FloatArray, IntArray
 
 
 class Sample(NamedTuple):
-    """Some queries with what their models scored and cost.
+    """Some queries, and the scores and costs of their models.
 
     Attributes
     ----------
     embeddings : ndarray of shape (n_queries, dim)
         One row per query.
     contexts : ndarray of int of shape (n_queries,)
-        Where each one falls.
+        The context of each query.
     tokens : ndarray of shape (n_queries,)
-        How long each one is.
+        The length of each query.
     reward, cost_usd : ndarray of shape (n_queries, n_models)
         Scores and costs; NaN where not observed.
     """

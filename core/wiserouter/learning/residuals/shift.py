@@ -1,4 +1,4 @@
-"""`Shift`: how one query deviates from the means of its context."""
+"""The deviation of one query from the means of its context."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ LEAST_SHARE = 0.1
 
 
 class Shift(NamedTuple):
-    """What to add to the means of a query's context.
+    """The deviation of one query, to be added to the means of its context.
 
     Attributes
     ----------
     reward, cost_usd : ndarray of shape (n_models,)
         Deviations from the context's mean reward and mean cost.
     shadow_price : float or None
-        Reward per USD at which queries judged one by one spend the rate, where that is known; the plan's own otherwise.
+        Reward per USD at which queries with estimates of their own spend the rate; None for the plan's own.
     """
 
     reward: FloatArray
@@ -28,7 +28,7 @@ class Shift(NamedTuple):
     shadow_price: float | None = None
 
     def applied(self, reward: FloatArray, cost_usd: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return means with the deviations added, rewards kept in [0, 1] and costs at `LEAST_SHARE` of their mean.
+        """Return the means with the deviations added, rewards kept in [0, 1] and costs at `LEAST_SHARE` of their mean.
 
         Examples
         --------

@@ -1,4 +1,4 @@
-r"""Costs that are linear in the length of the query.
+r"""Costs that are linear in the length of the query, with an empirical Bayes slope.
 
 The slope of each model is the least-squares slope of cost on tokens within contexts, from running sums. It is shrunk
 toward the model's list price of an input token, or 0 where there is none, by its own standard error (positive-part
@@ -7,7 +7,7 @@ James-Stein): with `d` the least-squares slope less that price and `v` its varia
 .. math:: \text{slope} = \text{price} + d\, \max\Bigl(0, 1 - \frac{v}{d^2}\Bigr) .
 
 A query of `t` tokens costs the context's mean plus `slope x (t - usual length)`. The usual length of a context is its
-mean in history, or the length of its first query; it stays, so that what was learned relative to it stays right.
+mean in history, or the length of its first query; it never changes, since context means are learned relative to it.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from wiserouter.types import FloatArray, IntArray
 
-GROWTH = 1.02
-"""The slopes are computed anew each time there are 2 % more calls."""
+SLOPE_GROWTH = 1.02
+"""The slopes are computed again each time that there are 2 % more calls."""
 
-_N, _T, _C, _TT, _TC, _CC = range(6)
+_N, _T, _C, _TT, _TC, _CC = range(6)  # sums of 1, tokens, costs, and their products
 
 
 class LengthCost:
-    """Running sums of tokens and costs per (context, model).
+    """Slopes of cost on tokens, from running sums per (context, model).
 
     Parameters
     ----------
@@ -71,11 +71,11 @@ class LengthCost:
         """USD per token of each model, of shape (n_models,)."""
         if self._n_calls >= self._solve_at:
             self._slope = self._slopes()
-            self._solve_at = max(self._n_calls + 1, self._n_calls * GROWTH)
+            self._solve_at = max(self._n_calls + 1, self._n_calls * SLOPE_GROWTH)
         return self._slope
 
     def shift(self, tokens: float, context: int) -> FloatArray:
-        """Return by how much the cost of a query of this length differs from its context's mean, for every model."""
+        """Return the deviation of the cost of a query of this length from its context's mean, for every model."""
         beyond = tokens - self._usual_tokens[context]
         deviation: FloatArray = self.slope_usd * (0.0 if np.isnan(beyond) else beyond)
         return deviation
@@ -85,7 +85,7 @@ class LengthCost:
         return np.outer(np.nan_to_num(tokens - self._usual_tokens[contexts]), self.slope_usd)
 
     def learn(self, context: int, model: int, tokens: float, cost_usd: float) -> None:
-        """Take in the cost of one call."""
+        """Learn from the cost of one call."""
         terms = (1.0, tokens, cost_usd, tokens * tokens, tokens * cost_usd, cost_usd * cost_usd)
         self._sums[:, context, model] += terms
         if np.isnan(self._usual_tokens[context]):
@@ -104,13 +104,14 @@ class LengthCost:
 
     @classmethod
     def of_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> LengthCost:
-        """Return the estimator that `arrays` was called on."""
+        """Return the estimator whose `arrays()` these are."""
         length = cls(arrays["sums"].shape[1], arrays["price"])
         length._sums[...], length._usual_tokens[...] = arrays["sums"], arrays["usual_tokens"]
         length._n_calls = int(length._sums[_N].sum())
         return length
 
     def _slopes(self) -> FloatArray:
+        # pooled sums of squares and products within contexts
         n, s = np.maximum(self._sums[_N], 1.0), self._sums
         tt, tc, cc = (
             np.maximum(s[ab] - s[a] * s[b] / n, low).sum(axis=0)
@@ -119,6 +120,7 @@ class LengthCost:
         freedom = s[_N].sum(axis=0) - (s[_N] > 0).sum(axis=0) - 1
         known = (tt > 1e-9 * np.maximum(s[_TT].sum(axis=0), 1.0)) & (freedom > 0)
         tt, freedom = np.where(known, tt, 1.0), np.where(known, freedom, 1.0)
+        # positive-part James-Stein: d and v of the module's equation
         beyond = np.where(known, tc / tt - self._price, 0.0)
         variance = np.maximum(cc - tc**2 / tt, 0.0) / freedom / tt
         kept = np.maximum(1.0 - variance / np.where(beyond == 0.0, 1.0, beyond**2), 0.0)

@@ -1,4 +1,4 @@
-r"""The Confidence Level Test: whether the estimates order all ratios rightly (paper, Appendix "Confidence Level Test").
+r"""The Confidence Level Test of the order of all marginal ratios (paper, Appendix "Confidence Level Test").
 
 With counts `n`, each mean is within :math:`r(n) = \sqrt{\log(2/\delta) / 2n}` of the truth with probability
 :math:`1 - \delta` (Hoeffding). For two ratios with gains :math:`\Delta u`, spends :math:`\Delta c` and radii
@@ -12,9 +12,9 @@ With counts `n`, each mean is within :math:`r(n) = \sqrt{\log(2/\delta) / 2n}` o
 Rewards and costs have the same counts, so with :math:`d = \delta u = \delta c` this is
 :math:`B = d_1 (1 + \Delta c_2) + d_2 (1 + \Delta c_1) + 4 d_1 d_2`.
 
-A ratio is not compared with itself (`Z = 0` would always fail), and `Z` and `B` are symmetric, so each two are compared
-once. Departure: a pair that was never observed fails the test, which as printed passes where there is nothing to
-compare.
+A ratio is not compared with itself (`Z = 0` would always fail), and `Z` and `B` are symmetric, so that each two are
+compared once. Departure: a pair that was never observed fails the test; as printed, the test passes where there is
+nothing to compare.
 """
 
 from __future__ import annotations
@@ -36,22 +36,22 @@ def ordering_is_certain(
     cost_scale_usd: float | None = None,
     allow_skip: bool = False,
 ) -> bool:
-    """Return whether the order of all ratios is certain at these counts.
+    """Return True if the order of all ratios is certain at these counts.
 
     Parameters
     ----------
     reward, cost_usd : array-like of shape (n_contexts, n_models)
         Plain running means.
     count : array-like of shape (n_contexts, n_models)
-        How many observations each mean rests on.
+        Number of observations behind each mean.
     delta : float
-        The chance, in (0, 1), that one mean is off by more than its radius. For all means at once divide it by their
+        Probability, in (0, 1), that one mean is off by more than its radius. For all means at once divide it by their
         number, 2 x n_contexts x n_models.
     cost_scale_usd : float, optional
         The most that a call can cost; costs are divided by it, since the bounds hold for numbers in [0, 1]. At least,
-        and by default, the largest mean: right only where the calls of a pair cost much the same.
+        and by default, the largest mean: right only where the calls of a pair cost about the same.
     allow_skip : bool, default False
-        Take in the null action, which is known exactly.
+        Include the null action, which is known exactly.
 
     Raises
     ------
@@ -60,9 +60,9 @@ def ordering_is_certain(
 
     Notes
     -----
-    A sufficient condition, and a conservative one: costs of competing models are close, and one pair of ratios out of
-    O(J^2 K^4) that is hard to tell apart fails the test. As printed it says nothing of models of equal mean cost, and
-    passes with fewer than two ratios, as with two models in one context.
+    A sufficient condition, and a conservative one: costs of competing models are close, and a single pair of ratios out
+    of O(J^2 K^4) that is too close fails the test. As printed it ignores models of equal mean cost, and passes with
+    fewer than two ratios, as with two models in one context.
 
     Examples
     --------
@@ -80,10 +80,10 @@ def ordering_is_certain(
 
 
 def _all_apart(ratios: Ratios) -> bool:
-    """Compare each ratio with its neighbour, then with the next but one, and so on, until two are too close.
+    """Return False as soon as two ratios are too close; each is compared with its neighbour, then the next but one...
 
-    Neighbours are the hardest to tell apart, so a failure is found early; a ratio is finished once the next one to
-    compare it with is out of reach, and so are all after it. Memory is that of the ratios, not of their pairs.
+    Neighbours are the closest, so a failure is found early; a ratio is finished once the next one to compare it with is
+    out of reach, and so are all after it. Memory is that of the ratios, not of their pairs.
     """
     gain, spend, d = ratios
     xi, reach = ratios.xi, _reach(ratios)
@@ -103,7 +103,7 @@ def _all_apart(ratios: Ratios) -> bool:
 
 
 def _reach(ratios: Ratios) -> FloatArray:
-    r"""Return the difference beyond which a ratio is told apart from any other.
+    r"""Return the difference beyond which a ratio differs from any other with certainty.
 
     Divided by both spends, :math:`|Z| \ge 2B` reads
     :math:`|\xi_1 - \xi_2| \ge 2 (a_1 (w_2 + 1) + a_2 (w_1 + 1) + 4 a_1 a_2)` with :math:`w = 1 / \Delta c` and

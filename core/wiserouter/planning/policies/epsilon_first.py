@@ -27,20 +27,21 @@ from wiserouter.validation import check_amount, check_count, check_delta
 PER_PAIR = 4
 """Exploration requests per (context, model) by default, and before the first test."""
 
-GROWTH = 1.05
-"""The test is made anew each time there are 5 % more observations."""
+TEST_GROWTH = 1.05
+"""The test is made again each time that there are 5 % more observations."""
 
 
 class EpsilonFirst:
-    """Explores the least-invoked model of each context for `length` requests, out of the same budget.
+    """Explores the least-invoked model of each context for `length` requests, then follows the plan.
 
     Parameters
     ----------
     length : int, optional
-        Number of exploration requests, epsilon(T) in the paper; 4 per (context, model) by default. Where
-        `confidence_delta` is given, the most that there may be; without it exploration lasts until the test passes.
+        Number of exploration requests, epsilon(T) in the paper; 4 per (context, model) by default. With
+        `confidence_delta` it is the largest number, and by default there is none: exploration lasts until the test
+        passes.
     accounting : {"actual", "paper"}, default "actual"
-        Debit true costs, or after exploration the estimated means.
+        Debit true costs, or after exploration their estimated means.
     allow_skip : bool, default False
         Allow the paper's null action.
     confidence_delta : float, optional
@@ -57,8 +58,8 @@ class EpsilonFirst:
     Notes
     -----
     The test is conservative (paper, Appendix "Confidence Level Test"): where models are close in cost it asks for more
-    requests than most workloads have, so give `length` too. It is first made after 4 requests per pair; with two models
-    in one context, whose one ratio has nothing to be compared with, exploration ends there.
+    requests than most workloads have, so give `length` too. It is first made after 4 requests per pair; two models in
+    one context have a single ratio and nothing to compare it with, so that exploration ends there.
     """
 
     name = "epsilon-first"
@@ -81,7 +82,7 @@ class EpsilonFirst:
     @property
     def plan(self) -> Plan | None:
         """The linear program as it was last solved; None before it is first needed."""
-        return self._following.plan
+        return self._live_plan.plan
 
     def bind(self, freq: FloatArray, estimates: Estimates, models: Sequence[Model] = ()) -> None:
         """Take the context frequencies, and the estimates that the router keeps up to date."""
@@ -90,7 +91,7 @@ class EpsilonFirst:
         self._length = self.length or (default if self.confidence_delta is None else float("inf"))
         self._test_at = 2.0 * default  # a cost and a reward each
         self._certain = False
-        self._following = LivePlan(freq, estimates, self.accounting, allow_skip=self.allow_skip)
+        self._live_plan = LivePlan(freq, estimates, self.accounting, allow_skip=self.allow_skip)
 
     def choose(
         self,
@@ -102,7 +103,7 @@ class EpsilonFirst:
     ) -> Choice:
         """Draw the least-invoked model while exploring, then from the plan's mix at rate b / tau."""
         exploring = self._estimates.n_invoked < self._length and not self._is_certain()
-        choice = None if exploring else self._following.choose(context, funds, rng, allowed, shift)
+        choice = None if exploring else self._live_plan.choose(context, funds, rng, allowed, shift)
         return self._explore(context, rng, allowed) if choice is None else choice
 
     def settings(self) -> dict[str, object]:
@@ -116,10 +117,10 @@ class EpsilonFirst:
         }
 
     def _is_certain(self) -> bool:
-        """Return whether the test has passed, made anew if enough was learned; once passed, it stays so."""
+        """Return True once the test has passed; it is made again if enough was learned."""
         seen = self._estimates
         if self.confidence_delta is not None and not self._certain and seen.n_observations >= self._test_at:
-            self._test_at = seen.n_observations * GROWTH
+            self._test_at = seen.n_observations * TEST_GROWTH
             self._certain = ordering_is_certain(
                 seen.reward / np.maximum(seen.labels, 1.0),
                 seen.cost / np.maximum(seen.calls, 1.0),
@@ -136,12 +137,12 @@ class EpsilonFirst:
         fewest = invoked[models].min()
         tied = [k for k in models if invoked[k] == fewest]
         model = tied[int(rng.integers(len(tied)))]
-        trials = self._trials(context)
-        reward, cost = trials.means(model)  # a call of unknown cost is expected to cost nothing
+        figures = self._exploration_figures(context)
+        reward, cost = figures.means(model)  # a call of unknown cost is expected to cost nothing
         mix = tuple([(k, 1.0 / len(tied)) for k in tied])
-        return Choice(model, 1.0 / len(tied), 0.0, cost, reward, "actual", mix, trials, "explore")
+        return Choice(model, 1.0 / len(tied), 0.0, cost, reward, "actual", mix, figures, "explore")
 
-    def _trials(self, context: int) -> ExplorationFigures:
+    def _exploration_figures(self, context: int) -> ExplorationFigures:
         seen = self._estimates
         tables = (seen.calls, seen.cost, seen.labels, seen.reward, seen.invoked)
         return ExplorationFigures(*[_of_context(table, context).tolist() for table in tables])

@@ -4,7 +4,8 @@ For two models of one context (paper, Section "Regret Analysis"),
 
 .. math:: \xi_{j,k_1,k_2} = \frac{u_{j,k_1} - u_{j,k_2}}{c_{j,k_1} - c_{j,k_2}},
 
-taken once per pair, the dearer model first, so that the denominator is positive. Models of equal cost have no ratio.
+taken once per pair, the more expensive model first, so that the denominator is positive. Models of equal cost have no
+ratio.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ class Ratios(NamedTuple):
     Attributes
     ----------
     gain, spend : ndarray of shape (n_ratios,)
-        Numerator and denominator: what the dearer model adds in reward, and in cost.
+        Numerator and denominator: the additional reward and cost of the more expensive model.
     radius : ndarray of shape (n_ratios,)
-        How far numerator and denominator may each be from the truth: the two models' radii together.
+        Confidence radius of numerator and denominator: the sum of the two models' radii.
     """
 
     gain: FloatArray
@@ -51,9 +52,9 @@ def ratios_of(reward: ArrayLike, cost: ArrayLike, radius: ArrayLike, *, allow_sk
     Parameters
     ----------
     reward, cost, radius : array-like of shape (n_contexts, n_models)
-        Mean reward and cost, and the radius of confidence of each mean.
+        Mean reward and cost, and the confidence radius of each mean.
     allow_skip : bool
-        Take in the null action, whose reward and cost are known to be 0: its radius is 0.
+        Include the null action, whose reward and cost are known to be 0: its radius is 0.
 
     Examples
     --------

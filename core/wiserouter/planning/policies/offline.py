@@ -1,4 +1,4 @@
-"""WR-Offline (paper, Algorithm 1): the plan of a fitted history, re-solved at every query with rate b / tau.
+"""WR-Offline (paper, Algorithm 1): the plan of a fitted history, at rate b / tau for every query.
 
 Departures under `accounting="actual"`: means are shrunk, every call debits its true cost, a reserve is kept
 (`planning.reserve_rule`), and the plan follows the estimates as costs and rewards come in. Under `"paper"` the
@@ -22,7 +22,7 @@ from wiserouter.types import FloatArray
 
 
 class Offline:
-    """Routes by the reward and cost means that history gave, and that serving refines.
+    """Routes by the mean rewards and costs of a log, which serving refines.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ class Offline:
 
     Notes
     -----
-    Debiting means lets the true spend drift from the budget: see docs/results.md for by how much.
+    Debiting means lets the true spend drift from the budget; docs/results.md measures the drift.
     """
 
     name = "offline"
@@ -45,13 +45,13 @@ class Offline:
     @property
     def plan(self) -> Plan | None:
         """The linear program as it was last solved."""
-        return self._following.plan
+        return self._live_plan.plan
 
     def bind(self, freq: FloatArray, estimates: Estimates, models: Sequence[Model] = ()) -> None:
-        """Solve the plan for what `estimates` hold now; raises `InvalidInput` if they hold nothing."""
+        """Solve the plan at the present estimates; raise `InvalidInput` if they hold no cost."""
         estimates.means()
-        self._following = LivePlan(freq, estimates, self.accounting, allow_skip=self.allow_skip)
-        self._following.current()
+        self._live_plan = LivePlan(freq, estimates, self.accounting, allow_skip=self.allow_skip)
+        self._live_plan.current()
 
     def choose(
         self,
@@ -62,7 +62,7 @@ class Offline:
         shift: Shift | None = None,
     ) -> Choice:
         """Draw from the plan's mix at rate b / tau."""
-        choice = self._following.choose(context, funds, rng, allowed, shift)
+        choice = self._live_plan.choose(context, funds, rng, allowed, shift)
         if choice is None:
             raise RuntimeError("Offline.bind refuses estimates without any cost")
         return choice

@@ -1,8 +1,8 @@
-"""Learning while serving: the plan at rewards that give every model the benefit of the doubt.
+"""WR-Online without an exploration phase: the plan at upper confidence bounds of the rewards.
 
-UCB-ALP (Wu, Srikant, Liu, Jiang 2015) with the linear program solved anew at every change: there is no exploration
-phase, since a model that might be worth its cost is tried as part of the plan. What is ours: shrunk means, list costs
-for models that were never tried, and the reserve rule, so that the budget lasts to the last request.
+UCB-ALP (Wu, Srikant, Liu, Jiang 2015) with the linear program solved again at every change: a model that might be worth
+its cost is tried as part of the plan. Ours are the shrunk means, the list costs of models that were never tried, and
+the reserve rule, which makes the budget last to the last request.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ from wiserouter.pricing.prices import Price
 from wiserouter.types import NO_CONTEXT, FloatArray
 
 DOUBT = 2.0
-"""The weight of what is not known in a single context; among J contexts it is shared, by the root of J."""
+"""Weight of the uncertainty in a single context; with J contexts it is divided by the root of J."""
 
-GROWTH = 1.02
-"""Frequencies, strengths and models' means are taken anew each time there are 2 % more observations."""
+REFRESH_GROWTH = 1.02
+"""Frequencies, strengths and models' means are computed again each time that there are 2 % more observations."""
 
-ROW_GROWTH = 1.01
-"""A context is planned anew at its next query once it has 1 % more observations."""
+REVISE_GROWTH = 1.01
+"""The plan of a context is revised at its next query once it has 1 % more observations."""
 
-REACH = 2.0
-"""They are also taken anew when this many times as many requests are to come as when they were last taken."""
+HORIZON_GROWTH = 2.0
+"""All is also computed again once the requests to come are this many times those of the last computation."""
 
 DEVIATIONS = 0.0
-"""Standard deviations of its cost that are held against a call: none, unlike where costs were fitted, since those of
-models that were called a few times are drawn toward the larger spread of all."""
+"""Standard deviations of its cost in the guarded cost of a call: none, unlike where costs were fitted on a log, since
+the spread of models with few calls is shrunk toward the larger one of all models."""
 
 DRIFT = 3.0
-"""Standard deviations of all the cheapest calls to come that are held back."""
+"""Standard deviations of the total of the cheapest calls to come that are held back."""
 
 
 class Optimistic:
@@ -52,8 +52,8 @@ class Optimistic:
     Parameters
     ----------
     alpha : float, optional
-        Weight of what is not known of a model, by default 2 over the root of the number of contexts: each context is
-        another chance for a model that was underestimated. Negative values hold it against the model, for thin logs.
+        Weight of the uncertainty, by default 2 over the root of the number of contexts: each context is another chance
+        for a model that was underestimated. Negative values plan with lower confidence bounds, for thin logs.
     allow_skip : bool, default False
         Allow the paper's null action.
 
@@ -69,7 +69,7 @@ class Optimistic:
     """
 
     name = "optimistic"
-    watches_by_default = True
+    watches_by_default = True  # a router adds drift detection unless told otherwise
 
     def __init__(self, *, alpha: float | None = None, allow_skip: bool = False) -> None:
         if alpha is not None and not np.isfinite(alpha):
@@ -78,7 +78,7 @@ class Optimistic:
         self.allow_skip = allow_skip
         self._first_prices: dict[str, Price] = {}
         self._at_means: Plan | None = None
-        self._anywhere: Mixture | None = None
+        self._without_context: Mixture | None = None
 
     @property
     def plan(self) -> Plan | None:
@@ -88,13 +88,13 @@ class Optimistic:
         self._follow(NO_CONTEXT, self._requests, self._share)
         if self._at_means is None:
             self._at_means = Plan(
-                self._outlook.freq, [row.mean for row in self._rows], self._live.cost_usd, allow_skip=self.allow_skip
+                self._optimistic.freq, [row.mean for row in self._rows], self._live.cost_usd, allow_skip=self.allow_skip
             )
         return self._at_means
 
     def bind(self, freq: FloatArray, estimates: Estimates, models: Sequence[Model] = ()) -> None:
         """Take the context frequencies, the estimates that the router keeps up to date, and the pool."""
-        if not estimates.met.any():  # of a dense log, history is the number of its queries
+        if not estimates.met.any():  # in a log with all scores, a model's calls are the number of its queries
             history = float((estimates.calls - estimates.invoked).sum(axis=0).max())
             estimates.met[:, 0] += max(history, 1.0) * freq + estimates.invoked.sum(axis=1)
         self._estimates = estimates
@@ -102,7 +102,7 @@ class Optimistic:
         for model in models:
             if model.price is not None:
                 self._first_prices.setdefault(model.name, model.price)
-        self._outlook = OptimisticEstimates(estimates, models, alpha, self._first_prices)
+        self._optimistic = OptimisticEstimates(estimates, models, alpha, self._first_prices)
         self._refresh(1, 1.0)
 
     def choose(
@@ -124,9 +124,9 @@ class Optimistic:
         return {"alpha": self.alpha, "allow_skip": self.allow_skip}
 
     def _follow(self, context: int, requests: int, share: float) -> None:
-        """Bring the plan up to what was observed since: for all contexts where that is much, else for this one."""
+        """Update the plan to the observations: for all contexts if there are many new ones, else for this one."""
         seen = self._estimates
-        if seen.n_observations + seen.n_invoked >= self._refresh_at or requests > REACH * self._requests:
+        if seen.n_observations + seen.n_invoked >= self._refresh_at or requests > HORIZON_GROWTH * self._requests:
             self._refresh(requests, share)
         elif context != NO_CONTEXT and seen.observed[context] >= self._revise_at[context]:
             self._revise(context)
@@ -134,36 +134,35 @@ class Optimistic:
     def _refresh(self, requests: int, share: float) -> None:
         seen = self._estimates
         self._requests, self._share = requests, share
-        self._outlook.refresh(requests, share)
-        self._rows: list[ContextEstimates] = self._outlook.rows()
+        self._optimistic.refresh(requests, share)
+        self._rows: list[ContextEstimates] = self._optimistic.rows()
         self._live = Plan(
-            self._outlook.freq,
+            self._optimistic.freq,
             [row.reward for row in self._rows],
             [row.cost_usd for row in self._rows],
             allow_skip=self.allow_skip,
         )
-        reserve_rule = ReserveRule(self._live, self._outlook.spread_usd, deviations=DEVIATIONS, drift=DRIFT)
+        reserve_rule = ReserveRule(self._live, self._optimistic.spread_usd, deviations=DEVIATIONS, drift=DRIFT)
         self._mixture = Mixture(self._live, "actual", reserve_rule, Counts.of(seen), [row.mean for row in self._rows])
-        self._at_means, self._anywhere = None, None
-        self._revise_at = [_next(count, ROW_GROWTH) for count in seen.observed]
-        count = seen.n_observations + seen.n_invoked
-        self._refresh_at = _next(count, GROWTH)
+        self._at_means, self._without_context = None, None
+        self._revise_at = [_grown(count, REVISE_GROWTH) for count in seen.observed]
+        self._refresh_at = _grown(seen.n_observations + seen.n_invoked, REFRESH_GROWTH)
 
     def _revise(self, context: int) -> None:
-        row = self._outlook.row(context)
+        row = self._optimistic.row(context)
         self._rows[context] = row
         self._live.revise(context, row.reward, row.cost_usd)
         self._mixture.revise(context, self._estimates, row.mean)
-        self._revise_at[context] = _next(self._estimates.observed[context], ROW_GROWTH)
-        self._at_means, self._anywhere = None, None
+        self._revise_at[context] = _grown(self._estimates.observed[context], REVISE_GROWTH)
+        self._at_means, self._without_context = None, None
 
     def _of_all_contexts(self) -> Mixture:
-        if self._anywhere is None:
-            spread_usd = self._outlook.freq @ self._outlook.spread_usd
-            self._anywhere = self._mixture.without_context(spread_usd, Counts.of(self._estimates))
-        return self._anywhere
+        if self._without_context is None:
+            spread_usd = self._optimistic.freq @ self._optimistic.spread_usd
+            self._without_context = self._mixture.without_context(spread_usd, Counts.of(self._estimates))
+        return self._without_context
 
 
-def _next(count: float, growth: float) -> float:
-    """Return the count at which it has grown by a share, and by 1 at least."""
+def _grown(count: float, growth: float) -> float:
+    """Return the count at which `count` has grown by this factor, and by at least 1."""
     return max(count + 1.0, count * growth)

@@ -1,4 +1,4 @@
-"""A small share of uniform draws, so that a journal can tell what another budget, policy or pool would have bought."""
+"""Uniform exploration: a small share of uniform draws, for off-policy evaluation of the journal."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from wiserouter.planning.reserve_rule import permitted, room_usd
 
 
 class ExploreShare:
-    """Sends a share of the requests to a model drawn uniformly, among those that the budget's rules permit.
+    """Sends a share of the requests to a model drawn uniformly, among those that limits and reserve rule permit.
 
     Parameters
     ----------
@@ -29,9 +29,9 @@ class ExploreShare:
 
     Notes
     -----
-    A plan mixes two models at most in one context, and off-policy estimates need all others to have been possible too.
-    What a draw costs comes out of the same budget, so that the plan's own rate falls; limits and the reserve rule hold
-    as without it.
+    A plan mixes at most two models in one context, and off-policy estimates of another budget, policy or pool need a
+    positive probability of all models. The draws are paid out of the same budget, so that the plan's own rate falls;
+    limits and the reserve rule hold as without them.
     """
 
     def __init__(self, share: float = 0.05) -> None:
@@ -47,9 +47,9 @@ class ExploreShare:
         allowed: Collection[int] | None = None,
         shift: Shift | None = None,
     ) -> Choice:
-        """Return the plan's choice, or in that share of the cases another one; the mix tells the chances of both.
+        """Return the plan's choice, or in that share of the cases a uniform draw; the mix holds all probabilities.
 
-        What exploration or an empty budget chose stays as it is.
+        A choice of the exploration phase, or of an empty budget, stays as it is.
         """
         figures = choice.figures
         if choice.rule != "plan" or not isinstance(figures, ContextFigures):
