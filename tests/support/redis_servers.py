@@ -84,6 +84,10 @@ class RedisServer:
             line.sendall(b"*%d\r\n" % len(parts) + b"".join([b"$%d\r\n%s\r\n" % (len(one), one) for one in parts]))
             return line.recv(65_536)
 
+    def empty(self) -> None:
+        """Delete all keys of all databases."""
+        self.ask("FLUSHALL")
+
     def kill(self) -> None:
         """End it at once, as a crash would."""
         if self._process is not None:

@@ -19,12 +19,6 @@ from wiserouter.testing import FakeClock
 needs_server = pytest.mark.skipif(redis_server() is None, reason=MISSING)
 
 
-@pytest.fixture(scope="module")
-def server():
-    with serving() as server:
-        yield server
-
-
 @pytest.fixture(params=["sqlite", pytest.param("redis", marks=needs_server)])
 def url(request, tmp_path):
     if request.param == "sqlite":
@@ -125,7 +119,7 @@ def test_no_budget_yet(url):
     if url.startswith("sqlite"):
         open_store(url).close()
     assert looked(url)["scopes"] == []
-    assert "?name= says which one" in printed("--store", url)
+    assert "add ?name= to the URL" in printed("--store", url)
 
 
 def test_the_url_may_come_from_the_environment(url):

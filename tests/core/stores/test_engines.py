@@ -7,28 +7,19 @@ import pytest
 
 from support.engine_model import ModelEngine
 from support.engines import CONTRACT, Place
-from support.redis_servers import MISSING, cluster, redis_server, serving
 from wiserouter.stores.engines.redis import RedisEngine
 from wiserouter.stores.engines.sqlite import SQLiteEngine
 from wiserouter.testing import FakeClock
 
 
-@pytest.fixture(scope="module")
-def redis_url():
-    pytest.importorskip("redis")
-    if redis_server() is None:
-        pytest.skip(MISSING)
-    with serving() as server:
-        yield server.url
+@pytest.fixture
+def redis_url(server):
+    return server.url
 
 
-@pytest.fixture(scope="module")
-def cluster_url():
-    pytest.importorskip("redis")
-    if redis_server() is None:
-        pytest.skip(MISSING)
-    with cluster() as nodes:
-        yield f"redis+cluster://127.0.0.1:{nodes[1].port}"
+@pytest.fixture
+def cluster_url(nodes):
+    return f"redis+cluster://127.0.0.1:{nodes[1].port}"
 
 
 def redis_place(url):

@@ -29,12 +29,6 @@ needs_server = pytest.mark.skipif(redis_server() is None, reason=MISSING)
 ALL = ReadRequest(["s"], ["sums"], ["note"])
 
 
-@pytest.fixture(scope="module")
-def shared():
-    with serving() as server:
-        yield server
-
-
 @pytest.fixture
 def make(request):
     """Open engines, and close them at the end."""
@@ -82,10 +76,10 @@ def dump(client, base):
 
 
 @pytest.fixture
-def client(shared):
+def client(server):
     import redis
 
-    with redis.Redis.from_url(shared.url) as client:
+    with redis.Redis.from_url(server.url) as client:
         yield client
 
 
@@ -174,8 +168,8 @@ def test_a_restart_between_two_exchanges_costs_none(make):
 
 
 @needs_server
-def test_a_broken_connection_costs_no_exchange(make, shared):
-    with line_to(shared.port) as line:
+def test_a_broken_connection_costs_no_exchange(make, server):
+    with line_to(server.port) as line:
         engine = make(f"redis://127.0.0.1:{line.port}")
         fill(engine)
         line.break_once()
@@ -188,8 +182,8 @@ def test_a_broken_connection_costs_no_exchange(make, shared):
 
 
 @needs_server
-def test_an_answer_that_does_not_come_is_not_taken_for_the_next_one(make, shared):
-    with line_to(shared.port) as line:
+def test_an_answer_that_does_not_come_is_not_taken_for_the_next_one(make, server):
+    with line_to(server.port) as line:
         engine = make(f"redis://127.0.0.1:{line.port}", timeout_s=0.3)
         fill(engine)
         line.pause()
@@ -203,8 +197,8 @@ def test_an_answer_that_does_not_come_is_not_taken_for_the_next_one(make, shared
 
 
 @needs_server
-def test_a_slow_line(make, shared):
-    with line_to(shared.port) as line:
+def test_a_slow_line(make, server):
+    with line_to(server.port) as line:
         engine = make(f"redis://127.0.0.1:{line.port}")
         fill(engine)
         line.delay_s = 0.2
@@ -246,10 +240,10 @@ def test_where_another_server_became_the_master_connections_are_made_anew(make):
 
 
 @needs_server
-def test_a_forgotten_script_is_sent_again(make, shared):
-    engine = make(shared.url)
+def test_a_forgotten_script_is_sent_again(make, server):
+    engine = make(server.url)
     fill(engine)
-    shared.ask("SCRIPT", "FLUSH")
+    server.ask("SCRIPT", "FLUSH")
     assert apply(engine, reserve("c", "v")) == ["ok"]
 
 
@@ -285,10 +279,10 @@ DAMAGE = {
 
 @needs_server
 @pytest.mark.parametrize("what", DAMAGE)
-def test_what_cannot_be_read_is_left_as_it_is(make, shared, client, what):
+def test_what_cannot_be_read_is_left_as_it_is(make, server, client, what):
     name = uuid.uuid4().hex
     base = f"{{wiserouter:{name}}}"
-    engine = make(shared.url, name)
+    engine = make(server.url, name)
     fill(engine)
     DAMAGE[what](client, base)
     before = dump(client, base)
@@ -304,15 +298,15 @@ def test_what_cannot_be_read_is_left_as_it_is(make, shared, client, what):
         release("a"),
         Note("another", "text"),
     ]
-    with pytest.raises(StoreDamaged, match=re.escape(f"redis://127.0.0.1:{shared.port}")):
+    with pytest.raises(StoreDamaged, match=re.escape(f"redis://127.0.0.1:{server.port}")):
         engine.exchange(events, ALL)
     assert dump(client, base) == before
 
 
 @needs_server
-def test_a_newer_schema(make, shared, client):
+def test_a_newer_schema(make, server, client):
     name = uuid.uuid4().hex
-    engine = make(shared.url, name)
+    engine = make(server.url, name)
     fill(engine)
     assert client.get(f"{{wiserouter:{name}}}") == b"1"
     client.set(f"{{wiserouter:{name}}}", 2)
@@ -324,9 +318,9 @@ def test_a_newer_schema(make, shared, client):
 
 
 @needs_server
-def test_what_expires_and_what_does_not(make, shared, client):
+def test_what_expires_and_what_does_not(make, server, client):
     name = uuid.uuid4().hex
-    engine = make(shared.url, name, reservation_ttl_s=100.0, decision_ttl_s=1000.0)
+    engine = make(server.url, name, reservation_ttl_s=100.0, decision_ttl_s=1000.0)
     fill(engine)
     base = f"{{wiserouter:{name}}}"
     left_s = {key.decode().removeprefix(base): client.pttl(key) / 1000.0 for key in client.keys(f"{base}*")}
@@ -343,13 +337,13 @@ def test_what_expires_and_what_does_not(make, shared, client):
 
 
 @needs_server
-def test_databases_and_names_are_apart(make, shared):
-    engine = make(shared.url, "one")
+def test_databases_and_names_are_apart(make, server):
+    engine = make(server.url, "one")
     fill(engine)
     for url, names in [
-        (shared.url, {"name": "two"}),
-        (shared.url, {"name": "one", "prefix": "other"}),
-        (shared.url.replace("/0", "/1"), {"name": "one"}),
+        (server.url, {"name": "two"}),
+        (server.url, {"name": "one", "prefix": "other"}),
+        (server.url.replace("/0", "/1"), {"name": "one"}),
     ]:
         assert make(url, **names).exchange([], ALL).accounts == {}
 
@@ -358,39 +352,39 @@ def test_databases_and_names_are_apart(make, shared):
 
 
 @needs_server
-def test_money_can_be_given_back_to_an_overdrawn_window(make, shared):
-    engine = opened(At(make, shared.url), window("w"))
+def test_money_can_be_given_back_to_an_overdrawn_window(make, server):
+    engine = opened(At(make, server.url), window("w"))
     apply(engine, reserve("a"), charge("a", 3.0))
     assert apply(engine, Spend("t", ("w",), -0.5), Spend("u", ("w",), 0.0)) == ["ok", "ok"]
     assert counters(engine)["spent_usd"] == 2.5
 
 
 @needs_server
-def test_a_call_on_a_lease_is_unknown_where_its_window_was_lost(make, shared):
-    engine = opened(At(make, shared.url), window("w"))
+def test_a_call_on_a_lease_is_unknown_where_its_window_was_lost(make, server):
+    engine = opened(At(make, server.url), window("w"))
     assert apply(engine, reserve("a", "w", "lost", lease="l"), Find("a")) == ["unknown", None]
 
 
 @needs_server
-def test_windows_that_follow_one_another_in_a_ring_do_not_hang(make, shared):
-    engine = opened(At(make, shared.url), rolling("w"))
+def test_windows_that_follow_one_another_in_a_ring_do_not_hang(make, server):
+    engine = opened(At(make, server.url), rolling("w"))
     apply(engine, renew("w", rolling("v")), renew("v", rolling("w")), renew("w", rolling("w")), reserve("a"))
     assert apply(engine, charge("a", 0.5)) == ["in flight"]
     assert state(engine).id == "w"
 
 
 @needs_server
-def test_no_rounding_of_leases_is_left_behind(make, shared):
-    engine = opened(At(make, shared.url), window("w"))
+def test_no_rounding_of_leases_is_left_behind(make, server):
+    engine = opened(At(make, server.url), window("w"))
     apply(engine, lease("l", 0.1), lease("m", 0.2), lease("n", 0.3))
     apply(engine, *[lease(name, 0.0, ttl_s=0.0) for name in "lmn"])
     assert state(engine).counters["leased_usd"] == 0.0
 
 
 @needs_server
-def test_an_old_window_that_is_used_again_does_not_expire(make, shared, client):
+def test_an_old_window_that_is_used_again_does_not_expire(make, server, client):
     name = uuid.uuid4().hex
-    engine = opened(At(make, shared.url, name=name), window("w"))
+    engine = opened(At(make, server.url, name=name), window("w"))
     key = f"{{wiserouter:{name}}}:window:w"
     apply(engine, Open("s", 1, "", (window("v"),)))
     assert client.pttl(key) > 0
@@ -419,11 +413,11 @@ engine.close()
 
 
 @needs_server
-def test_processes_race_for_a_hard_window(make, shared):
+def test_processes_race_for_a_hard_window(make, server):
     """160 ask for 0.01 USD each, 100 fit."""
     name, workers = uuid.uuid4().hex, [str(i) for i in range(2)]
-    engine = opened(At(make, shared.url, name=name))
-    command = [sys.executable, "-c", RACE, shared.url, name]
+    engine = opened(At(make, server.url, name=name))
+    command = [sys.executable, "-c", RACE, server.url, name]
     processes = [subprocess.Popen([*command, worker], stdout=subprocess.PIPE) for worker in workers]
     wait_until(
         lambda: len(engine.exchange([], ReadRequest(notes=workers)).notes) == 2, "a worker does not start", 120.0
@@ -438,8 +432,8 @@ def test_processes_race_for_a_hard_window(make, shared):
 @pytest.mark.parametrize("kind", ["server", "cluster"])
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-def test_a_child_may_go_on_with_its_parents_engine(make, shared, nodes, kind):
-    url = shared.url if kind == "server" else f"redis+cluster://127.0.0.1:{nodes[0].port}"
+def test_a_child_may_go_on_with_its_parents_engine(make, server, nodes, kind):
+    url = server.url if kind == "server" else f"redis+cluster://127.0.0.1:{nodes[0].port}"
     engine = opened(At(make, url), window("w", 1000.0))
     child = os.fork()
     done = 0
@@ -458,20 +452,14 @@ def test_a_child_may_go_on_with_its_parents_engine(make, shared, nodes, kind):
 
 
 @needs_server
-def test_a_closed_engine_opens_again(make, shared):
-    engine = opened(At(make, shared.url))
+def test_a_closed_engine_opens_again(make, server):
+    engine = opened(At(make, server.url))
     engine.close()
     engine.close()
     assert counters(engine) == {}
 
 
 # clusters, TLS, sockets ----------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def nodes():
-    with cluster() as nodes:
-        yield nodes
 
 
 @needs_server
@@ -519,11 +507,11 @@ def test_a_socket_of_the_file_system(make, tmp_path):
 
 
 @needs_server
-def test_tls(make, shared, tmp_path):
+def test_tls(make, server, tmp_path):
     cert = certificate(tmp_path)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(cert)
-    with line_to(shared.port, context) as line:
+    with line_to(server.port, context) as line:
         url = f"rediss://127.0.0.1:{line.port}/0"
         assert fill(make(f"{url}?ssl_ca_certs={cert}")).results[0] == 1
         with pytest.raises(StoreUnavailable, match=re.compile("certificate", re.IGNORECASE)):
@@ -556,14 +544,14 @@ def certificate(folder):
 
 
 @needs_server
-def test_a_paused_line_lets_through_later_what_was_sent(shared):
-    server = RedisServer(Path())
-    with line_to(shared.port) as line:
-        server.port = line.port
-        assert server.ask("PING") == b"+PONG\r\n"
+def test_a_paused_line_lets_through_later_what_was_sent(server):
+    client = RedisServer(Path())
+    with line_to(server.port) as line:
+        client.port = line.port
+        assert client.ask("PING") == b"+PONG\r\n"
         line.pause()
         answers = []
-        asker = threading.Thread(target=lambda: answers.append(server.ask("PING")))
+        asker = threading.Thread(target=lambda: answers.append(client.ask("PING")))
         asker.start()
         assert answers == []
         line.resume()

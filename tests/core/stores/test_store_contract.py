@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from support.redis_servers import MISSING, cluster, redis_server, serving
+from support.redis_servers import MISSING, redis_server
 from wiserouter import MemoryStore, open_store
 from wiserouter.stores.engines.sqlite import SQLiteEngine
 from wiserouter.stores.shared import SharedStore
@@ -53,18 +53,6 @@ def sqlite(clock, tmp_path, closing):
         return closing(SharedStore(engine, clock=clock, reservation_ttl_s=ttl_s.get("reservation_ttl_s", 900.0)))
 
     return Shelf(opened, clock.advance)
-
-
-@pytest.fixture(scope="module")
-def server():
-    with serving() as one:
-        yield one
-
-
-@pytest.fixture(scope="module")
-def nodes():
-    with cluster(3) as three:
-        yield three
 
 
 @pytest.fixture

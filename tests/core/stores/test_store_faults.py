@@ -34,9 +34,9 @@ def sqlite(tmp_path):
 
 
 @pytest.fixture
-def server():
-    with serving() as one:
-        yield one
+def server(server):
+    server.empty()
+    return server
 
 
 @pytest.fixture
@@ -137,7 +137,7 @@ def test_a_redis_without_memory_does_not_refill_the_budget(opened, caplog):
         wait_until(lambda: _answers(store), "the store does not come back", 20.0)
         assert "has lost the budget of scope 's'" in caplog.text
         ledger = store.ledger("s")
-        assert (ledger.spent_usd, ledger.left_usd) == (4.0, 4.0)  # what was in flight is still kept offload
+        assert (ledger.spent_usd, ledger.left_usd) == (4.0, 4.0)  # the calls in flight stay reserved
         with pytest.raises(BudgetExhausted):
             hold(store, "c", held_usd=4.5)
         store.settle("b", 1.0)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from support.redis_servers import MISSING, redis_server, serving
+from support.redis_servers import MISSING, redis_server
 from wiserouter import Budget, open_store
 
 WORKER = Path(__file__).parents[2] / "support" / "store_worker.py"
@@ -26,9 +26,8 @@ def sqlite(tmp_path):
 
 
 @pytest.fixture
-def redis():
-    with serving() as server:
-        yield server.url
+def redis(server):
+    return server.url
 
 
 @pytest.mark.parametrize(
