@@ -471,7 +471,8 @@ class WiseRouter(RouterSettlement):
                 record = self._decider.decide(query, budget, *terms)
             store.reserve(record)
         decision = record.decision
-        self._journal.decision(decision, record.trace)
+        for journal in self._journals:
+            journal.decision(decision, record.trace)
         if record.model == SKIP:
             self._settle_skipped(decision)
         with self._lock:
@@ -481,5 +482,6 @@ class WiseRouter(RouterSettlement):
     def _settle_skipped(self, decision: Decision) -> NoReturn:
         """Charge nothing for a query that is not served, and raise `QuerySkipped`."""
         self._store.settle(decision.id, 0.0)
-        self._journal.event("charge", decision.id, self._store.now(), cost_usd=0.0, model="", learn=False)
+        for journal in self._journals:
+            journal.event("charge", decision.id, self._store.now(), cost_usd=0.0, model="", learn=False)
         raise QuerySkipped(decision.context, decision.rate_usd)

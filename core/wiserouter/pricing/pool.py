@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from wiserouter.errors import InvalidInput, NoEligibleModel, UnknownModel, UnknownPrice
-from wiserouter.pricing.prices import Price, Usage, cost_usd, worst_case_usd
+from wiserouter.pricing.prices import Price, worst_case_usd
 from wiserouter.validation import check_amount, check_count, check_reward
 
 
@@ -70,6 +70,8 @@ class Pool:
         The pool.
     names : tuple of str
         Their names, in the same order.
+    by_name : dict of str to Model
+        The models by their names.
     unrestricted : bool
         True if every model takes every query: none is retired, and none has a context window.
 
@@ -89,6 +91,7 @@ class Pool:
                 )
         self.models = tuple(models)
         self.names = tuple(model.name for model in models)
+        self.by_name = dict(zip(self.names, self.models, strict=True))
         self._index = {name: k for k, name in enumerate(self.names)}
         for name in self.names:
             if self.names.count(name) > 1:
@@ -116,13 +119,6 @@ class Pool:
     def needs_tokens(self, *, hard: bool) -> bool:
         """Return whether the input's token count bears on which models can take it."""
         return self._counts_tokens or (hard and any(model.price is not None for model in self.models))
-
-    def cost_usd(self, model: int, usage: Usage) -> float:
-        """Return the cost of a call from its tokens; raises `UnknownPrice`."""
-        price = self.models[model].price
-        if price is None:
-            raise UnknownPrice(self.names[model], "price: give Model(price=Price(input=..., output=...)), or cost_usd")
-        return cost_usd(price, usage)
 
     def eligible(self, names: Iterable[str] | None, input_tokens: int | None) -> set[int] | None:
         """Return the models that may take a query, or None for all.

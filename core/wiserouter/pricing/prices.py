@@ -84,7 +84,11 @@ class Usage:
 
     def __post_init__(self) -> None:
         for name in self.__slots__:
-            check_count(f"Usage.{name}", getattr(self, name))
+            tokens = getattr(self, name)
+            if (
+                type(tokens) is not int or tokens < 0
+            ):  # what is not plainly a count is checked, and refused, by the rule
+                check_count(f"Usage.{name}", tokens)
         cached = self.cache_read_tokens + self.cache_write_tokens
         if cached > self.input_tokens:
             raise InvalidInput(
@@ -119,7 +123,7 @@ def cost_usd(price: Price, usage: Usage) -> float:
     190.0
     """
     rounded = _input_usd(price, usage) + _output_usd(price, usage)
-    return min(rounded, worst_case_usd(price, usage.input_tokens, usage.output_tokens))
+    return min(rounded, _worst_usd(price, usage.input_tokens, usage.output_tokens))
 
 
 def _input_usd(price: Price, usage: Usage) -> float:
@@ -136,7 +140,7 @@ def _output_usd(price: Price, usage: Usage) -> float:
 
 
 def worst_case_usd(price: Price, input_tokens: int, max_output_tokens: int) -> float:
-    """Return the most that a call can cost: every token at the dearest price of its side.
+    """Return the most that a call can cost: every token at the highest price of its side.
 
     Parameters
     ----------
@@ -159,5 +163,10 @@ def worst_case_usd(price: Price, input_tokens: int, max_output_tokens: int) -> f
     """
     inputs = check_count("input_tokens", input_tokens)
     outputs = check_count("max_output_tokens", max_output_tokens)
-    dearest_input = max(price.input, price.cache_read_usd, price.cache_write_usd)
-    return inputs * dearest_input + outputs * max(price.output, price.reasoning_usd)
+    return _worst_usd(price, inputs, outputs)
+
+
+def _worst_usd(price: Price, input_tokens: int, output_tokens: int) -> float:
+    """Return the cost of a call whose every token has the highest price of its side."""
+    highest_input = max(price.input, price.cache_read_usd, price.cache_write_usd)
+    return input_tokens * highest_input + output_tokens * max(price.output, price.reasoning_usd)

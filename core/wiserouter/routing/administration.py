@@ -18,7 +18,7 @@ from wiserouter.planning.policies import Policy
 from wiserouter.pricing.pool import Model, Pool
 from wiserouter.prompts.contexts import Contexts
 from wiserouter.prompts.encoders import Encoder
-from wiserouter.routing.journal import Journal, NoJournal
+from wiserouter.routing.journal import Journal
 from wiserouter.routing.learner import Learner
 from wiserouter.routing.status import Status, status_of
 from wiserouter.stores import Health, Store
@@ -46,7 +46,7 @@ class RouterAdministration:
     def __init__(self, store: Store, learner: Learner, growing: Growing | None) -> None:
         self._store, self._learner, self._growing = store, learner, growing
         self._lock = RLock()
-        self._journal: Journal | NoJournal = NoJournal()
+        self._journals: tuple[Journal, ...] = ()
 
     @property
     def pool(self) -> Pool:
@@ -227,11 +227,11 @@ class RouterAdministration:
     @property
     def journal(self) -> Journal | None:
         """The journal, where one is kept."""
-        return self._journal if isinstance(self._journal, Journal) else None
+        return self._journals[0] if self._journals else None
 
     @journal.setter
     def journal(self, journal: Journal | None) -> None:
-        self._journal = NoJournal() if journal is None else journal
+        self._journals = () if journal is None else (journal,)
 
     def journal_to(self, path: str | Path) -> Journal:
         """Append every decision, charge, release and reward from now on to a file of JSON lines.
@@ -243,7 +243,7 @@ class RouterAdministration:
         OSError
             If the file cannot be opened.
         """
-        self._journal = journal = Journal(path)
+        self.journal = journal = Journal(path)
         return journal
 
     def explain(self, decision: Decision | str) -> Explanation:

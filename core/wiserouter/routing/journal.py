@@ -39,16 +39,6 @@ MAX_WAITING = 10_000
 _LINES_PER_WRITE = 256
 
 
-class NoJournal:
-    """The journal of a router that keeps none."""
-
-    def decision(self, decision: Decision, trace: DecisionTrace | None) -> None:
-        """Do nothing."""
-
-    def event(self, name: str, decision_id: str, at_s: float, **figures: object) -> None:
-        """Do nothing."""
-
-
 class Journal:
     """Appends events to a file, in a thread of its own.
 

@@ -11,8 +11,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
-from wiserouter.errors import InvalidInput
+from wiserouter.errors import InvalidInput, UnknownPrice
 from wiserouter.pricing.prices import Usage
+from wiserouter.pricing.prices import cost_usd as cost_of_usage
 from wiserouter.routing.administration import RouterAdministration
 from wiserouter.types import Decision
 from wiserouter.validation import check_amount, check_reward
@@ -59,14 +60,16 @@ class RouterSettlement(RouterAdministration):
             changed.
         """
         decision_id = _id(decision)
-        served = None if model is None else self.pool.index(model)
-        cost = self._cost_usd(decision_id, served, cost_usd, usage)
+        pool = self._learner.pool
+        served = None if model is None else pool.index(model)
+        cost = self._cost_usd(decision, model, cost_usd, usage)
         record = self._store.settle(decision_id, cost, served)
         if learn:
             with self._lock:
                 self._learner.add_cost(record, cost, usage)
-        name = self._learner.pool.names[record.model]
-        self._journal.event("charge", decision_id, self._store.now(), cost_usd=cost, model=name, learn=learn)
+        name = pool.names[record.model]
+        for journal in self._journals:
+            journal.event("charge", decision_id, self._store.now(), cost_usd=cost, model=name, learn=learn)
         if cost > record.decision.reserved_usd and self.is_hard(record.decision.scope):
             logger.warning(
                 "a call of %s cost %.6g USD, more than its worst case of %.6g: the hard limit may not hold",
@@ -117,7 +120,8 @@ class RouterSettlement(RouterAdministration):
         record = self._store.release(_id(decision))
         with self._lock:
             self._learner.take_back(record)
-        self._journal.event("release", record.decision.id, self._store.now())
+        for journal in self._journals:
+            journal.event("release", record.decision.id, self._store.now())
 
     def reward(self, decision: Decision | str, reward: float, *, comment: str | None = None) -> bool:
         """Record a score in [0, 1] for a decision; it replaces an earlier score of the same decision.
@@ -148,7 +152,8 @@ class RouterSettlement(RouterAdministration):
         with self._lock:
             self._learner.add_reward(record, score, replaced)
         figures = {"reward": score} if comment is None else {"reward": score, "comment": comment}
-        self._journal.event("reward", record.decision.id, self._store.now(), **figures)
+        for journal in self._journals:
+            journal.event("reward", record.decision.id, self._store.now(), **figures)
         return replaced is not None
 
     async def arelease(self, decision: Decision | str) -> None:
@@ -184,13 +189,22 @@ class RouterSettlement(RouterAdministration):
 
         return await offload(step)
 
-    def _cost_usd(self, decision_id: str, served: int | None, cost_usd: float | None, usage: Usage | None) -> float:
-        """Return the cost of a call, given in USD or as tokens."""
+    def _cost_usd(
+        self, decision: Decision | str, served: str | None, cost_usd: float | None, usage: Usage | None
+    ) -> float:
+        """Return the cost of a call, given in USD or as tokens of the model that answered."""
         if cost_usd is not None:
             return check_amount("cost_usd", cost_usd)
         if usage is None:
             raise InvalidInput("charge needs cost_usd or usage, got neither")
-        return self.pool.cost_usd(self._store.find(decision_id).model if served is None else served, usage)
+        name = served or (self.decision(decision) if isinstance(decision, str) else decision).model
+        pool = self._learner.pool
+        if name not in pool.by_name:  # a decision of another router, or a model that was never here
+            self._store.find(_id(decision))
+        price = (pool.by_name.get(name) or pool.models[pool.index(name)]).price
+        if price is None:
+            raise UnknownPrice(name, "price: give Model(price=Price(input=..., output=...)), or cost_usd")
+        return cost_of_usage(price, usage)
 
 
 def _id(decision: Decision | str) -> str:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
-
-import numpy as np
+from typing import Any, Literal, NamedTuple
 
 from wiserouter.budgets.ledger import Ledger
 from wiserouter.budgets.nested import Account
@@ -118,17 +116,42 @@ class Status:
         return asdict(self)
 
 
+class WhatIf(NamedTuple):
+    """The yield of a plan at one rate.
+
+    Attributes
+    ----------
+    expected_spend_usd, expected_reward : float
+        Means per request.
+    shadow_price : float
+        Reward per USD at the margin.
+    mix : dict of str to float
+        Planned share of each model.
+    """
+
+    expected_spend_usd: float
+    expected_reward: float
+    shadow_price: float
+    mix: dict[str, float]
+
+
+def what_if(plan: Plan, rate_usd: float, names: tuple[str, ...]) -> WhatIf:
+    """Return the yield of a plan at another rate; raises `InfeasibleBudget` below the plan's floor."""
+    shares = plan.freq @ plan.mix(rate_usd)
+    mix = {name: float(share) for name, share in zip(names, shares, strict=False)}
+    return WhatIf(plan.spend_usd(rate_usd), plan.value(rate_usd), plan.shadow_price(rate_usd), mix)
+
+
 def status_of(scope: str, account: Account, plan: Plan | None, names: tuple[str, ...]) -> Status:
-    """Return the status of an account, with what `plan` buys at its rate."""
+    """Return the status of an account, with the yield of `plan` at its rate."""
     ledger = account.tightest
-    rate = max(ledger.rate_usd, plan.floor_usd) if plan is not None else ledger.rate_usd
-    shares = plan.freq @ plan.mix(rate) if plan is not None else np.zeros(0)
+    bought = None if plan is None else what_if(plan, max(ledger.rate_usd, plan.floor_usd), names)
     return Status(
         scope=scope,
         **_figures(ledger),
-        shadow_price=plan.shadow_price(rate) if plan is not None else None,
-        expected_reward=plan.value(rate) if plan is not None else None,
-        mix={name: float(share) for name, share in zip(names, shares, strict=False)},
+        shadow_price=None if bought is None else bought.shadow_price,
+        expected_reward=None if bought is None else bought.expected_reward,
+        mix={} if bought is None else bought.mix,
         windows=tuple(
             [
                 WindowStatus(every=one.budget.every, limit=one.budget.limit, rules=one is ledger, **_figures(one))

@@ -2,6 +2,7 @@ import asyncio
 import copy
 import math
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -457,3 +458,15 @@ async def test_releases_and_rewards_keep_the_event_loop_free(store):
     with pytest.raises(InvalidInput):
         await router.areward(rated, 2.0)
     assert threading.main_thread() not in getattr(router._store, "threads", [])
+
+
+def test_a_decision_of_another_router_is_unknown():
+    router, other = make(), make(models=(replace(SMALL, name="tiny"), LARGE))
+    for each in (router, other):
+        each.start(Budget(amount_usd=8.0, horizon=4))
+    decision = other.decide("chat", eligible=["tiny"])
+    with pytest.raises(UnknownDecision):
+        router.charge(decision, usage=Usage(1, 1))
+    with pytest.raises(UnknownDecision):
+        router.charge(decision, 1.0)
+    assert router.status().charged == 0
