@@ -1,4 +1,4 @@
-"""Fakes to test a router with: a clock to turn, an encoder by table, models that score and cost as told."""
+"""Fakes for tests of a router: a clock set by hand, a table of embeddings, models with given skills and prices."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from wiserouter.types import Embedding
 
 
 class FakeClock:
-    """A clock that stands still until it is told to go on.
+    """A clock that stands still until it is advanced.
 
     Examples
     --------
@@ -33,12 +33,12 @@ class FakeClock:
         return self.now_s
 
     def advance(self, seconds: float) -> None:
-        """Go on by `seconds`."""
+        """Advance the clock by `seconds`."""
         self.now_s += seconds
 
 
 class TableEncoder:
-    """An encoder that looks texts up.
+    """An encoder that looks texts up in a table.
 
     Examples
     --------
@@ -67,27 +67,27 @@ class TableEncoder:
         return np.stack([self.encode(text) for text in texts])
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """Return nothing: the table stays with its maker."""
+        """Return no arrays: the table is not saved."""
         return {}
 
     def settings(self) -> dict[str, Any]:
-        """Return nothing."""
+        """Return no settings."""
         return {}
 
 
 class SimulatedModels:
-    """Models that answer queries of known kinds: each succeeds with its skill at the kind, and writes so many tokens.
+    """Models that answer queries of known kinds, each with its probability of success and a random number of tokens.
 
     Parameters
     ----------
     prices : mapping of str to Price
         USD per token of each model.
     skill : mapping of str to mapping of str to float
-        Chance that a model's answer to a query of a kind is right.
+        Probability that a model answers a query of a kind correctly.
     output_tokens : mapping of str to float
         Mean length of an answer by kind; single answers vary by a log-normal factor.
     rng : numpy.random.Generator
-        Draws answers.
+        Source of random answers.
 
     Examples
     --------
@@ -112,7 +112,7 @@ class SimulatedModels:
         return [Model(name, price) for name, price in self._prices.items()]
 
     def call(self, model: str, kind: str, input_tokens: int) -> tuple[float, Usage]:
-        """Return the reward of one answer and the tokens it took."""
+        """Return the reward of one answer and its token usage."""
         reward = float(self._rng.random() < self._skill[model][kind])
         length = self._output_tokens[kind] * self._rng.lognormal(-0.045, 0.3)
         return reward, Usage(input_tokens=input_tokens, output_tokens=max(1, round(length)))
