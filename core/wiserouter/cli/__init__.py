@@ -35,8 +35,8 @@ app.add_typer(data, name="data")
 app.add_typer(paper, name="paper")
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(requested: bool) -> None:
+    if requested:
         sys.stdout.write(f"wiserouter {__version__}\n")
         raise typer.Exit
 
@@ -49,7 +49,7 @@ def _options(
 
 
 def main() -> None:
-    """Run the command line; an error of ours, or a missing file, is one line on stderr and exit code 2."""
+    """Run the command line; an error of WISERouter or of the file system is one line on stderr and exit code 2."""
     try:
         app()
     except (WiseRouterError, OSError) as error:

@@ -1,4 +1,4 @@
-"""`wiserouter bench`: every method on the same halves of a table, under the same budgets."""
+"""`wiserouter bench`: every method on the same splits of a table, under the same budgets."""
 
 from __future__ import annotations
 
@@ -36,14 +36,16 @@ def bench(
     log: Annotated[
         str, typer.Argument(help="A dense log, by path or name: every model's score and cost on every query.")
     ],
-    methods: Annotated[str | None, typer.Option(help="Only these, separated by commas.")] = None,
+    methods: Annotated[str | None, typer.Option(help="Only these methods, separated by commas.")] = None,
     seeds: Annotated[int, typer.Option(help="Number of splits.", min=1)] = 5,
-    first_seed: Annotated[int, typer.Option(help="The first of them.", min=0)] = 0,
-    budgets: Annotated[int, typer.Option(help="Budgets on the paper's spacing.", min=1)] = 6,
-    log_budgets: Annotated[int, typer.Option(help="More budgets between them, on a log scale.", min=0)] = 7,
+    first_seed: Annotated[int, typer.Option(help="The first seed.", min=0)] = 0,
+    budgets: Annotated[int, typer.Option(help="Number of budgets on the paper's spacing.", min=1)] = 6,
+    log_budgets: Annotated[int, typer.Option(help="Number of further budgets, on a log scale.", min=0)] = 7,
     leave_out: Annotated[
         str | None,
-        typer.Option(help="Models that take no part, separated by commas; '' for none. RouterBench: Yi-34B-Chat."),
+        typer.Option(
+            help="Models to leave out, separated by commas; '' for none. RouterBench: Yi-34B-Chat by default."
+        ),
     ] = None,
     encoder: Annotated[
         str | None,
@@ -52,27 +54,26 @@ def bench(
     contexts: Annotated[int, typer.Option(help="Number of contexts J.")] = 16,
     jobs: Annotated[int, typer.Option(help="Number of processes.", min=1)] = 2,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of the table.")] = False,
-    report: Annotated[Path, typer.Option(help="Folder of the report and of what has been done.")] = Path("bench"),
+    report: Annotated[Path, typer.Option(help="Folder of the report and of the finished rows.")] = Path("bench"),
 ) -> None:
     """Run all methods on a table: 50:50 split by seed, six budgets and more.
 
-    What has been done is kept in REPORT/done, so that a bench that was stopped
-    goes on where it was. REPORT/NAME.html is the report on one page, NAME.md the
-    same as text; NAME.parquet has one row per method, seed and budget, with what
-    happened at every query. wiserouter paper makes single tables and pictures
-    of it.
+    Finished rows are kept in REPORT/done, so that an interrupted bench resumes.
+    REPORT/NAME.html is the report on one page, NAME.md the same as text;
+    NAME.parquet has one row per method, seed and budget, with the answer, reward
+    and cost of every query; NAME.csv has the figures per method and budget.
 
     Example: wiserouter bench routerbench.parquet --jobs 4 --report out
 
     JSON: {"table", "sha256", "left_out", "methods": [{"method", "aiq", ...}],
     "budgets": [{"method", "rate_usd", "quality", "spend_ratio", ...}]}; the
-    figures of the report, null where there are none.
+    figures of the report, null where undefined.
     """
-    read = open_table(log, leave_out=None if leave_out is None else names(leave_out) or ())
+    loaded = open_table(log, leave_out=None if leave_out is None else names(leave_out) or ())
     opened = open_methods(names(methods))
-    budgets_usd = budgets_of(read.table.cost_usd, budgets, log_budgets)
+    budgets_usd = budgets_of(loaded.table.cost_usd, budgets, log_budgets)
     order = (*(method.name for method in opened), *BOUNDS)
-    work = Bench(read, budgets_usd, order, tuple(range(first_seed, first_seed + seeds)), encoder, contexts)
+    work = Bench(loaded, budgets_usd, order, tuple(range(first_seed, first_seed + seeds)), encoder, contexts)
     if not as_json:
         out.print(_terms(work), highlight=False, soft_wrap=True)
     logging.getLogger("wiserouter").setLevel(logging.ERROR)
@@ -82,36 +83,36 @@ def bench(
     if as_json:
         return print_json(_figures(work.table, aggregates))
     out.print(_quality(aggregates), "")
-    written = f"Report: {report / read.name}.html and .md, rows: .parquet, figures: .csv"
+    written = f"Report: {report / loaded.name}.html and .md, rows: .parquet, figures: .csv"
     out.print(written, highlight=False, soft_wrap=True)
     return None
 
 
 class _Ticker:
-    """Shows how many rows are done: as a bar, or where nobody looks as a line now and then."""
+    """Shows the number of finished rows: as a bar, or without a terminal as a line for every tenth."""
 
     def __init__(self, total: int, bars: Progress) -> None:
-        self._total, self._done, self._told, self._bars = total, 0, 0, bars
-        self._bar = bars.add_task("benching", total=total)
+        self._total, self._done, self._printed_tenths, self._bars = total, 0, 0, bars
+        self._bar = bars.add_task("running", total=total)
 
     def __call__(self, rows: int) -> None:
         self._done += rows
         self._bars.advance(self._bar, rows)
         tenth = 10 * self._done // self._total
-        if not err.is_terminal and tenth > self._told:
+        if not err.is_terminal and tenth > self._printed_tenths:
             err.print(f"{self._done:,} of {self._total:,} done", highlight=False)
-            self._told = tenth
+            self._printed_tenths = tenth
 
 
 def _terms(work: Bench) -> str:
-    read, rates = work.table, work.budgets.paper
-    left = f" without {', '.join(read.left_out)}" if read.left_out else ""
-    n, k = read.table.reward.shape
+    loaded, rates = work.table, work.budgets.paper
+    left = f" without {', '.join(loaded.left_out)}" if loaded.left_out else ""
+    n, k = loaded.table.reward.shape
     return (
-        f"{read.name}{left}: {n:,} queries, of which {n // 2:,} to learn from, {k} models, {len(work.seeds)} splits "
+        f"{loaded.name}{left}: {n:,} queries, of which {n // 2:,} to learn from, {k} models, {len(work.seeds)} splits "
         f"(seeds {work.seeds[0]} to {work.seeds[-1]}), {work.n_contexts} contexts on {_encoder(work)}, "
         f"{len(rates)} budgets from {usd(rates[0])} to {usd(rates[-1])} per query and {len(work.budgets.log)} between "
-        f"them. Left out for a missing score or cost: {read.dropped} queries."
+        f"them. Left out for a missing score or cost: {loaded.dropped} queries."
     )
 
 
@@ -132,7 +133,7 @@ def _results(work: Bench, rows: pl.DataFrame, opened: Sequence[Method]) -> Resul
 
 
 def _origin(work: Bench) -> dict[str, str]:
-    """Return what the rows depend on, for who wants to make them again."""
+    """Return what is needed to reproduce the rows: command, data, seeds, code, versions and machine."""
     from importlib.metadata import version
 
     versions = [f"{name} {version(name)}" for name in _LIBRARIES]
@@ -161,18 +162,18 @@ def _write(results: Results, folder: Path) -> Aggregates:
     return aggregates
 
 
-def _figures(read: LoadedTable, aggregates: Aggregates) -> dict[str, object]:
+def _figures(loaded: LoadedTable, aggregates: Aggregates) -> dict[str, object]:
     return {
-        "table": read.name,
-        "sha256": read.sha256,
-        "left_out": read.left_out,
+        "table": loaded.name,
+        "sha256": loaded.sha256,
+        "left_out": loaded.left_out,
         "methods": aggregates.comparison.by_method.fill_nan(None).to_dicts(),
         "budgets": aggregates.comparison.by_budget.fill_nan(None).to_dicts(),
     }
 
 
 def _quality(aggregates: Aggregates) -> Table:
-    """Return quality by method and budget; * marks the best and what is within a standard error of it."""
+    """Return quality by method and budget; * marks the best, and others within one standard error of it."""
     by_budget, by_method = aggregates.comparison
     rates = aggregates.about.shown_usd
     cells = {(row["method"], row["rate_usd"]): _cell(row) for row in by_budget.iter_rows(named=True)}

@@ -1,4 +1,4 @@
-"""`wiserouter data`: public routing tables as one wide parquet each, and what a table holds."""
+"""`wiserouter data`: public routing tables as one wide parquet file each, and the summary of a table."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from wiserouter.evaluation.datasets import TableSummary, summary
 from wiserouter.evaluation.datasets.open_table import tables_folder
 from wiserouter.evaluation.datasets.wide_table import WideTable, write
 
-app = typer.Typer(help="Public routing tables: fetch or convert them, and check a table.", no_args_is_help=True)
+app = typer.Typer(help="Public routing tables: download or convert them, and check a table.", no_args_is_help=True)
 
-Output = Annotated[Path | None, typer.Option("--output", "-o", help="The parquet to write; by default in data/.")]
+Output = Annotated[Path | None, typer.Option("--output", "-o", help="The parquet file to write; by default in data/.")]
 DropFaulty = Annotated[
-    bool, typer.Option("--drop-faulty", help="Leave out rows with an empty cell or a repeated id, do not refuse them.")
+    bool,
+    typer.Option("--drop-faulty", help="Leave out rows with an empty cell or a repeated id instead of refusing them."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
@@ -27,15 +28,15 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 @app.command()
 def routerbench(
     file: Annotated[
-        Path | None, typer.Option("--from", help="A file of the set that you have; else it is fetched.")
+        Path | None, typer.Option("--from", help="A local file of the set; by default it is downloaded.")
     ] = None,
     output: Output = None,
     release: Annotated[str, typer.Option(help="5shot, or 0shot.")] = "5shot",
-    sha256: Annotated[str | None, typer.Option(help="What the hash of the file must be.")] = None,
+    sha256: Annotated[str | None, typer.Option(help="The required hash of the file.")] = None,
     drop_faulty: DropFaulty = False,
     as_json: AsJson = False,
 ) -> None:
-    """Fetch RouterBench from the Hugging Face Hub, and convert it; its pickle is read without being run.
+    """Download RouterBench from the Hugging Face Hub and convert it; no code in its pickle is run.
 
     Example: wiserouter data routerbench && wiserouter replay data/routerbench_5shot.parquet --budget 5
     """
@@ -44,7 +45,7 @@ def routerbench(
     if release not in loader.RELEASES:
         raise InvalidInput(f"--release must be one of {', '.join(loader.RELEASES)}, got {release!r}", value=release)
     if file is None:
-        err.print(f"Fetching {release} of {loader.REPOSITORY}; its card states no licence.", highlight=False)
+        err.print(f"Downloading {release} of {loader.REPOSITORY}; its card states no licence.", highlight=False)
         file = loader.download(release)
         output = output or tables_folder() / f"routerbench_{release}.parquet"
     converted = loader.read(file, sha256=sha256, drop_faulty=drop_faulty)
@@ -55,22 +56,22 @@ def routerbench(
 def swebench(
     runs: Annotated[list[Path], typer.Argument(help="leaderboards.json, files of runs, or folders with runs.")],
     output: Output = None,
-    board: Annotated[str, typer.Option(help="Which leaderboard of the file.")] = "bash-only",
-    models: Annotated[str | None, typer.Option(help="Keep only these, separated by commas.")] = None,
+    board: Annotated[str, typer.Option(help="The leaderboard of the file.")] = "bash-only",
+    models: Annotated[str | None, typer.Option(help="Keep only these models, separated by commas.")] = None,
     problems: Annotated[
         Path | None, typer.Option(help="Parquet, csv or jsonl with instance_id and problem_statement.")
     ] = None,
     drop_faulty: DropFaulty = False,
     as_json: AsJson = False,
 ) -> None:
-    """Convert runs of SWE-bench: per instance whether it was resolved, and the dollars of the run.
+    """Convert runs of SWE-bench: resolution and cost in USD of every instance.
 
     Example: wiserouter data swebench leaderboards.json --problems verified.parquet
     """
     from wiserouter.evaluation.datasets import swebench as loader
 
     if problems is None:
-        err.print("Without --problems a prompt is the id of its instance, which tells only its repository.")
+        err.print("Without --problems a prompt is the id of its instance, which only identifies its repository.")
     chosen = names(models)
     converted = loader.read(runs, board=board, models=chosen, problems=problems, drop_faulty=drop_faulty)
     _finish(converted, output or tables_folder() / "swebench.parquet", as_json=as_json)
@@ -98,7 +99,7 @@ def check(
     file: Annotated[str, typer.Argument(help="A log in any layout, or the name of a table in data/.")],
     as_json: AsJson = False,
 ) -> None:
-    """Read every cell of a table, and print what it holds.
+    """Check every cell of a table, and print a summary.
 
     Example: wiserouter data check data/routerbench_5shot.parquet
     """

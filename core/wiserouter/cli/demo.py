@@ -1,4 +1,4 @@
-"""`wiserouter demo`: a made-up workload, routed under a budget."""
+"""`wiserouter demo`: a synthetic workload, routed under a budget."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from wiserouter.router import WiseRouter
 from wiserouter.types import IntArray
 
 Serve = Callable[[WiseRouter, Table, Callable[[int], None]], IntArray]
-"""Sends every query of a table to a model, and returns which; adapters offer theirs under "wiserouter.demo"."""
+"""Serves every query of a table and returns the models; adapters register theirs under "wiserouter.demo"."""
 
 _HISTORY = 1_500  # queries of the log that the demo learns from
 
@@ -31,16 +31,16 @@ _HISTORY = 1_500  # queries of the log that the demo learns from
 def demo(
     queries: Annotated[int, typer.Option(help="Length of the workload.", min=10)] = 3_000,
     budget: Annotated[
-        float | None, typer.Option(help="USD for the workload; a fifth of always-best by default.")
+        float | None, typer.Option(help="USD for the workload; by default a fifth of the cost of always-best.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Seeds everything.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the workload and the router.")] = 0,
     plot: Annotated[Path, typer.Option(help="The picture to save.")] = Path("wiserouter-demo.png"),
     via: Annotated[
         str, typer.Option(help="How the calls are made: python, or an installed adapter: litellm.")
     ] = "python",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Route a made-up workload under a budget: no key, no network, a few seconds.
+    """Route a synthetic workload under a budget: no key, no network, a few seconds.
 
     Example: wiserouter demo --queries 5000 --budget 2
     """
@@ -49,7 +49,7 @@ def demo(
     history, live = make_table(_HISTORY, rng), make_table(queries, rng)
     with progress(quiet=as_json) as bars:
         router = WiseRouter.fit(history.log(), n_contexts=12, seed=seed, progress=reporter(bars))
-        means = router.estimates.means(shrink=False)  # what history says, before serving adds to it
+        means = router.estimates.means(shrink=False)  # before serving adds observations
         amount = _round(0.2 * history.cost_usd[:, -1].mean() * queries) if budget is None else budget
         router.start(Budget(amount_usd=amount, horizon=queries, on_exhausted="cheapest"))
         chosen = serve(router, live, _ticker(router, bars, bars.add_task("routing", total=queries)))
@@ -58,21 +58,21 @@ def demo(
     if as_json:
         rows = [each.as_dict() for each in outcomes]
         return print_json({**rows[0], "naive": {str(row["method"]): row for row in rows[1:]}, "plot": picture})
-    _tell(outcomes, picture)
+    _show(outcomes, picture)
     return None
 
 
 def _adapter(via: str) -> Serve:
-    """Return the way of serving that an adapter offers as an entry point."""
-    doors = {door.name: door for door in entry_points(group="wiserouter.demo")}
-    if via not in doors:
-        raise InvalidInput(f"via must be one of {', '.join(['python', *sorted(doors)])}, got {via!r}", value=via)
-    serve: Serve = doors[via].load()
+    """Return the serving function that an adapter registers as an entry point."""
+    adapters = {entry.name: entry for entry in entry_points(group="wiserouter.demo")}
+    if via not in adapters:
+        raise InvalidInput(f"via must be one of {', '.join(['python', *sorted(adapters)])}, got {via!r}", value=via)
+    serve: Serve = adapters[via].load()
     return serve
 
 
 def _ticker(router: WiseRouter, bars: Progress, bar: TaskID) -> Callable[[int], None]:
-    """Return what shows the progress, and what is spent, every 50 queries."""
+    """Return a callback that shows progress and spend every 50 queries."""
 
     def tick(done: int) -> None:
         if done % 50 == 0:
@@ -84,7 +84,7 @@ def _ticker(router: WiseRouter, bars: Progress, bar: TaskID) -> Callable[[int], 
 
 
 def _serve(router: WiseRouter, live: Table, tick: Callable[[int], None]) -> IntArray:
-    """Route every query as an application would: decide, call the model, charge what it cost, reward the answer."""
+    """Route every query as an application does: decide, call the model, charge the cost, reward the answer."""
     chosen = np.empty(len(live.prompts), dtype=np.int64)
     for i, prompt in enumerate(live.prompts):
         decision = router.decide(prompt)
@@ -116,14 +116,14 @@ def _picture(router: WiseRouter, outcomes: list[Outcome], plot: Path) -> str | N
     from wiserouter.evaluation.plots import plot_outcomes
 
     try:
-        plot_outcomes(outcomes, plot, "What the workload cost, and how many answers were right", router.plan)
+        plot_outcomes(outcomes, plot, "Cost of the workload and share of correct answers", router.plan)
     except MissingExtra as error:
         err.print(f"no picture: {error}", highlight=False)
         return None
     return str(plot)
 
 
-def _tell(outcomes: list[Outcome], picture: str | None) -> None:
+def _show(outcomes: list[Outcome], picture: str | None) -> None:
     ours, best, cheapest = outcomes
     rows = [
         (
@@ -136,11 +136,11 @@ def _tell(outcomes: list[Outcome], picture: str | None) -> None:
         for one in outcomes
     ]
     title = f"{ours.queries:,} queries, budget {usd(ours.budget_usd)}"
-    out.print(table(title, ("choice", "cost", "right answers", "per 1,000 right", "who answered"), rows))
+    out.print(table(title, ("policy", "cost", "correct", "per 1,000 correct", "models"), rows))
     kept = ours.quality / best.quality
     out.print(
-        f"\nWISERouter spent {ours.spend_ratio:.1%} of the budget. It got {kept:.0%} of the best model's right answers "
-        f"for {ours.spend_usd / best.spend_usd:.0%} of its bill; the cheapest model alone gets "
+        f"\nWISERouter spent {ours.spend_ratio:.1%} of the budget. It got {kept:.0%} of the best model's correct "
+        f"answers for {ours.spend_usd / best.spend_usd:.0%} of its cost; the cheapest model alone gets "
         f"{cheapest.quality / best.quality:.0%}.",
         highlight=False,
     )
@@ -150,5 +150,5 @@ def _tell(outcomes: list[Outcome], picture: str | None) -> None:
 
 
 def _round(amount_usd: float) -> float:
-    """Return the amount with two figures: a budget that a person would name."""
+    """Return the amount rounded to two significant digits."""
     return float(f"{amount_usd:.2g}")

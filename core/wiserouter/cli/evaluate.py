@@ -1,4 +1,4 @@
-"""`wiserouter evaluate`: what another budget, pool or model would have bought, told by the journal of what was done."""
+"""`wiserouter evaluate`: the outcome of another budget, pool or model, estimated from a journal."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from wiserouter.evaluation.off_policy import (
     Estimate,
     Evaluation,
     always,
-    at_known_then,
+    at_logged_estimates,
     at_plan,
     check_contexts,
     evaluate,
@@ -31,24 +31,25 @@ LOGGED = "as logged"
 
 
 def evaluate_journal(
-    journal: Annotated[Path, typer.Argument(help="What `journal_to` wrote.")],
-    budget: Annotated[list[float] | None, typer.Option(help="USD for --requests; repeatable.")] = None,
-    budget_per_query: Annotated[list[float] | None, typer.Option(help="The same, per query; repeatable.")] = None,
+    journal: Annotated[Path, typer.Argument(help="A journal written by `journal_to`.")],
+    budget: Annotated[list[float] | None, typer.Option(help="Budget in USD for --requests; repeatable.")] = None,
+    budget_per_query: Annotated[list[float] | None, typer.Option(help="Budget in USD per query; repeatable.")] = None,
     artifact: Annotated[
-        Path | None, typer.Option(help="The plan to follow, in the log's contexts; else that of each moment.")
+        Path | None,
+        typer.Option(help="Use the plan of this artifact; by default that of the logged estimates."),
     ] = None,
-    without: Annotated[list[str] | None, typer.Option(help="A model to do without; repeatable.")] = None,
-    only: Annotated[list[str] | None, typer.Option(help="Everything to this model alone; repeatable.")] = None,
-    requests: Annotated[int | None, typer.Option(help="Requests of the totals; as many as logged.", min=1)] = None,
-    explored: Annotated[bool, typer.Option("--explored", help="Look at the exploration phase alone.")] = False,
+    without: Annotated[list[str] | None, typer.Option(help="A model to leave out; repeatable.")] = None,
+    only: Annotated[list[str] | None, typer.Option(help="Every query to this model alone; repeatable.")] = None,
+    requests: Annotated[int | None, typer.Option(help="Requests of the totals; by default as logged.", min=1)] = None,
+    explored: Annotated[bool, typer.Option("--explored", help="Use the exploration phase alone.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Estimate what another budget, pool or model would have bought, or say that the journal cannot tell.
+    """Estimate the outcome of another budget, pool or model from a journal, or refuse if the journal has too few data.
 
     Example: wiserouter evaluate decisions.jsonl --artifact support.wise --budget-per-query 0.002 --without opus
     """
-    reading = JournalReader(journal)
-    decisions = read_decisions(reading)
+    reader = JournalReader(journal)
+    decisions = read_decisions(reader)
     decisions = decisions.where(decisions.explored) if explored else decisions
     if not decisions.n:
         raise InvalidInput("--explored needs decisions of an exploration phase, the journal has none")
@@ -60,16 +61,18 @@ def evaluate_journal(
     if router is not None:
         check_contexts(decisions, router.contexts)
         decisions = decisions.with_models(router.pool.names)
-    asked = [(LOGGED, decisions.logged), *_targets(decisions, router, rates, without or [], only or [])]
-    found = [_TargetResult(name, {one: _told(decisions, target, one) for one in _OUTCOMES}) for name, target in asked]
-    _check_any(found)
+    targets = [(LOGGED, decisions.logged), *_targets(decisions, router, rates, without or [], only or [])]
+    results = [
+        _TargetResult(name, {one: _evaluated(decisions, target, one) for one in _OUTCOMES}) for name, target in targets
+    ]
+    _check_any(results)
     if as_json:
-        return print_json(_as_json(journal, reading, decisions, n, found))
-    return _show(journal, reading, decisions, n, found)
+        return print_json(_as_json(journal, reader, decisions, n, results))
+    return _show(journal, reader, decisions, n, results)
 
 
 class _TargetResult(NamedTuple):
-    """A target with its evaluation per outcome: None where there is no such outcome, the error where it was refused."""
+    """A target with its evaluation per outcome: None without such outcomes, the error if it was refused."""
 
     name: str
     outcomes: dict[OutcomeName, Evaluation | ThinOverlap | None]
@@ -85,7 +88,7 @@ def _targets(
     for rate in rates:
         name = f"{usd(rate)} per query{less}"
         if router is None:
-            yield name, at_known_then(decisions, rate, without)
+            yield name, at_logged_estimates(decisions, rate, without)
             continue
         plan, pool = router.plan, router.pool
         if plan is None:
@@ -96,8 +99,8 @@ def _targets(
         yield f"{model} alone", always(decisions, model)
 
 
-def _told(decisions: Decisions, target: FloatArray, outcome: OutcomeName) -> Evaluation | ThinOverlap | None:
-    if not decisions.tells(outcome):
+def _evaluated(decisions: Decisions, target: FloatArray, outcome: OutcomeName) -> Evaluation | ThinOverlap | None:
+    if not decisions.has_outcome(outcome):
         return None
     try:
         return evaluate(decisions, target, outcome)
@@ -105,69 +108,69 @@ def _told(decisions: Decisions, target: FloatArray, outcome: OutcomeName) -> Eva
         return refusal
 
 
-def _check_any(found: list[_TargetResult]) -> None:
-    """Raise the first refusal where every target but the log itself was refused."""
-    told = [one for each in found if each.name != LOGGED for one in each.outcomes.values()]
-    refusals = [one for one in told if isinstance(one, ThinOverlap)]
-    if refusals and not any(isinstance(one, Evaluation) for one in told):
+def _check_any(results: list[_TargetResult]) -> None:
+    """Raise the first refusal if every target but the log itself was refused."""
+    outcomes = [one for each in results if each.name != LOGGED for one in each.outcomes.values()]
+    refusals = [one for one in outcomes if isinstance(one, ThinOverlap)]
+    if refusals and not any(isinstance(one, Evaluation) for one in outcomes):
         raise refusals[0]
 
 
 def _as_json(
-    journal: Path, reading: JournalReader, decisions: Decisions, n: int, found: list[_TargetResult]
+    journal: Path, reader: JournalReader, decisions: Decisions, n: int, results: list[_TargetResult]
 ) -> dict[str, object]:
     return {
         "journal": str(journal),
         "decisions": decisions.n,
         "left_out": decisions.left_out,
-        "skipped_lines": reading.skipped,
+        "skipped_lines": reader.skipped,
         "requests": n,
         "level": 0.95,
         "targets": [
-            {"target": each.name, **{name: _fields(one, n) for name, one in each.outcomes.items()}} for each in found
+            {"target": each.name, **{name: _fields(one, n) for name, one in each.outcomes.items()}} for each in results
         ],
     }
 
 
-def _fields(told: Evaluation | ThinOverlap | None, n: int) -> dict[str, Any] | None:
-    if told is None:
+def _fields(evaluation: Evaluation | ThinOverlap | None, n: int) -> dict[str, Any] | None:
+    if evaluation is None:
         return None
-    if isinstance(told, ThinOverlap):
-        return {"refused": str(told)}
-    figures = {name: getattr(told, name) for name in ("ips", "snips", "dr")}
+    if isinstance(evaluation, ThinOverlap):
+        return {"refused": str(evaluation)}
+    figures = {name: getattr(evaluation, name) for name in ("ips", "snips", "dr")}
     return {
-        "overlap": told.overlap._asdict(),
+        "overlap": evaluation.overlap._asdict(),
         **{name: {**one._asdict(), "total": one.total(n)[:3]} for name, one in figures.items()},
     }
 
 
-def _show(journal: Path, reading: JournalReader, decisions: Decisions, n: int, found: list[_TargetResult]) -> None:
+def _show(journal: Path, reader: JournalReader, decisions: Decisions, n: int, results: list[_TargetResult]) -> None:
     for count, what in (
-        (reading.skipped, "lines that are cut short or damaged"),
-        (decisions.left_out, "decisions from before contexts were fitted anew"),
+        (reader.skipped, "lines that are truncated or damaged"),
+        (decisions.left_out, "decisions from before the last refit of the contexts"),
     ):
         if count:
             err.print(f"{journal}: skipped {count} {what}", highlight=False)
     rows = [
-        (each.name, *_cells(name, told, n))
-        for each in found
-        for name, told in each.outcomes.items()
-        if isinstance(told, Evaluation)
+        (each.name, *_cells(name, one, n))
+        for each in results
+        for name, one in each.outcomes.items()
+        if isinstance(one, Evaluation)
     ]
     title = f"{journal.name}: {decisions.n:,} decisions, means per query with 95 % intervals"
     columns = ("target", "of", "IPS", "SNIPS", "doubly robust", f"{n:,} queries", "worth", "weight", "left out")
     out.print(table(title, columns, rows, left=2))
-    for each in found:
-        for told in each.outcomes.values():
-            if isinstance(told, ThinOverlap):
-                out.print(f"\n{each.name}: {told}", highlight=False, markup=False, soft_wrap=True)
+    for each in results:
+        for one in each.outcomes.values():
+            if isinstance(one, ThinOverlap):
+                out.print(f"\n{each.name}: {one}", highlight=False, markup=False, soft_wrap=True)
 
 
-def _cells(name: OutcomeName, told: Evaluation, n: int) -> tuple[str, ...]:
-    total, overlap = told.dr.total(n), told.overlap
+def _cells(name: OutcomeName, evaluation: Evaluation, n: int) -> tuple[str, ...]:
+    total, overlap = evaluation.dr.total(n), evaluation.overlap
     return (
         _NAMES[name],
-        *(_interval(one, name) for one in (told.ips, told.snips, told.dr)),
+        *(_interval(one, name) for one in (evaluation.ips, evaluation.snips, evaluation.dr)),
         _interval(total, name, total=True),
         f"{overlap.effective:,.0f}",
         f"{overlap.largest_weight:,.3g}",

@@ -1,4 +1,4 @@
-"""`wiserouter explain`: why a decision of a journal fell as it did."""
+"""`wiserouter explain`: the explanation of a decision from a journal."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ from wiserouter.types import NO_CONTEXT
 
 def explain(
     decision: Annotated[str, typer.Argument(help="The decision's id, or last.", metavar="ID")],
-    journal: Annotated[Path, typer.Option(help="What `journal_to` wrote.")] = Path("decisions.jsonl"),
-    artifact: Annotated[Path | None, typer.Option(help="The router, to tell what the context is about.")] = None,
+    journal: Annotated[Path, typer.Option(help="A journal written by `journal_to`.")] = Path("decisions.jsonl"),
+    artifact: Annotated[Path | None, typer.Option(help="The router's artifact, to describe the context.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Show why a decision fell as it did: context, account, every model with its figures or the rule against it.
+    """Explain a decision: context, account, and every model with its figures or the rule that excluded it.
 
     Example: wiserouter explain last --journal decisions.jsonl --artifact support.wise
     """
-    reading = JournalReader(journal)
-    found = find_explanation(reading, decision)
+    reader = JournalReader(journal)
+    found = find_explanation(reader, decision)
     if artifact is not None:
         found["context"] = {**found["context"], **about(WiseRouter.load(artifact), found["context"]["id"])}
-    if reading.skipped:
-        err.print(f"{journal}: skipped {reading.skipped} lines that are cut short or damaged", highlight=False)
+    if reader.skipped:
+        err.print(f"{journal}: skipped {reader.skipped} lines that are truncated or damaged", highlight=False)
     if as_json:
         return print_json(found)
-    return tell(found)
+    return _show(found)
 
 
 def about(router: WiseRouter, context: int) -> dict[str, list[str]]:
-    """Return the words and typical prompts of a context."""
+    """Return the characteristic words and typical prompts of a context."""
     summary = router.contexts.summary(context)
     return {"terms": list(summary.terms), "typical_prompts": list(summary.prompts)}
 
 
-def tell(found: dict[str, Any]) -> None:
-    """Print an explanation for people."""
+def _show(found: dict[str, Any]) -> None:
+    """Print an explanation as a table and text."""
     rows = [
         (
             model["name"] + (" *" if model["name"] == found["model"] else ""),
@@ -82,30 +82,30 @@ def _lines(found: dict[str, Any]) -> list[str]:
 
 _RULES = {
     "plan": "the plan's mix at that rate",
-    "explore": "exploration of what was tried least in this context",
-    "cheapest": "the budget is used up: the cheapest model goes on",
+    "explore": "exploration of the models tried least in this context",
+    "cheapest": "the budget is used up: the cheapest model continues",
 }
 
 
 def _context(context: dict[str, Any]) -> str:
     if context["id"] == NO_CONTEXT:
-        return "none: decided by what is known of all contexts together"
+        return "none: decided by the estimates over all contexts"
     words, prompts = ", ".join(context.get("terms", ())), ", ".join(context.get("typical_prompts", ()))
-    told = [f"about: {words}"] if words else []
-    told += [f"typical prompts: {prompts}"] if prompts else []
-    return "; ".join([f"{context['id']} ({context['share']:.1%} of the traffic)", *told])
+    described = [f"about: {words}"] if words else []
+    described += [f"typical prompts: {prompts}"] if prompts else []
+    return "; ".join([f"{context['id']} ({context['share']:.1%} of the traffic)", *described])
 
 
 def _since(found: dict[str, Any]) -> str:
-    paid = "" if found["cost_usd"] is None else f" {usd(found['cost_usd'])} by {found['answered_by'] or 'nobody'}"
+    paid = "" if found["cost_usd"] is None else f" {usd(found['cost_usd'])} by {found['answered_by'] or 'no model'}"
     rated = "" if found["reward"] is None else f", reward {found['reward']:.4g}"
-    asked = ", feedback asked for" if found["ask_feedback"] else ""
+    asked = ", feedback requested" if found["ask_feedback"] else ""
     return f"{found['state']}{paid}{rated}{asked}"
 
 
 def _reward(model: dict[str, Any]) -> str:
-    taken_as = model.get("optimistic_reward")
-    return _figure(model["expected_reward"]) + ("" if taken_as is None else f", taken as {taken_as:.4f}")
+    optimistic = model.get("optimistic_reward")
+    return _figure(model["expected_reward"]) + ("" if optimistic is None else f", taken as {optimistic:.4f}")
 
 
 def _figure(value: float | None) -> str:

@@ -15,30 +15,30 @@ from wiserouter.router import WiseRouter
 
 _MEANING = {
     "models": "models of the pool",
-    "contexts": "contexts; as many as the rarest allows, where the gaps are given",
-    "cost_gap": "least difference of two costs in one context, as a share of the dearest call",
+    "contexts": "contexts; with given gaps, as many as the rarest one's frequency allows",
+    "cost_gap": "least difference of two costs in one context, as a share of the most expensive call",
     "ratio_gap": "least difference of two ratios of reward to cost",
     "min_freq": "frequency of the rarest context",
     "separation": "L, cost gap squared x ratio gap",
-    "delta": "by what share a context may fall short of its frequency",
-    "length": "requests that suffice to order all ratios rightly",
+    "delta": "share by which a context may fall short of its frequency",
+    "length": "requests that suffice to order all ratios correctly",
     "default_length": f"requests that epsilon-first explores by default, {PER_PAIR} per context and model",
-    "horizon": "requests in all",
+    "horizon": "total requests",
 }
 
 
 def exploration_length(
-    artifact: Annotated[Path | None, typer.Argument(help="What `wiserouter fit` wrote; or give the gaps.")] = None,
-    horizon: Annotated[int, typer.Option(help="Number of requests in all.")] = 10_000,
-    delta: Annotated[float | None, typer.Option(help="Of the lemma, in (0, 1); the best one by default.")] = None,
-    no_skip: Annotated[bool, typer.Option("--no-skip", help="Leave out the null action.")] = False,
-    cost_gap: Annotated[float | None, typer.Option(help="Least cost difference, the dearest call being 1.")] = None,
-    ratio_gap: Annotated[float | None, typer.Option(help="Least difference of two ratios, likewise.")] = None,
+    artifact: Annotated[Path | None, typer.Argument(help="An artifact; alternatively give the gaps.")] = None,
+    horizon: Annotated[int, typer.Option(help="Total number of requests.")] = 10_000,
+    delta: Annotated[float | None, typer.Option(help="Delta of the lemma, in (0, 1); the best one by default.")] = None,
+    no_skip: Annotated[bool, typer.Option("--no-skip", help="Exclude the null action.")] = False,
+    cost_gap: Annotated[float | None, typer.Option(help="Least cost difference over the largest cost.")] = None,
+    ratio_gap: Annotated[float | None, typer.Option(help="Least difference of two ratios of such costs.")] = None,
     min_freq: Annotated[float | None, typer.Option(help="Frequency of the rarest context.")] = None,
     models: Annotated[int | None, typer.Option(help="Number of models.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Show how many exploration requests suffice for the right order of all ratios (paper, Lemma 1).
+    """Exploration requests that suffice for the correct order of all ratios (paper, Lemma 1).
 
     Example: wiserouter paper exploration-length support.wise --horizon 100000
     """
@@ -61,7 +61,7 @@ def exploration_length(
 
 
 def of_router(router: WiseRouter, horizon: int, delta: float | None, *, allow_skip: bool) -> dict[str, Any]:
-    """Return the figures at the means that the router plans with; costs are shares of the largest known bound."""
+    """Return the figures at the means of the router's plan, with costs as shares of the largest known bound."""
     reward, cost_usd = router.estimates.means()
     bounds = [model.max_cost_usd for model in router.pool.models if model.max_cost_usd is not None]
     found = sufficient_length(
@@ -83,14 +83,14 @@ def of_gaps(given: dict[str, Any], horizon: int, delta: float | None) -> dict[st
 
 
 def verdict(figures: dict[str, Any]) -> str:
-    """Return in words what the figures come to."""
+    """Return the conclusion from the figures as text."""
     length, default, horizon = (figures[name] for name in ("length", "default_length", "horizon"))
     by_default = f"The default explores {default:,} ({default / horizon:.1%} of the horizon)."
     if length <= horizon:
         return f"{_figure(length)} requests suffice, {length / horizon:.1%} of the horizon. {by_default}"
     return (
-        f"The guarantee asks for {_figure(length)} requests, more than the horizon of {horizon:,}: it is out of reach, "
-        f"as it usually is. It is a worst case: close costs make it long, yet to confuse close models costs little.\n"
+        f"The guarantee requires {_figure(length)} requests, more than the horizon of {horizon:,}, as it usually does. "
+        f"It is a worst case: similar costs make it long, although confusing similar models costs little.\n"
         f"{by_default}"
     )
 
@@ -107,5 +107,5 @@ def _figures(found: dict[str, Any], horizon: int, n_contexts: int, n_models: int
 
 
 def _figure(value: float) -> str:
-    """Return a number with four figures, a count up to 10^15 with all of them."""
+    """Return a number with four significant digits, a count up to 10^15 with all digits."""
     return f"{value:,}" if isinstance(value, int) and value < 10**15 else f"{value:.4g}"

@@ -1,4 +1,4 @@
-"""`wiserouter fit`: from a log of past calls to an artifact."""
+"""`wiserouter fit`: an artifact from a log of past calls."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def fit(
     contexts: Annotated[int, typer.Option(help="Number of contexts J.")] = 16,
     contexts_of: Annotated[
         Path | None,
-        typer.Option(help="Count the log in the contexts, and with the encoder, of this artifact: both can be merged."),
+        typer.Option(help="Use the contexts and the encoder of this artifact, so that both can be merged."),
     ] = None,
     prices: Annotated[Path | None, typer.Option(help="JSON: model -> Model fields, price in USD per token.")] = None,
     models: Annotated[str | None, typer.Option(help="Keep only these models, separated by commas.")] = None,
@@ -32,20 +32,21 @@ def fit(
         str, typer.Option(help="means, ridge, neighbours, or auto: the best on held-out queries.")
     ] = "means",
     token_cost: Annotated[
-        bool | None, typer.Option("--token-cost/--no-token-cost", help="Let costs follow the length of the query.")
+        bool | None, typer.Option("--token-cost/--no-token-cost", help="Estimate costs by the length of the query.")
     ] = None,
     budget_per_query: Annotated[
-        float | None, typer.Option(help="USD at which auto compares; midway between the useful budgets by default.")
+        float | None,
+        typer.Option(help="USD at which auto compares; by default midway between the useful budgets."),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Seeds sample and clusters.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the sample and the clusters.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Fit a router on a log of past calls, and save it.
 
     Example: wiserouter fit calls.parquet -o support.wise
 
-    A log is streamed and may be larger than memory. Logs of many machines: fit the first, the others with
-    --contexts-of first.wise, then use wiserouter merge.
+    The log is streamed and may be larger than memory. For logs of several machines fit the first, the others
+    with --contexts-of first.wise, then use wiserouter merge.
     """
     source = RoutingLog.read(log, models=names(models))
     first = None if contexts_of is None else WiseRouter.load(contexts_of)
@@ -104,18 +105,18 @@ def _comparison_fields(comparison: Comparison | None) -> dict[str, object]:
 
 def _show_comparison(comparison: Comparison) -> None:
     columns = ("estimator", "quality", "gain", "its error", "spend each", "")
-    rows = [_standing_row(one, chosen=one == comparison.chosen) for one in comparison.standings]
+    rows = [_candidate_row(one, chosen=one == comparison.chosen) for one in comparison.standings]
     out.print(table(f"\nHeld-out queries at {usd(comparison.rate_usd)} each", columns, rows))
 
 
-def _standing_row(one: CandidateScore, *, chosen: bool) -> tuple[str, ...]:
+def _candidate_row(one: CandidateScore, *, chosen: bool) -> tuple[str, ...]:
     name = f"{one.estimator}, cost by length" if one.token_cost else one.estimator
     figures = (f"{one.value:.4f}", f"{one.gain:+.4f}", f"{one.gain_se:.4f}", usd(one.spend_usd))
     return name, *figures, "chosen" if chosen else ""
 
 
 def names(models: str | None) -> list[str] | None:
-    """Return the model names of an option separated by commas."""
+    """Return the names in an option separated by commas."""
     return [name.strip() for name in models.split(",") if name.strip()] if models else None
 
 

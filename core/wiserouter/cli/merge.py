@@ -1,4 +1,4 @@
-"""`wiserouter merge`: artifacts fitted on parts of a log, added up."""
+"""`wiserouter merge`: the sum of artifacts fitted on parts of a log."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from wiserouter.router import WiseRouter
 
 
 def merge(
-    artifacts: Annotated[list[Path], typer.Argument(help="Two or more, fitted in the same contexts.")],
+    artifacts: Annotated[list[Path], typer.Argument(help="Two or more artifacts with the same contexts.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="The artifact to write.")] = Path("merged.wise"),
     prices_from: Annotated[
-        Path | None, typer.Option(help="Where prices or limits of a model differ, those of this artifact hold.")
+        Path | None, typer.Option(help="The artifact to take prices and limits from, if those of a model differ.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Add up artifacts fitted on parts of a log, as if it had been fitted as a whole.
+    """Add up artifacts fitted on parts of a log; the result equals a fit on the whole log.
 
     Example: wiserouter merge a.wise b.wise -o all.wise
 
-    Fit the first part as usual, the others in its contexts: wiserouter fit b.parquet --contexts-of a.wise -o b.wise
+    Fit the first part as usual, and the others in its contexts: wiserouter fit b.parquet --contexts-of a.wise -o b.wise
     """
     merging.check_distinct(artifacts)
     parts = [(str(path), load(path)) for path in artifacts]

@@ -1,4 +1,4 @@
-"""What the commands print: tables and progress for people, JSON for machines."""
+"""The output of the commands: tables, progress bars and JSON."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def complain(error: BaseException) -> None:
 
 
 def usd(amount: float) -> str:
-    """Return an amount of money, small ones with four figures.
+    """Return an amount of money, a small one with four significant digits.
 
     Examples
     --------
@@ -49,7 +49,7 @@ def shares(models: Mapping[str, float], most: int = 3) -> str:
 
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], *, left: int = 1) -> Table:
-    """Return a table; the first `left` columns and the last are text, the others figures."""
+    """Return a table; the first `left` columns and the last are left-aligned, the others right-aligned."""
     grid = Table(title=title, title_justify="left", title_style="bold", show_edge=False)
     for i, name in enumerate(columns):
         grid.add_column(name, justify="left" if i < left or i == len(columns) - 1 else "right")
@@ -75,7 +75,7 @@ OUTCOME_COLUMNS = ("method", "quality", "spend", "spend/budget", "served", "mode
 
 @contextmanager
 def progress(*, quiet: bool) -> Iterator[Progress]:
-    """Show progress bars on stderr, if anybody looks."""
+    """Show progress bars on stderr if it is a terminal."""
     bars = Progress(
         SpinnerColumn(),
         TextColumn("{task.description}"),
@@ -91,7 +91,7 @@ def progress(*, quiet: bool) -> Iterator[Progress]:
 
 
 def reporter(bars: Progress) -> Report:
-    """Return a callback that shows each step of a fit as its own bar; how many rows there are, the first pass finds."""
+    """Return a callback that shows each step of a fit as a bar; the first pass finds the number of rows."""
     steps: dict[str, TaskID] = {}
     n_rows: float | None = None
 

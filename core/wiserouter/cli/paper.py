@@ -60,7 +60,7 @@ def variance(
     leave_out: LeaveOut = None,
     encoder: EncoderName = None,
 ) -> None:
-    """Intra-cluster variance of rewards and costs (paper, appendix)."""
+    """Variance of rewards and costs within contexts (paper, appendix)."""
     from wiserouter.evaluation import studies
 
     loaded = _open(table, leave_out)
@@ -75,7 +75,7 @@ def accuracy(
     leave_out: LeaveOut = None,
     encoder: EncoderName = None,
 ) -> None:
-    """Estimation accuracy after exploration: MAE and Pearson correlation (paper, appendix)."""
+    """Accuracy of the estimates after exploration: MAE and Pearson correlation (paper, appendix)."""
     from wiserouter.evaluation import studies
 
     loaded = _open(table, leave_out)

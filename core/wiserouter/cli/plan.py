@@ -1,4 +1,4 @@
-"""`wiserouter plan`: what each budget would buy."""
+"""`wiserouter plan`: the expected quality of each budget."""
 
 from __future__ import annotations
 
@@ -12,29 +12,30 @@ from wiserouter.cli.output import out, print_json, shares, table, usd
 from wiserouter.errors import InvalidInput
 from wiserouter.planning.plan import Plan
 from wiserouter.router import WiseRouter
+from wiserouter.routing.status import what_if
 
 
 def plan(
-    artifact: Annotated[Path, typer.Argument(help="What `wiserouter fit` wrote.")],
-    budget: Annotated[float | None, typer.Option(help="Show this budget (USD) too; needs --requests.")] = None,
+    artifact: Annotated[Path, typer.Argument(help="An artifact.")],
+    budget: Annotated[float | None, typer.Option(help="Show this budget (USD) too, for --requests.")] = None,
     requests: Annotated[int, typer.Option(help="Number of requests that budgets are for.")] = 1_000,
     points: Annotated[int, typer.Option(help="Number of budgets to show.", min=2)] = 10,
     plot: Annotated[Path | None, typer.Option(help="Save a picture (png, svg, pdf).")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Show the what-if curve: budget, expected quality, model shares, and what one more dollar would buy.
+    """Show the what-if curve: budget, expected quality, model shares, and the reward of one more dollar.
 
     Example: wiserouter plan support.wise --requests 100000 --budget 50 --plot curve.png
     """
     router = WiseRouter.load(artifact)
     fitted = router.plan
     if fitted is None:
-        raise InvalidInput(f"{artifact}: nothing was learned yet, so there is no plan: fit it on a log")
+        raise InvalidInput(f"{artifact}: there are no estimates yet, so there is no plan: fit it on a log")
     if plot is not None:
         from wiserouter.evaluation.plots import plot_plan
 
         plot_plan(fitted, router.pool.names, plot)
-    rows = [what_if(fitted, rate, requests, router.pool.names) for rate in rates(fitted, points, budget, requests)]
+    rows = [_row(fitted, rate, requests, router.pool.names) for rate in rates(fitted, points, budget, requests)]
     if as_json:
         return print_json({"requests": requests, "models": router.pool.names, "budgets": rows})
     cells = [
@@ -46,7 +47,7 @@ def plan(
         )
         for row in rows
     ]
-    title = f"What a budget for {requests:,} requests buys"
+    title = f"Budgets for {requests:,} requests"
     out.print(table(title, ("budget", "quality", "reward per extra USD", "models"), cells, left=0))
     if plot is not None:
         out.print(f"\nPicture: {plot}", highlight=False)
@@ -54,21 +55,20 @@ def plan(
 
 
 def rates(fitted: Plan, points: int, budget_usd: float | None, requests: int) -> list[float]:
-    """Return rates from the floor to the ceiling, evenly spaced by ratio, and the one asked for."""
+    """Return rates from the floor to the ceiling, evenly spaced on a log scale, and that of the given budget."""
     low = max(fitted.floor_usd, fitted.ceiling_usd * 1e-3)
     spaced = np.geomspace(low, fitted.ceiling_usd, points).tolist() if low > 0 else [0.0]
-    asked = [] if budget_usd is None else [budget_usd / requests]
+    given = [] if budget_usd is None else [budget_usd / requests]
     spaced[0] = max(spaced[0], fitted.floor_usd)
-    return sorted({*spaced, *asked})
+    return sorted({*spaced, *given})
 
 
-def what_if(fitted: Plan, rate_usd: float, requests: int, names: tuple[str, ...]) -> dict[str, Any]:
-    """Return what one rate buys."""
-    mix = fitted.freq @ fitted.mix(rate_usd)
+def _row(fitted: Plan, rate_usd: float, requests: int, names: tuple[str, ...]) -> dict[str, Any]:
+    bought = what_if(fitted, rate_usd, names)
     return {
         "budget_usd": rate_usd * requests,
         "rate_usd": rate_usd,
-        "quality": fitted.value(rate_usd),
-        "shadow_price": fitted.shadow_price(rate_usd),
-        "models": {name: float(share) for name, share in zip(names, mix, strict=True)},
+        "quality": bought.expected_reward,
+        "shadow_price": bought.shadow_price,
+        "models": bought.mix,
     }

@@ -1,4 +1,4 @@
-"""`wiserouter replay`: what the router would have bought on a log, beside the naive choices."""
+"""`wiserouter replay`: the outcome of the router on a log, next to the reference policies."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from wiserouter.router import WiseRouter
 
 def replay(
     log: Annotated[Path, typer.Argument(help="A dense log: every model's score and cost on every query.")],
-    budget: Annotated[list[float] | None, typer.Option(help="USD for all test queries; repeatable.")] = None,
-    budget_per_query: Annotated[list[float] | None, typer.Option(help="The same, per query; repeatable.")] = None,
+    budget: Annotated[list[float] | None, typer.Option(help="Budget in USD for all test queries; repeatable.")] = None,
+    budget_per_query: Annotated[list[float] | None, typer.Option(help="Budget in USD per query; repeatable.")] = None,
     router: Annotated[Path | None, typer.Option(help="Replay the whole log with this artifact.")] = None,
     models: Annotated[str | None, typer.Option(help="Keep only these models, separated by commas.")] = None,
     encoder: Annotated[str, typer.Option(help="tfidf, or minilm (extra).")] = "tfidf",
@@ -34,38 +34,38 @@ def replay(
         str, typer.Option(help="means, ridge, neighbours, or auto: the best on held-out queries of the training half.")
     ] = "means",
     token_cost: Annotated[
-        bool | None, typer.Option("--token-cost/--no-token-cost", help="Let costs follow the length of the query.")
+        bool | None, typer.Option("--token-cost/--no-token-cost", help="Estimate costs by the length of the query.")
     ] = None,
     limit: Annotated[
-        str, typer.Option(help="expected, or hard: the worst case of a call is its model's dearest.")
+        str, typer.Option(help="expected, or hard: the worst case is the model's most expensive call.")
     ] = "expected",
-    seed: Annotated[int, typer.Option(help="Seeds split, clusters and draws.")] = 0,
-    seeds: Annotated[int, typer.Option(help="Run this many seeds from --seed on.", min=1)] = 1,
+    seed: Annotated[int, typer.Option(help="Seed of the split, the clusters and the draws.")] = 0,
+    seeds: Annotated[int, typer.Option(help="Number of seeds, from --seed on.", min=1)] = 1,
     plot: Annotated[Path | None, typer.Option(help="Save a picture of the last run (png, svg, pdf).")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per run, one a line.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per run, one per line.")] = False,
 ) -> None:
-    """Split a log 50:50, learn from one half, route the other under a budget.
+    """Split a log 50:50, learn from one half, and route the other under a budget.
 
     Example: wiserouter replay calls.parquet --budget 2.50 --plot replay.png
     """
-    asked = _budget_options(budget, budget_per_query)
+    budgets = _budget_options(budget, budget_per_query)
     options = _ReplayOptions(
         _one_of("limit", limit, ("expected", "hard")),
         _one_of("accounting", accounting, ("actual", "paper")),
         estimator,
         token_cost,
-        asked[0].amount_usd if len(asked) == 1 and asked[0].per_query else None,
+        budgets[0].amount_usd if len(budgets) == 1 and budgets[0].per_query else None,
     )
     full, dropped = dense_table(RoutingLog.read(log, models=names(models)))
     if dropped:
-        err.print(f"left out {dropped} of {dropped + len(full.prompts)} queries that lack a score or a cost")
+        err.print(f"left out {dropped} of {dropped + len(full.prompts)} queries without a score or a cost")
     loaded = WiseRouter.load(router) if router else None
-    runs: list[list[Replay]] = [[] for _ in asked]
+    runs: list[list[Replay]] = [[] for _ in budgets]
     with progress(quiet=as_json) as bars:
         for each in range(seed, seed + seeds):
             setup = _prepare(full, loaded, each, encoder, contexts, options)
-            bar = bars.add_task(f"routing, seed {each}", total=len(setup.test.prompts) * len(asked))
-            for done, one in zip(runs, _play(setup, asked, options, partial(bars.advance, bar)), strict=True):
+            bar = bars.add_task(f"routing, seed {each}", total=len(setup.test.prompts) * len(budgets))
+            for done, one in zip(runs, _play(setup, budgets, options, partial(bars.advance, bar)), strict=True):
                 done.append(one)
                 if as_json:
                     print_json(one.as_dict())
@@ -93,19 +93,18 @@ class _ReplayOptions(NamedTuple):
 
 
 def _budget_options(totals: list[float] | None, per_query: list[float] | None) -> list[_BudgetOption]:
-    asked = [_BudgetOption(amount, False) for amount in totals or ()] + [
-        _BudgetOption(amount, True) for amount in per_query or ()
-    ]
-    if not asked:
+    budgets = [_BudgetOption(amount, per_query=False) for amount in totals or ()]
+    budgets += [_BudgetOption(amount, per_query=True) for amount in per_query or ()]
+    if not budgets:
         raise InvalidInput("replay needs --budget (USD for all test queries) or --budget-per-query, got neither")
-    return asked
+    return budgets
 
 
 def _play(
-    setup: ReplaySetup, asked: list[_BudgetOption], options: _ReplayOptions, tick: Callable[[int], None]
+    setup: ReplaySetup, budgets: list[_BudgetOption], options: _ReplayOptions, tick: Callable[[int], None]
 ) -> Iterator[Replay]:
     n = len(setup.test.prompts)
-    for amount_usd, per_query in asked:
+    for amount_usd, per_query in budgets:
         yield run(setup, Budget(amount_usd * n if per_query else amount_usd, n, limit=options.limit), tick)
 
 
@@ -151,7 +150,7 @@ def _show(runs: list[list[Replay]], title: str, plot: Path | None) -> None:
 
 
 def _spread(outcomes: Sequence[Outcome]) -> tuple[str, ...]:
-    """Return mean and spread of one method over seeds."""
+    """Return the mean and spread of one method over seeds."""
     quality = np.array([one.quality for one in outcomes])
     ratio = np.array([one.spend_ratio for one in outcomes])
     served = np.mean([one.served / one.queries for one in outcomes])

@@ -1,4 +1,4 @@
-"""`wiserouter simulate`: every method on the same made-up work, where the truth is known."""
+"""`wiserouter simulate`: every method on the same simulated requests, with known true means."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ _COLUMNS = ("method", "reward\nratio", "\ns.e.", "\nregret", "spend\nratio", "\n
 
 
 def simulate(
-    environment: Annotated[str, typer.Option(help="paper, or routerbench: dearer models, scarcer money.")] = "paper",
+    environment: Annotated[str, typer.Option(help="paper, or routerbench: a wider range of costs.")] = "paper",
     horizon: Annotated[list[int] | None, typer.Option(help="Number of requests; repeatable. 1500 by default.")] = None,
-    seeds: Annotated[int, typer.Option(help="Run this many seeds; each has its own environment.", min=1)] = 40,
-    first_seed: Annotated[int, typer.Option(help="The first of them.", min=0)] = 0,
+    seeds: Annotated[int, typer.Option(help="Number of seeds; each has its own environment.", min=1)] = 40,
+    first_seed: Annotated[int, typer.Option(help="The first seed.", min=0)] = 0,
     fraction: Annotated[
         float | None,
         typer.Option(
-            help="Budget between always the cheapest (0) and always the dearest model (1); by default 0.5 in paper, "
-            "0.02 in routerbench."
+            help="Budget between always the cheapest (0) and always the most expensive model (1); by default 0.5 in "
+            "paper, 0.02 in routerbench."
         ),
     ] = None,
     limit: Annotated[str, typer.Option(help="expected, or hard: through the router, with worst cases.")] = "expected",
     accounting: Annotated[
-        str, typer.Option(help="actual, or paper: count true costs, or the mean cost of each pair.")
+        str, typer.Option(help="actual, or paper: true costs, or the mean cost of each pair.")
     ] = "actual",
-    methods: Annotated[str | None, typer.Option(help="Only these, separated by commas.")] = None,
+    methods: Annotated[str | None, typer.Option(help="Only these methods, separated by commas.")] = None,
     jobs: Annotated[int, typer.Option(help="Number of processes.", min=1)] = 1,
     plot: Annotated[Path | None, typer.Option(help="Save a picture of the longest horizon (png, svg, pdf).")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Compare all methods on the same requests: reward and spend against the oracle, and regret.
 
-    Methods: random, epsilon-greedy, linucb, oracle, epsilon-first-N, which
-    explores N requests, and epsilon-first-known-N, which is told the true costs.
-    The reward ratio is the expected reward of what was chosen over that of the
+    Methods: optimistic, random, epsilon-greedy, linucb, oracle, epsilon-first-N,
+    which explores N requests, and epsilon-first-known-N, which is given the true
+    costs. The reward ratio is the expected reward of the choices over that of the
     linear program at the true means; the spend ratio is spend over budget.
 
     Example: wiserouter simulate --horizon 1500 --seeds 40 --plot regret.png
@@ -54,8 +54,8 @@ def simulate(
     each horizon and method. regret_slope is that of log regret per request over
     log horizon; null with one horizon.
     """
-    asked = None if methods is None else tuple(names(methods) or ())
-    study: Study = Study(environment, asked, limit, accounting, fraction)  # type: ignore[arg-type]
+    chosen = None if methods is None else tuple(names(methods) or ())
+    study: Study = Study(environment, chosen, limit, accounting, fraction)  # type: ignore[arg-type]
     horizons = sorted(set(horizon or (1_500,)))
     with progress(quiet=as_json) as bars:
         bar = bars.add_task("simulating", total=seeds * len(horizons))
@@ -74,7 +74,9 @@ def simulate(
         out.print(table(_title(environment, of_horizon), _COLUMNS, map(_row, of_horizon)), "")
     if len(horizons) > 1:
         out.print(_slopes(summaries))
-        out.print("Of regret per request over the horizon; -0.5: regret grows as its root, -1: not at all.\n")
+        out.print(
+            "Slope of regret per request; -0.5: regret grows as the square root of the horizon, -1: not at all.\n"
+        )
     if plot is not None:
         out.print(f"Picture: {plot}", highlight=False)
     return None

@@ -1,1 +1,1 @@
-"""Evaluation: replay of logs, simulation, the naive choices and the oracle, pictures, a made-up workload."""
+"""Evaluation: replay of logs, simulation, the bench, off-policy estimates, reference policies and plots."""

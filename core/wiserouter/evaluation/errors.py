@@ -9,9 +9,9 @@ from wiserouter.errors import WiseRouterError
 
 
 class ThinOverlap(WiseRouterError):
-    """A log hardly ever did what a target would do, so it cannot tell what that would have bought.
+    """A log has too few of a target's choices to estimate the target's outcome.
 
-    Attributes are those of an `Overlap`; `explored` is how many of the decisions were made by an exploration phase.
+    The attributes are those of an `Overlap`; `explored` is the number of decisions of an exploration phase.
     """
 
     def __init__(
@@ -36,35 +36,36 @@ class ThinOverlap(WiseRouterError):
         self.where = dict(where)
         self.explored = explored
         mostly = ", ".join(f"{name or 'skipping'} {share:.2%}" for name, share in list(self.where.items())[:3])
-        phase = "" if explored in {0, decisions} else f", look at the {explored:,} explored decisions alone"
+        phase = "" if explored in {0, decisions} else f", use the {explored:,} explored decisions alone"
         super().__init__(
-            f"the log cannot tell the {outcome} of this target: {left_out:.2%} of its choices were hardly ever drawn "
-            f"({never:.2%} never{'; ' + mostly if mostly else ''}), the other {decisions:,} decisions are worth "
-            f"{effective:,.0f} of its own (at least {least_effective:,.0f}), largest weight {largest_weight:,.4g}: "
-            f"ask for something nearer to what was done{phase}, or log more with ExploreShare (LiteLLM: explore_share)"
+            f"the log cannot estimate the {outcome} of this target: {left_out:.2%} of its choices were almost never "
+            f"drawn ({never:.2%} never{'; ' + mostly if mostly else ''}), and the {decisions:,} decisions are worth "
+            f"{effective:,.0f} of the target's own (at least {least_effective:,.0f}), largest weight "
+            f"{largest_weight:,.4g}: choose a target closer to the log{phase}, or log more with ExploreShare "
+            f"(LiteLLM: explore_share)"
         )
 
 
 class DataError(WiseRouterError):
-    """A data set for the evaluation is not there, or is not what it should be."""
+    """A data set of the evaluation is missing, or is not the expected one."""
 
 
 class MissingTable(DataError, FileNotFoundError):
-    """A table is not there; `command` gets it."""
+    """A table does not exist; `command` gets it."""
 
-    def __init__(self, name: str, command: str, why: str = "is not there") -> None:
+    def __init__(self, name: str, command: str, why: str = "does not exist") -> None:
         super().__init__(f"table {name!r} {why}; get it with: {command}")
         self.name = name
         self.command = command
 
 
 class HashMismatch(DataError):
-    """A file is not the one that was meant; nothing of it was read."""
+    """A file is not the expected one; nothing of it was read."""
 
     def __init__(self, file: str | Path, expected: str, got: str) -> None:
         super().__init__(
             f"{file}: its SHA-256 must be {expected}, got {got}: get the file again, or pass --sha256 {got} if this is "
-            f"the one that you want"
+            f"the right one"
         )
         self.file = file
         self.expected = expected
@@ -72,7 +73,7 @@ class HashMismatch(DataError):
 
 
 class ForbiddenPickle(DataError):
-    """A pickle asks for more than the plain columns of a table; `refused` says for what, and nothing of it was run."""
+    """A pickle contains more than the plain columns of a table; `refused` names it, and nothing of it was run."""
 
     def __init__(self, refused: str, *, file: str | Path | None = None) -> None:
         where = "" if file is None else f"{file}: "

@@ -1,4 +1,4 @@
-"""What a run bought: the figures that every method is judged by."""
+"""The outcome of one run: the figures by which every method is compared."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from wiserouter.types import FloatArray, IntArray
 
 NOT_SERVED = -1
-"""In an array of chosen models: the query got no answer."""
+"""The entry of a query without an answer in an array of chosen models."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,15 +19,15 @@ class Outcome:
     Attributes
     ----------
     method : str
-        Who chose.
+        Name of the method.
     queries, served : int
         Number of queries, and of those that got an answer.
     quality : float
         Mean reward over all queries; one not served counts 0.
     spend_usd, budget_usd : float, USD
-        True cost of the run, and what it was allowed.
+        True cost of the run, and its budget.
     seed : int
-        Seeds split and draws.
+        Seed of the split and the draws.
     models : dict of str to float
         Share of all queries that each model served.
     """

@@ -1,4 +1,4 @@
-"""The choices that need no router, and the bound that none can beat."""
+"""Reference policies that need no router, and the oracle, which no policy can exceed."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def cheapest_model(means: Means, freq: FloatArray) -> int:
 
 
 def best_model(means: Means, freq: FloatArray) -> int:
-    """Return the model with the highest mean reward, whatever it costs."""
+    """Return the model with the highest mean reward, at any cost."""
     return int((freq @ means.reward).argmax())
 
 
 def single_best(means: Means, rate_usd: float, contexts: IntArray) -> IntArray:
     """Return the best model of each query's context among those with a mean cost of at most `rate_usd`.
 
-    SingleBest of the paper (Section "Baselines"): a query of a context where no model is affordable is not served.
+    SingleBest of the paper (Section "Baselines"): queries of a context without an affordable model are not served.
 
     Examples
     --------
@@ -75,7 +75,7 @@ def oracle_outcome(
     )
 
 
-def naive_outcomes(
+def reference_outcomes(
     means: Means,
     freq: FloatArray,
     contexts: IntArray,
@@ -86,7 +86,7 @@ def naive_outcomes(
     budget_usd: float,
     seed: int,
 ) -> list[Outcome]:
-    """Return always-cheapest, always-best, single-best per context and the oracle on one test set."""
+    """Return the outcomes of always-cheapest, always-best, single-best per context and the oracle on one test set."""
     n = len(reward)
     chosen = {
         "always-cheapest": always(cheapest_model(means, freq), n),

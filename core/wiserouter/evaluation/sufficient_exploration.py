@@ -1,7 +1,7 @@
-r"""How much exploration suffices (paper, Lemma "Sufficient exploration").
+r"""The sufficient length of exploration (paper, Lemma "Sufficient exploration").
 
 With the least cost gap :math:`\Delta^c` within a context, the least ratio separation :math:`\Delta^\xi`, the frequency
-:math:`\pi` of the rarest context and :math:`L = (\Delta^c)^2 \Delta^\xi`, epsilon-first ranks all ratios rightly with
+:math:`\pi` of the rarest context and :math:`L = (\Delta^c)^2 \Delta^\xi`, epsilon-first ranks all ratios correctly with
 probability at least :math:`1 - (4KJ + J) T^{-2}` if it explores for
 
 .. math::
@@ -9,10 +9,10 @@ probability at least :math:`1 - (4KJ + J) T^{-2}` if it explores for
     + \log T \max\Bigl\{\frac{1}{\delta^2}, \frac{128 K}{(1-\delta)\pi L^2}\Bigr\} \Bigr\rceil
 
 requests, for any :math:`0 < \delta < 1`. As :math:`L \le |Z| \le 2`, the length is least where the two terms of the
-maximum are equal: from there on both grow with `delta`, and before it the first falls faster than the rest grows.
+maximum are equal: beyond that `delta` both grow, and below it the first falls faster than the rest grows.
 
-Departure: of the ratios only the unequal ones need an order, so equal ones do not make the separation 0; and contexts
-that never occur are left out.
+Departures: only unequal ratios need an order, so equal ones do not make the separation 0; contexts that never occur are
+left out.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ _ROUNDING = 1e-12  # costs and ratios this close are equal
 
 
 class SufficientLength(NamedTuple):
-    """How many requests suffice, and what makes them so many.
+    """The sufficient number of requests, and the figures that determine it.
 
     Attributes
     ----------
     length : int
         Number of exploration requests.
     delta : float
-        By what share a context may fall short of its frequency.
+        Share by which a context may fall short of its frequency.
     cost_gap : float
-        Least difference of two costs in one context, as a share of the dearest call.
+        Least difference of two costs in one context, as a share of the most expensive call.
     ratio_gap : float
-        Least difference of two unequal ratios, costs being shares of the dearest call.
+        Least difference of two unequal ratios, with costs as shares of the most expensive call.
     min_freq : float
         Frequency of the rarest context.
     separation : float
@@ -68,28 +68,27 @@ def sufficient_length(
     cost_scale_usd: float | None = None,
     allow_skip: bool = True,
 ) -> SufficientLength:
-    """Return how many requests suffice to order all ratios of known statistics.
+    """Return the number of requests that suffices to order all ratios of known statistics.
 
     Parameters
     ----------
     reward, cost_usd : array-like of shape (n_contexts, n_models)
         Mean reward and cost.
     freq : array-like of shape (n_contexts,)
-        How often each context occurs.
+        Frequency of each context.
     horizon : int
-        Number of requests T in all.
+        Total number of requests T.
     delta : float, optional
-        In (0, 1); None takes the one with the least length.
+        In (0, 1); None takes the value with the least length.
     cost_scale_usd : float, optional
         The most that a call can cost; costs are divided by it. At least, and by default, the largest mean.
     allow_skip : bool, default True
-        Take in the null action of reward and cost 0, as the paper does.
+        Include the null action of reward and cost 0, as the paper does.
 
     Raises
     ------
     InvalidInput
-        If two costs of one context are equal or all ratios are, for which no length suffices, or a number is out of
-        range.
+        If two costs of one context or all ratios are equal, so that no length suffices, or a number is out of range.
 
     Examples
     --------
@@ -107,7 +106,7 @@ def sufficient_length(
 def length_of_gaps(
     cost_gap: float, ratio_gap: float, *, min_freq: float, n_models: int, horizon: int, delta: float | None = 0.5
 ) -> SufficientLength:
-    """Return how many requests suffice at these gaps; the parameters are those of `SufficientLength`.
+    """Return the number of requests that suffices at these gaps; the parameters are those of `SufficientLength`.
 
     Raises
     ------
@@ -149,7 +148,7 @@ def _cost_gap(cost: FloatArray, *, allow_skip: bool) -> float:
 
 
 def _ratio_gap(reward: FloatArray, cost: FloatArray, *, allow_skip: bool) -> float:
-    """Return the least difference of two unequal ratios; of sorted numbers, neighbours are the closest."""
+    """Return the least difference of two unequal ratios: in sorted order, that of two neighbours."""
     xi = np.sort(ratios_of(reward, cost, np.zeros_like(cost), allow_skip=allow_skip).xi)
     gaps = np.diff(xi)[~np.isclose(xi[1:], xi[:-1], rtol=1e-9, atol=_ROUNDING)]
     if not gaps.size:

@@ -40,7 +40,7 @@ def shell(*arguments):
 
 def test_demo_ends_in_a_table_and_a_picture(tmp_path):
     printed = wiserouter("demo", "--queries", 200, "--plot", tmp_path / "demo.png")
-    assert "per 1,000 right" in printed
+    assert "per 1,000 correct" in printed
     assert "WISERouter spent" in printed
     assert (tmp_path / "demo.png").stat().st_size > 4_000
 
@@ -170,7 +170,7 @@ def test_explain_prints_a_table(journal, monkeypatch):
         file.write('{"event": "dec')
     noted = shell("explain", "last", "--journal", path)
     assert noted.returncode == 0
-    assert "skipped 1 lines that are cut short or damaged" in noted.stderr
+    assert "skipped 1 lines that are truncated or damaged" in noted.stderr
 
 
 @pytest.fixture
@@ -223,7 +223,7 @@ def test_evaluate_prints_a_table_and_says_what_it_cannot_tell(explored, journal,
     assert "skipped 1 lines" in printed.stderr
     failed = shell("evaluate", journal[0], "--only", "max")
     assert failed.returncode == 2
-    assert "the log cannot tell the reward of this target" in failed.stderr
+    assert "the log cannot estimate the reward of this target" in failed.stderr
     for options, says in ((["--explored"], "--explored needs decisions"), ([], "evaluate needs --budget")):
         with pytest.raises(InvalidInput, match=says):
             wiserouter("evaluate", explored[0], *options)

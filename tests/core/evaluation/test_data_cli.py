@@ -83,7 +83,7 @@ def test_mistakes_are_told_and_leave_nothing(folder, mistake):
         (("routerbench", "--from", folder / "bad.pkl"), "must not name os.mkdir"),
         (("routerbench", "--from", folder / "bad.pkl", "--sha256", "00"), "its SHA-256 must be 00"),
         (("check", "routerbench_5shot"), "get it with: wiserouter data routerbench"),
-        (("swebench", folder / "bad.pkl", "--problems", "none.parquet"), "damaged or no JSON"),
+        (("swebench", folder / "bad.pkl", "--problems", "none.parquet"), "damaged or not JSON"),
     ):
         assert says in mistake(*arguments)
     assert [file.name for file in folder.iterdir()] == ["bad.pkl"]

@@ -82,7 +82,7 @@ def test_routerbench_becomes_a_table_that_the_log_reads(tmp_path):
         (changed("prompt", 3, float("nan")), 4, "prompt", "text is missing"),
         (changed("prompt", 3, ["a"]), 4, "prompt", "must be text or a number, got list"),
         (changed("prompt", 3, "\ud800"), None, "prompt", "valid Unicode"),
-        (changed("sample_id", 3, "made-up.1"), 4, "sample_id", "must come once, got 'made-up.1' again"),
+        (changed("sample_id", 3, "made-up.1"), 4, "sample_id", "must be unique, got 'made-up.1' again"),
     ],
 )
 def test_damage_is_named_by_row_and_column(frame, row, column, says, tmp_path):
@@ -294,7 +294,7 @@ def test_runs_that_are_not_there_or_no_json_or_twice(tmp_path):
     with pytest.raises(LogError, match="no run with results per instance was found in no file"):
         swebench.read([tmp_path])
     (tmp_path / "runs.json").write_text("{")
-    with pytest.raises(LogError, match="damaged or no JSON"):
+    with pytest.raises(LogError, match="damaged or not JSON"):
         swebench.read([tmp_path / "runs.json"])
     runs = as_json({"big": RUN}, tmp_path / "runs.json")
     with pytest.raises(LogError, match="got 'big' again"):
@@ -419,7 +419,7 @@ def test_a_long_log_is_opened_too(tmp_path):
 def test_a_repeated_id_is_refused_unless_another_key_tells_the_rows_apart(tmp_path):
     frame = pl.DataFrame(WIDE | {"sample_id": ["x", "y", "x"]})
     frame.write_parquet(tmp_path / "mine.parquet")
-    with pytest.raises(LogError, match="row 3, column 'sample_id': an id must come once, got 'x' again"):
+    with pytest.raises(LogError, match="row 3, column 'sample_id': an id must be unique, got 'x' again"):
         open_table("mine", folder=tmp_path)
     frame.with_columns(rb_row=pl.Series([7, 8, 9])).write_parquet(tmp_path / "mine.parquet")
     assert open_table("mine", folder=tmp_path).ids == ["x", "y"]
@@ -448,7 +448,7 @@ def test_a_table_that_is_not_there_says_what_gets_it(name, command, tmp_path):
     with pytest.raises(MissingTable, match=re.escape(command)) as caught:
         open_table(name, folder=tmp_path)
     assert isinstance(caught.value, FileNotFoundError)
-    assert str(caught.value).startswith(f"table {name!r} is not there")
+    assert str(caught.value).startswith(f"table {name!r} does not exist")
 
 
 def test_summary_of_a_table(tmp_path):

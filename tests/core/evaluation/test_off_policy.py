@@ -25,7 +25,7 @@ from wiserouter.evaluation.errors import ThinOverlap
 from wiserouter.evaluation.off_policy import (
     Decisions,
     always,
-    at_known_then,
+    at_logged_estimates,
     at_plan,
     check_contexts,
     doubly_robust,
@@ -212,7 +212,7 @@ def test_what_was_never_drawn_is_refused_with_the_numbers():
     assert (error.effective, error.where) == (0.0, {"large": 1.0})
     assert "ExploreShare" in str(error)
     assert "explored" not in str(error)
-    with pytest.raises(ThinOverlap, match="look at the 10 explored decisions alone"):
+    with pytest.raises(ThinOverlap, match="use the 10 explored decisions alone"):
         evaluate(log._replace(explored=np.arange(1_000) < 10), always(log, "large"))
 
 
@@ -228,7 +228,7 @@ def test_what_was_hardly_drawn_is_refused_whatever_was_drawn():
 def test_too_few_are_refused_and_enough_are_not():
     few = drawn(250, UNIFORM)
     assert evaluate(few, few.logged).overlap.effective == pytest.approx(250)
-    with pytest.raises(ThinOverlap, match="worth 0 of its own"):  # weight 3 is above 250 / 100
+    with pytest.raises(ThinOverlap, match="worth 0 of the target"):  # weight 3 is above 250 / 100
         evaluate(few, always(few, "large"))
     enough = drawn(330, UNIFORM)
     assert evaluate(enough, always(enough, "large")).overlap.effective == pytest.approx(110)
@@ -273,11 +273,11 @@ def test_scores_that_depend_on_context_and_model_do_not_mislead():
 def test_models_never_scored_are_refused_and_no_scores_at_all_are_told():
     log = drawn(2_000, UNIFORM)
     unscored = log._replace(reward=np.where(log.chosen == 2, np.nan, log.reward))
-    with pytest.raises(ThinOverlap, match="cannot tell the reward"):
+    with pytest.raises(ThinOverlap, match="cannot estimate the reward"):
         evaluate(unscored, always(log, "large"))
     evaluate(unscored, always(log, "large"), "cost_usd")
     nothing = log._replace(reward=np.full(2_000, np.nan))
-    assert not nothing.tells("reward")
+    assert not nothing.has_outcome("reward")
     with pytest.raises(InvalidInput, match="no decision has a reward"):
         evaluate(nothing, log.logged)
     with pytest.raises(InvalidInput, match=r"shape \(2000, 4\)"):
@@ -318,7 +318,7 @@ def test_what_a_target_must_be():
     with pytest.raises(InvalidInput, match="the log has a context 1, the plan has 1"):
         at_plan(log, plan.without_context(), NAMES, 2.0)
     with pytest.raises(InvalidInput, match="rate_usd"):
-        at_known_then(log, -1.0)
+        at_logged_estimates(log, -1.0)
     wider = log.with_models(["small", "vast"])
     assert wider.models == (*NAMES, "vast")
     assert (wider.logged[:, [0, 1, 2, 4]] == log.logged).all()
@@ -328,7 +328,7 @@ def test_what_a_target_must_be():
 def test_contexts_must_be_those_of_the_log():
     log = drawn(10, UNIFORM)
     check_contexts(log, Contexts(np.eye(2), FREQ))
-    with pytest.raises(InvalidInput, match=r"context 0 has a share of 0\.2500, the file says 0\.5000"):
+    with pytest.raises(InvalidInput, match=r"context 0 has a share of 0\.2500, the file has 0\.5000"):
         check_contexts(log, Contexts(np.eye(2), [0.5, 0.5]))
     with pytest.raises(InvalidInput, match="no such context"):
         check_contexts(log._replace(share={0: 0.25, 5: 0.75}), Contexts(np.eye(2), FREQ))
@@ -343,10 +343,12 @@ def test_the_plan_of_each_moment_knows_nothing_of_later_ones(seed, rate, at):
         expected_reward=np.where(rng.random((40, 3)) < 0.1, np.nan, rng.random((40, 3))),
         expected_cost_usd=rng.uniform(0.5, 4.0, (40, 3)),
     )
-    target = at_known_then(known, rate)
+    target = at_logged_estimates(known, rate)
     other = known.expected_reward.copy()
     other[at:] = rng.random((40 - at, 3))
-    assert np.array_equal(at_known_then(known._replace(expected_reward=other), rate)[:at], target[:at], equal_nan=True)
+    assert np.array_equal(
+        at_logged_estimates(known._replace(expected_reward=other), rate)[:at], target[:at], equal_nan=True
+    )
     rows = {}
     for i, context in enumerate(log.context):  # anew at each decision, of what was told so far
         seen = ~np.isnan(known.expected_reward[i])
@@ -367,12 +369,12 @@ def test_the_plan_of_each_moment_knows_nothing_of_later_ones(seed, rate, at):
 # Journals
 
 
-def router(**options):
+def router(freq=FREQ, **options):
     estimates = Estimates(2, 3)
     estimates.add_table(np.arange(2), REWARD, COST)
     options.setdefault("policy", Offline(accounting="paper"))
     return WiseRouter(
-        [Model(name) for name in NAMES], Contexts(np.eye(2), FREQ), estimates=estimates, seed=0, **options
+        [Model(name) for name in NAMES], Contexts(np.eye(2), freq), estimates=estimates, seed=0, **options
     )
 
 
@@ -431,9 +433,7 @@ def test_a_skipped_query_costs_and_yields_nothing(tmp_path):
 
 def test_only_decisions_in_the_latest_contexts_count(tmp_path):
     served(router(), tmp_path / "d.jsonl", 5, amount_usd=10.0)
-    again = router()
-    again.contexts = Contexts(np.eye(2), [0.5, 0.5])
-    log = served(again, tmp_path / "d.jsonl", 7, amount_usd=14.0)
+    log = served(router(freq=[0.5, 0.5]), tmp_path / "d.jsonl", 7, amount_usd=14.0)
     assert (log.n, log.left_out) == (7, 5)
     assert set(log.share.values()) == {0.5}
 
@@ -445,7 +445,7 @@ def test_a_journal_must_tell_probabilities(tmp_path):
     events = [json.loads(line) for line in (tmp_path / "d.jsonl").read_text().splitlines()]
     events[0]["models"][0]["probability"] = 0.3
     events[0]["models"][1]["probability"] = events[0]["models"][2]["probability"] = 0.3
-    with pytest.raises(InvalidInput, match="must tell all its probabilities") as wrong:
+    with pytest.raises(InvalidInput, match="must have all its probabilities") as wrong:
         read_decisions(events)
     assert wrong.value.value == events[0]["id"]
 
@@ -457,7 +457,7 @@ def test_an_exploration_phase_tells_of_every_model(tmp_path):
     log = served(explorer, tmp_path / "d.jsonl", 2_000, amount_usd=4_000.0)
     assert log.explored.sum() == 1_200
     assert log.logged[log.explored][:, :3] == pytest.approx(1 / 3)
-    with pytest.raises(ThinOverlap, match="look at the 1,200 explored decisions alone"):
+    with pytest.raises(ThinOverlap, match="use the 1,200 explored decisions alone"):
         evaluate(log, always(log, "middle"))
     phase = log.where(log.explored)
     for k, name in enumerate(NAMES):
@@ -465,8 +465,8 @@ def test_an_exploration_phase_tells_of_every_model(tmp_path):
         for one, two in zip(told[1:], cost[1:], strict=True):
             assert abs(one.mean - FREQ @ REWARD[:, k]) < 3 * one.se
             assert abs(two.mean - FREQ @ COST[:, k]) < 3 * two.se
-    assert not np.isnan(at_known_then(phase, 2.0)[200:]).any()
-    evaluate(phase, at_known_then(phase, 2.0))
+    assert not np.isnan(at_logged_estimates(phase, 2.0)[200:]).any()
+    evaluate(phase, at_logged_estimates(phase, 2.0))
 
 
 def test_a_share_of_exploration_tells_of_other_budgets(tmp_path):
@@ -481,6 +481,8 @@ def test_a_share_of_exploration_tells_of_other_budgets(tmp_path):
             truth = sum(FREQ[j] * target[log.context == j][0, :3] @ table[j] for j in (0, 1))
             for one in told[1:]:
                 assert abs(one.mean - truth) < 3 * one.se
-    assert at_known_then(log, 2.5)[20:] == pytest.approx(at_plan(log, plan, NAMES, 2.5)[20:])  # both contexts were met
+    assert at_logged_estimates(log, 2.5)[20:] == pytest.approx(
+        at_plan(log, plan, NAMES, 2.5)[20:]
+    )  # both contexts were met
     with pytest.raises(ThinOverlap):
         evaluate(without, at_plan(without, plan, NAMES, 3.0))

@@ -37,7 +37,7 @@ def test_linear_arms_are_discounted_ridge_regressions(forgetting):
     rows, rewards, chosen = rng.normal(size=(40, 3)), rng.random(40), rng.integers(2, size=40)
     for model, row, reward in zip(chosen, rows, rewards, strict=True):
         arms.learn(model, row, reward)
-    mean, width = arms.look(np.ones(3))
+    mean, width = arms.bounds(np.ones(3))
     for k in (0, 1):
         own = np.flatnonzero(chosen == k)
         weight = forgetting ** (own[-1] - own)
@@ -52,7 +52,7 @@ def test_linear_arms_that_forget_keep_a_ridge():
     arms = LinearArms(np.zeros((1, 2, 2)), np.zeros((1, 2)), forgetting=0.9)
     for _ in range(500):
         arms.learn(0, np.array([1.0, 0.0]), 1.0)
-    mean, width = arms.look(np.array([0.0, 1.0]))
+    mean, width = arms.bounds(np.array([0.0, 1.0]))
     assert mean[0] == pytest.approx(0.0)
     assert 1.0 <= width[0] < 5.0
 
@@ -92,7 +92,7 @@ def test_pilot_learns_that_its_prior_is_wrong():
 def test_the_queue_is_at_least_what_is_overspent(costs, rate_usd):
     queue = VirtualQueue(Terms(rate_usd * len(costs), len(costs)))
     for cost_usd in costs:
-        queue.take(cost_usd)
+        queue.add_cost(cost_usd)
     assert queue.length_usd >= sum(costs) - rate_usd * len(costs) - 1e-9
 
 
@@ -103,7 +103,7 @@ def test_barouter_stays_near_the_budget(split):
         run = serve(fitted, split.test, rate_usd)
         queue = VirtualQueue(terms)
         for cost_usd in run.cost_usd:
-            queue.take(cost_usd)
+            queue.add_cost(cost_usd)
         over_usd = run.cost_usd.sum() - terms.budget_usd
         assert over_usd <= queue.length_usd + 1e-12
         assert over_usd <= 0.1 * terms.budget_usd
@@ -129,7 +129,7 @@ def test_neighbours_are_those_of_scikit_learn():
     for k in range(3):
         rows = np.vstack([old, late[chosen == k]])
         known = KNeighborsRegressor(NEIGHBOURS).fit(rows, np.append(answers.reward[:, k], rewards[chosen == k]))
-        assert [grown.look(row).reward[k] for row in asked] == pytest.approx(known.predict(asked).tolist())
+        assert [grown.means(row).reward[k] for row in asked] == pytest.approx(known.predict(asked).tolist())
 
 
 # ParetoBandit

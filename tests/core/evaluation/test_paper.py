@@ -157,8 +157,6 @@ def test_a_figure_of_the_paper_is_printed_and_written_with_its_picture(tmp_path)
     assert written.splitlines()[0] in shown.output
     written_files = {file.name for file in (tmp_path / "out").iterdir()}
     assert written_files == {f"simulation.{kind}" for kind in ("md", "svg", "png")}
-        f"simulation.{kind}" for kind in ("md", "svg", "png")
-    }
 
 
 def test_a_table_of_the_paper_is_named_for_its_data(tmp_path):

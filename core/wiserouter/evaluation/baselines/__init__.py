@@ -1,4 +1,4 @@
-"""The methods of the bench by name; each file holds one, with its source."""
+"""The methods of the bench by name; each file holds one method and names its source."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _MAKERS: tuple[Callable[[], Method], ...] = (
 )
 
 METHODS: dict[str, Callable[[], Method]] = {make().name: make for make in _MAKERS}
-"""In the order in which tables show them."""
+"""The methods by name, in the order of the tables."""
 
 
 def open_methods(names: Iterable[str] | None = None) -> list[Method]:
@@ -52,7 +52,7 @@ def open_methods(names: Iterable[str] | None = None) -> list[Method]:
     Raises
     ------
     InvalidInput
-        If no method has one of the names, or none is named.
+        If a name is unknown, or no name is given.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Always the same model: what a router must beat to be worth having."""
+"""Baselines that always call the same model."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from wiserouter.evaluation.baselines.base import (
 
 
 class AlwaysCheapest(Method):
-    """The model with the lowest mean cost, whatever the budget."""
+    """Always the model with the lowest mean cost, at any budget."""
 
     name = "always-cheapest"
 
@@ -27,7 +27,7 @@ class AlwaysCheapest(Method):
 
 
 class AlwaysBest(Method):
-    """The model with the highest mean reward, whatever the budget."""
+    """Always the model with the highest mean reward, at any budget."""
 
     name = "always-best"
 
@@ -37,7 +37,7 @@ class AlwaysBest(Method):
 
 
 class _Always(FittedMethod, Server):
-    """Keeps nothing, so that what was fitted is what serves."""
+    """Has no state per budget, so that the fitted method is also the server."""
 
     def __init__(self, model: int) -> None:
         self._model = model

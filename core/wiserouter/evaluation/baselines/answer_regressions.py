@@ -1,9 +1,9 @@
-"""What an answer is expected to be worth, before its model is called and after: regressions on the embedding.
+"""Regressions of reward and cost on the embedding, before a model is called and after.
 
-CascadeRouting and FrugalGPT judge an answer by its text. Routing tables keep no texts: what is known of an answer here
-is what it cost, which tells its length, so that the score after a call is a logistic regression on the embedding and
-the logarithm of the cost. Before the call: a logistic regression on the embedding for the reward, a linear one for the
-cost, as the paper does (Appendix "Baseline Implementation") where nothing better is known.
+CascadeRouting and FrugalGPT judge an answer by its text. Routing tables contain no answers, only their costs, which
+depend on their lengths, so that the score after a call is a logistic regression on the embedding and the logarithm of
+the cost. Before the call the reward is a logistic regression on the embedding and the cost a linear one, which the
+paper uses too (Appendix "Baseline Implementation").
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from wiserouter.evaluation.baselines.base import Answers
 from wiserouter.types import Embedding, FloatArray, IntArray
 
 FOLDS = 5
-"""Parts of the training half, each scored by regressions on the others, so that thresholds are tuned on fair scores."""
+"""Parts of the training half for cross-fitting: each is scored by regressions fitted on the others."""
 
-_SURE = 1e-3  # a model that is always right on the training half is not certain to be
+_SURE = 1e-3  # keeps a model that is always right on the training half from being certain
 _TINY_USD = 1e-12
 
 
 class AnswerForecast(NamedTuple):
-    """What is expected of the answers; arrays of shape (n_queries, n_models).
+    """Expected rewards and costs of the answers; arrays of shape (n_queries, n_models).
 
     Attributes
     ----------
     before : ndarray of float
         Expected reward before the call.
     after : ndarray of float
-        Expected reward once the answer is there.
+        Expected reward given the cost of the answer.
     cost_usd : ndarray of float
         Expected cost before the call.
     """
@@ -42,7 +42,7 @@ class AnswerForecast(NamedTuple):
 
 
 class Regressions(NamedTuple):
-    """Fitted regressions; a row per model, the last column the constant.
+    """Fitted regressions: one row per model, with the constant in the last column.
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ class Regressions(NamedTuple):
     cost_usd : ndarray of shape (n_models, dim + 1)
         Linear, on the embedding.
     floor_usd, log_mean, log_spread : ndarray of shape (n_models,)
-        Lowest cost seen, mean and standard deviation of its logarithm.
+        Lowest observed cost, mean and standard deviation of its logarithm.
     """
 
     before: FloatArray
@@ -64,16 +64,16 @@ class Regressions(NamedTuple):
     log_spread: FloatArray
 
     def reward_before(self, embedding: NDArray[np.floating]) -> FloatArray:
-        """Return the expected reward of each model, before any is called."""
+        """Return the expected reward of each model before any call."""
         return _logistic(_linear(embedding, self.before))
 
     def reward_after(self, embedding: NDArray[np.floating], cost_usd: FloatArray | float) -> FloatArray:
-        """Return the expected reward of each model's answer, if that cost so much."""
+        """Return the expected reward of each model's answer, given its cost."""
         odds = _linear(embedding, self.after[:, [*range(self.after.shape[1] - 2), -1]])
         return _logistic(odds + self.after[:, -2] * self._standard(cost_usd))
 
     def expected_usd(self, embedding: NDArray[np.floating]) -> FloatArray:
-        """Return the expected cost of each model, at least the lowest that was seen."""
+        """Return the expected cost of each model, at least the lowest observed one."""
         return np.maximum(_linear(embedding, self.cost_usd), self.floor_usd)
 
     def _standard(self, cost_usd: FloatArray | float) -> FloatArray:
@@ -108,7 +108,7 @@ def regress(embeddings: Embedding, answers: Answers) -> Regressions:
 
 
 def cross_fit_forecast(embeddings: Embedding, answers: Answers, rng: np.random.Generator) -> AnswerForecast:
-    """Return the forecasts for the training half itself, each query's by regressions on the other parts of it."""
+    """Return cross-fitted forecasts for the training half: each query's by regressions on the other folds."""
     reward, cost_usd = answers
     part = rng.permutation(len(reward)) % min(FOLDS, len(reward))
     forecast = AnswerForecast(np.empty_like(reward), np.empty_like(reward), np.empty_like(cost_usd))
@@ -131,7 +131,7 @@ def _logistic(odds: FloatArray) -> FloatArray:
 
 
 def _fit_logistic(rows: FloatArray, reward: FloatArray) -> FloatArray:
-    """Return weights and constant; a reward between 0 and 1 counts as that much of a success."""
+    """Return weights and constant; a reward between 0 and 1 counts as a fraction of a success."""
     from sklearn.linear_model import LogisticRegression
 
     share = np.clip(reward, _SURE, 1.0 - _SURE)

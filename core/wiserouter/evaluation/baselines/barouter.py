@@ -4,12 +4,11 @@ Each query goes to the model with the highest
 
 .. math:: \hat u_k - \frac{Q}{V} \hat c_k, \qquad Q \leftarrow \max(0, Q + c - \rho), \qquad V = \rho \sqrt{T} ,
 
-where the estimates are means over the 100 nearest past queries that the model answered: those of the training half, and
-those it has answered since. As the queue only forgets what was underspent, the budget is exceeded by at most its
-length.
+where the estimates are means over the 100 nearest past queries that the model answered: those of the training half and
+those served since. As the queue only forgets underspending, the budget is exceeded by at most its length.
 
-The rule depends on the unit of cost. The authors count in thousandths of a USD, at budgets of 0.1 to 1 of them a query;
-here costs count in multiples of rho, which fits tables of any scale. Other departures: what is answered is known at
+The rule depends on the unit of cost. The authors count in thousandths of a USD, at budgets of 0.1 to 1 of these per
+query; here costs are multiples of rho, which fits tables of any scale. Other departures: answers are learned from at
 once, not after every 64 queries; rho stays the budget per query of the whole workload, as in the statement of the
 method.
 """
@@ -40,17 +39,17 @@ NEIGHBOURS = 100
 
 
 class BaRouter(Method):
-    """Prices cost by how far it has overspent."""
+    """Prices cost by the amount overspent so far."""
 
     name = "barouter"
 
     def fit(self, training: Training, rng: np.random.Generator) -> FittedMethod:
-        """Keep the history."""
+        """Store the history."""
         return _FittedBaRouter(NearestNeighbors(training.embeddings, training.table(), NEIGHBOURS))
 
 
 class VirtualQueue:
-    """How much more was spent than came in.
+    """The virtual queue: the amount spent beyond the rate, never below 0.
 
     Parameters
     ----------
@@ -60,7 +59,7 @@ class VirtualQueue:
     Examples
     --------
     >>> queue = VirtualQueue(Terms(budget_usd=0.4, horizon=4))
-    >>> queue.take(0.5)
+    >>> queue.add_cost(0.5)
     >>> round(queue.length_usd, 3), round(queue.price, 3)
     (0.4, 20.0)
     """
@@ -71,30 +70,30 @@ class VirtualQueue:
 
     @property
     def price(self) -> float:
-        """Reward that one USD is to bring."""
+        """The price of cost, in reward per USD."""
         return self.length_usd / self._rate_usd / self._weight / self._rate_usd
 
-    def take(self, cost_usd: float) -> None:
-        """Take what one query cost."""
+    def add_cost(self, cost_usd: float) -> None:
+        """Add the cost of one query."""
         self.length_usd = max(0.0, self.length_usd + cost_usd - self._rate_usd)
 
 
 class GrowingNeighbours:
-    """Means over the nearest queries that each model answered, in a dense history and since.
+    """Means over the nearest queries that each model answered, in a dense history and online.
 
     Parameters
     ----------
     history : NearestNeighbors
         The dense history.
     horizon : int
-        The most queries to come.
+        Largest number of queries to come.
 
     Examples
     --------
     >>> history = NearestNeighbors(np.zeros((1, 1), np.float32), Answers(np.zeros((1, 2)), np.ones((1, 2))), k=9)
     >>> grown = GrowingNeighbours(history, horizon=5)
     >>> grown.add(np.ones(1, np.float32), 1, 1.0, 3.0)
-    >>> grown.look(np.ones(1, np.float32)).cost_usd
+    >>> grown.means(np.ones(1, np.float32)).cost_usd
     array([1., 2.])
     """
 
@@ -106,33 +105,33 @@ class GrowingNeighbours:
         self._answers = np.zeros((horizon, 2))
 
     def add(self, embedding: Embedding, model: int, reward: float, cost_usd: float) -> None:
-        """Take one answer."""
+        """Add one answer."""
         at, self._n = self._n, self._n + 1
         self._embeddings[at], self._norms[at] = embedding, embedding @ embedding
         self._model[at], self._answers[at] = model, (reward, cost_usd)
 
-    def look(self, embedding: Embedding) -> Answers:
+    def means(self, embedding: Embedding) -> Answers:
         """Return mean reward and cost of every model, each of shape (n_models,)."""
-        rows, away = self._history.nearest(embedding)
+        rows, distance = self._history.nearest(embedding)
         old = np.stack([each[rows] for each in self._history.answers], axis=-1)
-        means = old.mean(axis=0)
-        near, away_near = self._lately(embedding, np.inf if len(rows) < NEIGHBOURS else float(away.max()))
+        mean = old.mean(axis=0)
+        near, near_distance = self._added_near(embedding, np.inf if len(rows) < NEIGHBOURS else float(distance.max()))
         for k in set(self._model[near].tolist()):
             own = self._model[near] == k
             values = np.concatenate([old[:, k], self._answers[near[own]]])
-            means[k] = _nearest_mean(np.concatenate([away, away_near[own]]), values)
-        return Answers(means[:, 0], means[:, 1])
+            mean[k] = _nearest_mean(np.concatenate([distance, near_distance[own]]), values)
+        return Answers(mean[:, 0], mean[:, 1])
 
-    def _lately(self, embedding: Embedding, within: float) -> tuple[IntArray, NDArray[np.float32]]:
-        """Return what was added within a squared distance, and how far away each is."""
-        away = self._norms[: self._n] - 2.0 * (self._embeddings[: self._n] @ embedding) + embedding @ embedding
-        near = np.flatnonzero(away < within)
-        return near, away[near]
+    def _added_near(self, embedding: Embedding, within: float) -> tuple[IntArray, NDArray[np.float32]]:
+        """Return the added answers within a squared distance, and their squared distances."""
+        distance = self._norms[: self._n] - 2.0 * (self._embeddings[: self._n] @ embedding) + embedding @ embedding
+        near = np.flatnonzero(distance < within)
+        return near, distance[near]
 
 
-def _nearest_mean(away: NDArray[np.float32], values: FloatArray) -> FloatArray:
-    if len(away) > NEIGHBOURS:
-        values = values[np.argpartition(away, NEIGHBOURS - 1)[:NEIGHBOURS]]
+def _nearest_mean(distance: NDArray[np.float32], values: FloatArray) -> FloatArray:
+    if len(distance) > NEIGHBOURS:
+        values = values[np.argpartition(distance, NEIGHBOURS - 1)[:NEIGHBOURS]]
     return np.asarray(values.mean(axis=0), np.float64)
 
 
@@ -150,9 +149,9 @@ class _BaServer(Server):
     queue: VirtualQueue
 
     def serve(self, query: BenchQuery, funds: Funds, call: CallModel) -> int:
-        expected = self.known.look(query.embedding)
+        expected = self.known.means(query.embedding)
         model = int((expected.reward - self.queue.price * expected.cost_usd).argmax())
-        self.queue.take(call(model))
+        self.queue.add_cost(call(model))
         return model
 
     def learn(self, query: BenchQuery, model: int, reward: float, cost_usd: float) -> None:

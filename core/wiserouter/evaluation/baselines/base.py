@@ -1,17 +1,18 @@
-"""What a method of the bench is: it is fitted, tuned for one budget, and serves a stream of queries one by one.
+"""The interface of a method: it is fitted, tuned for one budget, and serves a stream of queries one by one.
 
 ::
 
-    Method.fit(training, rng)          once per split: what is learned for every budget             -> FittedMethod
-    Fitted.start(terms, rng)           once per budget: what is tuned for it, on training data only -> Server
-    Server.serve(query, funds, call)   per query: calls one model or several, names whose answer it gives
-    Server.learn(query, model, reward, cost_usd)    after it, once per call: what the call came to
+    Method.fit(training, rng)          once per split: learns for every budget                -> FittedMethod
+    FittedMethod.start(terms, rng)     once per budget: tunes for it, on training data only   -> Server
+    Server.serve(query, funds, call)   per query: calls one or several models, returns the one whose answer it gives
+    Server.learn(query, model, reward, cost_usd)    afterwards, once per call: learns from the call
 
-The bench pays, notes and times. A method never holds the test half: it meets one query at a time and `call` tells what
-one call cost. The reward of a call comes after the query is answered, so that no cascade can look at the score of an
-answer to decide whether to go on. Nothing stops a method that spends more than its budget: that is shown.
+The bench pays for calls, records and times them. A method never holds the test half: it sees one query at a time, and
+`call` returns the cost of one call. The reward of a call arrives after the query is answered, so that no cascade can
+base its decision to continue on the score of an answer. A method that spends more than its budget is not stopped; the
+report shows it.
 
-One method per file; its docstring names its source and says where it departs from it.
+Each file holds one method; its docstring names the source and the departures from it.
 """
 
 from __future__ import annotations
@@ -43,11 +44,11 @@ __all__ = [
 ]
 
 CallModel = Callable[[int], float]
-"""Calls a model on the current query, at most once each, and returns what that cost in USD."""
+"""Calls a model on the current query, at most once each, and returns the cost in USD."""
 
 
 class Answers(NamedTuple):
-    """What every model scored and cost: arrays of shape (n_queries, n_models), or (n_models,) for one query."""
+    """Score and cost of every model's answer: arrays of shape (n_queries, n_models), or (n_models,) for one query."""
 
     reward: FloatArray
     cost_usd: FloatArray
@@ -61,11 +62,11 @@ class BenchQuery(NamedTuple):
     embedding : ndarray of float32 of shape (dim,)
         Vector of the prompt.
     context : int
-        The context that it falls into.
+        Its context.
     chars : int
         Length of the prompt in characters.
     truth : Answers or None
-        What every model would score and cost; only for a method that says `sees_truth`.
+        Score and cost of every model; only for a method with `sees_truth`.
     """
 
     embedding: Embedding
@@ -75,12 +76,12 @@ class BenchQuery(NamedTuple):
 
 
 class Terms(NamedTuple):
-    """What a method is to keep to.
+    """The budget of a run and the number of queries that it is for.
 
     Attributes
     ----------
     budget_usd : float, USD
-        For all queries together.
+        For all queries.
     horizon : int
         Number of queries.
     """
@@ -90,13 +91,13 @@ class Terms(NamedTuple):
 
     @property
     def rate_usd(self) -> float:
-        """USD per query, the rho of the literature."""
+        """Budget per query in USD, the rho of the literature."""
         return self.budget_usd / self.horizon
 
 
 @dataclass(slots=True, eq=False)
 class Training:
-    """The training half, and the bill for what a method takes of it.
+    """The training half, with the bill for the answers that a method uses.
 
     Parameters
     ----------
@@ -109,16 +110,16 @@ class Training:
     contexts : Contexts
         Centroids and frequencies, fitted on these queries; the same for all methods.
     models : tuple of Model
-        The pool: names and list prices; see `bench.prices`.
+        The pool: names and list prices; see `bench.list_prices`.
     answers : Answers
-        Every model's score and cost; methods ask for them by `table` or `ask`, which note what that would have cost.
+        Every model's score and cost; methods get them by `table` or `ask`, which record the cost.
 
     Attributes
     ----------
     asked_usd : float, USD
-        What the calls made by `ask` cost so far.
+        Cost of the calls made by `ask` so far.
     bought : bool
-        Whether the whole table was taken.
+        True if the whole table was used.
 
     Examples
     --------
@@ -151,12 +152,12 @@ class Training:
 
     @property
     def freq(self) -> FloatArray:
-        """How often each context occurs, of shape (n_contexts,)."""
+        """Frequency of each context, of shape (n_contexts,)."""
         return self.contexts.freq
 
     @property
     def collected_usd(self) -> float:
-        """What it cost to collect all that was taken: the whole table once, and each call asked for."""
+        """Cost of collecting the data used: the whole table once, and each call of `ask`."""
         return self.asked_usd + (float(self.answers.cost_usd.sum()) if self.bought else 0.0)
 
     def query(self, i: int) -> BenchQuery:
@@ -164,12 +165,12 @@ class Training:
         return BenchQuery(self.embeddings[i], int(self.context_ids[i]), int(self.chars[i]))
 
     def table(self) -> Answers:
-        """Take every model's answer to every query: the dense history that offline methods learn from."""
+        """Buy and return every model's answer to every query: the dense history that offline methods learn from."""
         self.bought = True
         return self.answers
 
     def ask(self, query: int, model: int) -> tuple[float, float]:
-        """Call one model on one query; return its reward and cost in USD."""
+        """Buy one model's answer to one query, and return its reward and its cost in USD."""
         cost = self.answers.cost_usd.item(query, model)
         self.asked_usd += cost
         return self.answers.reward.item(query, model), cost
@@ -179,10 +180,10 @@ class Training:
         return Answers(self.answers.reward.mean(axis=0), self.answers.cost_usd.mean(axis=0))
 
     def known_costs_usd(self) -> FloatArray:
-        """Return mean costs of shape (n_contexts, n_models), for methods that are told them; free of charge.
+        """Return mean costs of shape (n_contexts, n_models), for methods that are given them; free of charge.
 
         The paper gives its budget-aware bandits, and epsilon-first with known costs, the expected cost of every pair.
-        A context without queries has each model's mean.
+        A context without queries gets each model's mean.
         """
         count = np.bincount(self.context_ids, minlength=self.contexts.n_contexts)
         total = np.zeros((len(count), self.n_models))
@@ -192,7 +193,7 @@ class Training:
 
 
 class Server(ABC):
-    """A method at work under one budget."""
+    """A method that serves queries under one budget."""
 
     @abstractmethod
     def serve(self, query: BenchQuery, funds: Funds, call: CallModel) -> int:
@@ -203,7 +204,7 @@ class Server(ABC):
         query : Query
             The query.
         funds : Funds
-            Budget left, by true costs, negative where more was spent; and queries still to come, this one included.
+            Remaining budget by true costs, negative if overspent, and remaining queries, this one included.
         call : callable
             `call(model)` pays for one model's answer and returns its cost in USD.
 
@@ -214,28 +215,28 @@ class Server(ABC):
         """
 
     def learn(self, query: BenchQuery, model: int, reward: float, cost_usd: float) -> None:  # noqa: B027
-        """Take what one call came to; a method that does not learn while it serves ignores it."""
+        """Learn from the reward and the cost of one call; a method that does not learn online ignores them."""
 
 
 class FittedMethod(ABC):
-    """What a method learned from the training half, for every budget."""
+    """A method after learning from the training half, for every budget."""
 
     @abstractmethod
     def start(self, terms: Terms, rng: np.random.Generator) -> Server:
-        """Tune for one budget, on training data only, and open the service; calls do not affect one another."""
+        """Tune for one budget, on training data only, and return a server; servers do not affect one another."""
 
 
 class Method(ABC):
-    """One way to choose models.
+    """A method of choosing models.
 
     Attributes
     ----------
     name : str
-        What it is called on the command line and in every table; one per setting of the method.
+        Its name on the command line and in tables; each setting of a method has its own.
     note : str
-        What to say beside its figures: what it is given that others are not, where it departs from its source.
+        A remark on its figures: information that other methods lack, departures from the source.
     sees_truth : bool
-        Whether `query.truth` is filled in; such a method is shown apart.
+        True if it gets `query.truth`; such a method does not compete with the others.
     """
 
     name: str

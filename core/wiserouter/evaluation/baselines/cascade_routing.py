@@ -1,22 +1,23 @@
-r"""CascadeRouting (Dekoninck et al., ICML 2025, arXiv 2410.10347): one trade-off decides what to call first and next.
+r"""CascadeRouting (Dekoninck et al., ICML 2025, arXiv 2410.10347): routing and cascading by one trade-off.
 
 Before any call the set `S` of at most two models with the highest
 
 .. math:: E\left[\max_{k \in S} q_k\right] - \lambda_1 \sum_{k \in S} c_k
 
-is planned, and its cheaper model called. With that answer the choice is made again under :math:`\lambda_2`, between
-stopping and any second model, now that the first one's quality is better known; of two answers the one expected to be
-better is given. How far an estimate moves with the answer is taken as normal, independent between models. Sets of one
-are routing alone (`routing`). The trade-offs come from a grid, and are tuned on the training half to the budget per
-query; of two of them, each query draws one, so that the budget is met between them, as the authors mix at a tie.
+is planned, and its cheaper model called. After that answer the choice is made again under :math:`\lambda_2`, between
+stopping and any second model, with a better estimate of the first one's quality; of two answers the one with the higher
+expected quality is returned. The change of an estimate by the answer is taken as normal, independent between models.
+Sets of one model are plain routing (`routing`). The trade-offs come from a grid and are tuned on the training half to
+the budget per query; each query draws one of two trade-offs, so that the budget is met between them, as the authors mix
+at a tie.
 
-`cascade-routing` knows what `regressed` knows: the embedding, and after a call what it cost. Its `-noisy-truth` variant
-is the paper's on RouterBench (Appendix "Baseline Implementation"): the true scores of the test half with normal noise
-of the authors' setting "High", standard deviation 2.4 before a call and 1.2 after it, regressed to the scale of scores,
-and mean costs, as their noise of 100 leaves of costs.
+`cascade-routing` uses the regressions of `answer_regressions`: the embedding, and after a call its cost. Its
+`-noisy-truth` variant is the paper's on RouterBench (Appendix "Baseline Implementation"): the true scores of the test
+half with normal noise of the authors' setting "High", standard deviation 2.4 before a call and 1.2 after it, regressed
+to the scale of scores, and mean costs, which approximate the authors' noise of 100 on costs.
 
-Departure: the authors search the trade-offs with hyperopt, and mix the cheapest and dearest of tied sets; here the best
-mixture of two grid points is taken.
+Departure: the authors search the trade-offs with hyperopt, and mix the cheapest and the most expensive of tied sets;
+here the best mixture of two grid points is taken.
 """
 
 from __future__ import annotations
@@ -45,13 +46,13 @@ from wiserouter.types import FloatArray
 
 N_PRICES = 80
 LATER_PER_FIRST = (0.5, 1.0, 2.0)
-"""Lambda of the second decision over that of the first."""
+"""Ratios of the second decision's lambda to the first one's."""
 
 NOISE_BEFORE, NOISE_AFTER = 2.4, 1.2
 
 
 class AnswerEstimator(ABC):
-    """Estimates quality and cost."""
+    """Estimates of the quality and cost of answers."""
 
     @abstractmethod
     def before(self, query: BenchQuery, rng: np.random.Generator) -> Answers:
@@ -59,21 +60,21 @@ class AnswerEstimator(ABC):
 
     @abstractmethod
     def after(self, query: BenchQuery, model: int, cost_usd: float, rng: np.random.Generator) -> float:
-        """Return the expected reward of an answer that is there."""
+        """Return the expected reward of an answer that was given."""
 
 
 class CascadeRouting(Method):
-    """Sets of at most two models."""
+    """Cascades of at most two models."""
 
     name = "cascade-routing"
-    note = "judges an answer by the query and what it cost, not by its text"
-    longest = 2
+    note = "judges an answer by the query and the cost, not by its text"
+    max_models = 2
 
     def fit(self, training: Training, rng: np.random.Generator) -> FittedMethod:
-        """Learn to judge, and what every pair of trade-offs reaches."""
+        """Learn the estimator, and the reward and cost of every pair of trade-offs."""
         answers = training.table()
         estimator, forecast = self.make_estimator(training, answers, rng)
-        tables = PairTables.of(forecast, np.argsort(answers.cost_usd.mean(axis=0)), self.longest)
+        tables = PairTables.of(forecast, np.argsort(answers.cost_usd.mean(axis=0)), self.max_models)
         prices = trade_offs(answers.cost_usd)
         reached = np.array([tables.reached(each, answers) for each in prices])
         return _FittedCascade(estimator, tables.rule, prices, Plan([1.0], [reached[:, 0]], [reached[:, 1]]))
@@ -81,41 +82,40 @@ class CascadeRouting(Method):
     def make_estimator(
         self, training: Training, answers: Answers, rng: np.random.Generator
     ) -> tuple[AnswerEstimator, AnswerForecast]:
-        """Return the judge, and its forecasts of the training half."""
+        """Return the estimator and its forecasts for the training half."""
         estimator = _RegressionEstimator(regress(training.embeddings, answers))
         return estimator, cross_fit_forecast(training.embeddings, answers, rng)
 
 
 class Routing(CascadeRouting):
-    """One model for each query."""
+    """CascadeRouting with sets of one model."""
 
     name = "routing"
-    note = "CascadeRouting with one call a query"
-    longest = 1
+    note = "CascadeRouting with one call per query"
+    max_models = 1
 
 
 class NoisyTruthCascade(CascadeRouting):
-    """Sets of at most two models, by the true scores and noise."""
+    """CascadeRouting with noisy true scores instead of estimates."""
 
     name = "cascade-routing-noisy-truth"
-    note = "is told the true scores of the test half, with noise"
+    note = "is given the true scores of the test half, with noise"
     sees_truth = True
 
     def make_estimator(
         self, training: Training, answers: Answers, rng: np.random.Generator
     ) -> tuple[AnswerEstimator, AnswerForecast]:
-        """Return the judge, and its forecasts of the training half."""
+        """Return the estimator and its forecasts for the training half."""
         reward, mean_usd = answers.reward, answers.cost_usd.mean(axis=0)
         seen = [reward + rng.normal(0.0, noise, reward.shape) for noise in (NOISE_BEFORE, NOISE_AFTER)]
         lines = [_lines(each, reward) for each in seen]
         before, after = (slope * each + constant for (slope, constant), each in zip(lines, seen, strict=True))
-        return _NoisyTruthEstimator(lines[0], lines[1], mean_usd), AnswerForecast(
-            before, after, np.tile(mean_usd, (len(reward), 1))
-        )
+        forecast = AnswerForecast(before, after, np.tile(mean_usd, (len(reward), 1)))
+        return _NoisyTruthEstimator(lines[0], lines[1], mean_usd), forecast
 
 
 def trade_offs(cost_usd: FloatArray) -> FloatArray:
-    """Return pairs of lambdas, of shape (n_pairs, 2): 0, and from prices that never matter to ones that always do."""
+    """Return pairs of lambdas, of shape (n_pairs, 2): 0, and a grid from negligible to prohibitive prices of cost."""
     mean = cost_usd.mean(axis=0)
     first = np.append(0.0, np.geomspace(0.01 / mean.max(), 10.0 / max(mean.min(), 1e-12), N_PRICES))
     return np.array([(price, later * price) for later in LATER_PER_FIRST for price in first])
@@ -193,7 +193,7 @@ def _truth(query: BenchQuery) -> FloatArray:
 
 
 def _lines(seen: FloatArray, reward: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return slope and constant, each of shape (n_models,), of the line from what is seen to the reward."""
+    """Return slope and constant, each of shape (n_models,), of the regression of the reward on noisy scores."""
     around = seen - seen.mean(axis=0)
     slope = (around * reward).mean(axis=0) / (around**2).mean(axis=0)
     return slope, reward.mean(axis=0) - slope * seen.mean(axis=0)

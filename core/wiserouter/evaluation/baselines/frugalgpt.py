@@ -1,13 +1,14 @@
-"""FrugalGPT (Chen et al., TMLR 2024): a cheap model answers first, a second one if a learned score says so.
+"""FrugalGPT (Chen et al., TMLR 2024): a cheap model answers first, a second one if a learned score is low.
 
-For every ordered pair of models the training half is sorted by the score of the first model's answer, and the threshold
-that accepts each of 40 quantiles is priced, as the authors' optimiser does; the pair and threshold of the highest
+For every ordered pair of models the training half is sorted by the score of the first model's answer, and the cost of
+each of 40 quantiles as threshold is computed, as in the authors' optimiser; the pair and threshold with the highest
 quality at an average cost within the budget per query serve. The cascade has two models (paper, Appendix "Baseline
-Implementation"), at least one query of the training half goes on to the second, and where even the first model is too
-dear on average no query is served: the authors' optimiser skips such lists, which is the paper's 0.00 at its tightest
-budgets.
+Implementation"), and at least one query of the training half goes on to the second. If even the first model is too
+expensive on average, no query is served: the authors' optimiser skips such lists, hence the paper's 0.00 at its
+tightest budgets.
 
-Departure: the score sees the query, the model and what the answer cost (see `regressed`), not the answer's text.
+Departure: the score depends on the query, the model and the cost of the answer (see `answer_regressions`), not on the
+answer's text.
 """
 
 from __future__ import annotations
@@ -33,17 +34,17 @@ from wiserouter.evaluation.baselines.base import (
 from wiserouter.types import FloatArray
 
 QUANTILES = np.linspace(1e-5, 1.0 - 1e-5, 40)
-"""Shares of queries that the first model may answer for good."""
+"""Shares of queries that may end with the first model's answer."""
 
 
 class FrugalGpt(Method):
-    """Two models and a threshold."""
+    """A cascade of two models with a threshold."""
 
     name = "frugalgpt"
-    note = "its score sees the query and what an answer cost, not the answer"
+    note = "its score depends on the query and the cost of an answer, not on the answer"
 
     def fit(self, training: Training, rng: np.random.Generator) -> FittedMethod:
-        """Learn the score, and what every pair and threshold reach and cost."""
+        """Learn the score, and the reward and cost of every pair and threshold."""
         answers = training.table()
         score = cross_fit_forecast(training.embeddings, answers, rng).after
         return _FittedFrugal(regress(training.embeddings, answers), cascades(score, answers))
@@ -57,7 +58,7 @@ class Cascades(NamedTuple):
     threshold : ndarray of float
         An answer of the first model is accepted if its score is higher.
     reward, cost_usd : ndarray of float
-        Means on the training half; minus infinity and infinity where both models are the same.
+        Means on the training half; minus infinity and infinity if both models are the same.
     """
 
     threshold: FloatArray
@@ -66,7 +67,7 @@ class Cascades(NamedTuple):
 
 
 def cascades(score: FloatArray, answers: Answers) -> Cascades:
-    """Return what every cascade of two reaches.
+    """Return the reward and cost of every cascade of two models.
 
     Parameters
     ----------
@@ -79,7 +80,7 @@ def cascades(score: FloatArray, answers: Answers) -> Cascades:
     --------
     >>> answers = Answers(np.array([[1.0, 1.0], [0.0, 1.0]]), np.array([[1.0, 9.0], [1.0, 9.0]]))
     >>> both = cascades(np.array([[0.9, 0.5], [0.1, 0.4]]), answers)
-    >>> both.reward[0, 1].max().item(), both.cost_usd[0, 1].min().item()  # accepts the right one of two answers
+    >>> both.reward[0, 1].max().item(), both.cost_usd[0, 1].min().item()  # accepts the correct one of two answers
     (1.0, 5.5)
     """
     n, n_models = score.shape

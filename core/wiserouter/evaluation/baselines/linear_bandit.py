@@ -1,12 +1,12 @@
-r"""Disjoint LinUCB (Li et al. 2010, Algorithm 1) with a prior and, where asked for, forgetting.
+r"""Disjoint LinUCB (Li et al. 2010, Algorithm 1) with a prior and optional forgetting.
 
 For each model a ridge regression :math:`\hat\theta = A^{-1} b` and its bound :math:`x^\top\hat\theta + \alpha \sqrt{
 x^\top A^{-1} x}`. With forgetting :math:`\gamma`, at an observation `dt` requests after the model's last one
 
 .. math:: A \leftarrow \gamma^{dt} A + x x^\top, \qquad b \leftarrow \gamma^{dt} b + r x ,
 
-and the variance of a model that has rested for `dt` requests is divided by :math:`\gamma^{dt}`, by at most 200; the
-ridge is filled up where it has faded to a tenth (as ParetoBandit 0.1.1 does).
+and the variance of a model without an observation for `dt` requests is divided by :math:`\gamma^{dt}`, by a factor of
+at most 200; the ridge is restored when it has decayed to a tenth (as in ParetoBandit 0.1.1).
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ class LinearArms:
     Parameters
     ----------
     gram : ndarray of shape (n_models, dim, dim)
-        What is known beforehand, without the ridge.
+        Prior sums of outer products of the features, without the ridge.
     moment : ndarray of shape (n_models, dim)
-        The same of features times rewards.
+        Prior sums of features times rewards.
     ridge : float
         Added to the diagonals.
     forgetting : float
-        Gamma, 1 for none.
+        Gamma; 1 for no forgetting.
 
     Examples
     --------
     >>> arms = LinearArms(np.zeros((2, 1, 1)), np.zeros((2, 1)))
     >>> arms.learn(0, np.ones(1), 1.0)
-    >>> mean, width = arms.look(np.ones(1))
+    >>> mean, width = arms.bounds(np.ones(1))
     >>> mean.round(3), width.round(3)
     (array([0.5, 0. ]), array([0.707, 1.   ]))
     """
@@ -53,15 +53,15 @@ class LinearArms:
         self._last = np.zeros(len(gram))
         self._now = 0
 
-    def look(self, features: NDArray[np.floating]) -> tuple[FloatArray, FloatArray]:
-        """Return the mean and the standard width of every arm, each of shape (n_models,)."""
+    def bounds(self, features: NDArray[np.floating]) -> tuple[FloatArray, FloatArray]:
+        """Return the mean and the confidence width of every arm, each of shape (n_models,)."""
         variance = np.maximum((self._inverse @ features) @ features, 0.0)
         if self._forgetting < 1.0:
             variance /= np.maximum(self._forgetting ** (self._now - self._last), 1.0 / _MOST_INFLATION)
         return self._theta @ features, np.sqrt(variance)
 
     def learn(self, model: int, features: NDArray[np.floating], reward: float) -> None:
-        """Take the reward of one arm; a request has passed."""
+        """Add the reward of one arm, and advance by one request."""
         self._now += 1
         kept = self._forgetting ** (self._now - self._last[model])
         self._last[model] = self._now
@@ -70,10 +70,10 @@ class LinearArms:
         self._inverse[model] = _rank_one(self._inverse[model] / kept, features)
         self._ridge_left[model] *= kept
         if self._ridge_left[model] < _LEAST_RIDGE * self._ridge:
-            self._fill_up(model)
+            self._restore_ridge(model)
         self._theta[model] = self._inverse[model] @ self._moment[model]
 
-    def _fill_up(self, model: int) -> None:
+    def _restore_ridge(self, model: int) -> None:
         self._gram[model] += (self._ridge - self._ridge_left[model]) * np.eye(len(self._gram[model]))
         self._inverse[model] = np.linalg.inv(self._gram[model])
         self._ridge_left[model] = self._ridge

@@ -1,10 +1,10 @@
-"""MetaLLM (Nguyen et al., arXiv 2407.10834): upper confidence bounds on reward less a price p times cost.
+"""MetaLLM (Nguyen et al., arXiv 2407.10834): upper confidence bound on reward minus a price p times cost.
 
-As the paper adapts it (Appendix "Baseline Implementation"): per context, on the statistics that all methods have; p
-from a grid, the value whose cost on a validation part (10 % of the training half) comes closest to the budget, scaled
-to that part, without exceeding it; ties are drawn. The authors' code does not learn while it serves, nor does this.
-With a dense history all models of a context have been tried equally often, so that their bonuses are equal. Where every
-p is too dear the largest is taken, which is the cheapest model of each context.
+As the paper adapts it (Appendix "Baseline Implementation"): per context, on the statistics that all methods have; p is
+the grid value whose cost on a validation part (10 % of the training half) comes closest to the budget, scaled to that
+part, without exceeding it; ties are broken at random. The authors' code does not learn while it serves, nor does this.
+With a dense history all models of a context have been tried equally often, so that their bonuses are equal. If every p
+is too expensive the largest is taken, which selects the cheapest model of each context.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ VALIDATION = 0.1
 """Share of the training half on which p is tuned."""
 
 N_PRICES = 200
-"""Prices on the grid, besides 0."""
+"""Number of prices on the grid, in addition to 0."""
 
 
 class MetaLlm(Method):
-    """The model of the highest bound less a fixed price on cost."""
+    """The model with the highest bound minus a fixed price times cost."""
 
     name = "metallm"
 
     def fit(self, training: Training, rng: np.random.Generator) -> FittedMethod:
-        """Count the statistics of nine tenths, and price the rest under every p."""
+        """Estimate the means on nine tenths, and compute the cost of the rest under every p."""
         reward, cost_usd = training.table()
         order = rng.permutation(training.n_queries)
         held, kept = np.split(order, [max(1, round(VALIDATION * len(order)))])
@@ -54,13 +54,13 @@ class MetaLlm(Method):
 
 
 def bonus(count: FloatArray) -> FloatArray:
-    """Return the bonus of UCB1 (Auer et al. 2002) for counts of shape (n_contexts, n_models)."""
+    """Return the UCB1 bonus (Auer et al. 2002) for counts of shape (n_contexts, n_models)."""
     total = np.maximum(count.sum(axis=1, keepdims=True), 2.0)
     return np.asarray(np.sqrt(2.0 * np.log(total) / np.maximum(count, 1.0)), np.float64)
 
 
 def price_grid(cost_usd: FloatArray) -> FloatArray:
-    """Return 0 and prices up to one at which a tenth of the lowest mean cost weighs as much as a whole reward.
+    """Return 0 and prices up to that at which a tenth of the lowest mean cost outweighs a reward of 1.
 
     Examples
     --------
@@ -87,7 +87,7 @@ class _FittedMetaLlm(FittedMethod):
 
 @dataclass(frozen=True)
 class _Drawing(Server):
-    """Draws among the models tied in each context."""
+    """Draws among the tied models of each context."""
 
     tied: list[list[int]]
     rng: np.random.Generator

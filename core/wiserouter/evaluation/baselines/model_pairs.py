@@ -1,7 +1,7 @@
-"""Sets of at most two models, as CascadeRouting values them: the better of two answers, before and after the first.
+"""The value of sets of at most two models in CascadeRouting: the better of two answers, before and after the first.
 
-How far an estimate moves once the answer is there is taken as normal and independent between models, so that the better
-of two is the greater of two normal variables.
+The change of an estimate by the answer is taken as normal and independent between models, so that the better of two
+answers is the maximum of two normal variables.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from wiserouter.types import FloatArray, IntArray
 
 
 def expected_max(one: FloatArray, other: FloatArray, spread: FloatArray) -> FloatArray:
-    """Return the mean of the greater of two normal variables whose difference has this standard deviation (Clark 1961).
+    """Return the mean of the maximum of two normal variables, given the deviation of their difference (Clark 1961).
 
     Examples
     --------
@@ -33,16 +33,16 @@ def expected_max(one: FloatArray, other: FloatArray, spread: FloatArray) -> Floa
 
 
 class PairRule(NamedTuple):
-    """How sets are valued; arrays of shape (n_models,) or (n_models, n_models).
+    """The valuation of sets; arrays of shape (n_models,) or (n_models, n_models).
 
     Attributes
     ----------
     spread : ndarray of shape (n_models,)
-        Standard deviation of how far an estimate moves once the answer is there.
+        Standard deviation of the change of an estimate by the answer.
     planned : ndarray of bool
-        The sets that may be planned: row called first, column second, the same for sets of one.
+        The sets that may be planned: the row is called first, the column second; the diagonal is for sets of one.
     goes_on : ndarray of bool
-        The second models that may follow, or the same for stopping.
+        The second models that may follow; the diagonal is for stopping.
     """
 
     spread: FloatArray
@@ -57,25 +57,25 @@ class PairRule(NamedTuple):
         return np.where(self.planned, np.where(alone, before[..., np.newaxis, :], both), -np.inf)
 
     def follows(self, first: int, after: FloatArray, before: FloatArray) -> FloatArray:
-        """Return the expected quality of going on to each model, or, at `first`, of stopping."""
+        """Return the expected quality of continuing with each model, or, at `first`, of stopping."""
         both = expected_max(np.asarray(after)[..., np.newaxis], before, self.spread)
         both[..., first] = after
         return np.where(self.goes_on[first], both, -np.inf)
 
 
 class PairTables(NamedTuple):
-    """What every query of the training half is worth under every choice.
+    """The values of all choices for every query of the training half.
 
     Attributes
     ----------
     rule : PairRule
-        How sets are valued.
+        The valuation of sets.
     forecast : AnswerForecast
         Of the training half.
     plans, plans_usd : ndarray of shape (n_queries, n_models * n_models)
         Expected quality and cost of every set.
     follows : ndarray of shape (n_models, n_queries, n_models)
-        Expected quality of going on, for every first model.
+        Expected quality of continuing, for every first model.
     """
 
     rule: PairRule
@@ -85,15 +85,15 @@ class PairTables(NamedTuple):
     follows: FloatArray
 
     @classmethod
-    def of(cls, forecast: AnswerForecast, cheapest_first: IntArray, longest: int) -> PairTables:
-        """Value every set of at most `longest` models."""
+    def of(cls, forecast: AnswerForecast, cheapest_first: IntArray, max_models: int) -> PairTables:
+        """Return the values of every set of at most `max_models` models."""
         n, n_models = forecast.before.shape
         rank = np.argsort(cheapest_first)
         alone = np.eye(n_models, dtype=bool)
         rule = PairRule(
             (forecast.after - forecast.before).std(axis=0),
-            alone if longest == 1 else rank[:, np.newaxis] <= rank,
-            alone if longest == 1 else np.ones((n_models, n_models), bool),
+            alone if max_models == 1 else rank[:, np.newaxis] <= rank,
+            alone if max_models == 1 else np.ones((n_models, n_models), bool),
         )
         cost = forecast.cost_usd
         usd = np.where(alone, cost[:, np.newaxis, :], cost[:, :, np.newaxis] + cost[:, np.newaxis, :])
@@ -101,7 +101,7 @@ class PairTables(NamedTuple):
         return cls(rule, forecast, rule.plans(forecast.before).reshape(n, -1), usd.reshape(n, -1), np.array(follows))
 
     def reached(self, prices: FloatArray, answers: Answers) -> tuple[float, float]:
-        """Return mean true reward and cost under two trade-offs."""
+        """Return the mean true reward and cost under two trade-offs."""
         rows = np.arange(len(self.plans))
         first = (self.plans - prices[0] * self.plans_usd).argmax(axis=1) // self.forecast.before.shape[1]
         extra_usd = self.forecast.cost_usd.copy()

@@ -1,20 +1,21 @@
-r"""ParetoBandit (Taberner-Miller, arXiv 2604.00136, version 0.1.1): LinUCB, and a pacer that prices cost.
+r"""ParetoBandit (Taberner-Miller, arXiv 2604.00136, version 0.1.1): LinUCB with a pacer that prices cost.
 
 Each query goes to the model with the highest
 
 .. math:: x^\top\hat\theta_k + \alpha \sqrt{x^\top A_k^{-1} x} - \lambda_t \tilde c_k ,
 
 with `x` the first 25 principal components of the embedding and a constant, and :math:`\tilde c_k` the model's list
-price on a log scale from 0 for the cheapest to 1 for the dearest. After every call the pacer moves
+price on a log scale from 0 for the cheapest to 1 for the most expensive. After every call the pacer updates
 
 .. math:: \bar c \leftarrow 0.95\, \bar c + 0.05\, c, \qquad
           \lambda \leftarrow \mathrm{clip}(\lambda + 0.05 (\bar c / \rho - 1), 0, 5) .
 
-Settings are theirs: alpha 0.1, forgetting 0.997, a prior from the dense training half that counts as 1,000 queries.
+The settings are the author's: alpha 0.1, forgetting 0.997, a prior from the dense training half that counts as 1,000
+queries.
 
-Departures: the true cost of each call reaches the pacer (their public interface gives it an estimate, and only with
-feedback; their experiments do as we do); the scale ends at the pool's own prices, not at those of the market; the
-ceiling on list prices of their "hard" mode is left out.
+Departures: the pacer gets the true cost of each call (that of the public interface gets an estimate, and only with
+feedback; the published experiments use true costs); the scale ends at the pool's own prices, not at those of the
+market; the ceiling on list prices of the "hard" mode is left out.
 """
 
 from __future__ import annotations
@@ -43,12 +44,12 @@ PRIOR_QUERIES = 1000.0
 
 
 class ParetoBandit(Method):
-    """Learns from every reward, and is priced from every cost."""
+    """LinUCB that learns from every reward, with a price updated by every cost."""
 
     name = "paretobandit"
 
     def fit(self, training: Training, rng: np.random.Generator) -> FittedMethod:
-        """Find the components, and count the history."""
+        """Compute the components and the prior from the history."""
         components = Components.of(training.embeddings)
         features = np.array([components.features(row) for row in training.embeddings])
         gram, moment = dense_moments(features, training.table().reward)
@@ -58,7 +59,7 @@ class ParetoBandit(Method):
 
 @dataclass(frozen=True)
 class Components:
-    """The main directions of the embeddings."""
+    """The principal components of the embeddings."""
 
     mean: FloatArray
     directions: FloatArray
@@ -72,12 +73,12 @@ class Components:
         return cls(mean, directions[:COMPONENTS])
 
     def features(self, embedding: Embedding) -> FloatArray:
-        """Return the components of one embedding, and a constant."""
+        """Return the components of one embedding and a constant."""
         return np.append(self.directions @ (embedding - self.mean), 1.0)
 
 
 def list_prices(training: Training) -> FloatArray:
-    """Return the mean of each model's input and output price, or mean costs where a price is unknown."""
+    """Return the mean of each model's input and output price, or all mean costs if a price is unknown."""
     prices = [model.price for model in training.models]
     known = [(price.input + price.output) / 2.0 for price in prices if price is not None]
     return np.array(known) if len(known) == len(prices) else training.leaderboard().cost_usd
@@ -97,12 +98,12 @@ def log_scaled(cost_usd: FloatArray) -> FloatArray:
 
 
 class Pacer:
-    """Raises the price of cost while more is spent than the rate, and lowers it while less is.
+    """The pacer: raises the price of cost while spending is above the rate, and lowers it while it is below.
 
     Parameters
     ----------
     rate_usd : float, USD per request
-        What each call may cost on average.
+        Allowed mean cost of a call.
 
     Examples
     --------
@@ -117,7 +118,7 @@ class Pacer:
         self.mean_usd, self.price = rate_usd, 0.0
 
     def observe(self, cost_usd: float) -> None:
-        """Take the cost of one call."""
+        """Update the price by the cost of one call."""
         self.mean_usd += self._smoothing * (cost_usd - self.mean_usd)
         moved = self.price + self._step * (self.mean_usd / self._rate_usd - 1.0)
         self.price = min(max(moved, 0.0), self._highest)
@@ -144,7 +145,7 @@ class _ParetoServer(Server):
 
     def serve(self, query: BenchQuery, funds: Funds, call: CallModel) -> int:
         self._features = self.components.features(query.embedding)
-        mean, width = self.arms.look(self._features)
+        mean, width = self.arms.bounds(self._features)
         model = int((mean + ALPHA * width - self.pacer.price * self.scaled).argmax())
         call(model)
         return model

@@ -7,13 +7,13 @@ USD is at least
 .. math:: \left(\frac{U e}{L}\right)^z \frac{L}{e} ,
 
 with `z` the share of the budget that is used, and `L`, `U` the smallest and largest reward per USD of any model in any
-context (Zhou, Chakrabarty and Lukose 2008; the multiple-choice knapsack online). Of the eligible ones the highest upper
-confidence bound serves; where none is, as at `z = 1` with :math:`U` itself the threshold, the query is not served. The
-budget comes in bins of 100 queries, and what one leaves goes to the next.
+context (Zhou, Chakrabarty and Lukose 2008; the online multiple-choice knapsack). Of the eligible models the one with
+the highest upper confidence bound serves; if none is eligible, as at `z = 1` with :math:`U` itself the threshold, the
+query is not served. The budget is divided into bins of 100 queries, and the rest of a bin is added to the next.
 
 Departures: the queries' embedding is the bench's, not projected, and the prior is regressed on scores rather than on
-preferences between pairs, which the tables lack; expected costs are each context's means. The paper's settings were not
-to be had: kappa 10, alpha 0.1 and the bins are ours.
+preferences between pairs, which the tables lack; expected costs are each context's means. The authors' settings were
+not available: kappa 10, alpha 0.1 and the bins are ours.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ BIN = 100
 
 
 class Pilot(Method):
-    """Learns which model is best, and spends where a USD buys enough."""
+    """LinUCB among the models whose reward per USD is high enough."""
 
     name = "pilot"
 
     def fit(self, training: Training, rng: np.random.Generator) -> FittedMethod:
-        """Learn the prior, and the rewards per USD to expect."""
+        """Learn the prior and the range of rewards per USD."""
         reward, cost_usd = training.table()
         gram, moment = dense_moments(_features(training.embeddings), reward)
         prior = np.asarray(np.linalg.solve(gram + np.eye(gram.shape[1]), moment[..., np.newaxis])[..., 0], np.float64)
@@ -63,7 +63,7 @@ class Pilot(Method):
 
 
 def threshold(used: float, low: float, high: float) -> float:
-    """Return the reward per USD that a model must bring, `used` being the share of the budget that is gone.
+    """Return the least reward per USD of an eligible model, with `used` the spent share of the budget.
 
     Examples
     --------
@@ -74,12 +74,12 @@ def threshold(used: float, low: float, high: float) -> float:
 
 
 class Bins:
-    """The budget in portions; what one leaves goes to the next.
+    """The budget in bins of queries; the rest of a bin is added to the next.
 
     Parameters
     ----------
     rate_usd : float, USD per query
-        What each query adds to its bin.
+        Budget that each query adds to its bin.
     horizon : int
         Number of queries.
 
@@ -91,7 +91,7 @@ class Bins:
     0.4
     >>> for _ in range(100):
     ...     bins.step()
-    >>> bins.budget_usd  # 50 more queries, and 60 left over
+    >>> bins.budget_usd  # 50 more queries and a rest of 60
     110.0
     """
 
@@ -102,15 +102,15 @@ class Bins:
 
     @property
     def used(self) -> float:
-        """Share of this bin that is spent; 1 where it was empty."""
+        """Spent share of this bin; 1 if it is empty."""
         return min(1.0, self.spent_usd / self.budget_usd) if self.budget_usd > 0.0 else 1.0
 
     def pay(self, cost_usd: float) -> None:
-        """Take a call's cost from this bin."""
+        """Add the cost of a call to this bin."""
         self.spent_usd += cost_usd
 
     def step(self) -> None:
-        """One query is done."""
+        """End one query."""
         self._left, self._queries = self._left - 1, self._queries - 1
         if not self._queries:
             self._open()
@@ -122,7 +122,7 @@ class Bins:
 
 
 def _features(embeddings: Embedding) -> FloatArray:
-    """Return embeddings with a constant, of length 1."""
+    """Return embeddings with a constant appended, scaled to length 1."""
     rows = np.concatenate([embeddings, np.ones((*embeddings.shape[:-1], 1))], axis=-1, dtype=np.float64)
     scaled: FloatArray = rows / np.linalg.norm(rows, axis=-1, keepdims=True)
     return scaled
@@ -149,7 +149,7 @@ class _PilotServer(Server):
 
     def serve(self, query: BenchQuery, funds: Funds, call: CallModel) -> int:
         self._features = _features(query.embedding)
-        mean, width = self.arms.look(self._features)
+        mean, width = self.arms.bounds(self._features)
         cost_usd = self.cost_usd[query.context]
         eligible = mean >= threshold(self.bins.used, *self.limits) * cost_usd
         eligible &= cost_usd <= self.bins.budget_usd - self.bins.spent_usd

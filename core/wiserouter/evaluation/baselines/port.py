@@ -1,4 +1,4 @@
-r"""PORT (Wu and Silwal, NeurIPS 2025, arXiv 2509.02718): prices of the models' budgets, fixed once.
+r"""PORT (Wu and Silwal, NeurIPS 2025, arXiv 2509.02718): dual prices of the models' budgets, fixed once.
 
 The five nearest neighbours in the training half estimate reward `d` and cost `g`. The first 2.5 % of the queries draw a
 model, or none, at random; then, once,
@@ -6,13 +6,13 @@ model, or none, at random; then, once,
 .. math:: \gamma = \arg\min_{\gamma \ge 0} \varepsilon \sum_k B_k \gamma_k
           + \sum_q \max_k (d_{qk} - \gamma_k g_{qk})_+
 
-on those queries, and every later one goes to :math:`\arg\max_k d_k - \gamma_k g_k`, whatever has been spent. The budget
-is split over the models in proportion to mean reward per mean cost, the authors' default. `port-pooled` is ours: one
-account and one price for all models, as there is but one budget here.
+on those queries, and every later one goes to :math:`\arg\max_k d_k - \gamma_k g_k`, regardless of the spend so far. The
+budget is split over the models in proportion to mean reward per mean cost, the authors' default. `port-pooled` is ours:
+one account and one price for all models, as there is only one budget here.
 
-Departures: the minimum is found exactly, by a linear program and not by L-BFGS-B on the kinked function, which leaves
-the authors' alpha without effect (it scales gamma); neighbours are exact, not approximate; queries beyond a model's
-share of the budget are answered, and the overspending is shown, where the authors' experiments drop them.
+Departures: the minimum is exact, from a linear program instead of L-BFGS-B on the non-smooth function, so that the
+authors' alpha has no effect (it scales gamma); neighbours are exact, not approximate; queries beyond a model's share of
+the budget are answered and shown as overspending, while the authors' experiments drop them.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ LEARNING_SHARE = 0.025
 
 
 class Port(Method):
-    """One price per model, found once."""
+    """One dual price per model, computed once."""
 
     name = "port"
     note = "splits the budget over the models beforehand"
     pooled = False
 
     def fit(self, training: Training, rng: np.random.Generator) -> FittedMethod:
-        """Keep the history."""
+        """Store the history."""
         history = NearestNeighbors(training.embeddings, training.table(), NEIGHBOURS)
         reward, cost_usd = training.leaderboard()
         worth = reward / np.maximum(cost_usd, 1e-12)
@@ -59,7 +59,7 @@ class Port(Method):
 
 
 class PooledPort(Port):
-    """One price for all models, found once."""
+    """One dual price for all models, computed once."""
 
     name = "port-pooled"
     note = "PORT with one account for all models"
@@ -76,19 +76,22 @@ def fixed_prices(expected: Answers, account: IntArray, budget_usd: FloatArray) -
     account : ndarray of int of shape (n_models,)
         The account that pays for each model.
     budget_usd : ndarray of shape (n_accounts,), USD
-        What each account has for these queries.
+        Budget of each account for these queries.
 
     Examples
     --------
     >>> two = Answers(np.array([[0.5, 0.9], [0.5, 0.6]]), np.array([[1.0, 3.0], [1.0, 3.0]]))
-    >>> fixed_prices(two, np.array([0, 0]), np.array([4.0])).round(3)  # the dear model is worth 0.2 per USD once
+    >>> fixed_prices(two, np.array([0, 0]), np.array([4.0])).round(3)  # the expensive model yields 0.2 per USD once
     array([0.2])
     """
     from scipy.optimize import linprog
     from scipy.sparse import csr_array, hstack, identity
 
     n, n_models = expected.reward.shape
-    n_accounts, unit_usd = len(budget_usd), float(expected.cost_usd.mean())  # of a like size as rewards, for the solver
+    n_accounts, unit_usd = (
+        len(budget_usd),
+        float(expected.cost_usd.mean()),
+    )  # costs of the size of rewards
     rows = np.arange(n * n_models)
     prices = csr_array(
         (expected.cost_usd.ravel() / unit_usd, (rows, np.tile(account, n))), shape=(len(rows), n_accounts)
@@ -125,7 +128,7 @@ class _PortServer(Server):
     price: FloatArray | None = None
 
     def serve(self, query: BenchQuery, funds: Funds, call: CallModel) -> int:
-        expected = self.history.look(query.embedding)
+        expected = self.history.means(query.embedding)
         model = self._drawn(expected) if len(self.seen) < self.learning else self._best(expected)
         if model != NOT_SERVED:
             call(model)

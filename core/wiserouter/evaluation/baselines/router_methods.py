@@ -1,9 +1,9 @@
-"""Policies of the router, and of the simulation, served through `WiseRouter` as its users serve them.
+"""Policies of the router and of the simulation, served through `WiseRouter` as in production.
 
-What a policy starts from is a dense history, or nothing. One that learns from single calls may practise first: it
-meets the queries of the training half in random order, once or several times, and each of its calls there is paid for.
-That is the paper's setting of WR-Online, whose exploration is "restricted to the training set for fair comparison with
-offline methods", 1x to 4x as long as that. The budget of the test half is another one.
+A policy starts from a dense history or without one. A policy that learns from single calls may practise first: it
+serves the queries of the training half in random order, once or several times, and pays for each of its calls. This is
+the paper's setting of WR-Online, whose exploration is "restricted to the training set for fair comparison with offline
+methods", 1x to 4x as long. The budget of the test half is separate.
 """
 
 from __future__ import annotations
@@ -31,47 +31,47 @@ from wiserouter.planning.policies import EpsilonFirst, Policy
 from wiserouter.router import WiseRouter
 
 TrainingBudget = Callable[[Training, Terms], float]
-"""What practice on one pass over the training half may cost, in USD."""
+"""The budget in USD of one practice pass over the training half."""
 
 
 def dense(training: Training) -> Estimates:
-    """Return the estimates of a dense history."""
+    """Return the estimates from a dense history."""
     estimates = blank(training)
     estimates.add_table(training.context_ids, *training.table())
     return estimates
 
 
 def blank(training: Training) -> Estimates:
-    """Return estimates that hold nothing."""
+    """Return estimates without observations."""
     return Estimates(training.contexts.n_contexts, training.n_models)
 
 
 def at_the_same_rate(training: Training, terms: Terms) -> float:
-    """Return as much per query as the test half has."""
+    """Return a budget at the rate of the test half."""
     return terms.rate_usd * training.n_queries
 
 
 def as_the_table(training: Training, terms: Terms) -> float:
-    """Return what the whole training table costs, and the budget of the test half."""
+    """Return the cost of the whole training table plus the budget of the test half."""
     return float(training.answers.cost_usd.sum()) + terms.budget_usd
 
 
 @dataclass(frozen=True)
 class Routed(Method):
-    """A policy in a router.
+    """A policy served by a router.
 
     Parameters
     ----------
     name, note : str
         See `Method`.
     policy : callable
-        From the training half to a new policy.
+        Makes a new policy for a training half.
     history : callable
-        From the training half to what the policy starts from.
+        Makes the estimates that the policy starts from.
     passes : int
-        How often it practises on the training half before it serves.
-    purse : callable
-        What each pass may cost.
+        Number of practice passes over the training half.
+    training_budget : callable
+        Budget of each pass.
     """
 
     name: str
@@ -82,7 +82,7 @@ class Routed(Method):
     note: str = ""
 
     def fit(self, training: Training, rng: np.random.Generator) -> FittedMethod:
-        """Count the history."""
+        """Compute the estimates of the history."""
         return _FittedRouted(self, training, self.history(training))
 
 
@@ -110,19 +110,19 @@ class _FittedRouted(FittedMethod):
 
 
 class RouterServer(Server):
-    """Decides, charges and rewards.
+    """A server that decides, charges and rewards through a router.
 
     Parameters
     ----------
     router : WiseRouter
-        With a budget started.
+        A router with a started budget.
     """
 
     def __init__(self, router: WiseRouter) -> None:
         self._router = router
 
     def serve(self, query: BenchQuery, funds: Funds, call: CallModel) -> int:
-        """Ask the router, which keeps its own account of the same budget."""
+        """Let the router decide; it keeps its own account of the same budget."""
         router = self._router
         try:
             self._decision = router.decide(embedding=query.embedding)
@@ -138,17 +138,17 @@ class RouterServer(Server):
 
 
 def _practise(server: RouterServer, training: Training, passes: int, rng: np.random.Generator) -> None:
-    """Serve the training half in random order, so many times."""
+    """Serve the training half in random order, `passes` times."""
     for _ in range(passes):
         for i in rng.permutation(training.n_queries).tolist():
-            query, asked = training.query(i), _PracticeCalls(training, i)
-            server.serve(query, Funds(0.0, 0), asked.call)
-            for model, (reward, cost_usd) in asked.answers.items():
+            query, calls = training.query(i), _PracticeCalls(training, i)
+            server.serve(query, Funds(0.0, 0), calls.call)
+            for model, (reward, cost_usd) in calls.answers.items():
                 server.learn(query, model, reward, cost_usd)
 
 
 def explored(training: Training, passes: int, rng: np.random.Generator) -> Estimates:
-    """Return what Algorithm 2 has learned when its exploration of so many passes over the training half ends."""
+    """Return the estimates of Algorithm 2 after exploring the training half `passes` times."""
     policy = EpsilonFirst(passes * training.n_queries, accounting="paper", allow_skip=True)
     router = WiseRouter(training.models, training.contexts, policy=policy, seed=int(rng.integers(2**32)))
     n = passes * training.n_queries

@@ -1,7 +1,7 @@
-"""SingleBest (paper, Appendix "Baseline Implementation"): per context the best model that the budget per query affords.
+"""SingleBest (paper, Appendix "Baseline Implementation"): per context the best model within the budget per query.
 
-A query of a context where no model is affordable is not served, as the paper's low figures at tight budgets show. The
-budget per query is never adapted, and money left on one context is not spent on another.
+A query of a context without an affordable model is not served, as the paper's low figures at tight budgets show. The
+budget per query is never adapted, and savings in one context are not spent in another.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class SingleBest(Method):
     name = "single-best"
 
     def fit(self, training: Training, rng: np.random.Generator) -> FittedMethod:
-        """Take the mean reward and cost of every context and model."""
+        """Compute the mean reward and cost of every context and model."""
         return _FittedSingleBest(dense(training).means(shrink=False))
 
 

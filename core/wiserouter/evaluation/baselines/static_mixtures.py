@@ -1,11 +1,11 @@
-"""Plans that are drawn from and never revised: the paper's static LP, and RouterBench's Zero router.
+"""Plans that are never revised: the paper's static LP, and RouterBench's Zero router.
 
 Static LP (paper, Section "Adaptive LP vs. Static LP constraint") solves the linear program once at rho = B / T and
-draws from it for every query, with the statistics of WR-Offline: what the estimates get wrong is overspent or left.
+draws from it for every query, with the statistics of WR-Offline: errors of the estimates are overspent or left over.
 
 The Zero router (Hu et al., RouterBench, 2024) mixes single models along the non-decreasing convex hull of their (cost,
-quality), without looking at the query: a router below it is worth nothing. That is the same plan with one context. It
-is told each model's mean reward and cost. Below the cheapest model's cost it takes that model.
+quality), regardless of the query: a router below it has no value. This is the same plan with one context. It is given
+each model's mean reward and cost. Below the cheapest model's cost it takes that model.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from wiserouter.planning.plan import Plan
 
 
 class StaticLp(Method):
-    """The plan of the training half, at the rate that the workload starts with."""
+    """The plan of the training half at the initial rate of the workload."""
 
     name = "static-lp"
 
     def fit(self, training: Training, rng: np.random.Generator) -> FittedMethod:
-        """Solve the program for every rate."""
+        """Solve the linear program for every rate."""
         return _FittedPlan(Plan(training.freq, *dense(training).means(shrink=False), allow_skip=True))
 
 
@@ -43,10 +43,10 @@ class ZeroRouter(Method):
     """The best mixture of single models for the budget."""
 
     name = "zero"
-    note = "is told each model's mean reward and cost"
+    note = "is given each model's mean reward and cost"
 
     def fit(self, training: Training, rng: np.random.Generator) -> FittedMethod:
-        """Take the hull of the models."""
+        """Compute the hull of the models."""
         reward, cost_usd = training.leaderboard()
         return _FittedPlan(Plan([1.0], [reward], [cost_usd]))
 

@@ -1,4 +1,4 @@
-"""The methods of this project and those of the paper's simulation, as the bench runs them.
+"""The methods of this project and those of the paper's simulation, as methods of the bench.
 
 WR-Offline is the paper's Algorithm 1, WR-Online its Algorithm 2, epsilon-first with known costs that of Wu et al.
 (2015); random, epsilon-greedy and LinUCB are made aware of the budget as in its Appendix "Simulation Experiment".
@@ -21,22 +21,22 @@ from wiserouter.planning.policies import EpsilonFirst, Offline, Optimistic, Poli
 from wiserouter.planning.policy import Accounting
 from wiserouter.types import FloatArray
 
-_TOLD = "is told the mean cost of every context and model"
+_KNOWS_COSTS = "is given the mean cost of every context and model"
 _PASS = "learns from 1 call per training query"  # noqa: S105
 
 
 def wr_offline() -> Method:
-    """Return Algorithm 1 as this project runs it: true costs are debited, means are shrunk, a reserve is kept."""
+    """Return Algorithm 1 as in this project: true costs are debited, means are shrunk, a reserve is kept."""
     return Routed("wr-offline", lambda _: Offline())
 
 
 def wr_offline_paper() -> Method:
-    """Return Algorithm 1 as it is printed: plain means, which are also what is debited, and the null action."""
+    """Return Algorithm 1 as in the paper: plain means, which are also debited, and the null action."""
     return Routed("wr-offline-paper", lambda _: Offline(accounting="paper", allow_skip=True))
 
 
 def wr_online(passes: int, accounting: Accounting) -> Method:
-    """Return Algorithm 2: explore the training half so many times, then follow the plan on the test half."""
+    """Return Algorithm 2: explore the training half `passes` times, then follow the plan on the test half."""
     name = f"wr-online-{passes}x" if accounting == "actual" else f"wr-online-paper-{passes}x"
     return Routed(
         name,
@@ -49,24 +49,26 @@ def wr_online(passes: int, accounting: Accounting) -> Method:
 
 
 def optimistic() -> Method:
-    """Return the policy that learns while it serves, after practice on the training half at the same budget."""
+    """Return the policy that learns online, after practice on the training half at the same rate."""
     return Routed("optimistic", lambda _: Optimistic(), blank, passes=1, note=_PASS)
 
 
 def optimistic_cold() -> Method:
-    """Return the same without practice: all it knows it learns on the test half."""
+    """Return the policy that learns online, without practice on the training half."""
     return Routed("optimistic-cold", lambda _: Optimistic(), blank, note="learns nothing from the training half")
 
 
 def epsilon_first_known() -> Method:
     """Return Algorithm 2 with the true mean costs."""
-    return Routed("epsilon-first-known", partial(_explorer, 1, "paper"), _known, 1, as_the_table, f"{_PASS}; {_TOLD}")
+    return Routed(
+        "epsilon-first-known", partial(_explorer, 1, "paper"), _known, 1, as_the_table, f"{_PASS}; {_KNOWS_COSTS}"
+    )
 
 
 def budget_aware(kind: Callable[[FloatArray], BudgetAware], passes: int) -> Method:
     """Return a bandit that chooses among the models whose expected cost is at most b / tau."""
     name = str(kind.name)  # type: ignore[attr-defined]
-    note = f"{_PASS}; {_TOLD}" if passes else _TOLD
+    note = f"{_PASS}; {_KNOWS_COSTS}" if passes else _KNOWS_COSTS
     return Routed(name, lambda training: kind(training.known_costs_usd()), blank, passes, note=note)
 
 

@@ -1,4 +1,4 @@
-"""The bench: every method on the same halves of a table, under the same budgets."""
+"""The bench: every method on the same splits of a table, under the same budgets."""
 
 from wiserouter.evaluation.bench.budget_grid import Budgets, budgets_of
 from wiserouter.evaluation.bench.results_cache import ResultsCache

@@ -1,4 +1,4 @@
-"""The budgets of a bench, from always the cheapest model to always the dearest."""
+"""The budgets of a bench, from the mean cost of the cheapest model to that of the most expensive one."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from wiserouter.errors import InvalidInput
 from wiserouter.types import FloatArray
 from wiserouter.validation import check_count
 
-DEAREST_SHARE = 2.1
-"""The paper's last but one budget is its dearest over 2.1: 151.42 / 72.10 and 659.44 / 314.02 of its Table 1."""
+LAST_STEP_RATIO = 2.1
+"""Ratio of the paper's last two budgets: 151.42 / 72.10 and 659.44 / 314.02 of its Table 1."""
 
 
 class Budgets(NamedTuple):
-    """Budgets in USD per query, rising.
+    """Budgets in USD per query, in ascending order.
 
     Attributes
     ----------
     paper : tuple of float
-        On the paper's spacing; these are what tables show.
+        On the paper's spacing; tables show these.
     log : tuple of float
-        Between them on a log scale; these complete the curves.
+        Between the ends on a log scale; these complete the curves.
     """
 
     paper: tuple[float, ...]
@@ -30,15 +30,15 @@ class Budgets(NamedTuple):
 
     @property
     def all(self) -> tuple[float, ...]:
-        """Both, rising."""
+        """Both, in ascending order."""
         return tuple(sorted({*self.paper, *self.log}))
 
 
 def budgets_of(cost_usd: FloatArray, n_paper: int = 6, n_log: int = 0) -> Budgets:
     """Return the budgets for a table of costs of shape (n_queries, n_models).
 
-    The first is the mean cost of the cheapest model, the last that of the dearest. As in the paper's Table 1 all but
-    the last are evenly spaced up to the last over 2.1; where the cheapest costs more than that, all are.
+    The first is the mean cost of the cheapest model, the last that of the most expensive one. As in the paper's Table 1
+    all but the last are evenly spaced up to the last over 2.1; if the cheapest model costs more than that, all are.
 
     Examples
     --------
@@ -53,7 +53,7 @@ def budgets_of(cost_usd: FloatArray, n_paper: int = 6, n_log: int = 0) -> Budget
     low, high = float(mean.min()), float(mean.max())
     if not low > 0.0:
         raise InvalidInput(f"every model must cost something on average, got {low}: leave free models out", value=low)
-    bend = high / DEAREST_SHARE
+    bend = high / LAST_STEP_RATIO
     if n_paper == 1 or low >= bend:
         paper = np.linspace(low, high, n_paper)
     else:
@@ -63,5 +63,5 @@ def budgets_of(cost_usd: FloatArray, n_paper: int = 6, n_log: int = 0) -> Budget
 
 
 def _rounded(rates: FloatArray) -> tuple[float, ...]:
-    """Return the rates to 12 figures, so that they are the same on any machine."""
+    """Return the rates rounded to 12 significant digits, so that they are the same on every machine."""
     return tuple(float(f"{rate:.12g}") for rate in rates)

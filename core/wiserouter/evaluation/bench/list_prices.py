@@ -31,15 +31,15 @@ USD_PER_MTOK: dict[str, tuple[float, float]] = {
     "gpt-5-nano": (0.05, 0.4),
     "gpt-oss-120b": (0.1, 0.5),
 }
-"""USD per million tokens of input and output, by the name that a model has in its table."""
+"""USD per million tokens of input and output, by the model's name in its table."""
 
 
 def list_price(model: str, mean_cost_usd: float) -> Price:
-    """Return the list price of a model; one that is not listed is priced so that a typical call costs its mean.
+    """Return the list price of a model, or, if it is not listed, one at which a typical call costs its mean cost.
 
     Examples
     --------
-    >>> list_price("gpt-5", 1.0).output, list_price("somebody's own", 0.7).output
+    >>> list_price("gpt-5", 1.0).output, list_price("in-house", 0.7).output
     (1e-05, 0.001)
     """
     if model in USD_PER_MTOK:

@@ -1,4 +1,4 @@
-"""The figures of one run: one method under one budget on one split."""
+"""The metrics of one run: one method under one budget on one split."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _ROUNDING = 1e-9
 
 
 def row_of(method: str, split: TrainTestSplit, terms: Terms, trace: ServingTrace) -> ResultRow:
-    """Return the figures of one run.
+    """Return the metrics of one run.
 
     Returns
     -------
     dict
-        `quality` is the mean score of all test queries, one not served counting 0; `capped_quality` the same if answers
-        beyond the budget did not count; `bound` what the linear program over single queries buys for the budget, and
-        `bound_at_spend` for what was spent; `table_usd` the cost of every answer to the training half. `given`,
-        `reward` and `cost_usd` hold one entry per query. Times are processor time, in the unit of their names.
+        `quality` is the mean score of all test queries, one not served counting 0; `capped_quality` the same without
+        answers beyond the budget; `bound` the quality of the oracle at the budget, and `bound_at_spend` at the actual
+        spend; `table_usd` the cost of every answer to the training half. `given`, `reward` and `cost_usd` hold one
+        entry per query. Times are processor time, in the unit of their names.
     """
     n = len(trace.given)
     spent = trace.cost_usd.cumsum()

@@ -1,8 +1,8 @@
-"""What has been done: one row for each table, method, seed and budget, kept in files so that a bench goes on.
+"""The cache of finished rows, one per table, method, seed and budget, from which an interrupted bench resumes.
 
-A file holds the rows of one method and seed, and is moved into place when they are complete. A row is known by the hash
-of all that it depends on: the table's content, encoder and contexts, method, seed, budget and the code. What has been
-run with other code or settings stays in the folder and is not looked at.
+A file holds the rows of one method and seed, and is moved into place when they are complete. The key of a row is the
+hash of everything that it depends on: the table's content, encoder and contexts, method, seed, budget and the code.
+Rows of other code or settings stay in the folder and are ignored.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class ResultsCache:
     Parameters
     ----------
     folder : str or Path
-        Made if it is not there.
+        Created if it does not exist.
     """
 
     def __init__(self, folder: str | Path) -> None:
@@ -44,7 +44,7 @@ class ResultsCache:
         return set() if not files else set(pl.concat([pl.read_parquet(each, columns=["key"]) for each in files])["key"])
 
     def add(self, rows: Sequence[ResultRow]) -> None:
-        """Keep some rows; either all or none of them are there afterwards."""
+        """Add some rows, all of them or, after a failure, none."""
         import polars as pl
 
         part = self._folder / f"{uuid4().hex}.part"
@@ -64,7 +64,7 @@ class ResultsCache:
 
 
 def key_of(*parts: object) -> str:
-    """Return the hash of what a row depends on.
+    """Return the hash of everything that a row depends on.
 
     Examples
     --------
@@ -76,7 +76,7 @@ def key_of(*parts: object) -> str:
 
 @cache
 def code_digest() -> str:
-    """Return the hash of the package's sources, without those that only read results, and of library versions."""
+    """Return the hash of library versions and of the package's sources, except those that only read results."""
     import numpy as np
     import sklearn
 

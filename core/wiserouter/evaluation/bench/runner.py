@@ -1,9 +1,9 @@
-"""The bench itself: all methods, seeds and budgets that are not done yet, over as many processes as asked for."""
+"""The runner of the bench: all methods, seeds and budgets that are not in the cache, over several processes."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from pathlib import Path
@@ -21,16 +21,15 @@ from wiserouter.evaluation.bench.results_cache import ResultsCache, code_digest,
 from wiserouter.evaluation.bench.serve import serve_all
 from wiserouter.evaluation.bench.splits import TrainTestSplit, split_table
 from wiserouter.evaluation.datasets import LoadedTable
+from wiserouter.evaluation.replay import Tick
 from wiserouter.validation import check_count
 
 if TYPE_CHECKING:
     import polars as pl
 
-Tick = Callable[[int], None]
-
 
 class Bench(NamedTuple):
-    """What is to be run.
+    """The specification of a bench.
 
     Attributes
     ----------
@@ -41,9 +40,9 @@ class Bench(NamedTuple):
     methods : tuple of str
         Names as `open_methods` takes them.
     seeds : tuple of int
-        Each makes a split, its contexts, and the draws of the methods.
+        Each determines a split, its contexts, and the draws of the methods.
     encoder : str, optional
-        As `open_encoder` takes it; by default the embeddings of the table, or where it has none tfidf.
+        As `open_encoder` takes it; by default the embeddings of the table, or tfidf if it has none.
     n_contexts : int
         Number of contexts J.
     """
@@ -68,7 +67,7 @@ class Bench(NamedTuple):
 
 
 class Task(NamedTuple):
-    """The budgets that one method lacks on one seed, by key."""
+    """The missing budgets of one method on one seed, by key."""
 
     method: str
     seed: int
@@ -76,24 +75,24 @@ class Task(NamedTuple):
 
 
 def run_bench(bench: Bench, folder: str | Path, *, jobs: int = 1, tick: Tick | None = None) -> pl.DataFrame:
-    """Run what is not done yet, and return all rows.
+    """Run the rows that are not in the cache, and return all rows.
 
     Parameters
     ----------
     bench : Bench
-        What is to be run.
+        Table, budgets, methods and seeds.
     folder : str or Path
-        Where finished rows are kept.
+        The cache of finished rows.
     jobs : int, default 1
-        Number of processes; the figures, times apart, are the same for any.
+        Number of processes; it changes no figure except times.
     tick : callable, optional
-        Called with the number of rows that were just finished, first with those done before.
+        Called with the number of rows just finished, first with that of the rows already in the cache.
 
     Returns
     -------
     polars.DataFrame
         One row per method, seed and budget, with its key, `table`, `rate_usd`, the columns of `row_of`, `fit_s` and
-        `start_s` (training latency, once and per budget) and `collected_usd` (cost of what was learned from).
+        `start_s` (training latency, once and per budget) and `collected_usd` (cost of the training data used).
     """
     open_methods(name for name in bench.methods if name not in BOUNDS)
     keys, store = bench.keys(), ResultsCache(folder)
@@ -107,7 +106,7 @@ def run_bench(bench: Bench, folder: str | Path, *, jobs: int = 1, tick: Tick | N
 
 
 def tasks_of(keys: dict[str, tuple[str, int, float]], done: set[str]) -> list[Task]:
-    """Return what is still to do, grouped so that a method is fitted once per seed."""
+    """Return the rows still to run, grouped so that a method is fitted once per seed."""
     tasks: dict[tuple[str, int], Task] = {}
     for key, (method, seed, rate) in keys.items():
         if key not in done:
@@ -115,13 +114,13 @@ def tasks_of(keys: dict[str, tuple[str, int, float]], done: set[str]) -> list[Ta
     return list(tasks.values())
 
 
-class Worker:
-    """Runs tasks in one process, and keeps the halves of each seed.
+class BenchWorker:
+    """Runs tasks in one process, and keeps the split of each seed.
 
     Parameters
     ----------
     bench : Bench
-        What the tasks are part of.
+        The bench that the tasks belong to.
     """
 
     def __init__(self, bench: Bench) -> None:
@@ -131,7 +130,7 @@ class Worker:
     def run(self, task: Task) -> list[ResultRow]:
         """Fit a method on the training half of a seed, and serve the test half under each budget.
 
-        Linear algebra runs on one thread: processes are what the bench is parallel by, and sums stay the same.
+        Linear algebra runs on one thread: the bench is parallel over processes, and sums stay the same.
         """
         import sklearn.cluster  # noqa: F401
         from threadpoolctl import threadpool_limits
@@ -158,9 +157,9 @@ class Worker:
 
     def _split_of(self, seed: int) -> TrainTestSplit:
         if seed not in self._splits:
-            opened, _, _, _, encoder, n_contexts = self._bench
+            loaded, _, _, _, encoder, n_contexts = self._bench
             self._splits[seed] = split_table(
-                opened.table, seed, encoder=encoder, n_contexts=n_contexts, embeddings=opened.embeddings
+                loaded.table, seed, encoder=encoder, n_contexts=n_contexts, embeddings=loaded.embeddings
             )
         return self._splits[seed]
 
@@ -181,14 +180,14 @@ def _cell(
     start_s = process_time() - began
     trace = serve_all(server, split.test, terms, sees_truth=method.sees_truth)
     collected_usd = training.collected_usd
-    training.asked_usd = asked_usd  # what one budget made it ask for is no part of the next
+    training.asked_usd = asked_usd  # calls made for one budget are not billed to the next
     return row_of(method.name, split, terms, trace) | {"start_s": start_s, "collected_usd": collected_usd}
 
 
 def _spread(bench: Bench, tasks: list[Task], jobs: int) -> Iterator[list[ResultRow]]:
     """Yield the rows of each task as it is done."""
     if min(jobs, len(tasks)) <= 1:
-        worker = Worker(bench)
+        worker = BenchWorker(bench)
         yield from (worker.run(task) for task in tasks)
         return
     with ProcessPoolExecutor(min(jobs, len(tasks)), get_context("spawn"), _open, (bench,)) as pool:
@@ -199,13 +198,13 @@ def _spread(bench: Bench, tasks: list[Task], jobs: int) -> Iterator[list[ResultR
             pool.shutdown(cancel_futures=True)
 
 
-_workers: list[Worker] = []
-"""The worker of this process, where it is one of a pool."""
+_workers: list[BenchWorker] = []
+"""The worker of this process, if it belongs to a pool."""
 
 
 def _open(bench: Bench) -> None:
-    logging.getLogger("wiserouter").setLevel(logging.ERROR)  # a budget too short to last is no surprise here
-    _workers[:] = [Worker(bench)]
+    logging.getLogger("wiserouter").setLevel(logging.ERROR)  # it warns of budgets too small to last
+    _workers[:] = [BenchWorker(bench)]
 
 
 def _run(task: Task) -> list[ResultRow]:
@@ -217,4 +216,4 @@ def _rng(seed: int, stage: int) -> np.random.Generator:
 
 
 def _silent(rows: int) -> None:
-    """Report nothing."""
+    """Ignore the progress."""

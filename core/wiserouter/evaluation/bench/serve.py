@@ -1,4 +1,4 @@
-"""One stream of queries served by one method: the bench pays, notes and times."""
+"""The service of a stream of queries by one method: the bench pays for calls, records and times them."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from wiserouter.types import FloatArray, IntArray
 
 
 class ServingTrace(NamedTuple):
-    """What happened at each query; arrays of shape (n_queries,).
+    """The record of a stream; arrays of shape (n_queries,).
 
     Attributes
     ----------
     given : ndarray of int
         The model whose answer was given, or `NOT_SERVED`.
     calls : ndarray of int
-        How many models were called.
+        Number of models called.
     reward : ndarray of float
-        Score of the answer; 0 where there is none.
+        Score of the answer; 0 without one.
     cost_usd : ndarray of float
-        What all its calls cost.
+        Cost of all calls.
     decide_s : ndarray of float
-        Seconds of processor time that the method took to decide and to learn.
+        Processor time of deciding and learning, in seconds.
     """
 
     given: IntArray
@@ -66,7 +66,7 @@ def serve_all(
     Raises
     ------
     InvalidInput
-        If the method calls a model twice on one query, or gives an answer that it did not pay for.
+        If the method calls a model twice on one query, or returns an answer that it did not pay for.
     """
     n = queries.n
     given, calls = np.full(n, NOT_SERVED, dtype=np.int64), np.zeros(n, dtype=np.int64)
@@ -84,11 +84,13 @@ def serve_all(
         cost_usd[t] = sum(calls_made.paid.values())
         left -= cost_usd.item(t)
         if chosen != NOT_SERVED:
-            reward[t] = rewards[t][_among(chosen, calls_made)]
+            reward[t] = rewards[t][_called(chosen, calls_made)]
     return ServingTrace(given, calls, reward, cost_usd, decide_s)
 
 
-def _among(chosen: int, calls_made: _QueryCalls) -> int:
+def _called(chosen: int, calls_made: _QueryCalls) -> int:
     if chosen not in calls_made.paid:
-        raise InvalidInput(f"a method must give an answer that it called for, got {chosen} of {list(calls_made.paid)}")
+        raise InvalidInput(
+            f"a method must return the answer of a model that it called, got {chosen} of {list(calls_made.paid)}"
+        )
     return chosen

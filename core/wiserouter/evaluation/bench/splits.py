@@ -1,4 +1,4 @@
-"""A table split in two by seed, with embeddings and contexts fitted on the training half: once, for all methods."""
+"""The split of a table by seed, with embeddings and contexts fitted on the training half once for all methods."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from wiserouter.prompts.encoders import open_encoder
 from wiserouter.types import Embedding, FloatArray, IntArray
 
 DEFAULT_ENCODER = "tfidf"
-"""Where a table has no embeddings of its own."""
+"""The encoder of a table without a column of embeddings."""
 
 
 class Queries(NamedTuple):
-    """Queries and what every model answers; arrays of one row per query."""
+    """Queries with the answers of every model; arrays with one row per query."""
 
     embeddings: Embedding
     context_ids: IntArray
@@ -36,13 +36,13 @@ class Queries(NamedTuple):
         return len(self.context_ids)
 
     def query(self, i: int, *, with_truth: bool) -> BenchQuery:
-        """Return one query, with the answers of all models where a method is to see them."""
+        """Return one query, with the answers of all models if the method may see them."""
         truth = Answers(self.answers.reward[i], self.answers.cost_usd[i]) if with_truth else None
         return BenchQuery(self.embeddings[i], int(self.context_ids[i]), int(self.chars[i]), truth)
 
 
 class TrainTestSplit(NamedTuple):
-    """Both halves of a table.
+    """The training and the test half of a table.
 
     Attributes
     ----------
@@ -53,9 +53,9 @@ class TrainTestSplit(NamedTuple):
     models : tuple of Model
         The pool, with list prices.
     seed : int
-        Made the split.
+        Seed of the split.
     prepare_s : float, seconds
-        What encoding the training half and finding its contexts took, for methods that use them.
+        Time of encoding the training half and fitting its contexts.
     oracle : Plan
         The linear program over the single queries of the test half (`oracle_plan`).
     """
@@ -69,7 +69,7 @@ class TrainTestSplit(NamedTuple):
     oracle: Plan
 
     def training(self) -> Training:
-        """Return the training half with nothing on its bill."""
+        """Return the training half with an empty bill."""
         train = self.train
         return Training(train.embeddings, train.context_ids, train.chars, self.contexts, self.models, train.answers)
 
@@ -96,13 +96,13 @@ def split_table(
     table : Table
         The table.
     seed : int
-        Makes the split, and starts k-means.
+        Seed of the split and of k-means.
     encoder : str, optional
-        As `open_encoder` takes it; by default `embeddings` are used, or where there are none tfidf.
+        As `open_encoder` takes it; by default `embeddings` are used, or tfidf without them.
     n_contexts : int, default 16
         Number of contexts J.
     embeddings : ndarray of float32 of shape (n_queries, dim), optional
-        What the table holds of them.
+        Embeddings of the table.
 
     Examples
     --------
@@ -123,7 +123,7 @@ def split_table(
 def embedder(
     prompts: Sequence[str], embeddings: Embedding | None, train: IntArray, encoder: str | None
 ) -> Callable[[IntArray], Embedding]:
-    """Return what gives the embeddings of some queries: those there are, else by an encoder fitted on `train`."""
+    """Return a function from row numbers to embeddings: the given ones, else those of an encoder fitted on `train`."""
     if embeddings is not None:
         return lambda index: embeddings[index]
     fitted = open_encoder(encoder or DEFAULT_ENCODER).fit([prompts[i] for i in train])
@@ -133,7 +133,7 @@ def embedder(
 def build_split(
     table: Table, parts: tuple[IntArray, IntArray], rows: Vectors, contexts: Contexts, seed: int, prepare_s: float = 0.0
 ) -> TrainTestSplit:
-    """Return two parts of a table as halves: their rows, embeddings and contexts are given."""
+    """Return the split of a table into two given parts, from their embeddings and contexts."""
     train, test = parts
     served = _queries(table.rows(test), rows.test, contexts)
     return TrainTestSplit(

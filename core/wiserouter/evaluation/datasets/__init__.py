@@ -1,4 +1,4 @@
-"""Routing tables for the evaluation: public data sets as one wide parquet each, and tables as dense arrays."""
+"""Routing tables for the evaluation: public data sets as one wide parquet file each, and tables as dense arrays."""
 
 from wiserouter.evaluation.datasets.open_table import LoadedTable, open_table
 from wiserouter.evaluation.datasets.summary import TableSummary, summary

@@ -1,4 +1,4 @@
-"""The hash of a file and of a table: what a figure was measured on, and whether a download is what it should be."""
+"""Checksums of files and tables: they identify the data of a figure and verify downloads."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ MOST_BYTES = 2**29
 
 
 def checked_bytes(file: Path, expected: str | None) -> tuple[bytes, str]:
-    """Return a file's bytes and their SHA-256, so that what was checked is what is read.
+    """Return a file's bytes and their SHA-256, so that exactly the checked bytes are read.
 
     Parameters
     ----------
     file : Path
         The file.
     expected : str or None
-        The SHA-256 that it must have; where there is none, the one that an earlier use pinned.
+        The SHA-256 that it must have; by default the one pinned by an earlier use, if any.
 
     Raises
     ------
     HashMismatch
-        If the hash is another one.
+        If the hash differs.
     LogError
         If the file is larger than `MOST_BYTES`.
     """
@@ -45,7 +45,7 @@ def checked_bytes(file: Path, expected: str | None) -> tuple[bytes, str]:
 
 
 def pin(file: Path, digest: str, *, asked: bool = False) -> None:
-    """Write the hash of a file's first use to `<file>.sha256`, as sha256sum does; if `asked`, a new one replaces it."""
+    """Write the hash of a file's first use to `<file>.sha256`, as sha256sum does; with `asked` it is replaced."""
     if _pinned(file) not in ((None, digest) if asked else (digest,)):
         _pin_of(file).write_text(f"{digest}  {file.name}\n", encoding="utf-8")
 
@@ -57,14 +57,14 @@ def content_hash(
     cost_usd: FloatArray,
     embeddings: Embedding | None = None,
 ) -> str:
-    """Return the SHA-256 of a table's content, the same in whatever file format it lies.
+    """Return the SHA-256 of a table's content, which does not depend on the file format.
 
     Parameters
     ----------
     prompts, models : sequence of str
         Rows and columns.
     reward, cost_usd : ndarray of shape (n_queries, n_models)
-        Scores and costs; every NaN counts the same.
+        Scores and costs; all NaNs are equal.
     embeddings : ndarray of shape (n_queries, dim), optional
         Embeddings, if the table has any.
 

@@ -1,4 +1,4 @@
-"""Fetching a published file, at the user's own command."""
+"""The download of a published file, on the user's explicit command."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from wiserouter.errors import MissingExtra
 from wiserouter.evaluation.errors import MissingTable
 
 Fetch = Callable[[str, str, str], Path]
-"""From repository, file name and revision to the fetched file."""
+"""Downloads a file by repository, file name and revision, and returns its path."""
 
 
 def from_hub(repository: str, filename: str, revision: str) -> Path:
-    """Return a file of a data set on the Hugging Face Hub, from its cache if it is there.
+    """Return a file of a data set on the Hugging Face Hub, from the local cache if present.
 
     Raises
     ------

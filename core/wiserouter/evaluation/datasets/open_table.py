@@ -1,4 +1,4 @@
-"""`open_table`: a routing table by name or path, as dense arrays with the hash of what they hold."""
+"""`open_table`: a routing table by name or path, as dense arrays with the hash of its content."""
 
 from __future__ import annotations
 
@@ -23,31 +23,31 @@ COMMANDS = {
     "paretobandit": "git clone --depth 1 https://github.com/ParetoBandit/ParetoBandit, then "
     "wiserouter data paretobandit ParetoBandit/data_collection/rewards/val_k4.jsonl",
 }
-"""The tables that we know by name, and what gets each."""
+"""The tables known by name, each with the command that gets it."""
 
 LEFT_OUT: dict[str, tuple[str, ...]] = {"routerbench": ("Yi-34B-Chat",)}
-"""What the bench leaves out by default, by the start of a table's name: the paper takes 10 of RouterBench's 11."""
+"""Models that the bench leaves out by default, by prefix of the table's name: the paper uses 10 of RouterBench's 11."""
 
 
 class LoadedTable(NamedTuple):
-    """A routing table for the bench.
+    """A routing table as dense arrays, with its identity.
 
     Attributes
     ----------
     name : str
-        The file's name without its ending.
+        The file's name without its suffix.
     table : Table
-        Prompts, rewards and costs (USD) of the queries that every model answered, and the models.
+        Prompts, rewards and costs (USD) of the complete queries, and the models.
     ids : list of str
-        `sample_id` of each query, or its row from 1 where the file has none.
+        `sample_id` of each query, or its row number from 1 if the file has none.
     embeddings : ndarray of shape (n_queries, dim) or None
         The column `embedding`, if the file is a parquet that has one.
     sha256 : str
-        Hash of the whole content, that of incomplete queries included.
+        Hash of the whole content, including incomplete queries.
     dropped : int
         Incomplete queries that were left out.
     left_out : tuple of str
-        Models of the file that take no part.
+        Models of the file that were left out.
     """
 
     name: str
@@ -60,26 +60,26 @@ class LoadedTable(NamedTuple):
 
 
 def tables_folder() -> Path:
-    """Return where the converted tables lie: the environment variable `WISEROUTER_DATA`, else `data`."""
+    """Return the folder of the converted tables: the environment variable `WISEROUTER_DATA`, else `data`."""
     return Path(os.environ.get("WISEROUTER_DATA") or "data")
 
 
 def open_table(table: str | Path, *, leave_out: Iterable[str] | None = (), folder: Path | None = None) -> LoadedTable:
-    """Return a table as dense arrays; queries that lack a score or a cost are left out, and counted.
+    """Return a table as dense arrays; queries without a score or a cost are left out and counted.
 
     Parameters
     ----------
     table : str or Path
         A file that `RoutingLog.read` reads, or the name of a parquet in the folder, such as `routerbench_5shot`.
     leave_out : iterable of str or None, default ()
-        Models that take no part; a query may lack their answers. None: those of `LEFT_OUT`.
+        Models to leave out; a query may lack their answers. None: those of `LEFT_OUT`.
     folder : Path, optional
         Where names are looked up; by default `tables_folder()`.
 
     Raises
     ------
     MissingTable
-        If it is not there; the message says which command gets it.
+        If it does not exist; the message contains the command that gets it.
     UnknownModel
         If a model to leave out is not in the table.
     LogError

@@ -1,8 +1,8 @@
-"""The columns of a pickled pandas frame, from its inert description (`safe_pickle`): pandas 1.1 to 3, any protocol.
+"""The columns of a pickled pandas frame, read from its description (`safe_pickle`): pandas 1.1 to 3, any protocol.
 
-A frame is its blocks and two axes. A block is a matrix of columns of one type, of shape (n_columns, n_rows), and the
-places of these columns in the frame. The first axis holds the names. An array is its shape, its type and its data:
-bytes, or a list of objects.
+A frame consists of blocks and two axes. A block is a matrix of columns of one type, of shape (n_columns, n_rows), with
+the positions of these columns in the frame. The first axis holds the names. An array has a shape, a type and data:
+bytes or a list of objects.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ def columns_of(description: Any, file: Path | None = None) -> dict[str, Column]:
     Parameters
     ----------
     description : object
-        What `safe_pickle.load` returned.
+        The result of `safe_pickle.load`.
     file : Path, optional
-        Named in errors.
+        File name for errors.
 
     Raises
     ------
@@ -71,7 +71,7 @@ def _columns(description: Any) -> dict[str, Column]:
 
 
 def _blocks_and_axes(manager: safe_pickle.PickledObject) -> tuple[list[tuple[Any, Any]], Any]:
-    """Return (values, places) of every block, and the axes."""
+    """Return (values, positions) of every block, and the axes."""
     if len(manager.args) == 2 and isinstance(manager.args[0], tuple):
         blocks = [_made(block, safe_pickle.Block, "block").args for block in manager.args[0]]
         if any(len(args) < 2 for args in blocks):
@@ -100,7 +100,7 @@ def _names(axes: Any) -> list[str]:
 
 
 def _places(places: Any, n_columns: int) -> list[int]:
-    """Return the columns that a block fills."""
+    """Return the positions of a block's columns."""
     if isinstance(places, safe_pickle.Slice):
         bounds = [*places.args]
         if len(bounds) != 3 or not all(isinstance(bound, int) or bound is None for bound in bounds) or bounds[2] == 0:
@@ -125,7 +125,7 @@ def _rows(values: Any) -> Iterator[Column]:
 
 
 def _cell(value: Any) -> Any:
-    """Return an object of a column; a numpy number as a Python number."""
+    """Return an object of a column, with a numpy number as a Python number."""
     if not isinstance(value, safe_pickle.Scalar) or len(value.args) != 2:
         return value
     return _numbers(value.args[0], value.args[1], (1,))[0].item()
@@ -143,7 +143,7 @@ def _shape(values: Any) -> tuple[int, ...]:
 
 
 def _array(values: Any) -> NDArray[Any] | list[Any]:
-    """Return an array of numbers, or the objects of an array of objects as a flat list."""
+    """Return an array of numbers, or an array of objects as a flat list."""
     shape = _shape(values)
     if isinstance(values, safe_pickle.Buffer):
         data, dtype, _, order = values.args
@@ -183,7 +183,7 @@ def _bytes(data: Any) -> bytes:
 
 
 def _made(value: Any, kind: type[safe_pickle.PickledObject], name: str) -> safe_pickle.PickledObject:
-    """Return a record of this kind, whichever protocol wrote it."""
+    """Return the value if it is an object of this kind, written by any protocol."""
     early = isinstance(value, safe_pickle.Reconstructed) and value.args[:1] == (kind,)
     if not isinstance(value, safe_pickle.PickledObject) or not (early or isinstance(value, kind)):
         _unexpected(f"a {name} is wanted, got {_kind(value)}")

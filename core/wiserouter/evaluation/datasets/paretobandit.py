@@ -1,4 +1,4 @@
-"""ParetoBandit's evaluation set (Apache-2.0): a jsonl, one query a line, with reward and cost of every arm.
+"""ParetoBandit's evaluation set (Apache-2.0): a jsonl file, one query per line, with reward and cost of every arm.
 
 A line is `{"prompt": ..., "source": ..., "arms": {model: {"reward": 0.9, "cost": 0.0006}}}`.
 """
@@ -32,14 +32,14 @@ def read(files: Iterable[Path], *, drop_faulty: bool = False) -> WideTable:
     Parameters
     ----------
     files : iterable of Path
-        Files of the set, such as `val_k4.jsonl` and `test_k4.jsonl`; a query is named by file and line.
+        Files of the set, such as `val_k4.jsonl` and `test_k4.jsonl`; a query's id is made of file and line.
     drop_faulty : bool, default False
         Leave out queries that lack an arm, instead of refusing the table.
 
     Raises
     ------
     LogError
-        If a line has another shape, or a cell is missing or out of range.
+        If a line has another structure, or a cell is missing or out of range.
     """
     named = list(files)
     lines = [line for file in named for line in _lines(file)]

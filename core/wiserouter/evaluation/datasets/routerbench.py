@@ -2,8 +2,8 @@
 
 Columns of the two wide files: `sample_id`, `prompt`, `eval_name`, and per model `<model>` (score),
 `<model>|model_response` and `<model>|total_cost` (USD). A prompt is the text of a Python list of its parts. In the
-5-shot file 28 rows of ARC-Challenge lack scores: a known fault of the set, left out of a file whose hash is the
-published one.
+5-shot file 28 rows of ARC-Challenge lack scores, a known fault of the set; they are left out of a file with the
+published hash.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ REVISION = "784021482c3f320c6619ed4b3bb3b41a21424fcb"
 
 
 class Release(NamedTuple):
-    """A published file, and the SHA-256 that two independent projects state for it."""
+    """A published file with the SHA-256 that two independent projects state for it."""
 
     filename: str
     sha256: str
@@ -46,30 +46,30 @@ _RESPONSE = "|model_response"
 
 
 def download(release: str = "5shot", fetch: Fetch = from_hub) -> Path:
-    """Return a published file; `read` checks its hash before anything of it is read."""
+    """Download a published file; `read` checks its hash before reading it."""
     return fetch(REPOSITORY, RELEASES[release].filename, REVISION)
 
 
 def read(file: Path, *, sha256: str | None = None, drop_faulty: bool = False) -> WideTable:
-    """Return the table of a pickled file; nothing that the pickle names is run.
+    """Return the table of a pickled file; no code that the pickle names is run.
 
     Parameters
     ----------
     file : Path
         A wide file of RouterBench.
     sha256 : str, optional
-        What its hash must be; by default that of the published file of this name, or that of the first use.
+        The hash that it must have; by default that of the published file of this name, or that of the first use.
     drop_faulty : bool, default False
-        Leave out rows with an empty cell or a repeated id; always so in a published file.
+        Leave out rows with an empty cell or a repeated id; always done for a published file.
 
     Raises
     ------
     HashMismatch
-        If the hash is another one.
+        If the hash differs.
     ForbiddenPickle
-        If it holds more than plain columns.
+        If it contains anything but plain columns.
     LogError
-        If it is damaged or its columns are not those of RouterBench.
+        If it is damaged, or its columns are not those of RouterBench.
     """
     payload, digest = checked_bytes(file, sha256 or KNOWN.get(file.name))
     columns = columns_of(safe_pickle.load(payload, file), file)
@@ -116,7 +116,7 @@ def _frame(columns: Mapping[str, Column], models: Mapping[str, tuple[str, str]],
 
 
 def joined(prompt: str) -> str:
-    r"""Return a prompt whose parts are written as a Python list as one text.
+    r"""Return a prompt as one text, if it is written as a Python list of parts.
 
     Examples
     --------
@@ -129,7 +129,7 @@ def joined(prompt: str) -> str:
         return prompt
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # escapes that Python dislikes in a literal
+            warnings.simplefilter("ignore")  # invalid escapes in a literal
             parts = ast.literal_eval(prompt)
     except (ValueError, SyntaxError, RecursionError, MemoryError):
         return prompt

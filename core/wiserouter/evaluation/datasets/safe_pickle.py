@@ -1,12 +1,12 @@
-"""A pickle read as a description: every global that it names becomes a record of what it asked for, and is never run.
+"""A safe unpickler: every global that a pickle names becomes a record of its arguments, and no code of it is run.
 
-Unpickling runs whatever the file names (Python manual, "Restricting Globals"). Here `find_class` knows only the names
-with which pandas and numpy write a table, and answers each with a class of ours that keeps its arguments and does
-nothing: no function of pandas or numpy is reached, pandas need not be installed, and any other name is refused before
-what it belongs to exists. What the records mean is read in `frame`.
+Unpickling runs any code that the file names (Python manual, "Restricting Globals"). Here `find_class` knows only the
+names with which pandas and numpy write a table, and maps each to a class that stores its arguments and does nothing: no
+function of pandas or numpy is called, pandas need not be installed, and any other name is refused before its object is
+created. `pandas_frame` interprets the records.
 
-Before that every opcode is looked at once: those that reach objects by another way (extension codes, persistent ids,
-buffers from outside) are refused, and so are sizes that the file does not hold, which would reserve memory for nothing.
+Before that every opcode is checked: those that reach objects in other ways (extension codes, persistent ids, external
+buffers) are refused, and so are memo indices beyond the entries of the file, which would only reserve memory.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from wiserouter.evaluation.errors import ForbiddenPickle
 
 
 class PickledObject:
-    """Something that the pickle wanted made: `args` are what it is made of, `state` what was set on it afterwards."""
+    """An object that the pickle describes: `args` are its constructor arguments, `state` the state set afterwards."""
 
     __slots__ = ("args", "state")
 
@@ -50,14 +50,14 @@ class Manager(PickledObject):
 
 
 class Block(PickledObject):
-    """Some columns of one type: values, their places among the columns, number of dimensions."""
+    """Columns of one type: values, their positions in the frame, number of dimensions."""
 
 
 class PartialBlock(PickledObject):
-    """`functools.partial(new_block, ndim=...)`, as pandas 1.3 writes: called, it is a block."""
+    """`functools.partial(new_block, ndim=...)` as written by pandas 1.3: a block when called."""
 
     def __call__(self, *args: Any) -> Block:
-        """Return the block; only `new_block` may have been meant."""
+        """Return the block; only `new_block` is allowed."""
         if self.args != (Block,):
             _refuse("functools", "partial")
         return Block(*args)
@@ -80,7 +80,7 @@ class NewArray(PickledObject):
 
 
 class Buffer(PickledObject):
-    """An array of a buffer: data, type, shape, order."""
+    """An array from a buffer: data, type, shape, order."""
 
 
 class DType(PickledObject):
@@ -92,7 +92,7 @@ class Scalar(PickledObject):
 
 
 class Encoded(PickledObject):
-    """Bytes that an early protocol writes as text: text, encoding; nothing for no bytes."""
+    """Bytes that an early protocol writes as text: text and encoding, or no arguments for no bytes."""
 
 
 class Slice(PickledObject):
@@ -131,10 +131,10 @@ _NAMES: dict[type[PickledObject], tuple[str, ...]] = {
     Object: ("builtins object", "__builtin__ object"),
 }
 ALLOWED = {name: stand_in for stand_in, names in _NAMES.items() for name in names}
-"""What a pickle may name ("module name"), and what stands in for it."""
+"""The names that a pickle may contain ("module name"), with their stand-ins."""
 
-_WAYS_ROUND = frozenset({"EXT1", "EXT2", "EXT4", "PERSID", "BINPERSID", "NEXT_BUFFER", "READONLY_BUFFER"})
-"""Opcodes that reach objects without a name; all others only arrange what is in the file, or ask `find_class`."""
+_BYPASSING_OPCODES = frozenset({"EXT1", "EXT2", "EXT4", "PERSID", "BINPERSID", "NEXT_BUFFER", "READONLY_BUFFER"})
+"""Opcodes that reach objects without a name; all others arrange content of the file, or call `find_class`."""
 
 _PUTS = ("PUT", "BINPUT", "LONG_BINPUT")
 _MALFORMED = (
@@ -150,19 +150,19 @@ _MALFORMED = (
 
 
 def load(payload: bytes, file: Path | None = None) -> Any:
-    r"""Return what a pickle describes: numbers, text, bytes, tuples, lists, dicts and `PickledObject`s.
+    r"""Return the content of a pickle: numbers, text, bytes, tuples, lists, dicts and `PickledObject`s.
 
     Parameters
     ----------
     payload : bytes
         The whole pickle, at any protocol.
     file : Path, optional
-        Named in errors.
+        File name for errors.
 
     Raises
     ------
     ForbiddenPickle
-        If it names a global outside `ALLOWED`, or uses an opcode that gets round them.
+        If it names a global outside `ALLOWED`, or uses an opcode that bypasses them.
     LogError
         If it is damaged.
 
@@ -177,7 +177,7 @@ def load(payload: bytes, file: Path | None = None) -> Any:
     """
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of escapes in early protocols' text
+            warnings.simplefilter("ignore")  # invalid escapes in the text of early protocols
             _check_opcodes(payload)
             return _Unpickler(io.BytesIO(payload)).load()
     except ForbiddenPickle as error:
@@ -193,10 +193,10 @@ class _Unpickler(pickle.Unpickler):
 
 
 def _check_opcodes(payload: bytes) -> None:
-    """Refuse opcodes that get round `find_class`, and places in the memo beyond what was put there."""
+    """Refuse opcodes that bypass `find_class`, and memo indices beyond the entries put there."""
     puts = 0
     for opcode, argument, _ in pickletools.genops(payload):
-        if opcode.name in _WAYS_ROUND:
+        if opcode.name in _BYPASSING_OPCODES:
             raise ForbiddenPickle(f"use opcode {opcode.name}" + ("" if argument is None else f" {argument!r:.80}"))
         if opcode.name in _PUTS:
             puts += 1

@@ -1,4 +1,4 @@
-"""What a table holds, for `wiserouter data check`."""
+"""The summary of a table, for `wiserouter data check`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from wiserouter.types import FloatArray, IntArray
 
 
 class TableSummary(NamedTuple):
-    """What a table holds; per model in the order of `models`.
+    """The summary of a table, with figures per model in the order of `models`.
 
     Attributes
     ----------
@@ -22,11 +22,11 @@ class TableSummary(NamedTuple):
     models : tuple of str
         Names of the models.
     mean_reward, mean_cost_usd : ndarray of shape (n_models,)
-        Over the cells that are there; NaN where none is.
+        Means over the cells with a value; NaN without any.
     missing_reward, missing_cost : ndarray of int of shape (n_models,)
         Empty cells.
     flat_cost : tuple of str
-        Models whose cost never varies: a price put in where no cost was measured, as a rule.
+        Models whose cost never varies: usually a price in place of a measured cost.
     sha256 : str
         Hash of the content.
     """
@@ -43,12 +43,12 @@ class TableSummary(NamedTuple):
 
 
 def summary(table: str | Path, *, folder: Path | None = None) -> TableSummary:
-    """Return what a table holds, after checking every cell of it.
+    """Return the summary of a table after checking all its cells.
 
     Raises
     ------
     MissingTable, LogError
-        As `open_table`; an incomplete query is no error here.
+        As `open_table`; incomplete queries are no error here.
     """
     path = path_of(table, folder)
     batch, models, sha256, _, _, rows = read_content(path)

@@ -1,13 +1,13 @@
-"""Runs of SWE-bench: for every instance whether it was resolved, and the dollars of the whole run.
+"""Runs of SWE-bench: for every instance its resolution and the cost of the whole run in USD.
 
-Three shapes of JSON are read, as their publishers write them:
+Three JSON structures are read, as published:
 
 - the leaderboard, `{"leaderboards": [{"name": ..., "results": [{"name", "tags", "per_instance_details": RUN}]}]}`;
 - one run, `{instance: {"resolved": true, "cost": 0.18, "api_calls": 12}}`, named by its folder;
 - several runs by model, `{model: RUN}`.
 
-None of them holds the problem statements: without a file of these the prompt is the id of the instance, which tells no
-more than its repository.
+None of them contains the problem statements: without a file of these the prompt is the id of the instance, which only
+identifies its repository.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 AgentRun = Mapping[str, Mapping[str, Any]]
-"""From instance to `resolved` and `cost`."""
+"""Maps an instance to `resolved` and `cost`."""
 
 BOARD = "bash-only"
 """The leaderboard on which one agent ran all models: mini-SWE-agent."""
@@ -41,25 +41,25 @@ def read(
     problems: Path | None = None,
     drop_faulty: bool = False,
 ) -> WideTable:
-    """Return the table of some runs.
+    """Return the table of several runs.
 
     Parameters
     ----------
     paths : iterable of Path
-        JSON files, or folders with a `per_instance_details.json` per run somewhere below.
+        JSON files, or folders that contain a `per_instance_details.json` for each run.
     board : str, default "bash-only"
-        Which leaderboard to take of a file that holds several.
+        The leaderboard to read from a file with several.
     models : sequence of str, optional
-        Keep only these, in this order.
+        Models to keep, in this order.
     problems : Path, optional
         A parquet, csv or jsonl with `instance_id` and `problem_statement`, and `repo` and `difficulty` if it has them.
     drop_faulty : bool, default False
-        Leave out instances that a run lacks, instead of refusing the table.
+        Leave out instances missing from a run, instead of refusing the table.
 
     Raises
     ------
     LogError
-        If a file has another shape, or a cell is missing, repeated or out of range.
+        If a file has another structure, or a cell is missing, repeated or out of range.
     """
     runs: dict[str, AgentRun] = {}
     files = [file for path in paths for file in _files(path)]
@@ -86,7 +86,7 @@ def _json(file: Path) -> Any:
     try:
         return json.loads(file.read_bytes())
     except ValueError as error:
-        raise LogError(f"the file is damaged or no JSON: {error}", file=file) from error
+        raise LogError(f"the file is damaged or not JSON: {error}", file=file) from error
 
 
 def _runs(content: Any, file: Path, board: str) -> Iterator[tuple[str, AgentRun]]:
@@ -149,7 +149,7 @@ def _frame(runs: Mapping[str, AgentRun], problems: Path | None) -> pl.DataFrame:
 
 
 def _problems(file: Path | None, ids: Sequence[str]) -> pl.DataFrame:
-    """Return the prompts of the instances, and what else the file says of them."""
+    """Return the prompts of the instances, with their `repo` and `difficulty` if the file has them."""
     import polars as pl
 
     if file is None:

@@ -1,6 +1,6 @@
-"""A made-up workload to try a router on: prompts of six kinds, four models with prices and strengths.
+"""A synthetic workload: prompts of six kinds, and four models with prices and skills.
 
-Everything is invented here: no prompt, price or score is taken from a data set or a provider.
+All prompts, prices and scores are invented; none is taken from a data set or a provider.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PRICES = {
 
 
 class QueryKind(NamedTuple):
-    """One kind of query: its share, how its prompts read, how long answers are, how often each model is right."""
+    """One kind of query: share, prompt templates, mean length of answers, and each model's rate of correct answers."""
 
     share: float
     templates: tuple[str, ...]
@@ -111,13 +111,13 @@ KINDS = {
 
 
 def simulated_models(rng: np.random.Generator) -> SimulatedModels:
-    """Return the four models, answering by `KINDS`."""
+    """Return the four simulated models with the skills of `KINDS`."""
     skill = {name: {kind: spec.skill[name] for kind, spec in KINDS.items()} for name in PRICES}
     return SimulatedModels(PRICES, skill, {kind: spec.output_tokens for kind, spec in KINDS.items()}, rng)
 
 
 def make_table(n_queries: int, rng: np.random.Generator) -> Table:
-    """Return `n_queries` prompts with every model's score and cost on each.
+    """Return `n_queries` prompts with the score and cost of every model.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The content of a routing table of any layout, its ids and embeddings included."""
+"""The content of a routing table of any layout, including its ids and embeddings."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     import polars as pl
 
 _KEYS = ("rb_row", "sample_id")
-"""Columns that tell rows apart: the first one that is there must not repeat (RouterBench repeats some `sample_id`)."""
+"""Key columns: the first one present must be unique (RouterBench repeats some `sample_id`)."""
 
 
 class Content(NamedTuple):
-    """All queries of a table, one a row, with their ids and embeddings; `rows` counts those of the file."""
+    """All queries of a table, one per row, with ids and embeddings; `rows` is the number of rows in the file."""
 
     batch: LogBatch
     models: tuple[str, ...]
@@ -32,12 +32,12 @@ class Content(NamedTuple):
 
 
 def read_content(path: Path) -> Content:
-    """Return what a log holds.
+    """Return the content of a log.
 
     Raises
     ------
     LogError
-        If a cell is out of range, an id comes twice or an embedding is no list of finite numbers.
+        If a cell is out of range, an id is repeated or an embedding is not a list of finite numbers.
     """
     log = RoutingLog.read(path)
     parts = list(log.batches())
@@ -52,7 +52,7 @@ def read_content(path: Path) -> Content:
 
 
 def _extra(path: Path) -> pl.DataFrame:
-    """Return the keys and the embeddings of a wide file."""
+    """Return the key columns and the embeddings of a wide file."""
     frame = files.scan(path)
     there = [name for name in (*_KEYS, "embedding") if name in files.column_names(frame, path)]
     with files.reading(path):
@@ -68,7 +68,7 @@ def _ids(columns: pl.DataFrame, path: Path) -> list[str] | None:
     key = columns[keys[0]]
     if key.is_duplicated().any():
         row = int(np.flatnonzero((~key.is_first_distinct()).to_numpy())[0])
-        rule = f"an id must come once, got {key[row]!r} again: drop or rename one"
+        rule = f"an id must be unique, got {key[row]!r} again: drop or rename one"
         raise LogError(rule, file=path, row=row + 1, column=keys[0], value=key[row])
     return columns["sample_id" if "sample_id" in keys else keys[0]].cast(pl.String).fill_null("").to_list()
 

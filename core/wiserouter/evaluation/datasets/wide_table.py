@@ -1,7 +1,7 @@
-"""One wide table of parquet, checked cell by cell, from whatever a data set's own columns are called.
+"""The wide table: one parquet file, checked cell by cell, converted from a data set with columns of any name.
 
-Columns: the texts (`sample_id`, `prompt` and what else tells queries apart), then `score|<model>` and `cost|<model>` in
-USD for every model: what `RoutingLog`, `wiserouter fit` and `wiserouter replay` read.
+Columns: the texts (`sample_id`, `prompt` and others that identify a query), then `score|<model>` and `cost|<model>` in
+USD for every model, as `RoutingLog`, `wiserouter fit` and `wiserouter replay` read them.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 Mask = NDArray[np.bool_]
 
 ROW_GROUP = 8_192
-"""Rows that a reader of the file has to hold at once."""
+"""Rows per row group, the unit in which a reader loads the file."""
 
 MOST_CHARACTERS = 2**30
-"""Text that a column may hold: a small pickle can name one long text in every row."""
+"""Largest amount of text in a column: a small pickle can refer to one long text in every row."""
 
 
 class WideTable(NamedTuple):
-    """A table that is complete, and how many rows were left out to make it so.
+    """A complete table, with the numbers of rows left out.
 
     Attributes
     ----------
@@ -41,7 +41,7 @@ class WideTable(NamedTuple):
     models : tuple of str
         Names of the models.
     incomplete, repeated : int
-        Rows left out: with an empty cell, and with an id that came before.
+        Rows left out for an empty cell, and for a repeated id.
     """
 
     frame: pl.DataFrame
@@ -53,7 +53,7 @@ class WideTable(NamedTuple):
 def wide(
     frame: pl.DataFrame, columns: Mapping[str, tuple[str, str]], *, file: Path | None = None, drop_faulty: bool = False
 ) -> WideTable:
-    """Return the table of a frame whose columns have their own names.
+    """Return the wide table of a frame with columns of other names.
 
     Parameters
     ----------
@@ -62,15 +62,15 @@ def wide(
     columns : mapping of str to (str, str)
         The score and the cost column of every model.
     file : Path, optional
-        Named in errors.
+        File name for errors.
     drop_faulty : bool, default False
         Leave out rows with an empty cell or a repeated id, instead of refusing the table.
 
     Raises
     ------
     LogError
-        If a score is outside [0, 1], a cost is no finite amount of at least 0, a cell is empty or an id comes twice;
-        row (from 1) and column are named.
+        If a score is outside [0, 1], a cost is not a finite amount of at least 0, a cell is empty or an id is repeated;
+        the error names row (from 1) and column.
     """
     import polars as pl
 
@@ -84,7 +84,7 @@ def wide(
     repeated = _repeated(ids, ~incomplete)
     if repeated.any() and not drop_faulty:
         row = int(repeated.argmax())
-        _refuse(f"an id must come once, got {ids[row]!r} again", file, row, "sample_id")
+        _refuse(f"an id must be unique, got {ids[row]!r} again", file, row, "sample_id")
     short = short_names(list(columns))
     data = {f"{kind}|{name}": values[:, 2 * k + i] for k, name in enumerate(short) for i, kind in enumerate(_KINDS)}
     kept = ~incomplete & ~repeated
@@ -95,7 +95,7 @@ def wide(
 
 
 def write(table: WideTable, output: Path) -> None:
-    """Write the table as parquet; a file of that name is replaced at once, or not at all."""
+    """Write the table as parquet; an existing file is replaced atomically."""
     output.parent.mkdir(parents=True, exist_ok=True)
     unfinished = output.with_name(f".{output.name}.unfinished")
     table.frame.write_parquet(unfinished, row_group_size=ROW_GROUP)
@@ -108,7 +108,7 @@ def series(name: str, values: Sequence[Any] | FloatArray, file: Path | None = No
     Raises
     ------
     LogError
-        If a cell is neither text, a number nor None, or the column holds more text than `MOST_CHARACTERS`.
+        If a cell is neither text, a number nor None, or the column has more text than `MOST_CHARACTERS`.
 
     Examples
     --------
@@ -136,7 +136,7 @@ def series(name: str, values: Sequence[Any] | FloatArray, file: Path | None = No
 
 
 def short_names(models: Sequence[str]) -> list[str]:
-    """Return the models without their vendors, where they stay apart without them.
+    """Return the model names without vendors, if they remain distinct.
 
     Examples
     --------
@@ -151,7 +151,7 @@ _KINDS = ("score", "cost")
 
 
 def _checked(cells: Cells, columns: Mapping[str, tuple[str, str]]) -> tuple[list[str], FloatArray]:
-    """Return the ids, and score and cost of every model side by side; an array of shape (n_rows, 2 * n_models)."""
+    """Return the ids, and score and cost of every model in adjacent columns, of shape (n_rows, 2 * n_models)."""
     reads: list[Callable[[], Any]] = [partial(cells.texts, "sample_id"), partial(cells.texts, "prompt")]
     for score, cost in columns.values():
         reads += [partial(cells.rewards, score), partial(cells.costs, cost)]
@@ -160,7 +160,7 @@ def _checked(cells: Cells, columns: Mapping[str, tuple[str, str]]) -> tuple[list
 
 
 def _repeated(ids: Sequence[str], candidates: Mask) -> Mask:
-    """Return which candidates have the id of a candidate before them."""
+    """Return True for each candidate whose id an earlier candidate has."""
     seen: set[str] = set()
     again = np.zeros(len(ids), dtype=np.bool_)
     for row, (name, counts) in enumerate(zip(ids, candidates, strict=True)):

@@ -1,7 +1,7 @@
-r"""What another budget, policy or pool would have bought, estimated from the journal of what was done.
+r"""Off-policy evaluation: the outcome of another budget, policy or pool, estimated from a journal of decisions.
 
-A journal holds, of every decision `i`, all probabilities :math:`p_i(a)` with which models were drawn. With
-:math:`\pi_i(a)` those of a target, :math:`w_i = \pi_i(a_i) / p_i(a_i)` and outcome :math:`y_i` (reward or cost):
+A journal holds all probabilities :math:`p_i(a)` with which models were drawn, for every decision `i`. With
+:math:`\pi_i(a)` those of a target policy, :math:`w_i = \pi_i(a_i) / p_i(a_i)` and outcome :math:`y_i` (reward or cost):
 
 .. math::
     \text{IPS} = \frac{1}{n} \sum_i w_i y_i, \quad
@@ -10,16 +10,16 @@ A journal holds, of every decision `i`, all probabilities :math:`p_i(a)` with wh
 
 (Horvitz and Thompson 1952; Swaminathan and Joachims 2015; Dudik, Langford and Li 2011). A router that learns draws with
 probabilities that depend on its past. Given that past, each term of IPS and DR still has the target's value as its
-mean, as :math:`\hat q_i` is fitted on earlier decisions only (Hadad et al., PNAS 2021): sums of martingale differences,
-whose variance the mean of their squares estimates. Where a target does what the log hardly ever did, nothing of this
-holds, and `evaluate` refuses.
+mean, because :math:`\hat q_i` is fitted on earlier decisions only (Hadad et al., PNAS 2021): they are sums of
+martingale differences, whose variance the mean of their squares estimates. None of this holds if the target's choices
+were almost never drawn; `evaluate` then refuses.
 """
 
 from wiserouter.evaluation.off_policy.estimators import Estimate, doubly_robust, ips, snips
 from wiserouter.evaluation.off_policy.evaluate import Evaluation, evaluate
 from wiserouter.evaluation.off_policy.logged_decisions import Decisions, read_decisions
 from wiserouter.evaluation.off_policy.overlap import Overlap, overlap_of
-from wiserouter.evaluation.off_policy.target_policies import always, at_known_then, at_plan, check_contexts
+from wiserouter.evaluation.off_policy.target_policies import always, at_logged_estimates, at_plan, check_contexts
 
 __all__ = [
     "Decisions",
@@ -27,7 +27,7 @@ __all__ = [
     "Evaluation",
     "Overlap",
     "always",
-    "at_known_then",
+    "at_logged_estimates",
     "at_plan",
     "check_contexts",
     "doubly_robust",

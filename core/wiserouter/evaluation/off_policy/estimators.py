@@ -1,14 +1,14 @@
-"""Three estimates of a mean outcome under a target, from weights and outcomes, each with an interval.
+"""Three estimators of the mean outcome under a target, from weights and outcomes, each with an interval.
 
-Weights and costs are skewed: the few dear or rare decisions that a log lacks are missing in mean and standard error
-alike, and a normal interval then lies too low. Hall's transformation (JRSS B 1992) of the studentised mean `T`,
+Weights and costs are skewed: the few expensive or rare decisions that a log lacks are missing from mean and standard
+error alike, and a normal interval then lies too low. Hall's transformation (JRSS B 1992) of the studentised mean `T`,
 
     g(T) = T + a T^2 / 3 + a^2 T^3 / 27 + a / 6,    a = skewness / sqrt(n),
 
-is normal to one order more; its inverse gives the ends of the interval, with `a` at most a third: beyond that the
-expansion behind it does not hold, and one decision could stretch the interval without bound. That the standard error is
-itself an estimate, from terms of kurtosis `k`, is met by Student's t with the 2 n / (k - 1) degrees of freedom that its
-spread amounts to.
+is normal to one order higher; its inverse gives the ends of the interval, with `a` at most a third: beyond that the
+expansion does not hold, and one decision could stretch the interval without bound. The standard error is itself
+estimated, from terms of kurtosis `k`; Student's t with 2 n / (k - 1) degrees of freedom, which match its variance,
+accounts for that.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from scipy.special import stdtrit
 from wiserouter.types import FloatArray
 
 _SYMMETRIC = 1e-6
-"""Below this the transformation is the identity, to rounding."""
+"""Below this the transformation is the identity up to rounding."""
 
 _LARGEST_LEAN = 1.0 / 3.0
 """The largest `a` of the transformation."""
 
 _LEAST_TAILS = 0.01
-"""Kurtosis less 1, at least: it is 0 for a fair coin."""
+"""Least value of kurtosis minus 1, which is 0 for a fair coin."""
 
 
 class Estimate(NamedTuple):
-    """A mean per request and its interval.
+    """A mean per request with its interval.
 
     Attributes
     ----------
@@ -47,7 +47,7 @@ class Estimate(NamedTuple):
     se: float
 
     def total(self, requests: int) -> Estimate:
-        """Return what so many requests are expected to yield or cost in all."""
+        """Return the estimate of the total over a number of requests."""
         return Estimate(*(requests * figure for figure in self))
 
 
@@ -74,7 +74,8 @@ def ips(weight: FloatArray, outcome: FloatArray, level: float = 0.95) -> Estimat
 def snips(weight: FloatArray, outcome: FloatArray, level: float = 0.95) -> Estimate:
     """Return the self-normalised estimate (Swaminathan and Joachims 2015), with the variance of a ratio.
 
-    The parameters are those of `ips`; at least one weight must be above 0. It never leaves the range of the outcomes.
+    The parameters are those of `ips`; at least one weight must be above 0. The estimate lies in the range of the
+    outcomes.
 
     Examples
     --------
@@ -82,7 +83,7 @@ def snips(weight: FloatArray, outcome: FloatArray, level: float = 0.95) -> Estim
     0.6666666666666666
     """
     mean = float(weight @ outcome) / float(weight.sum())
-    terms = weight * (outcome - mean) / weight.mean()  # what each decision adds to the ratio
+    terms = weight * (outcome - mean) / weight.mean()  # contribution of each decision to the ratio
     return _around(mean, terms, float(np.sqrt((terms**2).mean() / len(terms))), level)
 
 
@@ -96,9 +97,9 @@ def doubly_robust(
     weight, outcome, level
         Those of `ips`.
     predicted : ndarray of shape (n,)
-        The outcome that a model running_mean_predictions of the drawn action, without having seen it.
+        Prediction of the drawn action's outcome by an outcome model that has not seen it.
     expected : ndarray of shape (n,)
-        What it running_mean_predictions of the target's action.
+        Mean prediction of the outcome over the target's actions.
 
     Examples
     --------
@@ -128,7 +129,7 @@ def _around(mean: float, deviations: FloatArray, se: float, level: float) -> Est
 
 
 def _untransformed(end: float, lean: float) -> float:
-    """Return T where g(T) is `end`."""
+    """Return T such that g(T) is `end`."""
     if abs(lean) < _SYMMETRIC:
         return end
     return 3.0 / lean * (float(np.cbrt(1.0 + lean * (end - lean / 6.0))) - 1.0)

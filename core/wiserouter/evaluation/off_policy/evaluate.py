@@ -1,4 +1,4 @@
-"""From logged decisions and a target to three estimates, or to a refusal."""
+"""The evaluation of a target on logged decisions: three estimates, or a refusal."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ OutcomeName = Literal["reward", "cost_usd"]
 
 
 class Evaluation(NamedTuple):
-    """What a target would have yielded or cost per request.
+    """The estimated outcome of a target per request.
 
     Attributes
     ----------
     overlap : Overlap
-        How far the log supports it.
+        Support of the target by the log.
     ips, snips, dr : Estimate
         Inverse propensity scores, the same self-normalised, and doubly robust.
     """
@@ -43,27 +43,27 @@ def evaluate(
     Parameters
     ----------
     decisions : Decisions
-        What was done.
+        The logged decisions.
     target : ndarray of shape (n, K + 1)
-        Probability of each model, and of the null action, at each decision. Rows of NaN, where it is not known yet what
-        the target would do, are left out: that must not depend on the query.
+        Probability of each model, and of the null action, at each decision. Rows of NaN, where the target is not
+        defined yet, are left out; this must not depend on the query.
     outcome : {"reward", "cost_usd"}, default "reward"
-        What to estimate.
+        The outcome to estimate.
     level : float, default 0.95
         Coverage of the intervals.
 
     Raises
     ------
     ThinOverlap
-        If the log hardly ever did what the target does.
+        If the log has too few of the target's choices.
     InvalidInput
         If no decision has this outcome, or the target's shape is wrong.
 
     Notes
     -----
-    Outcomes may be missing: whether one is known may depend on context and model, but within these not on the outcome.
-    A decision then counts by the inverse of the share of known outcomes among the decisions of its context and model.
-    That these are estimated makes intervals wider than they need be, if anything (Hirano, Imbens and Ridder 2003).
+    Outcomes may be missing at random given context and model. A decision is then weighted by the inverse share of known
+    outcomes among the decisions of its context and model. Estimating these shares can only make the intervals wider
+    than necessary (Hirano, Imbens and Ridder 2003).
 
     Examples
     --------
@@ -78,11 +78,11 @@ def evaluate(
         raise InvalidInput(
             f"target must have the shape {decisions.logged.shape} of decisions.logged, got {target.shape}"
         )
-    told = ~np.isnan(target.sum(axis=1))
-    decisions, target = decisions.where(told), target[told]
+    defined = ~np.isnan(target.sum(axis=1))
+    decisions, target = decisions.where(defined), target[defined]
     y: FloatArray = getattr(decisions, outcome)
     known = ~np.isnan(y)
-    if not decisions.tells(outcome):
+    if not decisions.has_outcome(outcome):
         raise InvalidInput(f"no decision has a {outcome}: there is nothing to estimate from")
     group = np.unique(decisions.context, return_inverse=True)[1]
     chance = decisions.logged * _known_share(group, decisions.chosen, known, target.shape[1])[group]
@@ -98,13 +98,13 @@ def evaluate(
 
 
 def _known_share(group: IntArray, chosen: IntArray, known: NDArray[np.bool_], n_actions: int) -> FloatArray:
-    """Return the share of known outcomes per (context, action), with one decision's weight on the action's share.
+    """Return the share of known outcomes per (context, action), shrunk toward that of the action in all contexts.
 
-    That in turn leans on the share of all actions: a few decisions tell little of a share.
+    The latter is shrunk toward the share over all actions; each prior counts as one decision.
     """
-    taken, told = np.zeros((2, int(group.max()) + 1, n_actions))
+    taken, observed = np.zeros((2, int(group.max()) + 1, n_actions))
     np.add.at(taken, (group, chosen), 1.0)
-    np.add.at(told, (group[known], chosen[known]), 1.0)
-    of_action = (told.sum(axis=0) + known.mean()) / (taken.sum(axis=0) + 1.0)
-    share: FloatArray = (told + of_action) / (taken + 1.0)
+    np.add.at(observed, (group[known], chosen[known]), 1.0)
+    of_action = (observed.sum(axis=0) + known.mean()) / (taken.sum(axis=0) + 1.0)
+    share: FloatArray = (observed + of_action) / (taken + 1.0)
     return share

@@ -1,4 +1,4 @@
-"""The decisions of a journal as arrays: what was drawn, with which probabilities, and what came of it."""
+"""Logged decisions as arrays: the drawn models, their probabilities, and the outcomes."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ _SUM = 1e-6
 
 
 class Decisions(NamedTuple):
-    """Logged decisions in the order in which they were made; the last column, index -1 (`SKIP`), is the null action.
+    """Logged decisions in chronological order; the last column, index -1 (`SKIP`), is the null action.
 
     Attributes
     ----------
     models : tuple of str
-        Every model that was ever in the pool: the K columns.
+        All models that were ever in the pool: the K columns.
     context : ndarray of shape (n,)
-        Where each query fell; `NO_CONTEXT` where it was not placed.
+        Context of each query; `NO_CONTEXT` if it was not assigned to one.
     chosen : ndarray of shape (n,)
-        Which model was drawn.
+        Model drawn.
     logged : ndarray of shape (n, K + 1)
-        The probabilities with which it was drawn; rows sum to 1.
+        Probabilities of all models; rows sum to 1.
     cost_usd, reward : ndarray of shape (n,)
-        What came of it; NaN where that is not known.
+        Outcomes; NaN where unknown.
     explored : ndarray of bool, shape (n,)
-        Whether exploration drew it, before there was a plan.
+        True where exploration drew the model, before there was a plan.
     share : dict of int to float
-        How often each context was said to occur.
+        Frequency of each context, as logged.
     expected_reward, expected_cost_usd : ndarray of shape (n, K)
-        The estimates of that moment; NaN where nothing was known.
+        Estimates at the time of the decision; NaN without observations.
     left_out : int
-        Decisions that were made before contexts were last fitted anew.
+        Number of decisions from before the last refit of the contexts.
     """
 
     models: tuple[str, ...]
@@ -66,31 +66,31 @@ class Decisions(NamedTuple):
         reward: ArrayLike | None = None,
         freq: ArrayLike = (1.0,),
     ) -> Decisions:
-        """Return decisions that another log tells of.
+        """Return decisions of another log.
 
         Parameters
         ----------
         models : tuple of str
             The K models.
         chosen : array-like of shape (n,)
-            Which one was drawn.
+            Model drawn.
         logged : array-like of shape (n, K)
-            The probabilities with which it was drawn; what is missing to 1 is that of the null action.
+            Probabilities of all models; the remainder to 1 is that of the null action.
         context : array-like of shape (n,), optional
-            Where each query fell; all in one by default.
+            Context of each query; a single one by default.
         cost_usd, reward : array-like of shape (n,), optional
-            What came of it; NaN where that is not known.
+            Outcomes; NaN where unknown.
         freq : array-like of shape (n_contexts,), default (1,)
-            How often each context occurs.
+            Frequency of each context.
         """
-        drawn, chances = np.asarray(chosen, dtype=np.int64), np.asarray(logged, dtype=np.float64)
-        unknown = np.full(chances.shape, np.nan)
+        drawn, probability = np.asarray(chosen, dtype=np.int64), np.asarray(logged, dtype=np.float64)
+        unknown = np.full(probability.shape, np.nan)
         cost, score = (unknown[:, 0] if one is None else np.asarray(one, np.float64) for one in (cost_usd, reward))
         return cls(
             models,
             np.zeros_like(drawn) if context is None else np.asarray(context, dtype=np.int64),
             drawn,
-            np.column_stack([chances, np.clip(1.0 - chances.sum(axis=1), 0.0, 1.0)]),
+            np.column_stack([probability, np.clip(1.0 - probability.sum(axis=1), 0.0, 1.0)]),
             np.where(drawn == SKIP, 0.0, cost),
             np.where(drawn == SKIP, 0.0, score),
             np.zeros(len(drawn), dtype=bool),
@@ -104,13 +104,13 @@ class Decisions(NamedTuple):
         """Number of decisions."""
         return len(self.chosen)
 
-    def tells(self, outcome: str) -> bool:
-        """Return whether any call has this outcome, "reward" or "cost_usd"."""
+    def has_outcome(self, outcome: str) -> bool:
+        """Return True if any call has this outcome, "reward" or "cost_usd"."""
         known = ~np.isnan(getattr(self, outcome))
         return bool(known[self.chosen != SKIP].any())
 
     def where(self, kept: NDArray[np.bool_]) -> Decisions:
-        """Return some of the decisions."""
+        """Return the decisions where `kept` is True."""
         return self._replace(
             context=self.context[kept],
             chosen=self.chosen[kept],
@@ -123,7 +123,7 @@ class Decisions(NamedTuple):
         )
 
     def with_models(self, names: Iterable[str]) -> Decisions:
-        """Return the same decisions with a column for each of these models too; a new one was never drawn."""
+        """Return the same decisions with a column for each of these models; a new model was never drawn."""
         new = [name for name in names if name not in self.models]
         unknown, columns = np.full((self.n, len(new)), np.nan), len(self.models)
         return self._replace(
@@ -135,7 +135,7 @@ class Decisions(NamedTuple):
 
 
 def read_decisions(events: Iterable[dict[str, Any]]) -> Decisions:
-    """Return the decisions of a journal, each with what became of it.
+    """Return the decisions of a journal with their outcomes.
 
     Parameters
     ----------
@@ -145,30 +145,29 @@ def read_decisions(events: Iterable[dict[str, Any]]) -> Decisions:
     Raises
     ------
     InvalidInput
-        If there is no decision, or one without all its probabilities.
+        If there is no decision, or one lacks probabilities.
 
     Notes
     -----
-    The outcome of a decision is what came of it, whoever answered: a retry or fallback counts for the model that was
-    chosen. Exploration tries the models of a context in turn, in an order drawn anew each round: which of them is tried
-    at one moment follows from those before it, but over the round each has the same chance, and that is what is taken
-    here. Where contexts were fitted anew, only the decisions since then count: before it, the same number meant another
-    context.
+    The outcome of a decision belongs to the chosen model, whichever model answered: a retry or a fallback counts for
+    the model chosen. Exploration tries the models of a context in rounds, in a random order per round: within a round
+    each choice depends on those before it, but over the round all models are equally likely, and this probability is
+    used here. After a refit of the contexts only later decisions count, because context numbers change their meaning.
     """
     drawn, outcomes, left_out = _collected(events)
     if not drawn:
         raise InvalidInput("the journal must hold decisions, got none: keep one with journal_to()")
     names = tuple(dict.fromkeys(model["name"] for line in drawn for model in line["models"]))
     column = {name: k for k, name in enumerate(names)} | {"": SKIP}
-    found = [outcomes.get(line["id"], {}) for line in drawn]
+    outcome = [outcomes.get(line["id"], {}) for line in drawn]
     chosen = np.array([column[line["model"]] for line in drawn], dtype=np.int64)
     return Decisions(
         names,
         np.array([line["context"]["id"] for line in drawn], dtype=np.int64),
         chosen,
         _probabilities(drawn, column, chosen),
-        np.where(chosen == SKIP, 0.0, _numbers([one.get("cost_usd") for one in found])),
-        np.where(chosen == SKIP, 0.0, _numbers([one.get("reward") for one in found])),
+        np.where(chosen == SKIP, 0.0, _numbers([one.get("cost_usd") for one in outcome])),
+        np.where(chosen == SKIP, 0.0, _numbers([one.get("reward") for one in outcome])),
         np.array([line["rule"] == "explore" for line in drawn]),
         {line["context"]["id"]: line["context"]["share"] for line in drawn},
         _estimates(drawn, column, "expected_reward", "labels"),
@@ -178,33 +177,33 @@ def read_decisions(events: Iterable[dict[str, Any]]) -> Decisions:
 
 
 def _collected(events: Iterable[dict[str, Any]]) -> tuple[list[dict[str, Any]], dict[str, dict[str, float]], int]:
-    """Return the decisions since contexts were last fitted anew, what became of all, and how many came before."""
+    """Return the decisions since the last refit of the contexts, all outcomes, and the number of earlier decisions."""
     drawn: list[dict[str, Any]] = []
     outcomes: dict[str, dict[str, float]] = {}
     share: dict[int, float] = {}
     left_out = 0
     for event in events:
-        told = event.get("event")
-        if told == "decision":
+        kind = event.get("event")
+        if kind == "decision":
             context = event["context"]
             if share.setdefault(context["id"], context["share"]) != context["share"]:
                 left_out, drawn, share = left_out + len(drawn), [], {context["id"]: context["share"]}
             drawn.append(event)
-        elif told in _TOLD:
-            name = _TOLD[told]
+        elif kind in _OUTCOME_OF_EVENT:
+            name = _OUTCOME_OF_EVENT[kind]
             outcomes.setdefault(event["id"], {})[name] = event[name]
     return drawn, outcomes, left_out
 
 
-_TOLD = {"charge": "cost_usd", "reward": "reward"}
+_OUTCOME_OF_EVENT = {"charge": "cost_usd", "reward": "reward"}
 
 
 def _probabilities(drawn: list[dict[str, Any]], column: dict[str, int], chosen: IntArray) -> FloatArray:
     logged = np.zeros((len(drawn), len(column)))
     for row, line in zip(logged, drawn, strict=True):
         if line["rule"] == "explore":
-            turns = [column[model["name"]] for model in line["models"] if _has_its_turn(model)]
-            row[turns] = 1.0 / len(turns)
+            explorable = [column[model["name"]] for model in line["models"] if _is_explorable(model)]
+            row[explorable] = 1.0 / len(explorable)
         else:
             row[SKIP] = line["skip_probability"]
             for model in line["models"]:
@@ -213,19 +212,19 @@ def _probabilities(drawn: list[dict[str, Any]], column: dict[str, int], chosen: 
     if bad.any():
         at = int(bad.argmax())
         raise InvalidInput(
-            f"decision {drawn[at]['id']!r} must tell all its probabilities, got {logged[at].tolist()}: "
+            f"decision {drawn[at]['id']!r} must have all its probabilities, got {logged[at].tolist()}: "
             f"the line was not written by WISERouter",
             value=drawn[at]["id"],
         )
     return logged
 
 
-def _has_its_turn(model: dict[str, Any]) -> bool:
+def _is_explorable(model: dict[str, Any]) -> bool:
     return model["excluded_by"] is None or model["excluded_by"].startswith(EXPLORING)
 
 
 def _estimates(drawn: list[dict[str, Any]], column: dict[str, int], name: str, count: str) -> FloatArray:
-    """Return the estimates of each moment; what exploration has not seen yet is not known."""
+    """Return the estimates at the time of each decision; NaN where exploration has no observation yet."""
     known = np.full((len(drawn), len(column) - 1), np.nan)
     for row, line in zip(known, drawn, strict=True):
         for model in line["models"]:

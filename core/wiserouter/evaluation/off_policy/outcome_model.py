@@ -1,4 +1,4 @@
-"""A model of the outcomes, for the doubly robust estimate: at each decision the means of what came before it."""
+"""The outcome model of the doubly robust estimator: at each decision the means of the earlier outcomes."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from wiserouter.types import FloatArray, IntArray
 def running_mean_predictions(
     group: IntArray, chosen: IntArray, outcome: FloatArray, known: NDArray[np.bool_], n_actions: int
 ) -> FloatArray:
-    """Return what earlier decisions tell of every action at each decision.
+    """Return the predicted outcome of every action at each decision, from earlier decisions only.
 
     Parameters
     ----------
     group : ndarray of shape (n,)
-        The context of each decision, any numbers.
+        Context of each decision, as any integer.
     chosen : ndarray of shape (n,)
-        Which action was taken.
+        Action taken.
     outcome : ndarray of shape (n,)
-        Reward or cost of it; read only where `known`.
+        Reward or cost of the action; read only where `known`.
     known : ndarray of bool, shape (n,)
-        Where the outcome is known.
+        True where the outcome is known.
     n_actions : int
-        How many actions there are.
+        Number of actions.
 
     Returns
     -------
     ndarray of shape (n, n_actions)
-        The mean of the action in that context before that decision, with one observation's weight on its mean in all
-        contexts; that in turn leans on the mean of all actions, and that on 0.
+        Mean of the action in that context before that decision, shrunk toward its mean in all contexts, which is shrunk
+        toward the mean of all actions, and that toward 0; each prior counts as one observation.
 
     Examples
     --------
@@ -52,7 +52,7 @@ def running_mean_predictions(
 
 
 def _before(group: IntArray, values: FloatArray) -> FloatArray:
-    """Return for each row the sum of the earlier rows of its group."""
+    """Return the sum of the earlier rows of its group for each row."""
     order = np.argsort(group, kind="stable")
     ordered = group[order]
     sums = np.cumsum(values[order], axis=0) - values[order]

@@ -1,11 +1,10 @@
-r"""Whether a log did often enough what a target would do.
+r"""The overlap of a log and a target: whether the log contains the target's choices often enough.
 
-The probabilities of a journal tell this, whatever was drawn. An action whose weight is above n / `LEAST_EFFECTIVE` is
-as good as never drawn, as one such decision would make up a hundredth of the estimate: it is left out. The rest must be
-worth at least `LEAST_EFFECTIVE` decisions of the target's own, n over the mean squared weight (Kish 1965). What is left
-out moves a mean reward by no more than its share of the target's choices. With :math:`m` effective decisions the
-standard error of a reward is up to :math:`1 / 2 \sqrt m`, so that a share of `LEFT_OUT` / sqrt(m) is at most a fifth of
-it.
+It depends on the logged probabilities alone, not on the draws. An action with a weight above n / `LEAST_EFFECTIVE` is
+treated as never drawn and left out, as one such decision would make up a hundredth of the estimate. The rest must have
+an effective sample size of at least `LEAST_EFFECTIVE`: n over the mean squared weight (Kish 1965). The part left out
+moves a mean reward by no more than its share of the target's choices. With :math:`m` effective decisions the standard
+error of a reward is up to :math:`1 / 2 \sqrt m`, so that a share of `LEFT_OUT` / sqrt(m) is at most a fifth of it.
 """
 
 from __future__ import annotations
@@ -26,22 +25,22 @@ LEFT_OUT = 0.1
 
 
 class Overlap(NamedTuple):
-    """How far a log supports a target.
+    """The support of a target by a log.
 
     Attributes
     ----------
     decisions : int
         Number of decisions.
     effective : float
-        How many decisions of the target's own they are worth.
+        Effective sample size: the number of decisions of the target itself that they are worth.
     largest_weight : float
-        The largest weight that one of them could have got.
+        Largest possible weight of a decision.
     never : float
-        Share of the target's choices that the log could not have made.
+        Share of the target's choices with logged probability 0.
     left_out : float
-        The same with those that it hardly ever made; no estimate counts these.
+        Share of the target's choices that the estimates leave out, including those almost never drawn.
     where : dict of str to float
-        The models that these fall on, largest share first; "" is the null action.
+        Models of the choices left out, largest share first; "" is the null action.
     """
 
     decisions: int
@@ -53,17 +52,17 @@ class Overlap(NamedTuple):
 
     @property
     def is_thin(self) -> bool:
-        """Whether estimates would not be worth their intervals."""
+        """True if the log is too thin for estimates."""
         return self.effective < LEAST_EFFECTIVE or self.left_out > LEFT_OUT / np.sqrt(self.effective)
 
 
 def weights_of(target: FloatArray, chance: FloatArray) -> FloatArray:
-    """Return the weight of each action at each decision; 0 where one decision would count too much.
+    """Return the weight of each action at each decision; 0 for actions that are left out.
 
     Parameters
     ----------
     target, chance : ndarray of shape (n, n_actions)
-        Probability of each action under the target, and in the log that it was taken and its outcome is known.
+        Probability of each action under the target, and the logged probability that it was taken with a known outcome.
 
     Examples
     --------
@@ -76,7 +75,7 @@ def weights_of(target: FloatArray, chance: FloatArray) -> FloatArray:
 
 
 def overlap_of(target: FloatArray, chance: FloatArray, models: tuple[str, ...]) -> Overlap:
-    """Return how far a log supports a target; the parameters are those of `weights_of`, `models` names all but SKIP.
+    """Return the overlap; the parameters are those of `weights_of`, `models` names all actions but SKIP.
 
     Examples
     --------
@@ -114,6 +113,6 @@ def check_overlap(overlap: Overlap, outcome: str, decisions: Decisions) -> None:
 
 
 def _ratio(target: FloatArray, chance: FloatArray) -> FloatArray:
-    """Return target / chance: 0 where the target never goes, infinite where only the log never does."""
+    """Return target / chance: 0 where the target is 0, infinite where only the logged probability is 0."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(target > 0.0, target / chance, 0.0)

@@ -1,4 +1,4 @@
-"""Targets: what a plan at another budget, another pool, or one model alone would have done at each logged decision."""
+"""Target policies: a plan at another budget, another pool, or one model alone, at each logged decision."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def always(decisions: Decisions, model: str) -> FloatArray:
 def at_plan(
     decisions: Decisions, plan: Plan, names: Collection[str], rate_usd: float, without: Collection[str] = ()
 ) -> FloatArray:
-    """Return what a fixed plan does at a fixed rate.
+    """Return the target of a fixed plan at a fixed rate.
 
     Parameters
     ----------
     decisions : Decisions
-        What was logged, in the contexts of the plan.
+        The log, in the contexts of the plan.
     plan : Plan
         The linear program, such as `router.plan` of an artifact.
     names : collection of str
@@ -43,7 +43,7 @@ def at_plan(
     rate_usd : float, USD per request
         The budget.
     without : collection of str, optional
-        Models to do without.
+        Models to leave out.
 
     Returns
     -------
@@ -55,7 +55,7 @@ def at_plan(
     InfeasibleBudget
         If the rate does not pay for the cheapest models.
     InvalidInput
-        If no model is left, one is not in the log (see `Decisions.with_models`), or a context not in the plan.
+        If no model is left, a model is not in the log (see `Decisions.with_models`), or a context is not in the plan.
     """
     kept = _kept(names, without)
     plan = Plan(plan.freq, plan.reward[:, kept], plan.cost_usd[:, kept], allow_skip=plan.allow_skip)
@@ -72,17 +72,17 @@ def at_plan(
     return target
 
 
-def at_known_then(decisions: Decisions, rate_usd: float, without: Collection[str] = ()) -> FloatArray:
-    """Return what the plan at the estimates of each moment would have done at a fixed rate.
+def at_logged_estimates(decisions: Decisions, rate_usd: float, without: Collection[str] = ()) -> FloatArray:
+    """Return the target of the plan at the estimates of each decision's time, at a fixed rate.
 
     Parameters
     ----------
     decisions : Decisions
-        What was logged, with the estimates of each moment.
+        The log, with the estimates at the time of each decision.
     rate_usd : float, USD per request
-        The budget; where the estimates of the moment ask for more, the cheapest models are taken.
+        The budget; if the estimates require more, the cheapest models are taken.
     without : collection of str, optional
-        Models to do without.
+        Models to leave out.
 
     Returns
     -------
@@ -96,17 +96,17 @@ def at_known_then(decisions: Decisions, rate_usd: float, without: Collection[str
 
     Notes
     -----
-    A plan is made of the latest estimates of each context met so far, never of later ones: a target that knew what came
-    of the decisions it is judged by would look better than it is. A model that nothing is known of is not used.
+    The plan uses the latest estimates of each context so far, never later ones: a target that knew the outcomes of the
+    decisions on which it is evaluated would look better than it is. A model without observations is not used.
     """
     check_amount("rate_usd", rate_usd)
     kept = _kept(decisions.models, without)
     target = np.zeros_like(decisions.logged)
     columns = [*kept, -1]
-    placed, unplaced = _Latest(decisions.share), _Latest(decisions.share)
+    in_context, without_context = _LatestPlan(decisions.share), _LatestPlan(decisions.share)
     rows = zip(decisions.expected_reward[:, kept], decisions.expected_cost_usd[:, kept], strict=True)
     for i, (context, row) in enumerate(zip(decisions.context.tolist(), rows, strict=True)):
-        latest = unplaced if context == NO_CONTEXT else placed
+        latest = without_context if context == NO_CONTEXT else in_context
         split = latest.split(context, rate_usd, _filled(*row))
         if split is None:
             target[i] = np.nan
@@ -116,8 +116,8 @@ def at_known_then(decisions: Decisions, rate_usd: float, without: Collection[str
     return target
 
 
-class _Latest:
-    """The plan at the latest estimates of each context that was met."""
+class _LatestPlan:
+    """The plan at the latest estimates of each context so far."""
 
     def __init__(self, share: dict[int, float]) -> None:
         self._share = share
@@ -126,7 +126,7 @@ class _Latest:
         self._plan: Plan | None = None
 
     def split(self, context: int, rate_usd: float, row: _Row | None) -> Split | None:
-        """Take in what is known of a context now, and return what it gets; None while nothing is known of it."""
+        """Update the estimates of a context, and return its mix at a rate; None before the first estimates."""
         if row is not None and row != self._rows.get(context):
             self._revise(context, row)
         if self._plan is None or context not in self._rows:
@@ -145,16 +145,16 @@ class _Latest:
 
 
 def _filled(reward: FloatArray, cost_usd: FloatArray) -> _Row | None:
-    """Return the estimates with unknown models as ones that no plan uses; None where nothing is known."""
+    """Return the estimates with unknown models as ones that no plan uses; None if all are unknown."""
     known = ~(np.isnan(reward) | np.isnan(cost_usd))
     if not known.any():
         return None
-    dear = float(cost_usd[known].max()) + 1.0
-    return np.where(known, np.minimum(reward, 1.0), 0.0).tolist(), np.where(known, cost_usd, dear).tolist()
+    unused_usd = float(cost_usd[known].max()) + 1.0
+    return np.where(known, np.minimum(reward, 1.0), 0.0).tolist(), np.where(known, cost_usd, unused_usd).tolist()
 
 
 def check_contexts(decisions: Decisions, contexts: Contexts) -> None:
-    """Refuse contexts that are not those of the log, as far as their number and frequencies tell.
+    """Refuse contexts that are not those of the log, judged by their number and frequencies.
 
     Raises
     ------
@@ -164,10 +164,10 @@ def check_contexts(decisions: Decisions, contexts: Contexts) -> None:
     for context, share in decisions.share.items():
         has = context == NO_CONTEXT or context < contexts.n_contexts
         if not has or (context != NO_CONTEXT and abs(contexts.freq[context] - share) > _SAME):
-            told = f"{contexts.freq[context]:.4f}" if has else "no such context"
+            found = f"{contexts.freq[context]:.4f}" if has else "no such context"
             raise InvalidInput(
                 f"the contexts must be those of the log: its context {context} has a share of {share:.4f}, the file "
-                f"says {told}: take an artifact with the contexts that the log was made with"
+                f"has {found}: take an artifact with the contexts of the log"
             )
 
 

@@ -1,4 +1,4 @@
-"""What a bench found: tables and pictures from its rows. Nothing here runs a method."""
+"""The report of a bench: tables and pictures made from its rows. Nothing here runs a method."""
 
 from wiserouter.evaluation.report.aggregates import Aggregates, aggregate
 from wiserouter.evaluation.report.comparison import MethodComparison, compare_methods

@@ -1,4 +1,4 @@
-"""What the rows of a bench come to: worked out once, for all tables and pictures."""
+"""The aggregates of the rows of a bench, computed once for all tables and pictures."""
 
 from __future__ import annotations
 
@@ -13,16 +13,18 @@ if TYPE_CHECKING:
 
 
 class Aggregates(NamedTuple):
-    """What was run, and what was found.
+    """The description of a bench and its aggregated rows.
 
     Attributes
     ----------
     about : About
-        What was run.
+        Table, methods and settings.
     grid : Grid
         The rows as arrays.
-    standings, spent : Standings, EndToEnd
-        How the methods stand.
+    comparison : MethodComparison
+        The methods per budget and over all budgets.
+    spent : EndToEnd
+        Quality under budgets that also pay for learning.
     """
 
     about: About
@@ -32,13 +34,13 @@ class Aggregates(NamedTuple):
 
     @property
     def shown(self) -> pl.DataFrame:
-        """Standings at the budgets that tables show."""
+        """The comparison at the budgets that tables show."""
         by_budget = self.comparison.by_budget
         return by_budget.filter(by_budget["rate_usd"].is_in(self.about.shown_usd))
 
     @property
     def queries(self) -> int:
-        """Test queries of one seed."""
+        """Number of test queries of one seed."""
         return int(self.grid.figures["queries"][0, 0, 0])
 
     def place(self, method: str) -> int:
@@ -47,7 +49,7 @@ class Aggregates(NamedTuple):
 
 
 def aggregate(results: Results) -> Aggregates:
-    """Work out what the rows come to."""
+    """Return the aggregates of the rows of a bench."""
     rows, about = results
     comparison = compare_methods(rows, about.methods, about.rivals)
     return Aggregates(about, grid_of(rows, about.methods), comparison, end_to_end(rows, about.methods))

@@ -1,36 +1,34 @@
-"""Figures over all budgets: AIQ over the Zero router, regret against the bounds, and time."""
+"""Sections on all budgets together: AIQ over the Zero router, regret against the oracles, and latency."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from wiserouter.evaluation.plots import dress, legend_beside, line_of, new_figure
+from wiserouter.evaluation.plots import label_axes, legend_right_of, line_of, new_figure
 from wiserouter.evaluation.report.aggregates import Aggregates
-from wiserouter.evaluation.report.quality import by_method, per_query
+from wiserouter.evaluation.report.quality import ComparisonRow, by_method, per_query
 from wiserouter.evaluation.report.section import ReportSection, figure, with_error
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-ComparisonRow = Mapping[str, Any]
-
 AIQ = """
 AIQ: mean quality of the hull between the least and the largest budget (RouterBench), and how far it lies above that of
-the Zero router, below which a method is worth nothing. Regret: quality behind the linear program over single queries,
-and behind the plan at the true means of the contexts. Off budget: distance of the spend from the budget. Regret and
-distance are means over the budgets shown; how often a method is best is counted over all."""
+the Zero router, below which a method has no value. Regret: quality below that of the linear program over single
+queries, and below that of the plan at the true means of the contexts. Off budget: distance of the spend from the
+budget. Regret and distance are means over the budgets shown; wins are counted over all budgets."""
 REGRET = """
-Quality per query behind the linear program over single queries, which no choice of answers exceeds at the same budget;
+Quality per query below that of the linear program over single queries, which no choice of answers exceeds at the same
+budget;
 methods that overspend are judged at equal spend."""
 LATENCY = """
 Train: prepare (embeddings and contexts, the same for all), fit (once) and tune (for each budget). Decide: one query,
-with what is learned from it, without its embedding. Medians over runs, processor time of one thread."""
+learning from it included, its embedding excluded. Medians over runs, processor time of one thread."""
 
 
 def aiq(aggregates: Aggregates) -> ReportSection:
-    """Return one row of figures per method."""
+    """Return the section with one row of figures per method."""
     head = ("method", "AIQ", "over `zero`", "best", "or within 1 s.e.", "regret", "of contexts", "off budget")
     means = aggregates.shown.group_by("method").mean()
     joined = aggregates.comparison.by_method.join(means, on="method", how="left", maintain_order="left")
@@ -40,14 +38,14 @@ def aiq(aggregates: Aggregates) -> ReportSection:
 
 
 def regret(aggregates: Aggregates) -> ReportSection:
-    """Return regret against the bound by method and budget."""
+    """Return the section on regret against the oracle by method and budget."""
     rows = by_method(aggregates, lambda row: figure(row["regret"]))
     draw = partial(_draw_regret, aggregates)
     return ReportSection("regret", "Regret against the linear program", REGRET, per_query(aggregates), rows, draw)
 
 
 def latency(aggregates: Aggregates) -> ReportSection:
-    """Return the time of training and of one decision."""
+    """Return the section on the time of training and of one decision."""
     head = ("method", "train, s", "prepare, s", "fit, s", "tune, s", "decide, us", "99th percentile, us")
     rows = [_times(row) for row in aggregates.comparison.by_method.iter_rows(named=True)]
     return ReportSection("latency", "Latency", LATENCY, head, rows)
@@ -82,7 +80,7 @@ def _draw_aiq(aggregates: Aggregates) -> Figure:
     error = rivals["aiq_over_zero_se"].fill_nan(0.0).to_list()
     axes.barh(rivals["method"].to_list(), rivals["aiq_over_zero"].to_list(), xerr=error, color=line_of(0)["color"])
     axes.axvline(0.0, color="black", linewidth=1)
-    dress(axes, f"AIQ over the Zero router on {aggregates.about.table}", "AIQ less that of `zero`, ± s.e.", "")
+    label_axes(axes, f"AIQ over the Zero router on {aggregates.about.table}", "AIQ minus that of `zero`, ± s.e.", "")
     return picture
 
 
@@ -95,6 +93,6 @@ def _draw_regret(aggregates: Aggregates) -> Figure:
         axes.plot(one["rate_usd"].to_list(), one["regret"].to_list(), label=method, **line_of(i), marker=".")
     axes.set_xscale("log")
     title = f"Regret on {aggregates.about.table}"
-    dress(axes, title, "budget, USD per query (log scale)", "quality behind the bound")
-    legend_beside(axes)
+    label_axes(axes, title, "budget, USD per query (log scale)", "quality below the bound")
+    legend_right_of(axes)
     return picture

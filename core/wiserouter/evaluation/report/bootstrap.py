@@ -23,11 +23,11 @@ def replicate_means(
     Parameters
     ----------
     by_seed : sequence of ndarray of shape (n_queries, n_columns)
-        One table per seed, all with the same columns: a figure of every query.
+        One table per seed, all with the same columns: one figure per query.
     rng : numpy.random.Generator
         Draws the replicates.
     replicates : int, default 1000
-        How many.
+        Number of replicates.
 
     Examples
     --------

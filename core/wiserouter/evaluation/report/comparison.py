@@ -1,8 +1,8 @@
-"""How the methods stand: per budget and over all of them.
+"""The comparison of methods, per budget and over all budgets.
 
-A method is judged at each budget by its quality if it kept to it, and by its quality at equal spend if it did not: what
-its own hull buys for the budget. Verdicts compare the mean over seeds with that of the best method at that budget; the
-standard error is that of the paired difference over seeds. Bounds, and methods that see the truth, are no rivals.
+A method that keeps a budget is judged by its quality, one that does not by its quality at equal spend: that of its own
+cost-quality hull at the budget. Verdicts compare the mean over seeds with that of the best method at that budget; the
+standard error is that of the paired difference over seeds. Oracles, and methods that see the truth, do not compete.
 """
 
 from __future__ import annotations
@@ -39,17 +39,18 @@ _FIGURES = (
 
 
 class MethodComparison(NamedTuple):
-    """Two tables.
+    """The methods per budget and over all budgets, as two tables.
 
     Attributes
     ----------
     by_budget : polars.DataFrame
         One row per method and budget: means over seeds, `quality_se`, the 95 % bootstrap interval `quality_low` and
-        `quality_high`, `spend_ratio_max`, `equal_spend` (quality at equal spend), `judged` (what verdicts and regrets
-        go by), `behind` (the best rival's less its own) with `behind_se`, `verdict`, and regrets against both bounds.
+        `quality_high`, `spend_ratio_max`, `equal_spend` (quality at equal spend), `judged` (the quality that verdicts
+        and regrets use), `behind` (the best rival's minus its own) with `behind_se`, `verdict`, and regrets against
+        both oracles.
     by_method : polars.DataFrame
-        One row per method: `aiq` with `aiq_se` and `aiq_over_zero`, how often it is the best or within one standard
-        error, latencies, and what learning cost.
+        One row per method: `aiq` with `aiq_se` and `aiq_over_zero`, the number of budgets at which it is the best or
+        within one standard error, and latencies.
     """
 
     by_budget: pl.DataFrame
@@ -64,20 +65,20 @@ class Grid(NamedTuple):
     seeds: list[int]
     figures: dict[str, FloatArray]
     rewards: list[FloatArray]
-    """Per seed the reward of every query, of shape (n_queries, n_methods * n_budgets)."""
+    """The rewards of every query, of shape (n_queries, n_methods * n_budgets) for each seed."""
 
 
 def compare_methods(rows: pl.DataFrame, methods: Iterable[str], rivals: Iterable[str]) -> MethodComparison:
-    """Return how the methods stand.
+    """Return the comparison of the methods.
 
     Parameters
     ----------
     rows : polars.DataFrame
-        What `run_bench` returns: every method on every seed and budget.
+        The result of `run_bench`: every method on every seed and budget.
     methods : iterable of str
         In the order of the tables.
     rivals : iterable of str
-        Those of them that are compared with the best.
+        The methods that compete for the best.
     """
     grid = grid_of(rows, list(methods))
     equal = _at_equal_spend(grid)
@@ -88,7 +89,7 @@ def compare_methods(rows: pl.DataFrame, methods: Iterable[str], rivals: Iterable
 
 
 def grid_of(rows: pl.DataFrame, methods: list[str]) -> Grid:
-    """Sort the rows into arrays; there must be one for each method, budget and seed."""
+    """Return the rows as arrays; there must be one for each method, budget and seed."""
     rates, seeds = sorted(set(rows["rate_usd"])), sorted(set(rows["seed"]))
     place = {name: i for i, name in enumerate(methods)}
     shape = len(methods), len(rates), len(seeds)
@@ -100,19 +101,22 @@ def grid_of(rows: pl.DataFrame, methods: list[str]) -> Grid:
 
 
 def judged_of(grid: Grid, equal: FloatArray | None = None) -> FloatArray:
-    """Return what verdicts go by, of shape (n_methods, n_budgets, n_seeds): quality, or that at equal spend."""
+    """Return the quality that verdicts use, at equal spend for methods that do not keep the budget.
+
+    Of shape (n_methods, n_budgets, n_seeds).
+    """
     equal = _at_equal_spend(grid) if equal is None else equal
     judged: FloatArray = np.where(kept_of(grid)[..., np.newaxis], grid.figures["quality"], equal)
     return judged
 
 
 def kept_of(grid: Grid) -> BoolArray:
-    """Return which method keeps which budget, on average over seeds."""
+    """Return True for each method and budget where the mean spend over seeds keeps the budget."""
     return np.asarray(grid.figures["spend_ratio"].mean(axis=-1) <= KEPT)
 
 
 def hulls_of(grid: Grid, extra_usd: FloatArray | None = None) -> list[list[Hull]]:
-    """Return the hull of each method on each seed, in USD per query; `extra_usd` is spent beyond the calls."""
+    """Return the hull of each method on each seed, in USD per query; `extra_usd` is spent in addition to the calls."""
     spend = grid.figures["spend_usd"] + (0.0 if extra_usd is None else extra_usd)
     per_query, quality = spend / grid.figures["queries"], grid.figures["quality"]
     n_methods, _, n_seeds = quality.shape
@@ -123,13 +127,13 @@ def hulls_of(grid: Grid, extra_usd: FloatArray | None = None) -> list[list[Hull]
 
 
 def _at_equal_spend(grid: Grid) -> FloatArray:
-    """Return what each method's own hull buys for each budget, of shape (n_methods, n_budgets, n_seeds)."""
+    """Return the quality of each method's own hull at each budget, of shape (n_methods, n_budgets, n_seeds)."""
     values = [[hull.at(grid.rates_usd) for hull in of_seeds] for of_seeds in hulls_of(grid)]
     return np.array(values).transpose(0, 2, 1)
 
 
 def _behind(judged: FloatArray, rival: BoolArray) -> FloatArray:
-    """Return the quality of the best rival at each budget less each method's own, seed by seed."""
+    """Return the quality of the best rival at each budget minus each method's own, per seed."""
     means = np.where(rival[:, np.newaxis], judged.mean(axis=-1), -np.inf)
     best = means.argmax(axis=0)
     winner = judged[best, np.arange(judged.shape[1])]
@@ -138,7 +142,7 @@ def _behind(judged: FloatArray, rival: BoolArray) -> FloatArray:
 
 
 def standard_error(values: FloatArray) -> FloatArray:
-    """Return the standard error of the mean over the last axis; NaN where there is one seed."""
+    """Return the standard error of the mean over the last axis; NaN with one seed."""
     n = values.shape[-1]
     if n == 1:
         return np.full(values.shape[:-1], np.nan)
@@ -179,7 +183,7 @@ def _by_budget(grid: Grid, equal: FloatArray, judged: FloatArray, behind: FloatA
 
 
 def _regret_of_contexts(grid: Grid, judged: FloatArray) -> FloatArray:
-    """Return how far each method stays behind the plan at the true means; NaN where that was not run."""
+    """Return the regret of each method against `oracle-contexts`; NaN if that was not run."""
     quality = judged.mean(axis=-1)
     if "oracle-contexts" not in grid.methods:
         return np.full(quality.shape, np.nan)

@@ -1,8 +1,8 @@
-"""What a method buys at any spend: the hull of what it bought at some.
+"""The cost-quality hull of a method, which interpolates its quality at any spend.
 
-RouterBench (Hu et al. 2024) interpolates routers this way: two of them mixed by lot reach every point of the line
-between theirs, so a router is worth its non-decreasing concave hull of (cost, quality). Serving nothing, at (0, 0), is
-one more point.
+RouterBench (Hu et al. 2024) interpolates routers in this way: a random mixture of two routers reaches every point on
+the line between them, so a router is valued by its non-decreasing concave hull of (cost, quality). Serving nothing, at
+(0, 0), is another point.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ class Hull:
     Parameters
     ----------
     spend_usd, quality : array-like of shape (n_points,)
-        What was spent and reached, in any order.
+        Spend and quality of each point, in any order.
     from_nothing : bool, default True
-        Whether (0, 0) is one of the points; where it is not, less than the least spend buys NaN.
+        Whether (0, 0) is one of the points; without it the quality below the least spend is NaN.
 
     Examples
     --------
@@ -42,19 +42,19 @@ class Hull:
     def at(self, spend_usd: ArrayLike) -> FloatArray:
         """Return the quality at each spend."""
         left = 0.0 if self._from_nothing else np.nan
-        asked = np.asarray(spend_usd, dtype=np.float64)
-        return np.asarray(np.interp(asked, self._x, self._y, left=left), dtype=np.float64)
+        spend = np.asarray(spend_usd, dtype=np.float64)
+        return np.asarray(np.interp(spend, self._x, self._y, left=left), dtype=np.float64)
 
     def price_usd(self, quality: ArrayLike) -> FloatArray:
-        """Return the least spend that buys each quality; NaN where none does.
+        """Return the least spend that reaches each quality; NaN if none does.
 
         Examples
         --------
         >>> Hull([1.0, 2.0], [0.5, 0.6]).price_usd([0.25, 0.55, 0.7])
         array([0.5, 1.5, nan])
         """
-        asked = np.asarray(quality, dtype=np.float64)
-        return np.asarray(np.interp(asked, self._y, self._x, right=np.nan), dtype=np.float64)
+        wanted = np.asarray(quality, dtype=np.float64)
+        return np.asarray(np.interp(wanted, self._y, self._x, right=np.nan), dtype=np.float64)
 
     def mean(self, low_usd: float, high_usd: float) -> float:
         """Return the mean quality between two spends: RouterBench's AIQ."""
@@ -64,7 +64,7 @@ class Hull:
 
 
 def _upper(points: FloatArray) -> list[tuple[float, float]]:
-    """Return the corners of the hull by rising spend, up to the best point."""
+    """Return the corners of the hull by ascending spend, up to the best point."""
     hull: list[tuple[float, float]] = []
     for x, y in sorted(map(tuple, points.tolist()), key=lambda point: (point[0], -point[1])):
         if hull and y <= hull[-1][1]:

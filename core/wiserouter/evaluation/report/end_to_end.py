@@ -1,7 +1,7 @@
-"""Budgets that must also pay for collecting what a method learns from (paper, Section "Performance Under End-to-End").
+"""Quality under budgets that also pay for training data (paper, Section "Performance Under End-to-End Budget").
 
 Offline methods need every model's answer to the training half before they serve; methods that learn from single calls
-need a fraction of that, and have the rest to serve with.
+need a fraction of that, and keep the rest for serving.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
     import polars as pl
 
 SHARES = {"a tenth": 0.1, "a quarter": 0.25, "constrained": 1.0}
-"""Shares of the cost of the whole training half; with the least budget to serve with beside them."""
+"""Shares of the cost of the whole training half, to which the least serving budget is added."""
 
 
 class EndToEnd(NamedTuple):
-    """Quality for budgets that cover learning and serving.
+    """Quality under budgets that cover learning and serving.
 
     Attributes
     ----------
     budgets_usd : dict of str to float
         The budgets by name, in USD per test query; mean over seeds.
     quality : ndarray of shape (n_methods, n_budgets)
-        Mean over seeds; NaN where the method cannot be had for so little.
+        Mean over seeds; NaN where the budget is too small for the method.
     collected : ndarray of shape (n_methods,)
-        What a method collected at the middle budget, as a share of the cost of the whole training half.
+        Cost of the training data used at the middle budget, as a share of the cost of the whole training half.
     """
 
     budgets_usd: dict[str, float]
@@ -39,12 +39,12 @@ class EndToEnd(NamedTuple):
 
 
 def end_to_end(rows: pl.DataFrame, methods: list[str]) -> EndToEnd:
-    """Return what each method reaches end to end; `rows` and `methods` are those of `standings_of`.
+    """Return the end-to-end quality of each method; `rows` and `methods` are those of `compare_methods`.
 
     Notes
     -----
-    "constrained" and "generous" are the paper's: the whole training half with the least, and the most, to serve with.
-    Between its points a method is worth their hull; the cost of collecting is part of each point.
+    "constrained" and "generous" are the paper's: the whole training half with the least, and the largest, serving
+    budget. Between its points a method is valued by their hull; each point includes the cost of collecting.
     """
     grid = grid_of(rows, methods)
     figures, rates = grid.figures, grid.rates_usd

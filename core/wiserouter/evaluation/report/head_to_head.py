@@ -1,4 +1,4 @@
-"""How WR-Offline stands against the best of all others, budget by budget."""
+"""The comparison of WR-Offline with the best other method at each budget."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from wiserouter.evaluation.plots import dress, line_of, new_figure
+from wiserouter.evaluation.plots import label_axes, line_of, new_figure
 from wiserouter.evaluation.report.aggregates import Aggregates
 from wiserouter.evaluation.report.comparison import judged_of, kept_of, standard_error
 from wiserouter.evaluation.report.section import ReportSection, figure, with_error
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 OURS = "wr-offline"
 
 VERDICT = f"""
-`{OURS}` against the best other method at each budget, mean over seeds; lead: its quality less the other's, ± the
-standard error of the paired difference. Who spends more than the budget (†) is judged at equal spend. **Bold**: ahead,
-or behind by at most one standard error."""
+`{OURS}` against the best other method at each budget, mean over seeds; lead: its quality minus the other's, ± the
+standard error of the paired difference. A method that spends more than the budget (†) is judged at equal spend.
+**Bold**: ahead, or behind by at most one standard error."""
 
 
 class HeadToHead(NamedTuple):
-    """One budget: where the best other method stands in the arrays, both qualities, seed by seed."""
+    """The comparison at one budget: the row of the best other method in the arrays, and both qualities per seed."""
 
     rate_usd: float
     rival: int
@@ -34,21 +34,21 @@ class HeadToHead(NamedTuple):
 
     @property
     def lead(self) -> FloatArray:
-        """How far ours is ahead, seed by seed."""
+        """The lead of WR-Offline per seed."""
         return self.ours - self.others
 
 
 def verdict(aggregates: Aggregates) -> ReportSection:
-    """Return the lead over the best other method at every budget."""
+    """Return the section on the lead over the best other method at every budget."""
     head = ("USD per query", OURS, "spend/budget", "best other", "quality", "spend/budget", "lead")
-    found = matches(aggregates)
-    rows = [_row(aggregates, at, match) for at, match in enumerate(found)]
-    draw = partial(_draw, aggregates.about.table, found)
+    budgets = head_to_head(aggregates)
+    rows = [_row(aggregates, at, pair) for at, pair in enumerate(budgets)]
+    draw = partial(_draw, aggregates.about.table, budgets)
     return ReportSection("verdict", "Against the best other method", VERDICT, head, rows, draw)
 
 
-def matches(aggregates: Aggregates) -> list[HeadToHead]:
-    """Return the best other method at every budget."""
+def head_to_head(aggregates: Aggregates) -> list[HeadToHead]:
+    """Return the comparison with the best other method at every budget."""
     grid, judged, ours = aggregates.grid, judged_of(aggregates.grid), aggregates.place(OURS)
     others = [i for i, name in enumerate(grid.methods) if name in aggregates.about.rivals and i != ours]
     best = [others[i] for i in judged[others].mean(axis=-1).argmax(axis=0)]
@@ -58,25 +58,25 @@ def matches(aggregates: Aggregates) -> list[HeadToHead]:
     ]
 
 
-def _row(aggregates: Aggregates, at: int, match: HeadToHead) -> list[str]:
+def _row(aggregates: Aggregates, at: int, pair: HeadToHead) -> list[str]:
     kept, spend = kept_of(aggregates.grid), aggregates.grid.figures["spend_ratio"].mean(axis=-1)
     ours, rival = (
         [figure(quality.mean()), f"{spend[i, at]:.4f}{'' if kept[i, at] else ' †'}"]
-        for i, quality in ((aggregates.place(OURS), match.ours), (match.rival, match.others))
+        for i, quality in ((aggregates.place(OURS), pair.ours), (pair.rival, pair.others))
     )
-    mean, error = match.lead.mean(), float(standard_error(match.lead))
+    mean, error = pair.lead.mean(), float(standard_error(pair.lead))
     lead = with_error(mean, error, "+")
     shown = f"**{lead}**" if mean >= -np.nan_to_num(error) else lead
-    return [f"{match.rate_usd:.4g}", *ours, f"`{aggregates.grid.methods[match.rival]}`", *rival, shown]
+    return [f"{pair.rate_usd:.4g}", *ours, f"`{aggregates.grid.methods[pair.rival]}`", *rival, shown]
 
 
-def _draw(table: str, found: list[HeadToHead]) -> Figure:
+def _draw(table: str, budgets: list[HeadToHead]) -> Figure:
     picture = new_figure(height=4.2)
     axes = picture.subplots()
-    error = [np.nan_to_num(standard_error(match.lead)) for match in found]
-    lead = [match.lead.mean() for match in found]
-    axes.errorbar([match.rate_usd for match in found], lead, yerr=error, marker="o", **line_of(0))
+    error = [np.nan_to_num(standard_error(pair.lead)) for pair in budgets]
+    lead = [pair.lead.mean() for pair in budgets]
+    axes.errorbar([pair.rate_usd for pair in budgets], lead, yerr=error, marker="o", **line_of(0))
     axes.axhline(0.0, color="black", linestyle="--", linewidth=1)
     axes.set_xscale("log")
-    dress(axes, f"{OURS} on {table}", "budget, USD per query (log scale)", "lead over the best other")
+    label_axes(axes, f"{OURS} on {table}", "budget, USD per query (log scale)", "lead over the best other")
     return picture

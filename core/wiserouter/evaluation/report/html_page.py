@@ -1,6 +1,6 @@
-"""A report as one HTML page that needs nothing else: pictures inline, tables that sort, no network.
+"""The report as one self-contained HTML page: inline pictures, sortable tables, no network.
 
-The page's own policy (CSP) allows its one script and its one style sheet by their hashes, and pictures that it carries.
+The page's content security policy allows its one script and its one style sheet by their hashes, and inline pictures.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ def page_of(
     Parameters
     ----------
     title, terms : str
-        A heading, and a paragraph on what was run.
-    exhibits : sequence of ReportSection
+        A heading, and a paragraph that describes the bench.
+    sections : sequence of ReportSection
         Tables and pictures; their names are the anchors of the page.
     notes : mapping of str to str
-        What to say beside a method.
+        A remark on each method.
     origin : mapping of str to str
         Versions, seeds, the hash of the data and the command.
     """
@@ -92,7 +92,7 @@ def _row(cells: Sequence[str]) -> str:
 
 
 def _picture(section: ReportSection) -> str:
-    """Return the picture of an exhibit; where matplotlib is missing, what to do about it."""
+    """Return the picture of a section, or, without matplotlib, how to install it."""
     if section.draw is None:
         return ""
     try:
@@ -114,7 +114,7 @@ def _origin(origin: Mapping[str, str]) -> str:
 
 
 def _inline(text: str) -> str:
-    """Return a text as HTML: **bold** and `code`, all else as it is.
+    """Return a text as HTML: **bold** and `code` are marked up, everything else is escaped.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What learning costs: budgets that pay for it too, and how soon it is earned back."""
+"""Sections on the cost of learning: end-to-end budgets, and the break-even point."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from wiserouter.evaluation.plots import dress, legend_beside, line_of, new_figure
+from wiserouter.evaluation.plots import label_axes, legend_right_of, line_of, new_figure
 from wiserouter.evaluation.report.aggregates import Aggregates
 from wiserouter.evaluation.report.comparison import hulls_of
 from wiserouter.evaluation.report.quality import per_query
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 END_TO_END = """
-Quality for budgets, in USD per test query, that pay for collecting what a method learns from as well as for serving.
-Collected: as a share of the cost of the whole training half. The picture has each method at all its budgets, by what it
-spent in all; the vertical line is the cost of the whole training half, which offline methods have spent before they
+Quality under budgets, in USD per test query, that pay for training data as well as for serving. Collected: cost of the
+training data as a share of that of the whole training half. The picture shows each method at all its budgets over its
+total spend; the vertical line is the cost of the whole training half, which offline methods have spent before they
 serve the first query (paper, Section "Performance Under End-to-End Budget")."""
 BILL = """
-USD spent to learn, and after how many queries that is earned back (SA-BEP, the break-even point of SAVERouter): what is
-saved on each, against the least that the Zero router, which needs no training data, spends for the same quality.
-"never": the Zero router is as cheap. "beyond": no budget buys that quality from the Zero router."""
+USD spent to learn, and the number of queries that earn it back (SA-BEP, the break-even point of SAVERouter): the saving
+per query is against the least that the Zero router, which needs no training data, spends for the same quality. "never":
+the Zero router is as cheap. "beyond": the Zero router does not reach that quality at any budget."""
 
 
 def end_to_end_section(aggregates: Aggregates) -> ReportSection:
-    """Return quality by end-to-end budget."""
+    """Return the section on quality by end-to-end budget."""
     spent = aggregates.spent
     head = ("method", "collected", *(f"{name}: {usd:.4g}" for name, usd in spent.budgets_usd.items()))
     each = zip(aggregates.about.methods, spent.collected.tolist(), spent.quality.tolist(), strict=True)
@@ -40,7 +40,7 @@ def end_to_end_section(aggregates: Aggregates) -> ReportSection:
 
 
 def bill(aggregates: Aggregates) -> ReportSection:
-    """Return the dollars spent to learn, and the queries that earn them back."""
+    """Return the section on the cost of learning and the queries that earn it back."""
     figures, grid = aggregates.grid.figures, aggregates.grid
     shown = [grid.rates_usd.index(rate) for rate in aggregates.about.shown_usd]
     collected = figures["collected_usd"].mean(axis=-1)
@@ -55,7 +55,7 @@ def bill(aggregates: Aggregates) -> ReportSection:
 
 
 def break_even(aggregates: Aggregates) -> FloatArray:
-    """Return the queries that earn back what learning cost, of shape (n_methods, n_budgets).
+    """Return the number of queries that earn back the cost of learning, of shape (n_methods, n_budgets).
 
     Infinite where nothing is saved, NaN where the Zero router cannot reach the quality.
     """
@@ -83,19 +83,19 @@ def _draw_end_to_end(aggregates: Aggregates) -> Figure:
     for axes, name in zip(panels, ("generous", "constrained"), strict=True):
         _draw_panel(axes, aggregates, name)
     panels[0].set_ylabel("quality")
-    legend_beside(panels[1])
+    legend_right_of(panels[1])
     return picture
 
 
 def _draw_panel(axes: Axes, aggregates: Aggregates, name: str) -> None:
-    """Draw all that can be had for one end-to-end budget."""
+    """Draw the methods that one end-to-end budget can pay for."""
     figures = aggregates.grid.figures
     budget_usd = aggregates.spent.budgets_usd[name] * aggregates.queries
     total = (figures["collected_usd"] + figures["spend_usd"]).mean(axis=-1)
     quality = figures["quality"].mean(axis=-1)
     for i, method in enumerate(aggregates.grid.methods):
         if method in aggregates.about.rivals:
-            had = total[i] <= budget_usd * 1.005
-            axes.plot(total[i, had], quality[i, had], label=method, **line_of(i), marker=".")
+            paid = total[i] <= budget_usd * 1.005
+            axes.plot(total[i, paid], quality[i, paid], label=method, **line_of(i), marker=".")
     axes.axvline(float(figures["table_usd"].mean()), color="black", linestyle="--", linewidth=1)
-    dress(axes, f"{name}: {budget_usd:.4g} USD", "learning and serving, USD", "")
+    label_axes(axes, f"{name}: {budget_usd:.4g} USD", "learning and serving, USD", "")

@@ -1,4 +1,4 @@
-"""A report in Markdown: one table per question."""
+"""The report in Markdown."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from wiserouter.evaluation.report.section import ReportSection
 
 
 def markdown_of(title: str, terms: str, sections: Iterable[ReportSection], notes: Mapping[str, str]) -> str:
-    """Return a report as a text.
+    """Return a report as Markdown.
 
     Parameters
     ----------
     title, terms : str
-        A heading, and a paragraph on what was run.
-    exhibits : iterable of ReportSection
+        A heading, and a paragraph that describes the bench.
+    sections : iterable of ReportSection
         The tables.
     notes : mapping of str to str
-        What to say beside a method.
+        A remark on each method.
     """
     listed = "\n".join(f"- `{name}` {note}." for name, note in notes.items() if note)
     parts = [f"# {title}", terms, *map(section_markdown, sections)]
@@ -25,7 +25,7 @@ def markdown_of(title: str, terms: str, sections: Iterable[ReportSection], notes
 
 
 def section_markdown(section: ReportSection) -> str:
-    """Return one exhibit under its heading."""
+    """Return one section under its heading."""
     return f"## {section.title}\n\n{section.text.strip()}\n\n{table_of(section.head, section.rows)}"
 
 

@@ -1,4 +1,4 @@
-"""What each budget buys: the paper's Table 1, and all methods on one cost-quality picture."""
+"""Sections on quality by budget: the paper's Table 1, quality at equal spend, and bootstrap intervals."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from wiserouter.evaluation.plots import dress, legend_beside, line_of, new_figure
+from wiserouter.evaluation.plots import label_axes, legend_right_of, line_of, new_figure
 from wiserouter.evaluation.report.aggregates import Aggregates
 from wiserouter.evaluation.report.section import ReportSection, figure, with_error
 
@@ -17,36 +17,36 @@ ComparisonRow = Mapping[str, Any]
 
 QUALITY = """
 Mean score over all test queries (one not served counts 0), ± the standard error over seeds. **Bold**: best, or within
-one standard error of the best. † spends more than the budget, and is judged by its quality at equal spend. Budgets are
+one standard error of the best. †: spends more than the budget and is judged by its quality at equal spend. Budgets are
 for all test queries (paper, Table 1)."""
 FRONTIER = """
-What each method's own cost-quality hull buys for the budget. The picture has what each spent and reached, mean over
-seeds; `oracle` bounds all."""
+The quality of each method's own cost-quality hull at the budget. The picture shows spend and quality of each method,
+mean over seeds; `oracle` is an upper bound on all."""
 INTERVALS = """
-95 % intervals by bootstrap over seeds and queries."""
+95 % bootstrap intervals over seeds and queries."""
 
 
 def table1(aggregates: Aggregates) -> ReportSection:
-    """Return quality by method and budget."""
+    """Return the section on quality by method and budget."""
     head = tuple(f"B={rate * aggregates.queries:.4g}" for rate in aggregates.about.shown_usd)
     return ReportSection("table1", "Quality", QUALITY, ("USD", *head), by_method(aggregates, _quality))
 
 
 def frontier(aggregates: Aggregates) -> ReportSection:
-    """Return quality at equal spend, and the cost-quality picture."""
+    """Return the section on quality at equal spend, with the cost-quality picture."""
     rows = by_method(aggregates, lambda row: figure(row["equal_spend"]))
     draw = partial(_draw_frontier, aggregates)
     return ReportSection("frontier", "Quality at equal spend", FRONTIER, per_query(aggregates), rows, draw)
 
 
 def intervals(aggregates: Aggregates) -> ReportSection:
-    """Return the intervals of quality."""
+    """Return the section on the intervals of quality."""
     rows = by_method(aggregates, lambda row: f"{row['quality_low']:.3f} to {row['quality_high']:.3f}")
     return ReportSection("intervals", "Intervals of quality", INTERVALS, per_query(aggregates), rows)
 
 
 def per_query(aggregates: Aggregates) -> tuple[str, ...]:
-    """Return the head of a table of methods by budgets."""
+    """Return the column headings of a table of methods by budgets."""
     return ("USD per query", *(f"{rate:.4g}" for rate in aggregates.about.shown_usd))
 
 
@@ -72,6 +72,6 @@ def _draw_frontier(aggregates: Aggregates) -> Figure:
     for i, method in enumerate(aggregates.grid.methods):
         axes.plot(spend[i], quality[i], label=method, **line_of(i), marker=".")
     axes.set_xscale("log")
-    dress(axes, f"Cost and quality on {aggregates.about.table}", "spend, USD per query (log scale)", "quality")
-    legend_beside(axes)
+    label_axes(axes, f"Cost and quality on {aggregates.about.table}", "spend, USD per query (log scale)", "quality")
+    legend_right_of(axes)
     return picture

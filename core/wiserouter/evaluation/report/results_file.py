@@ -1,4 +1,4 @@
-"""The rows of a bench, and what they are rows of: one parquet that every table and picture is made from."""
+"""The file of results: one parquet with the rows and the description of a bench, from which a report is made."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ _WRITTEN_BY = "wiserouter bench TABLE --report out writes out/TABLE.parquet"
 
 
 class About(NamedTuple):
-    """What was run.
+    """The description of a bench.
 
     Attributes
     ----------
     table : str
         Name of the table.
     terms : str
-        A paragraph on table, split, seeds and settings.
+        A paragraph on the table, the split, the seeds and the settings.
     methods : list of str
-        In the order of the tables; bounds are the last.
+        In the order of the tables; oracles are the last.
     rivals : list of str
-        Those that are compared with the best.
+        The methods that compete for the best.
     shown_usd : list of float
         The budgets per query that tables show.
     notes : dict of str to str
-        What to say beside a method.
+        A remark on each method.
     origin : dict of str to str
         Versions, seeds, the hash of the data and the command.
     """
@@ -46,7 +46,7 @@ class About(NamedTuple):
 
 
 class Results(NamedTuple):
-    """What a bench returned, one row per method, seed and budget, and what was run."""
+    """The rows of a bench, one per method, seed and budget, and its description."""
 
     rows: pl.DataFrame
     about: About
@@ -57,20 +57,22 @@ class Results(NamedTuple):
 
 
 def read_results(path: str | Path) -> Results:
-    """Return what `Results.write` wrote.
+    """Return the results in a file of `Results.write`.
 
     Raises
     ------
     LogError
-        If the file is no parquet of a bench.
+        If the file is not a parquet of a bench.
     """
     import polars as pl
 
     try:
         metadata: dict[str, Any] = pl.read_parquet_metadata(path)
     except pl.exceptions.PolarsError as error:
-        rule = "the rows of a bench must be a parquet, and this is none"
+        rule = "the rows of a bench must be a parquet file, and this is not one"
         raise LogError(f"{rule}: {_WRITTEN_BY}", file=Path(path)) from error
     if _KEY not in metadata:
-        raise LogError(f"the rows of a bench must say what was run, and these do not: {_WRITTEN_BY}", file=Path(path))
+        raise LogError(
+            f"the rows of a bench must carry its description, and these do not: {_WRITTEN_BY}", file=Path(path)
+        )
     return Results(pl.read_parquet(path), About(**json.loads(metadata[_KEY])))

@@ -1,4 +1,4 @@
-"""One table of a report, and its picture."""
+"""A section of a report: one table and its picture."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ if TYPE_CHECKING:
 
 
 class ReportSection(NamedTuple):
-    """What is shown of one question.
+    """One table with its heading, explanation and picture.
 
     Attributes
     ----------
     name : str
-        What it is called on the command line and in the names of files.
+        Its name in links and in the names of files.
     title, text : str
-        A heading, and what a reader must know of the figures.
+        A heading, and an explanation of the figures.
     head : sequence of str
         Headings of the columns.
     rows : sequence of sequence of str
-        Cells, the first of each row its name; `**bold**` stands out.
+        Cells; the first of each row is its name, `**bold**` is emphasised.
     draw : callable, optional
-        Draws the picture, where there is one.
+        Draws the picture, if there is one.
     """
 
     name: str
@@ -36,7 +36,7 @@ class ReportSection(NamedTuple):
 
 
 def figure(value: float, sign: str = "", digits: int = 4) -> str:
-    """Return a figure for a table; "-" where there is none.
+    """Return a figure for a table; "-" for NaN.
 
     Examples
     --------
@@ -47,5 +47,5 @@ def figure(value: float, sign: str = "", digits: int = 4) -> str:
 
 
 def with_error(value: float, error: float, sign: str = "") -> str:
-    """Return a figure and its error; where there is one seed, without."""
+    """Return a figure with its error, or without one if that is NaN (one seed)."""
     return figure(value, sign) if math.isnan(error) else f"{figure(value, sign)} ± {error:.4f}"

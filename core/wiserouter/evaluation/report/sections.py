@@ -1,4 +1,4 @@
-"""Every table and picture that the rows of a bench give, by name."""
+"""The list of report sections, by name."""
 
 from __future__ import annotations
 
@@ -15,36 +15,36 @@ from wiserouter.evaluation.report.section import ReportSection
 from wiserouter.evaluation.report.spending import ADAPTIVE, STATIC, adaptive, utilisation
 
 
-class Entry(NamedTuple):
-    """How an exhibit is made, and which methods must have been run."""
+class SectionMaker(NamedTuple):
+    """The function that makes a section, and the methods that must have been run."""
 
     make: Callable[[Aggregates], ReportSection]
     needs: tuple[str, ...] = ()
 
 
-SECTIONS: dict[str, Entry] = {
-    "table1": Entry(table1),
-    "verdict": Entry(verdict, (OURS,)),
-    "frontier": Entry(frontier),
-    "intervals": Entry(intervals),
-    "utilisation": Entry(utilisation),
-    "aiq": Entry(aiq),
-    "regret": Entry(regret),
-    "adaptive": Entry(adaptive, (ADAPTIVE, STATIC)),
-    "end-to-end": Entry(end_to_end_section),
-    "bill": Entry(bill, ("zero",)),
-    "latency": Entry(latency),
+SECTIONS: dict[str, SectionMaker] = {
+    "table1": SectionMaker(table1),
+    "verdict": SectionMaker(verdict, (OURS,)),
+    "frontier": SectionMaker(frontier),
+    "intervals": SectionMaker(intervals),
+    "utilisation": SectionMaker(utilisation),
+    "aiq": SectionMaker(aiq),
+    "regret": SectionMaker(regret),
+    "adaptive": SectionMaker(adaptive, (ADAPTIVE, STATIC)),
+    "end-to-end": SectionMaker(end_to_end_section),
+    "bill": SectionMaker(bill, ("zero",)),
+    "latency": SectionMaker(latency),
 }
-"""In the order of a report."""
+"""In the order of the report."""
 
 
 def make_section(name: str, aggregates: Aggregates) -> ReportSection:
-    """Return one exhibit.
+    """Return one section.
 
     Raises
     ------
     InvalidInput
-        If a method that it is about was not run.
+        If a method that it needs was not run.
     """
     missing = _missing(SECTIONS[name], aggregates)
     if missing:
@@ -53,9 +53,9 @@ def make_section(name: str, aggregates: Aggregates) -> ReportSection:
 
 
 def make_sections(aggregates: Aggregates) -> list[ReportSection]:
-    """Return all exhibits that the rows allow."""
+    """Return all sections that the rows allow."""
     return [entry.make(aggregates) for entry in SECTIONS.values() if not _missing(entry, aggregates)]
 
 
-def _missing(entry: Entry, aggregates: Aggregates) -> list[str]:
+def _missing(entry: SectionMaker, aggregates: Aggregates) -> list[str]:
     return [name for name in entry.needs if name not in aggregates.about.methods]

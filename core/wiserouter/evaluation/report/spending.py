@@ -1,4 +1,4 @@
-"""How the budget is kept: what is left of it, and what following it as it shrinks is worth."""
+"""Sections on spending: the share of the budget that is left, and the adaptive against the static plan."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from wiserouter.evaluation.plots import dress, legend_beside, line_of, new_figure
+from wiserouter.evaluation.plots import label_axes, legend_right_of, line_of, new_figure
 from wiserouter.evaluation.report.aggregates import Aggregates
 from wiserouter.evaluation.report.quality import per_query
 from wiserouter.evaluation.report.section import ReportSection
@@ -20,18 +20,18 @@ ADAPTIVE, STATIC = "wr-offline", "static-lp"
 
 UTILISATION = """
 Share of the budget that is left, ± its standard deviation over seeds, and the least of any seed: near 0 is full use,
-less than 0 is overspent (paper, Figure "Remaining budget ratios")."""
+below 0 is overspent (paper, Figure "Remaining budget ratios")."""
 AGAINST_STATIC = f"""
-The linear program solved once (`{STATIC}`, plain means) against solved anew for what is left (`{ADAPTIVE}`, shrunk
-means): spend over budget, mean over seeds and the most of any; and the quality of the static one less that of the other
-(paper, Section "Adaptive LP vs. Static LP")."""
+The linear program solved once (`{STATIC}`, plain means) against the one solved again for the remaining budget
+(`{ADAPTIVE}`, shrunk means): spend over budget, mean over seeds and the largest; and the quality of the static plan
+minus that of the adaptive one (paper, Section "Adaptive LP vs. Static LP")."""
 
 
 def utilisation(aggregates: Aggregates) -> ReportSection:
-    """Return the remaining share of each budget."""
+    """Return the section on the remaining share of each budget."""
     left = remaining(aggregates)
     shown = [aggregates.grid.rates_usd.index(rate) for rate in aggregates.about.shown_usd]
-    rows = [[method, *(_left(left[i, b]) for b in shown)] for i, method in enumerate(aggregates.grid.methods)]
+    rows = [[method, *(_remaining(left[i, b]) for b in shown)] for i, method in enumerate(aggregates.grid.methods)]
     draw = partial(_draw_utilisation, aggregates, shown)
     return ReportSection("utilisation", "Budget left", UTILISATION, per_query(aggregates), rows, draw)
 
@@ -43,7 +43,7 @@ def remaining(aggregates: Aggregates) -> FloatArray:
 
 
 def adaptive(aggregates: Aggregates) -> ReportSection:
-    """Return spend and quality of the static plan against the adaptive one."""
+    """Return the section on spend and quality of the static plan against the adaptive one."""
     static, adapted, gap = _against_static(aggregates)
     head = ("USD per query", f"{STATIC}: spend", "most", f"{ADAPTIVE}: spend", "most", "quality gap", "s.d.")
     rows = [
@@ -55,7 +55,7 @@ def adaptive(aggregates: Aggregates) -> ReportSection:
 
 
 def _against_static(aggregates: Aggregates) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return both spends over budget, and the gap in quality, each of shape (n_budgets, n_seeds)."""
+    """Return spend over budget of both plans, and the gap in quality, each of shape (n_budgets, n_seeds)."""
     figures, static, adapted = aggregates.grid.figures, aggregates.place(STATIC), aggregates.place(ADAPTIVE)
     gap: FloatArray = figures["quality"][static] - figures["quality"][adapted]
     return figures["spend_ratio"][static], figures["spend_ratio"][adapted], gap
@@ -76,8 +76,8 @@ def _draw_utilisation(aggregates: Aggregates, shown: list[int]) -> Figure:
     lowest = float(left.mean(axis=-1).min())
     axes.set_ylim(max(-0.5, lowest - 0.05), 1.02)
     below = " (below -0.5: not drawn)" if lowest < -0.5 else ""
-    dress(axes, f"Budget left on {aggregates.about.table}{below}", "budget, USD per query", "share left")
-    legend_beside(axes)
+    label_axes(axes, f"Budget left on {aggregates.about.table}{below}", "budget, USD per query", "share left")
+    legend_right_of(axes)
     return picture
 
 
@@ -94,12 +94,12 @@ def _draw_adaptive(aggregates: Aggregates) -> Figure:
         **line_of(0) | {"linestyle": "none"}, marker="s",
     )  # fmt: skip
     axes.axvline(1.0, color="black", linestyle="--", linewidth=1)
-    dress(axes, "One point per budget", "spend over budget", f"quality less that of {ADAPTIVE}")
+    label_axes(axes, "One point per budget", "spend over budget", f"quality minus that of {ADAPTIVE}")
     axes.legend(frameon=False, fontsize=8)
     return picture
 
 
-def _left(of_seeds: FloatArray) -> str:
+def _remaining(of_seeds: FloatArray) -> str:
     return f"{of_seeds.mean():+.3f} ± {of_seeds.std():.3f} ({of_seeds.min():+.3f})"
 
 

@@ -1,4 +1,4 @@
-"""Simulation: every method on the same requests, in environments whose true means are known."""
+"""Simulation: every method on the same requests, in environments with known true means."""
 
 from wiserouter.evaluation.simulation.environment import Environment, Stream
 from wiserouter.evaluation.simulation.episode import EpisodeTrace, play, play_hard

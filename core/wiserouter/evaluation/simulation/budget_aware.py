@@ -1,7 +1,7 @@
-"""What makes a bandit aware of the budget (paper, Appendix "Making Bandit Algorithms Budget-Aware").
+"""The budget-aware form of a bandit (paper, Appendix "Making Bandit Algorithms Budget-Aware").
 
-At each request it chooses among the models whose expected cost is at most b / tau, or takes the cheapest one where
-there is none. The expected costs are the true ones, which the paper gives the baselines too.
+At each request the bandit chooses among the models with an expected cost of at most b / tau, or takes the cheapest
+model if there is none. As in the paper, the baselines are given the true expected costs.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def affordable(cost_usd: Sequence[float], rate_usd: float, allowed: Collection[i
 
 
 def best_of(score: Sequence[float], models: Sequence[int]) -> list[int]:
-    """Return the model of the highest score, or all that are tied.
+    """Return the model with the highest score, or all that are tied.
 
     Examples
     --------
@@ -45,7 +45,7 @@ def best_of(score: Sequence[float], models: Sequence[int]) -> list[int]:
 
 
 def draw(models: Sequence[int], rng: np.random.Generator) -> int:
-    """Return one of `models`, each with the same chance."""
+    """Return one of `models`, drawn uniformly."""
     return models[0] if len(models) == 1 else models[int(rng.integers(len(models)))]
 
 
@@ -65,7 +65,7 @@ class BudgetAware(ABC):
         self._cost_usd: list[list[float]] = cost_usd.tolist()
 
     def bind(self, freq: FloatArray, estimates: Estimates, models: Sequence[Model] = ()) -> None:
-        """Take the estimates that the run keeps up to date."""
+        """Keep a reference to the estimates, which the run updates."""
         self._estimates = estimates
 
     def choose(
@@ -83,8 +83,8 @@ class BudgetAware(ABC):
 
     @abstractmethod
     def pick(self, context: int, models: Sequence[int], rng: np.random.Generator) -> tuple[int, float]:
-        """Return one of `models`, and the chance with which it was drawn."""
+        """Return one of `models` and the probability with which it was drawn."""
 
     def settings(self) -> dict[str, object]:
-        """Return nothing: a baseline is not saved."""
+        """Return no settings: a baseline is not saved."""
         return {}

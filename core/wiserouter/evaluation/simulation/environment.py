@@ -1,7 +1,7 @@
-r"""A made-up world of known means, and the requests that arrive in it.
+r"""An environment of known means, and the stream of requests that arrive in it.
 
-Costs of single calls are log-normal about their mean `c`: :math:`c\,e^{\sigma z - \sigma^2/2}` with a standard normal
-`z`, cut off at 4 as a provider's limit on the output does, which gives every call a finite worst case.
+The cost of a call with mean `c` is log-normal: :math:`c\,e^{\sigma z - \sigma^2/2}` with a standard normal `z`,
+truncated at 4 as by a provider's limit on the output, so that every call has a finite worst case.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ CAP_SIGMAS = 4.0
 
 
 class Environment(NamedTuple):
-    """The true means of everything, and a budget.
+    """The true frequencies, rewards and costs, with a budget.
 
     Attributes
     ----------
     freq : ndarray of shape (n_contexts,)
-        How often each context occurs.
+        Frequency of each context.
     reward, cost_usd : ndarray of shape (n_contexts, n_models)
         Mean reward in [0, 1] and mean cost of a call.
     budget_usd : float, USD
-        For all requests together.
+        For all requests.
     horizon : int
         Number of requests T.
     prices : tuple of Price, or None
-        What one output token of each model costs, where that is known; a call then takes whole tokens.
+        Price of one output token of each model, if known; a call then has a whole number of tokens.
     sigma : float
         Standard deviation of the logarithm of a call's cost.
     """
@@ -56,11 +56,11 @@ class Environment(NamedTuple):
 
     @property
     def oracle_reward(self) -> float:
-        """The most expected reward that the budget buys: the value of the linear program at B / T, times T."""
+        """The largest expected reward within the budget: the value of the linear program at B / T, times T."""
         return self.horizon * self.plan.value(self.budget_usd / self.horizon)
 
     def bill_usd(self, cost_usd: FloatArray) -> FloatArray:
-        """Return what costs, one column per model, come to in whole tokens; the same where no price is known."""
+        """Return costs, one column per model, rounded to whole tokens; unchanged without prices."""
         if self.prices is None:
             return cost_usd
         token_usd = np.array([price.output for price in self.prices])
@@ -68,28 +68,28 @@ class Environment(NamedTuple):
         return billed
 
     def worst_usd(self) -> FloatArray:
-        """Return the most that one call can cost, of shape (n_contexts, n_models)."""
+        """Return the largest cost of one call, of shape (n_contexts, n_models)."""
         return self.bill_usd(self.cost_usd * float(_factor(np.array(CAP_SIGMAS), self.sigma)))
 
     def models(self) -> list[Model]:
-        """Return the pool: names, known prices and the dearest call of each."""
-        dearest = self.worst_usd().max(axis=0).tolist()
-        prices = self.prices or (None,) * len(dearest)
-        priced = zip(prices, dearest, strict=True)
+        """Return the pool: names, known prices and the largest cost of a call of each model."""
+        max_cost_usd = self.worst_usd().max(axis=0).tolist()
+        prices = self.prices or (None,) * len(max_cost_usd)
+        priced = zip(prices, max_cost_usd, strict=True)
         return [Model(f"m{k}", price, max_cost_usd=most) for k, (price, most) in enumerate(priced)]
 
 
 class Stream(NamedTuple):
-    """The requests of one run, and the luck of each: every method of a seed meets the same.
+    """The requests of one run with their random outcomes, the same for every method of a seed.
 
     Attributes
     ----------
     contexts : ndarray of int of shape (horizon,)
         The context of each request.
     luck : ndarray of shape (horizon,)
-        Uniform on [0, 1): the answer is right where it is less than the model's mean reward.
+        Uniform on [0, 1): the answer is correct if it is less than the model's mean reward.
     factor : ndarray of shape (horizon,)
-        What the mean cost of a call is multiplied by.
+        Factor on the mean cost of a call.
     """
 
     contexts: IntArray
@@ -98,7 +98,7 @@ class Stream(NamedTuple):
 
     @classmethod
     def of(cls, environment: Environment, seed: int) -> Stream:
-        """Draw the requests of one seed; those of a shorter horizon are the first of a longer one.
+        """Return the requests of one seed; those of a shorter horizon are the first of a longer one.
 
         Examples
         --------
@@ -113,16 +113,16 @@ class Stream(NamedTuple):
         return cls(contexts, luck.random(n), _factor(normal, environment.sigma))
 
     def rewards(self, environment: Environment) -> FloatArray:
-        """Return what each model would score on each request: 0 or 1, of shape (horizon, n_models)."""
+        """Return the score of each model on each request, 0 or 1, of shape (horizon, n_models)."""
         return (self.luck[:, np.newaxis] < environment.reward[self.contexts]).astype(np.float64)
 
     def costs_usd(self, environment: Environment) -> FloatArray:
-        """Return what each model would cost on each request, of shape (horizon, n_models)."""
+        """Return the cost of each model on each request, of shape (horizon, n_models)."""
         return environment.bill_usd(environment.cost_usd[self.contexts] * self.factor[:, np.newaxis])
 
 
 def budget_between_usd(freq: FloatArray, cost_usd: FloatArray, horizon: int, fraction: float) -> float:
-    """Return the budget that lies by `fraction` between always the cheapest and always the dearest model.
+    """Return the budget at `fraction` between always the cheapest and always the most expensive model.
 
     Raises
     ------

@@ -1,7 +1,6 @@
-"""One run of one method: the requests of a stream in order, each decided, paid and scored.
+"""An episode: the requests of a stream in order, each decided, paid and scored by one method.
 
-`play` keeps the account of an expected budget as `Ledger` does, without its records; `play_hard` goes through the
-router itself.
+`play` accounts for an expected budget as `Ledger` does, without its records; `play_hard` uses the router itself.
 """
 
 from __future__ import annotations
@@ -23,14 +22,14 @@ from wiserouter.types import FloatArray, IntArray
 
 
 class EpisodeTrace(NamedTuple):
-    """What happened at each request.
+    """The choice and the payment at each request.
 
     Attributes
     ----------
     chosen : ndarray of int of shape (horizon,)
         The model, or `NOT_SERVED`.
     spend_usd : ndarray of shape (horizon,)
-        What was paid.
+        Amount paid.
     """
 
     chosen: IntArray
@@ -45,18 +44,18 @@ def play(
     Parameters
     ----------
     environment, stream : Environment, Stream
-        The world and its requests.
+        The environment and its requests.
     method : SimulatedMethod
-        Who chooses; its estimates grow.
+        The policy and its estimates, which the run updates.
     seed : int
-        Seeds the draws of the policy.
+        Seed of the policy's draws.
     accounting : {"actual", "paper"}, default "actual"
-        "actual": calls are paid at their true cost, and planning debits what the policy says. "paper": both are the
-        mean cost of the pair, as in the paper's simulation.
+        "actual": calls are paid at their true cost, and planning debits the amount that the policy states. "paper":
+        both are the mean cost of the pair, as in the paper's simulation.
 
     Notes
     -----
-    A request is not served when no money is left, or less than the expected cost of the call, as in `WiseRouter`.
+    As in `WiseRouter`, a request is not served if nothing is left, or less than the expected cost of the call.
     """
     policy, seen = method
     policy.bind(environment.freq, seen, environment.models() if environment.prices is not None else ())
@@ -86,7 +85,7 @@ def play(
 
 
 def play_hard(environment: Environment, stream: Stream, method: SimulatedMethod, seed: int) -> EpisodeTrace:
-    """Serve a stream through a router with a hard budget, each call bounded by its own worst case."""
+    """Serve a stream through a router with a hard budget, where each call has its own worst case."""
     models = environment.models()
     contexts = Contexts(np.eye(len(environment.freq)), environment.freq)
     router = WiseRouter(models, contexts, policy=method.policy, estimates=method.estimates, seed=seed)

@@ -1,4 +1,4 @@
-"""Epsilon-greedy (Sutton and Barto, "Reinforcement Learning", Section 2.2), in each context by itself."""
+"""Epsilon-greedy (Sutton and Barto, "Reinforcement Learning", Section 2.2), separately in each context."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ EPSILON = 0.1
 
 
 class EpsilonGreedy(BudgetAware):
-    """Draws any affordable model with probability 0.1, else that of the best mean reward; an untried one has mean 0."""
+    """Draws any affordable model with probability 0.1, else the one with the best mean reward (0 if untried)."""
 
     name = "epsilon-greedy"
 
     def pick(self, context: int, models: Sequence[int], rng: np.random.Generator) -> tuple[int, float]:
-        """Explore or exploit, and return the chance of the model either way."""
+        """Explore or exploit, and return the model with its total probability."""
         total, n = self._estimates.reward[context].tolist(), self._estimates.labels[context].tolist()
         best = best_of([reward / max(count, 1.0) for reward, count in zip(total, n, strict=True)], models)
         model = draw(models if rng.random() < EPSILON else best, rng)

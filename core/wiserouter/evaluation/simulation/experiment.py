@@ -1,4 +1,4 @@
-"""Every method on the same work, seed by seed, in as many processes as asked for."""
+"""The simulation experiment: every method on the same requests, seed by seed, over several processes."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ _MAKERS: dict[str, Callable[..., Environment]] = {"paper": paper_environment, "r
 
 
 class Study(NamedTuple):
-    """What is simulated.
+    """The specification of a simulation.
 
     Attributes
     ----------
     environment : {"paper", "routerbench"}
-        Where the environment of each seed comes from.
+        The kind of environment; each seed has its own.
     methods : tuple of str, or None
         Names as `open_method` takes them; None for all.
     limit : {"expected", "hard"}
-        Of the budget.
+        Limit of the budget.
     accounting : {"actual", "paper"}
         "actual": true costs. "paper": mean costs, as in the paper's simulation; for an expected limit only.
     fraction : float or None
-        Where the budget lies between always the cheapest (0) and always the dearest model (1); by default 0.5 in the
-        paper's environment and 0.02 in that of RouterBench.
+        Position of the budget between always the cheapest (0) and always the most expensive model (1); by default 0.5
+        in the paper's environment and 0.02 in that of RouterBench.
     """
 
     environment: EnvironmentName = "paper"
@@ -49,29 +49,29 @@ class Study(NamedTuple):
     accounting: Debit = "actual"
     fraction: float | None = None
 
-    def world(self, seed: int, horizon: int) -> Environment:
+    def make_environment(self, seed: int, horizon: int) -> Environment:
         """Return the environment of a seed."""
         given = {} if self.fraction is None else {"fraction": self.fraction}
         return _MAKERS[self.environment](seed, horizon, **given)
 
     def checked(self) -> Study:
-        """Return the study with its methods by name.
+        """Return the study with all its methods named.
 
         Raises
         ------
         InvalidInput
-            If a setting or a method is unknown, no method is named, or the settings do not go together.
+            If a setting or a method is unknown, no method is named, or the settings contradict each other.
         """
         for name, kind in (("environment", EnvironmentName), ("limit", Limit), ("accounting", Debit)):
             _check_one_of(name, getattr(self, name), get_args(kind))
         if self.limit == "hard" and self.accounting == "paper":
             raise InvalidInput("accounting must be 'actual' under a hard limit, got 'paper': only true costs bind it")
-        world = self.world(0, 1)
-        asked = default_methods(world.cost_usd.size) if self.methods is None else self.methods
+        environment = self.make_environment(0, 1)
+        asked = default_methods(environment.cost_usd.size) if self.methods is None else self.methods
         if not asked:
             raise InvalidInput("methods must name at least one, got none", value=asked)
         for name in asked:
-            open_method(name, world)
+            open_method(name, environment)
         return self._replace(methods=tuple(dict.fromkeys(asked)))
 
 
@@ -88,15 +88,15 @@ def simulate(
     Parameters
     ----------
     study : Study
-        What is simulated.
+        Environment, methods and settings.
     horizons : sequence of int
         Numbers of requests.
     seeds : iterable of int
-        Each makes an environment, its requests and the draws of the methods.
+        Each determines an environment, its requests and the draws of the methods.
     jobs : int, default 1
         Number of processes; the scores are the same for any.
     tick : callable, optional
-        Called with 1 whenever all methods have run on one seed and horizon.
+        Called with 1 each time all methods have run on one seed and horizon.
 
     Returns
     -------
@@ -130,7 +130,7 @@ def simulate(
 def _scores(study: Study, work: tuple[int, int]) -> list[RunScore]:
     """Return the scores of all methods on one horizon and seed."""
     horizon, seed = work
-    environment = study.world(seed, horizon)
+    environment = study.make_environment(seed, horizon)
     stream = Stream.of(environment, seed)
     return [
         score_of(name, seed, environment, stream, _run(study, name, environment, stream, seed))
@@ -147,7 +147,7 @@ def _run(study: Study, name: str, environment: Environment, stream: Stream, seed
 
 @contextmanager
 def _mapper(jobs: int) -> Iterator[Callable[..., Iterable[Any]]]:
-    """Open a `map` that keeps the order: over so many processes, or in this one."""
+    """Open a `map` that keeps the order, over `jobs` processes or in this one."""
     if jobs <= 1:
         yield map
     else:

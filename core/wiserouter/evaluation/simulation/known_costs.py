@@ -1,4 +1,4 @@
-"""Estimates of an environment whose costs are known, as in the epsilon-first ALP of Wu et al. (2015)."""
+"""Estimates with known mean costs, as in the epsilon-first ALP of Wu et al. (2015)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from wiserouter.types import FloatArray
 
 
 class KnownCosts(Estimates):
-    """Rewards are learned, mean costs are the true ones.
+    """Estimates that learn rewards and return the true mean costs.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ class KnownCosts(Estimates):
         return Means(super().means(shrink=shrink).reward, self._known_usd)
 
     def copy(self) -> KnownCosts:
-        """Return estimates that no longer change with these."""
+        """Return an independent copy."""
         same = KnownCosts(self._known_usd)
         same.merge(self)
         return same

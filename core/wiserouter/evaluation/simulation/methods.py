@@ -1,4 +1,4 @@
-"""The methods by name: each is a policy, and the estimates that it starts from."""
+"""The simulated methods by name: each is a policy with the estimates that it starts from."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from wiserouter.learning.estimates import Estimates
 from wiserouter.planning.policies import EpsilonFirst, Optimistic, Policy, open_policy
 
 LENGTHS_PER_PAIR = (1, 2, 4, 8)
-"""Exploration lengths of epsilon-first by default, in requests per (context, model)."""
+"""Default exploration lengths of epsilon-first, in requests per (context, model)."""
 
 
 class SimulatedMethod(NamedTuple):
-    """A policy, and what it knows at first."""
+    """A policy with its initial estimates."""
 
     policy: Policy
     estimates: Estimates
 
 
 _BASELINES: dict[str, Callable[[Environment], Policy]] = {
-    "random": lambda world: RandomChoice(world.cost_usd),
-    "epsilon-greedy": lambda world: EpsilonGreedy(world.cost_usd),
-    "linucb": lambda world: LinUcb(world.cost_usd),
-    "oracle": lambda world: Oracle(world.plan),
+    "random": lambda environment: RandomChoice(environment.cost_usd),
+    "epsilon-greedy": lambda environment: EpsilonGreedy(environment.cost_usd),
+    "linucb": lambda environment: LinUcb(environment.cost_usd),
+    "oracle": lambda environment: Oracle(environment.plan),
 }
 
 _OURS = (Optimistic.name,)
@@ -71,7 +71,7 @@ def open_method(name: str, environment: Environment) -> SimulatedMethod:
 
 
 def _epsilon_first(name: str, prefix: str) -> EpsilonFirst:
-    """Return Algorithm 2 of the paper, as it is printed."""
+    """Return Algorithm 2 as in the paper."""
     length = name.removeprefix(prefix)
     if not length.isdecimal():
         raise _unknown(name)

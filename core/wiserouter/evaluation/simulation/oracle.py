@@ -1,4 +1,4 @@
-"""The policy that knows the true means: the linear program solved anew at every request with rate b / tau."""
+"""The oracle policy: the linear program at the true means, solved again at every request with rate b / tau."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from wiserouter.types import FloatArray
 
 
 class Oracle:
-    """Draws from the plan at the true means.
+    """A policy that draws from the plan at the true means.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ class Oracle:
         self._mixture = Mixture(plan, "actual")
 
     def bind(self, freq: FloatArray, estimates: Estimates, models: Sequence[Model] = ()) -> None:
-        """Take nothing: all is known."""
+        """Ignore the estimates: the true means are known."""
 
     def choose(
         self,
@@ -46,5 +46,5 @@ class Oracle:
         return self._mixture.choose(context, funds, rng, allowed)
 
     def settings(self) -> dict[str, object]:
-        """Return nothing: the oracle is not saved."""
+        """Return no settings: the oracle is not saved."""
         return {}

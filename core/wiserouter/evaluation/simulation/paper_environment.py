@@ -1,7 +1,7 @@
 """The environment of the paper's simulation (Appendix "Simulation Experiment").
 
-The paper draws its means once; here each seed has its own, so that a result does not rest on one draw. Its noise is not
-specified: rewards are right or wrong here, and costs log-normal.
+The paper draws its means once; here each seed has its own, so that no result depends on one draw. The paper does not
+specify the noise: here rewards are 0 or 1, and costs log-normal.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ MIDWAY = 0.5
 def paper_environment(
     seed: int, horizon: int, n_contexts: int = 11, n_models: int = 11, *, fraction: float = MIDWAY
 ) -> Environment:
-    """Return contexts by a power law, and means uniform on [0, 1].
+    """Return an environment with power-law frequencies and means uniform on [0, 1].
 
     Parameters
     ----------
     seed : int
-        Seeds the means.
+        Seed of the means.
     horizon : int
         Number of requests.
     n_contexts, n_models : int, default 11
         J and K.
     fraction : float, default 0.5
-        Where the budget lies between always the cheapest (0) and always the dearest model (1).
+        Position of the budget between always the cheapest (0) and always the most expensive model (1).
 
     Raises
     ------

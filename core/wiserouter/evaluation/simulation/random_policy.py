@@ -1,4 +1,4 @@
-"""The baseline that learns nothing."""
+"""The random baseline, which learns nothing."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from wiserouter.evaluation.simulation.budget_aware import BudgetAware, draw
 
 
 class RandomChoice(BudgetAware):
-    """Draws any affordable model."""
+    """Draws any affordable model uniformly."""
 
     name = "random"
 
     def pick(self, context: int, models: Sequence[int], rng: np.random.Generator) -> tuple[int, float]:
-        """Draw one of `models`, each with the same chance."""
+        """Return one of `models`, drawn uniformly, and its probability."""
         return draw(models, rng), 1.0 / len(models)

@@ -1,7 +1,7 @@
-"""An environment with the models of RouterBench: costs that differ by a factor of 57, and known prices.
+"""The environment with the models of RouterBench: mean costs that span a factor of 57, and known prices.
 
 Mean performance and cost of each model are those of the paper (Table "Average performance and cost per query across
-different models on RouterBench"); how they vary between contexts and calls is made up.
+different models on RouterBench"); their variation between contexts and calls is synthetic.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ MODELS = {
 """Mean performance, and mean cost of a query in USD."""
 
 TOKENS = 1_000
-"""A call of mean cost takes so many tokens, and so sets the price of one."""
+"""Tokens of a call of mean cost, which determine the price of a token."""
 
 SIGMA = 0.6
 SCARCE = 0.02
 
 
 def routerbench_like(seed: int, horizon: int, fraction: float = SCARCE, n_contexts: int = 16) -> Environment:
-    """Return the ten models of RouterBench, in contexts that shift their reward and cost.
+    """Return an environment of the ten models of RouterBench, with contexts that shift their reward and cost.
 
     Parameters
     ----------
     seed : int
-        Seeds the contexts.
+        Seed of the contexts.
     horizon : int
         Number of requests.
     fraction : float, default 0.02
-        Where the budget lies between always the cheapest (0) and always the dearest model (1).
+        Position of the budget between always the cheapest (0) and always the most expensive model (1).
     n_contexts : int, default 16
         J.
 
@@ -61,9 +61,9 @@ def routerbench_like(seed: int, horizon: int, fraction: float = SCARCE, n_contex
     rng = np.random.default_rng([seed, 1])
     performance, model_usd = np.array(list(MODELS.values())).T
     freq = rng.dirichlet(np.full(n_contexts, 3.0))
-    shift, dearer = rng.normal(0.0, 0.15, (n_contexts, 1)), rng.normal(0.0, 0.4, (n_contexts, 1))
-    reward = np.clip(performance + shift + rng.normal(0.0, 0.08, shape), 0.0, 1.0)
-    cost = model_usd * np.exp(dearer + rng.normal(0.0, 0.1, shape))
+    reward_shift, log_cost_shift = rng.normal(0.0, 0.15, (n_contexts, 1)), rng.normal(0.0, 0.4, (n_contexts, 1))
+    reward = np.clip(performance + reward_shift + rng.normal(0.0, 0.08, shape), 0.0, 1.0)
+    cost = model_usd * np.exp(log_cost_shift + rng.normal(0.0, 0.1, shape))
     budget = budget_between_usd(freq, cost, horizon, fraction)
     prices = tuple(Price(input=0.0, output=float(usd) / TOKENS) for usd in model_usd)
     return Environment(freq, reward, cost, budget, horizon, prices, sigma=SIGMA)

@@ -1,4 +1,4 @@
-"""What one run came to, in expected reward: the luck of single answers is no merit of a method."""
+"""The score of one run, in expected reward, so that the luck of single answers does not count."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ class RunScore(NamedTuple):
     method : str
         Its name.
     seed, horizon : int
-        Which requests, and how many.
+        Seed and number of the requests.
     oracle_reward : float
-        What the linear program at the true means expects of the whole budget.
+        Expected reward of the linear program at the true means for the whole budget.
     budget_usd : float, USD
         The budget.
     served : float
         Share of the requests that got an answer.
     steps : ndarray of int of shape (n,)
-        Requests seen so far, at about 100 checkpoints, the last of which is the horizon.
+        Number of requests at about 100 checkpoints, the last of which is the horizon.
     reward_by_step, spend_by_step_usd : ndarray of shape (n,)
-        Sum of the mean rewards of what was chosen, and of what was paid, up to each checkpoint.
+        Sums of the mean rewards of the choices and of the payments, up to each checkpoint.
     """
 
     method: str
@@ -52,7 +52,7 @@ class RunScore(NamedTuple):
 
     @property
     def regret(self) -> float:
-        """Reward of the oracle less that of the method; less than 0 where the requests happen to be good ones."""
+        """Reward of the oracle minus that of the method; negative if the requests happen to be favourable."""
         return self.oracle_reward - float(self.reward_by_step[-1])
 
     @property
@@ -85,7 +85,7 @@ def score_of(method: str, seed: int, environment: Environment, stream: Stream, t
 
 
 def checkpoints(horizon: int) -> IntArray:
-    """Return about 100 numbers of requests, evenly spaced up to the horizon.
+    """Return about 100 evenly spaced numbers of requests up to the horizon.
 
     Examples
     --------

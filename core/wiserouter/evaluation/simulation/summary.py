@@ -1,4 +1,4 @@
-"""One method over all seeds: means, standard errors, curves, and how fast its regret falls."""
+"""The summary of one method over all seeds: means, standard errors, curves, and the slope of its regret."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class MethodSummary:
         return float(np.mean([each.budget_usd for each in self.scores]))
 
     def of(self, figure: str) -> FloatArray:
-        """Return one figure of each seed: "reward_ratio", "regret", "spend_ratio" or "served"."""
+        """Return one figure per seed: "reward_ratio", "regret", "spend_ratio" or "served"."""
         return np.array([getattr(each, figure) for each in self.scores])
 
     def mean(self, figure: str) -> float:
@@ -64,7 +64,7 @@ class MethodSummary:
         return float(self.of(figure).mean())
 
     def standard_error(self, figure: str) -> float | None:
-        """Return the standard error of that mean; None where there is one seed."""
+        """Return the standard error of that mean; None with one seed."""
         n = len(self.scores)
         return None if n == 1 else float(self.of(figure).std(ddof=1) / np.sqrt(n))
 
@@ -100,10 +100,10 @@ def summarise(scores: Sequence[RunScore]) -> list[MethodSummary]:
 
 
 def slopes(summaries: Sequence[MethodSummary]) -> dict[str, float | None]:
-    """Return by method the slope of log amortized regret over log horizon; None where it has none.
+    """Return by method the slope of log amortized regret over log horizon, or None without one.
 
-    Regret that grows as the root of T gives -0.5, regret that stays the same -1. A mean regret that is not above 0 has
-    no logarithm, and one horizon has no slope.
+    Regret that grows as the square root of T has slope -0.5, constant regret -1. A mean regret of at most 0 has no
+    logarithm, and one horizon has no slope.
     """
     by_method: dict[str, list[MethodSummary]] = {}
     for each in summaries:

@@ -1,4 +1,4 @@
-"""Experiments of the paper that need a table, or nothing, rather than the rows of a bench."""
+"""Studies of the paper that run on a table, or on a simulation, instead of on the rows of a bench."""
 
 from wiserouter.evaluation.studies.ablations import ablations
 from wiserouter.evaluation.studies.accuracy import accuracy

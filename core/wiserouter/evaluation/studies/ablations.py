@@ -1,8 +1,8 @@
-"""What encoder, dimensions, number of contexts and way of clustering matter (paper, Appendix "Ablation Study").
+"""The ablation study of encoder, dimensions, number of contexts and clustering (paper, Appendix "Ablation Study").
 
-As in the paper: on the training half alone, a fifth of it held out, drawn anew for each seed. The paper does not say at
-which budget; here it is the mean over the bench's six. Encoders are those that the table and this installation allow;
-what is left out is said in the text.
+As in the paper the study uses the training half alone, a fifth of which is held out, drawn again for each seed. The
+paper does not state the budget; here quality is the mean over the bench's six budgets. The encoders are those that the
+table and this installation provide; the text lists what was left out.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from wiserouter.types import Embedding, IntArray
 
 COUNTS = (8, 12, 20)
 RADII = (0.2, 0.4, 0.6, 0.8)
-"""Of DBSCAN, in cosine distance."""
+"""Radii of DBSCAN, in cosine distance."""
 PCA_DIMS = (32, 256)
 HELD_OUT = 5
-"""One in so many queries of the training half."""
+"""One in `HELD_OUT` queries of the training half is held out."""
 
 TEXT = """
 Mean quality of `wr-offline` over the six budgets on a fifth of the training half that is held out, ± the standard
-deviation over seeds; contexts: how many came out. Of encoders, dimensions, numbers of contexts and DBSCAN, one is
+deviation over seeds; contexts: the mean number fitted. Of encoders, dimensions, numbers of contexts and DBSCAN, one is
 changed at a time (paper, Appendix "Ablation Study")."""
 
 Cluster = Callable[[Embedding, int], Contexts]
@@ -49,32 +49,32 @@ class Setting(NamedTuple):
 
 
 class Fold(NamedTuple):
-    """Queries to learn from and held-out ones, of the training half of a seed."""
+    """The learning queries and the held-out ones of a seed's training half."""
 
     seed: int
     parts: tuple[IntArray, IntArray]
 
 
 def ablations(
-    opened: LoadedTable, seeds: Iterable[int] = range(5), encoders: Sequence[str | None] | None = None
+    loaded: LoadedTable, seeds: Iterable[int] = range(5), encoders: Sequence[str | None] | None = None
 ) -> ReportSection:
-    """Return the quality with each encoder, number of contexts and way of clustering.
+    """Return the section on quality with each encoder, number of contexts and clustering.
 
     Parameters
     ----------
-    opened : LoadedTable
+    loaded : LoadedTable
         The table.
     seeds : iterable of int
-        Each draws the training half, and what is held out of it.
+        Each draws the training half and its held-out part.
     encoders : sequence of str or None, optional
-        As `open_encoder` takes them, None for the table's own embeddings; by default all that there are.
+        As `open_encoder` takes them, None for the table's own embeddings; by default all available ones.
     """
-    folds = [Fold(seed, held_out(len(opened.table.prompts), seed)) for seed in seeds]
+    folds = [Fold(seed, held_out(len(loaded.table.prompts), seed)) for seed in seeds]
     rows: list[list[str]] = []
     left_out: list[str] = []
-    for encoder in encoders or _encoders(opened):
+    for encoder in encoders or _encoders(loaded):
         try:
-            vectors = [_vectors(opened, fold, encoder) for fold in folds]
+            vectors = [_vectors(loaded, fold, encoder) for fold in folds]
         except MissingExtra:
             left_out.append(f"{encoder} (its extra is not installed)")
             continue
@@ -83,27 +83,27 @@ def ablations(
             if setting.pca is not None and setting.pca >= _most_dims(vectors):
                 left_out.append(f"{setting.name} (there are not more than {_most_dims(vectors)} dimensions)")
             else:
-                rows.append(_row(opened.table, setting, folds, vectors))
-    if opened.embeddings is None:
-        left_out.append("embeddings of others (the table has none)")
+                rows.append(_row(loaded.table, setting, folds, vectors))
+    if loaded.embeddings is None:
+        left_out.append("other embeddings (the table has none)")
     text = TEXT + (f" Left out: {', '.join(left_out)}." if left_out else "")
     return ReportSection("ablations", "Ablations", text, ("setting", "quality", "contexts"), rows)
 
 
 def held_out(n: int, seed: int) -> tuple[IntArray, IntArray]:
-    """Return the training half of a seed as four fifths to learn from and one held out."""
+    """Return the training half of a seed as four fifths to learn from and one held-out fifth."""
     train, _ = random_halves(n, seed)
     cut = len(train) - len(train) // HELD_OUT
     return train[:cut], train[cut:]
 
 
 def k_means(n_contexts: int) -> Cluster:
-    """Return what the bench does, for a number of contexts."""
+    """Return the clustering of the bench, for a number of contexts."""
     return lambda rows, seed: Contexts.fit(rows, min(n_contexts, len(rows)), seed=seed)
 
 
 def dbscan(radius: float, least: int = 5) -> Cluster:
-    """Return clusters by density: a context is the centre of a cluster, and one more that of all queries in none."""
+    """Return DBSCAN: a context is the centre of a cluster, and one more the centre of all unclustered queries."""
 
     def clustered(rows: Embedding, seed: int) -> Contexts:  # noqa: ARG001
         from sklearn.cluster import DBSCAN
@@ -117,7 +117,7 @@ def dbscan(radius: float, least: int = 5) -> Cluster:
 
 
 def reduced(vectors: Vectors, dims: int | None, seed: int) -> Vectors:
-    """Return the vectors by principal components of the training part."""
+    """Return the vectors projected on the principal components of the training part."""
     if dims is None:
         return vectors
     from sklearn.decomposition import PCA
@@ -126,8 +126,8 @@ def reduced(vectors: Vectors, dims: int | None, seed: int) -> Vectors:
     return Vectors(*(np.asarray(fitted.transform(part), dtype=np.float32) for part in vectors))
 
 
-def _encoders(opened: LoadedTable) -> list[str | None]:
-    return ["tfidf", "minilm"] if opened.embeddings is None else [None, "tfidf", "minilm"]
+def _encoders(loaded: LoadedTable) -> list[str | None]:
+    return ["tfidf", "minilm"] if loaded.embeddings is None else [None, "tfidf", "minilm"]
 
 
 def _settings(encoder: str | None, *, clusters: bool) -> Iterator[Setting]:
@@ -139,10 +139,10 @@ def _settings(encoder: str | None, *, clusters: bool) -> Iterator[Setting]:
         yield from (Setting(f"{name}, DBSCAN {radius}", encoder, None, dbscan(radius)) for radius in RADII)
 
 
-def _vectors(opened: LoadedTable, fold: Fold, encoder: str | None) -> Vectors:
+def _vectors(loaded: LoadedTable, fold: Fold, encoder: str | None) -> Vectors:
     learned, held = fold.parts
-    own = opened.embeddings if encoder is None else None
-    encode = embedder(opened.table.prompts, own, learned, encoder)
+    own = loaded.embeddings if encoder is None else None
+    encode = embedder(loaded.table.prompts, own, learned, encoder)
     return Vectors(encode(learned), encode(held))
 
 
@@ -157,7 +157,7 @@ def _row(table: Table, setting: Setting, folds: list[Fold], vectors: list[Vector
 
 
 def _quality(table: Table, setting: Setting, fold: Fold, vectors: Vectors) -> tuple[float, float]:
-    """Return the mean quality over the budgets, and the number of contexts."""
+    """Return the mean quality over the budgets and the number of contexts."""
     rows = reduced(vectors, setting.pca, fold.seed)
     contexts = setting.cluster(rows.train, fold.seed)
     split = build_split(table, fold.parts, rows, contexts, fold.seed)

@@ -11,13 +11,13 @@ from wiserouter.evaluation.simulation import MethodSummary, Study, simulate, sum
 
 METHODS = ("epsilon-first-484", "epsilon-first-known-484", "optimistic", "random", "epsilon-greedy", "linucb", "oracle")
 TEXT = """
-1,500 requests, 11 contexts, 11 models, a budget midway between always the cheapest and always the dearest, mean costs
-counted (paper, Appendix "Simulation Experiment"; its means are drawn anew for each seed). Reward ratio: over the
-linear program at the true means. Exploration of `epsilon-first` is 4 requests per context and model."""
+1,500 requests, 11 contexts, 11 models, a budget midway between always the cheapest and always the most expensive model,
+mean costs are paid (paper, Appendix "Simulation Experiment"; here the means are drawn again for each seed). Reward
+ratio: relative to the linear program at the true means. `epsilon-first` explores 4 requests per context and model."""
 
 
 def simulated(seeds: Iterable[int] = range(5), horizon: int = 1_500, *, jobs: int = 1) -> ReportSection:
-    """Return the simulation of the paper, and its picture."""
+    """Return the section on the simulation of the paper."""
     scores = simulate(Study("paper", METHODS, accounting="paper"), [horizon], seeds, jobs=jobs)
     summaries = summarise(scores)
     head = ("method", "reward ratio", "regret", "spend ratio", "most", "amortised regret")

@@ -1,4 +1,4 @@
-"""How much queries of one context differ (paper, Appendix "Intra-Cluster Variance")."""
+"""The variance of reward and cost within contexts (paper, Appendix "Intra-Cluster Variance")."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from wiserouter.types import FloatArray, IntArray
 
 COUNTS = (1, 8, 16, 32)
 TEXT = """
-Variance of rewards, and of costs over the dearest call of the table, among the queries of one context and one model:
-mean over queries and models, ± the standard deviation over seeds. J contexts fitted on the training half; one context
-is what there is without any (paper, Table "Average intra-cluster variance")."""
+Variance of rewards, and of costs as shares of the most expensive call of the table, among the queries of one context
+and one model: mean over queries and models, ± the standard deviation over seeds. J contexts are fitted on the training
+half; J = 1 is the variance without contexts (paper, Table "Average intra-cluster variance")."""
 
 
-def variance(opened: LoadedTable, seeds: Iterable[int] = range(5), encoder: str | None = None) -> ReportSection:
-    """Return the variance inside contexts, for several numbers of them."""
-    counts = [count for count in COUNTS if count <= len(opened.table.prompts) // 2]
-    found = np.array([_of_seed(opened, seed, encoder, counts) for seed in seeds])  # seed, count, reward and cost
+def variance(loaded: LoadedTable, seeds: Iterable[int] = range(5), encoder: str | None = None) -> ReportSection:
+    """Return the section on the variance within contexts, for several numbers of contexts."""
+    counts = [count for count in COUNTS if count <= len(loaded.table.prompts) // 2]
+    found = np.array([_of_seed(loaded, seed, encoder, counts) for seed in seeds])  # seed, count, reward and cost
     rows = [_row(count, found[:, i]) for i, count in enumerate(counts)]
-    return ReportSection("variance", "Variance inside contexts", TEXT, ("J", "reward", "normalised cost"), rows)
+    return ReportSection("variance", "Variance within contexts", TEXT, ("J", "reward", "normalised cost"), rows)
 
 
 def within(values: FloatArray, context_ids: IntArray) -> float:
-    """Return the mean variance of the columns of (n_queries, n_columns) among rows of one place.
+    """Return the mean variance of the columns of (n_queries, n_columns) among the rows of one context.
 
     Examples
     --------
@@ -37,17 +37,17 @@ def within(values: FloatArray, context_ids: IntArray) -> float:
     0.125
     """
     spread = np.empty_like(values)
-    for place in np.unique(context_ids):
-        inside = context_ids == place
+    for context in np.unique(context_ids):
+        inside = context_ids == context
         spread[inside] = values[inside].var(axis=0)
     return float(spread.mean())
 
 
-def _of_seed(opened: LoadedTable, seed: int, encoder: str | None, counts: list[int]) -> list[tuple[float, float]]:
+def _of_seed(loaded: LoadedTable, seed: int, encoder: str | None, counts: list[int]) -> list[tuple[float, float]]:
     """Return the variance of rewards and of costs, for each number of contexts."""
-    table = opened.table
+    table = loaded.table
     train, _ = random_halves(len(table.prompts), seed)
-    encode = embedder(table.prompts, opened.embeddings if encoder is None else None, train, encoder)
+    encode = embedder(table.prompts, loaded.embeddings if encoder is None else None, train, encoder)
     rows, cost = encode(np.arange(len(table.prompts))), table.cost_usd / table.cost_usd.max()
     fitted = [Contexts.fit(rows[train], count, seed=seed).assign_many(rows) for count in counts]
     return [(within(table.reward, context_ids), within(cost, context_ids)) for context_ids in fitted]
