@@ -44,11 +44,11 @@ def attach(
         Fitted on history, with the budget started or given here. By default one that knows the deployments' prices and
         learns the rest.
     budget : Budget, optional
-        Started on the router; needed where that has none yet.
+        Started on the router; needed where none runs yet.
     cap_output_tokens : int, optional
-        The limit of the output where a request names none; also sent to the provider.
+        The limit of the output where a request sets none; also sent to the provider.
     encoder_timeout_s : float, default 1
-        How long a question waits for its embedding before it is routed without a context.
+        The longest time that a question waits for its embedding before it is routed without a context.
 
     Returns
     -------
@@ -64,8 +64,8 @@ def attach(
 
     Notes
     -----
-    A call with `metadata={"wiserouter_scope": "team-a"}` is paid by that scope, once `router.start(budget,
-    scope="team-a")` has given it a budget.
+    A call with `metadata={"wiserouter_scope": "team-a"}` is paid from the budget of that scope, which
+    `router.start(budget, scope="team-a")` starts.
 
     Examples
     --------
@@ -80,10 +80,9 @@ def attach(
     callback: WiseCallback | None = getattr(litellm_router, _ATTACHED, None)
     if callback is not None and group in callback.groups:
         raise InvalidInput(f"group {group!r} is attached already: detach(router) first", value=group)
-    deployments = deployments_of(litellm_router, group)
     opened = open_group(
         group,
-        deployments,
+        deployments_of(litellm_router, group),
         router=router,
         budget=budget,
         cap_output_tokens=cap_output_tokens,
@@ -110,12 +109,12 @@ def detach(litellm_router: Router) -> None:
 
 
 class AttachedCallback(WiseCallback):
-    """The callback of one LiteLLM router, deaf to the others of the process.
+    """The callback of one LiteLLM router; it ignores the other routers of the process.
 
     Parameters
     ----------
     litellm_router : litellm.Router
-        The router whose deployments it knows.
+        The router whose calls it selects deployments for.
     """
 
     def __init__(self, litellm_router: Router) -> None:
@@ -130,7 +129,7 @@ class AttachedCallback(WiseCallback):
         request_kwargs: dict[str, Any] | None = None,
         parent_otel_span: Any = None,
     ) -> list[Any]:
-        """Do what `WiseCallback` does, for deployments of this router."""
+        """Do what `WiseCallback` does, for deployments of this router only."""
         if model in self.groups and healthy_deployments and not owns(self._router, healthy_deployments[0]):
             return healthy_deployments
         return await super().async_filter_deployments(

@@ -1,4 +1,4 @@
-"""`wiserouter demo --via litellm`: the demo's workload through a real `litellm.Router`, whose providers are made up."""
+"""`wiserouter demo --via litellm`: the demo's workload through a real `litellm.Router` with simulated providers."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from litellm.utils import custom_llm_setup
 
 from wiserouter import WiseRouter
 from wiserouter.evaluation.replay import Table
-from wiserouter.types import IntArray
+from wiserouter.integration import IntArray
 from wiserouter_litellm.attachment import attach, detach
 
 PROVIDER, GROUP = "wiserouter-demo", "wise"
 TOKEN_USD = 1e-9
-"""Price of a token of the made-up providers: a cost becomes a whole number of them."""
+"""Price of a token of the simulated providers: a cost becomes a whole number of tokens."""
 
 
 class TableProvider(CustomLLM):
-    """Answers at the cost that a table gives for the query and the model.
+    """A provider that answers at the cost that a table gives for the query and the model.
 
     Parameters
     ----------
     table : Table
-        What each model costs on each query.
+        The cost of each model on each query.
 
     Attributes
     ----------
     query : int
-        The query that is asked next.
+        The query to answer next.
     """
 
     def __init__(self, table: Table) -> None:
@@ -49,7 +49,7 @@ class TableProvider(CustomLLM):
     async def acompletion(  # type: ignore[override]
         self, model: str, model_response: Any, **_: Any
     ) -> Any:
-        """Return an answer with the usage that the table's cost stands for."""
+        """Return an answer whose usage costs as much as the table says."""
         model_response.choices[0].message.content = f"an answer of {model}"
         cost_usd = self._table.cost_usd[self.query, self._table.models.index(model)]
         spent = round(cost_usd / TOKEN_USD)
@@ -66,7 +66,7 @@ def serve(router: WiseRouter, table: Table, tick: Callable[[int], None]) -> IntA
     router : WiseRouter
         With a running budget.
     table : Table
-        Prompts, and what each model scores and costs on them.
+        Prompts, with the score and the cost of each model on them.
     tick : callable of (int) -> None
         Called with the number of queries done.
     """

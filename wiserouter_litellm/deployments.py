@@ -1,6 +1,6 @@
-"""Which deployments serve a group, which model of the pool each one is, and what it asks.
+"""The deployments of a group: the model of the pool that each one is, its prices and its limits.
 
-Several deployments may be one model (regions, keys); which of them answers is LiteLLM's own choice.
+Several deployments may be one model (regions, keys); LiteLLM itself chooses between them.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 from wiserouter import Price
 from wiserouter.errors import InvalidInput, UnknownPrice
-from wiserouter.pricing.tokens import count_tokens
-from wiserouter_litellm.price_map import Tariff, tariff_of
+from wiserouter.integration import RateCard, exact_encoding
+from wiserouter_litellm.price_map import rate_card_of
 
 logger = logging.getLogger("wiserouter.litellm")
 
@@ -20,58 +20,65 @@ Deployment = Mapping[str, Any]
 
 
 class DeploymentInfo(NamedTuple):
-    """One deployment: the model that it is, its prices, and what counts its tokens.
+    """One deployment: the model that it is, its prices and limits, and the encoding of its tokens.
 
     Attributes
     ----------
     model : str
         Its name in the pool.
-    tariff : Tariff
+    rate_card : RateCard
         Prices and limits.
     encoding : str or None
         The encoding that counts its tokens exactly, if any does.
-    counted_as : str
+    encoding_of : str
         The model whose encoding that is.
     """
 
     model: str
-    tariff: Tariff
+    rate_card: RateCard
     encoding: str | None
-    counted_as: str
+    encoding_of: str
 
 
 class DeploymentRegistry:
-    """The deployments of one group, learned of as they appear.
+    """The deployments of one group, registered as they appear.
 
     Parameters
     ----------
     group : str
         The group's name.
-    known : collection of str
-        Models of the pool that was fitted, whose names deployments are matched with.
+    fitted_models : collection of str
+        Models of a fitted pool; deployments are matched with them by name.
     prices : mapping of str to Price
-        Prices by model, deployment id or LiteLLM model, instead of LiteLLM's.
+        Prices by model, deployment id or LiteLLM model, which come before LiteLLM's.
     """
 
-    def __init__(self, group: str, known: Collection[str] = (), prices: Mapping[str, Price] | None = None) -> None:
-        self._group, self._known, self._prices = group, set(known), dict(prices or {})
-        self._berths: dict[str, DeploymentInfo] = {}
-        self._left_out: set[str] = set()
+    def __init__(
+        self, group: str, fitted_models: Collection[str] = (), prices: Mapping[str, Price] | None = None
+    ) -> None:
+        self._group, self._fitted_models, self._prices = group, set(fitted_models), dict(prices or {})
+        self._infos: dict[str, DeploymentInfo] = {}
+        self._refused: set[str] = set()
 
     @property
     def infos(self) -> dict[str, DeploymentInfo]:
-        """All deployments seen so far, by id."""
-        return dict(self._berths)
+        """All deployments registered so far, by id."""
+        return dict(self._infos)
 
     def find(self, deployment_id: object) -> DeploymentInfo | None:
         """Return the deployment of this id, if it is one of the group's."""
-        return self._berths.get(str(deployment_id)) if deployment_id else None
+        return self._infos.get(str(deployment_id)) if deployment_id else None
+
+    def find_all(self, deployments: Iterable[Deployment]) -> list[tuple[Deployment, str, DeploymentInfo]]:
+        """Return the registered ones of some deployments, each with its id and its info."""
+        keyed = [(deployment, id_of(deployment)) for deployment in deployments]
+        return [(deployment, key, self._infos[key]) for deployment, key in keyed if key in self._infos]
 
     def register(self, deployments: Iterable[Deployment], *, strict: bool = False) -> list[DeploymentInfo]:
-        """Learn of deployments, and return those that were new; one without an id yet is only looked at.
+        """Register deployments, and return those that are new; one without an id yet is returned, but not kept.
 
-        One without a price, or at odds with another, is refused where `strict`, else left out and reported once: it is
-        never counted as free.
+        One without a price, or at odds with another, is refused: with an error where `strict`, else it is left out and
+        reported once. It is never counted as free.
 
         Raises
         ------
@@ -83,56 +90,52 @@ class DeploymentRegistry:
         new: list[DeploymentInfo] = []
         for deployment in deployments:
             key = id_of(deployment)
-            if key in self._berths or key in self._left_out:
+            if key in self._infos or key in self._refused:
                 continue
             try:
-                info = self._berth(deployment, new)
+                info = self._info_of(deployment, new)
             except (UnknownPrice, InvalidInput) as error:
                 if strict:
                     raise
-                self._left_out.add(key)
+                self._refused.add(key)
                 logger.error("group %r: %s; the deployment gets no traffic", self._group, error)
                 continue
             new.append(info)
             if key:
-                self._berths[key] = info
+                self._infos[key] = info
         return new
 
-    def _berth(self, deployment: Deployment, new: Sequence[DeploymentInfo]) -> DeploymentInfo:
-        name = self._name(deployment)
+    def _info_of(self, deployment: Deployment, new: Sequence[DeploymentInfo]) -> DeploymentInfo:
+        name = self._model_of(deployment)
         litellm_model = str(deployment["litellm_params"].get("model"))
         own = next((self._prices[key] for key in (name, id_of(deployment), litellm_model) if key in self._prices), None)
-        tariff = tariff_of(deployment, own)
-        for other in [*self._berths.values(), *new]:
-            if other.model == name and other.tariff.price != tariff.price:
+        rate_card = rate_card_of(deployment, own)
+        for other in [*self._infos.values(), *new]:
+            if other.model == name and other.rate_card.price != rate_card.price:
                 raise InvalidInput(
-                    f"group {self._group!r}: deployments of one model must have one price, got {other.tariff.price} "
-                    f"and {tariff.price} for {name!r}: tell them apart by model_info.wiserouter_model",
+                    f"group {self._group!r}: deployments of one model must have one price, got "
+                    f"{other.rate_card.price} and {rate_card.price} for {name!r}: tell them apart by "
+                    f"model_info.wiserouter_model",
                     value=name,
                 )
-        counting = str((deployment.get("model_info") or {}).get("base_model") or litellm_model).removeprefix("azure/")
-        return DeploymentInfo(name, tariff, _encoding(counting), counting)
+        base_model = str((deployment.get("model_info") or {}).get("base_model") or litellm_model)
+        encoding_of = base_model.removeprefix("azure/")
+        return DeploymentInfo(name, rate_card, exact_encoding(encoding_of), encoding_of)
 
-    def _name(self, deployment: Deployment) -> str:
-        """Return which model of the pool a deployment is: as told, else as fitted, else by LiteLLM's names."""
+    def _model_of(self, deployment: Deployment) -> str:
+        """Return the name of a deployment's model: as the configuration states, else as fitted, else LiteLLM's."""
         info, params = deployment.get("model_info") or {}, deployment["litellm_params"]
-        told = info.get("wiserouter_model")
-        if told:
-            return str(told)
+        stated = info.get("wiserouter_model")
+        if stated:
+            return str(stated)
         model, public = str(params.get("model")), str(deployment.get("model_name"))
         own_names = [public] if public != self._group else []
         names = [*own_names, str(info.get("id")), model, model.partition("/")[2]]
         fallback = own_names[0] if own_names else model
-        return next((name for name in names if name in self._known), fallback)
+        return next((name for name in names if name in self._fitted_models), fallback)
 
 
 def id_of(deployment: Deployment) -> str:
-    """Return the id of a deployment, empty where a configuration file gives none: the router makes it later."""
+    """Return the id of a deployment; empty where a configuration file gives none, since the router makes it later."""
     info = deployment.get("model_info")
     return str(info.get("id") or "") if info else ""
-
-
-def _encoding(litellm_model: str) -> str | None:
-    """Return the encoding that counts the tokens of a model exactly, or None where there is only a bound."""
-    probe = count_tokens("naïve", litellm_model)
-    return probe.encoding if probe.at_most < len("naïve".encode()) else None

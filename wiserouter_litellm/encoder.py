@@ -1,4 +1,4 @@
-"""Any embedding model of LiteLLM as an encoder, with a cache; what it costs is paid from the same budget."""
+"""An encoder that asks any embedding model of LiteLLM; the router's budget pays for it."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 import litellm
 
-from wiserouter.prompts.encoders.remote import Embedded, RemoteEncoder
+from wiserouter.integration import Embedded, RemoteEncoder
 from wiserouter_litellm.litellm_compat import deployments_of
-from wiserouter_litellm.price_map import tariff_of
+from wiserouter_litellm.price_map import rate_card_of
 
 
 class LiteLLMEncoder(RemoteEncoder):
@@ -20,11 +20,11 @@ class LiteLLMEncoder(RemoteEncoder):
     model : str
         Such as "text-embedding-3-small", or a group of `router`.
     router : callable returning litellm.Router or None, optional
-        Looked up at each call, since the proxy's router comes after its callbacks.
+        Called at each embedding, since the proxy makes its router after its callbacks.
     cache_size : int, default 10,000
-        Vectors kept, by a hash of the text.
+        The number of vectors kept, each by a hash of its text.
     **params
-        Of the embedding call, such as `api_key`, `dimensions`, `input_cost_per_token`.
+        Parameters of the embedding call, such as `api_key`, `dimensions`, `input_cost_per_token`.
 
     Raises
     ------
@@ -41,18 +41,18 @@ class LiteLLMEncoder(RemoteEncoder):
         **params: Any,
     ) -> None:
         price = {name: params[name] for name in ("input_cost_per_token", "output_cost_per_token") if name in params}
-        known = tariff_of({"litellm_params": {"model": model, "output_cost_per_token": 0.0, **price}}).price
-        super().__init__(model, self._ask, self._aask, token_usd=known.input, cache_size=cache_size)
+        card = rate_card_of({"litellm_params": {"model": model, "output_cost_per_token": 0.0, **price}})
+        super().__init__(model, self._request, self._arequest, token_usd=card.price.input, cache_size=cache_size)
         self._model, self._router, self._params = model, router, params
 
-    def _ask(self, texts: list[str]) -> Embedded:
+    def _request(self, texts: list[str]) -> Embedded:
         return _embedded(self._embedder().embedding(model=self._model, input=texts, **self._params))
 
-    async def _aask(self, texts: list[str]) -> Embedded:
+    async def _arequest(self, texts: list[str]) -> Embedded:
         return _embedded(await self._embedder().aembedding(model=self._model, input=texts, **self._params))
 
     def _embedder(self) -> Any:
-        """Return the router, where the model is a group of it, else LiteLLM itself."""
+        """Return the router, where the model is one of its groups, else LiteLLM itself."""
         router = self._router()
         return router if router is not None and deployments_of(router, self._model) else litellm
 

@@ -1,4 +1,4 @@
-"""What the adapter raises: settings errors of its own, and refusals in the shape that LiteLLM and its clients know.
+"""The errors of the adapter: its own for settings, and LiteLLM's for refusals, in the shape that clients know.
 
 ::
 
@@ -8,11 +8,11 @@
     litellm.RateLimitError
     └── BudgetRefused                        429: the group's budget is used up
     litellm.ContextWindowExceededError       400: no model of the group can take so long a request
-    litellm.BadRequestError                  400: a hard budget, and nothing bounds the cost of the request
+    litellm.BadRequestError                  400: nothing bounds the cost of the request, and the budget is hard
     litellm.PermissionDeniedError
-    └── ScopeRefused                         403: nobody's budget pays for this caller
+    └── ScopeRefused                         403: no budget pays for this caller
     litellm.ServiceUnavailableError
-    └── BudgetUncertain                      503: a hard budget stays closed where we failed
+    └── BudgetUncertain                      503: a hard budget stays closed after a fault of the adapter
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class UnknownCall(WiseRouterError):
 
 
 class BudgetRefused(RateLimitError):
-    """The budget of a group pays for no further call; `error` is the core's, `renews_at` says when to come back."""
+    """The budget of a group pays for no further call; `error` is the core's, `renews_at` the time of its renewal."""
 
     def __init__(self, group: str, error: BudgetError, scope: str = "default") -> None:
         self.error, self.scope = error, scope
@@ -70,14 +70,14 @@ class BudgetRefused(RateLimitError):
 
 
 class ScopeRefused(PermissionDeniedError):
-    """The settings give this caller no budget; `scope` is who it is."""
+    """The settings give this caller no budget; `scope` is the id of the caller."""
 
     def __init__(self, group: str, by: str, id_: str, *, most: int | None = None) -> None:
         self.scope = id_
-        who = f"{by} {id_!r}" if id_ else f"a caller without {by}"
-        why = "" if most is None else f": as many budgets as may be, {most}, are open"
+        caller = f"{by} {id_!r}" if id_ else f"a caller without {by}"
+        reason = "" if most is None else f": max_others={most} budgets are open already"
         super().__init__(
-            f"group {group!r} has no budget for {who}{why}; an administrator can add one to scopes.budgets",
+            f"group {group!r} has no budget for {caller}{reason}; an administrator can add one to scopes.budgets",
             llm_provider="wiserouter",
             model=group,
             response=httpx.Response(403, request=httpx.Request("POST", "http://wiserouter")),
@@ -86,11 +86,11 @@ class ScopeRefused(PermissionDeniedError):
 
 
 class BudgetUncertain(ServiceUnavailableError):
-    """Selection failed, and a hard budget does not let calls pass that it cannot account for."""
+    """Selection failed, and a hard budget admits no call that it cannot account for."""
 
     def __init__(self, group: str) -> None:
         super().__init__(
-            f"group {group!r}: routing failed, and its hard budget stays closed until that is mended; see the log",
+            f"group {group!r}: routing failed, and its hard budget stays closed until the fault is fixed; see the log",
             llm_provider="wiserouter",
             model=group,
             num_retries=0,
@@ -98,17 +98,17 @@ class BudgetUncertain(ServiceUnavailableError):
 
 
 def too_long(group: str, tokens: int, windows: dict[str, int]) -> ContextWindowExceededError:
-    """Return the error that says which windows a request of `tokens` exceeds."""
-    known = ", ".join(f"{name}: {window}" for name, window in windows.items())
+    """Return the error for a request of about `tokens` tokens, with the windows that it exceeds."""
+    limits = ", ".join(f"{name}: {window}" for name, window in windows.items())
     return ContextWindowExceededError(
-        f"group {group!r}: the request has about {tokens} tokens, more than any model of the group takes ({known})",
+        f"group {group!r}: the request has about {tokens} tokens, more than any model of the group takes ({limits})",
         model=group,
         llm_provider="wiserouter",
     )
 
 
 def unbounded(group: str, models: list[str]) -> BadRequestError:
-    """Return the error that says how to bound the cost of a call."""
+    """Return the error for a call of unbounded cost, with the settings that would bound it."""
     return BadRequestError(
         f"group {group!r}: nothing bounds the cost of this request with {', '.join(models)}, and the budget is hard: "
         f"set model_info.max_input_tokens and max_output_tokens, or cap_output_tokens",

@@ -1,8 +1,8 @@
-"""The names by which feedback finds a decision: ids of its call, each as the key that made the call knows it. Pure.
+"""The keys by which feedback finds a decision: digests of the ids of its call.
 
-Clients may choose the id of a call, so an id alone proves nothing: a name is a digest of the id and of the caller, and
-another caller's call of the same id has another name. Administrators may rate everybody's calls; for them a call has a
-name of its id alone, unless the client chose it. The names are kept where the decision is, for all workers.
+Clients may choose the id of a call, so an id alone proves nothing: a key is a digest of the id and of the caller, and
+another caller's call of the same id has another key. Administrators may rate the calls of every caller; for them a call
+has a key of its id alone, unless the client chose that id. The keys are stored with the decision, for all workers.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ CHOSEN_ID = "x-litellm-call-id"
 
 
 def feedback_key(id_: str, caller: str | None) -> str:
-    """Return the name of a call, an answer or a decision as one caller knows it; keeps neither id nor key."""
+    """Return the key of a call, an answer or a decision for one caller; it reveals neither the id nor the caller."""
     return _digest([caller, id_])
 
 
 def keys_to_store(call_id: str, caller: str | None, *, chosen: bool) -> tuple[str, ...]:
-    """Return the names of a call: its caller's, and the administrators' where the proxy made its id.
+    """Return the keys of a call: its caller's, and the administrators' where the proxy made its id.
 
     Examples
     --------
@@ -33,13 +33,13 @@ def keys_to_store(call_id: str, caller: str | None, *, chosen: bool) -> tuple[st
 
 
 def keys_to_try(id_: str, caller: str | None, *, any_caller: bool) -> tuple[str, ...]:
-    """Return the names that an id may stand for when a caller asks; administrators may give any decision's own id."""
+    """Return the keys to look an id up by when a caller asks; administrators may give the id of any decision."""
     own = feedback_key(id_, caller)
     return (own, _digest([id_]), id_) if any_caller else (own,)
 
 
 def is_chosen(kwargs: Mapping[str, Any]) -> bool:
-    """Return whether the client of a proxy chose the id of its call."""
+    """Return True if the client of a proxy chose the id of its call."""
     request = kwargs.get("proxy_server_request")
     headers = request.get("headers") if isinstance(request, Mapping) else None
     return isinstance(headers, Mapping) and any(str(name).lower() == CHOSEN_ID for name in headers)

@@ -1,11 +1,11 @@
-"""One model group: its router, its budget, and the way from a request to a decision and from a call to its bill."""
+"""One model group: its router, its budget, the way from a request to a decision and from a bill to its settlement."""
 
 from __future__ import annotations
 
 import logging
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from threading import Lock
@@ -13,68 +13,57 @@ from typing import Any, NamedTuple
 
 from wiserouter import Decision, WiseRouter
 from wiserouter.errors import AlreadySettled, StoreError, UnknownDecision, UnknownPrice
-from wiserouter.integration.context_lookup import ContextAssignment, ContextLookup
-from wiserouter.stores.offload import offload
-from wiserouter_litellm.billing import Bill
+from wiserouter.integration import SHORT_TEXT_CHARS, Bill, ContextAssignment, ContextLookup, offload, settle
 from wiserouter_litellm.candidates import (
     Candidate,
     Candidates,
-    counted,
-    fitting,
-    fresh_models,
+    fitting_models,
     is_worth_counting,
+    length_of,
     ranked,
-    uncounted,
     worst_cases_usd,
 )
-from wiserouter_litellm.deployments import Deployment, DeploymentInfo, DeploymentRegistry, id_of
+from wiserouter_litellm.deployments import Deployment, DeploymentInfo, DeploymentRegistry
 from wiserouter_litellm.errors import unbounded
-from wiserouter_litellm.feedback_keys import feedback_key, keys_to_store
+from wiserouter_litellm.feedback_keys import feedback_key
 from wiserouter_litellm.request import Request
-from wiserouter_litellm.scopes import GroupScope, ScopeResolver
+from wiserouter_litellm.scopes import OWN, GroupScope, ScopeResolver
 
 logger = logging.getLogger("wiserouter.litellm")
 
 DECISION_KEY = "wiserouter_decision"
 """Key of `model_info` under which a deployment's copy carries the decision to the log events of its call."""
 
-_SHORT = 4_000  # characters; the tokens of a shorter text are counted in well under a millisecond
-
 
 class RoutingRequest(NamedTuple):
-    """A request on its way to a decision.
+    """A request with what its decision needs.
 
     Attributes
     ----------
-    offer : Candidates
-        What can serve it.
+    candidates : Candidates
+        The deployments that can serve it.
     request : Request
-        What it says.
+        What it asks for.
     scope : str
-        Whose budget pays.
-    call_id, caller : str, str or None
-        The id of its call, and the hash of the key that makes it.
-    chosen : bool
-        Whether the client chose that id.
+        The scope whose budget pays.
+    keys : tuple of str
+        The keys of its call, by which feedback finds the decision.
+    caller : str or None
+        The hash of the key that makes the call.
     owner : str
-        Whose log events settle it.
+        The recorder whose log events settle it.
     """
 
-    offer: Candidates
+    candidates: Candidates
     request: Request
     scope: str
-    call_id: str
+    keys: tuple[str, ...]
     caller: str | None
-    chosen: bool
     owner: str
-
-    def names(self, decision_id: str) -> list[str]:
-        """Return by which names feedback may find the decision."""
-        return [*keys_to_store(self.call_id, self.caller, chosen=self.chosen), feedback_key(decision_id, self.caller)]
 
 
 class Selection(NamedTuple):
-    """A decision, the deployments for LiteLLM to take the first of, and the model that each one is, by its id."""
+    """A decision, the ranked deployments for LiteLLM, and the model of each deployment by its id."""
 
     decision: Decision
     deployments: list[dict[str, Any]]
@@ -92,17 +81,17 @@ class Group:
     router : WiseRouter
         Decides, and keeps the budget; started.
     registry : DeploymentRegistry
-        The deployments seen so far.
+        The deployments registered so far.
     lookup : ContextLookup
         Finds the context of a question.
     hard : bool
         Whether a budget must never be exceeded.
     scope_resolver : ScopeResolver
-        Say whose budget pays.
+        Says whose budget pays.
     cap_output_tokens : int or None
-        The limit of the output where a request names none; it is then sent to the provider as well.
+        The limit of the output where a request sets none; it is then sent to the provider as well.
     faults : Counter of str
-        What went wrong, by kind.
+        Faults by kind.
     """
 
     name: str
@@ -113,81 +102,73 @@ class Group:
     scope_resolver: ScopeResolver = field(default_factory=GroupScope)
     cap_output_tokens: int | None = None
     faults: Counter[str] = field(default_factory=Counter)
-    _joining: Lock = field(default_factory=Lock)
+    _adding: Lock = field(default_factory=Lock)
 
-    def offer(self, healthy: Sequence[Deployment], failed_ids: set[str]) -> Candidates:
-        """Return what of the healthy deployments can serve; models never seen before join the pool.
+    def candidates(self, healthy: Sequence[Deployment], failed_ids: set[str]) -> Candidates:
+        """Return the candidates among the healthy deployments; models that are new join the pool.
 
         Raises
         ------
         UnknownPrice
             If none of them has a price.
         """
-        self.add_new_models(self.registry.register(healthy))
-        known = [(each, key, self.registry.find(key)) for each in healthy if (key := id_of(each))]
-        offer = [Candidate(each, info, key in failed_ids) for each, key, info in known if info is not None]
-        if not offer:
+        if new := self.registry.register(healthy):
+            self.add_new_models(new)
+        candidates = [Candidate(*found, found[1] in failed_ids) for found in self.registry.find_all(healthy)]
+        if not candidates:
             raise UnknownPrice(
                 str(healthy[0]["litellm_params"].get("model")), "price, nor has any other that is healthy"
             )
-        return offer
+        return candidates
 
     def add_new_models(self, infos: Iterable[DeploymentInfo]) -> None:
-        """Take the models of new deployments into the pool, unless they are there."""
+        """Add the models of new deployments to the pool, unless they are there."""
         for info in infos:
-            with self._joining:
+            with self._adding:
                 if info.model in self.router.pool.names:
                     continue
-                self.router.add_model(info.tariff.model(info.model))
+                self.router.add_model(info.rate_card.model(info.model))
             logger.info("group %r: new model %r, believed to be as good as the others", self.name, info.model)
 
-    async def aselect(self, asked: RoutingRequest) -> Selection:
+    async def aselect(self, routing: RoutingRequest) -> Selection:
         """Choose a model for a request, with encoding, counting and the store off the event loop."""
-        placed = await self.lookup.alook_up(asked.request.question)
-        select = partial(self._select, asked, placed)
-        long = len(asked.request.counted) >= _SHORT and self._counts(asked)
-        if long or self.router.waits(asked.scope):
-            return await offload(select, lambda given_up: self.release(given_up.decision.id))
+        assignment = await self.lookup.alook_up(routing.request.question)
+        select = partial(self._select, routing, assignment)
+        if self._is_slow_to_count(routing) or self.router.waits(routing.scope):
+            return await offload(select, lambda abandoned: self.release(abandoned.decision.id))
         return select()
 
-    def select(self, asked: RoutingRequest) -> Selection:
+    def select(self, routing: RoutingRequest) -> Selection:
         """Do what `aselect` does, in a thread that may wait."""
-        return self._select(asked, self.lookup.look_up(asked.request.question))
-
-    async def offload(self, step: Callable[[], object]) -> None:
-        """Settle or release, off the event loop where the store is waited for."""
-        if self.router.waits():
-            await offload(step)
-        else:
-            step()
+        return self._select(routing, self.lookup.look_up(routing.request.question))
 
     def settle(self, decision_id: str, bill: Bill) -> None:
-        """Charge a call, once; a cached answer costs nothing and teaches nothing."""
+        """Charge a call, once."""
         try:
-            self.router.charge(decision_id, bill.cost_usd, usage=bill.usage, model=bill.model, learn=not bill.cached)
+            settle(self.router, decision_id, bill)
         except AlreadySettled:
             self.faults["duplicate_events"] += 1
         except UnknownDecision:
             self.fault(
                 "lost_decisions", f"the record of {decision_id} is gone: {bill.cost_usd:.6g} USD are not counted"
             )
-        except StoreError as error:  # what this worker decided is settled later; this another one did
+        except StoreError as error:  # another worker decided this call; the store settles our own later
             self.fault("lost_decisions", f"{bill.cost_usd:.6g} USD of {decision_id} are not counted", error=error)
 
     def release(self, decision_id: str) -> None:
-        """Give back what a failed call had reserved; several events may tell of one failure."""
+        """Give back the reservation of a failed call; several events may report one failure."""
         try:
             self.router.release(decision_id)
         except (AlreadySettled, UnknownDecision):
             return
-        except StoreError as error:  # what is held back for it comes back by itself
+        except StoreError as error:  # the reservation expires
             self.fault("store", f"{decision_id} is not released", error=error)
 
-    def rename(self, names: Iterable[str], decision_id: str) -> None:
-        """Let feedback find a decision by other names; "" takes them back."""
+    def alias(self, keys: Iterable[str], decision_id: str) -> None:
+        """Let feedback find a decision by further keys; "" withdraws them."""
         try:
-            for name in names:
-                self.router.alias(name, decision_id)
+            for key in keys:
+                self.router.alias(key, decision_id)
         except StoreError as error:
             self.fault("store", "an answer cannot be rated", error=error)
 
@@ -197,33 +178,39 @@ class Group:
         level = logging.ERROR if self.faults[kind] == 1 else logging.DEBUG
         logger.log(level, "group %r: %s", self.name, message, exc_info=error)
 
-    def _counts(self, asked: RoutingRequest) -> bool:
-        return is_worth_counting(asked.request, asked.offer, hard=self.hard)
+    def _is_slow_to_count(self, routing: RoutingRequest) -> bool:
+        is_long = len(routing.request.counted) >= SHORT_TEXT_CHARS
+        return is_long and is_worth_counting(routing.request, routing.candidates, hard=self.hard)
 
-    def _select(self, asked: RoutingRequest, placed: ContextAssignment) -> Selection:
-        """Decide, and name the decision; waits for the store where that is shared."""
-        request, offer, scope = asked.request, asked.offer, asked.scope
-        self.scope_resolver.open(scope)
+    def _select(self, routing: RoutingRequest, assignment: ContextAssignment) -> Selection:
+        """Decide, and alias the decision; waits for the store where that is shared."""
+        candidates, request, scope = routing.candidates, routing.request, routing.scope
+        if scope != OWN:
+            self.scope_resolver.open(scope)
         hard = self.router.is_hard(scope)
         self.hard |= hard
-        length = counted(request, offer) if self._counts(asked) else uncounted(request)
-        models = fitting(self.name, fresh_models(offer), offer, length)
-        worst = worst_cases_usd(request, offer, length, self.cap_output_tokens) if hard else None
-        if worst is not None and min(worst[name] for name in models) == float("inf"):
+        length = length_of(request, candidates, hard=self.hard)
+        models = fitting_models(self.name, candidates, length)
+        worst_usd = worst_cases_usd(request, candidates, length, self.cap_output_tokens) if hard else None
+        if worst_usd is not None and min(worst_usd[name] for name in models) == float("inf"):
             raise unbounded(self.name, models)
         decision = self.router.decide(
-            context=placed.context, embedding=placed.embedding, eligible=models, worst_case_usd=worst, scope=scope
+            context=assignment.context,
+            embedding=assignment.embedding,
+            eligible=models,
+            worst_case_usd=worst_usd,
+            scope=scope,
         )
-        names = asked.names(decision.id)
-        self.rename(names, decision.id)
-        mark = {"owner": asked.owner, "group": self.name, "id": decision.id, "names": names}
-        copies = ranked(offer, self._ranking(decision, worst), self._params(request), {DECISION_KEY: mark})
-        return Selection(decision, copies, {id_of(one.deployment): one.info.model for one in offer})
+        keys = [*routing.keys, feedback_key(decision.id, routing.caller)]
+        self.alias(keys, decision.id)
+        mark = {DECISION_KEY: {"owner": routing.owner, "group": self.name, "id": decision.id, "keys": keys}}
+        copies = ranked(candidates, self._ranking(decision, worst_usd), self._params(request), mark)
+        return Selection(decision, copies, {one.id: one.info.model for one in candidates})
 
     def _ranking(self, decision: Decision, worst_usd: Mapping[str, float] | None) -> list[str]:
         """Return all models, the chosen one first.
 
-        Under a hard limit those whose worst case is beyond what is held back are left out: were the first one dropped
+        Under a hard limit the models whose worst case exceeds the reservation are left out: were the first one dropped
         by a later filter of LiteLLM, they could break it.
         """
         ranking = self.router.ranking(decision)

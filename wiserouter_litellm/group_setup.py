@@ -1,22 +1,15 @@
-"""From deployments, a budget and perhaps a fitted router to a group that is ready to serve."""
+"""Setup of a group: its deployments are registered, its router is prepared and its budget started."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 
-import litellm
-
-from wiserouter import Budget, Model, Price, WiseRouter
-from wiserouter.errors import InvalidInput, NotStarted, UnknownPrice
-from wiserouter.integration.context_lookup import ContextLookup
-from wiserouter.prompts.encoders.remote import RemoteEncoder
-from wiserouter_litellm.deployments import Deployment, DeploymentInfo, DeploymentRegistry
+from wiserouter import Budget, Price, WiseRouter
+from wiserouter.errors import InvalidInput
+from wiserouter.integration import ContextLookup, check_bounded, prepare_router
+from wiserouter_litellm.deployments import Deployment, DeploymentRegistry
 from wiserouter_litellm.group import Group
 from wiserouter_litellm.scopes import GroupScope, ScopeResolver
-
-_ENCODINGS = Path(litellm.__file__).parent / "litellm_core_utils" / "tokenizers"
-"""The tokenizers that LiteLLM ships; it points tiktoken there itself, at its first count."""
 
 
 def open_group(
@@ -38,20 +31,20 @@ def open_group(
     name : str
         The group's name in LiteLLM.
     deployments : sequence of mapping
-        Those that serve it now.
+        The deployments that serve it now.
     router : WiseRouter, optional
         Fitted on history; its models are matched with the deployments by name. By default one that knows the
         deployments' prices and learns the rest.
     budget : Budget, optional
-        Started on the router; needed where it has none yet.
+        Started on the router; needed where none runs yet.
     prices : mapping of str to Price, optional
-        Prices of your own, by model, deployment id or LiteLLM model.
+        Prices by model, deployment id or LiteLLM model, which come before LiteLLM's.
     cap_output_tokens : int, optional
-        The limit of the output where a request names none.
+        The limit of the output where a request sets none.
     encoder_timeout_s : float, default 1
-        How long a question waits for its embedding.
+        The longest time that a question waits for its embedding.
     scope_resolver : callable, optional
-        Makes what says whose budget pays, once the group's own runs.
+        Makes the resolver of scopes, once the group's own budget runs.
     **settings
         Of `WiseRouter`, where none is given.
 
@@ -68,54 +61,23 @@ def open_group(
         )
     registry = DeploymentRegistry(name, () if router is None else router.pool.names, prices)
     infos = registry.register(deployments, strict=True)
-    if router is None:
-        router = WiseRouter(_models(infos), **settings)  # type: ignore[arg-type]
-    for info in infos:
-        if info.model in router.pool.names:
-            router.update_model(info.tariff.model(info.model))
-    if router.contexts.n_contexts > 1 and router.encoder is None:
-        raise InvalidInput(f"group {name!r}: a router with {router.contexts.n_contexts} contexts needs an encoder")
-    hard = _started(name, router, budget)
-    paying = GroupScope() if scope_resolver is None else scope_resolver(router)
-    hard |= paying.hard
-    if isinstance(router.encoder, RemoteEncoder):
-        router.encoder.pay, router.encoder.apay = router.spend, router.aspend
+    rate_cards = {info.model: info.rate_card for info in infos}
+    router, hard = prepare_router(router, rate_cards, budget, owner=f"group {name!r}", adds_models=True, **settings)
+    resolver = GroupScope() if scope_resolver is None else scope_resolver(router)
     group = Group(
         name,
         router,
         registry,
         ContextLookup(router.contexts, router.encoder, encoder_timeout_s, keeps_embedding=router.needs_embedding),
-        hard=hard,
-        scope_resolver=paying,
+        hard=hard or resolver.hard,
+        scope_resolver=resolver,
         cap_output_tokens=cap_output_tokens,
     )
-    if hard:
-        _check_bounded(infos, cap_output_tokens)
+    if group.hard:
+        check_bounded(
+            [(info.model, info.rate_card) for info in infos],
+            dict.fromkeys(rate_cards, cap_output_tokens),
+            "set model_info.max_output_tokens, or cap_output_tokens",
+        )
     group.add_new_models(infos)
     return group
-
-
-def _models(infos: Sequence[DeploymentInfo]) -> list[Model]:
-    """Return one model per name, in the order of the deployments."""
-    return list({info.model: info.tariff.model(info.model) for info in reversed(infos)}.values())[::-1]
-
-
-def _started(name: str, router: WiseRouter, budget: Budget | None) -> bool:
-    """Start the budget, if one is given, and return whether the running one is hard."""
-    if budget is not None:
-        router.start(budget)
-    try:
-        return router.is_hard()
-    except NotStarted as error:
-        raise InvalidInput(f"group {name!r} needs a budget: give one, or a router with a running one") from error
-
-
-def _check_bounded(infos: Sequence[DeploymentInfo], cap_output_tokens: int | None) -> None:
-    """Raise `UnknownPrice` if not even an empty request to a deployment has a worst case."""
-    for info in infos:
-        if info.tariff.worst_case_usd(0, cap_output_tokens) == float("inf"):
-            raise UnknownPrice(
-                info.model,
-                "bound on the cost of a call, which a hard budget needs: set model_info.max_output_tokens, or "
-                "cap_output_tokens",
-            )

@@ -1,4 +1,4 @@
-"""What is read of a `litellm.Router`, by whichever names its version has."""
+"""Reads of a `litellm.Router`, by the names that its version has."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def deployments_of(litellm_router: Router, group: str) -> list[Deployment]:
 
 
 def owns(litellm_router: Router, deployment: Deployment) -> bool:
-    """Return whether a deployment is one of the router's."""
+    """Return True if a deployment is one of the router's."""
     if hasattr(litellm_router, "registry"):
         return bool(litellm_router.registry().has_deployment(id_of(deployment)))
     return bool(litellm_router.has_model_id(id_of(deployment)))

@@ -1,7 +1,7 @@
-"""The proxy's door: `callbacks: ["wiserouter_litellm.callback"]`, built once per worker when the configuration is read.
+"""The callback of the proxy, `callbacks: ["wiserouter_litellm.callback"]`, built when a worker reads the configuration.
 
-At that moment the proxy's application and configuration are there, and its router is not: deployments come from the
-configuration now, and from each request later.
+At that moment the proxy has its application and its configuration, but no router yet: deployments come from the
+configuration first, and from each request later.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import litellm
 
 from wiserouter import EpsilonFirst, ExploreShare, LabelBudget, Optimistic, WiseRouter, open_store
 from wiserouter.errors import WiseRouterError
-from wiserouter.planning.policies import Policy
 from wiserouter_litellm.deployments import Deployment
 from wiserouter_litellm.encoder import LiteLLMEncoder
 from wiserouter_litellm.errors import SettingsError
@@ -35,7 +34,7 @@ PROXY = "litellm.proxy.proxy_server"
 class ProxyCallback(WiseCallback):
     """The callback of a proxy worker."""
 
-    # LiteLLM looks for this name in the class itself: an inherited hook would never be called
+    # LiteLLM looks for this name in the class itself and never calls an inherited hook
     async_post_call_response_headers_hook = WiseCallback.async_post_call_response_headers_hook
 
 
@@ -61,7 +60,7 @@ def _build() -> ProxyCallback:
     callback = ProxyCallback(groups)
     proxy = sys.modules.get(PROXY)
     if proxy is not None:
-        from wiserouter_litellm.proxy_routes import mount  # loads the proxy, which others do not need
+        from wiserouter_litellm.proxy_routes import mount  # imports the proxy, which only its workers have loaded
 
         mount(proxy.app, callback)
     return callback
@@ -82,18 +81,19 @@ def _config() -> Mapping[str, Any]:
 
 def _group(name: str, settings: GroupSettings, config: Mapping[str, Any]) -> Group:
     key = f"{ROOT}.groups.{name}"
-    workers = _workers(settings, key)
+    share = 1.0 / _workers(settings, key)
+    scopes = settings.scopes
     try:
         group = open_group(
             name,
             configured_deployments(config, name),
             router=_fitted(name, settings),
-            budget=settings.budgets(1.0 / workers),
+            budget=settings.budgets(share),
             prices={model: price.price() for model, price in settings.prices.items()},
             cap_output_tokens=settings.cap_output_tokens,
             encoder_timeout_s=settings.encoder_timeout_s,
-            scope_resolver=None if settings.scopes is None else partial(_scopes, name, settings.scopes, 1.0 / workers),
-            policy=_learner(settings),
+            scope_resolver=None if scopes is None else partial(_caller_scopes, name, scopes, share),
+            policy=_policy(settings),
             store=_store(name, settings),
             seed=settings.seed,
         )
@@ -104,7 +104,7 @@ def _group(name: str, settings: GroupSettings, config: Mapping[str, Any]) -> Gro
 
 
 def _observe(router: WiseRouter, settings: GroupSettings) -> None:
-    """Give a router its journal, its label budget and its share of exploration, where they are asked for."""
+    """Set the journal, the label budget and the share of exploration of a router, where the settings have them."""
     if settings.journal is not None:
         router.journal_to(settings.journal)
     if settings.label_share is not None:
@@ -113,8 +113,8 @@ def _observe(router: WiseRouter, settings: GroupSettings) -> None:
         router.explore = ExploreShare(settings.explore_share)
 
 
-def _learner(settings: GroupSettings) -> Policy:
-    """Return how a group without history learns."""
+def _policy(settings: GroupSettings) -> Optimistic | EpsilonFirst:
+    """Return the policy of a group without history."""
     return Optimistic() if settings.explore_requests is None else EpsilonFirst(settings.explore_requests)
 
 
@@ -126,8 +126,8 @@ def _fitted(name: str, settings: GroupSettings) -> WiseRouter | None:
     return WiseRouter.load(settings.artifact, store=_store(name, settings), encoder=encoder, seed=settings.seed)
 
 
-def _scopes(name: str, settings: ScopeSettings, share: float, router: WiseRouter) -> CallerScopes:
-    """Return the budgets of teams and the like, those that are named opened."""
+def _caller_scopes(name: str, settings: ScopeSettings, share: float, router: WiseRouter) -> CallerScopes:
+    """Return the budgets of teams, users and other callers; those of named callers are opened."""
     return CallerScopes(
         name,
         router,
@@ -153,7 +153,7 @@ def _proxy_router() -> Any:
 
 
 def _workers(settings: GroupSettings, key: str) -> int:
-    """Return how many processes share the budget without seeing one another."""
+    """Return the number of processes that split the budget, since their stores in memory are separate."""
     workers = int(os.environ.get("NUM_WORKERS") or 1)
     if workers <= 1 or not in_memory(settings.store):
         return 1

@@ -1,4 +1,4 @@
-"""Feedback, status and what-if on the proxy, behind its own authentication.
+"""Routes of the proxy, behind its own authentication: feedback, status, plans and explanations.
 
 The routes are plain functions: FastAPI runs them in threads, where they may wait for a store.
 """
@@ -19,11 +19,12 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from wiserouter import WiseRouter
 from wiserouter.errors import AlreadySettled, NotStarted, StoreError, UnknownDecision
+from wiserouter.integration import what_if
 from wiserouter_litellm.errors import UnknownCall
 from wiserouter_litellm.feedback_keys import keys_to_try
 from wiserouter_litellm.group import Group
+from wiserouter_litellm.recorder import Recorder
 from wiserouter_litellm.scopes import OWN
-from wiserouter_litellm.wise_callback import Recorder
 
 FEEDBACK = "/wiserouter/feedback"
 RETRY_AFTER_S = 2
@@ -43,10 +44,10 @@ class Feedback(BaseModel):
 
 
 def mount(app: FastAPI, recorder: Recorder) -> None:
-    """Add the routes to the proxy's application; those of an earlier configuration serve this one from now on."""
+    """Add the routes to the proxy's application; routes of an earlier configuration now serve this recorder."""
     first = not hasattr(app.state, "wiserouter")
     app.state.wiserouter = recorder
-    for routes in (LiteLLMRoutes.openai_routes, LiteLLMRoutes.llm_api_routes):  # else only administrators may post
+    for routes in (LiteLLMRoutes.openai_routes, LiteLLMRoutes.llm_api_routes):  # otherwise only administrators may post
         if FEEDBACK not in routes.value:
             routes.value.append(FEEDBACK)
     if first:
@@ -54,13 +55,13 @@ def mount(app: FastAPI, recorder: Recorder) -> None:
 
 
 def router_of(recorder: Callable[[], Recorder]) -> APIRouter:
-    """Return the routes over the groups of whichever callback there is now."""
+    """Return the routes over the groups of the current recorder."""
     router = APIRouter(prefix="/wiserouter", tags=["wiserouter"])
 
     @router.post("/feedback")
     def feedback(body: Feedback, caller: Caller) -> dict[str, Any]:
-        """Take a user's score of an answer of this key; a second one replaces the first."""
-        with _told():
+        """Record a user's score of an answer that this key got; a second one replaces the first."""
+        with _http_errors():
             replaced = recorder().feedback(
                 body.id, body.score, comment=body.comment, caller=caller.api_key, any_caller=_is_admin(caller)
             )
@@ -68,7 +69,7 @@ def router_of(recorder: Callable[[], Recorder]) -> APIRouter:
 
     @router.get("/status")
     def status(caller: Caller) -> dict[str, Any]:
-        """Return where every budget stands."""
+        """Return the status of every budget."""
         _only_admins(caller)
         return {"groups": {name: group_status(group) for name, group in recorder().groups.items()}}
 
@@ -80,27 +81,27 @@ def router_of(recorder: Callable[[], Recorder]) -> APIRouter:
         requests: Annotated[int | None, Query(ge=1)] = None,
         scope: str = OWN,
     ) -> dict[str, Any]:
-        """Return what a budget would buy over the requests to come; by default what the running one still buys."""
+        """Return the plan of a budget over the requests to come; by default that of the rest of the running one."""
         _only_admins(caller)
         groups = recorder().groups
         if group not in groups:
             raise HTTPException(404, f"group must be one of {', '.join(groups)}, got {group!r}")
-        with _told():
-            return what_if(groups[group], budget_usd, requests, scope)
+        with _http_errors():
+            return group_plan(groups[group], budget_usd, requests, scope)
 
     @router.get("/explain/{call}")
     def explain(caller: Caller, call: str) -> dict[str, Any]:
-        """Return why a decision fell as it did; by decision id, call id or response id."""
+        """Return the explanation of a decision, found by decision id, call id or response id."""
         _only_admins(caller)
-        with _told():
+        with _http_errors():
             return explained(recorder(), call, caller.api_key)
 
     return router
 
 
 @contextmanager
-def _told() -> Iterator[None]:
-    """Turn what is refused into its HTTP status."""
+def _http_errors() -> Iterator[None]:
+    """Translate errors into HTTP statuses."""
     try:
         yield
     except (UnknownCall, UnknownDecision, NotStarted) as error:
@@ -122,65 +123,70 @@ def explained(recorder: Recorder, call: str, caller: str | None) -> dict[str, An
         If a store cannot be reached.
     """
     for name, group in recorder.groups.items():
-        for known_as in keys_to_try(call, caller, any_caller=True):
+        for key in keys_to_try(call, caller, any_caller=True):
             with suppress(UnknownDecision):
-                return {"group": name, **group.router.explain(known_as).as_dict()}
+                return {"group": name, **group.router.explain(key).as_dict()}
     raise UnknownCall(call)
 
 
 def group_status(group: Group) -> dict[str, Any]:
-    """Return the accounts of a group, what is known of its models, how its store is, and what went wrong."""
+    """Return the accounts of a group, the estimates of its models, the health of its store and its faults."""
     router = group.router
-    seen = router.estimates
-    calls, labels = seen.calls.sum(axis=0), seen.labels.sum(axis=0)
-    deployments = Counter(info.model for info in group.registry.infos.values())
-    tariffs = {info.model: info.tariff for info in group.registry.infos.values()}
-    models = {
-        name: {
-            "calls": int(calls[k]),
-            "mean_cost_usd": _mean(seen.cost[:, k].sum(), calls[k]),
-            "labels": int(labels[k]),
-            "mean_reward": _mean(seen.reward[:, k].sum(), labels[k]),
-            "deployments": deployments[name],
-            "price_usd_per_token": asdict(tariffs[name].price) if name in tariffs else None,
-            "price_source": tariffs[name].source if name in tariffs else None,
-        }
-        for k, name in enumerate(router.pool.names)
-    }
     faults = {**group.faults, "encoder": group.lookup.failures}
     scopes = {scope: _account(router, scope) for scope in group.scope_resolver.opened}
-    told = {"models": models, "scopes": scopes, "store": router.health()._asdict(), "faults": faults}
-    return {**_account(router, OWN), **told}
+    rest = {"models": _models(group), "scopes": scopes, "store": router.health()._asdict(), "faults": faults}
+    return {**_account(router, OWN), **rest}
+
+
+def _models(group: Group) -> dict[str, dict[str, Any]]:
+    """Return the estimates, the deployments and the price of each model."""
+    estimates = group.router.estimates
+    calls, labels = estimates.calls.sum(axis=0), estimates.labels.sum(axis=0)
+    infos = group.registry.infos.values()
+    deployments = Counter(info.model for info in infos)
+    rate_cards = {info.model: info.rate_card for info in infos}
+    return {
+        name: {
+            "calls": int(calls[k]),
+            "mean_cost_usd": _mean(estimates.cost[:, k].sum(), calls[k]),
+            "labels": int(labels[k]),
+            "mean_reward": _mean(estimates.reward[:, k].sum(), labels[k]),
+            "deployments": deployments[name],
+            "price_usd_per_token": asdict(rate_cards[name].price) if name in rate_cards else None,
+            "price_source": rate_cards[name].source if name in rate_cards else None,
+        }
+        for k, name in enumerate(group.router.pool.names)
+    }
 
 
 def _account(router: WiseRouter, scope: str) -> dict[str, Any]:
-    """Return the account of one scope, or why it cannot be told."""
+    """Return the account of one scope, or the error where the store cannot be read."""
     try:
         return {**router.status(scope).as_dict(), "limit": "hard" if router.is_hard(scope) else "expected"}
     except StoreError as error:
         return {"scope": scope, "unavailable": str(error)}
 
 
-def what_if(group: Group, budget_usd: float | None, requests: int | None, scope: str = OWN) -> dict[str, Any]:
+def group_plan(group: Group, budget_usd: float | None, requests: int | None, scope: str = OWN) -> dict[str, Any]:
     """Return the plan at another budget: rate, spend, reward, shadow price and the share of each model."""
     status, plan = group.router.status(scope), group.router.plan
     left = max(1, status.horizon_left) if requests is None else requests
     amount = status.left_usd if budget_usd is None else budget_usd
     if plan is None:
         raise HTTPException(409, f"group {group.name!r} has observed nothing yet: there is no plan")
-    asked = max(amount, 0.0) / left
-    rate = max(asked, plan.floor_usd)
+    rate_usd = max(amount, 0.0) / left
+    bought = what_if(plan, max(rate_usd, plan.floor_usd), group.router.pool.names)
     curve = plan.curve()
     return {
         "group": group.name,
         "budget_usd": amount,
         "requests": left,
-        "rate_usd": asked,
-        "feasible": bool(asked >= plan.floor_usd),
-        "expected_spend_usd": plan.spend_usd(rate) * left,
-        "expected_reward": plan.value(rate),
-        "shadow_price": plan.shadow_price(rate),
-        "mix": {name: float(s) for name, s in zip(group.router.pool.names, plan.freq @ plan.mix(rate), strict=False)},
+        "rate_usd": rate_usd,
+        "feasible": bool(rate_usd >= plan.floor_usd),
+        "expected_spend_usd": bought.expected_spend_usd * left,
+        "expected_reward": bought.expected_reward,
+        "shadow_price": bought.shadow_price,
+        "mix": bought.mix,
         "curve": {"rate_usd": np.round(curve.spend_usd, 12).tolist(), "reward": curve.value.tolist()},
     }
 

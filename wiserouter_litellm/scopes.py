@@ -1,6 +1,6 @@
-"""Whose budget pays for a request: by what the proxy knows of its key, and by what a client says only where allowed.
+"""The scopes of requests: the budget that pays for each, by the caller's key, or by the client's word where allowed.
 
-The budgets of a group are scopes of its router: each has its own account and shadow price, what is learned is shared.
+The budgets of a group are scopes of its router: each has its own account and shadow price; the estimates are shared.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ OWN = "default"
 SCOPE = "wiserouter_scope"
 """Key of the metadata by which a program names the scope of a call; a client of the proxy cannot."""
 
-LONGEST = 256  # characters of an id
+MAX_ID_CHARS = 256
 
 Others = Budget | Literal["shared", "refuse"]
 
 
 class ScopeResolver(Protocol):
-    """Says whose budget pays.
+    """The rule that names the scope whose budget pays.
 
     Attributes
     ----------
     opened : tuple of str
-        CallerScopes beside the group's own whose budget runs, as far as this process knows.
+        Scopes in addition to the group's own whose budget runs, as far as this process knows.
     hard : bool
         Whether any of their budgets must never be exceeded.
     """
@@ -48,12 +48,12 @@ class ScopeResolver(Protocol):
         ...
 
     def open(self, scope: str) -> None:
-        """Start the budget of a scope that was not met before; may wait for the store."""
+        """Start the budget of a scope that is not open yet; may wait for the store."""
         ...
 
 
 class GroupScope:
-    """The group's own budget pays for all."""
+    """The group's own budget, which pays for every call."""
 
     opened: tuple[str, ...] = ()
     hard = False
@@ -63,11 +63,11 @@ class GroupScope:
         return OWN
 
     def open(self, scope: str) -> None:
-        """Do nothing: it runs."""
+        """Do nothing: the budget runs already."""
 
 
 class ScopeFromMetadata(GroupScope):
-    """The scope that the program names in the metadata of its call pays; the program has started it."""
+    """The scope that the program names in the metadata of its call; the program has started its budget."""
 
     def scope_of(self, metadata: Mapping[str, Any]) -> str:
         """Return the scope that the metadata names, or the group's own."""
@@ -75,12 +75,12 @@ class ScopeFromMetadata(GroupScope):
 
 
 class CallerScopes:
-    """Budgets by team, organization, user, key, tag or a field of metadata, as the proxy knows them of the key.
+    """Budgets by team, organization, user, key, tag or a field of metadata, as the proxy knows them for the key.
 
     Parameters
     ----------
     group : str
-        What errors call the group.
+        The group's name in errors.
     router : WiseRouter
         Keeps the budgets; the group's own runs.
     by : str
@@ -88,13 +88,13 @@ class CallerScopes:
     budgets : mapping of str to Budget
         By id.
     others : Budget, "shared" or "refuse"
-        Who is not named: each has this budget, or the group's own pays, or nobody.
+        The rule for callers who are not named: each has this budget, or the group's own pays, or they are refused.
     within_group : bool
         Whether the group's own budget must bear each call as well.
     from_request : bool
         Whether a client may name one of `budgets` where its key names none.
     max_others : int
-        So many budgets of others are opened.
+        The most budgets of others that are opened.
     """
 
     def __init__(
@@ -116,11 +116,11 @@ class CallerScopes:
         self._opened: dict[str, None] = {}
         self._lock = Lock()
         for id_ in self._budgets:
-            self.open(self._name(id_))
+            self.open(self._scope(id_))
 
     @property
     def opened(self) -> tuple[str, ...]:
-        """CallerScopes whose budget runs."""
+        """The scopes whose budget runs."""
         return tuple(self._opened)
 
     @property
@@ -137,32 +137,32 @@ class CallerScopes:
         ScopeRefused
             If the caller is not named, and others are refused.
         """
-        known = [*_of_key(metadata, self._by)]
-        said = _of_client(metadata, self._by) if self._from_request and not known else ()
-        named = next((id_ for id_ in chain(known, said) if id_ in self._budgets), None)
+        key_ids = [*_key_ids(metadata, self._by)]
+        client_ids = _client_ids(metadata, self._by) if self._from_request and not key_ids else ()
+        named = next((id_ for id_ in chain(key_ids, client_ids) if id_ in self._budgets), None)
         if named is not None:
-            return self._name(named)
+            return self._scope(named)
         if self._others == "shared":
             return OWN
-        other = known[0] if known else ""  # all callers without one are one of the others
-        if self._others == "refuse" or len(other) > LONGEST:
+        other = key_ids[0] if key_ids else ""  # all callers without an id share one budget
+        if self._others == "refuse" or len(other) > MAX_ID_CHARS:
             raise ScopeRefused(self._group, self._by, other)
-        return self._name(other)
+        return self._scope(other)
 
     def open(self, scope: str) -> None:
-        """Start the budget of a scope that was not met before, or take part in the one that runs.
+        """Start the budget of a scope that is not open yet, or join the one that another worker has started.
 
         Raises
         ------
         ScopeRefused
-            If as many budgets of others are open as may be.
+            If `max_others` budgets of others are open already.
         StoreUnavailable
             If the store cannot be reached.
         """
         if scope == OWN or scope in self._opened:
             return
         with self._lock:
-            id_ = scope.removeprefix(self._name(""))
+            id_ = scope.removeprefix(self._scope(""))
             budget = self._budgets.get(id_, self._others)
             other = id_ not in self._budgets
             if scope in self._opened:
@@ -173,28 +173,27 @@ class CallerScopes:
             self._others_opened += other
             self._opened[scope] = None
 
-    def _name(self, id_: str) -> str:
+    def _scope(self, id_: str) -> str:
         return f"{self._by}:{id_}"
 
 
-def _of_key(metadata: Mapping[str, Any], by: str) -> Iterator[str]:
-    """Yield what the proxy knows of the caller: the object that its authentication made, which no client can send."""
+def _key_ids(metadata: Mapping[str, Any], by: str) -> Iterator[str]:
+    """Yield the caller's ids from the object that the proxy's authentication made, which no client can send."""
     auth = metadata.get("user_api_key_auth")
-    if isinstance(auth, Mapping | str):  # a client's own words
+    if isinstance(auth, Mapping | str):  # sent by a client
         return
     kind, _, field = by.partition(".")
     if kind == "metadata" or by == "tag":
-        told = [getattr(auth, "metadata", None), getattr(auth, "team_metadata", None)]
-        for one in told:
-            yield from _values(one, field or "tags")
+        for source in (getattr(auth, "metadata", None), getattr(auth, "team_metadata", None)):
+            yield from _values(source, field or "tags")
         return
     id_ = getattr(auth, {"team": "team_id", "organization": "org_id", "user": "user_id", "key": "api_key"}[by], None)
     if id_:
         yield _hashed(str(id_)) if by == "key" else str(id_)
 
 
-def _of_client(metadata: Mapping[str, Any], by: str) -> Iterator[str]:
-    """Yield what the client says of itself."""
+def _client_ids(metadata: Mapping[str, Any], by: str) -> Iterator[str]:
+    """Yield the ids that the client sends."""
     field = by.partition(".")[2] or "tags"
     yield from _values(metadata, field)
     yield from _values(metadata.get("requester_metadata"), field)
@@ -208,5 +207,5 @@ def _values(source: object, field: str) -> Iterator[str]:
 
 
 def _hashed(key: str) -> str:
-    """Return the hash of a key, as LiteLLM writes it; where authentication is custom it may be the key itself."""
+    """Return the hash of a key as LiteLLM writes it; with custom authentication the id may be the key itself."""
     return key if re.fullmatch("[0-9a-f]{64}", key) else sha256(key.encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""The block `callback_settings.wiserouter` of the proxy's configuration, checked once; errors name the key."""
+"""The settings `callback_settings.wiserouter` of the proxy's configuration, checked once; errors name the key."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from wiserouter_litellm.errors import SettingsError
 
 ROOT = "callback_settings.wiserouter"
 
-_WORD, _BUDGET = "a word", "a budget"
+_WORD, _BUDGET = "a word", "a budget"  # tags of the union, which are no part of a key
 
 
 class Strict(BaseModel):
-    """No key is ignored: a typo is an error."""
+    """A block in which no key is ignored: a typo is an error."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False, frozen=True)
 
 
 class PriceSettings(Strict):
-    """USD per token."""
+    """The price of a model in USD per token."""
 
     input: float = Field(ge=0)
     output: float = Field(ge=0)
@@ -45,17 +45,17 @@ class BudgetSettings(Strict):
     budget_usd : float, USD
         The amount, for `requests` requests or per `every`.
     requests : int, optional
-        The horizon: how many requests the budget is for; with `every` the number expected in the first window.
+        The horizon: the number of requests that the budget is for; with `every` those expected in the first window.
     every : str, optional
-        How often the budget renews: "day", "week", "month", "30d", "6h".
+        The period after which the budget renews: "day", "week", "month", "30d", "6h".
     timezone : str
-        Whose midnight days, weeks and months begin at.
+        The time zone in which days, weeks and months begin.
     limit : {"expected", "hard"}
         Plan on means, or never exceed the amount.
     on_exhausted : {"reject", "cheapest"}
         HTTP 429, or the cheapest model.
     rollover : bool
-        Whether what a window leaves goes to the next.
+        Whether the rest of a window is added to the next.
     """
 
     budget_usd: float = Field(ge=0)
@@ -67,7 +67,7 @@ class BudgetSettings(Strict):
     rollover: bool = False
 
     def alone(self, share: float = 1.0, *, within: Budget | None = None) -> Budget:
-        """Return this one budget, or the share of it that one of several workers may spend."""
+        """Return this budget without those it is within, or the share of it that one of several workers may spend."""
         requests = None if self.requests is None else max(1, round(self.requests * share))
         return Budget(
             self.budget_usd * share,
@@ -87,7 +87,7 @@ class NestedSettings(BudgetSettings):
     Attributes
     ----------
     within : list of BudgetSettings
-        Further budgets that must bear each call; the tightest rules.
+        Further budgets that must bear each call; the tightest rate applies.
     """
 
     within: list[BudgetSettings] = Field(default_factory=list)
@@ -106,23 +106,24 @@ class NestedSettings(BudgetSettings):
 
 
 class ScopeSettings(Strict):
-    """Budgets of teams, organizations, users, keys, tags or a field of metadata, beside that of the group.
+    """Budgets of teams, organizations, users, keys, tags or a field of metadata, in addition to that of the group.
 
     Attributes
     ----------
     by : str
-        What tells them apart, as the proxy knows it of the key: "team", "organization", "user" or "key" by id (of a key
-        its hash), "tag" or "metadata.<field>" by the metadata of the key or its team.
+        The field that identifies a caller, as the proxy knows it for the key: "team", "organization", "user" or "key"
+        by id (of a key its hash), "tag" or "metadata.<field>" by the metadata of the key or its team.
     budgets : dict
-        By id.
+        Budgets by id.
     others : "shared", "refuse" or a budget
-        Who is not named: the group's own budget pays, or nobody, or each has a budget like this.
+        The rule for callers who are not named: the group's own budget pays, or they are refused, or each has a budget
+        like this.
     within_group : bool
         Whether the group's own budget must bear each call as well.
     from_request : bool
-        Let clients name one of `budgets` by their tags or metadata, where their key says nothing.
+        Whether clients may name one of `budgets` by their tags or metadata, where their key has no id.
     max_others : int
-        So many budgets of others are opened at most.
+        The most budgets of others that are opened.
     """
 
     by: str = Field(pattern=r"^(team|organization|user|key|tag|metadata\..+)$")
@@ -140,7 +141,7 @@ class ScopeSettings(Strict):
         if not self.budgets and self.others == "shared":
             raise ValueError("scopes needs budgets, or others")
         if self.from_request and self.by.partition(".")[0] not in {"tag", "metadata"}:
-            raise ValueError(f"from_request needs by: tag or metadata.<field>; nobody may say which {self.by} he is")
+            raise ValueError(f"from_request needs by: tag or metadata.<field>; a client cannot name its own {self.by}")
         return self
 
 
@@ -150,27 +151,28 @@ class GroupSettings(NestedSettings):
     Attributes
     ----------
     scopes : ScopeSettings, optional
-        Budgets of teams and the like.
+        Budgets of teams, users and other callers.
     artifact : str, optional
-        A file that `wiserouter fit` wrote; without one the router learns from nothing.
+        A file written by `wiserouter fit`; without one the router starts without any estimates.
     encoder : str, optional
-        "litellm/<model>" for an embedding model of LiteLLM; else what the artifact was fitted with.
+        "litellm/<model>" for an embedding model of LiteLLM; by default the artifact's encoder.
     encoder_params : dict
-        Of the embedding call, such as `api_key`.
+        Parameters of the embedding call, such as `api_key`.
     encoder_timeout_s : float, seconds
-        How long a question waits for its embedding.
+        The longest time that a question waits for its embedding.
     cap_output_tokens : int, optional
-        The limit of the output where a request names none; also sent to the provider.
+        The limit of the output where a request sets none; also sent to the provider.
     prices : dict
-        Prices by model, instead of LiteLLM's.
+        Prices by model, which come before LiteLLM's.
     explore_requests : int, optional
-        Without an artifact: explore blindly for so many requests, as in the paper, instead of learning optimistically.
+        Without an artifact: the number of requests that explore all models in turn, as in the paper, instead of
+        learning optimistically.
     store : str
-        Where budgets and decisions live.
+        The URL of the store of budgets and decisions.
     reservation_ttl_s : float, seconds
-        After this long the reservation of a call that never reported is given back; longer than the longest call.
+        The time after which the reservation of a call that never reported is given back; longer than the longest call.
     feedback_ttl_s : float, seconds
-        How long an answer can be rated.
+        The time for which an answer can be rated.
     journal : str, optional
         A file of JSON lines, one per decision, charge, release and score.
     label_share : float, optional
@@ -178,7 +180,7 @@ class GroupSettings(NestedSettings):
     explore_share : float, optional
         Share of the requests that go to a model drawn uniformly, for `wiserouter evaluate` on the journal.
     seed : int, optional
-        Seeds the draws.
+        Seed of the random draws.
     """
 
     scopes: ScopeSettings | None = None
@@ -213,35 +215,35 @@ class Settings(Strict):
     def _journals_differ(self) -> Settings:
         paths = [one.journal for one in self.groups.values() if one.journal is not None]
         if len(set(paths)) < len(paths):
-            raise ValueError("journal must be a file of its own in each group")
+            raise ValueError("journal must be another file in each group")
         return self
 
     @model_validator(mode="after")
     def _stores_differ(self) -> Settings:
         stores = [store_of(name, one.store) for name, one in self.groups.items() if not in_memory(one.store)]
         if len(set(stores)) < len(stores):
-            raise ValueError("store must be one of its own in each group: another file, or another ?name=")
+            raise ValueError("store must differ between groups: another file, or another ?name=")
         return self
 
 
 def in_memory(store: str) -> bool:
-    """Return whether a store is seen by one process only."""
+    """Return True if only one process sees a store."""
     return store.startswith("memory:")
 
 
 def store_of(group: str, store: str) -> str:
-    """Return the URL of a group's store: where groups share a server, each has its part, named like the group.
+    """Return the URL of a group's store: on a shared server each group has a part named like it.
 
     Examples
     --------
     >>> store_of("wise", "redis://localhost:6379/0?on_store_error=local")
     'redis://localhost:6379/0?on_store_error=local&name=wise'
     """
-    plain, _, query = store.partition("?")
-    given = parse_qsl(query, keep_blank_values=True)
-    if in_memory(store) or plain.startswith("sqlite:") or "name" in dict(given):
+    address, _, query = store.partition("?")
+    options = dict(parse_qsl(query, keep_blank_values=True))
+    if in_memory(store) or address.startswith("sqlite:") or "name" in options:
         return store
-    return f"{plain}?{'&'.join(filter(None, [query, urlencode({'name': group})]))}"
+    return f"{address}?{'&'.join(filter(None, [query, urlencode({'name': group})]))}"
 
 
 def settings_of(block: object) -> Settings:
@@ -267,16 +269,16 @@ def settings_of(block: object) -> Settings:
         first, *others = error.errors(include_url=False, include_context=False)
         key = ".".join([ROOT, *(str(part) for part in first["loc"] if part not in {_WORD, _BUDGET})])
         more = f" (and {len(others)} more)" if others else ""
-        raise SettingsError(key, f"{_said(first['msg'])}, got {_shown(first)}{more}") from None
+        raise SettingsError(key, f"{_rule(first['msg'])}, got {_shown_value(first)}{more}") from None
     except InvalidInput as error:
         raise SettingsError(ROOT, str(error)) from error
 
 
-def _said(message: str) -> str:
+def _rule(message: str) -> str:
     return message.removeprefix("Value error, ").rstrip(".")
 
 
-def _shown(error: Any) -> str:
-    """Return the value got, unless it may hold a secret: a parameter of the encoder, or a whole block with a store."""
+def _shown_value(error: Any) -> str:
+    """Return the value, unless it may hold a secret: a parameter of the encoder, or a whole block with a store."""
     secret = "encoder_params" in error["loc"] or isinstance(error["input"], Mapping)
     return "a value that is not shown" if secret else repr(error["input"])[:80]

@@ -1,8 +1,8 @@
-"""`WiseRoutingStrategy`: the door for those who set a custom routing strategy on a `litellm.Router`.
+"""`WiseRoutingStrategy`: a custom routing strategy of a `litellm.Router`, for programs that set one.
 
 LiteLLM replaces the selection of all groups by a custom strategy, skips health checks before it, and drops it where
-settings change. So this one asks for the healthy list itself, and gives every other group back to the router's own
-strategy. `attach` needs none of that, and is the door to prefer.
+settings change. So this one asks for the healthy deployments itself, and leaves every other group to the router's own
+strategy. `attach` needs none of that: prefer it.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from wiserouter import Budget, WiseRouter
 from wiserouter_litellm.group import Group, Selection
 from wiserouter_litellm.group_setup import open_group
 from wiserouter_litellm.litellm_compat import deployments_of
+from wiserouter_litellm.recorder import Recorder
 from wiserouter_litellm.scopes import ScopeFromMetadata
 from wiserouter_litellm.sync_selection import selecting
-from wiserouter_litellm.wise_callback import Recorder, WiseCallback, translate_error
+from wiserouter_litellm.wise_callback import WiseCallback, translate_error
 
 
 class WiseRoutingStrategy(CustomRoutingStrategyBase):
@@ -31,13 +32,13 @@ class WiseRoutingStrategy(CustomRoutingStrategyBase):
     Parameters
     ----------
     litellm_router : litellm.Router
-        The router that it will be set on, before it is.
+        The router that `install` sets it on.
     group : str
         The group: a `model_name`, or the `group_name` of a routing group.
     router, budget, cap_output_tokens, encoder_timeout_s
         As in `attach`.
     rng : random.Random, optional
-        Draws between the deployments of one model.
+        Generator of the draws between the deployments of one model.
 
     Attributes
     ----------
@@ -72,7 +73,7 @@ class WiseRoutingStrategy(CustomRoutingStrategyBase):
     ) -> None:
         self._router = litellm_router
         self._rng = rng or random.Random()  # noqa: S311 - spreads load, keeps no secret
-        self._async_pick, sync_pick = _own_picks(litellm_router)
+        self._async_select, sync_select = _own_selections(litellm_router)
         opened = open_group(
             group,
             deployments_of(litellm_router, group),
@@ -82,14 +83,14 @@ class WiseRoutingStrategy(CustomRoutingStrategyBase):
             encoder_timeout_s=encoder_timeout_s,
             scope_resolver=lambda _: ScopeFromMetadata(),
         )
-        self._chooser = WiseCallback({group: opened})
+        self._selector = WiseCallback({group: opened})
         self.callback = Recorder({group: opened})
-        self._chooser.owner = self.callback.owner
-        self._select_sync = selecting(litellm_router, self._chooser, sync_pick)
+        self._selector.owner = self.callback.owner
+        self._select_sync = selecting(litellm_router, self._selector, sync_select)
         litellm.logging_callback_manager.add_litellm_callback(self.callback)
 
     def install(self) -> None:
-        """Set the strategy on its router, by whichever name this version of LiteLLM has for it."""
+        """Set the strategy on its router, by the name that this version of LiteLLM has for it."""
         set_on = getattr(self._router, "register_plugin", None) or self._router.set_custom_routing_strategy
         set_on(self)
 
@@ -104,31 +105,31 @@ class WiseRoutingStrategy(CustomRoutingStrategyBase):
         """Return the deployment for an asynchronous call."""
         kwargs = request_kwargs if request_kwargs is not None else {}
         call = {"messages": messages, "input": input, "specific_deployment": specific_deployment}
-        await self._chooser.arelease_earlier(kwargs)
-        group = None if specific_deployment else self._chooser.groups.get(model)
+        await self._selector.arelease_earlier(kwargs)
+        group = None if specific_deployment else self._selector.groups.get(model)
         if group is None:
-            return await self._async_pick(model=model, request_kwargs=kwargs, **call)
+            return await self._async_select(model=model, request_kwargs=kwargs, **call)
         healthy = await _healthy(self._router, model, kwargs, call)
         if isinstance(healthy, dict):  # the call names a deployment
             return healthy
         try:
-            asked = self._chooser.begin(group, healthy, messages, kwargs)
-            selected = None if asked is None else await group.aselect(asked)
-        except Exception as error:  # whatever fails here must not take traffic down
+            routing = self._selector.begin(group, healthy, messages, kwargs)
+            selection = None if routing is None else await group.aselect(routing)
+        except Exception as error:  # a fault here must not stop traffic
             return self._rng.choice(translate_error(group, healthy, error, kwargs))
-        return self._rng.choice(healthy) if selected is None else self._first(group, selected, kwargs)
+        return self._rng.choice(healthy) if selection is None else self._first(group, selection, kwargs)
 
     def get_available_deployment(self, model: str, **call: Any) -> Any:  # type: ignore[override]
         """Return the deployment for a synchronous call; LiteLLM passes everything by keyword."""
         return self._select_sync(model=model, **call)
 
-    def _first(self, group: Group, selected: Selection, kwargs: dict[str, Any]) -> dict[str, Any]:
-        copies = self._chooser.record_decision(group, selected, kwargs)
+    def _first(self, group: Group, selection: Selection, kwargs: dict[str, Any]) -> dict[str, Any]:
+        copies = self._selector.record_decision(group, selection, kwargs)
         first = min(copy["litellm_params"]["order"] for copy in copies)
         return self._rng.choice([copy for copy in copies if copy["litellm_params"]["order"] == first])
 
 
-def _own_picks(litellm_router: Router) -> tuple[Callable[..., Any], Callable[..., Any]]:
+def _own_selections(litellm_router: Router) -> tuple[Callable[..., Any], Callable[..., Any]]:
     """Return the router's own asynchronous and synchronous selection, bound before a strategy replaces them."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # the public name of the bound method, from 1.109 on
@@ -136,7 +137,7 @@ def _own_picks(litellm_router: Router) -> tuple[Callable[..., Any], Callable[...
 
 
 async def _healthy(litellm_router: Router, model: str, kwargs: dict[str, Any], call: dict[str, Any]) -> Any:
-    """Return the deployments that health, cooldowns and all other filters leave; once per pick, for it takes notes."""
+    """Return the deployments that all filters leave; called once per selection, since LiteLLM keeps notes of it."""
     if hasattr(litellm_router, "registry"):  # LiteLLM 1.109 and later
         return await litellm_router.select(model, kwargs, kind="healthy", **call)  # type: ignore[attr-defined]
     return await litellm_router.async_get_healthy_deployments(model=model, request_kwargs=kwargs, **call)

@@ -1,7 +1,7 @@
-"""Selection on LiteLLM's synchronous path, which has no hook: its own pick is asked for one model after the other.
+"""Selection on LiteLLM's synchronous path, which has no hook: LiteLLM selects within one model after the other.
 
-All but the deployments of one model are excluded at a time, so that health, cooldowns and the router's own strategy go
-on to count. The key that excludes them is one that LiteLLM uses itself, for failover between deployments.
+All but the deployments of one model are excluded at a time, so that health, cooldowns and the router's own strategy
+still apply. The key that excludes them is the one that LiteLLM uses for failover between deployments.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from wiserouter_litellm.group import Group, Selection
 from wiserouter_litellm.litellm_compat import deployments_of
 from wiserouter_litellm.wise_callback import WiseCallback, translate_error
 
-Pick = Callable[..., Any]
+Select = Callable[..., Any]
 
 _EXCLUDED = "_excluded_deployment_ids"
 _CONSUMED = (_EXCLUDED, "_target_order", "_retry_skipped_deployment_ids")
 
 
-def selecting(litellm_router: Router, callback: WiseCallback, pick: Pick) -> Pick:
-    """Return LiteLLM's synchronous selection with ours before it.
+def selecting(litellm_router: Router, callback: WiseCallback, select: Select) -> Select:
+    """Return LiteLLM's synchronous selection, preceded by ours.
 
     Parameters
     ----------
     litellm_router : litellm.Router
-        Whose selection it is.
+        The router that it is for.
     callback : WiseCallback
-        Whose groups are selected for; the others go their own way.
-    pick : callable
+        Selects for its groups; other groups keep LiteLLM's selection.
+    select : callable
         LiteLLM's own selection, bound before this one replaces it.
     """
 
@@ -45,8 +45,8 @@ def selecting(litellm_router: Router, callback: WiseCallback, pick: Pick) -> Pic
     ) -> Any:
         kwargs = request_kwargs if request_kwargs is not None else {}
 
-        def go_on() -> Any:
-            return pick(
+        def select_by_litellm() -> Any:
+            return select(
                 model=model,
                 messages=messages,
                 input=input,
@@ -57,26 +57,27 @@ def selecting(litellm_router: Router, callback: WiseCallback, pick: Pick) -> Pic
         callback.release_earlier(kwargs)
         group = None if specific_deployment else callback.groups.get(model)
         if group is None:
-            return go_on()
-        return pick_in_order(callback, group, deployments_of(litellm_router, model), messages, kwargs, go_on)
+            return select_by_litellm()
+        deployments = deployments_of(litellm_router, model)
+        return select_in_order(callback, group, deployments, messages, kwargs, select_by_litellm)
 
     return get_available_deployment
 
 
-def pick_in_order(
+def select_in_order(
     callback: WiseCallback,
     group: Group,
     deployments: Sequence[Deployment],
     messages: object,
     kwargs: dict[str, Any],
-    pick: Callable[[], Any],
+    select: Callable[[], Any],
 ) -> Any:
     """Return the deployment of the best model that LiteLLM finds healthy.
 
     Parameters
     ----------
     callback : WiseCallback
-        Whose decisions these are.
+        Owns the decision.
     group : Group
         The group of the call.
     deployments : sequence of mapping
@@ -84,9 +85,9 @@ def pick_in_order(
     messages : list of dict or None
         As LiteLLM passes them.
     kwargs : dict
-        The request's keyword arguments; LiteLLM's pick reads them.
-    pick : callable
-        LiteLLM's own pick.
+        The request's keyword arguments; LiteLLM's selection reads them.
+    select : callable
+        LiteLLM's own selection.
 
     Raises
     ------
@@ -96,35 +97,35 @@ def pick_in_order(
         If no deployment is healthy.
     """
     try:
-        asked = callback.begin(group, deployments, messages, kwargs)
-        selected = None if asked is None else group.select(asked)
-    except Exception as error:  # whatever fails here must not take traffic down
+        routing = callback.begin(group, deployments, messages, kwargs)
+        selection = None if routing is None else group.select(routing)
+    except Exception as error:  # a fault here must not stop traffic
         translate_error(group, [], error, kwargs)
-        selected = None
-    if selected is None:
-        return pick()
+        selection = None
+    if selection is None:
+        return select()
     try:
-        picked = _first_healthy(selected, {id_of(d) for d in deployments}, kwargs, pick)
+        deployment = _first_healthy(selection, {id_of(each) for each in deployments}, kwargs, select)
     except Exception:
-        group.release(selected.decision.id)
+        group.release(selection.decision.id)
         raise
-    callback.record_decision(group, selected, kwargs)
-    return picked
+    callback.record_decision(group, selection, kwargs)
+    return deployment
 
 
-def _first_healthy(selected: Selection, all_ids: set[str], kwargs: dict[str, Any], pick: Callable[[], Any]) -> Any:
-    """Return our copy of what LiteLLM picks among the deployments of the best model that has a healthy one."""
-    ranked = sorted(selected.deployments, key=lambda copy: copy["litellm_params"]["order"])
+def _first_healthy(selection: Selection, all_ids: set[str], kwargs: dict[str, Any], select: Callable[[], Any]) -> Any:
+    """Return our copy of the deployment that LiteLLM selects for the best model that has a healthy one."""
+    ranked = sorted(selection.deployments, key=lambda copy: copy["litellm_params"]["order"])
     orders = list(dict.fromkeys(copy["litellm_params"]["order"] for copy in ranked))
     consumed = {key: kwargs[key] for key in _CONSUMED if key in kwargs}
     for order in orders:
         copies = {id_of(copy): copy for copy in ranked if copy["litellm_params"]["order"] == order}
         kwargs |= {**consumed, _EXCLUDED: [*consumed.get(_EXCLUDED, ()), *(all_ids - copies.keys())]}
         try:
-            picked = pick()
+            selected = select()
         except RouterRateLimitError:
             if order == orders[-1]:
                 raise
             continue
-        return copies.get(id_of(picked), picked)
+        return copies.get(id_of(selected), selected)
     raise RuntimeError("a selection holds at least one deployment")

@@ -6,6 +6,7 @@ import pytest
 from support.groups import HI, RICH, asked, fitted, llms
 from support.providers import cost_usd, deployment
 from wiserouter import Budget
+from wiserouter.integration import Bill
 from wiserouter_litellm import BudgetUncertain, WiseRoutingStrategy, attach
 
 
@@ -72,7 +73,7 @@ async def test_a_bill_that_cannot_be_read_is_a_fault_and_the_answer_arrives(prov
     def fail(*_):
         raise Broken("no such bill")
 
-    monkeypatch.setattr("wiserouter_litellm.wise_callback.bill_of", fail)
+    monkeypatch.setattr("wiserouter_litellm.recorder.bill_of", fail)
     assert (await router_.acompletion(model="wise", messages=HI)).choices
     await settled(lambda: callback.groups["wise"].faults["accounting"] == 1)
     status = callback.groups["wise"].router.status()
@@ -103,9 +104,7 @@ async def test_a_lost_decision_is_counted_not_raised(provider, settled):
     callback = attach(router_, "wise", router=router, budget=RICH)
     await router_.acompletion(model="wise", messages=HI)
     await settled(lambda: router.status().charged == 1)
-    from wiserouter_litellm.billing import Bill
-
-    callback.groups["wise"].settle("never-decided", Bill(0.5, "large"))
+    callback.groups["wise"].settle("never-decided", Bill(0.5, model="large"))
     callback.groups["wise"].release("never-decided")
     assert callback.groups["wise"].faults["lost_decisions"] == 1
     assert router.status().spent_usd == pytest.approx(cost_usd("large"))

@@ -44,7 +44,7 @@ WISE = {"budget_usd": 5.0, "requests": 100}
         (
             {"groups": {"wise": {**WISE, "journal": "j.jsonl"}, "two": {**WISE, "journal": "j.jsonl"}}},
             "",
-            "journal must be a file of its own in each group",
+            "journal must be another file in each group",
         ),
         ({"groups": {"wise": {**WISE, "scopes": {"by": "team"}}}}, ".groups.wise.scopes", "needs budgets, or others"),
         (
@@ -75,12 +75,12 @@ WISE = {"budget_usd": 5.0, "requests": 100}
         (
             {"groups": {name: {**WISE, "store": "sqlite:///b.db"} for name in ("wise", "two")}},
             "",
-            "store must be one of its own in each group",
+            "store must differ between groups",
         ),
         (
             {"groups": {name: {**WISE, "store": "redis://h?name=x"} for name in ("wise", "two")}},
             "",
-            "store must be one of its own in each group",
+            "store must differ between groups",
         ),
         ({"groups": {"wise": {**WISE, "budget_usd": float("nan")}}}, ".groups.wise.budget_usd", "finite"),
     ],

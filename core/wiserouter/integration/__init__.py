@@ -9,6 +9,7 @@ from wiserouter.integration.rate_card import Rate, RateCard, exact_encoding, rat
 from wiserouter.integration.setup import PreparedRouter, check_bounded, prepare_router
 from wiserouter.pricing.tokens import count_tokens
 from wiserouter.prompts.encoders.remote import Embedded, RemoteEncoder
+from wiserouter.routing.status import WhatIf, what_if
 from wiserouter.stores.offload import offload
 from wiserouter.types import IntArray
 from wiserouter.validation import check_reward
@@ -27,6 +28,7 @@ __all__ = [
     "Rate",
     "RateCard",
     "RemoteEncoder",
+    "WhatIf",
     "check_bounded",
     "check_reward",
     "clamped_usage",
@@ -37,4 +39,5 @@ __all__ = [
     "prepare_router",
     "rates_of",
     "settle",
+    "what_if",
 ]

@@ -1,4 +1,4 @@
-"""From a question to its context, off the event loop and within a time limit; without one where the encoder fails."""
+"""Lookup of a question's context, off the event loop and within a time limit; it degrades where the encoder fails."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from wiserouter.types import NO_CONTEXT, Embedding
 logger = logging.getLogger("wiserouter")
 
 QUICK = frozenset({"tfidf"})
-"""Encoders that need about 0.1 ms: less than the way to another thread and back."""
+"""Encoders that need about 0.1 ms: less than a switch to another thread and back."""
 
 
 @runtime_checkable
 class AsyncEncoder(Protocol):
-    """An encoder that waits for the network rather than computing."""
+    """An encoder that waits for the network instead of computing."""
 
     async def aencode(self, text: str) -> Embedding:
         """Return the vector of one text, of shape (d,)."""
@@ -29,7 +29,7 @@ class AsyncEncoder(Protocol):
 
 
 class ContextAssignment(NamedTuple):
-    """Where a question falls, and its embedding where the router judges questions one by one."""
+    """The context of a question, and its embedding where the router estimates single queries."""
 
     context: int
     embedding: Embedding | None = None
@@ -41,18 +41,18 @@ class ContextLookup:
     Parameters
     ----------
     contexts : Contexts
-        Where they may fall.
+        The contexts to choose from.
     encoder : Encoder or None
         Turns text into an embedding; needed where there are several contexts.
     timeout_s : float, default 1
-        How long a question waits for its embedding before it is routed without a context.
+        The longest time that a question waits for its embedding before it is routed without a context.
     keeps_embedding : bool, default False
         Whether the embedding goes on to the router: `WiseRouter.needs_embedding`.
 
     Attributes
     ----------
     failures : int
-        How many questions were routed without a context.
+        The number of questions routed without a context.
     """
 
     def __init__(
@@ -60,6 +60,7 @@ class ContextLookup:
     ) -> None:
         self._contexts, self._encoder, self._timeout_s = contexts, encoder, timeout_s
         self._keeps_embedding = keeps_embedding and encoder is not None
+        self._needs_encoder = contexts.n_contexts > 1 or self._keeps_embedding
         self._threads = ThreadPoolExecutor(max_workers=2, thread_name_prefix="wiserouter-encode")
         self.failures = 0
 
@@ -70,7 +71,7 @@ class ContextLookup:
         if isinstance(self._encoder, AsyncEncoder):
             return await self._awaited(self._encoder.aencode(question))
         if self._is_quick:
-            return self._placed(lambda: self._encode(question))
+            return self._assigned(lambda: self._encode(question))
         return await self._awaited(asyncio.wrap_future(self._threads.submit(self._encode, question)))
 
     def look_up(self, question: str) -> ContextAssignment:
@@ -78,13 +79,9 @@ class ContextLookup:
         if not self._needs_encoder:
             return ContextAssignment(0)
         if self._is_quick:
-            return self._placed(lambda: self._encode(question))
+            return self._assigned(lambda: self._encode(question))
         future: Future[Embedding] = self._threads.submit(self._encode, question)
-        return self._placed(lambda: future.result(self._timeout_s))
-
-    @property
-    def _needs_encoder(self) -> bool:
-        return self._contexts.n_contexts > 1 or self._keeps_embedding
+        return self._assigned(lambda: future.result(self._timeout_s))
 
     @property
     def _is_quick(self) -> bool:
@@ -98,9 +95,9 @@ class ContextLookup:
             vector = await asyncio.wait_for(embedding, self._timeout_s)
         except (EncoderError, TimeoutError) as error:
             return self._without(error)
-        return self._placed(lambda: vector)
+        return self._assigned(lambda: vector)
 
-    def _placed(self, embedding: Callable[[], Embedding]) -> ContextAssignment:
+    def _assigned(self, embedding: Callable[[], Embedding]) -> ContextAssignment:
         try:
             vector = embedding()
             return ContextAssignment(self._contexts.assign(vector), vector if self._keeps_embedding else None)
@@ -111,7 +108,7 @@ class ContextLookup:
         self.failures += 1
         report = logger.warning if self.failures == 1 else logger.debug
         report(
-            "the encoder failed (%s: %s): routing by what is known of all contexts together",
+            "the encoder failed (%s: %s): routing by the averages over all contexts",
             type(error).__name__,
             error or f"no embedding within {self._timeout_s} s",
         )

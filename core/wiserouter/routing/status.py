@@ -1,4 +1,4 @@
-"""Where a budget stands, and what the rest of it will buy."""
+"""The status of a budget: its account, and the yield of the plan for what is left of it."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from wiserouter.planning.plan import Plan
 
 @dataclass(frozen=True, slots=True)
 class WindowStatus:
-    """The account of one budget of a scope: of its current window, where it renews.
+    """The account of one budget of a scope; of its current window, if it renews.
 
     Attributes
     ----------
     every : str or None
-        How often it renews; None where it does not.
+        Period after which it renews; None if it does not.
     limit : {"expected", "hard"}
-        Whether means are planned with, or the amount is never exceeded.
+        "expected" plans with mean costs, "hard" is never exceeded.
     amount_usd, carried_usd, spent_usd, reserved_usd, leased_usd, left_usd : float, USD
-        The budget, what the window before left to it, what was charged, what is held back, what workers hold for calls
-        to come, what remains.
+        The budget, the amount carried over from the window before, the charges, the reservations, the leases of workers
+        for calls to come, and the rest.
     horizon, horizon_left : int
-        Requests planned for, and those still to come; forecasts where the budget renews.
+        Requests planned for, and those still to come; forecasts if the budget renews.
     horizon_low, horizon_high : int or None
-        The 80 % interval of the horizon, where that is a forecast.
+        The 80 % interval of the horizon, if that is a forecast.
     rate_usd : float
         Budget left per request left.
     decided, charged, in_flight, released, expired : int
-        Number of decisions, and what became of them.
+        Number of decisions, and of the outcomes of their calls.
     renews_at : float or None, seconds since 1970
-        When it renews.
+        Time of the renewal.
     rules : bool
-        Whether it is the tightest.
+        True for the tightest budget, which sets the rate.
     """
 
     every: str | None
@@ -61,27 +61,27 @@ class WindowStatus:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """The account of one scope and the plan at its rate; of several budgets, that which rules.
+    """The account of one scope and the plan at its rate; of several budgets, the tightest.
 
     Attributes
     ----------
     scope : str
-        Whose budget it is.
+        The team, key or tag.
     amount_usd, carried_usd, spent_usd, reserved_usd, leased_usd, left_usd : float, USD
-        The budget, what the window before left to it, what was charged, what is held back for calls in flight, what
-        workers hold for calls to come, what remains.
+        The budget, the amount carried over from the window before, the charges, the reservations of calls in flight, the
+        leases of workers for calls to come, and the rest.
     horizon, horizon_left : int
-        Requests planned for, and those still to come; forecasts where the budget renews.
+        Requests planned for, and those still to come; forecasts if the budget renews.
     horizon_low, horizon_high : int or None
-        The 80 % interval of the horizon, where that is a forecast.
+        The 80 % interval of the horizon, if that is a forecast.
     rate_usd : float
         Budget left per request left.
     decided, charged, in_flight, released, expired : int
-        Number of decisions, and what became of them.
+        Number of decisions, and of the outcomes of their calls.
     shadow_price, expected_reward : float or None
         Reward per USD at the margin, and mean reward of the requests to come; None before anything is known.
     renews_at : float or None, seconds since 1970
-        When the budget renews; None where it does not.
+        Time of the renewal; None if the budget does not renew.
     mix : dict of str to float
         Planned share of each model.
     windows : tuple of WindowStatus

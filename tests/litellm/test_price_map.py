@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from wiserouter import Price, Usage
 from wiserouter.errors import UnknownPrice
-from wiserouter_litellm.price_map import tariff_of
+from wiserouter_litellm.price_map import rate_card_of
 
 
 def dep(model, info=None, **params):
@@ -15,51 +15,51 @@ def dep(model, info=None, **params):
 
 
 def test_prices_of_the_map():
-    tariff = tariff_of(dep("openai/gpt-4o-mini"))
-    assert (tariff.price.input, tariff.price.output, tariff.price.cache_read) == (1.5e-7, 6e-7, 7.5e-8)
-    assert (tariff.max_input_tokens, tariff.max_output_tokens) == (128_000, 16_384)
+    card = rate_card_of(dep("openai/gpt-4o-mini"))
+    assert (card.price.input, card.price.output, card.price.cache_read) == (1.5e-7, 6e-7, 7.5e-8)
+    assert (card.max_input_tokens, card.max_output_tokens) == (128_000, 16_384)
 
 
 @pytest.mark.parametrize("where", ["params", "info"])
 def test_custom_prices_come_first(where):
     price = {"input_cost_per_token": 1.0, "output_cost_per_token": 2.0}
     deployment = dep("openai/gpt-4o-mini", **price) if where == "params" else dep("openai/gpt-4o-mini", price)
-    assert (tariff_of(deployment).price.input, tariff_of(deployment).price.output) == (1.0, 2.0)
+    assert (rate_card_of(deployment).price.input, rate_card_of(deployment).price.output) == (1.0, 2.0)
 
 
 def test_prices_that_yaml_read_as_text():
-    assert tariff_of(dep("x/y", input_cost_per_token="1e-6", output_cost_per_token="2e-6")).price == Price(1e-6, 2e-6)
+    assert rate_card_of(dep("x/y", input_cost_per_token="1e-6", output_cost_per_token="2e-6")).price == Price(1e-6, 2e-6)
 
 
 def test_a_base_model_lends_its_price():
     deployment = dep("azure/my-deployment", {"base_model": "azure/gpt-4o"})
-    assert tariff_of(deployment).price.input == litellm.model_cost["azure/gpt-4o"]["input_cost_per_token"]
+    assert rate_card_of(deployment).price.input == litellm.model_cost["azure/gpt-4o"]["input_cost_per_token"]
 
 
 def test_the_limit_that_a_deployment_sends_bounds_its_answers():
-    assert tariff_of(dep("openai/gpt-4o-mini", max_tokens=50)).max_output_tokens == 50
+    assert rate_card_of(dep("openai/gpt-4o-mini", max_tokens=50)).max_output_tokens == 50
 
 
 def test_an_explicit_zero_is_a_price_and_nothing_is_not():
-    assert tariff_of(dep("a/b", input_cost_per_token=0, output_cost_per_token=0)).price == Price(0.0, 0.0)
+    assert rate_card_of(dep("a/b", input_cost_per_token=0, output_cost_per_token=0)).price == Price(0.0, 0.0)
     with pytest.raises(UnknownPrice, match="model 'openai/unheard-of' has no price in LiteLLM's map: set input_cost"):
-        tariff_of(dep("openai/unheard-of"))
+        rate_card_of(dep("openai/unheard-of"))
 
 
 def test_the_source_of_a_price_is_told():
-    assert tariff_of(dep("openai/gpt-4o-mini")).source == "litellm"
-    assert tariff_of(dep("a/b", input_cost_per_token=1, output_cost_per_token=1)).source == "deployment"
-    assert tariff_of(dep("a/b"), Price(1.0, 1.0)).source == "settings"
+    assert rate_card_of(dep("openai/gpt-4o-mini")).source == "litellm"
+    assert rate_card_of(dep("a/b", input_cost_per_token=1, output_cost_per_token=1)).source == "deployment"
+    assert rate_card_of(dep("a/b"), Price(1.0, 1.0)).source == "settings"
 
 
 def test_what_a_router_has_registered_without_a_price_is_no_price():
     litellm.Router([dep("openai/unheard-of", api_key="x")])
     with pytest.raises(UnknownPrice):
-        tariff_of(dep("openai/unheard-of"))
+        rate_card_of(dep("openai/unheard-of"))
 
 
 def test_a_table_of_ones_own_wins():
-    assert tariff_of(dep("openai/gpt-4o-mini"), Price(7.0, 8.0)).worst_case_usd(1, 1) == 15.0
+    assert rate_card_of(dep("openai/gpt-4o-mini"), Price(7.0, 8.0)).worst_case_usd(1, 1) == 15.0
 
 
 TIERED = {
@@ -89,7 +89,7 @@ TIERED = {
     ],
 )
 def test_the_worst_case_takes_every_price_that_can_apply(inputs, outputs, choices, tier, usd):
-    assert tariff_of(dep("a/b", **TIERED)).worst_case_usd(inputs, outputs, choices, tier) == pytest.approx(usd)
+    assert rate_card_of(dep("a/b", **TIERED)).worst_case_usd(inputs, outputs, choices, tier) == pytest.approx(usd)
 
 
 MODELS = ["gpt-4o-mini", "gpt-4o", "claude-sonnet-4-5", "gemini/gemini-2.5-pro", "o3-mini"]
@@ -98,18 +98,18 @@ MODELS = ["gpt-4o-mini", "gpt-4o", "claude-sonnet-4-5", "gemini/gemini-2.5-pro",
 @settings(deadline=None, max_examples=60)
 @given(st.sampled_from(MODELS), st.integers(0, 400_000), st.integers(0, 5_000), st.floats(0, 1))
 def test_the_worst_case_bounds_what_litellm_computes(model, prompt, completion, cached):
-    tariff = tariff_of(dep(model))
+    card = rate_card_of(dep(model))
     parts = litellm.cost_per_token(
         model=model,
         prompt_tokens=prompt,
         completion_tokens=completion,
         cache_read_input_tokens=int(cached * prompt),
     )
-    assert sum(parts) <= tariff.worst_case_usd(prompt, completion) * (1 + 1e-9)
+    assert sum(parts) <= card.worst_case_usd(prompt, completion) * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("model", MODELS)
 def test_the_plain_cost_is_litellms(model):
     usage = Usage(1_000, 200)
     parts = litellm.cost_per_token(model=model, prompt_tokens=1_000, completion_tokens=200)
-    assert tariff_of(dep(model)).cost_usd(usage) == pytest.approx(sum(parts))
+    assert rate_card_of(dep(model)).cost_usd(usage) == pytest.approx(sum(parts))
