@@ -1,7 +1,7 @@
 """WISERouter: budget-aware LLM routing.
 
-Given a pool of models and one budget for a whole workload, send each query to the model that buys the most total
-quality, hold to the budget, and keep learning from real costs and feedback.
+Given a pool of models and one budget for a whole workload, WISERouter sends each query to the model that buys the most
+total quality, keeps to the budget, and keeps learning from real costs and feedback.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _LATE = {"Explanation": "wiserouter.routing.explanation", "RoutingLog": "wiserou
 
 
 def __getattr__(name: str) -> object:
-    """Load what serving does not need when it is asked for."""
+    """Load a name that serving does not need, when it is first used."""
     if name not in _LATE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     globals()[name] = getattr(import_module(_LATE[name]), name)

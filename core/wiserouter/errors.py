@@ -1,4 +1,4 @@
-"""The errors of WISERouter: each says the rule, the value got and the remedy, and carries them as attributes.
+"""The errors of WISERouter. Each message states the rule, the value and the remedy; the attributes hold the data.
 
 ::
 
@@ -6,19 +6,19 @@
     ├── InvalidInput (ValueError)     a number, name or shape breaks a rule
     │   ├── UnknownModel              a name outside the pool
     │   ├── LogError                  a row or column of a routing log
-    │   └── NotMergeable              what was fitted apart cannot be added up
+    │   └── NotMergeable              routers fitted apart cannot be merged
     ├── InfeasibleBudget              the rate is below the cheapest models' cost
     ├── BudgetError                   a decision cannot be paid for
-    │   ├── NotStarted                no budget was given yet
+    │   ├── NotStarted                the scope has no budget
     │   ├── BudgetExhausted           the money is used up
     │   └── HorizonExhausted          the planned requests are used up
     ├── NoEligibleModel               every model is excluded for this query
-    ├── QuerySkipped                  the plan's null action: not worth its cost
+    ├── QuerySkipped                  the plan's null action: no model is worth its cost
     ├── UnknownDecision               no such decision, or its record has expired
     ├── AlreadySettled                charged or released before
-    ├── StoreError                    what keeps budgets and decisions fails
+    ├── StoreError                    the store of budgets and decisions fails
     │   ├── StoreUnavailable          it cannot be reached, or cannot write
-    │   └── StoreDamaged              what it keeps cannot be read
+    │   └── StoreDamaged              its content cannot be read
     ├── UnknownPrice                  a cost cannot be computed
     ├── EncoderError                  an encoder failed or returned a wrong shape
     ├── ArtifactError                 a file that is not a usable artifact
@@ -59,7 +59,7 @@ class WiseRouterError(Exception):
 
 
 class InvalidInput(WiseRouterError, ValueError):
-    """A number, name or shape breaks a rule; `value` is what was got."""
+    """A number, name or shape breaks a rule; `value` is the value given."""
 
     def __init__(self, message: str, *, value: object = None) -> None:
         super().__init__(message)
@@ -76,7 +76,7 @@ class UnknownModel(InvalidInput):
 
 
 class LogError(InvalidInput):
-    """A routing log cannot be read; `file`, `row` (from 1, the header not counted) and `column` say where."""
+    """A routing log cannot be read; `file`, `row` (from 1, the header not counted) and `column` locate the fault."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class LogError(InvalidInput):
 
 
 class NotMergeable(InvalidInput):
-    """Routers cannot be added up; `parts` names the ones at fault, `what` says in what they differ."""
+    """Routers cannot be merged; `parts` names the ones at fault, `what` names the property in which they differ."""
 
     def __init__(self, message: str, *, what: str, parts: Iterable[str]) -> None:
         super().__init__(message)
@@ -122,7 +122,7 @@ class BudgetError(WiseRouterError):
 
 
 class NotStarted(BudgetError):
-    """No budget was given for this scope."""
+    """The scope has no budget."""
 
     def __init__(self, scope: str) -> None:
         self.scope = scope
@@ -132,7 +132,7 @@ class NotStarted(BudgetError):
 
 
 class BudgetExhausted(BudgetError):
-    """The money that is left does not pay for another call; `every` says which budget, where there are several."""
+    """The money that is left does not pay for another call; of several budgets, `every` names the one."""
 
     def __init__(
         self,
@@ -184,7 +184,7 @@ class HorizonExhausted(BudgetError):
 
 
 class NoEligibleModel(WiseRouterError):
-    """Every model is excluded; `reasons` maps each name to why."""
+    """Every model is excluded; `reasons` maps each name to its reason."""
 
     def __init__(self, reasons: Mapping[str, str]) -> None:
         self.reasons = dict(reasons)
@@ -194,7 +194,7 @@ class NoEligibleModel(WiseRouterError):
 
 
 class QuerySkipped(WiseRouterError):
-    """The plan's null action: at this budget the query is not worth what any model costs."""
+    """The plan's null action: at this budget the query is not worth the cost of any model."""
 
     def __init__(self, context: int, rate_usd: float) -> None:
         self.context = context
@@ -223,7 +223,7 @@ class AlreadySettled(WiseRouterError):
 
 
 class StoreError(WiseRouterError):
-    """What keeps budgets and decisions fails; `store` says which, without any password."""
+    """The store of budgets and decisions fails; `store` names it, without any password."""
 
     def __init__(self, message: str, *, store: str) -> None:
         super().__init__(message)
@@ -231,11 +231,11 @@ class StoreError(WiseRouterError):
 
 
 class StoreUnavailable(StoreError):
-    """A store cannot be reached, or cannot write; nothing is lost, try again."""
+    """A store cannot be reached, or cannot write. Nothing is lost: try again."""
 
 
 class StoreDamaged(StoreError):
-    """What a store keeps cannot be read; it was left as it is."""
+    """The content of a store cannot be read. It was left as it is."""
 
 
 class UnknownPrice(WiseRouterError):
@@ -251,7 +251,7 @@ class EncoderError(WiseRouterError):
 
 
 class ArtifactError(WiseRouterError):
-    """A file is not a usable artifact; `path` says which."""
+    """A file is not a usable artifact; `path` names it."""
 
     def __init__(self, path: str | Path, message: str) -> None:
         self.path = Path(path)

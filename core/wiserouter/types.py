@@ -1,4 +1,4 @@
-"""Frozen values that pass between the steps of a request."""
+"""Values that pass between the steps of a request: the decision, and the array types."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 NO_CONTEXT = -1
-"""The context of a query that could not be placed: what is known of all contexts together decides."""
+"""The context of a query that could not be assigned: the estimates of all contexts together decide."""
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -16,32 +16,32 @@ Embedding = NDArray[np.float32]
 
 
 class Decision(NamedTuple):
-    """The model to call for one query, and why.
+    """The model to call for one query, and the figures behind it.
 
     Attributes
     ----------
     id : str
-        Names the decision in `charge`, `release` and `reward`.
+        Identifies the decision in `charge`, `release` and `reward`.
     model : str
         The model to call.
     context : int
-        The context that the query fell into; `NO_CONTEXT` where it could not be placed.
+        The context of the query; `NO_CONTEXT` if it could not be assigned.
     probability : float
-        The chance with which this model was drawn, for off-policy evaluation.
+        Probability with which this model was drawn, for off-policy evaluation.
     rate_usd : float
-        Budget left per request left when it was decided.
+        Budget left per request left at the time of the decision.
     shadow_price : float
-        Reward that one more USD would buy at that rate; 0 where the budget does not bind.
+        Reward that one more USD would buy at that rate; 0 if the budget does not bind.
     expected_cost_usd, expected_reward : float
         The estimates that the decision rests on.
     reserved_usd : float
-        What is held back until the call is charged or released.
+        Amount held back until the call is charged or released.
     scope : str
-        The budget that pays.
+        The team, key or tag whose budget pays.
     decided_at : float
         Seconds of the store's clock.
     ask_feedback : bool
-        Whether a score of this answer is worth asking for, where a label budget is kept.
+        True if a score of this answer is worth asking for; always False without a label budget.
     """
 
     id: str

@@ -1,4 +1,4 @@
-"""Why a decision fell as it did: its context, the account at that moment, every model with its figures or its rule."""
+"""Explanations of decisions: the context, the account at that moment, and each model with its figures or its rule."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from wiserouter.types import NO_CONTEXT, Decision
 
 @dataclass(frozen=True, slots=True)
 class ExplainedContext:
-    """Where the query fell.
+    """The context of the query.
 
     Attributes
     ----------
     id : int
-        The context; `NO_CONTEXT` where the query could not be placed.
+        The context; `NO_CONTEXT` if the query could not be assigned.
     share : float or None
-        How much of the traffic that it was fitted on falls there; None where the contexts of that moment are not known.
+        Share of the fitted traffic that falls there; None if the contexts of that moment are no longer known.
     terms, typical_prompts : tuple of str
-        What it is about: its words, and ids of the prompts nearest to its centre.
+        Its characteristic words, and ids of the prompts nearest to its centroid.
     """
 
     id: int
@@ -45,21 +45,22 @@ class ExplainedModel:
     name : str
         The model.
     on_envelope : bool
-        Whether some budget uses it in this context.
+        True if some budget uses it in this context.
     probability : float
-        The chance with which it was drawn at that rate.
+        Probability with which it was drawn at that rate.
     expected_reward, expected_cost_usd : float or None
-        The estimates, of this query where queries are judged one by one; None where nothing was known.
+        The estimates: for this query if single queries are estimated, else for its context; None before anything is
+        known.
     optimistic_reward : float or None
-        The reward that the choice rests on, where that is not the mean: with the benefit of the doubt.
+        The upper confidence bound that the choice used, if it did not use the mean.
     worth : float or None
-        That reward less shadow price x cost, what the plan maximises; None where the rate pays for the cheapest only.
+        That reward less shadow price x cost, which the plan maximises; None if the rate pays for the cheapest only.
     labels, calls : int
-        How many rewards and costs of this context are behind the estimates.
+        Number of rewards and costs of this context behind the estimates.
     worst_case_usd : float or None
-        The most that this call could cost, where a limit asked for it and something bounds it.
+        Bound on the cost of this call, if a hard limit needed one and there is one.
     excluded_by : str or None
-        The rule that left it out; None for a candidate.
+        The rule that excluded it; None for a candidate.
     """
 
     name: str
@@ -77,40 +78,40 @@ class ExplainedModel:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """A decision and what it rested on, as of the moment when it was made; and what became of it.
+    """A decision with all its figures as of the moment when it was made, and the outcome of its call.
 
     Attributes
     ----------
     id, model, scope, decided_at
         As in `Decision`.
     rule : {"plan", "explore", "cheapest"}
-        What chose: the plan's mix, exploration, or the cheapest model because the budget was used up.
+        The rule that chose: the plan's mix, exploration, or the cheapest model of a budget that is used up.
     context : ExplainedContext
-        Where the query fell.
+        The context of the query.
     probability : float
-        The chance with which the model was drawn.
+        Probability with which the model was drawn.
     skip_probability : float
-        That of the null action.
+        Probability of the null action.
     rate_usd : float
         Budget left per request left.
     shadow_price : float or None
-        Reward per USD at the margin; None where the rate pays for the cheapest models only.
+        Reward per USD at the margin; None if the rate pays for the cheapest models only.
     left_usd, requests_left : float and int
-        What could be planned with: b and tau.
+        Budget and requests left, b and tau.
     room_usd : float or None
         The largest worst case that a hard limit still admitted; None under an expected limit.
     input_tokens : int or None
-        Length of the query, where it was counted.
+        Length of the query, if it was counted.
     expected_cost_usd, expected_reward, reserved_usd, ask_feedback
         As in `Decision`.
     state : {"in flight", "charged", "released", "expired"}
-        What became of the call.
+        State of the call.
     answered_by : str
-        The model that answered, once charged; the chosen one until then.
+        The model that answered, once charged; until then the chosen one.
     cost_usd, reward : float or None
         True cost and latest score, once known.
     models : tuple of ExplainedModel
-        The whole pool; empty where the store does not keep what a decision rested on.
+        The whole pool; empty if the store does not keep the trace of a decision.
     """
 
     id: str
@@ -145,9 +146,16 @@ class Explanation:
 
 
 def explanation_of(record: Record, names: tuple[str, ...], contexts: Contexts | None) -> Explanation:
-    """Return why the decision of a record fell as it did, and what became of it.
+    """Return the explanation of a recorded decision, with the outcome of its call.
 
-    `contexts` tell of a decision whose trace are not kept; None where they are not what they were.
+    Parameters
+    ----------
+    record : Record
+        The decision.
+    names : tuple of str
+        The models of the pool.
+    contexts : Contexts or None
+        Describe a decision whose trace was not kept; None if contexts have changed since.
     """
     decision, trace = record.decision, record.trace
     answered_by = names[record.model] if record.model != SKIP else ""
@@ -156,7 +164,7 @@ def explanation_of(record: Record, names: tuple[str, ...], contexts: Contexts | 
 
 
 def figures_of_decision(decision: Decision, trace: DecisionTrace) -> dict[str, Any]:
-    """Return what is known at the moment of a decision, for the journal: no words, no text, not what became of it."""
+    """Return the figures of a decision for the journal: no text, no words of the context, no outcome."""
     explained = _explained(decision, trace, trace.contexts, "in flight", decision.model, None, None).as_dict()
     context = explained.pop("context")
     for later in ("state", "answered_by", "cost_usd", "reward"):

@@ -1,17 +1,17 @@
-r"""A label budget: ask for feedback where it would change the plan most, on a set share of the decisions.
+r"""A label budget: asks for feedback where it would change the plan most, on a given share of the decisions.
 
-The reward of the chosen model `k` in context `j` is known up to about :math:`w = \sqrt{1 / 4(n + 1)}` after `n` labels,
-a reward in [0, 1] having a variance of at most 1/4, and the next label moves its mean by at most :math:`1 / (n + 1)`.
-With :math:`\Delta` the distance to the decision boundary at the shadow price :math:`\lambda`, that is of
-:math:`u_k - \lambda c_k` to the best other model of the envelope, a label is worth
+A reward in [0, 1] has a variance of at most 1/4, so after `n` labels the mean reward of the chosen model `k` in context
+`j` has a standard error of about :math:`w = \sqrt{1 / 4(n + 1)}`, and the next label moves it by at most
+:math:`1 / (n + 1)`. Let :math:`\Delta` be the distance of :math:`u_k - \lambda c_k` to that of the best other model of
+the envelope, at the shadow price :math:`\lambda`: the distance to the decision boundary. Then a label is worth
 
 .. math:: \pi_j \cdot \frac{1}{n + 1} \cdot \frac{w}{w + \Delta} :
 
-how often the context is met, how far the estimate would move, and how near the boundary is for what is known. While
-exploring there is no boundary yet, and :math:`\Delta` is 0.
+the frequency of the context, times the largest move of the estimate, times the nearness of the boundary in units of the
+error. During exploration there is no boundary yet, and :math:`\Delta` is 0.
 
-A heuristic, and its gain over as many labels drawn at random is small: .007 and .009 of the plan's value, with standard
-errors of .005 and .004, in the simulations of tests/core/test_labels.py.
+This is a heuristic. Its gain over the same number of labels drawn at random is small: .007 and .009 of the plan's
+value, with standard errors of .005 and .004, in the simulations of tests/core/routing/test_label_budget.py.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from wiserouter.planning.choice_inputs import ContextFigures
 from wiserouter.planning.policies import Choice
 
 STEP = 0.5
-"""How far the bar moves, in natural logarithms of the value: the share is exact up to a few / (STEP x decisions)."""
+"""Step of the bar, in natural logarithms of the value: the share is exact up to a few / (STEP x decisions)."""
 
-_FURTHEST = 1.0  # rewards are no further apart; also where there is no rival
-_LEAST = 1e-6  # a bar that had fallen far would take long to rise
+_FURTHEST = 1.0  # rewards differ by no more; used also if there is no other model
+_LEAST = 1e-6  # a bar that has fallen further would take long to rise
 
 
 class LabelBudget:
@@ -45,8 +45,8 @@ class LabelBudget:
     Notes
     -----
     The bar is a stochastic quantile tracker (Robbins and Monro, 1951): it rises by `STEP` x (1 - share) when feedback
-    is asked for, and falls by `STEP` x share when not. As the bar cannot leave the range of the values, the share holds
-    in the long run for any sequence of them. One number is kept, and nothing is drawn at random.
+    is asked for, and falls by `STEP` x share when not. The bar cannot leave the range of the values, so the share holds
+    in the long run for any sequence of values. Only one number is kept, and nothing is drawn at random.
 
     Examples
     --------
@@ -62,21 +62,21 @@ class LabelBudget:
         self._bar: float | None = None
 
     def ask(self, choice: Choice, labels: float, weight: float) -> bool:
-        """Return whether a score of this decision is worth asking for.
+        """Return True if a score of this decision is worth asking for.
 
         Parameters
         ----------
         choice : Choice
-            The model and what it was weighed against.
+            The chosen model and the figures of the others.
         labels : float
-            How many rewards of this model in this context are known.
+            Number of known rewards of this model in this context.
         weight : float
-            How often the context is met.
+            Frequency of the context.
         """
         return self.wants(weight * value_of(gap_of(choice), labels))
 
     def wants(self, value: float) -> bool:
-        """Return whether a value is above the bar, and move the bar."""
+        """Return True if a value is above the bar, and move the bar."""
         height = math.log(max(value, _LEAST))
         bar = height if self._bar is None else self._bar
         asked = self.share >= 1.0 or height > bar
@@ -85,7 +85,7 @@ class LabelBudget:
 
 
 def value_of(gap: float, labels: float) -> float:
-    """Return what one more label is worth in a context, `gap` from the decision boundary; in rewards.
+    """Return the value of one more label of a model that is `gap` away from the decision boundary, in rewards.
 
     Examples
     --------
@@ -99,7 +99,7 @@ def value_of(gap: float, labels: float) -> float:
 
 
 def gap_of(choice: Choice) -> float:
-    """Return how far the chosen model is from the decision boundary; 0 while exploring, infinite without a rival."""
+    """Return the distance of the chosen model from the decision boundary; 0 while exploring, infinite if alone."""
     figures, price, chosen = choice.figures, choice.shadow_price, choice.model
     if not isinstance(figures, ContextFigures):
         return 0.0

@@ -168,7 +168,7 @@ class Learner:
         return bool(observations)
 
     def check_drift(self) -> None:
-        """Fade old observations and test for drift, where a bucket has ended; then plan anew with what is left."""
+        """Fade old observations and test for drift, where a bucket has ended; then plan again."""
         changes = None if self._watch is None else self._watch.check_drift(self._now())
         if changes is None:
             return

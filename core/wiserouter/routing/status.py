@@ -68,8 +68,8 @@ class Status:
     scope : str
         The team, key or tag.
     amount_usd, carried_usd, spent_usd, reserved_usd, leased_usd, left_usd : float, USD
-        The budget, the amount carried over from the window before, the charges, the reservations of calls in flight, the
-        leases of workers for calls to come, and the rest.
+        The budget, the amount carried over from the window before, the charges, the reservations of calls in flight,
+        the leases of workers for calls to come, and the rest.
     horizon, horizon_left : int
         Requests planned for, and those still to come; forecasts if the budget renews.
     horizon_low, horizon_high : int or None
