@@ -137,6 +137,7 @@ def thin(seed):
     return estimates
 
 
+@pytest.mark.slow
 def test_labels_asked_for_make_a_better_plan_than_as_many_at_random():
     runs = np.array(
         [
@@ -156,6 +157,7 @@ def test_labels_asked_for_make_a_better_plan_than_as_many_at_random():
     assert gain.mean() > 0.0
 
 
+@pytest.mark.slow
 def test_labels_asked_for_make_a_better_plan_from_thin_estimates():
     gain = [
         learned(seed, LabelBudget(SHARE), Offline(), thin(seed))[0]
