@@ -45,6 +45,14 @@ class ContextEnvelope(NamedTuple):
     base_value: float
 
 
+def context_envelopes(
+    freq: list[float], cost_usd: list[list[float]], reward: list[list[float]], *, allow_skip: bool
+) -> list[ContextEnvelope]:
+    """Return the envelope of each context; `freq` holds their shares of all requests."""
+    rows = zip(freq, cost_usd, reward, strict=True)
+    return [context_envelope(context, *row, allow_skip=allow_skip) for context, row in enumerate(rows)]
+
+
 def context_envelope(
     context: int, weight: float, cost_usd: list[float], reward: list[float], *, allow_skip: bool
 ) -> ContextEnvelope:

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from wiserouter.errors import InfeasibleBudget, InvalidInput
-from wiserouter.planning.envelope import SKIP, EnvelopeStep, context_envelope
+from wiserouter.planning.envelope import SKIP, EnvelopeStep, context_envelope, context_envelopes
 from wiserouter.types import FloatArray
 from wiserouter.validation import check_amount
 
@@ -96,8 +96,8 @@ class Plan:
         self.freq, self.reward, self.cost_usd = _checked(freq, reward, cost_usd)
         self.allow_skip = allow_skip
         self._weights = self.freq.tolist()
-        rows = zip(self._weights, self.cost_usd.tolist(), self.reward.tolist(), strict=True)
-        self._rows = [context_envelope(j, *row, allow_skip=allow_skip) for j, row in enumerate(rows)]
+        cost, gain = self.cost_usd.tolist(), self.reward.tolist()
+        self._rows = context_envelopes(self._weights, cost, gain, allow_skip=allow_skip)
         self._merge()
 
     def revise(self, context: int, reward: list[float], cost_usd: list[float]) -> None:
