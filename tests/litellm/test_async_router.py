@@ -91,8 +91,7 @@ async def test_an_abandoned_stream_gives_its_reservation_back_when_it_expires(pr
     from wiserouter.testing import FakeClock
 
     clock = FakeClock(1_000.0)
-    router = fitted()
-    router._store = MemoryStore(clock, reservation_ttl_s=60)
+    router = fitted(store=MemoryStore(clock, reservation_ttl_s=60))
     callback = attach(llms(), "wise", router=router, budget=RICH)
     stream = await callback._router.acompletion(model="wise", messages=HI, stream=True)
     await anext(aiter(stream))

@@ -6,19 +6,20 @@ import litellm
 
 from support.providers import cost_usd, deployment
 from wiserouter import Budget, Contexts, Estimates, Model, Offline, WiseRouter
+from wiserouter.stores import Store
 
 HI = [{"role": "user", "content": "hello there"}]
 
 
-def fitted(prefer: str = "large", n: int = 50) -> WiseRouter:
-    """Return a router that knows both models, and at a rich budget wants `prefer`."""
+def fitted(prefer: str = "large", n: int = 50, store: str | Store = "memory://") -> WiseRouter:
+    """Return a router that knows both models, and prefers `prefer` at a rich budget."""
     estimates = Estimates(1, 2)
     for k, name in enumerate(("small", "large")):
         for _ in range(n):
             estimates.add_cost(0, k, cost_usd(name))
             estimates.add_reward(0, k, 0.9 if name == prefer else 0.1)
     models = [Model("small"), Model("large")]
-    return WiseRouter(models, Contexts.single(), estimates=estimates, policy=Offline(), seed=0)
+    return WiseRouter(models, Contexts.single(), estimates=estimates, policy=Offline(), store=store, seed=0)
 
 
 def llms(*deployments, **settings) -> litellm.Router:
