@@ -1,4 +1,4 @@
-"""What contexts are about: the prompts nearest to each centroid, by id, and the words of each centroid.
+"""Summaries of contexts: the ids of the prompts nearest to each centroid, and the words of each centroid.
 
 No text of a prompt is kept.
 """
@@ -24,15 +24,15 @@ N_TERMS = 8
 
 @runtime_checkable
 class TermNamer(Protocol):
-    """An encoder that can say which words point in a direction of its space."""
+    """An encoder that can name the words of a direction in its space."""
 
     def terms_of(self, direction: Embedding, most: int) -> list[str]:
-        """Return the words that point that way, the clearest first."""
+        """Return the words whose vectors point most in that direction, the clearest first."""
         ...
 
 
 class TypicalPrompts:
-    """Keeps the prompts nearest to each centroid while a log goes by.
+    """The prompts nearest to each centroid, collected from the batches of a log.
 
     Parameters
     ----------
@@ -41,9 +41,9 @@ class TypicalPrompts:
 
     Examples
     --------
-    >>> sitter = TypicalPrompts(Contexts([[0.0], [1.0]], [0.5, 0.5]))
-    >>> sitter.add(np.array([[0.3], [0.1], [0.8]]), np.array([0, 0, 1]), ["a", "b", "c"])
-    >>> sitter.nearest()
+    >>> typical = TypicalPrompts(Contexts([[0.0], [1.0]], [0.5, 0.5]))
+    >>> typical.add(np.array([[0.3], [0.1], [0.8]]), np.array([0, 0, 1]), ["a", "b", "c"])
+    >>> typical.nearest()
     [('b', 'a'), ('c',)]
     """
 
@@ -51,15 +51,15 @@ class TypicalPrompts:
         self._centroids = contexts.centroids
         self._kept: list[list[tuple[float, str]]] = [[] for _ in range(contexts.n_contexts)]
 
-    def add(self, vectors: Embedding, where: IntArray, ids: Sequence[str]) -> None:
-        """Look at some prompts: embedding, context and id of each."""
-        away = np.square(vectors - self._centroids[where]).sum(axis=1)
-        for context in np.unique(where).tolist():
-            rows = np.flatnonzero(where == context)
-            near = rows[np.argsort(away[rows], kind="stable")[:N_PROMPTS]]
-            met = [(float(away[row]), ids[row]) for row in near]
+    def add(self, vectors: Embedding, contexts: IntArray, ids: Sequence[str]) -> None:
+        """Add some prompts: embedding, context and id of each."""
+        distance = np.square(vectors - self._centroids[contexts]).sum(axis=1)
+        for context in np.unique(contexts).tolist():
+            rows = np.flatnonzero(contexts == context)
+            near = rows[np.argsort(distance[rows], kind="stable")[:N_PROMPTS]]
+            found = [(float(distance[row]), ids[row]) for row in near]
             known = {name for _, name in self._kept[context]}  # rows of one query may lie in several batches
-            fresh = [one for one in met if one[1] not in known]
+            fresh = [one for one in found if one[1] not in known]
             self._kept[context] = nsmallest(N_PROMPTS, [*self._kept[context], *fresh], key=lambda one: one[0])
 
     def nearest(self) -> list[tuple[str, ...]]:
@@ -67,10 +67,10 @@ class TypicalPrompts:
         return [tuple(name for _, name in kept) for kept in self._kept]
 
 
-def context_summaries(contexts: Contexts, encoder: Encoder, sitter: TypicalPrompts) -> list[ContextSummary]:
-    """Return what each context is about: words by what sets its centroid apart from the mean of all."""
+def context_summaries(contexts: Contexts, encoder: Encoder, typical: TypicalPrompts) -> list[ContextSummary]:
+    """Return the summary of each context; its words are those of its centroid less the mean of all."""
     if not isinstance(encoder, TermNamer):
-        return [ContextSummary(prompts=prompts) for prompts in sitter.nearest()]
+        return [ContextSummary(prompts=prompts) for prompts in typical.nearest()]
     middle = contexts.freq @ contexts.centroids if contexts.n_contexts > 1 else np.zeros(contexts.dim)
     words = [tuple(encoder.terms_of(centroid - middle, N_TERMS)) for centroid in contexts.centroids]
-    return [ContextSummary(*both) for both in zip(words, sitter.nearest(), strict=True)]
+    return [ContextSummary(*both) for both in zip(words, typical.nearest(), strict=True)]

@@ -1,4 +1,4 @@
-"""How many queries of a log fall in each context, each counted once, in bounded memory."""
+"""The number of queries of a log in each context, each counted once, in bounded memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from wiserouter.fitting.log.batch import first_rows
 from wiserouter.types import FloatArray, IntArray
 
 N_PARTS = 64
-"""Keys are dealt out to so many temporary files, each of which is read into memory at the end."""
+"""Number of temporary files that keys are partitioned into; each is read into memory at the end."""
 
 _IN_MEMORY = 1 << 18  # bytes of a part before it goes to disk
 _PAIR = np.dtype([("query", "<i8"), ("context", "<i4")])
@@ -29,8 +29,8 @@ class QueryCounts:
 
     Notes
     -----
-    Rows that are tied by an id may lie anywhere in a log. So key and context are written to disk, 12 bytes for each
-    query of a batch, dealt out by key; equal keys meet in one part. Memory: 16 MB, and a 64th of what was written.
+    Rows with the same id may be anywhere in a log. So key and context are written to disk, 12 bytes for each query of a
+    batch, partitioned by key so that equal keys are in one file. Memory: 16 MB, and a 64th of the bytes written.
 
     Examples
     --------
@@ -55,14 +55,14 @@ class QueryCounts:
         for part in self._parts:
             part.close()
 
-    def add(self, batch: LogBatch, where: IntArray) -> None:
-        """Count the queries of a batch, whose rows fall in the contexts `where`."""
+    def add(self, batch: LogBatch, contexts: IntArray) -> None:
+        """Count the queries of a batch, whose rows fall in these contexts."""
         if batch.ids is None:
-            self._untied += np.bincount(where, minlength=len(self._untied))
+            self._untied += np.bincount(contexts, minlength=len(self._untied))
             return
         rows = first_rows(batch.query)
         pairs = np.empty(len(rows), dtype=_PAIR)
-        pairs["query"], pairs["context"] = batch.query[rows], where[rows]
+        pairs["query"], pairs["context"] = batch.query[rows], contexts[rows]
         self._parts = self._parts or [SpooledTemporaryFile(_IN_MEMORY) for _ in range(N_PARTS)]  # noqa: SIM115 - closed on exit
         for part, file in enumerate(self._parts):
             file.write(pairs[pairs["query"] % N_PARTS == part].tobytes())

@@ -1,7 +1,7 @@
-"""A uniform sample of a log's queries in bounded memory, however often and in whatever order their rows come.
+"""A uniform sample of a log's queries in bounded memory, for any number and order of their rows.
 
 Bottom-k sampling (Cohen and Kaplan 2007): every query has a random rank that follows from its key, and the queries of
-lowest rank are the sample. So nothing is remembered of queries that are not in it.
+lowest rank are the sample. Nothing is kept of the other queries.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from wiserouter.fitting.log.query_keys import Ranks, ranks
 from wiserouter.types import IntArray
 
 MOST_CHARS = 100_000_000
-"""Characters of a sample's prompts; where prompts are longer than 2,000, fewer of them are kept than were asked for."""
+"""Largest number of characters in a sample; prompts longer than 2,000 characters make it smaller than asked for."""
 
 _HIGHEST = 2**64 - 1
 
 
 class QuerySample:
-    """The prompts of the queries of lowest rank, in the order in which they were met.
+    """The prompts of the queries of lowest rank, in the order of the log.
 
     Parameters
     ----------
     most : int
-        The most queries.
+        Largest number of queries.
     rng : numpy.random.Generator
         Draws the ranks.
     most_chars : int
-        The most characters of their prompts; one prompt is kept in any case.
+        Largest number of characters of their prompts; one prompt is always kept.
 
     Examples
     --------
@@ -48,7 +48,7 @@ class QuerySample:
         self._bound = _HIGHEST
 
     def add(self, batch: LogBatch) -> None:
-        """Look at some rows; a query keeps the prompt of its first one."""
+        """Add some rows; a query keeps the prompt of its first one."""
         rows = first_rows(batch.query)
         rank = ranks(batch.query[rows], self._salt)
         low = rank <= self._bound
@@ -70,11 +70,11 @@ class QuerySample:
         return ranks(query, self._salt)
 
     def bound(self, most: int) -> np.uint64:
-        """Return the highest rank of the `most` queries of lowest rank."""
+        """Return the highest rank among the `most` queries of lowest rank."""
         return np.uint64(sorted(self._prompts)[:most][-1])
 
     def _cut(self) -> None:
-        """Let go of the queries of highest rank that are too many."""
+        """Drop the queries of highest rank that are too many."""
         if len(self._prompts) <= self._most and self._n_chars <= self._most_chars:
             return
         order = sorted(self._prompts)[: self._most]

@@ -1,4 +1,4 @@
-"""The pool of models: names, prices, and what one call of each can cost at most."""
+"""The pool of models: names, prices, and bounds on the cost of a call."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Model:
     Parameters
     ----------
     name : str
-        The name that decisions carry.
+        The name in decisions.
     price : Price, optional
         Needed to turn token counts into USD.
     max_output_tokens : int, optional
@@ -25,13 +25,13 @@ class Model:
     max_input_tokens : int, optional
         The context window; a longer query makes the model ineligible.
     max_cost_usd : float, optional
-        The most that one call can cost, where prices or token counts do not say it.
+        The most that one call can cost, where it does not follow from prices and token counts.
     score : float, optional
-        What a leaderboard says of it, as a mean reward in [0, 1].
+        A prior mean reward in [0, 1], such as a leaderboard's.
     score_weight : float, default 20
-        How many observations that score counts for.
+        Number of observations that the score counts for.
     retired : bool, default False
-        Whether it gets no more queries; what is known of it is kept.
+        Whether it receives no more queries; its observations are kept.
 
     Examples
     --------
@@ -103,21 +103,21 @@ class Pool:
             raise InvalidInput("the pool must hold a model that is not retired, got none: add one first")
         self._counts_tokens = any(model.max_input_tokens is not None for model in models)
         self.unrestricted = not self._retired and not self._counts_tokens
-        dearest = [model.max_cost_usd for model in models if model.max_cost_usd is not None]
-        self._dearest_usd = dearest if len(dearest) == len(models) else None
+        bounds = [model.max_cost_usd for model in models if model.max_cost_usd is not None]
+        self._max_costs_usd = bounds if len(bounds) == len(models) else None
 
     def __len__(self) -> int:
         return len(self.models)
 
     def index(self, name: str) -> int:
-        """Return the position of a model; raises `UnknownModel`."""
+        """Return the position of a model; raise `UnknownModel` if there is none of this name."""
         try:
             return self._index[name]
         except KeyError:
             raise UnknownModel(name, self.names) from None
 
     def needs_tokens(self, *, hard: bool) -> bool:
-        """Return whether the input's token count bears on which models can take it."""
+        """Return True if the eligible models, or their bounds, depend on the length of a query."""
         return self._counts_tokens or (hard and any(model.price is not None for model in self.models))
 
     def eligible(self, names: Iterable[str] | None, input_tokens: int | None) -> set[int] | None:
@@ -128,7 +128,7 @@ class Pool:
         names : iterable of str, optional
             The caller's own restriction.
         input_tokens : int, optional
-            Length of the query, held against each model's context window.
+            Length of the query, compared with each model's context window.
 
         Raises
         ------
@@ -144,9 +144,9 @@ class Pool:
         return left
 
     def worst_cases_usd(self, input_tokens: int | None, max_output_tokens: int | None) -> list[float]:
-        """Return the most that one call of each model can cost; raises `UnknownPrice` where nothing bounds it."""
-        if input_tokens is None and max_output_tokens is None and self._dearest_usd is not None:
-            return self._dearest_usd
+        """Return the most that one call of each model can cost; raise `UnknownPrice` where nothing bounds it."""
+        if input_tokens is None and max_output_tokens is None and self._max_costs_usd is not None:
+            return self._max_costs_usd
         return [self._worst_case_usd(k, input_tokens, max_output_tokens) for k in range(len(self))]
 
     def check_bounded(self) -> None:
@@ -158,9 +158,9 @@ class Pool:
                 )
 
     def list_price_usd(self, model: int) -> float:
-        """Return a number that orders models of unknown cost: their price per token, or dearest call."""
-        price, dearest = self.models[model].price, self.models[model].max_cost_usd
-        return price.input + price.output if price is not None else dearest if dearest is not None else float("inf")
+        """Return a number that orders models of unknown cost: the sum of the token prices, else `max_cost_usd`."""
+        price, bound = self.models[model].price, self.models[model].max_cost_usd
+        return price.input + price.output if price is not None else bound if bound is not None else float("inf")
 
     def _worst_case_usd(self, k: int, input_tokens: int | None, max_output_tokens: int | None) -> float:
         model = self.models[k]

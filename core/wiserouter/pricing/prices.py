@@ -1,6 +1,6 @@
-"""What a call costs in USD, after it (`cost_usd`) and at most, before it (`worst_case_usd`).
+"""The cost of a call in USD: its cost after the call (`cost_usd`), and a bound before it (`worst_case_usd`).
 
-Both are sums of tokens times price and know no catalogue: a model without a price is refused where the pool is built.
+Both are sums of tokens times price and use no price catalogue: a model without a price is refused by the pool.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from wiserouter.validation import check_amount, check_count
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """What a provider asks, in USD per token.
+    """The prices of one model, in USD per token.
 
     Parameters
     ----------
@@ -102,7 +102,7 @@ class Usage:
 
 
 def cost_usd(price: Price, usage: Usage) -> float:
-    """Return what `usage` costs at `price`.
+    """Return the cost of `usage` at `price`.
 
     Parameters
     ----------

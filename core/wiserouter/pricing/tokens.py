@@ -1,10 +1,10 @@
-"""How many tokens a text has, before the call and without the network.
+"""The number of tokens of a text, before the call and without the network.
 
-tiktoken downloads an encoding on first use and waits for it; here an encoding is used only if its file already lies in
-tiktoken's cache directory with the right hash. The file is read here, not through tiktoken's loader, which fetches
-what is missing and deletes what is damaged. Without a file the count is an estimate, and says so.
+tiktoken downloads an encoding on first use and waits for it; this module uses an encoding only if its file is already
+in tiktoken's cache directory with the right hash. It reads the file itself, since tiktoken's loader fetches missing
+files and deletes damaged ones. Without a file the count is an estimate, and is marked as one.
 
-Chat formats add a few tokens per message (about four), tools and images add more: this counts the text alone.
+Chat formats add a few tokens per message (about four), tools and images add more: only the text is counted here.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class TokenCount:
         An upper bound, for reserving money: equal to `tokens` where the model's own encoding counted them, else the
         UTF-8 bytes of the text, since every token of a byte-level encoding covers at least one byte.
     encoding : str
-        What counted: "o200k_base", "cl100k_base" or "estimate:utf8/4".
+        The encoding that counted: "o200k_base", "cl100k_base" or "estimate:utf8/4".
     """
 
     tokens: int
@@ -79,7 +79,7 @@ def count_tokens(text: str, model: str | None = None) -> TokenCount:
     Parameters
     ----------
     text : str
-        Any text; what looks like a special token counts as plain text.
+        Any text; a special token in it counts as plain text.
     model : str, optional
         A model's name, with or without the prefix "openai/".
 
@@ -120,7 +120,7 @@ def _count(encoding: tiktoken.Encoding, text: str) -> int:
 
 
 def _encoding_name(model: str | None) -> str | None:
-    """Return the encoding that tiktoken gives for `model`, or None where it knows none."""
+    """Return the name of tiktoken's encoding for `model`, or None if there is none."""
     if model is None:
         return None
     from tiktoken.model import encoding_name_for_model
@@ -133,7 +133,7 @@ def _encoding_name(model: str | None) -> str | None:
 
 
 def _load(name: str) -> tiktoken.Encoding | None:
-    """Return the encoding `name` if a sound file of it is cached, else None; a file is read once."""
+    """Return the encoding `name` if an intact file of it is cached, else None; a file is read once."""
     folder = _cache_folder()
     if name not in _SHA256 or not folder:
         return None
@@ -158,7 +158,7 @@ def _cache_folder() -> str:
 
 @lru_cache(maxsize=32)
 def _cache_path(folder: str, name: str) -> Path:
-    """Return where tiktoken keeps the file of the encoding `name`: under the SHA-1 of its address."""
+    """Return the path of the encoding `name` in tiktoken's cache, named by the SHA-1 of its URL."""
     return Path(folder) / hashlib.sha1(f"{_BLOBS}{name}.tiktoken".encode(), usedforsecurity=False).hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""Contexts: the finite set that embeddings are sorted into (paper, Section "Context Discretization").
+"""Contexts: the finite set that embeddings are assigned to (paper, Section "Context Discretization").
 
 Queries are clustered by k-means; the context of a query is its nearest centroid; `freq` is the empirical share of each
 context. scikit-learn is loaded by `fit` only.
@@ -22,12 +22,12 @@ MINI_BATCH_ROWS = 100_000
 
 
 class ContextSummary(NamedTuple):
-    """What a context is about: its words, where the encoder knows any, and the ids of its most typical prompts.
+    """The summary of a context: its words, where the encoder knows any, and the ids of its most typical prompts.
 
     Attributes
     ----------
     terms : tuple of str
-        Words that set it apart from the others.
+        Words that distinguish it from the others.
     prompts : tuple of str
         Ids in the log that it was fitted on, or rows of it ("row 17"); never a text.
     """
@@ -37,7 +37,7 @@ class ContextSummary(NamedTuple):
 
 
 class Contexts:
-    """Centroids and how often each is met.
+    """Centroids, and the share of queries nearest to each.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ class Contexts:
     summaries : sequence of ContextSummary, optional
         One per centroid.
     n_queries : int, optional
-        How many queries `freq` is the share of, where that is known.
+        Number of queries that `freq` was counted from, where that is known.
 
     Raises
     ------
@@ -102,7 +102,7 @@ class Contexts:
         embeddings : array-like of shape (n_queries, dim)
             One row per query.
         n_contexts : int, default 16
-            Number of clusters J; fewer come out where there are fewer distinct rows.
+            Number of clusters J; fewer where there are fewer distinct rows.
         seed : int, default 0
             Seeds the initial centroids.
 
@@ -172,7 +172,7 @@ class Contexts:
         return np.asarray((rows @ self.centroids.T - self._half_square).argmax(axis=1), dtype=np.int64)
 
     def counted(self, queries: ArrayLike) -> Contexts:
-        """Return the same contexts with the frequencies of `queries`, how many fell in each; at least one must be.
+        """Return the same contexts with frequencies from the number of queries in each; raise if there is none.
 
         Examples
         --------

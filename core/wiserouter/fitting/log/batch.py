@@ -1,4 +1,4 @@
-"""`LogBatch`: some rows of a log, or all of them with the calls of a query in one row."""
+"""A batch of a log: some rows, or all of them with the calls of a query in one row."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class LogBatch:
     prompts : list of str
         One per row.
     query : ndarray of int of shape (n,)
-        Tells queries apart: the number of the row, or a key made of the query's id, which all its rows share.
+        Identifies queries: the number of the row, or a key made of the query's id, which all its rows share.
     reward, cost_usd : ndarray of shape (n, n_models)
         Scores in [0, 1] and costs in USD; NaN where not observed.
     ids : list of str or None
-        The log's own names of the queries, one per row, where it has any.
+        The ids of the queries in the log, one per row, where it has any.
     """
 
     prompts: list[str]
@@ -35,12 +35,12 @@ class LogBatch:
 
     @property
     def complete(self) -> NDArray[np.bool_]:
-        """Which rows have the score and the cost of every model; an array of shape (n,)."""
+        """True for rows with the score and the cost of every model; an array of shape (n,)."""
         return np.asarray(~np.isnan(self.reward + self.cost_usd).any(axis=1))
 
 
 def merged(parts: Sequence[LogBatch]) -> LogBatch:
-    """Return all rows, those of one query averaged into one, queries numbered from 0 by first appearance."""
+    """Return all rows, with those of one query averaged into one, and queries numbered by first appearance."""
     prompts = [prompt for part in parts for prompt in part.prompts]
     query, reward, cost = (
         np.concatenate([getattr(part, name) for part in parts]) for name in ("query", "reward", "cost_usd")
@@ -57,7 +57,7 @@ def merged(parts: Sequence[LogBatch]) -> LogBatch:
 
 
 def first_rows(query: IntArray) -> IntArray:
-    """Return the row where each query comes first, in the order of the rows.
+    """Return the first row of each query, in the order of the rows.
 
     Examples
     --------
@@ -68,7 +68,7 @@ def first_rows(query: IntArray) -> IntArray:
 
 
 def _mean_by(row: IntArray, values: FloatArray, n_rows: int) -> FloatArray:
-    """Return the mean of the observed values that go to each row, NaN where there is none."""
+    """Return the mean of the observed values of each row, NaN where there is none."""
     seen = ~np.isnan(values)
     total, count = np.zeros((n_rows, values.shape[1])), np.zeros((n_rows, values.shape[1]))
     np.add.at(total, row, np.where(seen, values, 0.0))

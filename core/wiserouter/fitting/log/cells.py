@@ -1,4 +1,4 @@
-"""From text and number columns to arrays, with every bad cell named by row and column."""
+"""Checked cells: from text and number columns to arrays; an error names row and column of the bad cell."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _COST_RULE = "a cost in USD must be a finite number of at least 0"
 
 
 def earliest(reads: Iterable[Callable[[], T]]) -> list[T]:
-    """Return what the reads return; if some fail, raise the error of the first bad row, whatever the batch size."""
+    """Return the results of the reads; if some fail, raise the error of the first bad row, for any batch size."""
     done: list[T] = []
     errors: list[LogError] = []
     for read in reads:
@@ -37,7 +37,7 @@ def earliest(reads: Iterable[Callable[[], T]]) -> list[T]:
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """A frame of a file, and where in the file it starts.
+    """A frame of a file, and its first row in the file.
 
     Attributes
     ----------

@@ -1,7 +1,7 @@
-"""Files as streams of frames: opened by their ending, read in batches, errors wrapped once (polars).
+"""Files of logs as streams of frames: opened by their ending, read in batches, errors wrapped once (polars).
 
-Parquet is read in slices: `collect_batches` decodes ahead of a slow consumer (pola-rs/polars#28569), slices hold what
-they hold. Csv and jsonl have no rows to seek to and are streamed; every cell of theirs stays text until it is checked.
+Parquet is read in slices, whose memory is bounded: `collect_batches` decodes ahead of a slow consumer
+(pola-rs/polars#28569). Csv and jsonl have no random access and are streamed; every cell stays text until it is checked.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     import polars as pl
 
 SLICE_ROWS = 32_768
-"""Rows of a table with random access that are decoded at once."""
+"""Rows of a table with random access to decode at once."""
 
 SLICE_BYTES = 64_000_000
-"""Fewer rows are decoded at once where their texts are longer than this together."""
+"""Largest number of bytes of texts to decode at once; longer texts make slices of fewer rows."""
 
 _PROBED_ROWS = 64
 
@@ -39,12 +39,12 @@ def scan(path: Path) -> pl.LazyFrame:
     FileNotFoundError
         If there is no such file.
     LogError
-        If the ending is unknown, a column of a csv comes twice or the file cannot be read.
+        If the ending is unknown, a csv has a column twice, or the file cannot be read.
 
     Notes
     -----
-    In a csv an empty cell is missing and `""` is an empty text; a line too short lacks its last cells. A jsonl is
-    parsed once to know its columns, since a key may appear in its last line only.
+    In a csv an empty cell is missing and `""` is an empty text; a line that is too short lacks its last cells. A jsonl
+    is parsed once to find its columns, since a key may appear in its last line only.
     """
     import polars as pl
 
@@ -67,7 +67,7 @@ def column_names(frame: pl.LazyFrame, path: Path | None) -> list[str]:
 
 
 def batches(frame: pl.LazyFrame, columns: Sequence[str], rows: int, path: Path | None) -> Iterator[pl.DataFrame]:
-    """Yield the rows in order, at most `rows` at a time, with never more than some batches in memory."""
+    """Yield the rows in order, at most `rows` at a time, with at most some batches in memory."""
     streamed = path is not None and _is(path, (*_CSV, *_JSONL))
     for part in _streamed(frame, columns, rows, path) if streamed else _sliced(frame.select(columns), rows, path):
         yield from part.iter_slices(rows)
@@ -75,7 +75,7 @@ def batches(frame: pl.LazyFrame, columns: Sequence[str], rows: int, path: Path |
 
 @contextmanager
 def reading(path: Path | None) -> Iterator[None]:
-    """Say which file it was, and which line of a jsonl, where polars cannot read one."""
+    """Raise `LogError` with the file, and with the line of a jsonl, where polars cannot read it."""
     import polars as pl
 
     try:
@@ -109,7 +109,7 @@ def _scan_jsonl(path: Path) -> pl.LazyFrame:
 
 
 def _streamed(frame: pl.LazyFrame, columns: Sequence[str], rows: int, path: Path | None) -> Iterator[pl.DataFrame]:
-    """Yield batches with every column parsed, so that a csv line with too many cells is found, not cut."""
+    """Yield batches with every column parsed, so that a csv line with too many cells is an error and not cut off."""
     import polars as pl
 
     whole = pl.QueryOptFlags(projection_pushdown=False)
@@ -132,7 +132,7 @@ def _sliced(frame: pl.LazyFrame, rows: int, path: Path | None) -> Iterator[pl.Da
 
 
 def _slice_rows(part: pl.DataFrame, rows: int) -> int:
-    """Return how many rows like those of `part` to decode at once: whole batches of `rows`, if texts are short."""
+    """Return the number of rows like those of `part` to decode at once: whole batches of `rows`, if texts are short."""
     import polars as pl
 
     lengths = part.select(pl.col(pl.String).str.len_bytes().sum())

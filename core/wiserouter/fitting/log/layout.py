@@ -1,4 +1,4 @@
-"""How a table says which model scored and cost what.
+"""The layout of a log: the columns with the score and cost of each model.
 
 - wide: one row per query; per model the columns `score|<model>` and `cost|<model>`;
 - RouterBench's own wide files: `<model>` for the score and `<model>|total_cost`;
@@ -25,7 +25,7 @@ _KNOWN = (
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Which columns hold what.
+    """The layout of a table.
 
     Attributes
     ----------
@@ -34,7 +34,7 @@ class Layout:
     columns : dict of str to tuple of str
         Wide: the score and cost column of each model, in the file's order. Long: empty.
     query_id : bool
-        Long: whether calls of one query are tied by an id.
+        Long: whether calls of one query share an id.
     """
 
     name: LayoutName
@@ -57,12 +57,12 @@ class Layout:
 
 
 def layout_of(columns: Sequence[str], wanted: LayoutName | None, file: Path | None) -> Layout:
-    """Return the layout that the columns have.
+    """Return the layout of a table with these columns.
 
     Raises
     ------
     LogError
-        If they fit no layout, or not the wanted one; the message lists what is missing and what was found.
+        If they fit no layout, or not the wanted one; the message lists the columns missing and those found.
     """
     pairs = _model_columns(columns)
     name = wanted or ("wide" if pairs else "long")
@@ -78,7 +78,7 @@ def layout_of(columns: Sequence[str], wanted: LayoutName | None, file: Path | No
 
 
 def _check_partners(columns: Sequence[str], file: Path | None) -> None:
-    """Refuse a score without its cost, or the reverse: the model would vanish without a word."""
+    """Refuse a score without its cost, or the reverse: the model would be silently left out."""
     partner = {"score|": "cost|", "cost|": "score|"}
     for column in columns:
         for mine, other in partner.items():

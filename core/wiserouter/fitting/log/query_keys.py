@@ -1,7 +1,7 @@
-"""Keys of queries: 64 bits of a hash in place of an id of any length, and ranks that are as good as random.
+"""Keys of queries: 64 bits of a hash in place of an id of any length, and pseudo-random ranks.
 
-A key needs no table of the ids met before, so that a log of any length is read in the same memory. Any two of `n` ids
-share a key with probability `n^2 / 2^65`: 1 in 1.5 million for five million queries.
+A key needs no table of earlier ids, so that a log of any length is read in the same memory. Any two of `n` ids share a
+key with probability `n^2 / 2^65`: 1 in 1.5 million for five million queries.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def query_keys(names: Sequence[str]) -> IntArray:
 
 
 def ranks(keys: IntArray, salt: int) -> Ranks:
-    """Return a number for each key, spread evenly over 64 bits, another for each salt.
+    """Return a number for each key, uniform over 64 bits and different for each salt.
 
     Notes
     -----

@@ -1,4 +1,4 @@
-"""`RoutingLog`: past calls, streamed from parquet, csv or jsonl."""
+"""A routing log: past calls, streamed from parquet, csv or jsonl."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ class RoutingLog:
     models : tuple of str
         The models, in the order of the columns of every batch.
     layout : Layout
-        Which columns hold what.
+        The columns of scores and costs.
     path : Path or None
         The file.
 
     Notes
     -----
-    Rows are streamed at every pass and none is remembered, so that a log may be larger than memory. Opening reads the
-    schema; to know its models a long log is read once, and to know its columns a jsonl, where a key may come late.
+    Rows are streamed at every pass and none is kept, so that a log may be larger than memory. Opening reads the schema;
+    a long log is read once to find its models, and a jsonl to find its columns, since a key may first appear late.
 
     Null, NaN and an empty cell of a number are not observed. In a csv `""` is an empty prompt, an empty cell is none.
     """
@@ -50,21 +50,21 @@ class RoutingLog:
         self._frame = frame
         self.layout = layout
         self.path = path
-        known = tuple(layout.columns) if layout.name == "wide" else self._models_met()
+        known = tuple(layout.columns) if layout.name == "wide" else self._read_models()
         self.models = known if models is None else _chosen(models, known)
 
     @classmethod
     def read(
         cls, path: str | Path, *, layout: LayoutName | None = None, models: Sequence[str] | None = None
     ) -> RoutingLog:
-        """Open a log; its rows are read, and checked, when they are asked for.
+        """Open a log; its rows are read and checked on each pass.
 
         Parameters
         ----------
         path : str or Path
             A .parquet, .csv, .csv.gz, .jsonl or .ndjson file.
         layout : {"wide", "long"}, optional
-            How to read it; told from the columns by default.
+            Its layout; derived from the columns by default.
         models : sequence of str, optional
             Keep only these, in this order. By default all: in the file's order, or sorted in a long log.
 
@@ -142,8 +142,8 @@ class RoutingLog:
         Raises
         ------
         LogError
-            If there is no row, or a cell is missing or out of range; file, row and column are named before the batch
-            is handed out.
+            If there is no row, or a cell is missing or out of range; the error names file, row and column, and no row
+            of that batch is returned.
         """
         check_count("rows", rows, least=1)
         done = 0
@@ -193,16 +193,16 @@ class RoutingLog:
         ids_kept = [names[0][i] for i in kept] if names else None
         return LogBatch([prompts[i] for i in kept], query[kept], tables[0, kept], tables[1, kept], ids_kept)
 
-    def _models_met(self) -> tuple[str, ...]:
+    def _read_models(self) -> tuple[str, ...]:
         """Return the models of a long log, sorted, after one pass over their column."""
-        met: set[str] = set()
+        found: set[str] = set()
         done = 0
         for frame in files.batches(self._frame, ["model"], BATCH_ROWS, self.path):
-            met.update(Cells(frame, done + 1, self.path).texts("model"))
+            found.update(Cells(frame, done + 1, self.path).texts("model"))
             done += frame.height
         if not done:
             raise LogError("the log must hold at least one row, got none", file=self.path)
-        return tuple(sorted(met))
+        return tuple(sorted(found))
 
 
 def _chosen(models: Sequence[str], known: tuple[str, ...]) -> tuple[str, ...]:

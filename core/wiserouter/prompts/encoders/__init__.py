@@ -1,6 +1,6 @@
-"""From a text to the vector that contexts are made of.
+"""Encoders: from a text to the vector that is assigned to a context.
 
-Importing this package loads none of scikit-learn, scipy, onnxruntime and tokenizers: they load when they are used.
+Importing this package loads none of scikit-learn, scipy, onnxruntime and tokenizers: they load on first use.
 """
 
 from wiserouter.prompts.encoders.base import Encoder

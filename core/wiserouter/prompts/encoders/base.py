@@ -1,4 +1,4 @@
-"""What an encoder is, and the two checks that all of them share."""
+"""The protocol of an encoder, and the functions that all encoders share."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Encoder(Protocol):
     Attributes
     ----------
     spec : str
-        The name that `open_encoder` and the artifact know it by: "tfidf", "minilm" or "custom".
+        Its name in `open_encoder` and in artifacts: "tfidf", "minilm" or "custom".
 
     Notes
     -----
@@ -45,19 +45,19 @@ class Encoder(Protocol):
         ...
 
     def state(self) -> State:
-        """Return what `fit` learned, as arrays."""
+        """Return the fitted state, as arrays."""
         ...
 
     def settings(self) -> Settings:
-        """Return the keyword arguments that build the encoder anew."""
+        """Return the keyword arguments that build an equal encoder."""
         ...
 
 
 def tail(text: str, max_chars: int) -> str:
     """Return the last `max_chars` characters of `text`.
 
-    The end and not the start: few-shot prompts, system prompts and agent transcripts begin alike and put the query
-    last. In RouterBench the first 1,000 characters of a prompt are worked examples shared by the whole task.
+    The end rather than the start: few-shot prompts, system prompts and agent transcripts begin alike and end with the
+    query. In RouterBench the first 1,000 characters of a prompt are worked examples shared by the whole task.
 
     Examples
     --------
@@ -98,12 +98,12 @@ def check_embeddings(array: ArrayLike, n: int) -> Embedding:
         raise EncoderError(f"embeddings must have shape ({n}, d) with d >= 1, got {rows.shape}: return a row per text")
     bad = np.flatnonzero(~np.isfinite(rows).all(axis=1))
     if bad.size:
-        raise EncoderError(f"embeddings must be finite, got NaN or infinity in row {bad[0]}: mend or drop that text")
+        raise EncoderError(f"embeddings must be finite, got NaN or infinity in row {bad[0]}: correct or drop that text")
     return rows
 
 
 def _as_float32(array: ArrayLike) -> Embedding:
-    """Return `array` as float32; what overflows becomes infinite, for `check_embeddings` to refuse."""
+    """Return `array` as float32; an overflow becomes infinite, for `check_embeddings` to refuse."""
     try:
         with np.errstate(over="ignore"):
             return np.asarray(array, dtype=np.float32)

@@ -1,4 +1,4 @@
-"""Any callable from texts to vectors, for instance a client of an embedding service, as an encoder."""
+"""An encoder from any callable of texts, such as a client of an embedding service."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EmbedFunction = Callable[[list[str]], ArrayLike]
 
 
 class CallableEncoder:
-    """Calls `function` with a list of texts and checks what it returns.
+    """An encoder that calls `function` with a list of texts and checks the result.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ class CallableEncoder:
 
     Notes
     -----
-    A function cannot be stored in an artifact: hand it to `WiseRouter.load` again, as `encoder=`.
+    A function cannot be stored in an artifact: pass it to `WiseRouter.load` again, as `encoder=`.
 
     Examples
     --------
@@ -79,11 +79,11 @@ class CallableEncoder:
         return rows
 
     def state(self) -> State:
-        """Return nothing: a function cannot be stored."""
+        """Return an empty state: a function cannot be stored."""
         return {}
 
     def settings(self) -> Settings:
-        """Return the length of the vectors, as far as it is known."""
+        """Return the length of the vectors; None before the first call."""
         return {"dim": self._dim}
 
     def _call(self, texts: list[str]) -> ArrayLike:

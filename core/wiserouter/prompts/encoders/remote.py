@@ -1,4 +1,4 @@
-"""An embedding service as an encoder: a cache before it, and its bill paid from the router's budget."""
+"""An embedding service as an encoder, with a cache, paid from the router's budget."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ MAX_CHARS = 4_000
 
 
 class Embedded(NamedTuple):
-    """What a service answers: one row per text, and the tokens it bills; None where it does not say."""
+    """The response of a service: one row per text, and the tokens that it bills; None where it does not report them."""
 
     rows: ArrayLike
     tokens: int | None = None
 
 
 class RemoteEncoder:
-    """Asks a service for vectors, once per text.
+    """An encoder that requests vectors from a service, once per text.
 
     Parameters
     ----------
     name : str
-        What errors call it.
+        Its name in errors.
     embed, aembed : callable of (list of str) -> Embedded
         The service, synchronously and asynchronously; safe to call from many threads.
     token_usd : float, default 0
@@ -42,13 +42,13 @@ class RemoteEncoder:
     Attributes
     ----------
     pay, apay : callable of (float) -> None, and its asynchronous twin
-        Called with an upper bound on the cost before a call, and with what was not used of it, negative, after it. A
-        call that is given up in the middle stays paid: the service may bill it.
+        Called with an upper bound on the cost before a call, and after it with the unused part of that as a negative
+        amount. A cancelled call stays paid: the service may bill it.
 
     Notes
     -----
-    Only the last 4,000 characters are embedded. No file can hold a service: hand the encoder to `WiseRouter.load`
-    again.
+    Only the last 4,000 characters are embedded. An artifact cannot hold a service: pass the encoder to
+    `WiseRouter.load` again.
     """
 
     spec = "custom"
@@ -62,8 +62,8 @@ class RemoteEncoder:
         token_usd: float = 0.0,
         cache_size: int = 10_000,
     ) -> None:
-        self.pay: Callable[[float], None] = _for_free
-        self.apay: Callable[[float], Awaitable[None]] = _afor_free
+        self.pay: Callable[[float], None] = _pay_nothing
+        self.apay: Callable[[float], Awaitable[None]] = _apay_nothing
         self._name, self._embed, self._aembed = name, embed, aembed
         self._token_usd, self._cache_size = token_usd, cache_size
         self._cache: OrderedDict[bytes, Embedding] = OrderedDict()
@@ -93,7 +93,7 @@ class RemoteEncoder:
                 raise self._failed(error) from error
             if rest_usd := self._rest_usd(answer, bound_usd):
                 self.pay(rest_usd)
-            vectors |= self._taken(missing, answer)
+            vectors |= self._add_to_cache(missing, answer)
         return np.stack([vector for text in cut if (vector := vectors[text]) is not None])
 
     async def aencode(self, text: str) -> Embedding:
@@ -111,14 +111,14 @@ class RemoteEncoder:
             raise self._failed(error) from error
         if rest_usd := self._rest_usd(answer, bound_usd):
             await self.apay(rest_usd)
-        return self._taken([cut], answer)[cut]
+        return self._add_to_cache([cut], answer)[cut]
 
     def state(self) -> State:
-        """Return nothing: the model is the service's."""
+        """Return an empty state: the model is the service's."""
         return {}
 
     def settings(self) -> Settings:
-        """Return nothing that an artifact should keep."""
+        """Return no settings: an artifact keeps none."""
         return {}
 
     def _bound_usd(self, texts: list[str]) -> float:
@@ -126,14 +126,14 @@ class RemoteEncoder:
         return sum(len(text.encode("utf-8", "surrogatepass")) for text in texts) * self._token_usd
 
     def _rest_usd(self, answer: Embedded, bound_usd: float) -> float:
-        """Return what is to be paid beyond the bound: less than nothing, where the answer says what it used."""
+        """Return the cost less the bound, at most 0 as a rule; 0 where the service does not report its tokens."""
         return 0.0 if answer.tokens is None else answer.tokens * self._token_usd - bound_usd
 
     def _failed(self, error: Exception) -> EncoderError:
         return EncoderError(f"embedding with {self._name} failed: {type(error).__name__}")
 
-    def _taken(self, texts: list[str], answer: Embedded) -> dict[str, Embedding]:
-        """Keep the vectors, and return them."""
+    def _add_to_cache(self, texts: list[str], answer: Embedded) -> dict[str, Embedding]:
+        """Cache the vectors, and return them."""
         rows = check_embeddings(answer.rows, len(texts))
         with self._lock:
             for text, row in zip(texts, rows, strict=True):
@@ -151,13 +151,13 @@ class RemoteEncoder:
 
 
 def _key(text: str) -> bytes:
-    """Return a digest: the cache keeps no prompt."""
+    """Return a digest of a text: the cache keeps no prompt."""
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
-def _for_free(usd: float) -> None:
-    """Pay for nothing: no router has taken the encoder on."""
+def _pay_nothing(usd: float) -> None:
+    """Pay nothing, before a router uses the encoder."""
 
 
-async def _afor_free(usd: float) -> None:
-    """Pay for nothing."""
+async def _apay_nothing(usd: float) -> None:
+    """Pay nothing, before a router uses the encoder."""

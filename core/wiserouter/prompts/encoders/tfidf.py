@@ -4,7 +4,7 @@ A text of terms t with counts f_t becomes x_t = (1 + ln f_t) * idf_t, idf_t = ln
 length 1, and is projected on the leading right singular vectors of the log. Terms are words and pairs of neighbouring
 words; where a script puts no blanks between words (Chinese, Japanese) each character counts as a word. Elsewhere the
 numbers equal scikit-learn's TfidfVectorizer(sublinear_tf=True) and TruncatedSVD (the tests hold them equal), but one
-text takes a tenth of the time, and what was learned is three arrays.
+text takes a tenth of the time, and the fitted state is three arrays.
 """
 
 from __future__ import annotations
@@ -41,20 +41,20 @@ class TfidfEncoder:
     Parameters
     ----------
     dim : int
-        The most dimensions; fewer where the log has fewer directions.
+        Largest number of dimensions; fewer where the log has fewer directions.
     max_features : int
-        The most terms; the ones in most texts are kept.
+        Largest number of terms; those in most texts are kept.
     max_chars : int
-        How much of the end of a text is read (see `tail`).
+        Characters to read from the end of a text (see `tail`).
     seed : int
         Seeds the randomized SVD.
 
     Notes
     -----
-    A term must occur in two texts once the log has 100. From a million terms on, those met least often so far are let
-    go while counting (after Manku and Motwani 2002), so that memory does not grow with the texts. A text without a
-    known term becomes the zero vector, and a log without any term (punctuation, empty texts) gives an encoder of one
-    dimension that is always zero.
+    A term must occur in two texts once the log has 100. From a million terms on, the rarest so far are dropped while
+    counting (after the lossy counting of Manku and Motwani 2002), so that memory does not grow with the texts. A text
+    without a known term becomes the zero vector, and a log without any term (punctuation, empty texts) gives an encoder
+    of one dimension that is always zero.
 
     Examples
     --------
@@ -149,7 +149,7 @@ class TfidfEncoder:
 
     @classmethod
     def restore(cls, settings: Settings, arrays: State) -> Self:
-        """Return the encoder that `settings` and `arrays` were taken from."""
+        """Return the encoder whose `settings()` and `state()` these are."""
         encoder = cls(**settings)  # type: ignore[arg-type]  # checked by the constructor
         terms = json.loads(arrays["vocabulary"].tobytes())
         encoder._vocabulary = {term: column for column, term in enumerate(terms)}
@@ -187,7 +187,7 @@ class TfidfEncoder:
 
 
 def _counted(texts: Iterable[set[str]]) -> Counter[str]:
-    """Return in how many texts each term occurs; rare ones may be missing, or counted too low, where there are many."""
+    """Return the number of texts with each term; where there are many terms, rare ones may be missing or too low."""
     seen: Counter[str] = Counter()
     for terms in texts:
         seen.update(terms)
@@ -199,7 +199,7 @@ def _counted(texts: Iterable[set[str]]) -> Counter[str]:
 
 
 def _frequent(seen: Counter[str], n_texts: int, most: int) -> list[str]:
-    """Return the terms to keep, in alphabetical order: those in most texts, ties broken by the alphabet."""
+    """Return the terms to keep, in alphabetical order: those in most texts; of ties, the first."""
     least = 2 if n_texts >= _MANY_TEXTS and max(seen.values(), default=0) > 1 else 1
     terms: Iterable[str] = (term for term, count in seen.items() if count >= least)
     return sorted(sorted(terms, key=lambda term: (-seen[term], term))[:most])
