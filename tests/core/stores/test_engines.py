@@ -5,8 +5,9 @@ import uuid
 
 import pytest
 
+from support.engine_checks import CONTRACT
 from support.engine_model import ModelEngine
-from support.engines import CONTRACT, Place
+from support.engines import Place
 from wiserouter.stores.engines.redis import RedisEngine
 from wiserouter.stores.engines.sqlite import SQLiteEngine
 from wiserouter.testing import FakeClock

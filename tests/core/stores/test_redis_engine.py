@@ -3,44 +3,38 @@
 import os
 import re
 import signal
-import ssl
 import subprocess
 import sys
-import threading
-import time
 import uuid
-from datetime import UTC, datetime, timedelta
 from importlib.resources import files
-from pathlib import Path
 
 import pytest
 
-from support.engines import apply, charge, counters, lease, opened, release, renew, reserve, rolling, state, window
-from support.redis_servers import MISSING, RedisServer, cluster, line_to, redis_server, serving, wait_until
-from wiserouter.errors import InvalidInput, StoreDamaged, StoreUnavailable
+from support.engines import (
+    READ_ALL,
+    apply,
+    charge,
+    counters,
+    fill,
+    lease,
+    opened,
+    release,
+    renew,
+    reserve,
+    rolling,
+    state,
+    window,
+)
+from support.redis_servers import MISSING, redis_server, wait_until
+from wiserouter.errors import InvalidInput, StoreDamaged
 from wiserouter.stores.engines.base import ReadRequest
-from wiserouter.stores.engines.events import Alias, Find, Learn, Note, Open, Score, Spend
+from wiserouter.stores.engines.events import Find, Learn, Note, Open, Spend
 
 pytest.importorskip("redis")
 
 from wiserouter.stores.engines.redis import RedisEngine
 
 needs_server = pytest.mark.skipif(redis_server() is None, reason=MISSING)
-ALL = ReadRequest(["s"], ["sums"], ["note"])
-
-
-@pytest.fixture
-def make(request):
-    """Open engines, and close them at the end."""
-    engines = []
-
-    def open_engine(url, name=None, **options):
-        engines.append(RedisEngine(url, name=name or uuid.uuid4().hex, **options))
-        return engines[-1]
-
-    yield open_engine
-    for engine in engines:
-        engine.close()
 
 
 class At:
@@ -48,26 +42,6 @@ class At:
 
     def __init__(self, make, url, **options):
         self.open = lambda **ttl_s: make(url, **options, **ttl_s)
-
-
-def fill(engine):
-    """Let everything be there once."""
-    return engine.exchange(
-        [
-            Open("s", 0, "terms", (rolling("w", 10.0),)),
-            reserve("a"),
-            reserve("b"),
-            charge("a", 0.5),
-            Score("a", 0.5, "t"),
-            Alias("other", "a"),
-            Spend("t", ("w",), 0.5),
-            lease("l", 1.0),
-            renew("w", rolling("v", 10.0)),
-            Learn("sums", "worker", 1, {"n": 1.0}),
-            Note("note", "text"),
-        ],
-        ALL,
-    )
 
 
 def dump(client, base):
@@ -108,143 +82,6 @@ def test_answers_are_never_decoded():
 def test_names_that_would_part_the_keys(names):
     with pytest.raises(InvalidInput, match="without braces"):
         RedisEngine("redis://127.0.0.1", **names)
-
-
-# failures ------------------------------------------------------------------------------------------------------------
-
-
-@needs_server
-@pytest.mark.parametrize("scheme", ["redis", "redis+cluster"])
-def test_nobody_answers(make, scheme):
-    with serving() as server:
-        port = server.port
-    engine = make(f"{scheme}://me:secret@127.0.0.1:{port}")
-    with pytest.raises(StoreUnavailable, match="cannot be used") as caught:
-        engine.exchange([])
-    assert caught.value.store == f"{scheme}://me@127.0.0.1:{port}"
-    assert "secret" not in str(caught.value)
-
-
-@needs_server
-def test_passwords(make):
-    with serving("--requirepass", "pa:s/s") as server:
-        place = f"127.0.0.1:{server.port}"
-        assert make(f"redis://:pa%3As%2Fs@{place}").exchange([]).results == []
-        for login in (":wrong@", "me:wrong@", ""):
-            with pytest.raises(StoreUnavailable, match="does not accept the user or password") as caught:
-                make(f"redis://{login}{place}").exchange([])
-            assert "wrong" not in str(caught.value).replace("WRONGPASS", "")
-
-
-@needs_server
-def test_another_kind_of_server(make):
-    """An ordinary server is no cluster, and a node of a cluster sends us on."""
-    with serving() as server, pytest.raises(StoreUnavailable):
-        make(server.url.replace("redis://", "redis+cluster://")).exchange([])
-
-
-@needs_server
-def test_a_killed_server_comes_back_with_its_state(make):
-    with serving("--appendonly", "yes", "--appendfsync", "always") as server:
-        engine = make(server.url)
-        before = fill(engine)
-        server.kill()
-        with pytest.raises(StoreUnavailable):
-            engine.exchange([reserve("c", "v")])
-        server.start()  # its scripts are gone, and so are our connections
-        assert apply(engine, reserve("c", "v"), reserve("c", "v")) == ["ok", "ok"]
-        assert counters(engine)["in_flight"] == 1
-        assert fill(engine).sums == before.sums
-
-
-@needs_server
-def test_a_restart_between_two_exchanges_costs_none(make):
-    with serving("--appendonly", "yes") as server:
-        engine = make(server.url)
-        fill(engine)
-        server.stop()
-        server.start()
-        assert apply(engine, reserve("c", "v")) == ["ok"]
-
-
-@needs_server
-def test_a_broken_connection_costs_no_exchange(make, server):
-    with line_to(server.port) as line:
-        engine = make(f"redis://127.0.0.1:{line.port}")
-        fill(engine)
-        line.break_once()
-        assert apply(engine, reserve("c", "v")) == ["ok"]
-        line.cut()
-        with pytest.raises(StoreUnavailable):
-            engine.exchange([])
-        line.mend()
-        assert counters(engine)["in_flight"] == 1
-
-
-@needs_server
-def test_an_answer_that_does_not_come_is_not_taken_for_the_next_one(make, server):
-    with line_to(server.port) as line:
-        engine = make(f"redis://127.0.0.1:{line.port}", timeout_s=0.3)
-        fill(engine)
-        line.pause()
-        started = time.monotonic()
-        with pytest.raises(StoreUnavailable, match=re.compile("timeout|timed out", re.IGNORECASE)):
-            engine.exchange([reserve("c", "v"), charge("c", 0.25)])
-        assert time.monotonic() - started < 30.0
-        line.resume()
-        assert apply(engine, Find("none"), reserve("c", "v"), charge("c", 0.25)) == [None, "ok", "in flight"]
-        assert counters(engine)["spent_usd"] == 0.25
-
-
-@needs_server
-def test_a_slow_line(make, server):
-    with line_to(server.port) as line:
-        engine = make(f"redis://127.0.0.1:{line.port}")
-        fill(engine)
-        line.delay_s = 0.2
-        assert apply(engine, reserve("c", "v")) == ["ok"]
-
-
-@needs_server
-def test_a_replica_and_a_full_server_cannot_write(make):
-    with serving() as server:
-        engine = make(server.url)
-        before = fill(engine)
-        for break_it, mend_it, says in [
-            (("REPLICAOF", "127.0.0.1", "1"), ("REPLICAOF", "NO", "ONE"), "READONLY|read only"),
-            (("CONFIG", "SET", "maxmemory", "1"), ("CONFIG", "SET", "maxmemory", "0"), "maxmemory"),
-            (
-                ("CONFIG", "SET", "min-replicas-to-write", "1"),
-                ("CONFIG", "SET", "min-replicas-to-write", "0"),
-                "NOREPL",
-            ),
-        ]:
-            assert server.ask(*break_it).startswith(b"+OK")
-            with pytest.raises(StoreUnavailable, match=says):
-                engine.exchange([reserve("c", "v"), charge("c", 1.0), release("b")])
-            assert server.ask(*mend_it).startswith(b"+OK")
-            assert engine.exchange([], ALL).accounts == before.accounts
-        assert apply(engine, Find("b"))[0].state == "in flight"
-
-
-@needs_server
-def test_where_another_server_became_the_master_connections_are_made_anew(make):
-    with serving() as server:
-        engine = make(server.url)
-        fill(engine)
-        assert b"eval" in server.ask("CLIENT", "LIST")
-        server.ask("REPLICAOF", "127.0.0.1", "1")
-        with pytest.raises(StoreUnavailable):
-            engine.exchange([reserve("c", "v")])
-        wait_until(lambda: b"eval" not in server.ask("CLIENT", "LIST"), "the connection stays", 10.0)
-
-
-@needs_server
-def test_a_forgotten_script_is_sent_again(make, server):
-    engine = make(server.url)
-    fill(engine)
-    server.ask("SCRIPT", "FLUSH")
-    assert apply(engine, reserve("c", "v")) == ["ok"]
 
 
 # damage --------------------------------------------------------------------------------------------------------------
@@ -299,7 +136,7 @@ def test_what_cannot_be_read_is_left_as_it_is(make, server, client, what):
         Note("another", "text"),
     ]
     with pytest.raises(StoreDamaged, match=re.escape(f"redis://127.0.0.1:{server.port}")):
-        engine.exchange(events, ALL)
+        engine.exchange(events, READ_ALL)
     assert dump(client, base) == before
 
 
@@ -345,7 +182,7 @@ def test_databases_and_names_are_apart(make, server):
         (server.url, {"name": "one", "prefix": "other"}),
         (server.url.replace("/0", "/1"), {"name": "one"}),
     ]:
-        assert make(url, **names).exchange([], ALL).accounts == {}
+        assert make(url, **names).exchange([], READ_ALL).accounts == {}
 
 
 # finer points of the contract ----------------------------------------------------------------------------------------
@@ -457,103 +294,3 @@ def test_a_closed_engine_opens_again(make, server):
     engine.close()
     engine.close()
     assert counters(engine) == {}
-
-
-# clusters, TLS, sockets ----------------------------------------------------------------------------------------------
-
-
-@needs_server
-def test_a_cluster_keeps_a_router_in_one_slot(make, nodes):
-    import redis
-
-    names = [f"router {i}" for i in range(6)]
-    for name in names:
-        fill(make(f"redis+cluster://127.0.0.1:{nodes[0].port}", name))
-    slots = set()
-    for name in names:
-        keys = []
-        for node in nodes:
-            with redis.Redis(port=node.port) as client:
-                found = client.keys(f"{{wiserouter:{name}}}*")
-                keys += found
-                slots |= {(name, client.cluster("KEYSLOT", key.decode())) for key in found}
-        assert len(keys) == 14
-    assert len(slots) == len(names)
-
-
-@needs_server
-def test_a_cluster_that_lacks_a_node(make):
-    with cluster() as nodes:
-        engines = [make(f"redis+cluster://127.0.0.1:{nodes[0].port}", f"router {i}") for i in range(6)]
-        for engine in engines:
-            fill(engine)
-        nodes[2].kill()
-        failed = 0
-        for engine in engines:
-            try:
-                engine.exchange([])
-            except StoreUnavailable:
-                failed += 1
-        assert failed >= 1
-
-
-@needs_server
-def test_a_socket_of_the_file_system(make, tmp_path):
-    path = Path("/tmp") / f"wise-{uuid.uuid4().hex[:8]}.sock"  # the names of sockets are short
-    with serving("--unixsocket", str(path)):
-        assert fill(make(f"unix://{path}?db=0")).results[0] == 1
-        assert fill(make(f"unix://{path}?db=3")).results[0] == 1
-    path.unlink(missing_ok=True)
-
-
-@needs_server
-def test_tls(make, server, tmp_path):
-    cert = certificate(tmp_path)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(cert)
-    with line_to(server.port, context) as line:
-        url = f"rediss://127.0.0.1:{line.port}/0"
-        assert fill(make(f"{url}?ssl_ca_certs={cert}")).results[0] == 1
-        with pytest.raises(StoreUnavailable, match=re.compile("certificate", re.IGNORECASE)):
-            make(url).exchange([])
-        with pytest.raises(StoreUnavailable):
-            make(url.replace("rediss", "redis"), timeout_s=0.5).exchange([])
-
-
-def certificate(folder):
-    """Write a certificate for 127.0.0.1, signed by itself, with its key."""
-    x509 = pytest.importorskip("cryptography.x509")
-    from ipaddress import ip_address
-
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "127.0.0.1")])
-    now = datetime.now(UTC)
-    builder = x509.CertificateBuilder(name, name, key.public_key(), 1, now - timedelta(1), now + timedelta(1))
-    address = x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))])
-    signed = builder.add_extension(address, critical=False).sign(key, hashes.SHA256())
-    form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    path = folder / "tls.pem"
-    path.write_bytes(key.private_bytes(*form) + signed.public_bytes(serialization.Encoding.PEM))
-    return path
-
-
-# the line itself -----------------------------------------------------------------------------------------------------
-
-
-@needs_server
-def test_a_paused_line_lets_through_later_what_was_sent(server):
-    client = RedisServer(Path())
-    with line_to(server.port) as line:
-        client.port = line.port
-        assert client.ask("PING") == b"+PONG\r\n"
-        line.pause()
-        answers = []
-        asker = threading.Thread(target=lambda: answers.append(client.ask("PING")))
-        asker.start()
-        assert answers == []
-        line.resume()
-        asker.join(10.0)
-        assert answers == [b"+PONG\r\n"]

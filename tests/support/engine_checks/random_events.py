@@ -1,0 +1,129 @@
+"""A check of random events against a model of an engine."""
+
+from __future__ import annotations
+
+import random
+
+from support.engine_model import ModelEngine
+from support.engines import assert_same, charge, release, reserve, window
+from wiserouter.stores.engines.base import ReadRequest
+from wiserouter.stores.engines.events import (
+    Alias,
+    Amend,
+    Event,
+    Find,
+    Learn,
+    Lease,
+    Note,
+    Open,
+    Renew,
+    Reserve,
+    Score,
+    Settle,
+    Spend,
+    WindowOpening,
+)
+
+
+def check_random_events_against_the_model(place):
+    """Whole seeded lives, delivered now and then twice; the model is told the engine's time."""
+    for seed in range(4):
+        rng = random.Random(seed)
+        ttl_s = place.short_s if seed % 2 else 900.0
+        engine, model = place.open(reservation_ttl_s=ttl_s), ModelEngine(ttl_s)
+        events = Events(rng, f"{seed}-", place.short_s)
+        for step in range(60):
+            batch = [events.any() for _ in range(rng.randrange(1, 25))]
+            for _ in range(rng.choice([1, 1, 2])):
+                reply = engine.exchange(batch, events.reading)
+                model.now_s = reply.now_s
+                assert_same(reply, model.exchange(batch, events.reading))
+            if step % 20 == 19:
+                place.advance(place.short_s)
+
+
+class Events:
+    """Draws events that mostly make sense."""
+
+    def __init__(self, rng: random.Random, mark: str, short_s: float):
+        self.rng, self.mark, self.short_s = rng, mark, short_s
+        self.reading = ReadRequest([f"{mark}s{i}" for i in range(3)], [f"{mark}x"], [f"{mark}n"])
+        self.windows: list[tuple[str, ...]] = [(f"{mark}s{i} 0 0", f"{mark}s{i} 1 0") for i in range(3)]
+        self.old: list[tuple[str, ...]] = []
+        self.n = 0
+
+    def any(self) -> Event:
+        kinds = {
+            self.open: 1, self.amend: 1, self.renew: 1, self.reserve: 12, self.settle: 12, self.score: 3, self.spend: 2,
+            self.lease: 4, self.find: 2, self.alias: 1, self.learn: 2, self.note: 1,
+        }  # fmt: skip
+        return self.rng.choices(list(kinds), list(kinds.values()))[0]()
+
+    def name(self) -> str:
+        """Return a new name, or one of the last."""
+        self.n += self.rng.random() < 0.6
+        return f"{self.mark}{self.n - min(self.n, int(self.rng.expovariate(0.3)))}"
+
+    def usd(self) -> float:
+        return self.rng.choice([0.0, 0.1, 0.3, self.rng.lognormvariate(-2.0, 1.0)])
+
+    def where(self) -> tuple[str, ...]:
+        pairs = self.old if self.old and self.rng.random() < 0.2 else self.windows
+        return self.rng.choice([*pairs, ("nowhere",)] if self.rng.random() < 0.1 else pairs)
+
+    def window(self, name: str) -> WindowOpening:
+        rolls = name.startswith(f"{self.mark}s2")
+        return window(name, self.rng.choice([1.0, 2.5]), hard=" 0 " in name, rollover=rolls)
+
+    def open(self) -> Open:
+        i = self.rng.randrange(3)
+        generation = self.rng.choice([0, 0, 0, 1])
+        pair = self.windows[i] if not generation else tuple([f"{one}'" for one in self.windows[i]])
+        return Open(f"{self.mark}s{i}", generation, f"terms {self.n}", tuple([self.window(one) for one in pair]))
+
+    def amend(self) -> Amend:
+        i = self.rng.randrange(2)  # what is carried stays as it is when an amount is amended
+        return Amend(f"{self.mark}s{i}", f"amended {self.n}", self.windows[i][0], 1.0 + self.usd())
+
+    def renew(self) -> Renew:
+        i = self.rng.randrange(3)
+        former, outer = self.windows[i]
+        stem, _, number = former.rpartition(" ")
+        follower = f"{stem} {int(number.rstrip(chr(39))) + 1}"
+        self.old.append(self.windows[i])
+        self.windows[i] = (follower, outer)
+        return Renew(f"{self.mark}s{i}", 0, former, self.window(follower), self.rng.randrange(2))
+
+    def reserve(self) -> Reserve:
+        lease = self.rng.choice([None, None, None, f"{self.mark}l{self.rng.randrange(4)}"])
+        return reserve(self.name(), *self.where(), held_usd=self.usd(), expected_usd=self.usd() / 2, lease=lease,
+                       paper=self.rng.random() < 0.2)  # fmt: skip
+
+    def settle(self) -> Settle:
+        token = f"{self.n} {self.rng.randrange(3)}"
+        if self.rng.random() < 0.7:
+            return charge(self.name(), self.usd(), token, self.rng.choice([None, 1, 2]))
+        return release(self.name(), token)
+
+    def score(self) -> Score:
+        return Score(self.name(), self.rng.random(), f"{self.n} {self.rng.randrange(3)}")
+
+    def spend(self) -> Spend:
+        return Spend(self.name(), self.where(), self.usd())
+
+    def lease(self) -> Lease:
+        ttl_s = self.rng.choice([900.0, self.short_s, 0.0])
+        return Lease(f"{self.mark}l{self.rng.randrange(4)}", self.where(), self.usd(), ttl_s)
+
+    def find(self) -> Find:
+        return Find(self.rng.choice([self.name(), f"{self.mark}a{self.rng.randrange(9)}"]))
+
+    def alias(self) -> Alias:
+        return Alias(f"{self.mark}a{self.rng.randrange(9)}", self.name())
+
+    def learn(self) -> Learn:
+        cells = {f"c{self.rng.randrange(5)}": self.rng.gauss(0, 1) for _ in range(3)}
+        return Learn(f"{self.mark}x", f"worker {self.rng.randrange(2)}", self.rng.randrange(50), cells)
+
+    def note(self) -> Note:
+        return Note(f"{self.mark}n", f"text {self.n}")
