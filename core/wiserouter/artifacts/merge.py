@@ -116,11 +116,11 @@ def _contexts(routers: Sequence[NamedParts]) -> Contexts:
     """Return the contexts with the frequencies of all queries."""
     each = [parts.contexts for _, parts in routers]
     first = each[0]
-    summaries = next((contexts.portraits for contexts in each if contexts.portraits), ())
+    summaries = next((contexts.summaries for contexts in each if contexts.summaries), ())
     unknown = [name for name, parts in routers if parts.contexts.n_queries is None]
     if not unknown:
         queries = [np.rint(contexts.freq * (contexts.n_queries or 0)) for contexts in each]
-        return first.counted(np.sum(queries, axis=0)).portrayed(summaries)
+        return first.counted(np.sum(queries, axis=0)).with_summaries(summaries)
     if all(np.array_equal(contexts.freq, first.freq) for contexts in each):
         return Contexts(first.centroids, first.freq, summaries)
     raise NotMergeable(

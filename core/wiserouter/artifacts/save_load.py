@@ -28,7 +28,7 @@ def save(parts: RouterParts, path: str | Path) -> str:
         "models": [asdict(model) for model in parts.models],
         "policy": {"name": parts.policy.name, "settings": parts.policy.settings()},
         "encoder": None if encoder is None else {"spec": encoder.spec, "settings": encoder.settings()},
-        "portraits": [summary._asdict() for summary in contexts.portraits],
+        "portraits": [summary._asdict() for summary in contexts.summaries],
     }
     if contexts.n_queries is not None:
         manifest["n_queries"] = contexts.n_queries
