@@ -5,7 +5,6 @@ from hypothesis import strategies as st
 
 from wiserouter import Estimates
 from wiserouter.errors import InvalidInput
-from wiserouter.learning.shrinkage import UNIDENTIFIED_STRENGTH, shrunk_means
 
 
 def filled(seed, n_contexts=4, n_models=3, n=60):
@@ -61,59 +60,6 @@ def test_a_replaced_reward_leaves_no_trace():
     plain.add_reward(0, 0, 0.9)
     for name, array in plain.arrays().items():
         assert replaced.arrays()[name] == pytest.approx(array), name
-
-
-def balanced(cells, per_cell, spread_between, spread_within, seed):
-    """Return counts, sums, squares of one model, drawn from the random-effects model, and the true cell means."""
-    rng = np.random.default_rng(seed)
-    truth = rng.normal(0.5, spread_between, cells)
-    draws = rng.normal(truth, spread_within, (per_cell, cells))
-    return np.full((cells, 1), float(per_cell)), draws.sum(0)[:, None], (draws**2).sum(0)[:, None], truth[:, None]
-
-
-def test_the_strength_is_the_ratio_of_variances():
-    count, total, square, _ = balanced(4000, 10, 0.1, 0.4, seed=0)
-    means = shrunk_means(count, total, square, shrink=True)
-    plain = total / count
-    kept = np.polyfit(plain.ravel(), means.ravel(), 1)[0]  # n / (n + kappa), kappa = .4^2 / .1^2 = 16
-    assert kept == pytest.approx(10 / (10 + 16), abs=0.02)
-
-
-def test_shrinking_lowers_the_error_where_cells_are_thin_and_hardly_changes_thick_ones():
-    errors = {}
-    for per_cell in (3, 3000):
-        count, total, square, truth = balanced(400, per_cell, 0.1, 0.4, seed=1)
-        for shrink in (True, False):
-            errors[per_cell, shrink] = np.mean((shrunk_means(count, total, square, shrink=shrink) - truth) ** 2)
-    assert errors[3, True] < 0.25 * errors[3, False]
-    assert errors[3000, True] == pytest.approx(errors[3000, False], rel=0.02)
-
-
-def test_where_contexts_do_not_differ_the_models_mean_is_used():
-    count, total, square, truth = balanced(1_000, 50, 0.0, 0.4, seed=2)
-    error = {
-        shrink: np.abs(shrunk_means(count, total, square, shrink=shrink) - truth).mean() for shrink in (True, False)
-    }
-    assert error[True] < 0.25 * error[False]
-
-
-def test_one_strength_serves_models_of_any_scale():
-    parts = [balanced(2000, 10, 0.1 * scale, 0.4 * scale, seed=3) for scale in (1.0, 1e-4)]
-    count, total, square = (np.hstack(column) for column in list(zip(*parts, strict=True))[:3])
-    means = shrunk_means(count, total, square, shrink=True)
-    for k in range(2):
-        kept = np.polyfit((total / count)[:, k], means[:, k], 1)[0]
-        assert kept == pytest.approx(10 / (10 + 16), abs=0.02)
-
-
-def test_hand_checked_shrinkage():
-    # two cells of two: {0, 1} and {1, 1}: within (.5 + 0) / 2 = .25, between (.25 - .25) / 2 = 0 -> the model's mean
-    count, total = np.array([[2.0], [2.0]]), np.array([[1.0], [2.0]])
-    assert shrunk_means(count, total, total, shrink=True).ravel().tolist() == [0.75, 0.75]
-    # one observation per cell: the spreads cannot be told apart
-    ones, once = np.ones((2, 1)), np.array([[0.0], [1.0]])
-    kept = 1 / (1 + UNIDENTIFIED_STRENGTH)
-    assert shrunk_means(ones, once, once, shrink=True).ravel() == pytest.approx([0.5 - kept / 2, 0.5 + kept / 2])
 
 
 def test_cells_and_models_that_were_never_seen():
