@@ -442,7 +442,7 @@ class WiseRouter(RouterSettlement):
     def ranking(self, decision: Decision) -> list[str]:
         """Return all models for a query, the chosen one first, the others by reward less shadow price x cost."""
         with self._lock:
-            return ranked(self.policy.plan, self.pool, decision)
+            return ranked(self._learner.policy.plan, self._learner.pool, decision)
 
     def _decide(
         self,

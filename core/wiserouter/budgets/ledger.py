@@ -9,7 +9,7 @@ The ledger is arithmetic only: the time is an argument, and there is no lock, no
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import ceil, floor
 
 from wiserouter.budgets.arrivals import Arrivals
@@ -46,6 +46,8 @@ class Ledger:
         Number of windows without a request between that one and this one.
     next_window : Ledger or None
         The account of the next window, where the budget rolls over and this window has ended.
+    hard : bool
+        True if the amount must never be exceeded.
     spent_usd : float, USD
         True cost of all charged calls.
     debited_usd : float, USD
@@ -80,6 +82,10 @@ class Ledger:
     carried_usd: float = 0.0
     skipped: int = 0
     next_window: Ledger | None = None
+    hard: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.hard = self.budget.limit == "hard"
 
     @classmethod
     def opened(cls, budget: Budget, now_s: float) -> Ledger:
@@ -108,11 +114,6 @@ class Ledger:
     def plannable_usd(self) -> float:
         """The paper's b: amount and carry-over less debits less the expected cost of the calls in flight."""
         return self.budget.amount_usd + self.carried_usd - self.debited_usd - self.expected_usd
-
-    @property
-    def hard(self) -> bool:
-        """Whether the limit is hard."""
-        return self.budget.limit == "hard"
 
     @property
     def each(self) -> tuple[Ledger, ...]:
@@ -163,7 +164,7 @@ class Ledger:
         funds = self.funds()
         left_usd, requests = funds.left_usd, funds.requests
         rate_usd = left_usd / requests if requests > 0 and left_usd > 0.0 else 0.0  # Funds.rate_usd, without a call
-        if self.budget.limit == "hard":
+        if self.hard:
             return BudgetSnapshot(funds, rate_usd, True, self.room_usd(), self.margin_usd(), float("inf"), self)
         return BudgetSnapshot(funds, rate_usd, False, self.room_usd(), 0.0, left_usd, self)
 
@@ -185,7 +186,7 @@ class Ledger:
 
     def bears(self, expected_usd: float) -> bool:
         """Return True if the budget left covers the expected cost of a call; under a hard limit `room_usd` decides."""
-        return self.budget.limit == "hard" or expected_usd <= self.plannable_usd
+        return self.hard or expected_usd <= self.plannable_usd
 
     def refusal(self, needed_usd: float) -> BudgetError | None:
         """Return the error for a used-up horizon or amount; None where the cheapest model continues."""

@@ -141,7 +141,7 @@ class Pool:
         left = {k for k in asked - self._retired if not self._too_long(k, input_tokens)}
         if not left:
             raise NoEligibleModel({name: self._why_not(k, asked, input_tokens) for k, name in enumerate(self.names)})
-        return left
+        return None if len(left) == len(self.models) else left
 
     def worst_cases_usd(self, input_tokens: int | None, max_output_tokens: int | None) -> list[float]:
         """Return the most that one call of each model can cost; raise `UnknownPrice` where nothing bounds it."""

@@ -15,6 +15,7 @@ from wiserouter.errors import InvalidInput, UnknownPrice
 from wiserouter.pricing.prices import Usage
 from wiserouter.pricing.prices import cost_usd as cost_of_usage
 from wiserouter.routing.administration import RouterAdministration
+from wiserouter.stores.base import Record
 from wiserouter.types import Decision
 from wiserouter.validation import check_amount, check_reward
 
@@ -70,7 +71,7 @@ class RouterSettlement(RouterAdministration):
         name = pool.names[record.model]
         for journal in self._journals:
             journal.event("charge", decision_id, self._store.now(), cost_usd=cost, model=name, learn=learn)
-        if cost > record.decision.reserved_usd and self.is_hard(record.decision.scope):
+        if cost > record.decision.reserved_usd and self._was_hard(record):
             logger.warning(
                 "a call of %s cost %.6g USD, more than its worst case of %.6g: the hard limit may not hold",
                 name,
@@ -180,6 +181,11 @@ class RouterSettlement(RouterAdministration):
             The scope of the step; None for a step that knows a decision by its id only.
         """
         return self._store.waits("" if scope is None else scope)
+
+    def _was_hard(self, record: Record) -> bool:
+        """Return True if a hard limit bounded the decision."""
+        trace = record.trace
+        return self.is_hard(record.decision.scope) if trace is None else trace.worst_usd is not None
 
     async def _offload(self, scope: str, step: Callable[[], T], decision_id: str | None = None) -> T:
         """Run a step, off the event loop if the store may have to be waited for."""
