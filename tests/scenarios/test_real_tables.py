@@ -32,7 +32,7 @@ def six_rates(name):
 
 
 def quality(runs, method=None):
-    picked = [one.outcome if method is None else next(n for n in one.naive if n.method == method) for one in runs]
+    picked = [one.outcome if method is None else next(n for n in one.references if n.method == method) for one in runs]
     return np.array([one.quality for one in picked])
 
 

@@ -1,4 +1,4 @@
-"""A real headless browser, driven by its DevTools protocol over a pipe."""
+"""A headless browser, driven by its DevTools protocol over a pipe."""
 
 import json
 import os
@@ -13,7 +13,7 @@ _AS_3_AND_4 = "import os, sys; [os.dup2(int(sys.argv[i]), i + 2) for i in (1, 2)
 
 
 class Page:
-    """One tab; what it logs and asks for is kept."""
+    """One tab; records its logs and requests."""
 
     def __init__(self, commands, answers):
         self._commands, self._answers, self._id, self._session = commands, answers, 0, None
@@ -64,7 +64,7 @@ class Page:
 
 @contextmanager
 def opened_page(folder):
-    """Start the browser with a profile in a folder; it is ended by its own id."""
+    """Start the browser with a profile in a folder; it is terminated by its process id."""
     their_in, our_out = os.pipe()
     our_in, their_out = os.pipe()
     flags = (*_FLAGS, "--remote-debugging-pipe", f"--user-data-dir={folder}")

@@ -1,4 +1,4 @@
-"""Small benches made of arrays: a training half, and a method served on given queries."""
+"""Small benches from arrays: a training half, and the service of given queries by a method."""
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from wiserouter.prompts.contexts import Contexts
 
 
 def queries_of(reward, cost_usd, embeddings=None):
-    """Return queries of one context; without embeddings they look the same."""
+    """Return queries of one context; without embeddings they are all alike."""
     reward, cost_usd = np.array(reward, float), np.array(cost_usd, float)
     n = len(reward)
     rows = np.zeros((n, 1)) if embeddings is None else np.array(embeddings, float).reshape(n, -1)
@@ -18,23 +18,23 @@ def queries_of(reward, cost_usd, embeddings=None):
 
 
 def training_of(queries):
-    """Return them as a training half."""
+    """Return the queries as a training half."""
     models = tuple(Model(f"m{k}") for k in range(queries.answers.reward.shape[1]))
     return Training(queries.embeddings, queries.context_ids, queries.chars, Contexts.single(), models, queries.answers)
 
 
 def fit(method, queries, seed=0):
-    """Fit a method on queries of one context."""
+    """Return the method fitted on queries of one context."""
     return method.fit(training_of(queries), np.random.default_rng([seed, 1]))
 
 
 def serve(fitted, queries, rate_usd, seed=0, *, sees_truth=False):
-    """Serve queries at a budget per query."""
+    """Return the trace of serving queries at a budget per query."""
     terms = Terms(rate_usd * queries.n, queries.n)
     server = fitted.start(terms, np.random.default_rng([seed, 2]))
     return serve_all(server, queries, terms, sees_truth=sees_truth)
 
 
 def always(n, reward, cost_usd):
-    """Return queries on which every model always does the same."""
+    """Return queries with constant rewards and costs."""
     return queries_of(np.tile(reward, (n, 1)), np.tile(cost_usd, (n, 1)))

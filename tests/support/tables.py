@@ -1,4 +1,4 @@
-"""Where the public routing tables lie, if they do."""
+"""The public routing tables, which lie next to the project where they are available."""
 
 from functools import cache
 from pathlib import Path
@@ -11,7 +11,7 @@ from wiserouter.evaluation.replay import Table, dense_table
 FOLDER = Path(__file__).parents[3] / "shared" / "data"
 ROUTERBENCH, PARETO, SWEBENCH = "routerbench_5shot_slice", "pareto_k4_half", "swebench_verified_mini_10"
 
-needs_tables = pytest.mark.skipif(not FOLDER.is_dir(), reason="the public routing tables are not beside the project")
+needs_tables = pytest.mark.skipif(not FOLDER.is_dir(), reason="the public routing tables are not next to the project")
 
 
 @cache

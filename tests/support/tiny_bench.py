@@ -1,4 +1,4 @@
-"""Split of a table that are known by hand, for methods of the bench."""
+"""Splits of small tables solved by hand, for methods of the bench."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ from wiserouter.evaluation.bench.serve import serve_all
 from wiserouter.evaluation.bench.splits import Queries, TrainTestSplit
 from wiserouter.evaluation.datasets import LoadedTable
 from wiserouter.evaluation.datasets.checksums import content_hash
-from wiserouter.planning.plan import Plan
+from wiserouter.evaluation.reference_policies import oracle_plan
 from wiserouter.pricing.pool import Model
 from wiserouter.pricing.prices import Price
 from wiserouter.prompts.contexts import Contexts
@@ -28,24 +28,24 @@ def queries(reward, cost_usd, context_ids, n_contexts):
 
 
 def split(train, test, *, seed=0):
-    """Return halves of (reward, cost_usd, placed); a context is its own embedding."""
+    """Return the split into halves of (reward, cost_usd, context_ids); a context is its own embedding."""
     n_contexts = max(max(half[2]) for half in (train, test)) + 1
     learned, served = (queries(*half, n_contexts) for half in (train, test))
     freq = np.bincount(learned.context_ids, minlength=n_contexts) / learned.n
     mean = learned.answers.cost_usd.mean(axis=0)
     models = tuple(Model(f"m{k}", Price(usd / 700, usd / 700)) for k, usd in enumerate(mean))
-    bound = Plan(np.full(served.n, 1.0 / served.n), *served.answers, allow_skip=True)
-    return TrainTestSplit(learned, served, Contexts(np.eye(n_contexts), freq), models, seed, 0.0, bound)
+    oracle = oracle_plan(*served.answers)
+    return TrainTestSplit(learned, served, Contexts(np.eye(n_contexts), freq), models, seed, 0.0, oracle)
 
 
 def same(n, reward, cost_usd, context_ids=None):
-    """Return a half of `n` equal queries, or of a row of `reward` and `cost_usd` per context of `placed`."""
+    """Return a half of `n` equal queries, or with one row of `reward` and `cost_usd` per context in `context_ids`."""
     where = np.zeros(n, dtype=int) if context_ids is None else np.resize(context_ids, n)
     return np.atleast_2d(reward)[where], np.atleast_2d(cost_usd)[where], where
 
 
 def served(name, work, rate_usd, *, seed=0):
-    """Return the figures of a method, given by name or itself, and what it collected."""
+    """Return the metrics of a method, given by name or as an object, and the cost of its training data."""
     [method] = open_methods([name]) if isinstance(name, str) else [name]
     training, terms = work.training(), Terms(rate_usd * work.test.n, work.test.n)
     server = method.fit(training, np.random.default_rng([seed, 1])).start(terms, np.random.default_rng([seed, 2]))

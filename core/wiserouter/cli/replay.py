@@ -74,7 +74,7 @@ def replay(
 
         last = runs[-1][-1]
         title = f"{log.name} under {usd(last.outcome.budget_usd)}"
-        plot_outcomes([last.outcome, *last.naive], plot, title, setup.router.plan)
+        plot_outcomes([last.outcome, *last.references], plot, title, setup.router.plan)
     if not as_json:
         _show(runs, log.name, plot)
 
@@ -137,12 +137,12 @@ def _show(runs: list[list[Replay]], title: str, plot: Path | None) -> None:
         per_query = usd(first.budget_usd / first.queries)
         heading = f"{title}: {usd(first.budget_usd)} for {first.queries:,} queries ({per_query} each)"
         if len(done) == 1:
-            rows = [outcome_row(each) for each in (first, *done[0].naive)]
+            rows = [outcome_row(each) for each in (first, *done[0].references)]
             out.print(table(heading, OUTCOME_COLUMNS, rows))
         else:
             columns = ("method", "quality", "sd", "spend/budget", "lowest", "highest", "served")
             rows = [_spread([one.outcome for one in done])]
-            rows += [_spread([one.naive[i] for one in done]) for i in range(len(done[0].naive))]
+            rows += [_spread([one.references[i] for one in done]) for i in range(len(done[0].references))]
             out.print(table(f"{heading}, {len(done)} seeds", columns, rows))
         out.print()
     if plot is not None:

@@ -57,11 +57,11 @@ class Replay(NamedTuple):
     """The outcomes of the router, the reference policies and the oracle on the same queries."""
 
     outcome: Outcome
-    naive: list[Outcome]
+    references: list[Outcome]
 
     def as_dict(self) -> dict[str, object]:
         """Return the router's figures for JSON, with those of the other policies by name under `naive`."""
-        return {**self.outcome.as_dict(), "naive": {other.method: other.as_dict() for other in self.naive}}
+        return {**self.outcome.as_dict(), "naive": {other.method: other.as_dict() for other in self.references}}
 
 
 class ReplaySetup(NamedTuple):
@@ -152,7 +152,7 @@ def run(setup: ReplaySetup, budget: Budget, tick: Tick | None = None) -> Replay:
     figures = {"models": test.models, "budget_usd": budget.amount_usd, "seed": setup.seed}
     outcome = outcome_of("wiserouter", chosen, test.reward, test.cost_usd, **figures)  # type: ignore[arg-type]
     means = setup.router.estimates.means(shrink=False)
-    naive = reference_outcomes(
+    references = reference_outcomes(
         means,
         setup.router.contexts.freq,
         setup.contexts,
@@ -160,7 +160,7 @@ def run(setup: ReplaySetup, budget: Budget, tick: Tick | None = None) -> Replay:
         test.cost_usd,
         **figures,  # type: ignore[arg-type]
     )
-    return Replay(outcome, naive)
+    return Replay(outcome, references)
 
 
 def _served(router: WiseRouter, setup: ReplaySetup, tick: Tick | None) -> Iterable[int]:

@@ -148,13 +148,13 @@ def journal(log, tmp_path):
     return tmp_path / "decisions.jsonl", router, decisions
 
 
-def test_explain_tells_what_the_router_tells(journal):
+def test_explain_equals_the_routers_explanation(journal):
     path, router, decisions = journal
-    told = json.loads(
+    shown = json.loads(
         wiserouter("explain", decisions[1].id, "--journal", path, "--artifact", path.parent / "r.wise", "--json")
     )
-    assert told == router.explain(decisions[1]).as_dict()
-    assert (told["state"], told["cost_usd"], told["reward"]) == ("charged", 0.0004, 0.5)
+    assert shown == router.explain(decisions[1]).as_dict()
+    assert (shown["state"], shown["cost_usd"], shown["reward"]) == ("charged", 0.0004, 0.5)
     last = json.loads(wiserouter("explain", "last", "--journal", path, "--json"))
     assert (last["id"], last["state"]) == (decisions[-1].id, "in flight")
     assert last["context"].keys() == {"id", "share"}
@@ -175,7 +175,7 @@ def test_explain_prints_a_table(journal, monkeypatch):
 
 @pytest.fixture
 def explored(log, tmp_path):
-    """Return a journal with a share of exploration, the artifact that it was made with, and the router."""
+    """Return a journal with a share of exploration, the artifact of its router, and the router."""
     wiserouter("fit", log, "-o", tmp_path / "r.wise", "--contexts", 4, "--json")
     router = WiseRouter.load(tmp_path / "r.wise", seed=0)
     router.explore = ExploreShare(0.5)
@@ -190,30 +190,35 @@ def explored(log, tmp_path):
     return tmp_path / "d.jsonl", tmp_path / "r.wise", router
 
 
-def test_evaluate_tells_what_other_budgets_would_have_bought(explored):
+def test_evaluate_estimates_other_budgets(explored):
     journal, artifact, router = explored
     asked = ("--budget-per-query", 0.001, "--budget-per-query", 0.003, "--only", "max", "--requests", 10_000)
-    told = json.loads(wiserouter("evaluate", journal, "--artifact", artifact, *asked, "--json"))
-    assert (told["decisions"], told["left_out"], told["skipped_lines"], told["requests"]) == (900, 0, 0, 10_000)
-    names = [target["target"] for target in told["targets"]]
+    shown = json.loads(wiserouter("evaluate", journal, "--artifact", artifact, *asked, "--json"))
+    assert (
+        shown["decisions"],
+        shown["left_out"],
+        shown["skipped_lines"],
+        shown["requests"],
+    ) == (900, 0, 0, 10_000)
+    names = [target["target"] for target in shown["targets"]]
     assert names == ["as logged", "$0.001 per query", "$0.003 per query", "max alone"]
-    logged = told["targets"][0]["cost_usd"]
+    logged = shown["targets"][0]["cost_usd"]
     assert logged["ips"]["mean"] == pytest.approx(router.status().spent_usd / 900)
     assert logged["overlap"]["effective"] == pytest.approx(900)
-    for target, rate in zip(told["targets"][1:3], (0.001, 0.003), strict=True):
+    for target, rate in zip(shown["targets"][1:3], (0.001, 0.003), strict=True):
         for name in ("ips", "snips", "dr"):
             one = target["cost_usd"][name]
             assert one["low"] <= one["mean"] <= one["high"]
             assert one["total"] == pytest.approx([10_000 * one[at] for at in ("mean", "low", "high")])
             assert abs(one["mean"] - rate) < 4 * one["se"]
-    alone = told["targets"][3]["reward"]["snips"]
+    alone = shown["targets"][3]["reward"]["snips"]
     assert abs(alone["mean"] - TABLE.reward[:, TABLE.models.index("max")].mean()) < 4 * alone["se"]
     followed = json.loads(wiserouter("evaluate", journal, "--budget", 0.9, "--without", "nano", "--json"))
     assert followed["targets"][1]["target"] == "$0.001 per query without nano"
     assert 0 < followed["targets"][1]["reward"]["dr"]["mean"] < 1
 
 
-def test_evaluate_prints_a_table_and_says_what_it_cannot_tell(explored, journal, monkeypatch):
+def test_evaluate_prints_a_table_and_refusals(explored, journal, monkeypatch):
     monkeypatch.setenv("COLUMNS", "220")
     with explored[0].open("a") as file:
         file.write('{"event": "dec')
@@ -248,18 +253,22 @@ def test_parts_are_fitted_in_the_same_contexts_and_merged(log, tmp_path, monkeyp
     wiserouter("fit", tmp_path / "a.parquet", "-o", a, "--contexts", 4, "--json")
     wiserouter("fit", tmp_path / "b.parquet", "-o", b, "--contexts-of", a, "--json")
     wiserouter("fit", log, "-o", whole, "--contexts-of", a, "--json")
-    told = json.loads(wiserouter("merge", a, b, "-o", merged, "--json"))
-    assert (told["artifact"], told["models"], len(told["sha256"])) == (str(merged), list(TABLE.models), 64)
-    assert [part["queries"] for part in told["parts"]] == [200, 100]
-    assert (told["queries"], told["costs"], told["rewards"]) == (300, 1_200, 1_200)
+    shown = json.loads(wiserouter("merge", a, b, "-o", merged, "--json"))
+    assert (shown["artifact"], shown["models"], len(shown["sha256"])) == (
+        str(merged),
+        list(TABLE.models),
+        64,
+    )
+    assert [part["queries"] for part in shown["parts"]] == [200, 100]
+    assert (shown["queries"], shown["costs"], shown["rewards"]) == (300, 1_200, 1_200)
     one, other = WiseRouter.load(merged), WiseRouter.load(whole)
     assert one.plan.value(one.plan.ceiling_usd) == pytest.approx(other.plan.value(one.plan.ceiling_usd), abs=1e-9)
     printed = wiserouter("merge", b, a, "-o", merged, "--prices-from", a)
-    for figure in ("200", "100", "300", "1,200", told["sha256"]):
+    for figure in ("200", "100", "300", "1,200", shown["sha256"]):
         assert figure in printed
 
 
-def test_a_bar_knows_its_end_from_the_pass_before():
+def test_a_bar_takes_its_total_from_the_pass_before():
     bars = Progress(disable=True)
     report = reporter(bars)
     for step, rows in (("reading", 30), ("reading", 20), ("clustering", 0), ("estimating", 30)):
@@ -284,7 +293,7 @@ def test_a_bar_knows_its_end_from_the_pass_before():
         (("fit", "LOG", "--encoder", "bert"), "bert"),
         (("plan", "LOG"), "not a WISERouter artifact"),
         (("explain", "last", "--journal", "missing.jsonl"), "missing.jsonl"),
-        (("explain", "nobody", "--journal", "LOG"), "decision 'nobody' is unknown"),
+        (("explain", "unknown", "--journal", "LOG"), "decision 'unknown' is unknown"),
         (("evaluate", "missing.jsonl", "--only", "a"), "missing.jsonl"),
         (
             (

@@ -1,4 +1,4 @@
-"""`wiserouter status`: what it shows, and that to look changes nothing."""
+"""`wiserouter status`: its figures, and that it changes nothing."""
 
 import json
 import sqlite3
@@ -50,7 +50,7 @@ def opened(url):
     return router
 
 
-def test_every_account_as_its_workers_see_it(url):
+def test_every_account_equals_that_of_its_workers(url):
     router = opened(url)
     router._store.refresh()
     found = looked(url)
@@ -73,7 +73,7 @@ def test_every_account_as_its_workers_see_it(url):
     router.close()
 
 
-def test_for_people(url):
+def test_the_table(url):
     router = opened(url)
     router.close()
     text = printed("--store", url, COLUMNS="100")
@@ -128,7 +128,7 @@ def test_the_url_may_come_from_the_environment(url):
 
 
 @needs_server
-def test_a_name_that_nobody_uses_leaves_nothing_behind(server):
+def test_an_unused_name_leaves_nothing_behind(server):
     looked(f"{server.url}?name=typo")
     assert b"typo" not in server.ask("KEYS", "*")
 
@@ -147,7 +147,7 @@ def test_no_password_is_shown(tmp_path):
 
 
 @pytest.mark.parametrize("before", [None, b""])
-def test_a_file_that_is_not_there_is_not_made(tmp_path, before):
+def test_a_missing_file_is_not_created(tmp_path, before):
     path = tmp_path / "none.db"
     if before is not None:
         path.write_bytes(before)

@@ -21,7 +21,7 @@ def bench(**changes):
 
 
 class Calls(Server):
-    """Calls these models on every query and gives the answer of one."""
+    """Calls these models on every query and returns the answer of one."""
 
     def __init__(self, *models, give):
         self.models, self.give, self.met, self.learned = models, give, [], []
@@ -58,7 +58,7 @@ def test_an_answer_must_be_paid_for_and_a_model_called_once(split):
             serve_all(server, split.test, Terms(1.0, 100))
 
 
-def test_a_bench_goes_on_where_it_stopped(tmp_path):
+def test_an_interrupted_bench_resumes(tmp_path):
     done = []
     few = bench(methods=("always-cheapest",))
     first = run_bench(few, tmp_path, tick=done.append)

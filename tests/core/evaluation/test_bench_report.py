@@ -104,7 +104,7 @@ def test_verdicts_by_hand():
     assert by_budget["regret"].to_list() == pytest.approx([0.4, 0.45, 0.8, 0.2, 0.3, 0.6])
 
 
-def test_who_overspends_is_judged_at_equal_spend():
+def test_a_method_that_overspends_is_judged_at_equal_spend():
     by_budget, _ = compare_methods(ROWS, QUALITY, QUALITY)
     zero = by_budget.filter(method="zero")
     assert not zero["kept"].any()
@@ -118,7 +118,7 @@ def test_only_rivals_are_compared():
     assert by_budget.filter(method="b")["verdict"].to_list() == ["best", "best"]
 
 
-def test_learning_is_paid_for_end_to_end():
+def test_end_to_end_budgets_pay_for_learning():
     spent = end_to_end(ROWS, ["a", "b"])
     assert list(spent.budgets_usd.values()) == pytest.approx([1.2, 1.5, 3.0, 4.0])
     assert np.isnan(spent.quality[0, :2]).all()  # 2 USD per query to learn, 1 to serve
@@ -129,21 +129,21 @@ def test_learning_is_paid_for_end_to_end():
 
 def about(**changes):
     said = {"table": "made up", "terms": "Terms.", "methods": list(QUALITY), "rivals": list(QUALITY)}
-    said |= {"shown_usd": [1.0, 2.0], "notes": {"zero": "is told much"}, "origin": {"seeds": "0, 1"}}
+    said |= {"shown_usd": [1.0, 2.0], "notes": {"zero": "is given much"}, "origin": {"seeds": "0, 1"}}
     return About(**(said | changes))
 
 
-def test_a_report_says_who_overspends_and_what_a_method_is_told():
+def test_a_report_marks_methods_that_overspend_and_lists_notes():
     said = about()
     text = markdown_of("Bench", said.terms, make_sections(aggregate(Results(ROWS, said))), said.notes)
     assert "| zero | 0.4000 ± 0.0000 † |" in text
     assert "| a | **0.6000 ± 0.1000** | **0.8000 ± 0.0000** |" in text
     assert "| USD | B=2 | B=4 |" in text
-    assert "- `zero` is told much." in text
+    assert "- `zero` is given much." in text
     assert "nan" not in text
 
 
-def test_rows_say_what_was_run(tmp_path):
+def test_rows_carry_the_description_of_the_bench(tmp_path):
     Results(ROWS, about()).write(tmp_path / "rows.parquet")
     rows, said = read_results(tmp_path / "rows.parquet")
     assert rows.equals(ROWS)
@@ -195,7 +195,7 @@ def test_models_are_left_out_by_name(log, tmp_path):
         open_table(log, leave_out=["nano", "mini", "coder", "max"])
 
 
-def test_the_command_writes_a_report_and_goes_on(log, tmp_path):
+def test_the_command_writes_a_report_and_resumes(log, tmp_path):
     asked = ["bench", str(log), "--methods", "wr-offline,zero", "--seeds", "2", "--budgets", "3", "--log-budgets", "0"]
     asked += ["--contexts", "3", "--jobs", "1", "--report", str(tmp_path / "out")]
     first = CliRunner().invoke(app, asked)
@@ -213,7 +213,7 @@ def test_the_command_writes_a_report_and_goes_on(log, tmp_path):
     assert (tmp_path / "out" / "made_up.md").read_text(encoding="utf-8") == text
 
 
-def test_a_task_that_fails_leaves_what_was_done(tmp_path, monkeypatch):
+def test_a_failed_task_leaves_the_finished_rows(tmp_path, monkeypatch):
     table = opened(make_table(60, np.random.default_rng(0)))
     work = Bench(table, budgets_of(table.table.cost_usd, 2), ("zero", *BOUNDS), seeds=(0,), n_contexts=2)
     monkeypatch.setitem(BOUNDS, "oracle-contexts", None)

@@ -53,7 +53,7 @@ def test_routerbench_from_a_file_to_a_replay(folder):
     assert json.loads(replayed)["queries"] == 20
 
 
-def test_routerbench_is_fetched_by_the_users_command(folder, monkeypatch):
+def test_routerbench_is_downloaded_by_the_users_command(folder, monkeypatch):
     routerbench_like(6).to_pickle(folder / "routerbench_0shot.pkl")
     monkeypatch.setattr("huggingface_hub.hf_hub_download", lambda *a, **k: str(folder / a[1]))
     with pytest.raises(HashMismatch) as caught:
@@ -77,7 +77,7 @@ def test_swebench_and_paretobandit(folder):
     assert "Content: " in printed
 
 
-def test_mistakes_are_told_and_leave_nothing(folder, mistake):
+def test_mistakes_are_reported_and_leave_no_file(folder, mistake):
     (folder / "bad.pkl").write_bytes(b"cos\nmkdir\n(Vcanary\ntR.")
     for arguments, says in (
         (("routerbench", "--from", folder / "bad.pkl"), "must not name os.mkdir"),

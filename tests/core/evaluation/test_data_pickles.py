@@ -1,4 +1,4 @@
-"""Pickled tables are read without running anything of them, whoever wrote them."""
+"""Pickled tables of any origin are read without running any of their code."""
 
 import builtins
 import contextlib
@@ -38,7 +38,7 @@ def plain(columns):
 
 
 class Reduced:
-    """Pickles as a call of what is given."""
+    """Pickles as a call of the given function."""
 
     def __init__(self, function, *arguments):
         self.call = function, arguments
@@ -82,13 +82,13 @@ def test_every_type_of_number(dtype):
 
 
 @pytest.mark.parametrize("file", OLD, ids=lambda file: file.stem)
-def test_a_frame_of_another_pandas(file):
+def test_a_frame_of_another_pandas_version(file):
     """Written by pandas 1.1, 1.3, 1.5, 2.0 and 3.1 at protocol 5 from the frame of `routerbench_like`."""
     wanted = routerbench_like()
     assert plain(read(file.read_bytes())) == {name: wanted[name].tolist() for name in wanted}
 
 
-def test_there_are_frames_of_other_pandas():
+def test_there_are_frames_of_other_pandas_versions():
     assert len(OLD) == 5
 
 
@@ -179,7 +179,7 @@ def test_a_registered_extension_code_is_refused_even_when_it_is_cached(tmp_path)
     copyreg.add_extension("posix", "mkdir", 0x70)
     try:
         payload = pickle.dumps(Reduced(os.mkdir, str(tmp_path / "canary")), protocol=2)
-        pickle.loads(payload)  # now cached: `find_class` would not be asked
+        pickle.loads(payload)  # now cached: `find_class` would not be called
         (tmp_path / "canary").rmdir()
         with pytest.raises(ForbiddenPickle, match="EXT1 112"):
             safe_pickle.load(payload)
@@ -191,7 +191,7 @@ def test_a_registered_extension_code_is_refused_even_when_it_is_cached(tmp_path)
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_nothing_sets_anything_on_our_classes(protocol):
-    """BUILD with a state of slots is `setattr` on whatever lies on the stack."""
+    """BUILD with a state of slots is `setattr` on any object on the stack."""
     before = dict(vars(safe_pickle.Frame))
     payload = name_of("pandas.core.frame", "DataFrame") + b"N}" + short("state") + b"K\x01s\x86b."
     with pytest.raises(LogError, match="damaged"):
@@ -214,12 +214,12 @@ BOMBS = {
 
 
 @pytest.mark.parametrize("name", BOMBS)
-def test_sizes_that_the_file_does_not_hold_and_damage(name):
+def test_damage_and_sizes_beyond_the_file_are_refused(name):
     with pytest.raises((LogError, ForbiddenPickle)):
         safe_pickle.load(BOMBS[name])
 
 
-def test_shapes_that_the_data_does_not_hold():
+def test_shapes_beyond_the_data_are_refused():
     array = pickle.dumps(pd.DataFrame({"a": [0.25, 0.5]}), protocol=5)
     lying = array.replace(b"K\x01K\x02\x86", b"K\x01K\x63\x86")
     assert lying != array
@@ -238,7 +238,7 @@ def test_shapes_that_the_data_does_not_hold():
         (pd.DataFrame({"a": np.array([1 + 2j])}), "got type 'c16'"),
     ],
 )
-def test_something_else_than_a_frame_of_plain_columns(value, says):
+def test_anything_but_a_frame_of_plain_columns_is_refused(value, says):
     with pytest.raises(LogError, match=re.escape(says)):
         read(pickle.dumps(value))
 
@@ -277,7 +277,7 @@ PIECES = st.one_of(
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(PIECES, max_size=25))
-def test_any_arrangement_of_the_names_that_are_allowed_is_harmless(pieces):
+def test_any_arrangement_of_the_allowed_names_is_harmless(pieces):
     before = {kind: dict(vars(kind)) for kind in set(safe_pickle.ALLOWED.values())}
     with contextlib.suppress(WiseRouterError):
         read(b"\x80\x04" + b"".join(pieces) + b".")
@@ -301,6 +301,6 @@ def test_only_one_module_of_ours_knows_pickles():
     assert "super().find_class" not in Path(safe_pickle.__file__).read_text(encoding="utf-8")
 
 
-def test_the_names_that_are_allowed_make_records_only():
+def test_the_allowed_names_make_records_only():
     assert all(issubclass(kind, safe_pickle.PickledObject) for kind in safe_pickle.ALLOWED.values())
     assert not {vars(builtins).get(name.split()[1]) for name in safe_pickle.ALLOWED} & set(safe_pickle.ALLOWED.values())

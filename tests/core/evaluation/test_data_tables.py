@@ -1,4 +1,4 @@
-"""Public sets as wide tables: what is read, what is refused and where, and tables as arrays."""
+"""Public sets as wide tables, refusals with their row and column, and tables as arrays."""
 
 import hashlib
 import json
@@ -93,7 +93,7 @@ def test_damage_is_named_by_row_and_column(frame, row, column, says, tmp_path):
     assert [one.name for one in tmp_path.iterdir()] == ["table.pkl"]  # nor is its hash pinned
 
 
-def test_the_long_file_is_told_apart(tmp_path):
+def test_the_long_file_is_recognised(tmp_path):
     long = pd.DataFrame({"sample_id": ["a"], "prompt": ["b"], "model_name": ["m"], "performance": [1.0], "cost": [0.1]})
     with pytest.raises(LogError, match="the long file of RouterBench, convert routerbench_0shot"):
         routerbench.read(pickled(long, tmp_path))
@@ -141,7 +141,7 @@ def test_the_first_use_pins_the_hash(tmp_path):
     pickled(routerbench_like(6), tmp_path)
     with pytest.raises(HashMismatch, match=digest) as caught:
         routerbench.read(file)
-    routerbench.read(file, sha256=caught.value.got)  # meant: pinned anew
+    routerbench.read(file, sha256=caught.value.got)  # explicitly requested: pinned again
     routerbench.read(file)
 
 
@@ -151,13 +151,13 @@ def test_a_file_too_large_to_be_the_set_is_not_read(tmp_path, monkeypatch):
         routerbench.read(pickled(routerbench_like(), tmp_path))
 
 
-def test_one_text_in_every_row_is_no_way_to_fill_the_memory(monkeypatch):
+def test_one_long_text_in_every_row_cannot_fill_the_memory(monkeypatch):
     monkeypatch.setattr("wiserouter.evaluation.datasets.wide_table.MOST_CHARACTERS", 1_000)
     with pytest.raises(LogError, match="at most 1000 characters are read, got 10000"):
         series("prompt", ["x" * 100] * 100)
 
 
-def test_download_asks_for_the_published_file_and_passes_it_on(tmp_path):
+def test_download_requests_the_published_file_and_returns_it(tmp_path):
     asked = []
     file = routerbench.download("0shot", lambda *what: asked.append(what) or tmp_path)
     assert file == tmp_path
@@ -171,7 +171,7 @@ def test_the_hub_is_asked_for_a_data_set(tmp_path, monkeypatch):
     assert asked == {"a": ("who/what", "file"), "repo_type": "dataset", "revision": "1234"}
 
 
-def test_what_cannot_be_fetched_says_how_to_get_it(monkeypatch):
+def test_a_failed_download_names_the_command_that_gets_the_file(monkeypatch):
     def unreachable(*_, **__):
         raise ConnectionError("no route to host\nmore")
 
@@ -214,7 +214,7 @@ def entry(name, run, **more):
     }
 
 
-def test_three_shapes_of_runs_give_the_same_table(tmp_path):
+def test_three_structures_of_runs_give_the_same_table(tmp_path):
     results = [{"name": "no details", "resolved": 1.0}, entry("Big", RUN), entry("Tiny", CHEAP)]
     leaderboard = as_json(board(*results), tmp_path / "leaderboards.json")
     by_model = as_json({"big": RUN, "tiny": CHEAP}, tmp_path / "models.json")
@@ -252,7 +252,7 @@ def test_problem_statements_become_the_prompts(tmp_path):
         swebench.read([runs], problems=tmp_path / "problems.parquet")
 
 
-def test_runs_of_one_model_go_by_the_name_that_tells_them_apart(tmp_path):
+def test_runs_of_one_model_are_named_by_a_unique_name(tmp_path):
     entries = [entry("A", RUN), entry("B", CHEAP, tags=["Model: a"]), entry("B", CHEAP, folder="f", tags=["Model: a"])]
     assert swebench.read([as_json(board(*entries), tmp_path / "b.json")]).models == ("A", "2025_B", "f")
 
@@ -283,12 +283,12 @@ def test_models_are_chosen_and_ordered(tmp_path):
         ({"big": {"made__up-1": {"resolved": True, "cost": {}}}}, "column 'cost|big': a cell must be text or a number"),
     ],
 )
-def test_runs_of_another_shape_are_refused(content, says, tmp_path):
+def test_runs_of_another_structure_are_refused(content, says, tmp_path):
     with pytest.raises(LogError, match=re.escape(says)):
         swebench.read([as_json(content, tmp_path / "runs.json")])
 
 
-def test_runs_that_are_not_there_or_no_json_or_twice(tmp_path):
+def test_runs_that_are_missing_or_not_json_or_repeated(tmp_path):
     with pytest.raises(FileNotFoundError, match="no such file or folder"):
         swebench.read([tmp_path / "nowhere"])
     with pytest.raises(LogError, match="no run with results per instance was found in no file"):
@@ -344,7 +344,7 @@ def test_a_damaged_line_is_named(lines, row, column, says, tmp_path):
     assert (caught.value.row, caught.value.column) == (row, column)
 
 
-def test_a_line_that_is_no_json(tmp_path):
+def test_a_line_that_is_not_json(tmp_path):
     (tmp_path / "val.jsonl").write_text(json.dumps(line()) + "\n{oh\n")
     with pytest.raises(LogError, match=r"row 2: a line must be one JSON object, got '\{oh"):
         paretobandit.read([tmp_path / "val.jsonl"])
@@ -391,7 +391,7 @@ def test_the_hash_is_that_of_the_content(tmp_path):
 
 
 @pytest.mark.parametrize("dtype", [pl.List(pl.Float64), pl.Array(pl.Float32, 2)])
-def test_embeddings_come_along(tmp_path, dtype):
+def test_embeddings_are_part_of_the_table(tmp_path, dtype):
     rows = pl.Series([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], dtype=dtype)
     pl.DataFrame(WIDE).with_columns(embedding=rows).write_parquet(tmp_path / "mine.parquet")
     np.testing.assert_array_equal(open_table("mine", folder=tmp_path).embeddings, [[1.0, 2.0], [3.0, 4.0]])
@@ -400,7 +400,7 @@ def test_embeddings_come_along(tmp_path, dtype):
 @pytest.mark.parametrize(
     "rows", [[[1.0], [2.0, 3.0], [4.0]], [[1.0], [float("nan")], [1.0]], ["a", "b", "c"], [1.0, 2.0, 3.0]]
 )
-def test_embeddings_that_are_none(tmp_path, rows):
+def test_embeddings_that_are_not_rows_of_numbers(tmp_path, rows):
     pl.DataFrame(WIDE).with_columns(embedding=pl.Series(rows)).write_parquet(tmp_path / "mine.parquet")
     with pytest.raises(LogError, match="column 'embedding': an embedding must be a list"):
         open_table("mine", folder=tmp_path)
@@ -416,7 +416,7 @@ def test_a_long_log_is_opened_too(tmp_path):
     assert (found.queries, found.rows) == (2, 3)
 
 
-def test_a_repeated_id_is_refused_unless_another_key_tells_the_rows_apart(tmp_path):
+def test_a_repeated_id_is_refused_unless_another_key_is_unique(tmp_path):
     frame = pl.DataFrame(WIDE | {"sample_id": ["x", "y", "x"]})
     frame.write_parquet(tmp_path / "mine.parquet")
     with pytest.raises(LogError, match="row 3, column 'sample_id': an id must be unique, got 'x' again"):
@@ -444,7 +444,7 @@ def test_a_table_with_no_complete_query(tmp_path):
         ("something", "wiserouter data --help"),
     ],
 )
-def test_a_table_that_is_not_there_says_what_gets_it(name, command, tmp_path):
+def test_a_missing_table_names_the_command_that_gets_it(name, command, tmp_path):
     with pytest.raises(MissingTable, match=re.escape(command)) as caught:
         open_table(name, folder=tmp_path)
     assert isinstance(caught.value, FileNotFoundError)

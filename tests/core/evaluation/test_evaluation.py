@@ -40,7 +40,7 @@ def test_a_replay_accounts_for_every_call():
     assert replay.as_dict()["naive"]["always-best"]["models"]["max"] == 1.0
 
 
-def test_the_same_seed_replays_the_same_and_runs_do_not_teach_one_another():
+def test_the_same_seed_replays_the_same_and_runs_are_independent():
     one = setup()
     first = run(one, budget(1e-3)).outcome
     run(one, budget(3e-3))
@@ -51,7 +51,7 @@ def test_the_same_seed_replays_the_same_and_runs_do_not_teach_one_another():
 def test_quality_lies_between_the_cheapest_and_the_oracle():
     for per_query in (5e-4, 1e-3, 4e-3):
         replay = run(setup(), budget(per_query))
-        by_name = {one.method: one for one in replay.naive}
+        by_name = {one.method: one for one in replay.references}
         assert by_name["always-cheapest"].quality < replay.outcome.quality < by_name["oracle"].quality
 
 
@@ -65,8 +65,8 @@ def test_paper_accounting_drifts_from_the_budget_more_than_actual():
     large, terms = make_table(3_000, np.random.default_rng(2)), budget(1e-3, 1_500)
 
     def drift(accounting):
-        arenas = [prepare(large, seed=seed, policy=Offline(accounting=accounting)) for seed in range(5)]
-        return np.mean([abs(run(each, terms).outcome.spend_ratio - 1) for each in arenas])
+        setups = [prepare(large, seed=seed, policy=Offline(accounting=accounting)) for seed in range(5)]
+        return np.mean([abs(run(each, terms).outcome.spend_ratio - 1) for each in setups])
 
     assert drift("actual") < 0.5 * drift("paper")
 
@@ -109,7 +109,7 @@ def test_incomplete_queries_are_left_out_and_counted():
         dense_table(RoutingLog.from_arrays(["a"], reward[:1], np.ones((1, 2)), ("m", "n")))
 
 
-def test_the_workload_is_what_it_says():
+def test_the_synthetic_workload_has_its_stated_rates_and_costs():
     table = make_table(4_000, np.random.default_rng(1))
     expected = [sum(kind.share * kind.skill[name] for kind in KINDS.values()) for name in PRICES]
     assert table.reward.mean(axis=0) == pytest.approx(expected, abs=0.03)
@@ -120,7 +120,7 @@ def test_the_workload_is_what_it_says():
 @pytest.mark.parametrize("ending", ["png", "svg", "pdf"])
 def test_pictures_are_saved(tmp_path, ending):
     replay = run(setup(), budget(1e-3))
-    plot_outcomes([replay.outcome, *replay.naive], tmp_path / f"a.{ending}", "title", setup().router.plan)
+    plot_outcomes([replay.outcome, *replay.references], tmp_path / f"a.{ending}", "title", setup().router.plan)
     plot_plan(setup().router.plan, TABLE.models, tmp_path / f"b.{ending}")
     assert min((tmp_path / f"{name}.{ending}").stat().st_size for name in "ab") > 4_000
 

@@ -99,25 +99,25 @@ def test_a_log_with_everything_known_gives_the_textbook_estimates():
     log = drawn(2_000, UNIFORM)
     target = with_skip(np.array([[0.0, 0.5, 0.5], [1.0, 0.0, 0.0]]), log.context)
     weight = target[np.arange(2_000), log.chosen] * 3
-    told = evaluate(log, target)
-    assert told.ips == pytest.approx(ips(weight, log.reward))
-    assert told.snips == pytest.approx(snips(weight, log.reward))
-    assert told.overlap.effective == pytest.approx(2_000 / (3 * target**2).sum(axis=1).mean())
-    assert told.overlap[2:] == (pytest.approx(3.0), 0.0, 0.0, {})
+    evaluated = evaluate(log, target)
+    assert evaluated.ips == pytest.approx(ips(weight, log.reward))
+    assert evaluated.snips == pytest.approx(snips(weight, log.reward))
+    assert evaluated.overlap.effective == pytest.approx(2_000 / (3 * target**2).sum(axis=1).mean())
+    assert evaluated.overlap[2:] == (pytest.approx(3.0), 0.0, 0.0, {})
 
 
 # Exact means over everything that could have been drawn: the oracle of unbiasedness, also where draws follow the past.
 
 
 def learner(history):
-    """Return the probabilities of two models, from what was drawn and gained."""
+    """Return the probabilities of two models, given earlier draws and outcomes."""
     gained = [sum((y for a, y in history if a == k), Fraction(0)) for k in (0, 1)]
     lead = Fraction(1, 4) if gained[0] >= gained[1] else Fraction(3, 4)
     return np.array([1 - lead, lead])
 
 
 def every_history(outcomes):
-    """Yield each history of a learner with its probability: what was drawn, and with which chances."""
+    """Yield each history of a learner with its probability: the draws and their probabilities."""
     for actions in itertools.product((0, 1), repeat=len(outcomes)):
         history, chances, likelihood = [], [], Fraction(1)
         for action, row in zip(actions, outcomes, strict=True):
@@ -134,7 +134,7 @@ def every_history(outcomes):
     st.floats(0, 1),
     st.integers(0, 1),
 )
-def test_ips_and_dr_are_unbiased_where_probabilities_follow_the_past(outcomes, share, apart):
+def test_ips_and_dr_are_unbiased_if_probabilities_depend_on_the_past(outcomes, share, apart):
     table, each = np.array(outcomes, dtype=float), np.arange(6)
     target, group = np.tile([1 - share, share], (6, 1)), each % 2 * apart
     total = np.zeros(3)
@@ -157,11 +157,11 @@ def test_one_round_of_exploration_counts_as_uniform_draws():
 
 @settings(max_examples=50, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 4), st.floats(0, 0.5))
-def test_what_was_foretold_is_the_mean_of_what_came_before(seed, n_groups, missing):
+def test_predictions_are_the_means_of_earlier_outcomes(seed, n_groups, missing):
     rng = np.random.default_rng(seed)
     group, chosen, y = rng.integers(n_groups, size=30), rng.integers(3, size=30), rng.random(30)
     known = rng.random(30) >= missing
-    told = running_mean_predictions(group, chosen, np.where(known, y, np.nan), known, 3)
+    evaluated = running_mean_predictions(group, chosen, np.where(known, y, np.nan), known, 3)
     for i in range(30):
         seen = known[:i]
         overall = y[:i][seen].sum() / (seen.sum() + 1)
@@ -169,7 +169,7 @@ def test_what_was_foretold_is_the_mean_of_what_came_before(seed, n_groups, missi
             mine = seen & (chosen[:i] == k)
             anywhere = (y[:i][mine].sum() + overall) / (mine.sum() + 1)
             here = mine & (group[:i] == group[i])
-            assert told[i, k] == pytest.approx((y[:i][here].sum() + anywhere) / (here.sum() + 1))
+            assert evaluated[i, k] == pytest.approx((y[:i][here].sum() + anywhere) / (here.sum() + 1))
 
 
 @settings(max_examples=30, deadline=None)
@@ -178,12 +178,12 @@ def test_the_logging_policy_itself_gives_the_plain_mean(seed):
     rng = np.random.default_rng(seed)
     log = drawn(300, rng.dirichlet(np.ones(3), size=2), seed)
     for outcome in ("reward", "cost_usd"):
-        told, values = evaluate(log, log.logged, outcome), getattr(log, outcome)
-        assert told.ips.mean == pytest.approx(values.mean())
-        assert told.snips.mean == pytest.approx(values.mean())
-        assert told.ips.se == pytest.approx(values.std(ddof=1) / np.sqrt(300))
-        assert abs(told.dr.mean - values.mean()) < 4 * told.dr.se
-        assert told.overlap.effective == pytest.approx(300)
+        evaluated, values = evaluate(log, log.logged, outcome), getattr(log, outcome)
+        assert evaluated.ips.mean == pytest.approx(values.mean())
+        assert evaluated.snips.mean == pytest.approx(values.mean())
+        assert evaluated.ips.se == pytest.approx(values.std(ddof=1) / np.sqrt(300))
+        assert abs(evaluated.dr.mean - values.mean()) < 4 * evaluated.dr.se
+        assert evaluated.overlap.effective == pytest.approx(300)
 
 
 @settings(max_examples=30, deadline=None)
@@ -195,15 +195,15 @@ def test_dr_with_a_perfect_model_varies_as_the_target_itself(seed):
     value = (target * REWARD[log.context]).sum(axis=1)
     y = REWARD[log.context, log.chosen]
     weight = target[each, log.chosen] / log.logged[each, log.chosen]
-    told = doubly_robust(weight, y, y, value)
-    assert told.mean == pytest.approx(value.mean())
-    assert told.se == pytest.approx(value.std(ddof=1) / np.sqrt(200))
+    evaluated = doubly_robust(weight, y, y, value)
+    assert evaluated.mean == pytest.approx(value.mean())
+    assert evaluated.se == pytest.approx(value.std(ddof=1) / np.sqrt(200))
 
 
 # Refusals
 
 
-def test_what_was_never_drawn_is_refused_with_the_numbers():
+def test_a_target_never_drawn_is_refused_with_the_numbers():
     log = drawn(1_000, np.array([[0.5, 0.5, 0.0], [0.5, 0.5, 0.0]]))
     with pytest.raises(ThinOverlap, match=r"100.00% of its choices .* \(100.00% never; large 100.00%\)") as refused:
         evaluate(log, always(log, "large"))
@@ -216,7 +216,7 @@ def test_what_was_never_drawn_is_refused_with_the_numbers():
         evaluate(log._replace(explored=np.arange(1_000) < 10), always(log, "large"))
 
 
-def test_what_was_hardly_drawn_is_refused_whatever_was_drawn():
+def test_a_target_almost_never_drawn_is_refused_for_any_draws():
     log = drawn(1_000, np.array([[0.499, 0.499, 0.002]] * 2))
     assert not (log.chosen == 2).all()
     with pytest.raises(ThinOverlap) as refused:
@@ -225,7 +225,7 @@ def test_what_was_hardly_drawn_is_refused_whatever_was_drawn():
     assert refused.value.largest_weight == pytest.approx(500)
 
 
-def test_too_few_are_refused_and_enough_are_not():
+def test_too_few_effective_decisions_are_refused():
     few = drawn(250, UNIFORM)
     assert evaluate(few, few.logged).overlap.effective == pytest.approx(250)
     with pytest.raises(ThinOverlap, match="worth 0 of the target"):  # weight 3 is above 250 / 100
@@ -234,7 +234,7 @@ def test_too_few_are_refused_and_enough_are_not():
     assert evaluate(enough, always(enough, "large")).overlap.effective == pytest.approx(110)
 
 
-def test_a_sliver_may_be_left_out_and_no_more():
+def test_a_small_share_may_be_left_out_and_no_more():
     logged = np.tile([0.5, 0.5, 0.0, 0.0], (10_000, 1))
     for lost, thin in ((0.0007, False), (0.0015, True)):  # .1 / sqrt(10,000) = .001
         overlap = overlap_of(np.tile([0.5 - lost, 0.5, lost, 0.0], (10_000, 1)), logged, NAMES)
@@ -247,30 +247,30 @@ def test_one_heavy_decision_is_left_out():
     logged = log.logged.copy()
     logged[7, :3] = (1 - 1e-9) / 2
     logged[7, log.chosen[7]] = 1e-9
-    told = evaluate(log._replace(logged=logged), log.logged)
-    assert told.overlap.largest_weight > 1e8
-    assert told.overlap.left_out == pytest.approx(1 / 6_000)
-    assert told.ips.mean == pytest.approx(log.reward.mean(), abs=1e-3)
+    evaluated = evaluate(log._replace(logged=logged), log.logged)
+    assert evaluated.overlap.largest_weight > 1e8
+    assert evaluated.overlap.left_out == pytest.approx(1 / 6_000)
+    assert evaluated.ips.mean == pytest.approx(log.reward.mean(), abs=1e-3)
 
 
 # Missing outcomes
 
 
-def test_scores_that_depend_on_context_and_model_do_not_mislead():
+def test_scoring_that_depends_on_context_and_model_is_corrected():
     log = drawn(8_000, UNIFORM)
     rate = np.array([[0.9, 0.5, 0.1], [0.2, 0.6, 0.9]])[log.context, log.chosen]
     known = np.random.default_rng(1).random(8_000) < rate
     partial = log._replace(reward=np.where(known, log.reward, np.nan))
     plain = log.reward[known].mean()
     for target in (log.logged, always(log, "middle"), always(log, "large")):
-        told = evaluate(partial, target)
+        evaluated = evaluate(partial, target)
         truth = float(FREQ @ (REWARD * target[0, :3]).sum(axis=1))
-        for one in (told.ips, told.snips, told.dr):
+        for one in (evaluated.ips, evaluated.snips, evaluated.dr):
             assert abs(one.mean - truth) < 3.5 * one.se
     assert abs(plain - float(FREQ @ REWARD.mean(axis=1))) > 0.02
 
 
-def test_models_never_scored_are_refused_and_no_scores_at_all_are_told():
+def test_models_without_scores_and_logs_without_scores_are_refused():
     log = drawn(2_000, UNIFORM)
     unscored = log._replace(reward=np.where(log.chosen == 2, np.nan, log.reward))
     with pytest.raises(ThinOverlap, match="cannot estimate the reward"):
@@ -303,12 +303,12 @@ def test_a_plan_at_another_rate_and_with_another_pool():
     assert (always(log, "large")[:, 2] == 1.0).all()
 
 
-def test_what_a_target_must_be():
+def test_invalid_targets_are_refused():
     log, plan = drawn(10, UNIFORM), Plan(FREQ, REWARD, COST)
-    with pytest.raises(UnknownModel, match="got 'nobody'"):
-        always(log, "nobody")
+    with pytest.raises(UnknownModel, match="got 'unknown'"):
+        always(log, "unknown")
     with pytest.raises(UnknownModel):
-        at_plan(log, plan, NAMES, 2.0, without=["nobody"])
+        at_plan(log, plan, NAMES, 2.0, without=["unknown"])
     with pytest.raises(UnknownModel, match="got 'vast'"):
         at_plan(log, plan, ("small", "middle", "vast"), 2.0)
     with pytest.raises(InfeasibleBudget):
@@ -336,7 +336,7 @@ def test_contexts_must_be_those_of_the_log():
 
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.floats(0.0, 5.0), st.integers(1, 39))
-def test_the_plan_of_each_moment_knows_nothing_of_later_ones(seed, rate, at):
+def test_the_plan_at_logged_estimates_uses_no_later_estimates(seed, rate, at):
     rng = np.random.default_rng(seed)
     log = drawn(40, UNIFORM, seed)
     known = log._replace(
@@ -350,7 +350,7 @@ def test_the_plan_of_each_moment_knows_nothing_of_later_ones(seed, rate, at):
         at_logged_estimates(known._replace(expected_reward=other), rate)[:at], target[:at], equal_nan=True
     )
     rows = {}
-    for i, context in enumerate(log.context):  # anew at each decision, of what was told so far
+    for i, context in enumerate(log.context):  # solved again at each decision, from the estimates so far
         seen = ~np.isnan(known.expected_reward[i])
         if seen.any():
             rows[context] = (
@@ -379,7 +379,7 @@ def router(freq=FREQ, **options):
 
 
 def served(router, path, n, *, amount_usd, seed=0, label=1.0, contexts=(0, 1)):
-    """Serve with a journal, and return its decisions."""
+    """Serve with a journal, and return the logged decisions."""
     rng = np.random.default_rng(seed)
     journal = router.journal_to(path)
     router.start(Budget(amount_usd, n, on_exhausted="cheapest"))
@@ -393,7 +393,7 @@ def served(router, path, n, *, amount_usd, seed=0, label=1.0, contexts=(0, 1)):
     return read_decisions(JournalReader(path))
 
 
-def test_a_journal_is_read_as_it_was_lived(tmp_path):
+def test_a_journal_is_read_as_it_was_written(tmp_path):
     path = tmp_path / "d.jsonl"
     one = router()
     journal = one.journal_to(path)
@@ -438,7 +438,7 @@ def test_only_decisions_in_the_latest_contexts_count(tmp_path):
     assert set(log.share.values()) == {0.5}
 
 
-def test_a_journal_must_tell_probabilities(tmp_path):
+def test_a_journal_must_have_all_probabilities(tmp_path):
     with pytest.raises(InvalidInput, match="must hold decisions, got none"):
         read_decisions([{"event": "charge", "id": "a", "cost_usd": 1.0}])
     served(router(), tmp_path / "d.jsonl", 3, amount_usd=6.0)
@@ -450,7 +450,7 @@ def test_a_journal_must_tell_probabilities(tmp_path):
     assert wrong.value.value == events[0]["id"]
 
 
-def test_an_exploration_phase_tells_of_every_model(tmp_path):
+def test_an_exploration_phase_covers_every_model(tmp_path):
     explorer = WiseRouter(
         [Model(name) for name in NAMES], Contexts(np.eye(2), FREQ), policy=EpsilonFirst(1_200), seed=0
     )
@@ -461,15 +461,15 @@ def test_an_exploration_phase_tells_of_every_model(tmp_path):
         evaluate(log, always(log, "middle"))
     phase = log.where(log.explored)
     for k, name in enumerate(NAMES):
-        told, cost = evaluate(phase, always(phase, name)), evaluate(phase, always(phase, name), "cost_usd")
-        for one, two in zip(told[1:], cost[1:], strict=True):
+        evaluated, cost = evaluate(phase, always(phase, name)), evaluate(phase, always(phase, name), "cost_usd")
+        for one, two in zip(evaluated[1:], cost[1:], strict=True):
             assert abs(one.mean - FREQ @ REWARD[:, k]) < 3 * one.se
             assert abs(two.mean - FREQ @ COST[:, k]) < 3 * two.se
     assert not np.isnan(at_logged_estimates(phase, 2.0)[200:]).any()
     evaluate(phase, at_logged_estimates(phase, 2.0))
 
 
-def test_a_share_of_exploration_tells_of_other_budgets(tmp_path):
+def test_a_share_of_exploration_covers_other_budgets(tmp_path):
     plan = Plan(FREQ, REWARD, COST)
     fixed = router(explore=ExploreShare(0.3))
     log = served(fixed, tmp_path / "d.jsonl", 1_500, amount_usd=3_000.0, label=0.8)
@@ -477,9 +477,9 @@ def test_a_share_of_exploration_tells_of_other_budgets(tmp_path):
     for rate, less in ((1.5, ()), (2.5, ()), (2.0, ("large",))):
         target = at_plan(log, plan, NAMES, rate, less)
         for outcome, table in (("reward", REWARD), ("cost_usd", COST)):
-            told = evaluate(log, target, outcome)
+            evaluated = evaluate(log, target, outcome)
             truth = sum(FREQ[j] * target[log.context == j][0, :3] @ table[j] for j in (0, 1))
-            for one in told[1:]:
+            for one in evaluated[1:]:
                 assert abs(one.mean - truth) < 3 * one.se
     assert at_logged_estimates(log, 2.5)[20:] == pytest.approx(
         at_plan(log, plan, NAMES, 2.5)[20:]

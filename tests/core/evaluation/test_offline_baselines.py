@@ -25,7 +25,7 @@ def split():
 
 
 def telling(n, seed=0):
-    """Return queries on which the cheap model's wrong answers are short, and the dear one is always right."""
+    """Return queries on which the cheap model's wrong answers are short, and the expensive one is always correct."""
     right = np.random.default_rng(seed).random(n) < 0.5
     reward = np.column_stack([right, np.ones(n)])
     return queries_of(reward, np.column_stack([np.where(right, 2.0, 1.0), np.full(n, 100.0)]))
@@ -56,7 +56,7 @@ def test_metallm_a_higher_price_never_plans_to_spend_more(split):
 # Regressions
 
 
-def test_fair_forecasts_do_not_see_the_rewards_that_they_predict():
+def test_cross_fitted_forecasts_do_not_use_the_rewards_that_they_predict():
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(120, 30)).astype(np.float32)
     answers = Answers((rng.random((120, 1)) < 0.5).astype(float), np.ones((120, 1)))
@@ -67,7 +67,7 @@ def test_fair_forecasts_do_not_see_the_rewards_that_they_predict():
     assert gap[1] < 0.05
 
 
-def test_scores_after_a_call_see_what_it_cost():
+def test_scores_after_a_call_use_its_cost():
     queries = telling(200)
     fitted = regress(queries.embeddings, queries.answers)
     assert fitted.reward_before(np.zeros(1))[0] == pytest.approx(queries.answers.reward[:, 0].mean(), abs=0.01)
@@ -85,7 +85,7 @@ def test_the_better_of_two_is_the_integral(one, other, spread):
 
 
 def forecast_of_two():
-    """A dear model that is right 9 times in 10; whether the cheap one is shows once it has answered."""
+    """An expensive model that is correct 9 times in 10; an answer of the cheap one reveals its quality."""
     after = np.tile([[1.0, 0.9], [0.0, 0.9]], (10, 1))
     forecast = AnswerForecast(np.tile([0.5, 0.9], (20, 1)), after, np.tile([1.0, 10.0], (20, 1)))
     reward = after.copy()
@@ -97,7 +97,7 @@ def forecast_of_two():
 @pytest.mark.parametrize(
     ("longest", "prices", "quality", "cost_usd"),
     [
-        (2, (0.02, 0.02), 0.95, 6.0),  # the pair: 0.960 - 0.22 beats 0.7 and 0.48; stops at a right answer
+        (2, (0.02, 0.02), 0.95, 6.0),  # the pair: 0.960 - 0.22 beats 0.7 and 0.48; stops at a correct answer
         (2, (0.20, 0.20), 0.50, 1.0),  # nothing is worth 2.0
         (1, (0.02, 0.02), 0.90, 10.0),
     ],
@@ -108,7 +108,7 @@ def test_a_cascade_by_hand(longest, prices, quality, cost_usd):
     assert tables.reached(np.array(prices), answers) == pytest.approx((quality, cost_usd))
 
 
-def test_a_cascade_beats_routing_where_answers_tell_and_costs_are_far_apart():
+def test_a_cascade_beats_routing_if_answers_are_informative_and_costs_differ_widely():
     queries, rate_usd = telling(500), 53.0
     runs = [serve(fit(method, queries), queries, rate_usd) for method in (CascadeRouting(), Routing())]
     assert runs[0].reward.mean() > 0.95
@@ -117,7 +117,7 @@ def test_a_cascade_beats_routing_where_answers_tell_and_costs_are_far_apart():
     assert runs[1].calls.max() == 1
 
 
-def test_noisy_truth_must_be_told():
+def test_noisy_truth_requires_the_true_scores():
     queries = telling(50)
     fitted = fit(NoisyTruthCascade(), queries)
     assert serve(fitted, queries, 50.0, sees_truth=True).reward.mean() > 0.5
@@ -128,7 +128,7 @@ def test_noisy_truth_must_be_told():
 # FrugalGPT
 
 
-def test_frugalgpt_goes_on_where_the_score_is_low():
+def test_frugalgpt_continues_if_the_score_is_low():
     queries = telling(300)
     run = serve(fit(FrugalGpt(), queries), queries, 55.0)
     wrong = queries.answers.reward[:, 0] == 0.0
@@ -145,7 +145,7 @@ def test_frugalgpt_cannot_serve_the_tightest_budget(split):
     assert NOT_SERVED not in serve(fitted, split.test, 2.0 * cheapest_usd).given
 
 
-def test_cascades_are_what_running_them_gives():
+def test_cascades_equal_their_simulation():
     rng = np.random.default_rng(3)
     score, answers = rng.random((25, 3)).round(1), Answers(rng.random((25, 3)), rng.random((25, 3)))
     known = cascades(score, answers)
@@ -163,7 +163,7 @@ def test_cascades_are_what_running_them_gives():
 
 
 def worth(x):
-    """Return queries on which the dear model, at 10 USD more, is better by x / 2."""
+    """Return queries on which the expensive model, at 10 USD more, is better by x / 2."""
     return queries_of(np.column_stack([np.full(len(x), 0.5), 0.5 + x / 2.0]), np.tile([1.0, 11.0], (len(x), 1)), x)
 
 
@@ -189,7 +189,7 @@ def test_port_is_right_on_average_and_wrong_when_the_stream_drifts():
     assert serve(fitted, worth(np.sort(streams[1])), 4.0).cost_usd.mean() > 2.0 * 4.0
 
 
-def test_port_begins_at_random_and_splits_the_budget_over_the_models():
+def test_port_begins_with_random_models_and_splits_the_budget():
     queries = worth(np.random.default_rng(1).random(400))
     run = serve(fit(Port(), queries), queries, 4.0)
     assert set(run.given[:10]) == {NOT_SERVED, 0, 1}

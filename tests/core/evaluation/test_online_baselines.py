@@ -48,7 +48,7 @@ def test_linear_arms_are_discounted_ridge_regressions(forgetting):
         assert width[k] == pytest.approx(np.sqrt(variance))
 
 
-def test_linear_arms_that_forget_keep_a_ridge():
+def test_linear_arms_with_forgetting_keep_a_ridge():
     arms = LinearArms(np.zeros((1, 2, 2)), np.zeros((1, 2)), forgetting=0.9)
     for _ in range(500):
         arms.learn(0, np.array([1.0, 0.0]), 1.0)
@@ -60,7 +60,7 @@ def test_linear_arms_that_forget_keep_a_ridge():
 # PILOT
 
 
-def test_pilot_takes_the_dear_model_while_a_usd_buys_enough():
+def test_pilot_takes_the_expensive_model_while_a_usd_buys_enough():
     queries = always(1000, [0.5, 0.9], [1.0, 10.0])
     run = serve(fit(Pilot(), queries), queries, 5.0)
     # 0.09 per USD passes (0.5 e / 0.09)^z 0.09 / e up to z = 0.368: until 184 of the bin's 500 USD are spent
@@ -89,7 +89,7 @@ def test_pilot_learns_that_its_prior_is_wrong():
 
 
 @given(st.lists(st.floats(0.0, 10.0), min_size=1, max_size=50), st.floats(0.1, 5.0))
-def test_the_queue_is_at_least_what_is_overspent(costs, rate_usd):
+def test_the_queue_is_at_least_the_overspending(costs, rate_usd):
     queue = VirtualQueue(Terms(rate_usd * len(costs), len(costs)))
     for cost_usd in costs:
         queue.add_cost(cost_usd)
@@ -109,10 +109,10 @@ def test_barouter_stays_near_the_budget(split):
         assert over_usd <= 0.1 * terms.budget_usd
 
 
-def test_barouter_buys_the_best_model_until_it_has_overspent():
+def test_barouter_calls_the_best_model_until_it_has_overspent():
     queries = always(400, [0.5, 0.9], [1.0, 9.0])
     run = serve(fit(BaRouter(), queries), queries, 3.0)
-    # the dear model is worth 0.4 more at 8 Q / (3 * 3 * 20) more, while Q < 9: at first, and after one call (Q = 6)
+    # the expensive model is better by 0.4, at a price of 8 Q / (3 * 3 * 20): while Q < 9, so first and once more (Q = 6)
     assert run.given[:3].tolist() == [1, 1, 0]
     assert run.cost_usd.mean() == pytest.approx(3.0, rel=0.02)
 
@@ -155,7 +155,7 @@ def test_the_pacer_rises_while_overspending_and_falls_after():
     assert prices[-1] == 0.0
 
 
-def test_paretobandit_holds_the_budget_where_it_can():
+def test_paretobandit_holds_a_feasible_budget():
     rng = np.random.default_rng(0)
     x = rng.random(3000)
     reward = np.column_stack([np.full(3000, 0.5), 0.5 + 0.5 * x])

@@ -1,4 +1,4 @@
-"""Tables and figures of the paper: what they hold and draw, not how they look."""
+"""Tables and figures of the paper: their data, not their appearance."""
 
 import numpy as np
 import polars as pl
@@ -54,7 +54,7 @@ def cells(section):
     return {row[0]: row[1:] for row in section.rows}
 
 
-def test_the_frontier_draws_what_was_spent_and_reached(aggregates):
+def test_the_frontier_draws_spend_and_quality(aggregates):
     [axes] = make_section("frontier", aggregates).draw().axes
     drawn = lines(axes)
     assert list(drawn) == list(QUALITY)
@@ -62,7 +62,7 @@ def test_the_frontier_draws_what_was_spent_and_reached(aggregates):
     assert axes.get_xscale() == "log"
 
 
-def test_utilisation_is_what_is_left(aggregates):
+def test_utilisation_is_the_remaining_share(aggregates):
     section = make_section("utilisation", aggregates)
     assert cells(section)["static-lp"][1] == "-0.400 ± 0.000 (-0.400)"
     [axes] = section.draw().axes
@@ -92,7 +92,7 @@ def test_the_verdict_is_the_lead_over_the_best_other_method(aggregates):
     assert lead.lines[0].get_ydata() == pytest.approx([0.61 - first, 0.81 - second])
 
 
-def test_end_to_end_draws_what_a_budget_pays_for_and_the_cost_of_collecting(aggregates):
+def test_end_to_end_draws_affordable_methods_and_the_cost_of_collecting(aggregates):
     generous, constrained = make_section("end-to-end", aggregates).draw().axes
     assert lines(generous)["wr-offline"][0] == pytest.approx([17.0, 28.0])  # 8 to learn, 9 and 20 to serve
     assert lines(constrained)["wr-offline"][0] == pytest.approx([17.0])
@@ -124,7 +124,7 @@ def test_training_is_preparing_fitting_and_tuning(aggregates):
     assert cells(make_section("latency", aggregates))["zero"][:2] == ["1.750", "1.000"]
 
 
-def test_an_exhibit_says_which_methods_it_needs():
+def test_a_section_names_the_methods_that_it_needs():
     with pytest.raises(InvalidInput, match="static-lp"):
         make_section("adaptive", aggregate(results(["wr-offline", "zero"])))
 
@@ -198,7 +198,7 @@ def test_exploration_of_a_table_without_noise_is_exact(table):
     assert [row[0] for row in found.rows] == ["1x", "2x", "3x", "4x"]
 
 
-def test_ablations_change_one_thing_and_say_what_they_left_out(table):
+def test_ablations_change_one_setting_and_list_what_they_left_out(table):
     found = studies.ablations(table, [0], [None])
     assert [row[0].split(", ")[-1] for row in found.rows] == [
         *("J=16", "J=8", "J=12", "J=20"),

@@ -1,4 +1,4 @@
-"""The report as a page: what it holds, and what a browser makes of it."""
+"""The report as an HTML page: its content, and its behaviour in a browser."""
 
 import re
 
@@ -22,10 +22,10 @@ def page():
         ReportSection("table1", "Quality", "**Bold** & <script>alert(1)</script>.", ("method", "quality"), ROWS, drawn),
         ReportSection("other", "Other", "Text.", ("method", "spend"), [["b", "2"], ["a", "1"]]),
     ]
-    return page_of("Bench on <b>", "Terms.", sections, {"zero": "is told much"}, {"command": "wiserouter bench '<&>'"})
+    return page_of("Bench on <b>", "Terms.", sections, {"zero": "is given much"}, {"command": "wiserouter bench '<&>'"})
 
 
-def test_a_page_is_whole_and_escapes_what_it_is_given():
+def test_a_page_is_complete_and_escapes_its_texts():
     text = page()
     assert "<script>alert" not in text
     assert "<title>Bench on &lt;b&gt;</title>" in text

@@ -49,7 +49,7 @@ def score(name, environment=SMALL, stream=STREAM, seed=5, **options):
 # environments
 
 
-def test_the_papers_environment_is_what_it_says():
+def test_the_papers_environment_has_its_stated_distribution():
     world = paper_environment(0, 1_500)
     assert world.reward.shape == world.cost_usd.shape == (11, 11)
     assert world.freq.sum() == pytest.approx(1.0)
@@ -73,7 +73,7 @@ def test_the_papers_budget_is_that_of_the_paper():
     assert abs(762.58 - np.mean(budgets)) < 2 * np.std(budgets)
 
 
-def test_the_routerbench_environment_is_what_it_says():
+def test_the_routerbench_environment_has_its_stated_distribution():
     performance, usd = np.array(list(MODELS.values())).T
     worlds = [routerbench_like(seed, 1_000, 0.02) for seed in range(300)]
     freq = np.array([world.freq for world in worlds])
@@ -143,7 +143,7 @@ def test_a_shorter_horizon_is_the_beginning_of_a_longer_one():
 
 
 class Recorder:
-    """Takes one model, and keeps what it is asked."""
+    """Always chooses one model, and records the calls."""
 
     name, plan = "recorder", None
 
@@ -161,7 +161,7 @@ class Recorder:
         return {}
 
 
-def test_every_method_meets_the_same_requests():
+def test_every_method_serves_the_same_requests():
     tables = []
     for model in (0, 1):
         recorder, seen = Recorder(model), Estimates(3, 4)
@@ -175,7 +175,7 @@ def test_every_method_meets_the_same_requests():
         assert cost == pytest.approx([STREAM.costs_usd(SMALL)[at, model].sum() for at in by_context])
 
 
-def test_the_account_debits_what_the_accounting_says():
+def test_the_account_debits_by_the_accounting():
     costs, means = STREAM.costs_usd(SMALL)[:, 2], SMALL.cost_usd[STREAM.contexts, 2]
     for debit, accounting, debited in (
         ("actual", "actual", costs),
@@ -192,7 +192,7 @@ def test_the_account_debits_what_the_accounting_says():
         assert ran.spend_usd == pytest.approx(means if accounting == "paper" else costs)
 
 
-def test_serving_stops_when_the_money_is_used_up():
+def test_serving_stops_when_the_budget_is_used_up():
     poor = SMALL._replace(budget_usd=20.0)
     ran = play(poor, STREAM, SimulatedMethod(Recorder(0), Estimates(3, 4)), 5)
     n = int((ran.chosen != NOT_SERVED).sum())
@@ -202,7 +202,7 @@ def test_serving_stops_when_the_money_is_used_up():
     assert np.all(ran.spend_usd[n:] == 0.0)
 
 
-def test_a_call_that_is_expected_to_cost_more_than_is_left_is_refused():
+def test_a_call_expected_to_exceed_the_rest_is_refused():
     ran = play(SMALL._replace(budget_usd=1.0), STREAM, SimulatedMethod(Recorder(0, 1.5), Estimates(3, 4)), 5)
     assert np.all(ran.chosen == NOT_SERVED)
     ran = play(SMALL._replace(budget_usd=1.0), STREAM, SimulatedMethod(Recorder(SKIP), Estimates(3, 4)), 5)
@@ -268,7 +268,7 @@ def test_random_earns_its_closed_form():
 
 
 def walk(world, stream, seed, prefer):
-    """Play a budget-aware bandit step by step; `prefer(scores, models, n, rng)` takes a model."""
+    """Run a budget-aware bandit step by step; `prefer(scores, models, n, rng)` chooses a model."""
     rng = np.random.default_rng(seed)
     n, total = np.zeros(world.cost_usd.shape), np.zeros(world.cost_usd.shape)
     left = world.budget_usd
@@ -305,7 +305,7 @@ def greedy(total, n, within, rng):
 
 @pytest.mark.parametrize(("name", "prefer"), [("linucb", linucb_by_matrices), ("epsilon-greedy", greedy)])
 @pytest.mark.parametrize("share", [0.6, 1.0])
-def test_bandits_are_what_their_books_say(name, prefer, share):
+def test_bandits_equal_their_textbook_form(name, prefer, share):
     world = SMALL._replace(budget_usd=share * SMALL.budget_usd)
     assert trace(name, world).chosen.tolist() == list(walk(world, STREAM, 5, prefer))
 
@@ -351,12 +351,12 @@ def test_all_methods_are_named_and_open():
         assert open_method(name, SMALL).estimates.shape == (3, 4)
 
 
-def test_a_policy_that_is_registered_later_is_found(monkeypatch):
+def test_a_policy_registered_later_is_found(monkeypatch):
     monkeypatch.setitem(policies._POLICIES, "optimistic", EpsilonFirst)
     assert isinstance(open_method("optimistic", SMALL).policy, EpsilonFirst)
 
 
-def test_baselines_give_the_chance_of_their_draw():
+def test_baselines_return_the_probability_of_their_draw():
     world, rng = SMALL._replace(budget_usd=1e9), np.random.default_rng(0)
     for name in ("random", "epsilon-greedy", "linucb"):
         policy, seen = open_method(name, world)
@@ -430,7 +430,7 @@ def wiserouter(*arguments):
     return result.stdout
 
 
-def test_json_says_everything():
+def test_json_has_all_figures():
     figures = json.loads(wiserouter("--horizon", 200, "--horizon", 100, "--seeds", 2, "--first-seed", 4, "--json"))
     assert set(figures) == {"methods"}
     assert [each["method"] for each in figures["methods"]] == 2 * list(default_methods(121))
@@ -465,7 +465,7 @@ def test_tables_and_a_picture(tmp_path):
     assert "1 seed" in hard
 
 
-def test_a_picture_without_matplotlib_says_what_to_install(monkeypatch, tmp_path):
+def test_a_picture_without_matplotlib_names_the_extra(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(MissingExtra, match="bench"):
         wiserouter("--horizon", 20, "--seeds", 1, "--methods", "random", "--plot", tmp_path / "s.png")
@@ -487,6 +487,6 @@ def test_a_picture_without_matplotlib_says_what_to_install(monkeypatch, tmp_path
         (("--methods", "random", "--plot", "a.doc", "--seeds", 1, "--horizon", 20), r"must end in \.png"),
     ],
 )
-def test_mistakes_say_the_rule(arguments, says):
+def test_mistakes_name_the_rule(arguments, says):
     with pytest.raises(InvalidInput, match=says):
         wiserouter(*arguments)
