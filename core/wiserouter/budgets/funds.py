@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple, Protocol
 
 from wiserouter.errors import BudgetError, BudgetExhausted
@@ -37,18 +36,6 @@ class Funds(NamedTuple):
         """Budget left per request left, b / tau; 0 when either is used up."""
         left, requests, _, _, _ = self
         return left / requests if requests > 0 and left > 0.0 else 0.0
-
-    def room_usd(self, floor_usd: float, drift_margin_usd: float = 0.0) -> float:
-        """Return the most that a call may cost if each later one costs `floor_usd`: b - (tau - 1) c_min.
-
-        The costs of the later calls may exceed that in total by `drift_margin_usd` x sqrt(tau - 1), which is kept in
-        reserve together with the cushion. With several budgets, the smallest of the results.
-        """
-        left, requests, each, cushion, _ = self
-        if each:
-            return min([one.room_usd(floor_usd, drift_margin_usd) for one in each]) - cushion
-        after = requests - 1
-        return left - after * floor_usd - drift_margin_usd * math.sqrt(after if after > 0 else 0) - cushion
 
 
 class RefusingAccount(Protocol):

@@ -1,4 +1,4 @@
-"""Several budgets at once, and what rolls over: against brute force over the list of all events."""
+"""Nested budgets and rollover, against a brute-force sum over all events."""
 
 import threading
 from collections import Counter
@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wiserouter import Budget, Contexts, Decision, Model, Price, WiseRouter
-from wiserouter.budgets.funds import Funds
 from wiserouter.budgets.ledger import Ledger
 from wiserouter.budgets.nested import NestedLedger, open_account
 from wiserouter.errors import BudgetExhausted, InvalidInput
@@ -216,11 +215,6 @@ def test_a_change_says_which_budget():
     assert router.status().amount_usd == 50.0
 
 
-def test_the_reserve_is_kept_in_the_smaller_funds_too():
-    assert Funds(10.0, 5).room_usd(1.0) == 6.0
-    assert Funds(3.0, 1, (Funds(3.0, 1), Funds(90.0, 89))).room_usd(1.0) == 2.0
-
-
 def test_funds_tell_how_much_of_the_horizon_is_to_come():
     account = open_account(Budget(10.0, 4), 0.0)
     shares = []
@@ -236,7 +230,7 @@ def test_funds_tell_how_much_of_the_horizon_is_to_come():
     assert total.share == 0.5
 
 
-def test_what_is_spent_beside_calls_is_paid_by_all():
+def test_a_cost_without_a_call_counts_in_all_budgets():
     account = open_account(Budget(1.0, every="day", limit="hard", within=Budget(10.0, every="month")), 0.0)
     assert isinstance(account, NestedLedger)
     assert account.room_usd() < 1.1
@@ -255,7 +249,7 @@ class Event:
 
 
 def brute_force(events: list[Event], budget: Budget, now: float) -> tuple[float, float]:
-    """Return what is spent and reserved in the current window of one budget."""
+    """Return the amounts spent and reserved in the current window of one budget."""
     window = budget.window(now)
     mine = [event for event in events if window is None or window.start_s <= event.decided_at < window.end_s]
     held = sum(event.held for event in mine if event.state == "in flight")

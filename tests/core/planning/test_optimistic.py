@@ -7,14 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wiserouter import Budget, Contexts, Estimates, Model, Offline, Optimistic, Plan, Price, WiseRouter
+from wiserouter import Budget, Contexts, Estimates, Model, Offline, Optimistic, Price, WiseRouter
 from wiserouter.artifacts.file import read_artifact, write_artifact
-from wiserouter.budgets.funds import Funds
 from wiserouter.errors import BudgetError, InvalidInput, QuerySkipped
 from wiserouter.evaluation.simulation import Stream, open_method, paper_environment, play
 from wiserouter.learning.optimistic_estimates import OptimisticEstimates
 from wiserouter.planning.policies import open_policy, optimistic
-from wiserouter.planning.reserve_rule import DEVIATIONS, ReserveRule, room_usd
 from wiserouter.types import NO_CONTEXT
 
 REWARD = np.array([[0.3, 0.5, 0.9], [0.6, 0.65, 0.7], [0.1, 0.8, 0.85]])
@@ -61,29 +59,6 @@ def settle(router, decision, cost_usd, scored):
 
 
 # the reserve rule
-
-
-def permits(reserve_rule, plan, funds, model):
-    return reserve_rule.guarded_cost_usd[0][model] <= room_usd(funds, plan.floor_usd, reserve_rule.drift_margin_usd)
-
-
-def test_the_reserve_rule_with_drift_and_cushion_by_hand():
-    # floor 1, spread of the cheapest 0.1; 10 requests: the nine after it cost 9, stray by 2 x 0.1 x 3, and the last
-    # must find 0.5 beyond the mean
-    plan = Plan([1.0], [[0.2, 0.9]], [[1.0, 3.0]])
-    reserve_rule = ReserveRule(plan, [[0.1, 0.2]], drift=2.0)
-    least = 3.0 + DEVIATIONS * 0.2 + 9 * 1.0 + 2.0 * 0.1 * math.sqrt(9) + 0.5
-    assert permits(reserve_rule, plan, Funds(least + 1e-9, 10, cushion_usd=0.5), 1)
-    assert not permits(reserve_rule, plan, Funds(least - 1e-9, 10, cushion_usd=0.5), 1)
-    assert permits(reserve_rule, plan, Funds(least - 0.5 + 1e-9, 10), 1)
-    plan.revise(0, [0.2, 0.9], [1.0, 2.0])
-    reserve_rule.revise(0)
-    assert permits(reserve_rule, plan, Funds(least - 1.0 + 1e-9, 10, cushion_usd=0.5), 1)
-
-
-def test_nothing_is_held_back_for_queries_that_may_be_skipped():
-    plan = Plan([1.0], [[0.9]], [[3.0]], allow_skip=True)
-    assert permits(ReserveRule(plan, [[0.1]], drift=3.0), plan, Funds(3.1 + 1e-9, 1_000), 0)
 
 
 @pytest.mark.parametrize("in_flight", [1, 8])

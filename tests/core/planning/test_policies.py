@@ -4,26 +4,12 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
+from support.draws import Scripted
 from wiserouter import Budget, Contexts, EpsilonFirst, Estimates, Model, Offline, Plan, WiseRouter
 from wiserouter.budgets.funds import Funds
 from wiserouter.errors import BudgetExhausted, InvalidInput, QuerySkipped
 from wiserouter.planning.mixture import Mixture
 from wiserouter.planning.policies import open_policy
-from wiserouter.planning.reserve_rule import ReserveRule, room_usd
-
-
-class Scripted(np.random.Generator):
-    """A generator whose draws are written down beforehand."""
-
-    def __init__(self, *draws):
-        super().__init__(np.random.PCG64(0))
-        self.draws = list(draws)
-
-    def random(self, *_, **__):
-        return self.draws.pop(0)
-
-    def integers(self, *_, **__):
-        return self.draws.pop(0)
 
 
 def history(reward, cost_usd):
@@ -48,7 +34,7 @@ def served(router, true_cost, *, context=0):
 
 
 def test_algorithm_1_by_hand():
-    # B = 6, T = 3, u = (.2, .9), c = (1, 3). Draws .4, .3, .6 for the dearer model.
+    # B = 6, T = 3, u = (.2, .9), c = (1, 3). Draws .4, .3, .6 for the more expensive model.
     # t=1: b/tau = 6/3 = 2    p(large) = (2 - 1) / 2   = .5    .4 < .5  -> large, b = 6 - 3 = 3
     # t=2: b/tau = 3/2 = 1.5  p(large) = (1.5 - 1) / 2 = .25   .3 > .25 -> small, b = 3 - 1 = 2
     # t=3: b/tau = 2/1 = 2    p(large) = .5                    .6 > .5  -> small, b = 2 - 1 = 1
@@ -220,32 +206,10 @@ def test_restricted_models_take_the_place_of_the_planned_ones():
     assert (all_three.model, all_three.probability) == (0, 0.5)
     without_0 = mixture.choose(0, rate, Scripted(0.9), {1, 2})
     assert (without_0.model, without_0.probability) == (1, 1.0)
-    only_dear = mixture.choose(0, rate, Scripted(0.1), {2})
-    assert (only_dear.model, only_dear.probability, only_dear.expected_cost_usd) == (2, 1.0, 4.0)
+    only_last = mixture.choose(0, rate, Scripted(0.1), {2})
+    assert (only_last.model, only_last.probability, only_last.expected_cost_usd) == (2, 1.0, 4.0)
     broke = mixture.choose(0, Funds(0.1, 1), Scripted(), {1, 2})
     assert (broke.model, broke.shadow_price) == (1, float("inf"))
-
-
-def test_the_reserve_rule_by_hand():
-    # c = (1, 3) without spread: a call may cost b - (tau - 1) x 1
-    plan = Plan([1.0], [[0.2, 0.9]], [[1.0, 3.0]])
-    reserve_rule = ReserveRule(plan, 0.0)
-    assert reserve_rule.guarded_cost_usd[0] == [1.0, 3.0, 0.0]
-    assert room_usd(Funds(12.0, 10), plan.floor_usd, reserve_rule.drift_margin_usd) == 3.0
-    assert room_usd(Funds(11.9, 10), plan.floor_usd, reserve_rule.drift_margin_usd) == pytest.approx(2.9)
-    mixture = Mixture(plan, "actual", reserve_rule)
-    rich = mixture.choose(0, Funds(12.0, 10), Scripted(0.05))  # p(large) = (1.2 - 1) / 2 = .1
-    assert (rich.model, rich.probability) == (1, pytest.approx(0.1))
-    poor = mixture.choose(0, Funds(11.9, 10), Scripted(0.05))
-    assert (poor.model, poor.probability) == (0, 1.0)
-
-
-def test_caution_adds_the_spread_of_a_models_costs():
-    estimates = Estimates(1, 1)
-    for cost in (1.0, 3.0):
-        estimates.add_cost(0, 0, cost)
-    reserve_rule = ReserveRule(Plan([1.0], [[0.5]], [[2.0]]), estimates.cost_spread_usd())  # sd = sqrt(2)
-    assert reserve_rule.guarded_cost_usd[0][0] == pytest.approx(2.0 + 2.0**0.5)
 
 
 def test_offline_follows_what_serving_teaches_and_the_paper_does_not():

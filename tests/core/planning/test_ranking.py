@@ -1,0 +1,38 @@
+"""Rankings of models by reward less shadow price x cost."""
+
+import pytest
+
+from wiserouter import Decision, Model, Plan, Price
+from wiserouter.planning.ranking import best_at_price, by_worth, cheapest_choice, ranked
+from wiserouter.pricing.pool import Pool
+from wiserouter.types import NO_CONTEXT
+
+PLAN = Plan([0.5, 0.5], [[0.2, 0.5, 0.9], [0.6, 0.5, 0.4]], [[1.0, 2.0, 9.0], [1.0, 1.0, 1.0]])
+POOL = Pool([Model("a", Price(9.0, 9.0)), Model("b", max_cost_usd=2.0), Model("c", Price(1.0, 1.0))])
+
+
+def decided(model, context, shadow_price):
+    return Decision("id", model, context, 1.0, 1.0, shadow_price, 1.0, 0.5, 1.0, "default", 0.0)
+
+
+def test_models_are_ranked_by_worth_at_a_price():
+    assert by_worth(PLAN, 0, 0.0) == [2, 1, 0]
+    assert by_worth(PLAN, 0, 0.1) == [1, 0, 2]  # .1, .3, 0
+    assert by_worth(PLAN, 0, float("inf")) == [0, 1, 2]
+    assert by_worth(PLAN, 1, float("inf")) == [0, 1, 2]  # of equal cost, the best first
+    assert best_at_price(PLAN, 0, 0.1, [0, 2]) == 0
+
+
+def test_the_ranking_begins_with_the_decided_model():
+    assert ranked(PLAN, POOL, decided("a", 0, 0.0)) == ["a", "c", "b"]
+    assert ranked(PLAN, POOL, decided("b", NO_CONTEXT, 0.0)) == ["b", "c", "a"]  # means .4, .5, .65
+    assert ranked(None, POOL, decided("b", 0, 0.0)) == ["b", "c", "a"]  # list prices 18, 2, 2
+
+
+def test_the_cheapest_choice_goes_by_means_or_by_list_price():
+    choice = cheapest_choice(PLAN, 0, [1, 2], POOL.list_price_usd)
+    assert (choice.model, choice.expected_cost_usd, choice.expected_reward, choice.rule) == (1, 2.0, 0.5, "cheapest")
+    anywhere = cheapest_choice(PLAN, NO_CONTEXT, [0, 1, 2], POOL.list_price_usd)
+    assert (anywhere.model, anywhere.expected_cost_usd, anywhere.expected_reward) == (0, 1.0, pytest.approx(0.4))
+    unknown = cheapest_choice(None, 0, [0, 1], POOL.list_price_usd)
+    assert (unknown.model, unknown.figures, unknown.shadow_price) == (1, None, float("inf"))
