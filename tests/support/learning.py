@@ -1,4 +1,4 @@
-"""Learning on the public tables from single observations and a price list, beside a router fitted on all of them."""
+"""Learning on the public tables from single observations and a price list, compared with a router fitted on them."""
 
 from typing import NamedTuple
 
@@ -23,23 +23,22 @@ USD_PER_MTOK = {  # input and output, as published, by column of the table
 }  # fmt: skip
 
 
-class Split(NamedTuple):
-    """A table split by seed, and where its queries fall, told by the prompts of the training half."""
+class EncodedSplit(NamedTuple):
+    """A table split by seed, and the contexts of its queries, fitted on the prompts of the training half."""
 
     table: Table
     train: np.ndarray
     test: np.ndarray
     embeddings: np.ndarray
     fitted: Contexts
-    placed: np.ndarray
+    contexts: np.ndarray
     seed: int
 
 
 class Learned(NamedTuple):
-    """Quality on the test half: of the router that learned, and of the one that was fitted; and what was spent.
+    """Quality on the test half, of the router that learned and of the fitted one, and the spend of the former.
 
-    A budget binds where more money would still buy something, by the estimates that the router that learned had at its
-    end.
+    A budget binds where more of it would still buy reward, by the final estimates of the router that learned.
     """
 
     quality: float
@@ -48,20 +47,20 @@ class Learned(NamedTuple):
     binds: bool
 
 
-def halves(table: Table, seed: int) -> Split:
+def encoded_split(table: Table, seed: int) -> EncodedSplit:
     train, test = random_halves(len(table.prompts), seed)
     prompts = [table.prompts[i] for i in train]
     embeddings = open_encoder("tfidf").fit(prompts).encode_many(table.prompts)
     fitted = Contexts.fit(embeddings[train], FITTED_CONTEXTS, seed=seed)
-    return Split(table, train, test, embeddings, fitted, fitted.assign_many(embeddings), seed)
+    return EncodedSplit(table, train, test, embeddings, fitted, fitted.assign_many(embeddings), seed)
 
 
-def served(router: WiseRouter, work: Split, order: np.ndarray) -> np.ndarray:
-    """Return the score of each query, 0 where it was not served; one model answers each."""
-    table, scores = work.table, np.zeros(len(order))
+def served(router: WiseRouter, split: EncodedSplit, order: np.ndarray) -> np.ndarray:
+    """Return the score of each query, 0 if it was not served."""
+    table, scores = split.table, np.zeros(len(order))
     for at, i in enumerate(order):
         try:
-            decision = router.decide(embedding=work.embeddings[i])
+            decision = router.decide(embedding=split.embeddings[i])
         except BudgetError:
             continue
         model = router.pool.index(decision.model)
@@ -71,28 +70,28 @@ def served(router: WiseRouter, work: Split, order: np.ndarray) -> np.ndarray:
     return scores
 
 
-def learned(name: str, work: Split, rate_usd: float) -> Learned:
-    """Learn on the training half and serve the test half, all out of one budget, from one context on."""
-    table, train, test, *_ = work
+def learned(name: str, split: EncodedSplit, rate_usd: float) -> Learned:
+    """Learn on the training half and serve the test half out of one budget, beginning with one context."""
+    table, train, test, *_ = split
     models = [
         Model(model, Price(*(usd / 1e6 for usd in price)))
         for model, price in zip(table.models, USD_PER_MTOK[name], strict=True)
     ]
-    order = np.concatenate([np.random.default_rng(100 + work.seed).permutation(train), test])
-    router = WiseRouter(models, growing=Growing(background=False), policy=Optimistic(), seed=work.seed)
+    order = np.concatenate([np.random.default_rng(100 + split.seed).permutation(train), test])
+    router = WiseRouter(models, growing=Growing(background=False), policy=Optimistic(), seed=split.seed)
     router.start(Budget(rate_usd * len(order), len(order)))
-    quality = float(served(router, work, order)[len(train) :].mean())
+    quality = float(served(router, split, order)[len(train) :].mean())
     status, plan = router.status(), router.plan
     binds = plan.shadow_price(max(rate_usd, plan.floor_usd)) > 0
-    return Learned(quality, fitted_quality(work, rate_usd), status.spent_usd / status.amount_usd, bool(binds))
+    return Learned(quality, fitted_quality(split, rate_usd), status.spent_usd / status.amount_usd, bool(binds))
 
 
-def fitted_quality(work: Split, rate_usd: float) -> float:
-    """Return the quality on the test half of a router that saw every model's answer to the training half."""
-    table, train, test, *_ = work
+def fitted_quality(split: EncodedSplit, rate_usd: float) -> float:
+    """Return the quality on the test half of a router fitted on every model's answer to the training half."""
+    table, train, test, *_ = split
     estimates = Estimates(FITTED_CONTEXTS, len(table.models))
-    estimates.add_table(work.placed[train], table.reward[train], table.cost_usd[train])
+    estimates.add_table(split.contexts[train], table.reward[train], table.cost_usd[train])
     models = [Model(model) for model in table.models]
-    router = WiseRouter(models, work.fitted, policy=Offline(), estimates=estimates, seed=work.seed)
+    router = WiseRouter(models, split.fitted, policy=Offline(), estimates=estimates, seed=split.seed)
     router.start(Budget(rate_usd * len(test), len(test)))
-    return float(served(router, work, test).mean())
+    return float(served(router, split, test).mean())

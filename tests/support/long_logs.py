@@ -1,4 +1,4 @@
-"""A long log of any number of rows, written as it is made: a batch of rows at a time is in memory."""
+"""A long log of any number of rows, written in batches so that memory stays bounded."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MODELS = np.array([f"model-{k:02d}" for k in range(N_MODELS)])
 
 
 def write_long_log(path: Path, rows: int, *, calls_per_query: int = 1, words: int = 30, seed: int = 0) -> None:
-    """Write a parquet of so many calls; a query has about `words` words and is answered by so many models."""
+    """Write a parquet of `rows` calls; a query has about `words` words and `calls_per_query` calls."""
 
     def batches(columns, predicate, n_rows, batch_size) -> Iterator[pl.DataFrame]:
         rng = np.random.default_rng(seed)

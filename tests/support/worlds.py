@@ -1,4 +1,4 @@
-"""A made-up world that changes: contexts, models with prices, and the traffic through a router, request by request."""
+"""A simulated world that changes: contexts, models with prices, and the traffic through a router."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def models(prices=OUTPUT_USD, names=NAMES):
 
 @dataclass
 class World:
-    """What is true now, and what happened so far; one query each `gap_s` seconds."""
+    """The present truth, and the history so far; one query every `gap_s` seconds."""
 
     seed: int
     skill: np.ndarray = field(default_factory=SKILL.copy)
@@ -56,7 +56,7 @@ class World:
         return router
 
     def ask(self, router):
-        """Send one query through a router; return what to reward it with, or None where it was refused."""
+        """Send one query through a router; return its decision and score, or None where it was refused."""
         self.now_s += self.gap_s
         context = int(self.rng.choice(4, p=self.freq))
         luck, length = self.rng.random(), np.exp(self.rng.normal(-0.08, 0.4))
@@ -81,12 +81,12 @@ class World:
                 router.reward(*answered)
 
     def best(self, rate_usd):
-        """Return the mean reward of the best mix at a rate, from what is true now."""
+        """Return the mean reward of the best mix at a rate, by the present truth."""
         cost = TOKENS[:, np.newaxis] * np.array(self.price)
         return Plan(self.freq, self.skill, cost).value(rate_usd)
 
     def recovery(self, since, level, *, span=150):
-        """Return how many requests after `since` the mean of the last `span` first reached `level`."""
+        """Return the number of requests after `since` until the mean of the last `span` first reaches `level`."""
         mean = np.convolve(self.worth[since:], np.full(span, 1.0 / span), mode="valid")
         reached = np.flatnonzero(mean >= level)
         return int(reached[0]) + span if reached.size else 10**9

@@ -24,10 +24,6 @@ class Counts(NamedTuple):
         """Return a copy of the present counts."""
         return cls(estimates.calls.copy(), estimates.labels.copy())
 
-    def revise(self, context: int, estimates: Estimates) -> None:
-        """Take over the counts of one context."""
-        self.calls[context], self.labels[context] = estimates.calls[context], estimates.labels[context]
-
     def of_all_contexts(self) -> Counts:
         """Return the sums over the contexts, as one row."""
         return Counts(self.calls.sum(axis=0, keepdims=True), self.labels.sum(axis=0, keepdims=True))

@@ -100,7 +100,8 @@ class Mixture:
         if self.reserve_rule is not None:
             self.reserve_rule.revise(context)
         if self.counts is not None:
-            self.counts.revise(context, estimates)
+            calls, labels = self.counts
+            calls[context], labels[context] = estimates.calls[context], estimates.labels[context]
         if self.means is not None:
             self.means[context] = means
         self._figures.pop(context, None)

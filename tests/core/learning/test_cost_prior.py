@@ -4,7 +4,7 @@ import pytest
 from wiserouter import Budget, Contexts, Estimates, Model, Price, Usage, WiseRouter
 from wiserouter.learning.cost_prior import BENEFIT, OWN_CALLS, TYPICAL_TOKENS, prior_costs_usd, tokens_per_call
 
-CHEAP, DEAR = Price(1e-6, 2e-6), Price(1e-5, 2e-5)
+CHEAP, COSTLY = Price(1e-6, 2e-6), Price(1e-5, 2e-5)
 
 
 def priced(*prices):
@@ -12,26 +12,26 @@ def priced(*prices):
 
 
 def test_before_any_call_a_list_cost_is_price_times_typical_tokens():
-    usd = prior_costs_usd(Estimates(2, 2), priced(CHEAP, DEAR))
+    usd = prior_costs_usd(Estimates(2, 2), priced(CHEAP, COSTLY))
     typical = 1e-6 * TYPICAL_TOKENS[0] + 2e-6 * TYPICAL_TOKENS[1]
     assert usd == pytest.approx(np.array([[typical, 10 * typical]] * 2))
 
 
 def test_a_model_without_a_price_is_listed_at_the_mean_of_the_others():
-    usd = prior_costs_usd(Estimates(1, 3), priced(CHEAP, None, DEAR))
+    usd = prior_costs_usd(Estimates(1, 3), priced(CHEAP, None, COSTLY))
     assert usd[0, 1] == pytest.approx(usd[0, [0, 2]].mean())
     assert prior_costs_usd(Estimates(1, 2), ()).tolist() == [[1.0, 1.0]]
 
 
-def test_an_untried_model_is_scaled_by_what_its_context_and_others_cost_by_hand():
+def test_an_untried_model_is_scaled_by_the_costs_of_its_context_and_of_others_by_hand():
     estimates = Estimates(2, 2)
-    listed = prior_costs_usd(estimates, priced(CHEAP, DEAR))
+    listed = prior_costs_usd(estimates, priced(CHEAP, COSTLY))
     for _ in range(3):
-        estimates.add_cost(0, 0, 4 * listed[0, 0])  # context 0: four times as dear as listed
+        estimates.add_cost(0, 0, 4 * listed[0, 0])  # context 0: four times as expensive as listed
     estimates.add_cost(1, 0, listed[1, 0])
     overall = (3 * 4 + 1) / 4
     context = [(12 + OWN_CALLS * overall) / (3 + OWN_CALLS), (1 + OWN_CALLS * overall) / (1 + OWN_CALLS)]
-    usd = prior_costs_usd(estimates, priced(CHEAP, DEAR))
+    usd = prior_costs_usd(estimates, priced(CHEAP, COSTLY))
     assert usd[:, 1] == pytest.approx(listed[:, 1] * context)
     trust, expected = (OWN_CALLS + 1e-3) * overall, 3 * context[0] + context[1]
     assert usd[:, 0] == pytest.approx(listed[:, 0] * context * np.array((13 + trust) / (expected + trust)))
@@ -51,8 +51,8 @@ def test_free_calls_are_finite_and_do_not_make_others_look_free():
     estimates = Estimates(1, 2)
     for _ in range(50):
         estimates.add_cost(0, 0, 0.0)
-    listed = prior_costs_usd(Estimates(1, 2), priced(Price(0, 0), DEAR))
-    usd = prior_costs_usd(estimates, priced(Price(0, 0), DEAR))
+    listed = prior_costs_usd(Estimates(1, 2), priced(Price(0, 0), COSTLY))
+    usd = prior_costs_usd(estimates, priced(Price(0, 0), COSTLY))
     assert usd[0, 1] == pytest.approx(listed[0, 1])
     assert 0 < usd[0, 0] < 0.1 * listed[0, 0]
     assert np.isfinite(prior_costs_usd(estimates, ())).all()
@@ -80,7 +80,7 @@ def charged_by_usage(models, usage, n=8):
 
 
 def test_usage_teaches_tokens():
-    router = charged_by_usage(priced(CHEAP, DEAR), Usage(10_000, 1))
+    router = charged_by_usage(priced(CHEAP, COSTLY), Usage(10_000, 1))
     assert router.estimates.metered.sum() == 8
     assert tokens_per_call(router.estimates)[0] == pytest.approx([10_000, 10_000])
     assert router.plan.cost_usd[0, 1] == pytest.approx(0.1, rel=0.01)  # whether it was tried or not
@@ -88,9 +88,9 @@ def test_usage_teaches_tokens():
 
 @pytest.mark.parametrize("factor", [0.1, 3.0])
 def test_a_change_of_price_restates_past_costs_at_once(factor):
-    router = charged_by_usage(priced(CHEAP, DEAR), Usage(1_000, 300), n=40)
+    router = charged_by_usage(priced(CHEAP, COSTLY), Usage(1_000, 300), n=40)
     before = router.plan.cost_usd
-    router.update_model(Model("m1", Price(factor * DEAR.input, factor * DEAR.output)))
+    router.update_model(Model("m1", Price(factor * COSTLY.input, factor * COSTLY.output)))
     after = router.plan.cost_usd
     assert after[:, 1] == pytest.approx(factor * before[:, 1], rel=1e-9)
     assert after[:, 0] == pytest.approx(before[:, 0], rel=1e-9)
@@ -98,10 +98,10 @@ def test_a_change_of_price_restates_past_costs_at_once(factor):
     assert live == pytest.approx(after, rel=1e-9)
 
 
-def test_where_one_part_of_the_price_changes_the_tokens_say_by_how_much():
-    router = charged_by_usage(priced(CHEAP, DEAR), Usage(1_000, 300), n=40)
+def test_where_one_part_of_the_price_changes_the_tokens_determine_the_effect():
+    router = charged_by_usage(priced(CHEAP, COSTLY), Usage(1_000, 300), n=40)
     before = router.plan.cost_usd[:, 1]
-    router.update_model(Model("m1", Price(DEAR.input, 4 * DEAR.output)))
+    router.update_model(Model("m1", Price(COSTLY.input, 4 * COSTLY.output)))
     ratio = (1_000 + 4 * 2 * 300) / (1_000 + 2 * 300)
     assert router.plan.cost_usd[:, 1] == pytest.approx(ratio * before, rel=1e-6)
 
@@ -110,5 +110,5 @@ def test_a_price_that_was_not_known_before_restates_nothing():
     router = charged_by_usage([Model("m0", CHEAP), Model("m1", CHEAP)], Usage(1_000, 300))
     cost = router.estimates.cost.copy()
     router.update_model(Model("m1"))
-    router.update_model(Model("m1", DEAR))
+    router.update_model(Model("m1", COSTLY))
     assert np.array_equal(router.estimates.cost, cost)

@@ -1,4 +1,4 @@
-"""What has changed is noticed, what has not is kept, and old observations fade by time."""
+"""Changes are detected, all else is kept, and old observations fade with time."""
 
 import numpy as np
 import pytest

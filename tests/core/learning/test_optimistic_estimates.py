@@ -1,4 +1,4 @@
-"""What the estimates promise, against the formula of the module's docstring and its extremes."""
+"""Optimistic estimates against the formula of the module's docstring and its extremes."""
 
 import math
 
@@ -15,7 +15,7 @@ REQUESTS = 1_000
 
 
 def seen(reward, per_cell, seed=0):
-    """Return estimates of calls that score 0 or 1; `per_cell` of each, or so many at most."""
+    """Return estimates of calls that score 0 or 1; `per_cell` of each, or at most that many."""
     rng = np.random.default_rng(seed)
     reward = np.asarray(reward, dtype=float)
     estimates = Estimates(*reward.shape)
@@ -66,7 +66,7 @@ def strength(count, total, square):
 @pytest.mark.parametrize("seed", range(12))
 def test_a_row_is_the_formula(seed):
     estimates = random_cells(seed)
-    for _ in range(seed):  # calls that nobody scored
+    for _ in range(seed):  # calls without a score
         estimates.add_invoked(seed % 6, 0)
     share = 1.0 / (1 + seed)
     look, (J, K), alpha = outlook(estimates, share=share), estimates.shape, 0.4
@@ -88,7 +88,7 @@ def test_a_row_is_the_formula(seed):
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.floats(-2, 2))
-def test_rewards_stay_in_range_and_alpha_has_the_sign_of_the_doubt(seed, alpha):
+def test_rewards_stay_in_range_and_alpha_has_the_sign_of_the_deviation(seed, alpha):
     look = outlook(random_cells(seed), alpha=alpha)
     for mean, reward, cost in look.rows():
         assert all(0 <= value <= 1 for value in (*mean, *reward))
@@ -97,7 +97,7 @@ def test_rewards_stay_in_range_and_alpha_has_the_sign_of_the_doubt(seed, alpha):
             assert (r - m) * alpha >= 0
 
 
-def test_doubt_wanes_with_the_requests_to_come_and_pessimism_does_not():
+def test_the_bonus_shrinks_with_the_requests_to_come_and_a_penalty_does_not():
     def doubts(alpha, requests, share):
         mean, reward, _ = outlook(seen([[0.5, 0.6], [0.4, 0.5]], 9), (), alpha, requests, share).row(0)
         return np.array(reward) - mean
@@ -109,7 +109,7 @@ def test_doubt_wanes_with_the_requests_to_come_and_pessimism_does_not():
 
 
 @pytest.mark.parametrize("n_contexts", [1, 4, 16])
-def test_the_default_doubt_is_shared_among_contexts(n_contexts):
+def test_the_default_bonus_is_divided_among_contexts(n_contexts):
     def expected_reward(policy):
         estimates = random_cells(3, n_contexts)
         policy.bind(np.full(n_contexts, 1 / n_contexts), estimates)
@@ -122,7 +122,7 @@ def test_the_default_doubt_is_shared_among_contexts(n_contexts):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_the_spread_of_a_call_leans_on_that_of_all_models(seed):
+def test_the_spread_of_a_call_is_shrunk_toward_that_of_all_models(seed):
     rng = np.random.default_rng(seed)
     models = [Model(f"m{k}", Price(1e-6, 1e-6)) for k in range(3)]
     estimates = Estimates(4, 3)
@@ -150,7 +150,7 @@ def test_alpha_of_zero_is_the_shrunk_mean():
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(0, 5), st.integers(0, 3))
-def test_more_labels_never_widen_the_doubt(seed, context, model):
+def test_more_labels_never_raise_the_bonus(seed, context, model):
     estimates = random_cells(seed)
     estimates.add_reward(context, model, 0.5)  # keeps the mean away from 0 and 1, where the reward is cut off
     look = outlook(estimates, alpha=1e-3)
@@ -186,7 +186,7 @@ def test_contexts_that_are_all_alike_are_pooled():
         assert row.mean == pytest.approx(pooled, abs=0.03)
 
 
-def test_a_leaderboard_score_counts_as_so_many_observations():
+def test_a_leaderboard_score_counts_as_its_weight_in_observations():
     models = [Model("scored", score=0.9, score_weight=20), Model("plain")]
     none = Estimates(1, 2)
     assert outlook(none, models).row(0).mean == pytest.approx([0.9, 0.9])  # the other is taken to be as good
@@ -196,7 +196,7 @@ def test_a_leaderboard_score_counts_as_so_many_observations():
     assert scored < plain
 
 
-def test_calls_without_feedback_lessen_doubt_slowly_and_no_more_than_labels():
+def test_calls_without_feedback_lower_the_bonus_slowly_and_no_more_than_labels():
     def doubt(labels, calls):
         estimates = seen([[0.5, 0.5]], 0)
         for n in range(calls):

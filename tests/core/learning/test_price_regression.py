@@ -1,4 +1,4 @@
-"""What prices promise of models: against the joint Gaussian written out, and where prices say nothing."""
+"""The regression on prices: against the joint Gaussian written out, and where prices carry no signal."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ def pools(seed, n_models=6, most_untried=3):
 
 
 def joint(mean, noise, log_price):
-    """Condition the joint normal distribution of all models on the means that were seen, for each size of stray."""
+    """Condition the joint normal distribution of all models on the observed means, for each deviation from the line."""
     tried, believed, evidence = np.isfinite(noise), [], []
     for stray in STRAYS.ravel():
         prior = LEVEL_SPREAD**2 + SLOPE_SPREAD**2 * np.outer(log_price, log_price) + stray**2 * np.eye(len(mean))
@@ -65,7 +65,7 @@ def test_a_model_that_was_never_tried_follows_the_others_up_or_down(slope):
 
 
 def squared_errors(of_pool, calls, seed):
-    """Return the mean squared error of what is believed, over that of the plain means, after some coins per model."""
+    """Return the mean squared error of the posterior means, relative to the plain means, after some coin tosses."""
     rng, errors = np.random.default_rng(seed), []
     for _ in range(400):
         reward, log_price = of_pool(rng)
@@ -92,7 +92,7 @@ def test_prices_that_order_the_models_take_most_of_the_error_of_a_few_calls(call
 
 
 def learned_from(models):
-    """Return what is believed in one context after ten calls of each model but the last."""
+    """Return the mean rewards of one context after ten calls of each model but the last."""
     estimates = Estimates(1, len(models))
     rng = np.random.default_rng(0)
     for k in range(len(models) - 1):

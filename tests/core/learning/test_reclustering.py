@@ -1,4 +1,4 @@
-"""Contexts that grow with the traffic, and are fitted anew: nothing that was learned is lost."""
+"""Contexts that are fitted while serving: no observation is lost."""
 
 import itertools
 import time

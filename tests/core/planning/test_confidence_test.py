@@ -59,22 +59,22 @@ def test_the_test_equals_the_algorithm_as_printed(drawn, magnitude, delta, allow
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_it_turns_at_the_same_count(seed):
+def test_it_passes_at_the_same_count(seed):
     rng = np.random.default_rng(seed)
     reward, cost = rng.random((2, 3)), rng.random((2, 3))
     cost[0, 0] = 1.0
     spread = rng.integers(1, 50, size=(2, 3)).astype(float)
 
-    def turns_at(certain):
+    def passes_at(certain):
         low, high = 0, 60
         while high - low > 1:
             middle = (low + high) // 2
             low, high = (low, middle) if certain(spread * 2.0**middle) else (middle, high)
         return high
 
-    printed = turns_at(lambda n: algorithm_clt(reward.tolist(), cost.tolist(), n.tolist(), 0.1, allow_skip=True))
+    printed = passes_at(lambda n: algorithm_clt(reward.tolist(), cost.tolist(), n.tolist(), 0.1, allow_skip=True))
     assert 5 < printed < 60
-    assert turns_at(lambda n: ordering_is_certain(reward, cost, n, 0.1, allow_skip=True)) == printed
+    assert passes_at(lambda n: ordering_is_certain(reward, cost, n, 0.1, allow_skip=True)) == printed
 
 
 def all_pairs_apart(reward, cost, count, delta):
@@ -97,7 +97,7 @@ def test_the_early_exits_do_not_change_the_answer():
 
 
 def test_a_failure_that_no_neighbours_show_is_found():
-    # ratios 0, .1 and .3, spends .02, 1, .02: the first and third are the two that are hardest to tell apart
+    # ratios 0, .1 and .3, spends .02, 1, .02: the first and third are the two closest ones
     reward = [[0.5, 0.5], [0.1, 0.0], [0.506, 0.5]]
     cost = [[0.02, 0.0], [1.0, 0.0], [0.02, 0.0]]
     count = np.array([[4e8, 4e8], [1e18, 1e18], [4e8, 4e8]])
@@ -247,7 +247,7 @@ def router_of(policy):
 
 
 def serve(router, requests, *, judged=True):
-    """Serve the contexts in turn until the policy plans; return how many requests were decided before that."""
+    """Serve the contexts in turn until the policy plans; return the number of requests decided before that."""
     for t in range(requests):
         decision = router.decide(context=t % 2)
         if router.plan is not None:
@@ -284,7 +284,7 @@ def test_without_rewards_nothing_is_certain():
     assert serve(router_of(EpsilonFirst(confidence_delta=0.5)), 600, judged=False) == 600
 
 
-def test_a_dear_call_that_may_come_keeps_it_exploring():
+def test_an_expensive_call_that_may_come_keeps_it_exploring():
     assert serve(router_of(EpsilonFirst(confidence_delta=0.5, cost_scale_usd=10.0)), 600) == 600
 
 

@@ -135,7 +135,7 @@ def test_rare_or_late_feedback_does_not_block_learning(feedback, in_flight):
     assert (chosen[1_000:] == 2).mean() > 0.6
 
 
-def test_without_any_feedback_the_budget_is_not_spent_on_doubt_for_ever():
+def test_without_any_feedback_the_budget_is_not_spent_on_exploration_for_ever():
     router = opened(Budget(100.0, 2_000))
     shares = np.bincount(work(router, 2_000, feedback=0.0), minlength=3) / 2_000
     assert router.status().spent_usd <= 100.0
@@ -152,13 +152,13 @@ def test_a_model_that_is_added_later_is_tried_and_used():
     assert (chosen[-500:] == 2).mean() > 0.6
 
 
-def test_a_new_budget_renews_the_doubt():
+def test_a_new_budget_renews_the_bonus():
     router = opened(Budget(1.0, 30))
     work(router, 30)
-    doubt = router.policy._live.reward - router.policy.plan.reward
+    bonus = router.policy._live.reward - router.policy.plan.reward
     router.start(Budget(1_000.0, 100_000))
     router.decide(context=0)
-    assert (router.policy._live.reward - router.policy.plan.reward).sum() > doubt.sum()
+    assert (router.policy._live.reward - router.policy.plan.reward).sum() > bonus.sum()
 
 
 def test_calls_of_its_own_are_no_history_when_the_pool_changes():
@@ -196,22 +196,22 @@ def test_rows_are_renewed_only_when_due(monkeypatch):
         router.release(router.decide(context=1))
     assert (rows, refreshed) == ([(1,)], [])
     work(router, 2_000, seed=1)
-    turns = 4  # the watch looks each 500 requests, and the policy begins anew
-    assert len(refreshed) == pytest.approx(turns + math.log(2) / math.log(optimistic.REFRESH_GROWTH), abs=3)
+    checks = 4  # drift is tested each 500 requests, and the policy computes all again
+    assert len(refreshed) == pytest.approx(checks + math.log(2) / math.log(optimistic.REFRESH_GROWTH), abs=3)
     assert len(rows) - 1 <= 3 * len(refreshed) + 3 * math.log(2) / math.log(optimistic.REVISE_GROWTH) + 3
 
 
-def test_its_plan_is_hardly_behind_one_that_is_built_anew():
+def test_its_plan_is_hardly_behind_one_that_is_built_again():
     apart = []
     for seed in range(3):
         router = opened(Budget(4.0, 800), seed=seed)
         for part in range(39):
             work(router, 20, seed=100 * seed + part)
             status, live = router.status(), router.policy._live
-            anew = Optimistic()
-            anew.bind(router.contexts.freq, router.estimates, router.pool.models)
-            anew._refresh(status.horizon_left, status.horizon_left / status.horizon)
-            mixes = [plan.mix(max(status.rate_usd, plan.floor_usd)) for plan in (live, anew._live)]
+            fresh = Optimistic()
+            fresh.bind(router.contexts.freq, router.estimates, router.pool.models)
+            fresh._refresh(status.horizon_left, status.horizon_left / status.horizon)
+            mixes = [plan.mix(max(status.rate_usd, plan.floor_usd)) for plan in (live, fresh._live)]
             apart.append(np.abs(mixes[0] - mixes[1]).sum(axis=1).mean() / 2)
     assert np.mean(apart) < 0.05
     assert np.median(apart) < 0.01
@@ -313,7 +313,7 @@ def test_an_artifact_of_before_tokens_were_counted_loads(tmp_path):
 
 
 def thin_history(world, seed, calls=150):
-    """Return a log of few calls, most of them of models that whoever chose before liked."""
+    """Return a log of few calls, most of them of the models that an earlier policy preferred."""
     rng = np.random.default_rng([seed, 7])
     liking = rng.dirichlet(np.full(world.cost_usd.shape[1], 0.5))
     history = Estimates(*world.cost_usd.shape)
@@ -325,7 +325,7 @@ def thin_history(world, seed, calls=150):
 
 
 class Unheard(Estimates):
-    """Estimates that no feedback reaches any more."""
+    """Estimates that receive no more feedback."""
 
     def add_reward(self, *_, **__):
         pass

@@ -184,7 +184,7 @@ def test_the_callers_arrays_are_not_held():
 
 @settings(max_examples=150, deadline=None)
 @given(problems(max_contexts=12, max_models=8), st.integers(0, 2**32 - 1))
-def test_a_revised_plan_equals_one_built_anew(problem, seed):
+def test_a_revised_plan_equals_one_built_again(problem, seed):
     rng = np.random.default_rng(seed)
     plan, reward, cost = plan_of(problem), problem.reward.copy(), problem.cost_usd.copy()
     levels = 4 if seed % 2 else 10_000  # a coarse grid has ties
@@ -194,18 +194,18 @@ def test_a_revised_plan_equals_one_built_anew(problem, seed):
         plan.revise(context, reward[context].tolist(), cost[context].tolist())
         if rng.random() < 0.5:  # looked at between two revisions, or not
             plan.split(context, plan.floor_usd)
-    anew = Plan(problem.freq, reward, cost, allow_skip=problem.allow_skip)
-    assert (plan.floor_usd, plan.ceiling_usd) == (anew.floor_usd, anew.ceiling_usd)
-    for revised, built in zip(plan.curve(), anew.curve(), strict=True):
+    fresh = Plan(problem.freq, reward, cost, allow_skip=problem.allow_skip)
+    assert (plan.floor_usd, plan.ceiling_usd) == (fresh.floor_usd, fresh.ceiling_usd)
+    for revised, built in zip(plan.curve(), fresh.curve(), strict=True):
         assert np.array_equal(revised, built)
-    for rate in np.linspace(anew.floor_usd, anew.ceiling_usd * 1.1, 9):
-        assert np.array_equal(plan.mix(rate), anew.mix(rate))
-        assert plan.value(rate) == anew.value(rate)
-        assert plan.spend_usd(rate) == anew.spend_usd(rate)
-        assert plan.shadow_price(rate) == anew.shadow_price(rate)
-        splits = [[one.split(j, rate) for j in range(anew.n_contexts)] for one in (plan, anew)]
+    for rate in np.linspace(fresh.floor_usd, fresh.ceiling_usd * 1.1, 9):
+        assert np.array_equal(plan.mix(rate), fresh.mix(rate))
+        assert plan.value(rate) == fresh.value(rate)
+        assert plan.spend_usd(rate) == fresh.spend_usd(rate)
+        assert plan.shadow_price(rate) == fresh.shadow_price(rate)
+        splits = [[one.split(j, rate) for j in range(fresh.n_contexts)] for one in (plan, fresh)]
         assert splits[0] == splits[1]
     now = problem._replace(reward=reward, cost_usd=cost)
-    rate = max(rate_of(now), anew.floor_usd)
+    rate = max(rate_of(now), fresh.floor_usd)
     assert plan.value(rate) == pytest.approx(linprog_value(now, rate), abs=1e-9)
-    assert np.array_equal(plan.without_context().reward, anew.without_context().reward)
+    assert np.array_equal(plan.without_context().reward, fresh.without_context().reward)

@@ -97,7 +97,7 @@ def test_algorithm_2_explores_at_real_cost_and_exploits_at_means():
 
 
 def algorithm_1(contexts, freq, u, c, budget, horizon, draws):
-    """Transcribe Algorithm 1 line by line, with HiGHS for the linear program; return the models and what is left."""
+    """Transcribe Algorithm 1 line by line, with HiGHS for the linear program; return the models and the budget left."""
     b, tau, chosen = budget, horizon, []
     n_contexts, n_models = np.shape(u)
     weights = np.array(freq)[:, None]

@@ -14,17 +14,17 @@ REWARD, COST = [[0.2, 0.3, 0.9]], [[1.0, 2.0, 4.0]]
 NAMES = ("small", "middle", "large")
 
 
-def make(share=None, dearest=(2.0, 4.0, 8.0), **options):
+def make(share=None, bounds=(2.0, 4.0, 8.0), **options):
     estimates = Estimates(1, 3)
     estimates.add_table(np.zeros(1, dtype=np.int64), REWARD, COST)
-    models = [Model(name, max_cost_usd=most) for name, most in zip(NAMES, dearest, strict=True)]
+    models = [Model(name, max_cost_usd=most) for name, most in zip(NAMES, bounds, strict=True)]
     explore = None if share is None else ExploreShare(share)
     options.setdefault("policy", Offline(accounting="paper"))
     return WiseRouter(models, Contexts.single(), estimates=estimates, explore=explore, seed=0, **options)
 
 
-def choice(mix, *, model, cautious=None, floor=0.0, rule="plan"):
-    figures = ContextFigures(REWARD[0], COST[0], [9.0] * 3, [9.0] * 3, [0, 2], cautious)
+def choice(mix, *, model, guarded=None, floor=0.0, rule="plan"):
+    figures = ContextFigures(REWARD[0], COST[0], [9.0] * 3, [9.0] * 3, [0, 2], guarded)
     return Choice(model, dict(mix)[model], 0.1, COST[0][model], REWARD[0][model], "actual", mix, figures, rule, floor)
 
 
@@ -60,7 +60,7 @@ def test_models_are_drawn_as_often_as_the_mix_says():
 
 def test_limits_and_the_reserve_rule_hold():
     rng = np.random.default_rng(0)
-    tight = choice(((0, 1.0),), model=0, cautious=[1.1, 2.1, 4.1, 0.0], floor=1.0)
+    tight = choice(((0, 1.0),), model=0, guarded=[1.1, 2.1, 4.1, 0.0], floor=1.0)
     varied = ExploreShare(1.0).vary(tight, Funds(11.5, 10), rng)  # room: 11.5 - 9 x 1 = 2.5
     assert dict(varied.mix) == {0: 0.5, 1: 0.5}
     alone = ExploreShare(1.0).vary(tight, Funds(11.0, 10), rng)

@@ -56,7 +56,7 @@ def test_an_empty_call_is_free():
         (Price(input=2.0, output=8.0, reasoning=1.0), 280.0),
     ],
 )
-def test_worst_case_takes_the_dearest_price_of_each_side(price, worst):
+def test_worst_case_takes_the_highest_price_of_each_side(price, worst):
     assert worst_case_usd(price, input_tokens=100, max_output_tokens=10) == worst
 
 

@@ -26,7 +26,7 @@ from wiserouter.pricing.pool import Model
 from wiserouter.pricing.prices import Price
 from wiserouter.types import NO_CONTEXT, FloatArray
 
-DOUBT = 2.0
+ALPHA = 2.0
 """Weight of the uncertainty in a single context; with J contexts it is divided by the root of J."""
 
 REFRESH_GROWTH = 1.02
@@ -98,7 +98,7 @@ class Optimistic:
             history = float((estimates.calls - estimates.invoked).sum(axis=0).max())
             estimates.met[:, 0] += max(history, 1.0) * freq + estimates.invoked.sum(axis=1)
         self._estimates = estimates
-        alpha = DOUBT / math.sqrt(estimates.shape[0]) if self.alpha is None else self.alpha
+        alpha = ALPHA / math.sqrt(estimates.shape[0]) if self.alpha is None else self.alpha
         for model in models:
             if model.price is not None:
                 self._first_prices.setdefault(model.name, model.price)

@@ -1,4 +1,4 @@
-"""Choices for queries that are judged one by one: the mixture, the choice of an estimator, and whole routers."""
+"""Estimates of single queries: the mixture, the choice of an estimator, and whole routers."""
 
 import json
 
@@ -117,7 +117,7 @@ def test_a_query_not_worth_its_cost_is_skipped_where_that_is_allowed():
 
 
 def log_of(n, *, signal, seed=0, noise=0.1):
-    """Return a log whose rewards are linear in the embedding as far as `signal` says; the dear model is no better."""
+    """Return a log whose rewards are linear in the embedding times `signal`; the expensive model is no better."""
     rng = np.random.default_rng(seed)
     hidden = rng.normal(size=(n, 4))
     hidden /= np.linalg.norm(hidden, axis=1, keepdims=True)
@@ -239,12 +239,12 @@ def replayed(router, table, rate_usd, *, text=False):
 
 
 @pytest.mark.parametrize("estimator", ["ridge", "neighbours"])
-def test_queries_judged_one_by_one_earn_more_for_the_same_money(estimator):
+def test_estimates_of_single_queries_earn_more_for_the_same_money(estimator):
     test = log_of(400, signal=1.0, seed=1)
     plain, spend = replayed(fitted(*log_of(600, signal=1.0)), test, 1.5)
-    finer, finer_spend = replayed(fitted(*log_of(600, signal=1.0), estimator=estimator), test, 1.5, text=True)
-    assert finer > plain + 0.05
-    assert 0.97 < finer_spend < 1.01
+    shifted, shifted_spend = replayed(fitted(*log_of(600, signal=1.0), estimator=estimator), test, 1.5, text=True)
+    assert shifted > plain + 0.05
+    assert 0.97 < shifted_spend < 1.01
     assert 0.97 < spend < 1.01
 
 
@@ -289,7 +289,7 @@ def test_the_cost_of_a_decision_follows_its_length():
     assert router.decide().expected_cost_usd == pytest.approx(20.0)
 
 
-def test_short_queries_get_the_dear_model_first():
+def test_short_queries_get_the_expensive_model_first():
     router = by_length()
     router.start(Budget(100 * 10.5, 100))
     chosen = {5: [], 15: []}

@@ -1,4 +1,4 @@
-"""The estimators of what is particular to a query, against closed forms and brute force."""
+"""The estimators of single queries, against closed forms and brute force."""
 
 import numpy as np
 import pytest
@@ -190,18 +190,18 @@ def same(shift, other):
     return all(np.array_equal(a, b) for a, b in zip(shift, other, strict=True))
 
 
-@pytest.mark.parametrize("finer", everything(), ids=["ridge", "neighbours", "means"])
-def test_a_copy_says_the_same_and_learns_alone(finer):
+@pytest.mark.parametrize("residuals", everything(), ids=["ridge", "neighbours", "means"])
+def test_a_copy_says_the_same_and_learns_alone(residuals):
     x = np.ones(DIM, dtype=np.float32)
-    before = finer.features(1, x, 50, 1.5)
-    other = finer.copy()
+    before = residuals.features(1, x, 50, 1.5)
+    other = residuals.copy()
     assert same(other.features(1, x, 50, 1.5).shift, before.shift)
     other.learn_reward(before, 1, 0, 0.9)
     other.learn_cost(before, 1, 0, 0.9)
     other.add_model(0.0)
     assert len(other.features(1, x, 50, 1.5).shift.reward) == N_MODELS + 1
     assert other.features(1, x, 50, 1.5).shift.shadow_price is None
-    assert same(finer.features(1, x, 50, 1.5).shift, before.shift)
+    assert same(residuals.features(1, x, 50, 1.5).shift, before.shift)
 
 
 def test_without_text_context_or_length_there_is_nothing_to_add():
