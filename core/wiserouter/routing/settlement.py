@@ -7,6 +7,7 @@ learner see it. A refused call changes nothing.
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
@@ -199,7 +200,9 @@ class RouterSettlement(RouterAdministration):
         self, decision: Decision | str, served: str | None, cost_usd: float | None, usage: Usage | None
     ) -> float:
         """Return the cost of a call, given in USD or as tokens of the model that answered."""
-        if cost_usd is not None:
+        if type(cost_usd) is float and 0.0 <= cost_usd < math.inf:
+            return cost_usd
+        if cost_usd is not None:  # not plainly an amount: left to the full check
             return check_amount("cost_usd", cost_usd)
         if usage is None:
             raise InvalidInput("charge needs cost_usd or usage, got neither")
