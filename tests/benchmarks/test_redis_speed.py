@@ -1,4 +1,4 @@
-"""What an exchange with Redis costs on one machine: as figures, and against a PING in the same run."""
+"""The time of an exchange with Redis on one machine, absolute and relative to a PING in the same run."""
 
 import re
 import time
@@ -50,7 +50,7 @@ def times_us(call, n):
 
 
 def server_us(server, run):
-    """Return the processor time that the server spends on `run`, in microseconds: other programs do not count."""
+    """Return the processor time that the server spends on `run`, in microseconds."""
 
     def spent_s():
         said = server.ask("INFO", "cpu").decode()

@@ -1,7 +1,7 @@
-"""What it costs to share a budget: decisions beside each store, exchanges per decision, what one store bears.
+"""The cost of sharing a budget: time of a decision, exchanges per decision and capacity of each store.
 
-Two cores, which the workers and the server have to share: each figure is the best of a few rounds, beside the figure of
-the store in memory in the same run.
+The workers and the server share two cores: each figure is the best of a few rounds, next to the figure of the store in
+memory in the same run.
 """
 
 import json
@@ -49,7 +49,7 @@ def server():
 
 @pytest.fixture
 def url(server, tmp_path):
-    """Return the URL of a fresh store."""
+    """Return the URL of an empty store."""
     made = iter(range(100))
 
     def fresh(kind, settings=""):
@@ -63,7 +63,7 @@ def url(server, tmp_path):
 
 
 def serving(store, limit, n_contexts=16, n_models=10):
-    """Return a router under a binding budget, and a call that decides, or charges what was decided before."""
+    """Return a router under a binding budget, a function that decides and one that charges the last decision."""
     rng = np.random.default_rng(0)
     shape = (n_contexts, n_models)
     problem = Problem(rng.dirichlet(np.full(n_contexts, 5.0)), rng.random(shape), rng.random(shape), 0.5, False)
@@ -86,7 +86,7 @@ def timed_us(call, *arguments):
 
 
 def calls_us(decide, charge, n):
-    """Return how long each of `n` decisions took, and each charge."""
+    """Return the time of each of `n` decisions, and of each charge."""
     rows = []
     for _ in range(n):
         decide_us, decision = timed_us(decide)
@@ -95,20 +95,20 @@ def calls_us(decide, charge, n):
     return np.array(rows)
 
 
-def test_decide_beside_each_store(url):
-    """All stores take turns, so that they see the same noise."""
+def test_decisions_with_each_store(url):
+    """All stores take turns, so that noise affects them alike."""
     rounds = {place: [] for place in PLACES}
     with ExitStack() as stack:
         routers = {}
         for kind, limit, settings in PLACES:
             router, *calls = serving(url(kind, settings), limit)
             stack.callback(router.close)
-            told = getattr(router._store, "refresh", lambda: None)  # the next one is alone
-            routers[kind, limit, settings] = [*calls, told]
+            flush = getattr(router._store, "refresh", lambda: None)  # the next one is alone
+            routers[kind, limit, settings] = [*calls, flush]
         for _ in range(ROUNDS):
-            for place, (decide, charge, told) in routers.items():
+            for place, (decide, charge, flush) in routers.items():
                 rounds[place].append(calls_us(decide, charge, CALLS))
-                told()
+                flush()
     memory_us, missed = {}, []
     print(f"\n{'decide and charge, J=16 K=10':<34}{'decide p50':>12}{'p99':>10}{'memory':>9}{'charge p50':>13}", end="")
     for (kind, limit, settings), found in rounds.items():
@@ -126,7 +126,7 @@ def test_decide_beside_each_store(url):
 
 
 class Counted:
-    """An engine whose exchanges are counted, by thread."""
+    """An engine that counts its exchanges by thread."""
 
     def __init__(self, engine):
         self.near, self._engine, self.close = engine.near, engine, engine.close
@@ -137,7 +137,7 @@ class Counted:
         return self._engine.exchange(*arguments)
 
     def own(self):
-        """Return how many the calling thread has waited for."""
+        """Return the number of exchanges of the calling thread."""
         return self.threads.count(threading.get_ident())
 
 
@@ -161,7 +161,7 @@ def test_exchanges(url, kind, limit, leased):
         assert own == 0
         assert total <= took_s / flush_s + 2
     else:
-        assert total == 2 * n  # whoever of the two threads sends it
+        assert total == 2 * n  # by either of the two threads
 
 
 def server_s(server):
@@ -171,7 +171,7 @@ def server_s(server):
 
 
 def crowd(url, calls):
-    """Return the time in which so many workers make their calls, and what each of them says."""
+    """Return the time that the workers take for their calls, and the report of each."""
     command = [sys.executable, str(WORKER), url, "s", "pace", str(calls)]
     workers = [
         subprocess.Popen([*command, str(seed)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -196,7 +196,7 @@ def crowd(url, calls):
 
 
 @pytest.mark.parametrize(("kind", "limit", "settings"), [place for place in PLACES if place[0] != "memory"])
-def test_what_one_store_bears(server, url, kind, limit, settings):
+def test_capacity_of_one_store(server, url, kind, limit, settings):
     """Calls of eight processes; a call is one reservation and one charge."""
     place = url(kind, "&".join(filter(None, [settings.replace("0.1", "0.02"), "timeout_s=60"])))
     store = open_store(place)

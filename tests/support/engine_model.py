@@ -1,4 +1,4 @@
-"""What an engine must do, in dictionaries: every counter is the sum over all calls, nothing is counted up."""
+"""A model of an engine in dictionaries: every counter is computed as a sum over all calls."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Held:
 
 
 class ModelEngine:
-    """The protocol over dictionaries; `clock` is set from outside."""
+    """An engine on dictionaries; the test sets `now_s`."""
 
     near = True
 
@@ -228,7 +228,7 @@ class ModelEngine:
         if ends:
             return 0.0
         held_usd = held.held_usd if held is not None and held.windows == event.windows else 0.0
-        if event.held_usd > held_usd:  # what is left, this lease not counted, less what it holds
+        if event.held_usd > held_usd:  # the amount left without this lease, less the amount that it holds
             more_usd = min([self.left_usd(i) - held_usd for i in event.windows] + [event.held_usd - held_usd])
             held_usd += max(0.0, more_usd)
         else:

@@ -32,17 +32,17 @@ EXPIRED = {"decided": 1, "expired": 1}
 
 @dataclass
 class Place:
-    """Fresh state.
+    """Empty state on which engines can be opened.
 
     Attributes
     ----------
     open : callable returning Engine
-        Opens an engine on it, as another worker would; takes `reservation_ttl_s` and `decision_ttl_s`. Whoever made
-        the place closes them.
+        Opens an engine on it, as another worker would; takes `reservation_ttl_s` and `decision_ttl_s`. The fixture that
+        made the place closes the engines.
     advance : callable
-        Lets so many seconds pass, by the engine's time.
+        Lets the given number of seconds pass, by the engine's time.
     short_s : float
-        A short time, such that to let it pass is no burden.
+        A time that a test can afford to wait.
     """
 
     open: Callable[..., Engine]
@@ -86,7 +86,7 @@ def counters(engine: Engine, level: int = 0, scope: str = "s") -> dict[str, floa
 
 
 def assert_same(left, right) -> None:
-    """Replies but for the time: numbers to 1e-9."""
+    """Compare replies except for the time, numbers to 1e-9."""
     for one, two in zip(left.results, right.results, strict=True):
         assert one == (pytest.approx(two, rel=0, abs=1e-9) if isinstance(two, float) else two)
     assert left.notes == right.notes

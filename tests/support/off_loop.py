@@ -1,4 +1,4 @@
-"""A shared store that tells on whoever waits for it on an event loop, and that can be held up."""
+"""A shared store that records waits on an event loop, and that can be paused or fail."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from wiserouter.stores.shared import SharedStore
 
 
 class OffLoop:
-    """An engine that notes when an event loop waits for it.
+    """An engine that records exchanges on an event loop.
 
     Parameters
     ----------
     path : Path
         The file that several of them may share.
     near : bool
-        What it says of itself: False is as a server is.
+        The value of its attribute `near`; False as for a server.
 
     Attributes
     ----------
@@ -55,6 +55,6 @@ class OffLoop:
 
 
 def store_at(path: Path, *, near: bool = True, **settings: object) -> tuple[SharedStore, OffLoop]:
-    """Return a store of one worker, and its engine; others may open the same file."""
+    """Return the store of one worker, and its engine; other workers can open the same file."""
     engine = OffLoop(path, near=near)
     return SharedStore(engine, name="test", **settings), engine

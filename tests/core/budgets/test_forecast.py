@@ -104,7 +104,7 @@ def test_what_is_older_than_eight_weeks_is_forgotten():
     assert arrivals.requests(now, now + DAY) == pytest.approx(240, rel=0.01)
 
 
-def test_a_record_that_nobody_added_to_for_months_starts_anew():
+def test_a_record_without_arrivals_for_months_starts_again():
     arrivals = Arrivals(MONDAY, DAY)
     steady(arrivals, 1_000, 0, 168)
     arrivals.add(MONDAY + 20 * WEEK, 5)
@@ -129,7 +129,7 @@ def test_the_level_adapts_between_two_hours_too():
     assert arrivals.requests(MONDAY + 600, MONDAY + DAY) > 0.4 * (DAY - 600)
 
 
-def test_what_is_expected_beforehand_is_believed_until_traffic_tells():
+def test_the_prior_rules_until_there_is_traffic():
     arrivals = Arrivals(MONDAY, DAY)
     arrivals.expect(2_400, MONDAY)
     assert arrivals.requests(MONDAY, MONDAY + DAY) == pytest.approx(2_400)

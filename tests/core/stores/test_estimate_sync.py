@@ -48,7 +48,7 @@ def pair(engine):
     return workers
 
 
-def test_what_one_worker_adds_another_reads(engine, pair):
+def test_a_worker_reads_the_additions_of_another(engine, pair):
     one, other = pair
     one.add_invoked(0, 1)
     one.add_invoked(0, 1)

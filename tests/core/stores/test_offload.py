@@ -1,4 +1,4 @@
-"""Steps off the event loop: whoever gives up waiting does not tear them."""
+"""Steps off the event loop finish even if the caller is cancelled."""
 
 import asyncio
 import threading
@@ -21,7 +21,7 @@ async def test_its_error_is_the_callers():
 
 
 @pytest.mark.parametrize("fails", [False, True])
-async def test_who_gives_up_does_not_stop_it_and_its_result_is_undone(fails):
+async def test_a_cancelled_caller_does_not_stop_it_and_its_result_is_undone(fails):
     begun, go_on, ended, undone = threading.Event(), threading.Event(), threading.Event(), []
 
     def step():

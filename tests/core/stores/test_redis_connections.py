@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(redis_server() is None, reason=MISSING)
 
 
 @pytest.mark.parametrize("scheme", ["redis", "redis+cluster"])
-def test_nobody_answers(make, scheme):
+def test_no_server_answers(make, scheme):
     with serving() as server:
         port = server.port
     engine = make(f"{scheme}://me:secret@127.0.0.1:{port}")
@@ -45,7 +45,7 @@ def test_passwords(make):
 
 
 def test_another_kind_of_server(make):
-    """An ordinary server is no cluster, and a node of a cluster sends us on."""
+    """A single server refuses a client for clusters."""
     with serving() as server, pytest.raises(StoreUnavailable):
         make(server.url.replace("redis://", "redis+cluster://")).exchange([])
 
@@ -57,7 +57,7 @@ def test_a_killed_server_comes_back_with_its_state(make):
         server.kill()
         with pytest.raises(StoreUnavailable):
             engine.exchange([reserve("c", "v")])
-        server.start()  # its scripts are gone, and so are our connections
+        server.start()  # without its scripts and connections
         assert apply(engine, reserve("c", "v"), reserve("c", "v")) == ["ok", "ok"]
         assert counters(engine)["in_flight"] == 1
         assert fill(engine).sums == before.sums
@@ -128,7 +128,7 @@ def test_a_replica_and_a_full_server_cannot_write(make):
         assert apply(engine, Find("b"))[0].state == "in flight"
 
 
-def test_where_another_server_became_the_master_connections_are_made_anew(make):
+def test_connections_are_replaced_where_another_server_became_the_master(make):
     with serving() as server:
         engine = make(server.url)
         fill(engine)

@@ -1,4 +1,4 @@
-"""The Redis engine at its edges: what it says when a server fails, what it leaves behind, and who may share it."""
+"""The Redis engine: URLs, damaged data, expiry of keys, details of the contract, several processes."""
 
 import os
 import re
@@ -116,7 +116,7 @@ DAMAGE = {
 
 @needs_server
 @pytest.mark.parametrize("what", DAMAGE)
-def test_what_cannot_be_read_is_left_as_it_is(make, server, client, what):
+def test_damaged_data_is_left_unchanged(make, server, client, what):
     name = uuid.uuid4().hex
     base = f"{{wiserouter:{name}}}"
     engine = make(server.url, name)
@@ -151,11 +151,11 @@ def test_a_newer_schema(make, server, client):
         engine.exchange([])
 
 
-# what is left behind -------------------------------------------------------------------------------------------------
+# expiry and names ----------------------------------------------------------------------------------------------------
 
 
 @needs_server
-def test_what_expires_and_what_does_not(make, server, client):
+def test_expiry_of_keys(make, server, client):
     name = uuid.uuid4().hex
     engine = make(server.url, name, reservation_ttl_s=100.0, decision_ttl_s=1000.0)
     fill(engine)
@@ -185,7 +185,7 @@ def test_databases_and_names_are_apart(make, server):
         assert make(url, **names).exchange([], READ_ALL).accounts == {}
 
 
-# finer points of the contract ----------------------------------------------------------------------------------------
+# details of the contract ---------------------------------------------------------------------------------------------
 
 
 @needs_server
@@ -229,7 +229,7 @@ def test_an_old_window_that_is_used_again_does_not_expire(make, server, client):
     assert client.pttl(key) == -1
 
 
-# who may share it ----------------------------------------------------------------------------------------------------
+# several processes ---------------------------------------------------------------------------------------------------
 
 
 RACE = """

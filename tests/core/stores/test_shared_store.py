@@ -1,4 +1,4 @@
-"""Leases, windows and forks of shared stores, on SQLite with a clock that tests turn."""
+"""Leases, windows and forks of shared stores, on SQLite with a fake clock."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_workers_on_leases_spend_all_and_never_more(opened):
     assert ledger.spent_usd == 0.25 * made
     assert 19.0 < ledger.spent_usd <= 20.0
     before = sum(store.health().exchanges for store in stores)
-    assert before < made  # most calls asked nobody
+    assert before < made  # most calls needed no exchange
 
 
 def test_a_lease_is_given_back_at_the_end_and_by_the_clock(opened, clock):
@@ -79,10 +79,10 @@ def test_a_lease_is_given_back_at_the_end_and_by_the_clock(opened, clock):
     other.refresh()
     assert other.ledger("s").leased_usd == 0.0
     with pytest.raises(BudgetExhausted):
-        other.reserve(record(other, "s", "too dear", 10.5, 5.0))
+        other.reserve(record(other, "s", "too expensive", 10.5, 5.0))
     other.reserve(record(other, "s", "all", 10.0, 5.0))
     with pytest.raises(BudgetExhausted):
-        call(dying, "late")  # its lease is over: it asks, and there is nothing left
+        call(dying, "late")  # its lease has expired and the budget is used up
 
 
 def test_leases_move_to_the_next_window(opened, clock):
@@ -103,7 +103,7 @@ def test_leases_move_to_the_next_window(opened, clock):
 
 def test_a_decision_that_is_no_longer_at_hand_is_waited_for(clock, tmp_path):
     class Far(SQLiteEngine):
-        near = False  # as one that is asked over a network
+        near = False  # like a server on a network
 
     store = SharedStore(Far(tmp_path / "far.db", clock), clock=clock, max_decisions=2)
     store.open("s", Budget(10.0, 100))
@@ -128,9 +128,9 @@ def test_a_worker_whose_lease_is_used_up_is_waited_for(clock, tmp_path):
     store.close()
 
 
-def test_who_joins_expects_what_the_others_do(opened, clock):
+def test_a_worker_that_joins_has_the_forecast_of_the_others(opened, clock):
     day = Budget(10.0, every="1d")
-    clock.advance(15 * 3_600.0)  # nobody has been turned away since midnight: the budget has only just begun
+    clock.advance(15 * 3_600.0)  # no request was refused since midnight: the budget has just begun
     first, alone = opened(), MemoryStore(clock=clock)
     for store in (first, alone):
         store.open("s", day)
@@ -187,7 +187,7 @@ def test_contexts_that_grow_are_for_one_process(tmp_path):
         ("sqlite:///{}?on_store_error=open", "on_store_error must be 'closed' or 'local', got 'open'"),
     ],
 )
-def test_a_wrong_url_says_what_is_right(tmp_path, url, rule):
+def test_a_wrong_url_names_the_valid_ones(tmp_path, url, rule):
     with pytest.raises(InvalidInput, match=rule):
         open_store(url.format(tmp_path / "budget.db"))
 

@@ -1,4 +1,4 @@
-"""What goes wrong with shared stores: killed workers and servers, cut and slow lines, wrong clocks, full disks."""
+"""Faults of shared stores: killed workers and servers, cut and slow connections, wrong clocks, full disks."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_the_reservation_of_a_killed_worker_comes_back(place, request, opened):
 def test_a_kill_at_any_point_loses_no_settled_charge(sqlite, opened):
     store = opened(sqlite)
     store.open("s", Budget(1_000.0, 10_000, limit="hard"))
-    told = 0
+    reported = 0
     for seed in range(4):
         with worker(sqlite, "spend", str(seed)) as killed:
             for _ in range(20 + 7 * seed):
@@ -95,10 +95,10 @@ def test_a_kill_at_any_point_loses_no_settled_charge(sqlite, opened):
             killed.kill()
             rest = killed.stdout.read().splitlines()
             killed.wait(10.0)
-        told += 20 + 7 * seed + len(rest)
+        reported += 20 + 7 * seed + len(rest)
         store.refresh()
         charged = store.ledger("s").charged
-        assert told <= charged <= told + seed + 1  # one more may be settled and not said
+        assert reported <= charged <= reported + seed + 1  # one more may be settled but not reported
         assert store.ledger("s").spent_usd == pytest.approx(0.25 * charged)
         assert store.ledger("s").left_usd == pytest.approx(1_000.0 - 0.25 * charged - store.ledger("s").reserved_usd)
         assert store.ledger("s").in_flight <= seed + 1
@@ -158,7 +158,7 @@ def test_a_closed_store_refuses_while_the_line_is_cut_and_loses_no_charge(server
         for name, why in (("c", "cannot be used"), ("d", "on_store_error is 'closed'")):
             with pytest.raises(StoreUnavailable, match=why):
                 hold(store, name)
-        store.settle("a", 0.25)  # told later
+        store.settle("a", 0.25)  # sent later
         assert store.health().waiting >= 1
         assert not store.health().reachable
         line.mend()
@@ -195,7 +195,7 @@ def test_a_local_store_decides_on_its_lease_for_five_seconds(server, opened, lim
                 time.sleep(0.1)
         assert 0 < 0.25 * granted <= leased_usd + 1e-9
         spent_meanwhile = 0
-        while True:  # the others may have all but what is leased
+        while True:  # the other worker may spend all but the lease
             try:
                 hold(near, f"theirs {spent_meanwhile}", held_usd=0.25)
             except BudgetExhausted:
@@ -215,7 +215,7 @@ def test_a_local_store_decides_on_its_lease_for_five_seconds(server, opened, lim
 
 
 @NEEDS_REDIS
-def test_a_slow_store_is_waited_for_once_by_all_who_wait(server, opened):
+def test_callers_that_wait_for_a_slow_store_share_one_exchange(server, opened):
     with line_to(server.port) as line:
         store = opened(f"redis://127.0.0.1:{line.port}/0")
         store.open("s", Budget(100.0, 1_000, limit="hard"))
@@ -281,7 +281,7 @@ def test_workers_learn_each_score_and_cost_once(place, request):
         for router in routers:
             router._store.refresh()
     for router in routers:
-        router.decide(context=0, input_tokens=10)  # which hears of what the others have observed
+        router.decide(context=0, input_tokens=10)  # reads the observations of the other workers
         assert (router.estimates.labels[0, 0], router.estimates.reward[0, 0]) == (1.0, 0.75)
         assert router.estimates.calls[0, 0] == 1.0
         assert router.estimates.cost[0, 0] == pytest.approx(15e-6)
@@ -294,7 +294,7 @@ def test_a_full_disk_loses_nothing(tmp_path, opened):
     engine = SQLiteEngine(tmp_path / "budget.db")
     store = opened(SharedStore(engine, name="sqlite"))
     store.open("s", Budget(1_000.0, 100_000, limit="hard"))
-    engine._connection.execute("PRAGMA max_page_count = 40")  # what a full disk does to SQLite
+    engine._connection.execute("PRAGMA max_page_count = 40")  # SQLite fails as on a full disk
     settled = 0
     with pytest.raises(StoreUnavailable, match=r"full|on_store_error is 'closed'"):
         while settled < 10_000:

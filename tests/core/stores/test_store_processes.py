@@ -1,4 +1,4 @@
-"""Many processes on one hard budget: nothing granted beyond it, nothing lost, nothing counted twice."""
+"""Many processes on one hard budget: no grant beyond it, no charge lost or counted twice."""
 
 from __future__ import annotations
 
@@ -59,5 +59,5 @@ def test_eight_processes_share_a_hard_budget(place, request):
     assert (ledger.charged, ledger.released) == (total["charged"], total["released"])
     assert (ledger.decided, ledger.in_flight, ledger.expired) == (total["charged"], 0, 0)
     assert ledger.reserved_usd == pytest.approx(0.0, abs=1e-9)
-    assert AMOUNT_USD - ledger.spent_usd < 1.5  # a dearest call, at most, did not fit
+    assert AMOUNT_USD - ledger.spent_usd < 1.5  # at most one call of the highest worst case did not fit
     store.close()

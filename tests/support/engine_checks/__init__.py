@@ -1,6 +1,6 @@
 """The contract of engines: checks that take a `Place`.
 
-No check reads what a slow machine could have changed: short times to live are read when they are over.
+No check depends on the speed of the machine: short times to live are only read after they have passed.
 """
 
 from types import ModuleType

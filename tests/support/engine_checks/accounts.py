@@ -89,8 +89,8 @@ def check_a_window_follows_once(place):
         engine, reserve("b", "v"), charge("a", 0.5), renew("none", window("u")), renew("w", window("u"), level=9)
     )
     assert counters(engine) == HELD
-    assert apply(engine, Renew("nobody", 0, "v", window("u"), 0)) == ["ok"]
-    assert place.open().exchange([], ReadRequest(["nobody"])).accounts == {}
+    assert apply(engine, Renew("unknown", 0, "v", window("u"), 0)) == ["ok"]
+    assert place.open().exchange([], ReadRequest(["unknown"])).accounts == {}
 
 
 def check_what_is_left_is_handed_down(place):

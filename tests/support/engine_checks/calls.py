@@ -25,7 +25,7 @@ from wiserouter.stores.engines.events import Alias, Find, Learn, Lease, Note, Op
 
 
 def check_transitions(place):
-    """Every change of state that there is, and those that there are not."""
+    """All changes of state, and those that are refused."""
     engine = opened(place, window("w"), window("v", 10.0, hard=False))
     ways = [
         ([charge("a", 0.5, model=2)], ["in flight"], CHARGED),
@@ -161,7 +161,7 @@ def check_score(place):
 
 
 def check_a_token_again_gets_the_first_result(place):
-    """However much has happened in between."""
+    """Whatever happened in between."""
     engine = opened(place)
     events = [release("a", "1"), charge("a", 0.5, "2"), release("a", "3"), charge("a", 0.7, "4")]
     events += [Score("a", 0.5, "1"), Score("a", 0.75, "2"), Score("a", 0.25, "3")]
@@ -197,7 +197,7 @@ def check_a_batch_again_changes_nothing(place):
     assert once.accounts["t"].windows[0].carried_usd == pytest.approx(4.8)
 
 
-def check_what_nobody_settles_comes_back(place):
+def check_a_reservation_that_is_not_settled_is_returned(place):
     engine = opened(place, window("w"), window("v", 9.0), reservation_ttl_s=place.short_s)
     apply(engine, *[reserve(str(i), "w", "v") for i in range(4)])
     place.advance(place.short_s)

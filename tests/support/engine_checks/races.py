@@ -42,7 +42,7 @@ def check_totals_are_the_sum_of_all_charges(place):
 
 
 def check_a_race_for_a_hard_window(place):
-    """Workers ask for 0.01 each until nobody gets more: 100 fit."""
+    """Workers ask for 0.01 each until they are refused: 100 fit."""
     opened(place)
 
     def work(worker: int) -> list[str]:

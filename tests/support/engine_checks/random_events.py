@@ -26,7 +26,7 @@ from wiserouter.stores.engines.events import (
 
 
 def check_random_events_against_the_model(place):
-    """Whole seeded lives, delivered now and then twice; the model is told the engine's time."""
+    """Random batches of events, some delivered twice, at the engine's time."""
     for seed in range(4):
         rng = random.Random(seed)
         ttl_s = place.short_s if seed % 2 else 900.0
@@ -43,7 +43,7 @@ def check_random_events_against_the_model(place):
 
 
 class Events:
-    """Draws events that mostly make sense."""
+    """A source of random events, most of them valid."""
 
     def __init__(self, rng: random.Random, mark: str, short_s: float):
         self.rng, self.mark, self.short_s = rng, mark, short_s
@@ -60,7 +60,7 @@ class Events:
         return self.rng.choices(list(kinds), list(kinds.values()))[0]()
 
     def name(self) -> str:
-        """Return a new name, or one of the last."""
+        """Return a new name, or a recent one."""
         self.n += self.rng.random() < 0.6
         return f"{self.mark}{self.n - min(self.n, int(self.rng.expovariate(0.3)))}"
 
@@ -82,7 +82,7 @@ class Events:
         return Open(f"{self.mark}s{i}", generation, f"terms {self.n}", tuple([self.window(one) for one in pair]))
 
     def amend(self) -> Amend:
-        i = self.rng.randrange(2)  # what is carried stays as it is when an amount is amended
+        i = self.rng.randrange(2)  # carry-over is not computed again when an amount is amended
         return Amend(f"{self.mark}s{i}", f"amended {self.n}", self.windows[i][0], 1.0 + self.usd())
 
     def renew(self) -> Renew:
