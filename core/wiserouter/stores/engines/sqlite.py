@@ -7,7 +7,6 @@ a power cut may lose the last commits but never damages the file; "full" waits f
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -20,6 +19,7 @@ from wiserouter.errors import StoreDamaged, StoreError, StoreUnavailable
 from wiserouter.stores.engines.base import NOTHING, ReadRequest, Reply
 from wiserouter.stores.engines.events import Event
 from wiserouter.stores.engines.sqlite_transaction import SCHEMA, Transaction
+from wiserouter.stores.ids import WorkerIdentity
 
 SCHEMA_VERSION = 1
 
@@ -76,7 +76,7 @@ class SQLiteEngine:
         self._synchronous, self._timeout_s = synchronous, timeout_s
         self._lock = RLock()
         self._connection: sqlite3.Connection | None = None
-        self._process = 0
+        self._owner = WorkerIdentity()
         with self._lock:
             self._connected()
 
@@ -125,9 +125,10 @@ class SQLiteEngine:
 
     def _connected(self) -> sqlite3.Connection:
         """Return the connection of this process: one opened before a fork must not be used after it."""
-        if self._connection is None or self._process != os.getpid():
+        if self._connection is None or not self._owner.is_current:
             with self._named_errors():
-                self._connection, self._process = self._connect(), os.getpid()
+                self._connection = self._connect()
+            self._owner.renew_after_fork()
         return self._connection
 
     def _connect(self) -> sqlite3.Connection:

@@ -162,6 +162,11 @@ class Transaction:
         if event.lease is not None:
             self._take(event.lease, event.held_usd)
         self._count(event.windows, _NOWHERE, _in_flight(event.held_usd, event.expected_usd))
+        self._insert(event)
+        return "ok"
+
+    def _insert(self, event: Reserve) -> None:
+        """Insert the row of a decision in flight."""
         due_s = self._now_s + self._reservation_ttl_s
         self._do(
             "INSERT INTO decisions (id, windows, held_usd, expected_usd, paper, record, state, due_s, forget_s) "
@@ -175,7 +180,6 @@ class Transaction:
             due_s,
             due_s + self._decision_ttl_s,
         )
-        return "ok"
 
     def _settle(self, event: Settle) -> str:
         row = self._one("SELECT windows, held_usd, expected_usd, paper, state FROM decisions WHERE id = ?", event.id)
@@ -191,19 +195,22 @@ class Transaction:
         before = {"in flight": _in_flight(held_usd, expected_usd), "expired": _EXPIRED, "released": _RELEASED}[state]
         after = _charged(event.cost_usd, debit_usd) if event.to == "charged" else _RELEASED
         self._count(json.loads(windows), before, after)
-        cost_usd = event.cost_usd if event.to == "charged" else None
+        self._update(event, debit_usd)
+        self._remember(event, state)
+        return str(state)
+
+    def _update(self, event: Settle, debit_usd: float) -> None:
+        """Update the row of a settled decision."""
         self._do(
             "UPDATE decisions SET state = ?, cost_usd = ?, debit_usd = ?, model = coalesce(?, model), forget_s = ? "
             "WHERE id = ?",
             event.to,
-            cost_usd,
+            event.cost_usd if event.to == "charged" else None,
             debit_usd,
             event.model,
             self._now_s + self._decision_ttl_s,
             event.id,
         )
-        self._remember(event, state)
-        return str(state)
 
     def _score(self, event: Score) -> str | float | None:
         row = self._one("SELECT state, reward FROM decisions WHERE id = ?", event.id)
