@@ -69,10 +69,13 @@ class DeploymentRegistry:
         """Return the deployment of this id, if it is one of the group's."""
         return self._infos.get(str(deployment_id)) if deployment_id else None
 
-    def find_all(self, deployments: Iterable[Deployment]) -> list[tuple[Deployment, str, DeploymentInfo]]:
-        """Return the registered ones of some deployments, each with its id and its info."""
-        keyed = [(deployment, id_of(deployment)) for deployment in deployments]
-        return [(deployment, key, self._infos[key]) for deployment, key in keyed if key in self._infos]
+    def resolve(
+        self, deployments: Sequence[Deployment]
+    ) -> tuple[list[tuple[Deployment, str, DeploymentInfo]], list[DeploymentInfo]]:
+        """Return the deployments that can serve, each with its id and its info; and the infos that are new."""
+        new = self.register(deployments)
+        with_ids = [(deployment, id_of(deployment)) for deployment in deployments]
+        return [(deployment, id_, self._infos[id_]) for deployment, id_ in with_ids if id_ in self._infos], new
 
     def register(self, deployments: Iterable[Deployment], *, strict: bool = False) -> list[DeploymentInfo]:
         """Register deployments, and return those that are new; one without an id yet is returned, but not kept.

@@ -8,6 +8,7 @@ has a key of its id alone, unless the client chose that id. The keys are stored 
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Mapping
 from hashlib import blake2b
 from typing import Any
@@ -18,6 +19,12 @@ CHOSEN_ID = "x-litellm-call-id"
 def feedback_key(id_: str, caller: str | None) -> str:
     """Return the key of a call, an answer or a decision for one caller; it reveals neither the id nor the caller."""
     return _digest([caller, id_])
+
+
+def keys_of_call(kwargs: dict[str, Any], caller: str | None) -> tuple[str, ...]:
+    """Return the keys of a request's call; a call without an id gets one."""
+    call_id = str(kwargs.setdefault("litellm_call_id", str(uuid.uuid4())))
+    return keys_to_store(call_id, caller, chosen=is_chosen(kwargs))
 
 
 def keys_to_store(call_id: str, caller: str | None, *, chosen: bool) -> tuple[str, ...]:

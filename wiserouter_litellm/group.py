@@ -112,9 +112,9 @@ class Group:
         UnknownPrice
             If none of them has a price.
         """
-        if new := self.registry.register(healthy):
-            self.add_new_models(new)
-        candidates = [Candidate(*found, found[1] in failed_ids) for found in self.registry.find_all(healthy)]
+        resolved, new = self.registry.resolve(healthy)
+        self.add_new_models(new)
+        candidates = [Candidate(deployment, id_, info, id_ in failed_ids) for deployment, id_, info in resolved]
         if not candidates:
             raise UnknownPrice(
                 str(healthy[0]["litellm_params"].get("model")), "price, nor has any other that is healthy"

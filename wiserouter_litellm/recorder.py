@@ -1,4 +1,4 @@
-"""The recorder of calls: it settles what LiteLLM reports, and takes the scores that users give.
+"""The recorder of calls: it notes decisions, settles the calls that LiteLLM reports and takes users' scores.
 
 A decision travels in the `model_info` of the deployment's copy, one per attempt, so that the log event of a retry or a
 fallback cannot be mistaken for that of another attempt.
@@ -18,7 +18,7 @@ from wiserouter.integration import Bill, offload
 from wiserouter_litellm.billing import bill_of
 from wiserouter_litellm.errors import UnknownCall
 from wiserouter_litellm.feedback_keys import feedback_key, keys_to_try
-from wiserouter_litellm.group import DECISION_KEY, Group
+from wiserouter_litellm.group import DECISION_KEY, Group, Selection
 
 REQUEST_NOTE_KEY = "wiserouter"
 """Key of the request's metadata under which the latest decision is recorded, for headers and retries."""
@@ -149,6 +149,20 @@ class Recorder(CustomLogger):
             return None
         return Marked(self.groups[mark["group"]], mark["id"], mark["keys"])
 
+    def record_decision(self, group: Group, selection: Selection, kwargs: dict[str, Any]) -> list[dict[str, Any]]:
+        """Note the decision in the request, for headers and retries; return the deployments."""
+        decision = selection.decision
+        metadata_of(kwargs)[REQUEST_NOTE_KEY] = {
+            "owner": self.owner,
+            "group": group.name,
+            "trace": _trace(kwargs),
+            "decision": decision.id,
+            "context": decision.context,
+            "ask_feedback": decision.ask_feedback,
+            "models": selection.models,
+        }
+        return selection.deployments
+
     def note_of(self, kwargs: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """Return the note of a request's latest decision, if this recorder owns it."""
         note = metadata_of(kwargs).get(REQUEST_NOTE_KEY)
@@ -156,7 +170,7 @@ class Recorder(CustomLogger):
 
     def _earlier(self, kwargs: Mapping[str, Any]) -> Mapping[str, Any] | None:
         note = self.note_of(kwargs)
-        return note if note is not None and note["trace"] == trace_of(kwargs) else None
+        return note if note is not None and note["trace"] == _trace(kwargs) else None
 
     def _charge(self, marked: Marked, kwargs: Mapping[str, Any], response: object) -> None:
         group, decision_id, _ = marked
@@ -195,7 +209,7 @@ def caller_of(metadata: Mapping[str, Any]) -> str | None:
     return str(caller) if caller else None
 
 
-def trace_of(kwargs: Mapping[str, Any]) -> str:
+def _trace(kwargs: Mapping[str, Any]) -> str:
     """Return the id that all attempts of a request share."""
     return str(kwargs.get("litellm_trace_id"))
 

@@ -5,16 +5,15 @@ Callbacks are global to a process: every router in it calls these.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from wiserouter.errors import BudgetError, StoreError
 from wiserouter_litellm.deployments import Deployment
 from wiserouter_litellm.errors import BudgetRefused, BudgetUncertain, ScopeRefused
-from wiserouter_litellm.feedback_keys import is_chosen, keys_to_store
-from wiserouter_litellm.group import Group, RoutingRequest, Selection
-from wiserouter_litellm.recorder import REQUEST_NOTE_KEY, Recorder, caller_of, metadata_of, trace_of
+from wiserouter_litellm.feedback_keys import keys_of_call
+from wiserouter_litellm.group import Group, RoutingRequest
+from wiserouter_litellm.recorder import REQUEST_NOTE_KEY, Recorder, caller_of, metadata_of
 from wiserouter_litellm.request import request_of
 
 
@@ -102,23 +101,7 @@ class WiseCallback(Recorder):
         scope = group.scope_resolver.scope_of(metadata)
         earlier = [attempt for attempt in metadata.get("previous_models") or () if isinstance(attempt, Mapping)]
         candidates = group.candidates(healthy, {str(attempt.get("deployment_id")) for attempt in earlier})
-        call_id = str(kwargs.setdefault("litellm_call_id", str(uuid.uuid4())))
-        keys = keys_to_store(call_id, caller, chosen=is_chosen(kwargs))
-        return RoutingRequest(candidates, request, scope, keys, caller, self.owner)
-
-    def record_decision(self, group: Group, selection: Selection, kwargs: dict[str, Any]) -> list[dict[str, Any]]:
-        """Note the decision in the request, for headers and retries; return the deployments."""
-        decision = selection.decision
-        metadata_of(kwargs)[REQUEST_NOTE_KEY] = {
-            "owner": self.owner,
-            "group": group.name,
-            "trace": trace_of(kwargs),
-            "decision": decision.id,
-            "context": decision.context,
-            "ask_feedback": decision.ask_feedback,
-            "models": selection.models,
-        }
-        return selection.deployments
+        return RoutingRequest(candidates, request, scope, keys_of_call(kwargs, caller), caller, self.owner)
 
 
 def translate_error(group: Group, healthy: list[Any], error: Exception, kwargs: Mapping[str, Any]) -> list[Any]:
