@@ -64,7 +64,7 @@ class BudgetSnapshot(NamedTuple):
     room_usd : float, USD
         The largest worst case that a hard limit, or a lease, still admits; infinite under neither.
     margin_usd : float, USD
-        The amount that hard limits hold back for the calls in flight beyond their expected cost; 0 under none.
+        The amount that hard limits reserve for the calls in flight beyond their expected cost; 0 under none.
     plannable_usd : float, USD
         The largest expected cost that the expected limits still bear; infinite under hard limits only.
     account : RefusingAccount

@@ -2,7 +2,7 @@
 
 The rate is the paper's b / tau (Algorithms 1 and 2): budget left over requests left. Departure: a call debits its true
 cost when it is charged and its expected cost while it is in flight; the paper debits the estimated mean, which the
-policies offer as `accounting="paper"`. A hard limit also holds back the worst case of every call in flight.
+policies offer as `accounting="paper"`. A hard limit also reserves the worst case of every call in flight.
 
 The ledger is arithmetic only: the time is an argument, and there is no lock, no input and no output.
 """
