@@ -1,4 +1,4 @@
-"""Estimators of single queries, fitted on a sample of a log: what a query's embedding and length add to its context."""
+"""Estimators of single queries, fitted on a sample of a log, by the embedding and the length of a query."""
 
 from __future__ import annotations
 

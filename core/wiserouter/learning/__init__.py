@@ -1,1 +1,1 @@
-"""What is known of each context and model, and how it changes."""
+"""Estimates of the rewards and costs of each (context, model), and how they learn and change."""

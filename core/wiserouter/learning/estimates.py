@@ -31,8 +31,6 @@ FIELDS = (
     "input_tokens",
     "output_tokens",
 )
-"""Names of the arrays of estimates."""
-
 """Names of the counts and sums, each an array of shape (n_contexts, n_models)."""
 
 _LATER = {"met", "metered", "input_tokens", "output_tokens"}  # not in artifacts of the first versions

@@ -90,7 +90,7 @@ def spreads(count: FloatArray, total: FloatArray, square: FloatArray) -> Spreads
 
 
 def _pseudo_counts(count: FloatArray, total: FloatArray, square: FloatArray) -> float:
-    """Return the strength; where no column's variances are identified 0 or `UNIDENTIFIED_STRENGTH`."""
+    """Return the strength; where it is None, 0 if all columns are identified, else `UNIDENTIFIED_STRENGTH`."""
     of = spreads(count, total, square)
     kappa = strength(of)
     if kappa is None:

@@ -1,4 +1,4 @@
-"""A plan to draw from: the mix of a context at a rate, within the reserve rule."""
+"""The mixture that a policy draws from: the plan's mix at a rate, within the reserve rule."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Mixture:
-    """A plan to draw from.
+    """A plan to draw from, with its reserve rule.
 
     Attributes
     ----------
@@ -36,7 +36,7 @@ class Mixture:
     reserve_rule : ReserveRule or None
         The reserve rule, where it is kept.
     counts : Counts or None
-        How many costs and rewards are behind the plan.
+        Numbers of costs and rewards behind the plan.
     means : list of list of float or None
         Mean rewards per context, where the plan was solved for other rewards.
     """
@@ -96,7 +96,7 @@ class Mixture:
         return known
 
     def revise(self, context: int, estimates: Estimates, means: list[float]) -> None:
-        """Take over what the plan and the estimates now hold of one context."""
+        """Take over the present figures of one context from the plan and the estimates."""
         if self.reserve_rule is not None:
             self.reserve_rule.revise(context)
         if self.counts is not None:
@@ -114,7 +114,7 @@ class Mixture:
         spread_usd : ndarray of shape (n_models,)
             Standard deviation of the cost of one call, over all contexts.
         counts : Counts or None
-            How many costs and rewards there are per context.
+            Numbers of costs and rewards per context.
         """
         plan = self.plan.without_context()
         rule = None if self.reserve_rule is None else self.reserve_rule.of_plan(plan, spread_usd)

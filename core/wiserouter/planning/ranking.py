@@ -1,4 +1,4 @@
-"""Rankings of the models of one context by what they are worth at a shadow price: reward less price x cost."""
+"""Rankings of the models of one context by their worth at a shadow price: reward less price x cost."""
 
 from __future__ import annotations
 

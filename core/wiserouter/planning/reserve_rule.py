@@ -2,7 +2,7 @@
 
 A mean is a poor bound on one call where costs have heavy tails, so the guarded cost of a call is its mean plus some
 standard deviations. The rule binds in the last calls of a budget, and throughout a budget near the cheapest models'
-cost; it keeps a budget in expectation from ending with one expensive call too many.
+cost; it keeps a budget without a hard limit from ending with one expensive call too many.
 """
 
 from __future__ import annotations

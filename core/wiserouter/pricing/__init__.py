@@ -1,1 +1,1 @@
-"""What a call costs: prices, the bounds of the pool and token counts."""
+"""The cost of a call: prices, the bounds of the pool and token counts."""

@@ -1,4 +1,4 @@
-"""From a query to what a decision needs of it: its context, and its length in tokens."""
+"""The reader of queries: the context of a query, and its length in tokens."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Query(NamedTuple):
 
 
 class QueryReader:
-    """Encodes queries and counts their tokens, no more than is needed.
+    """Reads the context and the length of queries, and encodes and counts only where that is needed.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ class QueryReader:
     keeps_length : bool
         Whether a query keeps the best count of its tokens.
     reassigns : bool, default False
-        Whether an embedding outranks a context that was found earlier, as where contexts are fitted again and again.
+        Whether an embedding outranks a context that was found earlier, as where contexts are fitted while serving.
     """
 
     def __init__(

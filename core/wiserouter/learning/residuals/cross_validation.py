@@ -25,7 +25,7 @@ from wiserouter.types import Embedding, FloatArray
 N_FOLDS = 5
 
 FitResidual = Callable[[Sample, FloatArray], Residual]
-"""From a sample, and the mean reward of its contexts, to an estimator."""
+"""Fits an estimator on a sample, given the mean reward of its contexts."""
 
 
 class HeldOut(NamedTuple):

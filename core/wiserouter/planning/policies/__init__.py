@@ -1,4 +1,4 @@
-"""Policies: how a context and a rate become a model."""
+"""The policies, which choose a model for a context and a rate, by name."""
 
 from __future__ import annotations
 
