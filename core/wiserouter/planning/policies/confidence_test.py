@@ -80,7 +80,7 @@ def ordering_is_certain(
 
 
 def _all_apart(ratios: Ratios) -> bool:
-    """Return True if no two ratios are too close: compare each with its neighbour, then with the next but one, and so on.
+    """Return True if no two ratios are too close: compare each with its neighbour, then the next but one, and so on.
 
     Neighbours are the closest, so a failure is found early; a ratio is finished once the next one to compare it with is
     out of reach, and so are all after it. Memory is that of the ratios, not of their pairs.
