@@ -14,7 +14,7 @@ router = WiseRouter.fit(log, n_contexts=12, seed=0)
 router.start(Budget(amount_usd=0.70, horizon=len(live.prompts), on_exhausted="cheapest"))
 for prompt, rewards, costs in zip(live.prompts, live.reward, live.cost_usd, strict=True):
     decision = router.decide(prompt)
-    k = live.models.index(decision.model)  # here you call the model: its answer has a cost ...
+    k = live.models.index(decision.model)  # call the model here: its answer has a cost ...
     router.charge(decision, float(costs[k]))
     router.reward(decision, float(rewards[k]))  # ... and perhaps, later, a score
 

@@ -1,4 +1,4 @@
-"""Start from nothing but prices: learn who is good at what while serving, out of the same budget."""
+"""Start from a price list alone: learn the models' strengths while serving, from the same budget."""
 
 import numpy as np
 
@@ -18,10 +18,10 @@ for t, kind in enumerate(rng.choice(list(KINDS), size=2_000, p=[kind.share for k
     router.charge(decision, usage=usage)  # tokens become USD by the model's price
     router.reward(decision, reward)
     rewards.append(reward)
-    if t == 1_000:  # the price list changes: at once so does the plan, and nothing is forgotten
+    if t == 1_000:  # a price changes: the plan follows at once, and keeps its observations
         router.update_model(Model("max", Price(input=3e-6, output=1.5e-5), max_output_tokens=4_096))
 
 status = router.status()
-print(f"first 200: {np.mean(rewards[:200]):.2f} right, last 1,000: {np.mean(rewards[1_000:]):.2f} right")
+print(f"first 200: {np.mean(rewards[:200]):.2f} correct, last 1,000: {np.mean(rewards[1_000:]):.2f} correct")
 print(f"spent {status.spent_usd:.3f} of {status.amount_usd:.2f} USD; plan: {status.mix}")
 assert status.spent_usd <= status.amount_usd * 1.02

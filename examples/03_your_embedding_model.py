@@ -1,4 +1,4 @@
-"""Bring an embedding model: any callable from a list of texts to an array, or embeddings that you have already."""
+"""Use your own embedding model: any callable from a list of texts to an array, or existing embeddings."""
 
 from itertools import pairwise
 
@@ -22,5 +22,5 @@ router.start(Budget(amount_usd=0.10, horizon=100))
 text = "refactor the typescript class behind the login page"
 by_text = router.decide(text)
 by_embedding = router.decide(embedding=embed([text])[0])  # skips the encoder: embeddings computed elsewhere
-print(f"context {by_text.context}: {by_text.model}, expects {by_text.expected_reward:.2f} right")
+print(f"context {by_text.context}: {by_text.model}, expected reward {by_text.expected_reward:.2f}")
 assert by_text.context == by_embedding.context

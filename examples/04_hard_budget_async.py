@@ -1,4 +1,4 @@
-"""Fifty calls at once against a hard budget: what is spent never exceeds it, and a failed call owes nothing."""
+"""Fifty concurrent calls under a hard budget: the spend never exceeds it, and a failed call costs nothing."""
 
 import asyncio
 import random
@@ -13,7 +13,7 @@ POOL = [
 
 
 async def ask(router: WiseRouter, prompt: str, chance: random.Random) -> str:
-    """Route one prompt, and settle its call whatever happens."""
+    """Route one prompt, and settle its call in every case."""
     try:
         decision = await router.adecide(prompt)
     except BudgetExhausted:

@@ -1,9 +1,9 @@
-"""A budget over a `litellm.Router` in Python: attach, call as before, rate the answers, read the bill."""
+"""A budget for a `litellm.Router` in Python: attach, call as before, rate the answers, read the account."""
 
 import asyncio
 import os
 
-os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # no price map is fetched: this example runs offline
+os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # offline: no price map is downloaded
 import logging
 
 import litellm
@@ -44,7 +44,7 @@ async def main() -> None:
             break
         model = answer._hidden_params["model_id"]
         served[model] = served.get(model, 0) + 1
-        callback.feedback(answer, 0.9 if model == "large" else 0.6)  # what a user thought of it
+        callback.feedback(answer, 0.9 if model == "large" else 0.6)  # a user's rating
         await asyncio.sleep(0.005)  # LiteLLM reports costs in the background
 
     status = callback.groups["wise"].router.status()

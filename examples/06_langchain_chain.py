@@ -57,12 +57,12 @@ chain = ChatPromptTemplate.from_messages([("human", "In which country is {city}?
 
 answer = chain.invoke({"city": "Paris"})
 print(answer.response_metadata["wise_router"]["model"], "says", answer.text)
-llm.feedback(answer, 0.9)  # by message; a run id or a decision id will do as well
+llm.feedback(answer, 0.9)  # by message; a run id or a decision id works too
 
 print(*chain.pipe(StrOutputParser()).stream({"city": "Lyon"}))
 print(llm.with_structured_output(City).invoke("Where is the Louvre?"))
 
-with track_decisions(llm) as tracked:  # nothing to hand through
+with track_decisions(llm) as tracked:  # no ids to pass along
     chain.batch([{"city": "Nice"}, {"city": "Lille"}])
 for root in tracked.decisions:
     tracked.feedback(root, 0.8)

@@ -15,12 +15,12 @@ from wiserouter_langchain import RunnableWiseRouter, WiseRouterMiddleware
 
 @tool
 def weather(city: str) -> str:
-    """Tell the weather of a city."""
+    """Return the weather of a city."""
     return f"sunny in {city}"
 
 
 class Pretend(BaseChatModel):
-    """Stands in for ChatOpenAI(...): calls the tool once, or for ever."""
+    """Stands in for ChatOpenAI(...): calls the tool once, or in an endless loop."""
 
     stubborn: bool = False
     max_tokens: int = 50

@@ -1,4 +1,4 @@
-"""Five hundred questions through a chain, with a progress bar and the bill at the end. Offline."""
+"""Five hundred requests through a chain, with a progress bar and the account at the end. Offline."""
 
 import asyncio
 from typing import Any
@@ -14,7 +14,7 @@ from wiserouter_langchain import RunnableWiseRouter
 
 
 class Pretend(BaseChatModel):
-    """Stands in for ChatOpenAI(...): the better, the longer."""
+    """Stands in for ChatOpenAI(...): the better model writes longer answers."""
 
     words: int
 
@@ -28,7 +28,7 @@ class Pretend(BaseChatModel):
 
 
 async def main() -> None:
-    """Send a batch, rate what comes back, and print the bill."""
+    """Send a batch, rate the answers, and print the account."""
     llm = RunnableWiseRouter(
         models={"small": Pretend(words=30), "large": Pretend(words=120)},
         prices={"small": Price(1e-7, 4e-7), "large": Price(3e-6, 1.5e-5)},
@@ -46,7 +46,7 @@ async def main() -> None:
             bars.advance(bar)
     status = llm.core.status()
     print(f"served {dict(sorted(served.items()))}")
-    print(f"bill: {status.spent_usd:.4f} of {status.amount_usd} USD for {status.charged} answers")
+    print(f"spent {status.spent_usd:.4f} of {status.amount_usd} USD for {status.charged} answers")
     assert status.charged == 500
 
 

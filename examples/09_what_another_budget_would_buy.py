@@ -1,4 +1,4 @@
-"""Serve with a small share of exploration, then ask the journal what other budgets and pools would have bought."""
+"""Serve with a share of exploration, then estimate the outcome of other budgets and pools from the journal."""
 
 from pathlib import Path
 
@@ -8,13 +8,13 @@ from wiserouter import Budget, ExploreShare, WiseRouter
 from wiserouter.errors import ThinOverlap
 from wiserouter.evaluation.datasets.synthetic import make_table
 from wiserouter.evaluation.off_policy import always, at_plan, evaluate, read_decisions
-from wiserouter.routing.journal import JournalReader
+from wiserouter.routing.journal_reader import JournalReader
 
 rng = np.random.default_rng(0)
-table = make_table(4_000, rng)  # made up, and dense: the truth is known here
+table = make_table(4_000, rng)  # synthetic and dense: the truth is known
 past, now = table.rows(np.arange(1_000)), table.rows(np.arange(1_000, 4_000))
 router = WiseRouter.fit(past.log(), n_contexts=6, seed=0)
-router.explore = ExploreShare(0.2)  # any question can be asked of 100 x models / share decisions: 2,000 here
+router.explore = ExploreShare(0.2)  # 100 x models / share decisions suffice for any target: 2,000 here
 fitted, names = router.plan, router.pool.names
 
 journal = router.journal_to(Path("decisions.jsonl"))
@@ -23,7 +23,7 @@ for i, prompt in enumerate(now.prompts):
     decision = router.decide(prompt)
     model = names.index(decision.model)
     router.charge(decision, float(now.cost_usd[i, model]))
-    if rng.random() < 0.7:  # not everybody gives feedback
+    if rng.random() < 0.7:  # feedback on some answers only
         router.reward(decision, float(now.reward[i, model]))
 journal.close()
 

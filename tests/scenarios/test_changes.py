@@ -1,9 +1,9 @@
-"""The world changes while a router serves: it recovers, beats the policy that froze, and never breaks a hard budget.
+"""Changes while a router serves: it recovers, beats a policy with frozen estimates, and never exceeds a hard budget.
 
-Each scenario runs two seeds from nothing but a price list. The frozen policy is the paper's WR-Online: it explores
-for 4 requests per (context, model) out of the same budget, then follows what it knew at that moment. Recovery is how
-many requests after the change it takes until the mean of the last 150 reaches 95 % of what the best plan of the new
-world buys at the budget's rate.
+Each scenario runs two seeds, starting from a price list alone. The frozen policy is the paper's WR-Online: it explores
+for 4 requests per (context, model) from the same budget, then keeps its estimates of that moment. Recovery is the
+number of requests after the change until the mean of the last 150 reaches 95 % of the value of the best plan in the
+changed environment at the budget's rate.
 """
 
 import numpy as np
@@ -30,7 +30,7 @@ def kept(router, world):
 
 
 def both(seed, scenario, budget=None):
-    """Return how the learner and the frozen policy fared in the same scenario."""
+    """Return the learner's world, and the mean rewards of the learner and the frozen policy in the same scenario."""
     learner, other = World(seed), World(seed)
     fresh = budget or hard(RATE_USD * T, T)
     ours, theirs = learner.router(Optimistic(), fresh), other.router(frozen(), fresh)
@@ -44,7 +44,7 @@ def test_a_price_drops_tenfold(seed):
     def scenario(world, router):
         world.serve(router, CHANGE)
         world.price[2] /= 10
-        if isinstance(router.policy, Optimistic):  # the frozen one cannot be told
+        if isinstance(router.policy, Optimistic):  # the frozen policy ignores prices
             router.update_model(Model("large", Price(0.0, world.price[2]), max_output_tokens=1_600))
         world.serve(router, T - CHANGE)
 
@@ -72,7 +72,7 @@ def test_a_better_model_joins(seed):
         world.serve(router, CHANGE)
         world.skill = np.column_stack([world.skill, [0.95] * 4])
         world.price.append(OUTPUT_USD[1])
-        if isinstance(router.policy, Optimistic):  # the frozen one never tries it
+        if isinstance(router.policy, Optimistic):  # the frozen policy never tries it
             router.add_model(Model("new", Price(0.0, OUTPUT_USD[1]), max_output_tokens=1_600))
         world.serve(router, T - CHANGE)
 
@@ -83,7 +83,7 @@ def test_a_better_model_joins(seed):
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_traffic_doubles_in_mid_month(seed):
-    # 30 days, one query each 20 minutes, then each 10: 3,240 in all, where the fixed horizon expected 2,160
+    # 30 days, one query per 20 minutes, then one per 10: 3,240 in total, while the fixed horizon expects 2,160
     def scenario(world, router):
         world.gap_s = 1_200.0
         world.serve(router, 1_080)
@@ -95,7 +95,7 @@ def test_traffic_doubles_in_mid_month(seed):
     other = World(seed)
     theirs = other.router(frozen(), hard(amount, 2_160))
     scenario(other, theirs)
-    assert "" not in world.chosen  # all are served, and the money is used
+    assert "" not in world.chosen  # all are served, and the budget is used
     assert 0.9 * amount < sum(world.spent) <= amount
     assert ours > kept(theirs, other)
 

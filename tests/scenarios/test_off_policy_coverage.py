@@ -1,7 +1,7 @@
-"""95 % intervals of off-policy estimates against the truth of dense worlds: 200 logs each, reward and cost.
+"""Coverage of the 95 % intervals of off-policy estimates in dense tables: 200 logs each, reward and cost.
 
-Of 200 logs, the share whose interval holds the truth has a standard error of .017. So the intervals of one outcome and
-estimator must hold it in 90 % of all logs and targets, and those of one target in 90 % but for two standard errors.
+With 200 logs the coverage has a standard error of .017. The intervals of one outcome and estimator must contain the
+truth in 90 % of all logs and targets, and those of one target in 90 % minus two standard errors.
 `WISEROUTER_LOGS=1000 pytest tests/scenarios/test_off_policy_coverage.py -s` prints the figures of docs/off_policy.md.
 """
 
@@ -22,8 +22,8 @@ NOISE = 2 * (0.9 * 0.1 / LOGS) ** 0.5
 ESTIMATORS = ("ips", "snips", "dr")
 
 
-class World:
-    """A dense table: every model's score and cost on every query, and where the queries fall."""
+class DenseTable:
+    """A dense table: every model's score and cost on every query, with the queries' contexts."""
 
     def __init__(self, context, reward, cost_usd):
         self.context, self.reward, self.cost_usd = context, reward, cost_usd
@@ -44,7 +44,7 @@ class World:
         return [float((mix[self.context] * table).sum(axis=1).mean()) for table in self.tables]
 
     def log(self, n, draw, rng, label=1.0):
-        """Return a log of `n` queries; `draw` tells chosen models and probabilities of some queries."""
+        """Return a log of `n` queries; `draw` returns the chosen models and the probabilities."""
         at = rng.integers(len(self.context), size=n)
         chosen, chances = draw(self.context[at], self.reward[at], rng)
         reward = np.where(rng.random(n) < label, self.reward[at, chosen], np.nan)
@@ -53,7 +53,7 @@ class World:
 
 
 def following(mix):
-    """Draw from a mix per context."""
+    """Return a draw from a mix per context."""
 
     def draw(context, _reward, rng):
         chances = mix[context]
@@ -64,7 +64,7 @@ def following(mix):
 
 
 def greedy(explore):
-    """Draw what scored best so far in the context, but for a share drawn uniformly."""
+    """Return a draw of the best model so far in the context, with a share drawn uniformly."""
 
     def draw(context, reward, rng):
         n_models = reward.shape[1]
@@ -81,23 +81,23 @@ def greedy(explore):
     return draw
 
 
-def made_up():
+def synthetic():
     rng = np.random.default_rng(5)
     context = rng.choice(4, size=4_000, p=[0.4, 0.3, 0.2, 0.1])
     length = TOKENS[context] * np.exp(rng.normal(-0.08, 0.4, 4_000))
     reward = (rng.random((4_000, 3)) < SKILL[context]).astype(float)
-    return World(context, reward, length[:, np.newaxis] * np.array(OUTPUT_USD))
+    return DenseTable(context, reward, length[:, np.newaxis] * np.array(OUTPUT_USD))
 
 
 def of_table(name):
-    """Return a public table; its contexts are four quarters of the queries by length."""
+    """Return a public table; its contexts are the quartiles of the queries by length."""
     table = read(name)
     length = np.array([len(prompt) for prompt in table.prompts])
-    return World(np.searchsorted(np.quantile(length, [0.25, 0.5, 0.75]), length), table.reward, table.cost_usd)
+    return DenseTable(np.searchsorted(np.quantile(length, [0.25, 0.5, 0.75]), length), table.reward, table.cost_usd)
 
 
 def coverage(world, targets, n, draw, label=1.0):
-    """Return how often each estimate's interval held the truth, over all logs, and how many logs were refused."""
+    """Return the coverage and the effective decisions of each estimate in all logs, and the number of refused logs."""
     rng, held, refused = np.random.default_rng(0), defaultdict(list), 0
     truths = {name: world.truth(mix) for name, mix in targets.items()}
     for _ in range(LOGS):
@@ -106,13 +106,13 @@ def coverage(world, targets, n, draw, label=1.0):
             target = np.column_stack([mix[log.context], np.zeros(n)])
             for outcome, truth in zip(("reward", "cost_usd"), truths[name], strict=True):
                 try:
-                    told = evaluate(log, target, outcome)
+                    evaluation = evaluate(log, target, outcome)
                 except ThinOverlap:
                     refused += 1
                     continue
                 for estimator in ESTIMATORS:
-                    one = getattr(told, estimator)
-                    held[name, outcome, estimator].append((one.low <= truth <= one.high, told.overlap.effective))
+                    one = getattr(evaluation, estimator)
+                    held[name, outcome, estimator].append((one.low <= truth <= one.high, evaluation.overlap.effective))
     return held, refused
 
 
@@ -141,26 +141,26 @@ def targets_of(world, *shares):
 
 
 def without_its_most_used(world, share):
-    """Return the plan at a rate without the model that it would use most."""
+    """Return the plan at a rate without its most used model."""
     plan, rate = world.plan, world.rate(share)
     most = int((world.freq @ plan.mix(rate)).argmax())
     less = Plan(plan.freq, np.delete(plan.reward, most, axis=1), np.delete(plan.cost_usd, most, axis=1))
     return np.insert(less.mix(max(rate, less.floor_usd)), most, 0.0, axis=1)
 
 
-def test_intervals_cover_the_truth_of_a_made_up_world():
-    world = made_up()
+def test_intervals_cover_the_truth_of_a_synthetic_table():
+    world = synthetic()
     targets = {**targets_of(world, 0.6), "another pool": without_its_most_used(world, 0.3)}
     check(world, targets, 1_500, following(varied(world.plan, world.rate(0.3), 0.3)))
 
 
-def test_intervals_cover_the_truth_where_few_are_scored():
-    world = made_up()
+def test_intervals_cover_the_truth_if_few_are_scored():
+    world = synthetic()
     check(world, targets_of(world, 0.1), 4_000, following(varied(world.plan, world.rate(0.3), 0.3)), label=0.5)
 
 
-def test_intervals_cover_the_truth_where_probabilities_follow_the_past():
-    world = made_up()
+def test_intervals_cover_the_truth_if_probabilities_depend_on_the_past():
+    world = synthetic()
     alone = np.zeros((4, 3))
     alone[:, 1] = 1.0
     check(world, {"middle alone": alone}, 1_500, greedy(0.3))
@@ -175,15 +175,15 @@ def test_intervals_cover_the_truth_of_public_tables(name):
 
 
 def test_a_plan_alone_is_refused_each_time():
-    world = made_up()
+    world = synthetic()
     held, refused = coverage(world, targets_of(world, 0.9), 1_500, following(world.plan.mix(world.rate(0.1))))
     assert (len(held), refused) == (0, 2 * LOGS)
 
 
 def test_naive_means_of_what_was_drawn_mislead():
-    """What a model's own calls cost on average is not what it would cost on all queries."""
-    world = made_up()
+    """The mean cost of a model's own calls differs from its mean cost on all queries."""
+    world = synthetic()
     log = world.log(4_000, following(varied(world.plan, world.rate(0.2), 0.3)), np.random.default_rng(0))
     naive = float(log.cost_usd[log.chosen == 0].mean())
-    told, truth = evaluate(log, always(log, "m0"), "cost_usd"), float(world.cost_usd[:, 0].mean())
-    assert abs(told.dr.mean - truth) < 3 * told.dr.se < abs(naive - truth)
+    estimate, truth = evaluate(log, always(log, "m0"), "cost_usd"), float(world.cost_usd[:, 0].mean())
+    assert abs(estimate.dr.mean - truth) < 3 * estimate.dr.se < abs(naive - truth)

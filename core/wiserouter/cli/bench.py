@@ -133,7 +133,7 @@ def _results(work: Bench, rows: pl.DataFrame, opened: Sequence[Method]) -> Resul
 
 
 def _origin(work: Bench) -> dict[str, str]:
-    """Return what is needed to reproduce the rows: command, data, seeds, code, versions and machine."""
+    """Return the origin of the rows: command, data, seeds, code, versions and machine."""
     from importlib.metadata import version
 
     versions = [f"{name} {version(name)}" for name in _LIBRARIES]

@@ -145,12 +145,12 @@ def _fields(evaluation: Evaluation | ThinOverlap | None, n: int) -> dict[str, An
 
 
 def _show(journal: Path, reader: JournalReader, decisions: Decisions, n: int, results: list[_TargetResult]) -> None:
-    for count, what in (
+    for count, kind in (
         (reader.skipped, "lines that are truncated or damaged"),
         (decisions.left_out, "decisions from before the last refit of the contexts"),
     ):
         if count:
-            err.print(f"{journal}: skipped {count} {what}", highlight=False)
+            err.print(f"{journal}: skipped {count} {kind}", highlight=False)
     rows = [
         (each.name, *_cells(name, one, n))
         for each in results

@@ -64,18 +64,21 @@ def fit(
             progress=reporter(bars),
         )
     digest = router.save(output)
-    plan = router.plan
-    if as_json:
-        return print_json(
-            {
-                "artifact": str(output),
-                "sha256": digest,
-                "models": router.pool.names,
-                "contexts": router.contexts.n_contexts,
-                "queries": router.contexts.n_queries,
-                **_comparison_fields(router.comparison),
-            }
-        )
+    return print_json(_fields(router, output, digest)) if as_json else _show(router, output)
+
+
+def _fields(router: WiseRouter, output: Path, digest: str) -> dict[str, object]:
+    return {
+        "artifact": str(output),
+        "sha256": digest,
+        "models": router.pool.names,
+        "contexts": router.contexts.n_contexts,
+        "queries": router.contexts.n_queries,
+        **_comparison_fields(router.comparison),
+    }
+
+
+def _show(router: WiseRouter, output: Path) -> None:
     means = router.estimates.means(shrink=False)
     mean_cost, mean_reward = router.contexts.freq @ means.cost_usd, router.contexts.freq @ means.reward
     rows = [
@@ -87,10 +90,9 @@ def fit(
     )
     if router.comparison is not None:
         _show_comparison(router.comparison)
-    if plan is not None:
-        out.print(f"\nUseful budgets: {usd(plan.floor_usd)} to {usd(plan.ceiling_usd)} per request.")
+    if router.plan is not None:
+        out.print(f"\nUseful budgets: {usd(router.plan.floor_usd)} to {usd(router.plan.ceiling_usd)} per request.")
     out.print(f"Next: wiserouter plan {output}", highlight=False)
-    return None
 
 
 def _comparison_fields(comparison: Comparison | None) -> dict[str, object]:

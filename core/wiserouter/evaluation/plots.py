@@ -37,7 +37,7 @@ def plot_plan(plan: Plan, names: Sequence[str], path: str | Path) -> None:
     low = max(plan.floor_usd, plan.ceiling_usd * 1e-4)  # a free model has no place on a log scale
     rates = np.maximum(np.geomspace(low, plan.ceiling_usd * 1.05, 300), plan.floor_usd) if low > 0 else np.zeros(1)
     upper.plot(rates, [plan.value(rate) for rate in rates], color=_ACCENT, linewidth=2)
-    label_axes(upper, "What each budget buys", "", "expected quality")
+    label_axes(upper, "Expected quality by budget", "", "expected quality")
     shares = np.array([plan.freq @ plan.mix(rate) for rate in rates]).T
     lower.stackplot(rates, shares, labels=names, alpha=0.85)
     label_axes(lower, "Share of each model", "budget, USD per request (log scale)", "share of queries")

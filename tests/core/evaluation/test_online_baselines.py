@@ -112,7 +112,7 @@ def test_barouter_stays_near_the_budget(split):
 def test_barouter_calls_the_best_model_until_it_has_overspent():
     queries = always(400, [0.5, 0.9], [1.0, 9.0])
     run = serve(fit(BaRouter(), queries), queries, 3.0)
-    # the expensive model is better by 0.4, at a price of 8 Q / (3 * 3 * 20): while Q < 9, so first and once more (Q = 6)
+    # the expensive model is better by 0.4 at a price of 8 Q / (3 * 3 * 20): while Q < 9, so first and at Q = 6
     assert run.given[:3].tolist() == [1, 1, 0]
     assert run.cost_usd.mean() == pytest.approx(3.0, rel=0.02)
 

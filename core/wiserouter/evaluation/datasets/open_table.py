@@ -105,7 +105,7 @@ def _by_default(name: str, models: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _columns(models: tuple[str, ...], left_out: tuple[str, ...]) -> list[int]:
-    """Return the columns of the models that take part."""
+    """Return the columns of the models that are not left out."""
     for model in left_out:
         if model not in models:
             raise UnknownModel(model, models)
