@@ -100,7 +100,7 @@ async def test_an_encoder_that_fails_degrades_to_what_is_known_of_all_contexts(p
     for i in range(3):
         await ask(router_, f"new text {i}")
     await settled(lambda: router.status().charged == 3)
-    assert callback.groups["wise"].placing.failures == 3
+    assert callback.groups["wise"].lookup.failures == 3
     assert np.array_equal(router.estimates.calls, before)
     assert 0 < router.status().spent_usd <= 3 * cost_usd("large")  # failed embeddings cost nothing
     assert sum("the encoder failed" in r.message for r in caplog.records if r.levelname == "WARNING") == 1
@@ -119,7 +119,7 @@ async def test_an_encoder_that_is_too_slow_degrades_in_time(settled):
         router_ = llms()
         callback = attach(router_, "wise", router=router, budget=Budget(10.0, 100), encoder_timeout_s=0.05)
         await asyncio.wait_for(ask(router_, "new text"), 3)
-        assert callback.groups["wise"].placing.failures == 1
+        assert callback.groups["wise"].lookup.failures == 1
     await settled(lambda: router.status().charged == 1)
     bound = len("new text") * TOKEN_USD  # the provider may bill what was given up
     assert router.status().spent_usd - bound in (pytest.approx(cost_usd("small")), pytest.approx(cost_usd("large")))
@@ -144,7 +144,7 @@ async def test_a_slow_callable_encoder_degrades_too(provider):
     start = time.monotonic()
     await ask(router_, "code")
     assert time.monotonic() - start < 0.9
-    assert callback.groups["wise"].placing.failures == 1
+    assert callback.groups["wise"].lookup.failures == 1
 
 
 async def test_a_hard_budget_refuses_an_embedding_that_it_cannot_pay(provider):

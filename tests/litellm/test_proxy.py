@@ -10,7 +10,7 @@ import respx
 from support.groups import asked, fitted
 from support.providers import URL, cost_usd, failing
 from support.proxies import config_of, in_process, write
-from wiserouter.routing.journal import JournalReader, find_explanation
+from wiserouter.routing.journal_reader import JournalReader, find_explanation
 
 MASTER = f"sk-{secrets.token_hex(16)}"
 JSON = {"content-type": "application/json"}
