@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from wiserouter.errors import InvalidInput, NoEligibleModel, UnknownModel, UnknownPrice
-from wiserouter.pricing.prices import Price, worst_case_usd
+from wiserouter.pricing.prices import Price, highest_prices
 from wiserouter.validation import check_amount, check_count, check_reward
 
 
@@ -105,6 +105,7 @@ class Pool:
         self.unrestricted = not self._retired and not self._counts_tokens
         bounds = [model.max_cost_usd for model in models if model.max_cost_usd is not None]
         self._max_costs_usd = bounds if len(bounds) == len(models) else None
+        self._highest_prices = [None if model.price is None else highest_prices(model.price) for model in models]
 
     def __len__(self) -> int:
         return len(self.models)
@@ -147,7 +148,9 @@ class Pool:
         """Return the most that one call of each model can cost; raise `UnknownPrice` where nothing bounds it."""
         if input_tokens is None and max_output_tokens is None and self._max_costs_usd is not None:
             return self._max_costs_usd
-        return [self._worst_case_usd(k, input_tokens, max_output_tokens) for k in range(len(self))]
+        tokens = None if input_tokens is None else check_count("input_tokens", input_tokens)
+        output = None if max_output_tokens is None else check_count("max_output_tokens", max_output_tokens)
+        return [self._worst_case_usd(k, tokens, output) for k in range(len(self.models))]
 
     def check_bounded(self) -> None:
         """Raise `UnknownPrice` if a hard budget could never bound the cost of some model."""
@@ -163,10 +166,10 @@ class Pool:
         return price.input + price.output if price is not None else bound if bound is not None else float("inf")
 
     def _worst_case_usd(self, k: int, input_tokens: int | None, max_output_tokens: int | None) -> float:
-        model = self.models[k]
+        model, prices = self.models[k], self._highest_prices[k]
         output = _least(max_output_tokens, model.max_output_tokens)
-        if model.price is not None and input_tokens is not None and output is not None:
-            return worst_case_usd(model.price, input_tokens, output)
+        if prices is not None and input_tokens is not None and output is not None:
+            return input_tokens * prices[0] + output * prices[1]
         if model.max_cost_usd is not None:
             return model.max_cost_usd
         raise UnknownPrice(

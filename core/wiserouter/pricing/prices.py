@@ -164,7 +164,12 @@ def worst_case_usd(price: Price, input_tokens: int, max_output_tokens: int) -> f
     return _worst_usd(price, inputs, outputs)
 
 
+def highest_prices(price: Price) -> tuple[float, float]:
+    """Return the highest price of an input token and of an output token, in USD."""
+    return max(price.input, price.cache_read_usd, price.cache_write_usd), max(price.output, price.reasoning_usd)
+
+
 def _worst_usd(price: Price, input_tokens: int, output_tokens: int) -> float:
     """Return the cost of a call whose every token has the highest price of its side."""
-    highest_input = max(price.input, price.cache_read_usd, price.cache_write_usd)
-    return input_tokens * highest_input + output_tokens * max(price.output, price.reasoning_usd)
+    highest_input, highest_output = highest_prices(price)
+    return input_tokens * highest_input + output_tokens * highest_output
