@@ -33,8 +33,6 @@ FIELDS = (
 )
 """Names of the counts and sums, each an array of shape (n_contexts, n_models)."""
 
-_LATER = {"met", "metered", "input_tokens", "output_tokens"}  # not in artifacts of the first versions
-
 
 class Means(NamedTuple):
     """Mean reward and cost per (context, model), each an ndarray of shape (n_contexts, n_models)."""
@@ -229,8 +227,7 @@ class Estimates:
         """Return the estimates whose `arrays()` these are."""
         estimates = cls(*arrays["calls"].shape)
         for field in FIELDS:
-            if field in arrays or field not in _LATER:
-                getattr(estimates, field)[...] = arrays[field]
+            getattr(estimates, field)[...] = arrays[field]
         estimates.n_invoked = round(estimates.invoked.sum())
         estimates.n_observations = round(estimates.calls.sum() + estimates.labels.sum())
         return estimates
