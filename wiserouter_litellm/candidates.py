@@ -1,14 +1,13 @@
-"""The candidates of a request: which of them can take it, at what cost at most, and the ranked copies for LiteLLM."""
+"""The candidates of a request: the models that can take it, the bounds on its cost, the ranked copies for LiteLLM."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from wiserouter.integration import count_tokens
+from wiserouter.integration import CallRequest, count_tokens
 from wiserouter_litellm.deployments import Deployment, DeploymentInfo
 from wiserouter_litellm.errors import too_long
-from wiserouter_litellm.request import Request
 
 
 class Candidate(NamedTuple):
@@ -49,12 +48,12 @@ class Length(NamedTuple):
         return self.exact.get(info.encoding or "", self.estimate)
 
 
-def is_worth_counting(request: Request, candidates: Candidates, *, hard: bool) -> bool:
+def is_worth_counting(request: CallRequest, candidates: Candidates, *, hard: bool) -> bool:
     """Return True if tokens must be counted: for a tighter bound, or where a context window may be too small."""
     return _is_worth_counting(request.input_bound_tokens, candidates, hard=hard)
 
 
-def length_of(request: Request, candidates: Candidates, *, hard: bool) -> Length:
+def length_of(request: CallRequest, candidates: Candidates, *, hard: bool) -> Length:
     """Return the length of a request, counted by each encoding of the candidates where that is worth it."""
     bound = request.input_bound_tokens
     if not _is_worth_counting(bound, candidates, hard=hard):
@@ -85,7 +84,7 @@ def fitting_models(group: str, candidates: Candidates, length: Length) -> list[s
 
 
 def worst_cases_usd(
-    request: Request, candidates: Candidates, length: Length, cap_output_tokens: int | None
+    request: CallRequest, candidates: Candidates, length: Length, cap_output_tokens: int | None
 ) -> dict[str, float]:
     """Return the most that the request can cost with each model; infinite where nothing bounds it."""
     limit = request.output_tokens if request.output_tokens is not None else cap_output_tokens

@@ -13,7 +13,15 @@ from typing import Any, NamedTuple
 
 from wiserouter import Decision, WiseRouter
 from wiserouter.errors import AlreadySettled, StoreError, UnknownDecision, UnknownPrice
-from wiserouter.integration import SHORT_TEXT_CHARS, Bill, ContextAssignment, ContextLookup, offload, settle
+from wiserouter.integration import (
+    SHORT_TEXT_CHARS,
+    Bill,
+    CallRequest,
+    ContextAssignment,
+    ContextLookup,
+    offload,
+    settle,
+)
 from wiserouter_litellm.candidates import (
     Candidate,
     Candidates,
@@ -26,7 +34,6 @@ from wiserouter_litellm.candidates import (
 from wiserouter_litellm.deployments import Deployment, DeploymentInfo, DeploymentRegistry
 from wiserouter_litellm.errors import unbounded
 from wiserouter_litellm.feedback_keys import feedback_key
-from wiserouter_litellm.request import Request
 from wiserouter_litellm.scopes import OWN, GroupScope, ScopeResolver
 
 logger = logging.getLogger("wiserouter.litellm")
@@ -36,14 +43,14 @@ DECISION_KEY = "wiserouter_decision"
 
 
 class RoutingRequest(NamedTuple):
-    """A request with what its decision needs.
+    """A request that is ready for a decision.
 
     Attributes
     ----------
     candidates : Candidates
         The deployments that can serve it.
-    request : Request
-        What it asks for.
+    request : CallRequest
+        The call.
     scope : str
         The scope whose budget pays.
     keys : tuple of str
@@ -55,7 +62,7 @@ class RoutingRequest(NamedTuple):
     """
 
     candidates: Candidates
-    request: Request
+    request: CallRequest
     scope: str
     keys: tuple[str, ...]
     caller: str | None
@@ -220,6 +227,6 @@ class Group:
             name for name in ranking if name == decision.model or worst_usd.get(name, math.inf) <= decision.reserved_usd
         ]
 
-    def _params(self, request: Request) -> dict[str, Any]:
+    def _params(self, request: CallRequest) -> dict[str, Any]:
         unlimited = request.output_tokens is None and self.cap_output_tokens is not None
         return {request.limit_name: self.cap_output_tokens} if unlimited else {}

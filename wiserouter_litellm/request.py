@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from wiserouter.integration import FRAME_TOKENS, TOOLS_TOKENS, CallRequest
@@ -32,20 +31,7 @@ _STORED = ("previous_response_id", "conversation", "prompt", "web_search_options
 _READ = frozenset({*_OUTPUT_LIMITS, *_COUNTED, *_STORED, "n", "service_tier"})
 
 
-@dataclass(frozen=True, slots=True)
-class Request(CallRequest):
-    """One request.
-
-    Attributes
-    ----------
-    limit_name : str
-        The parameter that limits the output, as this surface calls it.
-    """
-
-    limit_name: str = "max_tokens"
-
-
-def request_of(messages: object, kwargs: Mapping[str, Any]) -> Request | None:
+def request_of(messages: object, kwargs: Mapping[str, Any]) -> CallRequest | None:
     """Return the request that a selection hook was given, or None where there is no text to route by.
 
     Parameters
@@ -69,7 +55,7 @@ def request_of(messages: object, kwargs: Mapping[str, Any]) -> Request | None:
     given = {name: kwargs[name] for name in kwargs.keys() & _READ if kwargs[name] is not None}
     extras = [_dump(given[name]) for name in _COUNTED if name in given] if given else []
     tools = TOOLS_TOKENS if given.get("tools") or given.get("functions") else 0
-    return Request(
+    return CallRequest(
         question=_question(chat),
         counted="\n".join([*texts, *extras]),
         overhead_tokens=FRAME_TOKENS * (len(chat) + 1) + tools,

@@ -103,11 +103,11 @@ async def all_of_them(place):
 
 
 def has_settled(whole, known, n):
-    """Return whether `n` calls and scores are told of; more of them would show in the sums that are compared then."""
+    """Return True once `n` calls and scores have arrived; any more would show in the sums that are compared then."""
     whole._store.refresh()
-    whole._learning.hear()
-    told = whole.estimates.labels.sum() - known.labels.sum()
-    return (whole.status().in_flight, whole.status().charged) == (0, n) and told >= n
+    whole._learner.merge_remote()
+    labels = whole.estimates.labels.sum() - known.labels.sum()
+    return (whole.status().in_flight, whole.status().charged) == (0, n) and labels >= n
 
 
 def test_two_workers_keep_one_hard_budget_and_count_every_score_once(place):

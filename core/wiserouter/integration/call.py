@@ -1,4 +1,4 @@
-"""One call as adapters describe it: the question, the text that is billed as input, and what the answer is limited to.
+"""One call as adapters describe it: the question, the text that is billed as input, and the limits of the answer.
 
 Each adapter parses the requests of its framework into a `CallRequest`.
 """
@@ -41,6 +41,8 @@ class CallRequest:
         The number of answers asked for.
     tier : str
         The service tier asked for.
+    limit_name : str
+        The parameter that limits the output, as the interface of the call names it.
 
     Examples
     --------
@@ -58,6 +60,7 @@ class CallRequest:
     output_tokens: int | None = None
     choices: int = 1
     tier: str = ""
+    limit_name: str = "max_tokens"
 
     @property
     def input_bound_tokens(self) -> int:

@@ -47,7 +47,7 @@ class ContextLookup:
     timeout_s : float, default 1
         The longest time that a question waits for its embedding before it is routed without a context.
     keeps_embedding : bool, default False
-        Whether the embedding goes on to the router: `WiseRouter.needs_embedding`.
+        Whether the embedding is passed on to the router: `WiseRouter.needs_embedding`.
 
     Attributes
     ----------

@@ -53,7 +53,7 @@ class RateCard:
     max_input_tokens, max_output_tokens : int or None
         The context window and the limit of one answer, where they are known.
     long_prompt_prices : tuple of (int, Price)
-        Prices of all tokens of a call whose prompt is longer than so many tokens, by rising length.
+        Prices of all tokens of a call whose prompt is longer than the given number of tokens, by rising number.
 
     Examples
     --------
