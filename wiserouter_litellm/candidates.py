@@ -53,7 +53,7 @@ def is_worth_counting(request: CallRequest, candidates: Candidates, *, hard: boo
     return _is_worth_counting(request.input_bound_tokens, candidates, hard=hard)
 
 
-def length_of(request: CallRequest, candidates: Candidates, *, hard: bool) -> Length:
+def _length_of(request: CallRequest, candidates: Candidates, *, hard: bool) -> Length:
     """Return the length of a request, counted by each encoding of the candidates where that is worth it."""
     bound = request.input_bound_tokens
     if not _is_worth_counting(bound, candidates, hard=hard):
@@ -64,8 +64,8 @@ def length_of(request: CallRequest, candidates: Candidates, *, hard: bool) -> Le
     return Length(bound, max(exact.values()) if exact else count_tokens(text).tokens + overhead, exact)
 
 
-def fitting_models(group: str, candidates: Candidates, length: Length) -> list[str]:
-    """Return the models whose context window takes the request.
+def fitting_models(group: str, request: CallRequest, candidates: Candidates, *, hard: bool) -> tuple[list[str], Length]:
+    """Return the models whose context window takes the request, and its length.
 
     A model that failed in this request counts only where there is no other.
 
@@ -74,13 +74,14 @@ def fitting_models(group: str, candidates: Candidates, length: Length) -> list[s
     litellm.ContextWindowExceededError
         If there is none, so that LiteLLM's `context_window_fallbacks` apply.
     """
+    length = _length_of(request, candidates, hard=hard)
     infos = {one.info.model: one.info for one in candidates}
     names = list(dict.fromkeys(one.info.model for one in candidates if not one.failed)) or list(infos)
     windows = {name: window for name in names if (window := infos[name].rate_card.max_input_tokens)}
     fitting = [name for name in names if name not in windows or length.estimate_for(infos[name]) <= windows[name]]
     if not fitting:
         raise too_long(group, min(length.estimate_for(info) for info in infos.values()), windows)
-    return fitting
+    return fitting, length
 
 
 def worst_cases_usd(

@@ -8,12 +8,7 @@ has a key of its id alone, unless the client chose that id. The keys are stored 
 from __future__ import annotations
 
 import json
-import uuid
-from collections.abc import Mapping
 from hashlib import blake2b
-from typing import Any
-
-CHOSEN_ID = "x-litellm-call-id"
 
 
 def feedback_key(id_: str, caller: str | None) -> str:
@@ -21,10 +16,9 @@ def feedback_key(id_: str, caller: str | None) -> str:
     return _digest([caller, id_])
 
 
-def keys_of_call(kwargs: dict[str, Any], caller: str | None) -> tuple[str, ...]:
-    """Return the keys of a request's call; a call without an id gets one."""
-    call_id = str(kwargs.setdefault("litellm_call_id", str(uuid.uuid4())))
-    return keys_to_store(call_id, caller, chosen=is_chosen(kwargs))
+def keys_of_decision(decision_id: str, call_id: str, caller: str | None, *, chosen: bool) -> list[str]:
+    """Return all keys of a decision: those of its call, and its own id for the caller."""
+    return [*keys_to_store(call_id, caller, chosen=chosen), feedback_key(decision_id, caller)]
 
 
 def keys_to_store(call_id: str, caller: str | None, *, chosen: bool) -> tuple[str, ...]:
@@ -43,13 +37,6 @@ def keys_to_try(id_: str, caller: str | None, *, any_caller: bool) -> tuple[str,
     """Return the keys to look an id up by when a caller asks; administrators may give the id of any decision."""
     own = feedback_key(id_, caller)
     return (own, _digest([id_]), id_) if any_caller else (own,)
-
-
-def is_chosen(kwargs: Mapping[str, Any]) -> bool:
-    """Return True if the client of a proxy chose the id of its call."""
-    request = kwargs.get("proxy_server_request")
-    headers = request.get("headers") if isinstance(request, Mapping) else None
-    return isinstance(headers, Mapping) and any(str(name).lower() == CHOSEN_ID for name in headers)
 
 
 def _digest(parts: list[str | None]) -> str:

@@ -27,13 +27,12 @@ from wiserouter_litellm.candidates import (
     Candidates,
     fitting_models,
     is_worth_counting,
-    length_of,
     ranked,
     worst_cases_usd,
 )
 from wiserouter_litellm.deployments import Deployment, DeploymentInfo, DeploymentRegistry
 from wiserouter_litellm.errors import unbounded
-from wiserouter_litellm.feedback_keys import feedback_key
+from wiserouter_litellm.feedback_keys import keys_of_decision
 from wiserouter_litellm.scopes import OWN, GroupScope, ScopeResolver
 
 logger = logging.getLogger("wiserouter.litellm")
@@ -53,10 +52,10 @@ class RoutingRequest(NamedTuple):
         The call.
     scope : str
         The scope whose budget pays.
-    keys : tuple of str
-        The keys of its call, by which feedback finds the decision.
-    caller : str or None
-        The hash of the key that makes the call.
+    call_id, caller : str, str or None
+        The id of its call, and the hash of the key that makes it.
+    chose_id : bool
+        Whether the client chose that id.
     owner : str
         The recorder whose log events settle it.
     """
@@ -64,8 +63,9 @@ class RoutingRequest(NamedTuple):
     candidates: Candidates
     request: CallRequest
     scope: str
-    keys: tuple[str, ...]
+    call_id: str
     caller: str | None
+    chose_id: bool
     owner: str
 
 
@@ -149,8 +149,8 @@ class Group:
         """Do what `aselect` does, in a thread that may wait."""
         return self._select(routing, self.lookup.look_up(routing.request.question))
 
-    def settle(self, decision_id: str, bill: Bill) -> None:
-        """Charge a call, once."""
+    def settle(self, decision_id: str, bill: Bill, aliases: Mapping[str, str] | None = None) -> None:
+        """Charge a call, once, and store the aliases of its answer."""
         try:
             settle(self.router, decision_id, bill)
         except AlreadySettled:
@@ -161,6 +161,7 @@ class Group:
             )
         except StoreError as error:  # another worker decided this call; the store settles our own later
             self.fault("lost_decisions", f"{bill.cost_usd:.6g} USD of {decision_id} are not counted", error=error)
+        self.alias(aliases or {})
 
     def release(self, decision_id: str) -> None:
         """Give back the reservation of a failed call; several events may report one failure."""
@@ -171,10 +172,10 @@ class Group:
         except StoreError as error:  # the reservation expires
             self.fault("store", f"{decision_id} is not released", error=error)
 
-    def alias(self, keys: Iterable[str], decision_id: str) -> None:
-        """Let feedback find a decision by further keys; "" withdraws them."""
+    def alias(self, aliases: Mapping[str, str]) -> None:
+        """Let feedback find decisions by further keys; a key of "" finds none any more."""
         try:
-            for key in keys:
+            for key, decision_id in aliases.items():
                 self.router.alias(key, decision_id)
         except StoreError as error:
             self.fault("store", "an answer cannot be rated", error=error)
@@ -196,8 +197,7 @@ class Group:
             self.scope_resolver.open(scope)
         hard = self.router.is_hard(scope)
         self.hard |= hard
-        length = length_of(request, candidates, hard=self.hard)
-        models = fitting_models(self.name, candidates, length)
+        models, length = fitting_models(self.name, request, candidates, hard=self.hard)
         worst_usd = worst_cases_usd(request, candidates, length, self.cap_output_tokens) if hard else None
         if worst_usd is not None and min(worst_usd[name] for name in models) == float("inf"):
             raise unbounded(self.name, models)
@@ -208,8 +208,8 @@ class Group:
             worst_case_usd=worst_usd,
             scope=scope,
         )
-        keys = [*routing.keys, feedback_key(decision.id, routing.caller)]
-        self.alias(keys, decision.id)
+        keys = keys_of_decision(decision.id, routing.call_id, routing.caller, chosen=routing.chose_id)
+        self.alias(dict.fromkeys(keys, decision.id))
         mark = {DECISION_KEY: {"owner": routing.owner, "group": self.name, "id": decision.id, "keys": keys}}
         copies = ranked(candidates, self._ranking(decision, worst_usd), self._params(request), mark)
         return Selection(decision, copies, {one.id: one.info.model for one in candidates})

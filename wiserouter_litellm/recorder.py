@@ -20,6 +20,9 @@ from wiserouter_litellm.errors import UnknownCall
 from wiserouter_litellm.feedback_keys import feedback_key, keys_to_try
 from wiserouter_litellm.group import DECISION_KEY, Group, Selection
 
+CALL_ID_HEADER = "x-litellm-call-id"
+"""The header by which a client of the proxy chooses the id of its call."""
+
 REQUEST_NOTE_KEY = "wiserouter"
 """Key of the request's metadata under which the latest decision is recorded, for headers and retries."""
 
@@ -30,6 +33,30 @@ class Marked(NamedTuple):
     group: Group
     decision_id: str
     keys: list[str]
+
+
+class Origin(NamedTuple):
+    """The origin of a request, as its keyword arguments state it.
+
+    Attributes
+    ----------
+    metadata : dict
+        LiteLLM's own metadata.
+    call_id : str
+        The id of its call.
+    caller : str or None
+        The hash of the key that made it.
+    chose_id : bool
+        Whether the client of a proxy chose the id of its call.
+    failed_ids : set of str
+        The deployments that failed earlier in the request.
+    """
+
+    metadata: dict[str, Any]
+    call_id: str
+    caller: str | None
+    chose_id: bool
+    failed_ids: set[str]
 
 
 class Recorder(CustomLogger):
@@ -184,9 +211,7 @@ class Recorder(CustomLogger):
         except Exception as error:  # an answer that cannot be read was paid for all the same
             group.fault("accounting", "the bill of a call cannot be read: its reservation is charged", error=error)
             bill = Bill(group.router.decision(decision_id).reserved_usd, model=info.model)
-        aliases = _aliases(marked, kwargs, response, bill)
-        group.settle(decision_id, bill)
-        group.alias(*aliases)
+        group.settle(decision_id, bill, _aliases(marked, kwargs, response, bill))
         if bill.estimated:
             group.fault(
                 "estimated_costs",
@@ -203,8 +228,22 @@ def metadata_of(kwargs: Mapping[str, Any]) -> dict[str, Any]:
     return bucket if isinstance(bucket, dict) else {}
 
 
-def caller_of(metadata: Mapping[str, Any]) -> str | None:
-    """Return the hash of the key that made a request."""
+def origin_of(kwargs: dict[str, Any]) -> Origin:
+    """Return the origin of a request; a call without an id gets one."""
+    metadata = metadata_of(kwargs)
+    earlier = [attempt for attempt in metadata.get("previous_models") or () if isinstance(attempt, Mapping)]
+    failed_ids = {str(attempt.get("deployment_id")) for attempt in earlier}
+    call_id = str(kwargs.setdefault("litellm_call_id", str(uuid.uuid4())))
+    return Origin(metadata, call_id, _caller(metadata), _chose_id(kwargs), failed_ids)
+
+
+def _chose_id(kwargs: Mapping[str, Any]) -> bool:
+    request = kwargs.get("proxy_server_request")
+    headers = request.get("headers") if isinstance(request, Mapping) else None
+    return isinstance(headers, Mapping) and any(str(name).lower() == CALL_ID_HEADER for name in headers)
+
+
+def _caller(metadata: Mapping[str, Any]) -> str | None:
     caller = metadata.get("user_api_key_hash") or metadata.get("user_api_key")
     return str(caller) if caller else None
 
@@ -225,15 +264,15 @@ def _attempted(kwargs: Mapping[str, Any]) -> object:
     return (kwargs.get("litellm_params") or {}).get("model_info")
 
 
-def _aliases(marked: Marked, kwargs: Mapping[str, Any], response: object, bill: Bill) -> tuple[list[str], str]:
-    """Return the key of the response id, for the decision; or all its keys, for "", after an answer of the cache."""
+def _aliases(marked: Marked, kwargs: Mapping[str, Any], response: object, bill: Bill) -> dict[str, str]:
+    """Return the key of the response id as an alias of the decision; an answer of LiteLLM's cache loses all aliases."""
+    if not bill.learn:
+        return dict.fromkeys(marked.keys, "")
     response_id = getattr(response, "id", None) or (response.get("id") if isinstance(response, Mapping) else None)
-    if not bill.learn:  # an answer of LiteLLM's cache cannot be rated
-        return marked.keys, ""
     if not isinstance(response_id, str):
-        return [], marked.decision_id
-    caller = caller_of(metadata_of(kwargs.get("litellm_params") or {}))
-    return [feedback_key(response_id, caller)], marked.decision_id
+        return {}
+    caller = _caller(metadata_of(kwargs.get("litellm_params") or {}))
+    return {feedback_key(response_id, caller): marked.decision_id}
 
 
 async def _off_the_loop(group: Group, step: Callable[[], object]) -> None:

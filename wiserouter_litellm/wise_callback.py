@@ -11,9 +11,8 @@ from typing import Any
 from wiserouter.errors import BudgetError, StoreError
 from wiserouter_litellm.deployments import Deployment
 from wiserouter_litellm.errors import BudgetRefused, BudgetUncertain, ScopeRefused
-from wiserouter_litellm.feedback_keys import keys_of_call
 from wiserouter_litellm.group import Group, RoutingRequest
-from wiserouter_litellm.recorder import REQUEST_NOTE_KEY, Recorder, caller_of, metadata_of
+from wiserouter_litellm.recorder import REQUEST_NOTE_KEY, Recorder, metadata_of, origin_of
 from wiserouter_litellm.request import request_of
 
 
@@ -96,12 +95,10 @@ class WiseCallback(Recorder):
         request = request_of(messages, kwargs)
         if request is None:
             return None
-        metadata = metadata_of(kwargs)
-        caller = caller_of(metadata)
-        scope = group.scope_resolver.scope_of(metadata)
-        earlier = [attempt for attempt in metadata.get("previous_models") or () if isinstance(attempt, Mapping)]
-        candidates = group.candidates(healthy, {str(attempt.get("deployment_id")) for attempt in earlier})
-        return RoutingRequest(candidates, request, scope, keys_of_call(kwargs, caller), caller, self.owner)
+        origin = origin_of(kwargs)
+        scope = group.scope_resolver.scope_of(origin.metadata)
+        candidates = group.candidates(healthy, origin.failed_ids)
+        return RoutingRequest(candidates, request, scope, origin.call_id, origin.caller, origin.chose_id, self.owner)
 
 
 def translate_error(group: Group, healthy: list[Any], error: Exception, kwargs: Mapping[str, Any]) -> list[Any]:

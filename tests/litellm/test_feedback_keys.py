@@ -1,16 +1,17 @@
-"""By which names a call is known, and to whom."""
+"""The keys of a call, and the callers that find it by them."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wiserouter_litellm.feedback_keys import feedback_key, is_chosen, keys_to_store, keys_to_try
+from wiserouter_litellm.feedback_keys import feedback_key, keys_of_decision, keys_to_store, keys_to_try
+from wiserouter_litellm.recorder import origin_of
 
 IDS = st.text(max_size=40)
 CALLERS = st.none() | st.text(max_size=40)
 
 
 @given(IDS, CALLERS, IDS, CALLERS)
-def test_two_callers_or_two_ids_never_share_a_name(id_, caller, other_id, other):
+def test_two_callers_or_two_ids_never_share_a_key(id_, caller, other_id, other):
     assert (feedback_key(id_, caller) == feedback_key(other_id, other)) == ((id_, caller) == (other_id, other))
 
 
@@ -31,14 +32,28 @@ def test_an_administrator_finds_every_call_but_by_an_id_that_the_client_chose(id
     assert bool(found) == (not chosen or caller == "an administrator")
 
 
-def test_a_name_holds_neither_id_nor_key():
+def test_a_key_reveals_neither_id_nor_caller():
     assert "secret" not in "".join(
         [*keys_to_store("secret-id", "secret-key", chosen=False), feedback_key("secret", None)]
     )
 
 
-def test_who_chose_the_id():
-    assert is_chosen({"proxy_server_request": {"headers": {"X-LiteLLM-Call-Id": "mine"}}})
-    assert not is_chosen({"proxy_server_request": {"headers": {"x-other": "mine"}}})
-    assert not is_chosen({"proxy_server_request": None})
-    assert not is_chosen({})
+@given(IDS, IDS, CALLERS, st.booleans())
+def test_a_decision_has_the_keys_of_its_call_and_one_of_its_own_id(id_, call_id, caller, chosen):
+    keys = keys_of_decision(id_, call_id, caller, chosen=chosen)
+    assert keys == [*keys_to_store(call_id, caller, chosen=chosen), feedback_key(id_, caller)]
+
+
+def test_a_client_may_choose_the_id():
+    assert origin_of({"proxy_server_request": {"headers": {"X-LiteLLM-Call-Id": "mine"}}}).chose_id
+    assert not origin_of({"proxy_server_request": {"headers": {"x-other": "mine"}}}).chose_id
+    assert not origin_of({"proxy_server_request": None}).chose_id
+    assert not origin_of({}).chose_id
+
+
+def test_the_origin_of_a_request():
+    metadata = {"user_api_key": "a-hash", "previous_models": [{"deployment_id": "small"}, "no attempt"]}
+    kwargs = {"metadata": {"of": "the provider"}, "litellm_metadata": metadata}
+    origin = origin_of(kwargs)
+    assert (origin.metadata, origin.caller, origin.failed_ids) == (metadata, "a-hash", {"small"})
+    assert origin.call_id == kwargs["litellm_call_id"] == origin_of(kwargs).call_id
