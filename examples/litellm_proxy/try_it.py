@@ -39,7 +39,7 @@ def main() -> None:
 
 
 def use(base: str, key: str) -> None:
-    """Send requests and feedback, and print where the budget stands."""
+    """Send requests and feedback, and print the status of the budget."""
     client = openai.OpenAI(base_url=f"{base}/v1", api_key=key, max_retries=0)
     auth = {"Authorization": f"Bearer {key}"}
     served: Counter[str] = Counter()

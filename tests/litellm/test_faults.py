@@ -1,4 +1,4 @@
-"""Our own faults: traffic goes on in LiteLLM's order, loudly; a hard budget stays closed."""
+"""Faults of the adapter: traffic continues in LiteLLM's order, with an error in the log; a hard budget stays closed."""
 
 import litellm
 import pytest
@@ -30,10 +30,10 @@ async def test_a_fault_lets_traffic_pass_and_is_logged_once(provider, monkeypatc
         assert (await router_.acompletion(model="wise", messages=HI)).choices
     assert len(asked(provider)) == 5
     assert callback.groups["wise"].faults["selection"] == 5
-    told = [r for r in caplog.records if r.name == "wiserouter.litellm" and r.levelname == "ERROR"]
-    assert len(told) == 1
-    assert "the plan is on fire" in told[0].exc_text
-    assert "hello there" not in told[0].getMessage() + told[0].exc_text
+    errors = [r for r in caplog.records if r.name == "wiserouter.litellm" and r.levelname == "ERROR"]
+    assert len(errors) == 1
+    assert "the plan is on fire" in errors[0].exc_text
+    assert "hello there" not in errors[0].getMessage() + errors[0].exc_text
 
 
 async def test_a_fault_under_a_hard_budget_stays_closed(provider, monkeypatch):

@@ -292,8 +292,8 @@ def test_a_decision_is_explained_to_administrators(client, provider):
     chances = {model["name"]: model["probability"] for model in why["models"]}
     assert chances == pytest.approx({"small": 0.0, "large": 1.0}, abs=1e-6)
     assert client.get(f"/wiserouter/explain/{call}", headers=headers()).json() == why
-    unknown = client.get("/wiserouter/explain/nobody", headers=headers())
-    assert (unknown.status_code, "nobody" in unknown.text) == (404, True)
+    unknown = client.get("/wiserouter/explain/unknown", headers=headers())
+    assert (unknown.status_code, "unknown" in unknown.text) == (404, True)
 
 
 def test_feedback_is_asked_for_and_the_journal_holds_no_prompt_and_no_key(client, provider):
@@ -315,7 +315,7 @@ def test_feedback_is_asked_for_and_the_journal_holds_no_prompt_and_no_key(client
 @pytest.mark.parametrize("path", ["/wiserouter/status", "/wiserouter/plan?group=wise", "/wiserouter/explain/x"])
 def test_budgets_are_for_administrators(client, path):
     assert client.get(path, headers=headers("sk-user-a")).status_code in {401, 403}
-    assert client.get(path, headers=headers("sk-nobody")).status_code in {401, 403, 500}  # 500: LiteLLM without prisma
+    assert client.get(path, headers=headers("sk-unknown")).status_code in {401, 403, 500}  # 500: LiteLLM without prisma
     assert client.get(path, headers=headers()).status_code == (404 if path.endswith("/x") else 200)
 
 

@@ -150,7 +150,7 @@ def test_the_plan_of_a_scope(client):
         return client.get("/wiserouter/plan", params=query, headers=headers(MASTER))
 
     assert plan("team:team-b").json()["budget_usd"] < 1_000 * CALL_USD
-    assert plan("team:nobody").status_code == 404
+    assert plan("team:unknown").status_code == 404
 
 
 def test_a_store_that_is_gone_is_a_503_that_says_when_to_come_back(client, provider):
@@ -162,9 +162,9 @@ def test_a_store_that_is_gone_is_a_503_that_says_when_to_come_back(client, provi
         late = rate(client, "sk-user-a", call)
         assert (late.status_code, int(late.headers["retry-after"]) > 0) == (503, True)
         assert ask(client, "sk-user-a", "tagged").status_code == 200  # an expected limit lets traffic pass
-        told = client.get("/wiserouter/status", headers=headers(MASTER)).json()["groups"]["tagged"]
-        assert (told["store"]["reachable"], "cannot be reached" in told["unavailable"]) == (False, True)
-        assert told["faults"]["store"] == 1
+        status = client.get("/wiserouter/status", headers=headers(MASTER)).json()["groups"]["tagged"]
+        assert (status["store"]["reachable"], "cannot be reached" in status["unavailable"]) == (False, True)
+        assert status["faults"]["store"] == 1
     finally:
         engine.down = False
 

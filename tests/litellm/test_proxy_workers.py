@@ -1,4 +1,4 @@
-"""A real proxy with two workers on one Redis: one hard budget, every score once, whichever worker is asked."""
+"""A real proxy with two workers on one Redis: one hard budget, and every score counts once in either worker."""
 
 import asyncio
 import time

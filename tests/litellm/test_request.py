@@ -1,4 +1,4 @@
-"""What a request says, whatever its surface; and what is no request for text at all."""
+"""The parser of requests on every surface, and calls that have no text to route by."""
 
 import json
 

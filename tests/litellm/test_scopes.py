@@ -1,4 +1,4 @@
-"""Whose budget pays: by what the proxy knows of the key, never by what a client says unless that is allowed."""
+"""The scope that pays: by the proxy's own record of the key, by the client's word only where that is allowed."""
 
 from hashlib import sha256
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""Settings errors name the key, say the rule and the value got, and stop the boot."""
+"""Errors of settings name the key, the rule and the value, and stop the boot."""
 
 import litellm
 import pytest

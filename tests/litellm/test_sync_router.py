@@ -1,4 +1,4 @@
-"""`Router.completion`, which has no selection hook: the same budget, by a wrapper around the router's own pick."""
+"""`Router.completion`, which has no selection hook: the same budget, by a wrapper around the router's own selection."""
 
 import json
 import time

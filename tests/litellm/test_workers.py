@@ -1,4 +1,4 @@
-"""Two workers on one store, in this process: their calls, their feedback, and an event loop that never waits."""
+"""Two workers on one store, in this process: their calls, their feedback, and an event loop that is never blocked."""
 
 import asyncio
 

@@ -119,7 +119,7 @@ def text_chunks(model: str) -> Iterator[str]:
 
 
 def answer(request: httpx.Request) -> httpx.Response:
-    """Answer any of the OpenAI routes for the model that is asked."""
+    """Answer any of the OpenAI routes for the model that the request names."""
     body = json.loads(request.content)
     model, path = body["model"], request.url.path
     if path.endswith("/responses"):
@@ -143,7 +143,7 @@ def streamed(events: Iterator[str]) -> httpx.Response:
 
 
 def failing(*models: str, status: int = 500) -> Callable[[httpx.Request], httpx.Response]:
-    """Return an answerer that fails for some models."""
+    """Return a responder that fails for some models."""
 
     def respond(request: httpx.Request) -> httpx.Response:
         if json.loads(request.content)["model"] in models:

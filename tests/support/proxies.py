@@ -59,7 +59,7 @@ def free_port() -> int:
 
 
 def environment(master_key: str) -> dict[str, str]:
-    """Return the environment of a proxy that reaches nothing but this machine."""
+    """Return the environment of a proxy that reaches only this machine."""
     return {
         **os.environ,
         "LITELLM_LOCAL_MODEL_COST_MAP": "True",
@@ -71,7 +71,7 @@ def environment(master_key: str) -> dict[str, str]:
 
 @contextmanager
 def in_process(config: Path, master_key: str) -> Iterator[Any]:
-    """Yield a client of a proxy in this process, its `callback` beside it."""
+    """Yield a client of a proxy in this process, with its callback as the attribute `callback`."""
     import litellm
     import pytest
     from fastapi.testclient import TestClient

@@ -1,4 +1,4 @@
-"""Keys of a test proxy: one administrator, and any number of others that may only call models, alone or in a team."""
+"""Keys of a test proxy: one administrator, and any number of users, alone or in a team, who only call models."""
 
 import os
 
@@ -7,7 +7,7 @@ from litellm.proxy._types import LitellmUserRoles, UserAPIKeyAuth
 
 
 async def auth(request, api_key: str) -> UserAPIKeyAuth:
-    """Return the identity behind a key; where a file is named, note there which worker was asked for what."""
+    """Return the identity behind a key; append worker, path and test id to the file `ASKED_FILE`, where it is set."""
     if "ASKED_FILE" in os.environ:
         line = f"{os.getpid()} {request.url.path} {request.headers.get('x-test-id', '')}\n"
         file = os.open(os.environ["ASKED_FILE"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)

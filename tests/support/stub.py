@@ -1,4 +1,4 @@
-"""A provider on a real socket of 127.0.0.1, that keeps its own ledger of what it delivered to the end."""
+"""A provider on a real socket of 127.0.0.1, which bills every answer that it delivers."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from support.proxies import free_port
 
 
 class Stub:
-    """Answers chat calls; what the prompt says decides how.
+    """A provider of chat answers that its prompts control.
 
-    "hang" streams one word and then nothing until the client gives up, "fail" is a 500.
+    A prompt with "hang" streams one word and then nothing until the client disconnects; one with "fail" gets a 500.
 
     Attributes
     ----------
     billed_usd : float
-        What its customers owe: the usage reported with answers and streams that ended, and of a stream that the client
-        gave up its question and the words delivered, by LiteLLM's tokenizer.
+        The total of its bills: the usage reported with answers and finished streams; for a stream that the client
+        abandoned its question and the words delivered, by LiteLLM's tokenizer.
     asked, billed : Counter of str
         Calls by model: begun, and billed.
     bodies : list of dict
@@ -62,11 +62,11 @@ class Stub:
                 self._bill(model, TOKENS)
             yield chunk
             if hang:
-                await self._given_up(model, body)
+                await self._abandoned(model, body)
                 return
 
-    async def _given_up(self, model: str, body: dict[str, Any]) -> None:
-        """Wait until the client goes away, and bill what it got: its question and one word."""
+    async def _abandoned(self, model: str, body: dict[str, Any]) -> None:
+        """Wait until the client disconnects, and bill its question and one word."""
         try:
             await asyncio.sleep(20)
         finally:

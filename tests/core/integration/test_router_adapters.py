@@ -1,4 +1,4 @@
-"""What adapters need of the router: newcomers, queries without a context, other models answering, other costs."""
+"""The router as adapters use it: new models, queries without a context, answers of other models, other costs."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ def make(policy=None, models=MODELS, n=50, seed=0) -> WiseRouter:
     return WiseRouter(models, contexts, policy=policy or Offline(), estimates=estimates, seed=seed)
 
 
-def test_a_newcomer_is_believed_to_be_as_good_as_the_others_and_as_dear_as_its_price():
+def test_a_new_model_is_assumed_as_good_as_the_others_at_a_cost_in_proportion_to_its_price():
     router = make()
     router.start(Budget(100.0, 50))
     router.add_model(Model("new", Price(2e-6, 2e-6)))
@@ -32,14 +32,14 @@ def test_a_newcomer_is_believed_to_be_as_good_as_the_others_and_as_dear_as_its_p
     assert router.estimates.calls[0, 2] == 2.0
 
 
-def test_a_newcomer_that_is_told_to_be_best_and_cheap_is_taken():
+def test_a_new_model_that_is_stated_to_be_best_and_cheap_is_taken():
     router = make()
     router.start(Budget(100.0, 50))
     router.add_model(Model("new"), reward=1.0, cost_usd=0.5)
     assert {router.decide(context=j).model for j in (0, 1)} == {"new"}
 
 
-def test_a_newcomer_before_anything_is_known_is_explored_as_the_others():
+def test_a_new_model_is_explored_as_the_others_before_any_observation():
     router = WiseRouter(MODELS, Contexts.single(), policy=EpsilonFirst(9), seed=0)
     router.start(Budget(100.0, 100))
     router.add_model(Model("new"))
@@ -49,7 +49,7 @@ def test_a_newcomer_before_anything_is_known_is_explored_as_the_others():
 
 
 @pytest.mark.parametrize("bad", [{"reward": 2.0}, {"cost_usd": -1.0}])
-def test_a_bad_newcomer_changes_nothing(bad):
+def test_an_invalid_new_model_changes_nothing(bad):
     router = make()
     with pytest.raises(InvalidInput):
         router.add_model(Model("new"), **bad)
@@ -58,7 +58,7 @@ def test_a_bad_newcomer_changes_nothing(bad):
     assert (len(router.pool), router.estimates.shape) == (2, (2, 2))
 
 
-def test_calls_in_flight_survive_a_newcomer():
+def test_calls_in_flight_survive_a_new_model():
     router = make()
     router.start(Budget(100.0, 50))
     decision = router.decide(context=1)
@@ -115,7 +115,7 @@ def test_the_model_that_answered_is_charged_and_rewarded():
     assert (router.estimates.calls[0] - 50).tolist() == [0.0, 1.0]
     assert (router.estimates.labels[0] - 50).tolist() == [0.0, 1.0]
     with pytest.raises(UnknownModel):
-        router.charge(router.decide(context=0), 1.0, model="nobody")
+        router.charge(router.decide(context=0), 1.0, model="unknown")
 
 
 def test_a_cached_answer_costs_nothing_and_teaches_nothing():
@@ -189,7 +189,7 @@ def test_the_ranking_starts_with_the_choice_and_goes_on_by_worth():
 def test_prices_and_limits_can_change_at_run_time():
     router = make(models=[Model("small"), Model("large")])
     with pytest.raises(UnknownModel):
-        router.update_model(Model("nobody"))
+        router.update_model(Model("unknown"))
     for name in ("small", "large"):
         router.update_model(Model(name, max_cost_usd=3.0))
     router.start(Budget(9.0, 3, limit="hard"))
