@@ -149,8 +149,8 @@ class Group:
         """Do what `aselect` does, in a thread that may wait."""
         return self._select(routing, self.lookup.look_up(routing.request.question))
 
-    def settle(self, decision_id: str, bill: Bill, aliases: Mapping[str, str] | None = None) -> None:
-        """Charge a call, once, and store the aliases of its answer."""
+    def settle(self, decision_id: str, bill: Bill) -> None:
+        """Charge a call, once."""
         try:
             settle(self.router, decision_id, bill)
         except AlreadySettled:
@@ -161,7 +161,6 @@ class Group:
             )
         except StoreError as error:  # another worker decided this call; the store settles our own later
             self.fault("lost_decisions", f"{bill.cost_usd:.6g} USD of {decision_id} are not counted", error=error)
-        self.alias(aliases or {})
 
     def release(self, decision_id: str) -> None:
         """Give back the reservation of a failed call; several events may report one failure."""
@@ -172,11 +171,10 @@ class Group:
         except StoreError as error:  # the reservation expires
             self.fault("store", f"{decision_id} is not released", error=error)
 
-    def alias(self, aliases: Mapping[str, str]) -> None:
-        """Let feedback find decisions by further keys; a key of "" finds none any more."""
+    def alias(self, keys: Iterable[str], decision_id: str) -> None:
+        """Let feedback find a decision by further keys; with "" as the decision it finds none by them."""
         try:
-            for key, decision_id in aliases.items():
-                self.router.alias(key, decision_id)
+            self.router.alias(keys, decision_id)
         except StoreError as error:
             self.fault("store", "an answer cannot be rated", error=error)
 
@@ -209,7 +207,7 @@ class Group:
             scope=scope,
         )
         keys = keys_of_decision(decision.id, routing.call_id, routing.caller, chosen=routing.chose_id)
-        self.alias(dict.fromkeys(keys, decision.id))
+        self.alias(keys, decision.id)
         mark = {DECISION_KEY: {"owner": routing.owner, "group": self.name, "id": decision.id, "keys": keys}}
         copies = ranked(candidates, self._ranking(decision, worst_usd), self._params(request), mark)
         return Selection(decision, copies, {one.id: one.info.model for one in candidates})

@@ -211,7 +211,11 @@ class Recorder(CustomLogger):
         except Exception as error:  # an answer that cannot be read was paid for all the same
             group.fault("accounting", "the bill of a call cannot be read: its reservation is charged", error=error)
             bill = Bill(group.router.decision(decision_id).reserved_usd, model=info.model)
-        group.settle(decision_id, bill, _aliases(marked, kwargs, response, bill))
+        group.settle(decision_id, bill)
+        if not bill.learn:  # an answer of LiteLLM's cache cannot be rated
+            group.alias(marked.keys, "")
+        elif (key := _answer_key(kwargs, response)) is not None:
+            group.alias([key], decision_id)
         if bill.estimated:
             group.fault(
                 "estimated_costs",
@@ -264,15 +268,12 @@ def _attempted(kwargs: Mapping[str, Any]) -> object:
     return (kwargs.get("litellm_params") or {}).get("model_info")
 
 
-def _aliases(marked: Marked, kwargs: Mapping[str, Any], response: object, bill: Bill) -> dict[str, str]:
-    """Return the key of the response id as an alias of the decision; an answer of LiteLLM's cache loses all aliases."""
-    if not bill.learn:
-        return dict.fromkeys(marked.keys, "")
+def _answer_key(kwargs: Mapping[str, Any], response: object) -> str | None:
+    """Return the key of the response id, by which feedback finds the decision as well."""
     response_id = getattr(response, "id", None) or (response.get("id") if isinstance(response, Mapping) else None)
     if not isinstance(response_id, str):
-        return {}
-    caller = _caller(metadata_of(kwargs.get("litellm_params") or {}))
-    return {feedback_key(response_id, caller): marked.decision_id}
+        return None
+    return feedback_key(response_id, _caller(metadata_of(kwargs.get("litellm_params") or {})))
 
 
 async def _off_the_loop(group: Group, step: Callable[[], object]) -> None:

@@ -22,9 +22,10 @@ from wiserouter.learning.drift import Watch
 from wiserouter.learning.estimates import Estimates
 from wiserouter.learning.reclustering import Growing
 from wiserouter.learning.residuals import QueryResiduals
+from wiserouter.planning.choice_inputs import ContextFigures
 from wiserouter.planning.envelope import SKIP
 from wiserouter.planning.policies import ExploreShare, Offline, Optimistic, Policy
-from wiserouter.planning.ranking import ranked
+from wiserouter.planning.ranking import ranked, ranked_by_plan
 from wiserouter.pricing.pool import Model, Pool
 from wiserouter.prompts.contexts import Contexts
 from wiserouter.prompts.encoders import EncoderLike, open_encoder
@@ -96,7 +97,7 @@ class WiseRouter(RouterSettlement):
 
     Examples
     --------
-    >>> from wiserouter import Budget, Model, Price
+    >>> from wiserouter import Budget, Model, Price, Usage
     >>> router = WiseRouter([Model("small", Price(1e-7, 4e-7)), Model("large", Price(3e-6, 1.5e-5))], seed=0)
     >>> router.start(Budget(amount_usd=1.0, horizon=1_000))
     >>> decision = router.decide("What is the capital of France?")
@@ -441,8 +442,12 @@ class WiseRouter(RouterSettlement):
 
     def ranking(self, decision: Decision) -> list[str]:
         """Return all models for a query, the chosen one first, the others by reward less shadow price x cost."""
+        pool, trace = self._learner.pool, self._store.find(decision.id).trace
+        figures = None if trace is None else trace.choice.figures
+        if isinstance(figures, ContextFigures) and any(figures.calls) and len(figures.calls) == len(pool.names):
+            return ranked(figures, pool.names, decision)
         with self._lock:
-            return ranked(self._learner.policy.plan, self._learner.pool, decision)
+            return ranked_by_plan(self._learner.policy.plan, pool, decision)
 
     def _decide(
         self,

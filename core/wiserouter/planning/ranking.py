@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 
-from wiserouter.planning.choice_inputs import figures_of
+from wiserouter.planning.choice_inputs import ContextFigures, figures_of
 from wiserouter.planning.plan import Plan
 from wiserouter.planning.policy import Choice
 from wiserouter.pricing.pool import Pool
 from wiserouter.types import NO_CONTEXT, Decision
 
 
-def ranked(plan: Plan | None, pool: Pool, decision: Decision) -> list[str]:
-    """Return the names of all models: the one decided, then the others by worth at the decision's shadow price.
+def ranked(figures: ContextFigures, names: Sequence[str], decision: Decision) -> list[str]:
+    """Return all models: the one decided, then the others by worth at the decision's shadow price."""
+    order = sorted(range(len(names)), key=worth_order(figures.rewards, figures.costs_usd, decision.shadow_price))
+    return _chosen_first([names[k] for k in order], decision)
 
-    Without a plan the others follow by list price.
-    """
-    first, context = pool.index(decision.model), decision.context
+
+def ranked_by_plan(plan: Plan | None, pool: Pool, decision: Decision) -> list[str]:
+    """Return all models as `ranked` does, by the present plan; without a plan the others follow by list price."""
+    context = decision.context
     if plan is None:
         order = sorted(range(len(pool)), key=pool.list_price_usd)
     else:
         at = (plan.without_context(), 0) if context == NO_CONTEXT else (plan, context)
         order = by_worth(*at, decision.shadow_price)
-    return [pool.names[k] for k in sorted(order, key=lambda k: k != first)]
+    return _chosen_first([pool.names[k] for k in order], decision)
+
+
+def _chosen_first(names: list[str], decision: Decision) -> list[str]:
+    return sorted(names, key=lambda name: name != decision.model)
 
 
 def best_at_price(plan: Plan, context: int, shadow_price: float, allowed: Collection[int]) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TypeVar
 
@@ -166,12 +166,14 @@ class RouterSettlement(RouterAdministration):
         """Reward like `reward`, off the event loop if the store may have to be waited for."""
         return await self._offload("", partial(self.reward, decision, reward, comment=comment))
 
-    def alias(self, alias: str, decision: Decision | str) -> None:
-        """Give a decision a further name, such as the id of its call, to charge, reward and find it by.
+    def alias(self, alias: str | Iterable[str], decision: Decision | str) -> None:
+        """Give a decision further names, such as the id of its call, to charge, reward and find it by.
 
         An alias that was given before passes to the later decision; with "" as the decision it is withdrawn.
         """
-        self._store.alias(alias, _id(decision))
+        decision_id = _id(decision)
+        for name in (alias,) if isinstance(alias, str) else alias:
+            self._store.alias(name, decision_id)
 
     def waits(self, scope: str | None = None) -> bool:
         """Return True if a step may wait for the store; such a step must not run on the event loop.
@@ -181,7 +183,7 @@ class RouterSettlement(RouterAdministration):
         scope : str, optional
             The scope of the step; None for a step that knows a decision by its id only.
         """
-        return self._store.waits("" if scope is None else scope)
+        return self._store.durable and self._store.waits("" if scope is None else scope)
 
     def _was_hard(self, record: Record) -> bool:
         """Return True if a hard limit bounded the decision."""

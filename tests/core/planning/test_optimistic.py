@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from wiserouter import Budget, Contexts, Estimates, Model, Offline, Optimistic, Price, WiseRouter
 from wiserouter.artifacts.file import read_artifact, write_artifact
-from wiserouter.errors import BudgetError, InvalidInput, QuerySkipped
+from wiserouter.errors import BudgetError, DamagedArtifact, InvalidInput, QuerySkipped
 from wiserouter.evaluation.simulation import Stream, open_method, paper_environment, play
 from wiserouter.learning.optimistic_estimates import OptimisticEstimates
 from wiserouter.planning.policies import open_policy, optimistic
@@ -296,17 +296,15 @@ def test_a_saved_router_goes_on_where_it_was(tmp_path):
     assert again.plan.cost_usd == pytest.approx(router.plan.cost_usd, rel=1e-9)
 
 
-def test_an_artifact_of_before_tokens_were_counted_loads(tmp_path):
+def test_an_artifact_without_token_counts_is_refused(tmp_path):
     router = opened(Budget(100.0, 1_000))
     work(router, 50)
     router.save(tmp_path / "new.wise")
     manifest, arrays = read_artifact(tmp_path / "new.wise")
     later = ("estimates.metered", "estimates.input_tokens", "estimates.output_tokens")
     write_artifact(tmp_path / "old.wise", manifest, {k: v for k, v in arrays.items() if k not in later})
-    old = WiseRouter.load(tmp_path / "old.wise", seed=0)
-    assert old.estimates.metered.sum() == 0
-    assert old.plan.cost_usd == pytest.approx(router.plan.cost_usd, rel=0.05)
-    assert np.array_equal(old.estimates.reward, router.estimates.reward)
+    with pytest.raises(DamagedArtifact, match="it lacks 'metered': fit it again"):
+        WiseRouter.load(tmp_path / "old.wise")
 
 
 # thin logs

@@ -3,7 +3,8 @@
 import pytest
 
 from wiserouter import Decision, Model, Plan, Price
-from wiserouter.planning.ranking import best_at_price, by_worth, cheapest_choice, ranked
+from wiserouter.planning.choice_inputs import figures_of
+from wiserouter.planning.ranking import best_at_price, by_worth, cheapest_choice, ranked, ranked_by_plan
 from wiserouter.pricing.pool import Pool
 from wiserouter.types import NO_CONTEXT
 
@@ -24,9 +25,17 @@ def test_models_are_ranked_by_worth_at_a_price():
 
 
 def test_the_ranking_begins_with_the_decided_model():
-    assert ranked(PLAN, POOL, decided("a", 0, 0.0)) == ["a", "c", "b"]
-    assert ranked(PLAN, POOL, decided("b", NO_CONTEXT, 0.0)) == ["b", "c", "a"]  # means .4, .5, .65
-    assert ranked(None, POOL, decided("b", 0, 0.0)) == ["b", "c", "a"]  # list prices 18, 2, 2
+    assert ranked_by_plan(PLAN, POOL, decided("a", 0, 0.0)) == ["a", "c", "b"]
+    assert ranked_by_plan(PLAN, POOL, decided("b", NO_CONTEXT, 0.0)) == ["b", "c", "a"]  # means .4, .5, .65
+    assert ranked_by_plan(None, POOL, decided("b", 0, 0.0)) == ["b", "c", "a"]  # list prices 18, 2, 2
+
+
+@pytest.mark.parametrize("price", [0.0, 0.02, 0.1, 1.0, float("inf")])
+@pytest.mark.parametrize("context", [0, 1])
+def test_the_figures_of_a_decision_rank_as_the_plan_does(context, price):
+    for model in POOL.names:
+        decision = decided(model, context, price)
+        assert ranked(figures_of(PLAN, context), POOL.names, decision) == ranked_by_plan(PLAN, POOL, decision)
 
 
 def test_the_cheapest_choice_goes_by_means_or_by_list_price():
