@@ -20,7 +20,6 @@ from wiserouter.integration import (
     ContextAssignment,
     ContextLookup,
     offload,
-    settle,
 )
 from wiserouter_litellm.candidates import (
     Candidate,
@@ -152,7 +151,7 @@ class Group:
     def settle(self, decision_id: str, bill: Bill) -> None:
         """Charge a call, once."""
         try:
-            settle(self.router, decision_id, bill)
+            self.router.charge(decision_id, bill.cost_usd, usage=bill.usage, model=bill.model, learn=bill.learn)
         except AlreadySettled:
             self.faults["duplicate_events"] += 1
         except UnknownDecision:

@@ -19,7 +19,8 @@ def deployments_of(litellm_router: Router, group: str) -> list[Deployment]:
 
 
 def owns(litellm_router: Router, deployment: Deployment) -> bool:
-    """Return True if a deployment is one of the router's."""
+    """Return True if a deployment that serves is one of the router's."""
+    deployment_id = str((deployment.get("model_info") or {}).get("id"))
     if hasattr(litellm_router, "registry"):
-        return bool(litellm_router.registry().has_deployment(id_of(deployment)))
-    return bool(litellm_router.has_model_id(id_of(deployment)))
+        return bool(litellm_router.registry().has_deployment(deployment_id))
+    return bool(litellm_router.has_model_id(deployment_id))

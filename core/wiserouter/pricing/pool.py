@@ -72,6 +72,8 @@ class Pool:
         Their names, in the same order.
     by_name : dict of str to Model
         The models by their names.
+    positions : dict of str to int
+        Their indices by their names; `index` refuses unknown names.
     unrestricted : bool
         True if every model takes every query: none is retired, and none has a context window.
 
@@ -92,7 +94,7 @@ class Pool:
         self.models = tuple(models)
         self.names = tuple(model.name for model in models)
         self.by_name = dict(zip(self.names, self.models, strict=True))
-        self._index = {name: k for k, name in enumerate(self.names)}
+        self.positions = {name: k for k, name in enumerate(self.names)}
         for name in self.names:
             if self.names.count(name) > 1:
                 raise InvalidInput(
@@ -113,7 +115,7 @@ class Pool:
     def index(self, name: str) -> int:
         """Return the position of a model; raise `UnknownModel` if there is none of this name."""
         try:
-            return self._index[name]
+            return self.positions[name]
         except KeyError:
             raise UnknownModel(name, self.names) from None
 

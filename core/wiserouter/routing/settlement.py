@@ -63,7 +63,9 @@ class RouterSettlement(RouterAdministration):
         """
         decision_id = _id(decision)
         pool = self._learner.pool
-        served = None if model is None else pool.index(model)
+        served = None
+        if model is not None:
+            served = pool.positions[model] if model in pool.positions else pool.index(model)
         cost = self._cost_usd(decision, model, cost_usd, usage)
         record = self._store.settle(decision_id, cost, served)
         if learn:

@@ -99,7 +99,8 @@ class Store(Protocol):
     Attributes
     ----------
     durable : bool
-        Whether budgets outlive the process, so that starting a budget joins the running one.
+        Whether budgets outlive the process, so that starting a budget joins the running one. A store that is not
+        durable never waits.
 
     Raises
     ------

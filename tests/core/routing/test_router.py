@@ -427,6 +427,8 @@ def test_a_cost_with_its_tokens_rules_and_the_tokens_are_learned():
 class WaitingStore(MemoryStore):
     """A store that may have to be waited for, and records the threads that its steps run in."""
 
+    durable = True
+
     def __init__(self):
         super().__init__()
         self.threads = []
