@@ -115,3 +115,13 @@ def unbounded(group: str, models: list[str]) -> BadRequestError:
         model=group,
         llm_provider="wiserouter",
     )
+
+
+def uncountable(group: str) -> BadRequestError:
+    """Return the error for a kind of call whose cost cannot be bounded: an embedding, an image, audio, a file."""
+    return BadRequestError(
+        f"group {group!r}: only calls with text can be bounded, and the budget is hard: send embeddings, images, audio "
+        f"and files to a group without a hard budget",
+        model=group,
+        llm_provider="wiserouter",
+    )

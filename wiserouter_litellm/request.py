@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from wiserouter.integration import FRAME_TOKENS, TOOLS_TOKENS, CallRequest
+from wiserouter_litellm.limits import ANSWERS, OUTPUT_LIMITS, n_prompts
 
 PLACEHOLDERS = frozenset(
     {
@@ -25,10 +26,9 @@ PLACEHOLDERS = frozenset(
 
 _TEXT_ROUTES = ("/chat/completions", "/completions", "/responses", "/messages")
 _TEXT_PARTS = frozenset({"text", "input_text", "output_text", "tool_result", "tool_use", "thinking", "refusal"})
-_OUTPUT_LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 _COUNTED = ("tools", "functions", "response_format", "system", "instructions", "text", "output_config")
 _STORED = ("previous_response_id", "conversation", "prompt", "web_search_options", "mcp_servers", "container")
-_READ = frozenset({*_OUTPUT_LIMITS, *_COUNTED, *_STORED, "n", "service_tier"})
+_READ = frozenset({*OUTPUT_LIMITS, *ANSWERS, *_COUNTED, *_STORED, "service_tier"})
 
 
 def request_of(messages: object, kwargs: Mapping[str, Any]) -> CallRequest | None:
@@ -48,8 +48,9 @@ def request_of(messages: object, kwargs: Mapping[str, Any]) -> CallRequest | Non
     >>> request_of([{"role": "user", "content": "files-api-fake-text"}], {}) is None
     True
     """
-    chat = _messages(messages if messages is not None else kwargs.get("input"))
-    if not chat or _is_placeholder(chat, kwargs):
+    source = messages if messages is not None else kwargs.get("input")
+    chat = _messages(source)
+    if (not chat and source != []) or _is_placeholder(chat, kwargs):
         return None
     texts, all_text = _content(chat)
     given = {name: kwargs[name] for name in kwargs.keys() & _READ if kwargs[name] is not None}
@@ -61,7 +62,7 @@ def request_of(messages: object, kwargs: Mapping[str, Any]) -> CallRequest | Non
         overhead_tokens=FRAME_TOKENS * (len(chat) + 1) + tools,
         countable=all_text and not _has_more_input(given),
         output_tokens=_output_limit(given),
-        choices=_whole(given.get("n")) or 1,
+        choices=n_prompts(chat) * max(_whole(given.get(name)) or 1 for name in ANSWERS),
         tier=str(given.get("service_tier") or ""),
         limit_name="max_output_tokens" if messages is None else "max_tokens",
     )
@@ -84,8 +85,8 @@ def _message(item: object) -> Mapping[str, Any]:
 
 
 def _is_placeholder(chat: list[Mapping[str, Any]], kwargs: Mapping[str, Any]) -> bool:
-    content = chat[0].get("content")
-    if len(chat) != 1 or not isinstance(content, str) or content not in PLACEHOLDERS:
+    content = chat[0].get("content") if len(chat) == 1 else None
+    if not isinstance(content, str) or content not in PLACEHOLDERS:
         return False
     url = (kwargs.get("proxy_server_request") or {}).get("url") or ""  # a client may well say "prompt" in a chat
     return not str(url).partition("?")[0].endswith(_TEXT_ROUTES)
@@ -147,11 +148,13 @@ def _plain(content: object) -> str:
 
 
 def _output_limit(given: Mapping[str, Any]) -> int | None:
-    limits = [limit for name in _OUTPUT_LIMITS if (limit := _whole(given.get(name)))]
+    limits = [limit for name in OUTPUT_LIMITS if (limit := _whole(given.get(name)))]
     return max(limits) if limits else None  # providers differ in which of two they heed
 
 
 def _whole(value: object) -> int | None:
+    if isinstance(value, str) and value.isascii() and value.isdigit():
+        value = int(value[:16])
     if not isinstance(value, int | float) or isinstance(value, bool) or not 1 <= value < 1e15:
         return None
     return int(value)

@@ -10,8 +10,9 @@ from typing import Any
 
 from wiserouter.errors import BudgetError, StoreError
 from wiserouter_litellm.deployments import Deployment
-from wiserouter_litellm.errors import BudgetRefused, BudgetUncertain, ScopeRefused
+from wiserouter_litellm.errors import BudgetRefused, BudgetUncertain, ScopeRefused, uncountable
 from wiserouter_litellm.group import Group, RoutingRequest
+from wiserouter_litellm.limits import drop_null_limits, write_limits
 from wiserouter_litellm.recorder import REQUEST_NOTE_KEY, Recorder, metadata_of, origin_of
 from wiserouter_litellm.request import request_of
 
@@ -91,9 +92,18 @@ class WiseCallback(Recorder):
         ------
         ScopeRefused
             If no budget pays for this caller.
+        litellm.BadRequestError
+            If a hard budget cannot bound the call: because of a parameter, or because the call has no text.
         """
+        if group.hard:
+            write_limits(group.name, kwargs)
+        else:
+            drop_null_limits(kwargs)
         request = request_of(messages, kwargs)
         if request is None:
+            if group.hard:
+                raise uncountable(group.name)
+            group.fault("uncounted_calls", "a call without text, such as an embedding or an image, is not counted")
             return None
         origin = origin_of(kwargs)
         scope = group.scope_resolver.scope_of(origin.metadata)

@@ -34,9 +34,15 @@ def test_the_question_is_the_last_user_text(messages, kwargs, question):
     assert request_of(messages, kwargs).question == question
 
 
-@pytest.mark.parametrize("messages", [None, [], 3])
+@pytest.mark.parametrize("messages", [None, 3])
 def test_a_call_without_text_is_none(messages):
     assert request_of(messages, {}) is None
+
+
+def test_an_empty_chat_is_a_request():
+    request = request_of([], {"max_tokens": 5})
+    assert (request.question, request.counted, request.output_tokens) == ("", "", 5)
+    assert request.input_bound_tokens > 0
 
 
 @pytest.mark.parametrize("content", sorted(PLACEHOLDERS))
@@ -59,6 +65,8 @@ def test_placeholders_are_none_unless_a_client_said_so_on_a_text_route(content):
         ({"max_tokens": 10, "max_completion_tokens": 20}, 20, 1),
         ({"max_tokens": 0, "n": None}, None, 1),
         ({"max_tokens": "many", "n": True}, None, 1),
+        ({"max_tokens": "40", "n": "20"}, 40, 20),
+        ({"n": 2, "best_of": 5}, None, 5),
     ],
 )
 def test_the_limit_of_the_output(kwargs, limit, choices):

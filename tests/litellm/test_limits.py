@@ -1,0 +1,206 @@
+"""Limits under a hard budget: the provider receives what was bounded, or the request is refused before it is sent."""
+
+import json
+import math
+
+import httpx
+import litellm
+import pytest
+import respx
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from support.groups import HI, fitted, llms
+from support.providers import INPUT_USD, OUTPUT_USD, URL, chat
+from wiserouter import Budget
+from wiserouter_litellm import attach
+from wiserouter_litellm.limits import ANSWERS, EXTRA_BODY, OUTPUT_LIMITS, n_prompts, write_limits
+
+CAP, UNLIMITED = 40, 4_000
+"""The group's own limit, and the length of an answer that nothing limits."""
+
+
+EMBEDDING = {
+    "object": "list",
+    "model": "small",
+    "data": [{"object": "embedding", "index": 0, "embedding": [0.5, 0.5]}],
+    "usage": {"prompt_tokens": 1, "total_tokens": 1},
+}
+
+
+class Ledger:
+    """A provider that obeys the body that it receives, bills it, and keeps its own ledger."""
+
+    def __init__(self):
+        self.spent_usd = 0.0
+        self.bodies = []
+
+    def answer(self, request):
+        body = json.loads(request.content)
+        self.bodies.append(body)
+        limits = [body[name] for name in OUTPUT_LIMITS if body.get(name) is not None]
+        answers = max(int(body.get(name) or 1) for name in ANSWERS)
+        prompts = body["prompt"] if isinstance(body.get("prompt"), list) else [body.get("prompt")]
+        answers *= len(prompts) if not all(isinstance(one, int) for one in prompts) else 1
+        output = answers * int(max(limits, default=UNLIMITED))
+        text = json.dumps(body.get("messages") or body.get("prompt") or "")
+        tokens = (max(1, len(text.encode()) // 4), output)
+        self.spent_usd += tokens[0] * INPUT_USD[body["model"]] + tokens[1] * OUTPUT_USD[body["model"]]
+        if "messages" in body:
+            return httpx.Response(200, json=chat(body["model"], tokens=tokens))
+        choices = [{"index": i, "text": "answer", "finish_reason": "stop"} for i in range(answers)]
+        usage = {"prompt_tokens": tokens[0], "completion_tokens": tokens[1], "total_tokens": sum(tokens)}
+        head = {"id": "cmpl-1", "object": "text_completion", "created": 1, "model": body["model"]}
+        return httpx.Response(200, json={**head, "choices": choices, "usage": usage})
+
+
+@pytest.fixture
+def ledger():
+    one = Ledger()
+    with respx.mock(assert_all_called=False) as mock:
+        mock.route(url__startswith=URL).mock(side_effect=one.answer)
+        yield one
+
+
+def hard_group(amount_usd=0.02, **deployments):
+    router = fitted()
+    budget = Budget(amount_usd, 100, limit="hard")
+    return attach(llms(), "wise", router=router, budget=budget, cap_output_tokens=CAP), router
+
+
+BODIES = {
+    "null": {"max_tokens": None},
+    "all null": dict.fromkeys((*OUTPUT_LIMITS[:2], *ANSWERS)),
+    "text": {"max_tokens": "30"},
+    "whole float": {"max_tokens": 30.0},
+    "answers as text": {"max_tokens": 10, "n": "5"},
+    "two limits": {"max_tokens": 10, "max_completion_tokens": "20"},
+}
+
+
+@pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
+async def test_the_limits_that_are_bounded_are_the_limits_that_are_sent(ledger, settled, body):
+    callback, router = hard_group()
+    await callback._router.acompletion(model="wise", messages=HI, **body)
+    await settled(lambda: router.status().charged == 1)
+    sent = ledger.bodies[0]
+    assert all(type(sent[name]) is int for name in (*OUTPUT_LIMITS, *ANSWERS) if name in sent)
+    assert any(name in sent for name in OUTPUT_LIMITS)
+    assert ledger.spent_usd == pytest.approx(router.status().spent_usd)
+
+
+@pytest.mark.parametrize(
+    ("body", "names"),
+    [
+        *(
+            ({"max_tokens": value}, "max_tokens")
+            for value in (-1, 0, "many", True, 2.5, math.nan, math.inf, 10**12, [5])
+        ),
+        *(({"n": value}, "n") for value in (0, -3, "x", False, 5_000)),
+        ({"best_of": "x"}, "best_of"),
+        ({"extra_body": {"n": 20}}, "extra_body.n"),
+        ({"extra_body": {"max_tokens": 4_000}}, "extra_body.max_tokens"),
+        ({"extra_body": "text"}, "extra_body"),
+        ({"drop_params": True}, "drop_params"),
+        ({"additional_drop_params": ["max_tokens"]}, "additional_drop_params"),
+        ({"num_return_sequences": 9}, "num_return_sequences"),
+        ({"max_new_tokens": 4_000}, "max_new_tokens"),
+    ],
+)
+async def test_what_cannot_be_bounded_is_refused_and_named(ledger, body, names):
+    callback, router = hard_group()
+    with pytest.raises(litellm.BadRequestError, match=names) as refused:
+        await callback._router.acompletion(model="wise", messages=HI, **body)
+    assert refused.value.status_code == 400
+    assert ledger.bodies == []
+    assert router.status().decided == 0
+
+
+@pytest.mark.parametrize("body", [{"best_of": 20, "n": 1}, {"best_of": "20"}, {}], ids=str)
+@pytest.mark.parametrize("prompt", ["one prompt", [f"prompt {i}" for i in range(40)]], ids=["one", "forty"])
+async def test_text_completions_never_pass_the_budget(ledger, settled, body, prompt):
+    callback, router = hard_group(0.05)
+    for calls in range(1, 61):
+        try:
+            await callback._router.atext_completion(model="wise", prompt=prompt, max_tokens=CAP, **body)
+        except litellm.RateLimitError:
+            break
+        await settled(lambda n=calls: router.status().charged == n)
+    assert ledger.spent_usd <= 0.05
+    assert ledger.spent_usd == pytest.approx(router.status().spent_usd)
+
+
+async def test_an_empty_chat_is_counted(ledger, settled):
+    callback, router = hard_group()
+    await callback._router.acompletion(model="wise", messages=[])
+    await settled(lambda: router.status().charged == 1)
+    assert ledger.spent_usd == pytest.approx(router.status().spent_usd)
+
+
+async def test_calls_without_text_are_refused_under_a_hard_limit(ledger):
+    callback, _ = hard_group()
+    with pytest.raises(litellm.BadRequestError, match="only calls with text"):
+        await callback._router.aembedding(model="wise", input=["a"] * 100)
+    assert ledger.bodies == []
+
+
+@respx.mock
+async def test_calls_without_text_are_reported_under_an_expected_limit():
+    respx.route(url__startswith=URL).mock(return_value=httpx.Response(200, json=EMBEDDING))
+    callback = attach(llms(), "wise", router=fitted(), budget=Budget(1.0, 100))
+    await callback._router.aembedding(model="wise", input=["a"])
+    assert callback.groups["wise"].faults["uncounted_calls"] == 1
+
+
+async def test_a_null_limit_leaves_the_cap_in_force_under_an_expected_limit(ledger, settled):
+    router = fitted()
+    callback = attach(llms(), "wise", router=router, budget=Budget(1.0, 100), cap_output_tokens=CAP)
+    await callback._router.acompletion(model="wise", messages=HI, max_tokens=None)
+    await settled(lambda: router.status().charged == 1)
+    assert ledger.bodies[0]["max_tokens"] == CAP
+
+
+@pytest.mark.parametrize(
+    ("messages", "n"),
+    [
+        (HI, 1),
+        ([{"role": "user", "content": ["a", "b", "c"]}], 3),
+        ([{"role": "user", "content": [1, 2, 3]}], 1),
+        ([{"role": "user", "content": [[1, 2], [3]]}], 2),
+        ([{"role": "user", "content": []}], 1),
+        (None, 1),
+    ],
+)
+def test_prompts_are_counted(messages, n):
+    assert n_prompts(messages) == n
+
+
+values = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-5, 10**13),
+    st.floats(),
+    st.text(max_size=6),
+    st.sampled_from(["7", " 7", "\N{FULLWIDTH DIGIT SEVEN}"]),
+)
+bodies = st.dictionaries(
+    st.sampled_from([*OUTPUT_LIMITS, *ANSWERS, "candidateCount", "temperature", "drop_params"]), values, max_size=5
+)
+
+
+@settings(max_examples=2_000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(bodies, st.one_of(st.none(), st.dictionaries(st.sampled_from(["n", "max_tokens", *EXTRA_BODY]), values)))
+def test_whatever_passes_is_a_whole_number_and_whatever_is_refused_is_unchanged(body, extra):
+    given_body = {**body, **({} if extra is None else {"extra_body": extra})}
+    sent = dict(given_body)
+    try:
+        write_limits("wise", sent)
+    except litellm.BadRequestError:
+        assert sent is not given_body
+        assert list(sent) == list(given_body)
+        return
+    for name in (*OUTPUT_LIMITS, *ANSWERS):
+        assert name not in sent or (type(sent[name]) is int and sent[name] >= 1)
+        assert (name in sent) == (given_body.get(name) is not None)
+    assert not sent.get("drop_params")
+    assert set(sent.get("extra_body") or ()) <= EXTRA_BODY
