@@ -15,6 +15,7 @@ def sweep():
         warnings.simplefilter("ignore")
         for _ in range(3):  # what one pass closes may free more
             gc.collect()
+    gc.freeze()  # what is left, above all the modules of the frameworks, need not be searched again
 
 
 @pytest.fixture(autouse=True, scope="module")

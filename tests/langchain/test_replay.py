@@ -8,6 +8,8 @@ from wiserouter import Budget, Offline, WiseRouter
 from wiserouter.evaluation.replay import prepare, run
 from wiserouter_langchain.demo import TOKEN_USD, serve
 
+pytestmark = pytest.mark.slow
+
 N = 1_000
 
 

@@ -15,6 +15,8 @@ from wiserouter import Budget, Offline, WiseRouter
 from wiserouter.evaluation.replay import prepare, run
 from wiserouter_litellm import attach
 
+pytestmark = pytest.mark.slow
+
 N = 1_000
 TOKEN_USD = 1e-9
 """Price of a token here: costs of the table are whole numbers of tokens to within half of it."""

@@ -12,6 +12,8 @@ import pytest
 from support.worlds import OUTPUT_USD, World, hard
 from wiserouter import Budget, EpsilonFirst, Model, Optimistic, Price
 
+pytestmark = pytest.mark.slow
+
 SEEDS = (1, 2)
 T = 6_000
 CHANGE = 2_500

@@ -17,6 +17,8 @@ from wiserouter import Plan
 from wiserouter.evaluation.errors import ThinOverlap
 from wiserouter.evaluation.off_policy import Decisions, always, evaluate
 
+pytestmark = pytest.mark.slow
+
 LOGS = int(os.environ.get("WISEROUTER_LOGS", "200"))
 NOISE = 2 * (0.9 * 0.1 / LOGS) ** 0.5
 ESTIMATORS = ("ips", "snips", "dr")

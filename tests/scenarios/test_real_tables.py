@@ -9,10 +9,10 @@ from support.tables import PARETO, ROUTERBENCH, SWEBENCH, needs_tables, read
 from wiserouter import Budget, Offline
 from wiserouter.evaluation.replay import Replay, prepare, run
 
-pytestmark = needs_tables
+pytestmark = [needs_tables, pytest.mark.slow]
 
 SEEDS = range(5)
-SLOW_ROUTERBENCH = pytest.param(ROUTERBENCH, marks=pytest.mark.slow)
+SLOW_ROUTERBENCH = pytest.param(ROUTERBENCH)
 ROUTERBENCH_GOALS = {8.13e-5: 0.59, 3.28e-4: 0.79, 5.75e-4: 0.81, 1.07e-3: 0.825, 2.05e-3: 0.845, 5.02e-3: 0.865}
 
 
@@ -37,7 +37,6 @@ def quality(runs, method=None):
     return np.array([one.quality for one in picked])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("rate_usd", "goal"), ROUTERBENCH_GOALS.items())
 def test_routerbench_reaches_its_goals(rate_usd, goal):
     runs = replays(ROUTERBENCH, rate_usd)
@@ -72,7 +71,6 @@ def test_a_hard_budget_is_never_exceeded(name):
             assert one.outcome.spend_usd <= one.outcome.budget_usd
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", [PARETO, SWEBENCH])
 @pytest.mark.parametrize("estimator", ["ridge", "auto"])
 def test_estimates_of_single_queries_keep_the_budget_and_lose_nothing_beyond_noise(name, estimator):

@@ -14,6 +14,8 @@ import pytest
 from support.redis_servers import MISSING, redis_server
 from wiserouter import Budget, open_store
 
+pytestmark = pytest.mark.slow
+
 WORKER = Path(__file__).parents[2] / "support" / "store_worker.py"
 PROCESSES = 8
 CALLS = int(os.environ.get("WISEROUTER_CALLS", "1000"))  # 5,000 with `uv run poe stores`
