@@ -22,7 +22,6 @@ Shape = tuple[int, ...]
 
 _TAKEN_BACK = ("invoked", "met", "reward", "reward_sq")
 _DEVIATING = ("cost", "reward", "reward_sq")
-_SETTING_TYPES: dict[str, tuple[type, ...]] = {"allow_skip": (bool,), "accounting": (str,)}
 
 
 class Rule(NamedTuple):
@@ -36,27 +35,31 @@ class Rule(NamedTuple):
 
 def check_manifest(manifest: Mapping[str, Any]) -> None:
     """Raise `InvalidInput` if a value that its own class does not check has another JSON type."""
-    _check_is(manifest["models"], list, "models")
-    for model in manifest["models"]:
+    for model in _list("models", manifest["models"]):
         _check_is(model, dict, "a model")
         _check_is(model.get("retired", False), bool, "Model.retired")
         _check_is(model["price"] or {}, dict, "Model.price")
-    policy = manifest["policy"]
-    _check_is(policy, dict, "policy")
-    _check_is(policy["settings"], dict, "the policy's settings")
-    for name, value in policy["settings"].items():
-        for kind in _SETTING_TYPES.get(name, ()):
-            _check_is(value, kind, name)
-    if policy["settings"].get("accounting", "actual") not in {"actual", "paper"}:
-        raise InvalidInput(f"accounting must be 'actual' or 'paper', got {policy['settings']['accounting']!r}")
+    _check_policy(manifest["policy"])
     for key in ("encoder", "finer"):
         _check_is(manifest.get(key) or {}, dict, key)
-    _check_is(manifest["portraits"], list, "portraits")
-    for summary in manifest["portraits"]:
+    for summary in _list("portraits", manifest["portraits"]):
         for name in ("terms", "prompts"):
-            _check_is(summary[name], list, f"portraits.{name}")
-            for text in summary[name]:
+            for text in _list(f"portraits.{name}", summary[name]):
                 _check_is(text, str, f"portraits.{name}")
+
+
+def _check_policy(policy: dict[str, Any]) -> None:
+    _check_is(policy, dict, "policy")
+    settings = policy["settings"]
+    _check_is(settings, dict, "the policy's settings")
+    _check_is(settings.get("allow_skip", False), bool, "allow_skip")
+    if settings.get("accounting", "actual") not in ("actual", "paper"):
+        raise InvalidInput(f"accounting must be 'actual' or 'paper', got {settings['accounting']!r}")
+
+
+def _list(name: str, value: list[Any]) -> list[Any]:
+    _check_is(value, list, name)
+    return value
 
 
 def check_contexts(arrays: Arrays) -> None:

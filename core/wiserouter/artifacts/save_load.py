@@ -102,15 +102,22 @@ def _parts(
 
 def _checked(parts: RouterParts) -> RouterParts:
     """Return the parts if they work together: the means are finite, and a policy like theirs can plan with them."""
-    contexts, encoder, estimates = parts.contexts, parts.encoder, parts.estimates
+    contexts, estimates = parts.contexts, parts.estimates
     check_means(estimates, deviating=parts.residuals is not None)
     trial = open_policy(parts.policy.name, parts.policy.settings())
     with np.errstate(all="ignore"):
         trial.bind(contexts.freq, estimates.copy(), parts.models)
-    if encoder is not None and encoder.spec == "tfidf" and contexts.dim and encoder.encode("").size != contexts.dim:
-        got = encoder.encode("").size
-        raise InvalidInput(f"the encoder must have the dimensions of the centroids ({contexts.dim}), got {got}")
+    _check_dimensions(contexts, parts.encoder)
     return parts
+
+
+def _check_dimensions(contexts: Contexts, encoder: Encoder | None) -> None:
+    """Raise `InvalidInput` if a fitted encoder has other dimensions than the centroids; a single one may have none."""
+    if encoder is None or encoder.spec != "tfidf" or (contexts.n_contexts == 1 and not contexts.dim):
+        return
+    got = encoder.encode("").size
+    if got != contexts.dim:
+        raise InvalidInput(f"the encoder must have the dimensions of the centroids ({contexts.dim}), got {got}")
 
 
 def _check_prefixes(arrays: dict[str, Any]) -> None:
