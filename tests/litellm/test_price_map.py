@@ -28,7 +28,9 @@ def test_custom_prices_come_first(where):
 
 
 def test_prices_that_yaml_read_as_text():
-    assert rate_card_of(dep("x/y", input_cost_per_token="1e-6", output_cost_per_token="2e-6")).price == Price(1e-6, 2e-6)
+    assert rate_card_of(dep("x/y", input_cost_per_token="1e-6", output_cost_per_token="2e-6")).price == Price(
+        1e-6, 2e-6
+    )
 
 
 def test_a_base_model_lends_its_price():

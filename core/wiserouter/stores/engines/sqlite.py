@@ -164,7 +164,7 @@ class SQLiteEngine:
                 raise self._damaged("it is the database of another program")
 
     def _create_private(self) -> None:
-        """Create a missing file with access for its owner only; SQLite gives its WAL and shared memory the same mode."""
+        """Create a missing file with access for its owner only; SQLite gives its WAL and its index the same mode."""
         if self._create:
             with suppress(FileExistsError):
                 os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
