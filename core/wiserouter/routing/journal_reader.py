@@ -77,8 +77,8 @@ def find_explanation(reading: JournalReader, decision_id: str) -> dict[str, Any]
             found |= _OUTCOMES[kind](event) if kind in _OUTCOMES else {}
     if not found and reading.skipped:
         raise InvalidInput(
-            f"{reading.path}: decision {decision_id!r} is unknown, and {reading.skipped} lines are truncated or damaged, "
-            f"it may be in one of them: pass the id of another decision",
+            f"{reading.path}: decision {decision_id!r} is unknown, and {reading.skipped} lines are truncated or damaged: "
+            f"it may be in one of them, pass the id of another decision",
             value=decision_id,
         )
     if not found:

@@ -126,7 +126,7 @@ def test_too_many_models_are_refused(tmp_path, ending):
 
 
 @pytest.mark.parametrize("name", ["log.csv.gz", "log.csv"])
-@pytest.mark.parametrize("row", [b"a prompt of some words " * 20 + b",m,1,1\n", b"\0" * 100])
+@pytest.mark.parametrize("row", [b"x" * 5_000 + b",m,1,1\n", b"\0" * 100])
 def test_a_gzip_bomb_is_refused(tmp_path, name, row):
     packed = gzip.compress(HEADER.encode() + row * (2**27 // len(row)), compresslevel=9)
     assert "at most" in str(refusal(put(tmp_path, name, packed)))

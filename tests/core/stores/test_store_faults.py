@@ -1,9 +1,10 @@
 """Faults of shared stores: killed workers and servers, cut and slow connections, wrong clocks, full disks."""
 
-from __future__ import os
+from __future__ import annotations
 
 import hashlib
 import logging
+import os
 import sqlite3
 import subprocess
 import sys
