@@ -77,7 +77,7 @@ def find_explanation(reading: JournalReader, decision_id: str) -> dict[str, Any]
             found |= _OUTCOMES[kind](event) if kind in _OUTCOMES else {}
     if not found and reading.skipped:
         raise InvalidInput(
-            f"{reading.path}: decision {decision_id!r} is unknown, and {reading.skipped} lines are damaged or cut short: "
+            f"{reading.path}: decision {decision_id!r} is unknown, and {reading.skipped} lines are damaged or cut: "
             f"it may be in one of them, pass the id of another decision",
             value=decision_id,
         )

@@ -65,7 +65,7 @@ def test_the_decision_asked_for_may_be_damaged(journal):
     events = events_of(journal)
     del events[0]["models"][0]["name"]
     rewrite(journal, events)
-    with pytest.raises(InvalidInput, match="is unknown, and 1 lines are damaged or cut short"):
+    with pytest.raises(InvalidInput, match="is unknown, and 1 lines are damaged or cut"):
         find_explanation(JournalReader(journal), "last")
     rewrite(journal, events[1:])
     with pytest.raises(UnknownDecision, match="'last'"):
