@@ -391,7 +391,8 @@ def change_array(data, arrays):
 
 
 def check_usable(router):
-    means = router.estimates.means() if router.estimates.calls.any() else None
+    with np.errstate(all="ignore"):
+        means = router.estimates.means() if router.estimates.calls.any() else None
     for name, array in router.estimates.arrays().items():
         assert np.isfinite(array).all()
         assert (array >= 0).all() or (router.residuals is not None and name in ("cost", "reward", "reward_sq"))
@@ -423,10 +424,12 @@ def test_any_change_is_refused_or_leaves_a_router_that_works(saved, tmp_path, na
             if data.draw(st.booleans()):
                 change_manifest(data, copy)
             else:
-                change_array(data, others)
+                with suppress(TypeError, ValueError):  # of a conversion that numpy does not have
+                    change_array(data, others)
         write_artifact(path, copy, others)
         try:
-            router = WiseRouter.load(path)
+            with np.errstate(all="ignore"):
+                router = WiseRouter.load(path)
         except ArtifactError as error:
             refusals.append(str(error))
             return
