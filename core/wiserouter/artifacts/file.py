@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import math
 import os
 import zipfile
 from collections.abc import Mapping
@@ -19,10 +20,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wiserouter.errors import DamagedArtifact, NewerArtifact, NotAnArtifact
+from wiserouter.artifacts.json_values import check_json
+from wiserouter.artifacts.unzip import MAX_UNPACKED_BYTES, read_members
+from wiserouter.errors import DamagedArtifact, InvalidInput, NewerArtifact, NotAnArtifact
 
 FORMAT = "wiserouter-artifact"
 VERSION = 1
+
+MAX_MANIFEST_BYTES = 2**24
+"""Most bytes of the manifest, 16 MiB."""
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -41,10 +47,17 @@ def write_artifact(path: str | Path, manifest: Mapping[str, Any], arrays: Arrays
         JSON values.
     arrays : mapping of str to ndarray
         Numbers only.
+
+    Raises
+    ------
+    InvalidInput
+        If it were too large to be read again (`MAX_UNPACKED_BYTES`, `MAX_MANIFEST_BYTES`).
     """
     members = _members_of(arrays)
     digest = _digest(manifest, members)
     head = {"format": FORMAT, "version": VERSION, "sha256": digest, "content": dict(manifest)}
+    _check_size("an artifact", sum(map(len, members.values())) + MAX_MANIFEST_BYTES, MAX_UNPACKED_BYTES)
+    _check_size("the manifest of an artifact", len(_json(head)), MAX_MANIFEST_BYTES)
     target = Path(path)
     draft = target.with_name(f".{target.name}.{os.getpid()}.draft")
     try:
@@ -67,43 +80,72 @@ def read_artifact(path: str | Path) -> tuple[dict[str, Any], dict[str, NDArray[A
     NotAnArtifact, DamagedArtifact, NewerArtifact
         If it cannot be used; the error says why.
     """
-    members = _members(Path(path))
+    members = read_members(Path(path))
     head = _head(Path(path), members.pop(_MANIFEST, b""))
     if head["sha256"] != _digest(head["content"], members):
         raise DamagedArtifact(path, "its content does not match its hash: fit or copy it again")
-    arrays = {
-        name.removesuffix(".npy"): np.load(io.BytesIO(data), allow_pickle=False) for name, data in members.items()
-    }
+    arrays = {name.removesuffix(".npy"): _array(Path(path), name, data) for name, data in members.items()}
     return head["content"], arrays
 
 
-def _members(path: Path) -> dict[str, bytes]:
-    with path.open("rb") as file:
-        if file.read(4) != b"PK\x03\x04":
-            raise NotAnArtifact(path, "not a WISERouter artifact: make one with WiseRouter.save() or `wiserouter fit`")
-    try:
-        with zipfile.ZipFile(path) as archive:
-            return {name: archive.read(name) for name in archive.namelist()}
-    except (zipfile.BadZipFile, zipfile.LargeZipFile, EOFError, OSError, ValueError, NotImplementedError) as error:
-        raise DamagedArtifact(path, f"truncated or damaged ({error}): fit or copy it again") from error
-    except Exception as error:
-        if type(error).__module__ != "zlib":
-            raise
-        raise DamagedArtifact(path, f"damaged ({error}): fit or copy it again") from error
+def _check_size(what: str, n_bytes: int, most: int) -> None:
+    if n_bytes > most:
+        raise InvalidInput(f"{what} must have at most {most:,} bytes, got {n_bytes:,}: fit fewer dimensions")
 
 
 def _head(path: Path, data: bytes) -> dict[str, Any]:
-    try:
-        head = json.loads(data)
-    except ValueError:
-        head = None
-    if not isinstance(head, dict) or head.get("format") != FORMAT or not isinstance(head.get("version"), int):
+    head = _parsed(path, data)
+    if not isinstance(head, dict) or head.get("format") != FORMAT or not _is_version(head.get("version")):
         raise NotAnArtifact(path, "a zip, but not a WISERouter artifact: make one with WiseRouter.save()")
     if head["version"] > VERSION:
         raise NewerArtifact(path, f"format {head['version']}, and this WISERouter reads up to {VERSION}: upgrade it")
     if not isinstance(head.get("sha256"), str) or not isinstance(head.get("content"), dict):
         raise DamagedArtifact(path, "its manifest lacks its hash or content: fit or copy it again")
+    try:
+        check_json(head["content"])
+    except ValueError as error:
+        raise DamagedArtifact(path, f"{error}: fit it again") from error
     return head
+
+
+def _parsed(path: Path, data: bytes) -> object:
+    if len(data) > MAX_MANIFEST_BYTES:
+        raise DamagedArtifact(
+            path, f"its manifest must have at most {MAX_MANIFEST_BYTES:,} bytes, got {len(data):,}: fit it again"
+        )
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _is_version(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+def _array(path: Path, name: str, data: bytes) -> NDArray[Any]:
+    """Return the array of a member whose header agrees with its size."""
+    try:
+        if not name.endswith(".npy"):
+            raise ValueError("a member must be the manifest or an array")
+        _check_header(data)
+        return np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
+    except (ArithmeticError, LookupError, MemoryError, RecursionError, SyntaxError, TypeError, ValueError) as error:
+        raise DamagedArtifact(path, f"{name!r} is not an array of numbers ({error}): fit it again") from error
+
+
+def _check_header(data: bytes) -> None:
+    """Raise `ValueError` unless the shape and type of an array need exactly the bytes that follow its header."""
+    file = io.BytesIO(data)
+    version = np.lib.format.read_magic(file)
+    if version != (1, 0):
+        raise ValueError(f"its .npy version must be 1.0, got {version}")
+    shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+    if dtype.hasobject or dtype.fields is not None:
+        raise ValueError(f"its type is {dtype}")
+    needed, got = math.prod(shape) * dtype.itemsize, len(data) - file.tell()
+    if min(shape, default=0) < 0 or needed != got:
+        raise ValueError(f"shape {shape} needs {needed} bytes, it has {got}")
 
 
 def content_hash(manifest: Mapping[str, Any], arrays: Arrays) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
-from hashlib import sha256
+from hashlib import file_digest
 from pathlib import Path
 
 import numpy as np
@@ -35,7 +35,8 @@ def check_distinct(paths: Iterable[str | Path]) -> None:
     """Raise `NotMergeable` if two files have the same content, which would count twice."""
     met: dict[str, str | Path] = {}
     for path in paths:
-        twin = met.setdefault(sha256(Path(path).read_bytes()).hexdigest(), path)
+        with Path(path).open("rb") as file:
+            twin = met.setdefault(file_digest(file, "sha256").hexdigest(), path)
         if twin is not path:
             raise NotMergeable(
                 f"each part must be given once, {path} has the content of {twin}: leave one out",

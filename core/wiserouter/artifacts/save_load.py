@@ -9,16 +9,28 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from wiserouter.artifacts.checks import (
+    check_contexts,
+    check_estimates,
+    check_manifest,
+    check_means,
+    check_residuals,
+    without_negatives,
+)
 from wiserouter.artifacts.file import read_artifact, write_artifact
 from wiserouter.artifacts.parts import RouterParts
-from wiserouter.errors import ArtifactError, DamagedArtifact, WiseRouterError
+from wiserouter.errors import ArtifactError, DamagedArtifact, InvalidInput, WiseRouterError
 from wiserouter.learning.estimates import Estimates
 from wiserouter.learning.residuals import QueryResiduals
 from wiserouter.planning.policies import open_policy
-from wiserouter.pricing.pool import Model
+from wiserouter.pricing.pool import Model, Pool
 from wiserouter.pricing.prices import Price
 from wiserouter.prompts.contexts import Contexts, ContextSummary
 from wiserouter.prompts.encoders import Encoder, EncoderLike, encoder_from_state, open_encoder
+
+_CONTEXT_ARRAYS = ("contexts.centroids", "contexts.freq")
 
 
 def save(parts: RouterParts, path: str | Path) -> str:
@@ -37,7 +49,7 @@ def save(parts: RouterParts, path: str | Path) -> str:
     arrays = {
         "contexts.centroids": contexts.centroids,
         "contexts.freq": contexts.freq,
-        **_prefixed("estimates.", parts.estimates.arrays()),
+        **_prefixed("estimates.", without_negatives(parts.estimates.arrays(), deviating=residuals is not None)),
         **_prefixed("encoder.", encoder.state() if encoder is not None else {}),
         **_prefixed("finer.", residuals.arrays() if residuals is not None else {}),
     }
@@ -54,20 +66,64 @@ def load(path: str | Path, encoder: EncoderLike | None = None) -> RouterParts:
     """
     manifest, arrays = read_artifact(path)
     try:
-        return RouterParts(
-            models=[_model(fields) for fields in manifest["models"]],
-            contexts=_contexts(manifest, arrays),
-            encoder=_encoder(path, manifest["encoder"], _without("encoder.", arrays), encoder),
-            policy=open_policy(manifest["policy"]["name"], manifest["policy"]["settings"]),
-            estimates=Estimates.of_arrays(_without("estimates.", arrays)),
-            residuals=_residuals(manifest.get("finer"), _without("finer.", arrays)),
-        )
-    except (KeyError, TypeError) as error:
+        return _checked(_parts(path, manifest, arrays, encoder))
+    except KeyError as error:
         raise DamagedArtifact(path, f"it lacks {error}: fit it again") from error
     except WiseRouterError as error:
         if isinstance(error, ArtifactError | ImportError):
             raise
         raise DamagedArtifact(path, f"{error}: fit it again") from error
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise DamagedArtifact(path, f"its content does not fit together ({error}): fit it again") from error
+
+
+def _parts(
+    path: str | Path, manifest: dict[str, Any], arrays: dict[str, Any], encoder: EncoderLike | None
+) -> RouterParts:
+    """Return the parts, each checked before it is made."""
+    _check_prefixes(arrays)
+    check_contexts(arrays)
+    check_manifest(manifest)
+    models = Pool([_model(fields) for fields in manifest["models"]]).models
+    contexts = _contexts(manifest, arrays)
+    shape, settings = (contexts.n_contexts, len(models)), manifest.get("finer")
+    sums, finer = _without("estimates.", arrays), _without("finer.", arrays)
+    check_estimates(sums, shape, deviating=settings is not None)
+    check_residuals(settings or {"n_models": shape[1], "residual": None}, finer, shape, contexts.dim)
+    return RouterParts(
+        models=models,
+        contexts=contexts,
+        encoder=_encoder(path, manifest["encoder"], _without("encoder.", arrays), encoder),
+        policy=open_policy(manifest["policy"]["name"], manifest["policy"]["settings"]),
+        estimates=Estimates.of_arrays(without_negatives(sums, deviating=settings is not None)),
+        residuals=None if settings is None else QueryResiduals.of_arrays(settings, finer),
+    )
+
+
+def _checked(parts: RouterParts) -> RouterParts:
+    """Return the parts if they work together: the means are finite, and a policy like theirs can plan with them."""
+    contexts, estimates = parts.contexts, parts.estimates
+    check_means(estimates, deviating=parts.residuals is not None)
+    trial = open_policy(parts.policy.name, parts.policy.settings())
+    with np.errstate(all="ignore"):
+        trial.bind(contexts.freq, estimates.copy(), parts.models)
+    _check_dimensions(contexts, parts.encoder)
+    return parts
+
+
+def _check_dimensions(contexts: Contexts, encoder: Encoder | None) -> None:
+    """Raise `InvalidInput` if a fitted encoder has other dimensions than the centroids; a single one may have none."""
+    if encoder is None or encoder.spec != "tfidf" or (contexts.n_contexts == 1 and not contexts.dim):
+        return
+    got = encoder.encode("").size
+    if got != contexts.dim:
+        raise InvalidInput(f"the encoder must have the dimensions of the centroids ({contexts.dim}), got {got}")
+
+
+def _check_prefixes(arrays: dict[str, Any]) -> None:
+    for name in arrays:
+        if name not in _CONTEXT_ARRAYS and not name.startswith(("estimates.", "encoder.", "finer.")):
+            raise InvalidInput(f"the arrays of an artifact must be known ones, got {name!r}")
 
 
 def _encoder(
@@ -76,6 +132,8 @@ def _encoder(
     if replacement is not None:
         return open_encoder(replacement)
     if saved is None:
+        if arrays:
+            raise InvalidInput(f"the arrays of an artifact must be known ones, got 'encoder.{min(arrays)}'")
         return None
     if saved["spec"] == "custom":
         raise ArtifactError(path, "it was fitted with an encoder of your own: pass it with load(..., encoder=...)")
@@ -87,13 +145,9 @@ def _contexts(manifest: dict[str, Any], arrays: dict[str, Any]) -> Contexts:
     return Contexts(arrays["contexts.centroids"], arrays["contexts.freq"], summaries, manifest.get("n_queries"))
 
 
-def _residuals(settings: dict[str, Any] | None, arrays: dict[str, Any]) -> QueryResiduals | None:
-    return None if settings is None else QueryResiduals.of_arrays(settings, arrays)
-
-
 def _model(fields: dict[str, Any]) -> Model:
-    price = fields.pop("price")
-    return Model(**fields, price=None if price is None else Price(**price))
+    price = fields["price"]
+    return Model(**{**fields, "price": None if price is None else Price(**price)})
 
 
 def _prefixed(prefix: str, arrays: dict[str, Any]) -> dict[str, Any]:

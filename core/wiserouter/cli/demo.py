@@ -12,7 +12,7 @@ import typer
 from rich.progress import Progress, TaskID
 
 from wiserouter.budgets.budget import Budget
-from wiserouter.cli.output import err, out, print_json, progress, reporter, shares, table, usd
+from wiserouter.cli.output import check_writable, err, out, print_json, progress, reporter, shares, table, usd
 from wiserouter.errors import InvalidInput, MissingExtra
 from wiserouter.evaluation.datasets.synthetic import make_table
 from wiserouter.evaluation.outcome import Outcome, outcome_of
@@ -44,6 +44,7 @@ def demo(
 
     Example: wiserouter demo --queries 5000 --budget 2
     """
+    check_writable(plot)
     serve = _serve if via == "python" else _adapter(via)
     rng = np.random.default_rng(seed)
     history, live = make_table(_HISTORY, rng), make_table(queries, rng)
@@ -139,7 +140,7 @@ def _show(outcomes: list[Outcome], picture: str | None) -> None:
     out.print(table(title, ("policy", "cost", "correct", "per 1,000 correct", "models"), rows))
     kept = ours.quality / best.quality
     out.print(
-        f"\nWISERouter spent {ours.spend_ratio:.1%} of the budget. It got {kept:.0%} of the best model's correct "
+        f"\nWISERouter spent {_spent(ours)}. It got {kept:.0%} of the best model's correct "
         f"answers for {ours.spend_usd / best.spend_usd:.0%} of its cost; the cheapest model alone gets "
         f"{cheapest.quality / best.quality:.0%}.",
         highlight=False,
@@ -147,6 +148,13 @@ def _show(outcomes: list[Outcome], picture: str | None) -> None:
     if picture:
         out.print(f"Picture: {picture}", highlight=False)
     out.print("Next: wiserouter fit YOUR_LOG.parquet -o router.wise", highlight=False)
+
+
+def _spent(ours: Outcome) -> str:
+    """Return the spend as a share of the budget, or as an amount where the budget is 0."""
+    if ours.budget_usd:
+        return f"{ours.spend_ratio:.1%} of the budget"
+    return f"{usd(ours.spend_usd)} on a budget of {usd(0.0)}"
 
 
 def _round(amount_usd: float) -> float:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from wiserouter.cli.output import out, print_json, progress, reporter, table, usd
+from wiserouter.cli.output import check_writable, out, print_json, progress, reporter, table, usd
 from wiserouter.errors import InvalidInput
 from wiserouter.fitting.log import RoutingLog
 from wiserouter.learning.residuals.model_selection import CandidateScore, Comparison
@@ -48,6 +48,7 @@ def fit(
     The log is streamed and may be larger than memory. For logs of several machines fit the first, the others
     with --contexts-of first.wise, then use wiserouter merge.
     """
+    check_writable(output)
     source = RoutingLog.read(log, models=names(models))
     first = None if contexts_of is None else WiseRouter.load(contexts_of)
     with progress(quiet=as_json) as bars:

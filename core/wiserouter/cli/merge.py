@@ -10,7 +10,7 @@ import typer
 from wiserouter.artifacts import merge as merging
 from wiserouter.artifacts.parts import RouterParts
 from wiserouter.artifacts.save_load import load
-from wiserouter.cli.output import out, print_json, table
+from wiserouter.cli.output import check_writable, out, print_json, table
 from wiserouter.router import WiseRouter
 
 
@@ -28,6 +28,7 @@ def merge(
 
     Fit the first part as usual, and the others in its contexts: wiserouter fit b.parquet --contexts-of a.wise -o b.wise
     """
+    check_writable(output)
     merging.check_distinct(artifacts)
     parts = [(str(path), load(path)) for path in artifacts]
     merged = merging.merge(parts, None if prices_from is None else load(prices_from))

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from wiserouter.errors import InvalidInput
 from wiserouter.evaluation.outcome import Outcome
 from wiserouter.fitting.fit import Progress as Report
 
@@ -21,6 +24,17 @@ err = Console(stderr=True)
 def print_json(value: Mapping[str, object]) -> None:
     """Print one JSON object on one line."""
     sys.stdout.write(json.dumps(value, allow_nan=False) + "\n")
+
+
+def check_writable(*paths: Path | None) -> None:
+    """Raise `InvalidInput` if a file to write has no folder that can be written to, or is a folder; before any work."""
+    for path in paths:
+        if path is None:
+            continue
+        if path.is_dir():
+            raise InvalidInput(f"{path} must be a file, got a folder: add a file name", value=path)
+        if not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
+            raise InvalidInput(f"{path} needs a folder that can be written to, {path.parent} is none", value=path)
 
 
 def complain(error: BaseException) -> None:

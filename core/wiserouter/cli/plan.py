@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from wiserouter.cli.output import out, print_json, shares, table, usd
+from wiserouter.cli.output import check_writable, out, print_json, shares, table, usd
 from wiserouter.errors import InvalidInput
 from wiserouter.planning.plan import Plan
 from wiserouter.router import WiseRouter
@@ -18,7 +18,7 @@ from wiserouter.routing.status import what_if
 def plan(
     artifact: Annotated[Path, typer.Argument(help="An artifact.")],
     budget: Annotated[float | None, typer.Option(help="Show this budget (USD) too, for --requests.")] = None,
-    requests: Annotated[int, typer.Option(help="Number of requests that budgets are for.")] = 1_000,
+    requests: Annotated[int, typer.Option(help="Number of requests that budgets are for.", min=1)] = 1_000,
     points: Annotated[int, typer.Option(help="Number of budgets to show.", min=2)] = 10,
     plot: Annotated[Path | None, typer.Option(help="Save a picture (png, svg, pdf).")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
@@ -27,6 +27,7 @@ def plan(
 
     Example: wiserouter plan support.wise --requests 100000 --budget 50 --plot curve.png
     """
+    check_writable(plot)
     router = WiseRouter.load(artifact)
     fitted = router.plan
     if fitted is None:

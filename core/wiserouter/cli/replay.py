@@ -12,7 +12,17 @@ import typer
 
 from wiserouter.budgets.budget import Budget
 from wiserouter.cli.fit import names
-from wiserouter.cli.output import OUTCOME_COLUMNS, err, out, outcome_row, print_json, progress, table, usd
+from wiserouter.cli.output import (
+    OUTCOME_COLUMNS,
+    check_writable,
+    err,
+    out,
+    outcome_row,
+    print_json,
+    progress,
+    table,
+    usd,
+)
 from wiserouter.errors import InvalidInput
 from wiserouter.evaluation.outcome import Outcome
 from wiserouter.evaluation.replay import Replay, ReplaySetup, Table, dense_table, prepare, prepare_with, run
@@ -48,6 +58,7 @@ def replay(
 
     Example: wiserouter replay calls.parquet --budget 2.50 --plot replay.png
     """
+    check_writable(plot)
     budgets = _budget_options(budget, budget_per_query)
     options = _ReplayOptions(
         _one_of("limit", limit, ("expected", "hard")),

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from wiserouter.cli.fit import names
-from wiserouter.cli.output import out, print_json, progress, table, usd
+from wiserouter.cli.output import check_writable, out, print_json, progress, table, usd
 from wiserouter.evaluation import simulation
 from wiserouter.evaluation.simulation import MethodSummary, Study, slopes, summarise
 
@@ -54,6 +54,7 @@ def simulate(
     each horizon and method. regret_slope is that of log regret per request over
     log horizon; null with one horizon.
     """
+    check_writable(plot)
     chosen = None if methods is None else tuple(names(methods) or ())
     study: Study = Study(environment, chosen, limit, accounting, fraction)  # type: ignore[arg-type]
     horizons = sorted(set(horizon or (1_500,)))

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from wiserouter.errors import UnknownDecision
+from wiserouter.errors import InvalidInput, UnknownDecision
 from wiserouter.routing.journal import KEPT_FILES, aged
+from wiserouter.routing.journal_lines import event_of, journal_lines
 
 
 @dataclass(slots=True)
@@ -21,7 +21,8 @@ class JournalReader:
     path : Path
         The newest file.
     skipped : int
-        Lines that could not be read so far, such as the last one of a process that died while it wrote.
+        Lines that could not be read so far, such as the last one of a process that died while it wrote, or one that
+        lacks a field.
     """
 
     path: Path
@@ -38,8 +39,8 @@ class JournalReader:
         older = [each for age in range(KEPT_FILES, 0, -1) if (each := aged(self.path, age)).exists()]
         for path in [*older, self.path]:
             with path.open(encoding="utf-8", errors="replace") as lines:
-                for line in lines:
-                    event = _read(line)
+                for line in journal_lines(lines):
+                    event = event_of(line)
                     if event is not None:
                         yield event
                     elif line.strip():
@@ -60,6 +61,8 @@ def find_explanation(reading: JournalReader, decision_id: str) -> dict[str, Any]
     ------
     UnknownDecision
         If no decision has this id.
+    InvalidInput
+        If none has it, and some lines are damaged: it may stand in one of these.
     FileNotFoundError
         If there is no journal.
     """
@@ -72,6 +75,12 @@ def find_explanation(reading: JournalReader, decision_id: str) -> dict[str, Any]
             del found["event"]
         elif found and event.get("id") == found["id"]:
             found |= _OUTCOMES[kind](event) if kind in _OUTCOMES else {}
+    if not found and reading.skipped:
+        raise InvalidInput(
+            f"{reading.path}: decision {decision_id!r} is unknown, and {reading.skipped} lines are damaged or cut: "
+            f"it may be in one of them, pass the id of another decision",
+            value=decision_id,
+        )
     if not found:
         raise UnknownDecision(decision_id)
     return found
@@ -82,11 +91,3 @@ _OUTCOMES: dict[Any, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "release": lambda _: {"state": "released"},
     "reward": lambda event: {"reward": event["reward"]},
 }
-
-
-def _read(line: str) -> dict[str, Any] | None:
-    try:
-        event = json.loads(line)
-    except ValueError:
-        return None
-    return event if isinstance(event, dict) else None

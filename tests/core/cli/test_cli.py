@@ -45,6 +45,19 @@ def test_demo_ends_in_a_table_and_a_picture(tmp_path):
     assert (tmp_path / "demo.png").stat().st_size > 4_000
 
 
+def test_demo_without_a_budget_names_its_spend(tmp_path):
+    printed = wiserouter("demo", "--queries", 20, "--budget", 0, "--plot", tmp_path / "demo.png")
+    assert "on a budget of $0.00. It got" in " ".join(printed.split())
+    assert "100.0%" not in printed.partition("WISERouter spent")[2]
+
+
+def test_a_plan_needs_a_request(log):
+    failed = shell("plan", log, "--budget", 5, "--requests", 0)
+    assert failed.returncode == 2
+    assert "Traceback" not in failed.stderr
+    assert "--requests" in failed.stderr
+
+
 def test_demo_json_keeps_the_budget(tmp_path):
     figures = json.loads(wiserouter("demo", "--queries", 300, "--json", "--plot", tmp_path / "demo.svg"))
     assert figures["spend_ratio"] <= 1.02
@@ -292,6 +305,13 @@ def test_a_bar_takes_its_total_from_the_pass_before():
         (("replay", "LOG", "--budget", "1", "--models", "nano,gpt-9"), "got 'gpt-9'"),
         (("fit", "LOG", "--encoder", "bert"), "bert"),
         (("plan", "LOG"), "not a WISERouter artifact"),
+        (("fit", "LOG", "-o", "/nonexistent/x.wise"), "/nonexistent/x.wise needs a folder that can be written to"),
+        (("fit", "missing.csv", "-o", "."), ". must be a file, got a folder"),
+        (("merge", "a.wise", "b.wise", "-o", "/nonexistent/x.wise"), "needs a folder that can be written to"),
+        (("plan", "missing.wise", "--plot", "/nonexistent/x.png"), "needs a folder that can be written to"),
+        (("replay", "LOG", "--budget", "1", "--plot", "/nonexistent/x.png"), "needs a folder that can be written to"),
+        (("simulate", "--plot", "/nonexistent/x.png"), "needs a folder that can be written to"),
+        (("demo", "--plot", "/nonexistent/x.png"), "needs a folder that can be written to"),
         (("explain", "last", "--journal", "missing.jsonl"), "missing.jsonl"),
         (("explain", "unknown", "--journal", "LOG"), "decision 'unknown' is unknown"),
         (("evaluate", "missing.jsonl", "--only", "a"), "missing.jsonl"),

@@ -486,3 +486,35 @@ def test_a_share_of_exploration_covers_other_budgets(tmp_path):
     )  # both contexts were met
     with pytest.raises(ThinOverlap):
         evaluate(without, at_plan(without, plan, NAMES, 3.0))
+
+
+@pytest.mark.parametrize("field", ["id", "model", "models", "context", "rule", "skip_probability"])
+def test_an_event_that_lacks_a_field_is_refused_in_one_line(tmp_path, field):
+    served(router(), tmp_path / "d.jsonl", 3, amount_usd=6.0)
+    events = [json.loads(line) for line in (tmp_path / "d.jsonl").read_text().splitlines()]
+    del events[0][field]
+    with pytest.raises(InvalidInput, match="must have the fields that a journal gives it"):
+        read_decisions(events)
+
+
+def test_a_journal_of_too_many_models_is_refused(tmp_path):
+    served(router(), tmp_path / "d.jsonl", 1, amount_usd=2.0)
+    event = json.loads((tmp_path / "d.jsonl").read_text().splitlines()[0])
+    event["models"] += [event["models"][0] | {"name": f"m{i}"} for i in range(1_000)]
+    with pytest.raises(InvalidInput, match="at most 1,000 models, got 1,003"):
+        read_decisions([event])
+
+
+def test_damaged_lines_of_a_journal_are_left_out(tmp_path):
+    path = tmp_path / "d.jsonl"
+    whole = served(router(), path, 20, amount_usd=40.0)
+    lines = path.read_text().splitlines()
+    events = [json.loads(line) for line in lines]
+    bad = [json.dumps({name: value for name, value in events[0].items() if name != left_out}) for left_out in events[0]]
+    bad += ["[" * 100_000, '{"event": "charge", "id": "a"}', '{"event": "reward", "id": "a", "reward": NaN}', "7"]
+    path.write_text("\n".join([*lines, *bad]) + "\n")
+    reader = JournalReader(path)
+    again = read_decisions(reader)
+    unused = {"event", "decided_at", "probability", "input_tokens"}  # without "event" a line is of no kind
+    assert reader.skipped == len(bad) - len(unused & set(events[0]))
+    assert again.n == whole.n + len(unused & set(events[0])) - 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import os
 import sqlite3
 import subprocess
 import sys
@@ -348,3 +349,19 @@ def _answers(store):
     except StoreUnavailable:
         return False
     return store.health().reachable
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes of files are those of POSIX")
+def test_the_files_of_a_store_are_readable_by_their_owner_only(tmp_path):
+    former = os.umask(0o022)
+    try:
+        engine = SQLiteEngine(tmp_path / "budget.db")
+        modes = {each.name: each.stat().st_mode & 0o777 for each in tmp_path.iterdir()}
+        assert modes == dict.fromkeys(["budget.db", "budget.db-shm", "budget.db-wal"], 0o600)
+        engine.close()
+        (tmp_path / "budget.db").chmod(0o640)
+        again = SQLiteEngine(tmp_path / "budget.db")
+        assert {each.stat().st_mode & 0o777 for each in tmp_path.iterdir()} == {0o640}
+        again.close()
+    finally:
+        os.umask(former)

@@ -16,6 +16,9 @@ from wiserouter.types import FloatArray, IntArray
 _SUM = 1e-6
 """Probabilities may miss 1 by this much."""
 
+MAX_MODELS = 1_000
+"""Most models of a journal."""
+
 
 class Decisions(NamedTuple):
     """Logged decisions in chronological order; the last column, index -1 (`SKIP`), is the null action.
@@ -145,7 +148,7 @@ def read_decisions(events: Iterable[dict[str, Any]]) -> Decisions:
     Raises
     ------
     InvalidInput
-        If there is no decision, or one lacks probabilities.
+        If there is no decision, one lacks probabilities or another field, or there are more than `MAX_MODELS` models.
 
     Notes
     -----
@@ -154,10 +157,21 @@ def read_decisions(events: Iterable[dict[str, Any]]) -> Decisions:
     each choice depends on those before it, but over the round all models are equally likely, and this probability is
     used here. After a refit of the contexts only later decisions count, because context numbers change their meaning.
     """
-    drawn, outcomes, left_out = _collected(events)
+    try:
+        return _decisions(*_collected(events))
+    except (AttributeError, KeyError, OverflowError, TypeError) as error:
+        raise InvalidInput(
+            f"an event must have the fields that a journal gives it, each of its type, got one that does not "
+            f"({error!r:.200}): leave it out, or read the file with JournalReader"
+        ) from error
+
+
+def _decisions(drawn: list[dict[str, Any]], outcomes: dict[str, dict[str, float]], left_out: int) -> Decisions:
     if not drawn:
         raise InvalidInput("the journal must hold decisions, got none: keep one with journal_to()")
     names = tuple(dict.fromkeys(model["name"] for line in drawn for model in line["models"]))
+    if len(names) > MAX_MODELS:
+        raise InvalidInput(f"a journal must have at most {MAX_MODELS:,} models, got {len(names):,}", value=len(names))
     column = {name: k for k, name in enumerate(names)} | {"": SKIP}
     outcome = [outcomes.get(line["id"], {}) for line in drawn]
     chosen = np.array([column[line["model"]] for line in drawn], dtype=np.int64)
@@ -203,7 +217,7 @@ def _probabilities(drawn: list[dict[str, Any]], column: dict[str, int], chosen: 
     for row, line in zip(logged, drawn, strict=True):
         if line["rule"] == "explore":
             explorable = [column[model["name"]] for model in line["models"] if _is_explorable(model)]
-            row[explorable] = 1.0 / len(explorable)
+            row[explorable] = 1.0 / max(len(explorable), 1)
         else:
             row[SKIP] = line["skip_probability"]
             for model in line["models"]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from wiserouter.errors import LogError
+from wiserouter.fitting.log.limits import MAX_ROW_BYTES
 from wiserouter.types import FloatArray
 
 if TYPE_CHECKING:
@@ -64,6 +65,11 @@ class Cells:
         if values.null_count():
             row = int(values.is_null().arg_max() or 0)
             raise self._error("text is missing: fill it in or drop the row", column, row)
+        too_long = values.str.len_bytes() > MAX_ROW_BYTES
+        if too_long.any():
+            raise self._error(
+                f"a text must have at most {MAX_ROW_BYTES:,} bytes: shorten it", column, int(too_long.arg_max() or 0)
+            )
         return values.to_list()
 
     def rewards(self, column: str) -> FloatArray:

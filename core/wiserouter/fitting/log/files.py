@@ -7,13 +7,16 @@ Parquet is read in slices, whose memory is bounded: `collect_batches` decodes ah
 from __future__ import annotations
 
 import glob
-import json
+import zlib
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from wiserouter.errors import LogError
+from wiserouter.fitting.log.jsonl import keys_of
+from wiserouter.fitting.log.limits import check_columns, check_csv
 
 if TYPE_CHECKING:
     import polars as pl
@@ -25,6 +28,7 @@ SLICE_BYTES = 64_000_000
 """Largest number of bytes of texts to decode at once; longer texts make slices of fewer rows."""
 
 _PROBED_ROWS = 64
+_SHOWN_CHARS = 200
 
 _CSV = (".csv", ".csv.gz")
 _JSONL = (".jsonl", ".ndjson")
@@ -39,12 +43,12 @@ def scan(path: Path) -> pl.LazyFrame:
     FileNotFoundError
         If there is no such file.
     LogError
-        If the ending is unknown, a csv has a column twice, or the file cannot be read.
+        If the ending is unknown, a csv has a column twice, the file cannot be read, or it exceeds a limit.
 
     Notes
     -----
-    In a csv an empty cell is missing and `""` is an empty text; a line that is too short lacks its last cells. A jsonl
-    is parsed once to find its columns, since a key may appear in its last line only.
+    In a csv an empty cell is missing and `""` is an empty text; a line that is too short lacks its last cells. A csv or
+    jsonl is read once to check its limits, a jsonl also to find its columns: a key may appear in its last line only.
     """
     import polars as pl
 
@@ -63,7 +67,9 @@ def scan(path: Path) -> pl.LazyFrame:
 def column_names(frame: pl.LazyFrame, path: Path | None) -> list[str]:
     """Return the names of the columns."""
     with reading(path):
-        return frame.collect_schema().names()
+        names = frame.collect_schema().names()
+    check_columns(path, len(names))
+    return names
 
 
 def batches(frame: pl.LazyFrame, columns: Sequence[str], rows: int, path: Path | None) -> Iterator[pl.DataFrame]:
@@ -75,15 +81,16 @@ def batches(frame: pl.LazyFrame, columns: Sequence[str], rows: int, path: Path |
 
 @contextmanager
 def reading(path: Path | None) -> Iterator[None]:
-    """Raise `LogError` with the file, and with the line of a jsonl, where polars cannot read it."""
+    """Raise `LogError` with the file where it cannot be read or unpacked."""
     import polars as pl
 
     try:
         yield
-    except (pl.exceptions.PolarsError, OSError) as error:
+    except (pl.exceptions.PolarsError, OSError, EOFError, zlib.error) as error:
         if isinstance(error, FileNotFoundError):
             raise
-        _refuse(path, error)
+        first = str(error).split("\n", maxsplit=1)[0][:_SHOWN_CHARS]
+        raise LogError(f"the file is damaged or malformed: {first}", file=path) from error
 
 
 def _is(path: Path, endings: tuple[str, ...]) -> bool:
@@ -93,9 +100,10 @@ def _is(path: Path, endings: tuple[str, ...]) -> bool:
 def _scan_csv(path: Path) -> pl.LazyFrame:
     import polars as pl
 
+    check_csv(path)
     header = pl.scan_csv(path, has_header=False, n_rows=1, infer_schema=False, glob=False).collect().row(0)
-    for name in header:
-        if name is not None and header.count(name) > 1:
+    for name, count in Counter(header).items():
+        if name is not None and count > 1:
             raise LogError("a column must come once, got it twice: rename or drop one", file=path, column=name)
     return pl.scan_csv(path, infer_schema=False, glob=False)
 
@@ -103,9 +111,7 @@ def _scan_csv(path: Path) -> pl.LazyFrame:
 def _scan_jsonl(path: Path) -> pl.LazyFrame:
     import polars as pl
 
-    literal = glob.escape(str(path))
-    columns = pl.scan_ndjson(literal, infer_schema_length=None).collect_schema().names()
-    return pl.scan_ndjson(literal, schema=dict.fromkeys(columns, pl.String))
+    return pl.scan_ndjson(glob.escape(str(path)), schema=dict.fromkeys(keys_of(path), pl.String))
 
 
 def _streamed(frame: pl.LazyFrame, columns: Sequence[str], rows: int, path: Path | None) -> Iterator[pl.DataFrame]:
@@ -139,33 +145,3 @@ def _slice_rows(part: pl.DataFrame, rows: int) -> int:
     n_bytes = sum(lengths.row(0)) if lengths.width else 0
     fitting = max(SLICE_BYTES * part.height // max(n_bytes, 1), 1)
     return fitting if fitting < rows else max(rows, min(SLICE_ROWS, fitting) // rows * rows)
-
-
-def _refuse(path: Path | None, error: Exception) -> NoReturn:
-    first = str(error).split("\n", maxsplit=1)[0]
-    bad = _bad_line(path) if path is not None and _is(path, _JSONL) else None
-    if bad is None:
-        raise LogError(f"the file is damaged or malformed: {first}", file=path) from error
-    row, line = bad
-    rule = "the file is damaged or malformed: a line must be one JSON object, with null for NaN and infinities"
-    raise LogError(f"{rule}, got {line[:80]!r}", file=path, row=row, value=line) from error
-
-
-def _bad_line(path: Path) -> tuple[int, str] | None:
-    """Return number and text of the first line that is not a JSON object, blank ones not counted."""
-    with path.open(encoding="utf-8", errors="replace") as lines:
-        for row, line in enumerate((line.rstrip("\n") for line in lines if line.strip()), start=1):
-            if not _is_object(line):
-                return row, line
-    return None
-
-
-def _is_object(line: str) -> bool:
-    try:
-        return "\ufffd" not in line and isinstance(json.loads(line, parse_constant=_no_constant), dict)
-    except ValueError:
-        return False
-
-
-def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"JSON has no {name}")

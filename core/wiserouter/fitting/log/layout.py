@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from wiserouter.errors import LogError
+from wiserouter.fitting.log.limits import check_models
 
 LayoutName = Literal["wide", "long"]
 
@@ -74,16 +75,17 @@ def layout_of(columns: Sequence[str], wanted: LayoutName | None, file: Path | No
     if name == "long":
         return Layout("long", {}, query_id="query_id" in columns)
     _check_partners(columns, file)
+    check_models(file, len(pairs))
     return Layout("wide", pairs)
 
 
 def _check_partners(columns: Sequence[str], file: Path | None) -> None:
     """Refuse a score without its cost, or the reverse: the model would be silently left out."""
-    partner = {"score|": "cost|", "cost|": "score|"}
+    partner, present = {"score|": "cost|", "cost|": "score|"}, set(columns)
     for column in columns:
         for mine, other in partner.items():
             needed = other + column.removeprefix(mine)
-            if column.startswith(mine) and needed not in columns:
+            if column.startswith(mine) and needed not in present:
                 rule = f"a model needs both columns, and {needed!r} is missing: add it (it may be empty) or drop this"
                 raise LogError(rule, file=file, column=column)
 

@@ -15,6 +15,7 @@ from wiserouter.fitting.log import files
 from wiserouter.fitting.log.batch import LogBatch, merged
 from wiserouter.fitting.log.cells import Cells, earliest
 from wiserouter.fitting.log.layout import Layout, LayoutName, layout_of
+from wiserouter.fitting.log.limits import check_models
 from wiserouter.fitting.log.query_keys import query_keys
 from wiserouter.validation import check_count
 
@@ -200,6 +201,7 @@ class RoutingLog:
         for frame in files.batches(self._frame, ["model"], BATCH_ROWS, self.path):
             found.update(Cells(frame, done + 1, self.path).texts("model"))
             done += frame.height
+            check_models(self.path, len(found), row=done)
         if not done:
             raise LogError("the log must hold at least one row, got none", file=self.path)
         return tuple(sorted(found))

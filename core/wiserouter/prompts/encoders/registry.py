@@ -66,7 +66,7 @@ def encoder_from_state(spec: str, settings: Settings, arrays: State) -> Encoder:
         raise EncoderError(f"an encoder of kind {spec!r} cannot be restored from a file: pass encoder=... when loading")
     try:
         encoder: Encoder = _kind(spec).restore(settings, arrays)
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise EncoderError(f"the {spec} encoder cannot be restored: {error!r}: fit and save it again") from error
     return encoder
 

@@ -33,6 +33,7 @@ _WORD = re.compile(rf"[^\W{_UNSPACED}]+|[{_UNSPACED}]")
 _MANY_TEXTS = 100
 _NEGLIGIBLE = 1e-5
 _MOST_COUNTED = 1_000_000
+_LARGEST = 1e6
 
 
 class TfidfEncoder:
@@ -155,6 +156,7 @@ class TfidfEncoder:
         encoder._vocabulary = {term: column for column, term in enumerate(terms)}
         encoder._idf = np.asarray(arrays["idf"], dtype=np.float64)
         encoder._components = np.asarray(arrays["components"], dtype=np.float32)
+        _check_state(terms, encoder._idf, encoder._components)
         return encoder
 
     def _terms(self, text: str) -> list[str]:
@@ -184,6 +186,17 @@ class TfidfEncoder:
         row = np.repeat(np.arange(len(texts)), np.diff(matrix.indptr))
         matrix.data = weights / np.sqrt(np.bincount(row, weights**2, len(texts)))[row].astype(np.float32)
         return matrix
+
+
+def _check_state(terms: object, idf: FloatArray, components: Embedding) -> None:
+    """Raise `ValueError` unless there are a finite weight and a finite row of components for each term."""
+    if not isinstance(terms, list) or not all(isinstance(term, str) for term in terms) or len({*terms}) < len(terms):
+        raise ValueError("vocabulary must be a list of different terms")
+    n_terms, dim = components.shape if components.ndim == 2 else (-1, 0)
+    if idf.shape != (len(terms),) or n_terms != len(terms) or not dim:
+        raise ValueError(f"idf and components must have a row for each of {len(terms)} terms, got {components.shape}")
+    if not (np.abs(idf) <= _LARGEST).all() or not (np.abs(components) <= _LARGEST).all():
+        raise ValueError(f"idf and components must be finite and at most {_LARGEST:g}")
 
 
 def _counted(texts: Iterable[set[str]]) -> Counter[str]:

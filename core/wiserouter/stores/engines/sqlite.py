@@ -7,10 +7,11 @@ a power cut may lose the last commits but never damages the file; "full" waits f
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from threading import RLock
 from typing import Literal
@@ -35,7 +36,7 @@ class SQLiteEngine:
     Parameters
     ----------
     path : str or Path
-        The file; created if missing.
+        The file; created if missing, with access for its owner only. An existing file keeps its mode.
     clock : callable returning float, default time.time
         Seconds since 1970; a fake in tests.
     reservation_ttl_s : float, default 900
@@ -133,6 +134,7 @@ class SQLiteEngine:
 
     def _connect(self) -> sqlite3.Connection:
         self._check_header()
+        self._create_private()
         connection = sqlite3.connect(
             self.path, timeout=self._timeout_s, isolation_level=None, check_same_thread=False, cached_statements=256
         )
@@ -160,6 +162,12 @@ class SQLiteEngine:
                 made = connection.execute("SELECT 1 FROM sqlite_master").fetchone() is not None
             if application != _APPLICATION and (application or made):  # a file that is being created has no tables yet
                 raise self._damaged("it is the database of another program")
+
+    def _create_private(self) -> None:
+        """Create a missing file with access for its owner only; SQLite gives its WAL and its index the same mode."""
+        if self._create:
+            with suppress(FileExistsError):
+                os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
 
     def _migrate(self, connection: sqlite3.Connection) -> None:
         """Create the tables, or migrate those of an older version."""

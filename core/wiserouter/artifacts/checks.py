@@ -1,0 +1,223 @@
+"""Checks of an artifact's content: every array has its name, type, shape and range, and every setting its JSON type.
+
+An array that is not listed here is refused, except the state of an encoder, which the encoder checks itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wiserouter.artifacts.json_values import MAX_NUMBER
+from wiserouter.errors import InvalidInput
+from wiserouter.learning.estimates import FIELDS, Estimates
+from wiserouter.learning.residuals.nearest_neighbors import Neighbours
+from wiserouter.learning.residuals.ridge import Ridge
+
+Arrays = Mapping[str, NDArray[Any]]
+Shape = tuple[int, ...]
+
+_TAKEN_BACK = ("invoked", "met", "reward", "reward_sq")
+_DEVIATING = ("cost", "reward", "reward_sq")
+
+
+class Rule(NamedTuple):
+    """The rule of one array: its shape, least value, and whether NaN stands for a number that was not observed."""
+
+    shape: Shape
+    least: float = 0.0
+    missing: bool = False
+    kinds: str = "fiu"
+
+
+def check_manifest(manifest: Mapping[str, Any]) -> None:
+    """Raise `InvalidInput` if a value that its own class does not check has another JSON type."""
+    for model in _list("models", manifest["models"]):
+        _check_is(model, dict, "a model")
+        _check_is(model.get("retired", False), bool, "Model.retired")
+        _check_is(model["price"] or {}, dict, "Model.price")
+    _check_policy(manifest["policy"])
+    for key in ("encoder", "finer"):
+        _check_is(manifest.get(key) or {}, dict, key)
+    for summary in _list("portraits", manifest["portraits"]):
+        for name in ("terms", "prompts"):
+            for text in _list(f"portraits.{name}", summary[name]):
+                _check_is(text, str, f"portraits.{name}")
+
+
+def _check_policy(policy: dict[str, Any]) -> None:
+    _check_is(policy, dict, "policy")
+    settings = policy["settings"]
+    _check_is(settings, dict, "the policy's settings")
+    _check_is(settings.get("allow_skip", False), bool, "allow_skip")
+    if settings.get("accounting", "actual") not in ("actual", "paper"):
+        raise InvalidInput(f"accounting must be 'actual' or 'paper', got {settings['accounting']!r}")
+
+
+def _list(name: str, value: list[Any]) -> list[Any]:
+    _check_is(value, list, name)
+    return value
+
+
+def check_contexts(arrays: Arrays) -> None:
+    """Raise `InvalidInput` unless centroids and frequencies are numbers, and distances to the centroids are finite."""
+    centroids, freq = arrays["contexts.centroids"], arrays["contexts.freq"]
+    rows, columns = centroids.shape if centroids.ndim == 2 else (0, 0)
+    check_array("contexts.centroids", centroids, Rule((rows, columns), -MAX_NUMBER))
+    check_array("contexts.freq", freq, Rule((rows,)))
+    _check_length("contexts.centroids", centroids)
+
+
+def check_estimates(arrays: Arrays, shape: Shape, *, deviating: bool) -> None:
+    """Raise `InvalidInput` unless counts and sums have the shape (n_contexts, n_models), and signs that they can have.
+
+    Parameters
+    ----------
+    arrays : mapping of str to ndarray
+        The arrays of `Estimates`.
+    shape : tuple of int
+        Number of contexts and of models.
+    deviating : bool
+        True where costs and rewards are counted less the deviation of their query, so that a sum may be negative.
+    """
+    _check_names("estimates.", arrays, FIELDS)
+    for name in FIELDS:
+        least = -MAX_NUMBER if deviating and name in _DEVIATING else -1.0 if name in _TAKEN_BACK else 0.0
+        check_array(f"estimates.{name}", arrays[name], Rule(shape, least))
+
+
+def without_negatives(arrays: Arrays, *, deviating: bool) -> dict[str, NDArray[Any]]:
+    """Return the arrays of estimates with 0 for what is left of an observation that was taken back after it had faded.
+
+    Examples
+    --------
+    >>> without_negatives({"invoked": np.array([[-0.5, 2.0]])}, deviating=False)
+    {'invoked': array([[0., 2.]])}
+    """
+    names = [name for name in _TAKEN_BACK if not (deviating and name in _DEVIATING)]
+    return {name: np.maximum(array, 0.0) if name in names else array for name, array in arrays.items()}
+
+
+def check_means(estimates: Estimates, *, deviating: bool) -> None:
+    """Raise `InvalidInput` unless the means that follow from the estimates are finite, and no cost is negative."""
+    for count, total in (("calls", "cost"), ("labels", "reward")):
+        if (getattr(estimates, total).any(axis=0) & ~getattr(estimates, count).any(axis=0)).any():
+            raise InvalidInput(f"estimates.{total} must be 0 for a model whose estimates.{count} are 0, got a sum")
+    if not estimates.calls.any():
+        return
+    with np.errstate(all="ignore"):
+        reward, cost_usd = estimates.means()
+        spread = estimates.cost_spread_usd()
+    if not (np.isfinite(reward).all() and np.isfinite(cost_usd).all() and np.isfinite(spread).all()):
+        raise InvalidInput("estimates must give finite means, got NaN or an infinity")
+    if not deviating and (cost_usd < 0).any():
+        raise InvalidInput(f"estimates must give costs of at least 0, got {cost_usd.min():.6g}")
+
+
+def check_residuals(settings: Mapping[str, Any], arrays: Arrays, shape: Shape, dim: int) -> None:
+    """Raise `InvalidInput` unless the estimators of single queries fit the contexts and the models.
+
+    Parameters
+    ----------
+    settings : mapping
+        Those of `QueryResiduals`.
+    arrays : mapping of str to ndarray
+        Its arrays.
+    shape : tuple of int
+        Number of contexts and of models.
+    dim : int
+        Length of an embedding; 0 where the contexts need none.
+    """
+    if settings["n_models"] != shape[1] or not isinstance(settings["n_models"], int):
+        raise InvalidInput(f"finer.n_models must be the number of models, {shape[1]}, got {settings['n_models']!r}")
+    rules = _residual_rules(settings["residual"], arrays, shape, dim)
+    if any(name.startswith("length.") for name in arrays):
+        rules |= _length_rules(shape)
+    if any(name.startswith("prices.") for name in arrays):
+        n = arrays["prices.price"].size
+        rules |= {"prices.price": Rule((n,)), "prices.spend_usd": Rule((n,))}
+    _check_names("finer.", arrays, rules)
+    for name, rule in rules.items():
+        check_array(f"finer.{name}", arrays[name], rule)
+    for name in ("residual.strength", "residual.pseudo_count"):
+        if name in arrays and not arrays[name].item() > 0:
+            raise InvalidInput(f"finer.{name} must be above 0, got {arrays[name].item()!r}")
+    if "prices.price" in arrays and not (arrays["prices.price"].size and (np.diff(arrays["prices.price"]) >= 0).all()):
+        raise InvalidInput("finer.prices.price must hold prices that never fall, got others")
+
+
+def check_array(name: str, array: NDArray[Any], rule: Rule) -> None:
+    """Raise `InvalidInput` unless an array follows its rule, with no number beyond `MAX_NUMBER`."""
+    if array.dtype.kind not in rule.kinds:
+        raise InvalidInput(f"{name} must hold numbers, got {array.dtype}")
+    if array.shape != rule.shape:
+        raise InvalidInput(f"{name} must have shape {rule.shape}, got {array.shape}")
+    with np.errstate(all="ignore"):
+        values = array.astype(np.float64)
+        good = (values >= rule.least) & (values <= MAX_NUMBER) | (np.isnan(values) & rule.missing)
+    if not good.all():
+        bad = values[~good].flat[0].item()
+        raise InvalidInput(f"{name} must hold finite numbers from {rule.least:g} to {MAX_NUMBER:g}, got {bad!r}")
+
+
+def _residual_rules(name: str | None, arrays: Arrays, shape: Shape, dim: int) -> dict[str, Rule]:
+    n_contexts, n_models = shape
+    if name == Ridge.name:
+        width = dim or arrays["residual.centroids"].shape[-1]
+        _check_length("finer.residual.centroids", arrays["residual.centroids"])
+        return {
+            "residual.centroids": Rule((n_contexts, width), -MAX_NUMBER),
+            "residual.inverse": Rule((n_models, width, width), -MAX_NUMBER),
+            "residual.weights": Rule((n_models, width), -MAX_NUMBER),
+            "residual.strength": Rule((1,)),
+        }
+    if name == Neighbours.name:
+        capacity, width = len(arrays["residual.embeddings"]), dim or arrays["residual.embeddings"].shape[-1]
+        _check_length("finer.residual.embeddings", arrays["residual.embeddings"])
+        return {
+            "residual.embeddings": Rule((max(capacity, 1), width), -MAX_NUMBER),
+            "residual.residual": Rule((n_models, capacity), -MAX_NUMBER, missing=True),
+            "residual.pseudo_count": Rule((1,)),
+            "residual.n_learned": Rule((1,), kinds="iu"),
+        }
+    if name is None:
+        return {}
+    raise InvalidInput(f"finer.residual must be {Ridge.name!r}, {Neighbours.name!r} or null, got {name!r}")
+
+
+def _length_rules(shape: Shape) -> dict[str, Rule]:
+    return {
+        "length.price": Rule((shape[1],)),
+        "length.sums": Rule((6, *shape)),
+        "length.usual_tokens": Rule((shape[0],), missing=True),
+    }
+
+
+def _check_length(name: str, rows: NDArray[Any]) -> None:
+    """Raise `InvalidInput` if the squared length of a row exceeds what float32 holds, in which distances are taken."""
+    if rows.ndim != 2 or rows.dtype.kind not in "fiu":
+        raise InvalidInput(f"{name} must be a matrix of numbers, got {rows.dtype} of shape {rows.shape}")
+    with np.errstate(all="ignore"):
+        squares = np.square(rows, dtype=np.float64).sum(axis=1)
+    if not (squares < np.finfo(np.float32).max).all():
+        raise InvalidInput(f"{name} must hold rows of finite length, got {squares.max():g} as the square of one")
+
+
+def _check_names(prefix: str, arrays: Arrays, names: Mapping[str, object] | tuple[str, ...]) -> None:
+    for name in names:
+        if name not in arrays:
+            raise KeyError(prefix + name)
+    unknown = sorted(set(arrays) - set(names))
+    if unknown:
+        raise InvalidInput(f"the arrays of an artifact must be known ones, got {prefix + unknown[0]!r}")
+
+
+def _check_is(value: object, kind: type, name: str) -> None:
+    if not isinstance(value, kind):
+        raise InvalidInput(f"{name} must be a JSON {_JSON_NAMES[kind]}, got {value!r:.80}")
+
+
+_JSON_NAMES = {list: "array", dict: "object", str: "string", bool: "boolean"}

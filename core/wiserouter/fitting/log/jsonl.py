@@ -1,0 +1,68 @@
+"""The keys of a jsonl, and the checks of its lines: each must be one JSON object that is not nested too deep."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any, NoReturn
+
+from wiserouter.errors import LogError
+from wiserouter.fitting.log.limits import check_columns, text_lines
+
+MAX_DEPTH = 100
+"""Deepest nesting of a line of a jsonl; polars ends the process at some thousands."""
+
+_STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?+', re.DOTALL)
+_NO_BRACKET = re.compile(r"[^\[\]{}]+")
+
+
+def keys_of(path: Path) -> list[str]:
+    """Return the keys of all lines, in the order of their first appearance.
+
+    Raises
+    ------
+    LogError
+        If a line is not a JSON object, is nested deeper than `MAX_DEPTH`, or there are too many keys. Blank lines are
+        not counted.
+    """
+    keys: dict[str, None] = {}
+    filled = (line for line in text_lines(path) if line.strip())
+    for row, line in enumerate(filled, start=1):
+        if line.count("[") + line.count("{") > MAX_DEPTH and _depth(line) > MAX_DEPTH:
+            raise LogError(f"a line must be nested at most {MAX_DEPTH} deep: flatten it", file=path, row=row)
+        keys.update(dict.fromkeys(_object(path, row, line)))
+        check_columns(path, len(keys))
+    return list(keys)
+
+
+def _depth(line: str) -> int:
+    """Return the depth of nesting, without brackets in strings; a string that is not closed ends with the line.
+
+    Examples
+    --------
+    >>> _depth('{"a": [[1], {"b": "[[[["}]}')
+    3
+    """
+    deepest = depth = 0
+    for bracket in _NO_BRACKET.sub("", _STRING.sub("", line)):
+        depth += 1 if bracket in "[{" else -1
+        deepest = max(deepest, depth)
+        if deepest > MAX_DEPTH:
+            break
+    return deepest
+
+
+def _object(path: Path, row: int, line: str) -> dict[str, Any]:
+    try:
+        value = json.loads(line, parse_constant=_no_constant)
+        if isinstance(value, dict):
+            return value
+        raise ValueError(f"a {type(value).__name__}")
+    except ValueError as error:
+        rule = "the file is damaged or malformed: a line must be one JSON object, with null for NaN and infinities"
+        raise LogError(f"{rule}, got {line[:80]!r}", file=path, row=row, value=line) from error
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"JSON has no {name}")

@@ -1,0 +1,123 @@
+"""Limits of a text log, and its lines read within them: nothing of a file is held but one line.
+
+The limits are listed in docs/fitting.md. A file that exceeds one is refused before polars reads it.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, NoReturn
+
+from wiserouter.errors import LogError
+
+MAX_ROW_BYTES = 2**23
+"""Most bytes of one row of a csv or jsonl, and of one text of any log: 8 MiB."""
+
+MAX_HEADER_BYTES = 2**20
+"""Most bytes of the header of a csv: 1 MiB."""
+
+MAX_COLUMNS = 5_000
+"""Most columns of a log, or different keys of a jsonl."""
+
+MAX_MODELS = 1_000
+"""Most models of a log."""
+
+MAX_UNPACKING = 200
+"""Most bytes that a compressed log may unpack to for each of its own, beyond the first `FREE_UNPACKED_BYTES`."""
+
+FREE_UNPACKED_BYTES = 2**26
+"""Bytes that a compressed log may unpack to whatever its size: 64 MiB."""
+
+_BUFFER_BYTES = 2**20
+_DAMAGED = "the file is damaged or malformed"
+_UTF_16 = "it seems to be UTF-16; convert it to UTF-8 with `iconv -f UTF-16 -t UTF-8`"
+_ONE_BYTE = "it seems to be Latin-1 or Windows-1252; convert it to UTF-8 with `iconv -f WINDOWS-1252 -t UTF-8`"
+_OTHER_PACKING = (b"\x28\xb5\x2f\xfd", b"x\x01", b"x\x9c", b"x\xda")  # zstandard, zlib
+
+
+def text_lines(path: Path) -> Iterator[str]:
+    """Yield the lines of a text log, compressed by gzip or not; blank ones are empty.
+
+    Raises
+    ------
+    LogError
+        If it is not UTF-8, a line exceeds `MAX_ROW_BYTES`, or it unpacks to too much.
+    """
+    with _opened(path) as file:
+        most = _most_bytes(path)
+        number, n_bytes = 0, 0
+        while line := file.readline(MAX_ROW_BYTES + 1):
+            number, n_bytes = number + 1, n_bytes + len(line)
+            if number == 1 and (line.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in line[:200]):
+                raise LogError(f"{_DAMAGED}: {_UTF_16}", file=path)
+            if len(line) > MAX_ROW_BYTES:
+                refuse_row(path, number)
+            if n_bytes > most:
+                rule = f"a compressed log may unpack to at most {MAX_UNPACKING} times its size, got more"
+                raise LogError(f"{rule}: unpack it, and check what it holds", file=path)
+            yield _decoded(path, number, line)
+
+
+def check_csv(path: Path) -> None:
+    """Refuse a csv whose header is too long, or has a column twice or too many, or one of whose rows is too long.
+
+    A row goes on over the next lines while a quote is open.
+    """
+    n_bytes, begins, is_open = 0, 1, False
+    for number, line in enumerate(text_lines(path), start=1):
+        if number == 1 and len(line.encode()) > MAX_HEADER_BYTES:
+            raise LogError(f"a header must have at most {MAX_HEADER_BYTES:,} bytes, got more: drop columns", file=path)
+        if number == 1:
+            check_columns(path, 1 + line.count(","))
+        is_open ^= line.count('"') % 2 == 1
+        n_bytes += len(line)
+        if n_bytes > MAX_ROW_BYTES:
+            refuse_row(path, begins)
+        if not is_open:
+            n_bytes, begins = 0, number + 1
+
+
+def check_columns(path: Path | None, n_columns: int) -> None:
+    """Raise `LogError` if there are more than `MAX_COLUMNS`."""
+    if n_columns > MAX_COLUMNS:
+        rule = f"a log must have at most {MAX_COLUMNS:,} columns, got {n_columns:,}"
+        raise LogError(f"{rule}: drop those that hold neither prompt, score nor cost", file=path, value=n_columns)
+
+
+def check_models(path: Path | None, n_models: int, row: int | None = None) -> None:
+    """Raise `LogError` if there are more than `MAX_MODELS`."""
+    if n_models > MAX_MODELS:
+        rule = f"a log must have at most {MAX_MODELS:,} models, got {'more' if row else f'{n_models:,}'}"
+        raise LogError(f"{rule}: check that the column of models holds names, or split it", file=path, row=row)
+
+
+def refuse_row(path: Path, line: int) -> NoReturn:
+    """Raise `LogError` for a row that begins in this line."""
+    rule = f"a row must have at most {MAX_ROW_BYTES:,} bytes, got more from line {line} on"
+    raise LogError(f"{rule}: shorten its texts, or close the quote that it leaves open", file=path)
+
+
+def _opened(path: Path) -> IO[bytes]:
+    with path.open("rb") as file:
+        head = file.read(4)
+    if head.startswith(_OTHER_PACKING):
+        raise LogError("a log must be compressed by gzip or not at all: unpack it", file=path)
+    if not head.startswith(b"\x1f\x8b"):
+        return path.open("rb")
+    return io.BufferedReader(gzip.open(path, "rb"), _BUFFER_BYTES)
+
+
+def _most_bytes(path: Path) -> int:
+    """Return the most bytes that the file may unpack to; one that is not compressed has fewer."""
+    return FREE_UNPACKED_BYTES + MAX_UNPACKING * path.stat().st_size
+
+
+def _decoded(path: Path, number: int, line: bytes) -> str:
+    try:
+        return line.decode().rstrip("\r\n")
+    except UnicodeDecodeError as error:
+        where = f"line {number} has a byte that is no UTF-8, {line[error.start]:#04x}"
+        raise LogError(f"{_DAMAGED}: {where}; {_ONE_BYTE}", file=path) from error

@@ -1,0 +1,137 @@
+"""The lines of a journal read back: within a limit, and only those that hold every field that readers use."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterator
+from typing import IO, Any
+
+MAX_LINE_CHARS = 2**23
+"""Most characters of a line; a longer one is skipped."""
+
+MAX_NUMBER = 1e30
+"""Largest magnitude of a number in a line, so that sums and products of them stay finite."""
+
+_HALF_CHARACTER = re.compile("[\ud800-\udfff]")
+
+
+def journal_lines(file: IO[str]) -> Iterator[str]:
+    """Yield the lines of a file, of one that is too long only its first characters."""
+    begins = True
+    while part := file.readline(MAX_LINE_CHARS):
+        if begins:
+            yield part
+        begins = part.endswith("\n")
+
+
+def event_of(line: str) -> dict[str, Any] | None:
+    """Return the event of a line, or None if it is damaged: no JSON object, or one that lacks a field of its kind."""
+    try:
+        event = json.loads(line, parse_float=_finite, parse_constant=_finite)
+    except (ValueError, RecursionError):
+        return None
+    return event if isinstance(event, dict) and is_complete(event) else None
+
+
+def is_complete(event: dict[str, Any]) -> bool:
+    """Return True if an event has every field that readers use, each of its type; other kinds of events are complete.
+
+    Examples
+    --------
+    >>> is_complete({"event": "reward", "id": "a", "reward": 1.0}), is_complete({"event": "reward", "id": "a"})
+    (True, False)
+    """
+    kind = event.get("event")
+    if not isinstance(kind, str | None) or not _agrees(event, _FIELDS.get(kind, {})):
+        return False
+    if kind != "decision":
+        return True
+    models, context = event["models"], event["context"]
+    if not all(isinstance(model, dict) and _agrees(model, _MODEL) for model in models):
+        return False
+    return _agrees(context, _CONTEXT) and event["model"] in {"", *(model["name"] for model in models)}
+
+
+def _agrees(value: dict[str, Any], fields: dict[str, Callable[[Any], bool]]) -> bool:
+    return all((name in value or name in _OPTIONAL) and right(value.get(name)) for name, right in fields.items())
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and abs(value) <= MAX_NUMBER
+
+
+def _is_known_or_none(value: object) -> bool:
+    return value is None or _is_number(value)
+
+
+def _is_share(value: object) -> bool:
+    return isinstance(value, int | float) and 0.0 <= value <= 1.0 + 1e-6
+
+
+def _is_context(value: object) -> bool:
+    return isinstance(value, int) and abs(value) < 2**31
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and not _HALF_CHARACTER.search(value)
+
+
+def _is_text_or_none(value: object) -> bool:
+    return value is None or _is_text(value)
+
+
+def _is_flag(value: object) -> bool:
+    return isinstance(value, bool)
+
+
+def _is_rule(value: object) -> bool:
+    return value in ("plan", "explore", "cheapest")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if math.isfinite(value):
+        return value
+    raise ValueError(f"a number must be finite, got {text}")
+
+
+_OPTIONAL = ("optimistic_reward",)
+_CONTEXT: dict[str, Callable[[Any], bool]] = {"id": _is_context, "share": _is_share}
+_MODEL: dict[str, Callable[[Any], bool]] = {
+    "name": _is_text,
+    "on_envelope": _is_flag,
+    "probability": _is_share,
+    "expected_reward": _is_known_or_none,
+    "expected_cost_usd": _is_known_or_none,
+    "optimistic_reward": _is_known_or_none,
+    "worth": _is_known_or_none,
+    "labels": _is_number,
+    "calls": _is_number,
+    "worst_case_usd": _is_known_or_none,
+    "excluded_by": _is_text_or_none,
+}
+_FIELDS: dict[Any, dict[str, Callable[[Any], bool]]] = {
+    "decision": {
+        "id": _is_text,
+        "model": _is_text,
+        "scope": _is_text,
+        "rule": _is_rule,
+        "context": lambda value: isinstance(value, dict),
+        "skip_probability": _is_share,
+        "rate_usd": _is_number,
+        "shadow_price": _is_known_or_none,
+        "left_usd": _is_known_or_none,
+        "requests_left": _is_number,
+        "room_usd": _is_known_or_none,
+        "expected_cost_usd": _is_number,
+        "expected_reward": _is_number,
+        "reserved_usd": _is_number,
+        "ask_feedback": _is_flag,
+        "models": lambda value: isinstance(value, list),
+    },
+    "charge": {"id": _is_text, "cost_usd": _is_number, "model": _is_text},
+    "release": {"id": _is_text},
+    "reward": {"id": _is_text, "reward": _is_number},
+}
