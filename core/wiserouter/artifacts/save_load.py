@@ -31,6 +31,8 @@ from wiserouter.prompts.contexts import Contexts, ContextSummary
 from wiserouter.prompts.encoders import Encoder, EncoderLike, encoder_from_state, open_encoder
 
 _CONTEXT_ARRAYS = ("contexts.centroids", "contexts.freq")
+_KINDS = "?biufUS"
+"""Kinds of numpy types that an artifact may hold: truth values, whole and real numbers, text, bytes."""
 
 
 def save(parts: RouterParts, path: str | Path) -> str:
@@ -121,7 +123,9 @@ def _check_dimensions(contexts: Contexts, encoder: Encoder | None) -> None:
 
 
 def _check_prefixes(arrays: dict[str, Any]) -> None:
-    for name in arrays:
+    for name, array in arrays.items():
+        if array.dtype.kind not in _KINDS:
+            raise InvalidInput(f"{name} must hold real numbers or text, got {array.dtype}")
         if name not in _CONTEXT_ARRAYS and not name.startswith(("estimates.", "encoder.", "finer.")):
             raise InvalidInput(f"the arrays of an artifact must be known ones, got {name!r}")
 

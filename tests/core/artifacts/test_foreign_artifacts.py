@@ -4,6 +4,7 @@ import json
 import struct
 import subprocess
 import sys
+import warnings
 import zipfile
 from contextlib import suppress
 
@@ -379,7 +380,7 @@ def change_array(data, arrays):
         shape = data.draw(st.sampled_from([(), (0,), (1,), (2, 2, 1), (0, 2), (2, 0), (3, 2), (array.size,)]))
         array = np.resize(array, shape)
     elif how == "dtype":
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"), warnings.catch_warnings(action="ignore"):
             array = array.astype(data.draw(st.sampled_from(DTYPES)))
     elif how == "swap":
         array = arrays[data.draw(st.sampled_from(sorted(arrays)))]
@@ -416,7 +417,7 @@ def test_any_change_is_refused_or_leaves_a_router_that_works(saved, tmp_path, na
     manifest, arrays = read_artifact(saved / f"{name}.wise")
     refusals = []
 
-    @settings(max_examples=150, deadline=None)
+    @settings(max_examples=150, deadline=None, derandomize=True)
     @given(st.data())
     def check(data):
         copy, others = json.loads(json.dumps(manifest)), dict(arrays)

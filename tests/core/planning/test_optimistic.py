@@ -303,7 +303,7 @@ def test_an_artifact_without_token_counts_is_refused(tmp_path):
     manifest, arrays = read_artifact(tmp_path / "new.wise")
     later = ("estimates.metered", "estimates.input_tokens", "estimates.output_tokens")
     write_artifact(tmp_path / "old.wise", manifest, {k: v for k, v in arrays.items() if k not in later})
-    with pytest.raises(DamagedArtifact, match="it lacks 'metered': fit it again"):
+    with pytest.raises(DamagedArtifact, match=r"it lacks 'estimates\.metered': fit it again"):
         WiseRouter.load(tmp_path / "old.wise")
 
 
