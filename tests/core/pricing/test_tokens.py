@@ -29,7 +29,8 @@ def file_name(encoding):
 def files():
     """A folder with the encodings, as LiteLLM's wheel ships them; found without importing LiteLLM."""
     found = find_spec("litellm")
-    folder = Path(found.origin).parent / "litellm_core_utils" / "tokenizers" if found else Path("absent")
+    origin = found.origin if found else None  # without LiteLLM, the folder of its tests is found, which has none
+    folder = Path(origin).parent / "litellm_core_utils" / "tokenizers" if origin else Path("absent")
     if not all((folder / file_name(name)).exists() for name in ENCODINGS):
         pytest.skip("no tiktoken files: the installed litellm ships none")
     return folder
