@@ -1,6 +1,6 @@
 """Speed of learning while serving: `uv run poe bench`.
 
-A decision builds anew what has changed, so it is timed among the charges and rewards that change it.
+A decision builds again what has changed, so it is timed among the charges and rewards that change it.
 """
 
 import time
@@ -8,7 +8,7 @@ import time
 import numpy as np
 
 from wiserouter import Budget, Contexts, Estimates, Model, Optimistic, Price, WiseRouter
-from wiserouter.evaluation.simulation import Method, Stream, paper_environment, play
+from wiserouter.evaluation.simulation import SimulatedMethod, Stream, paper_environment, play
 
 N_CONTEXTS, N_MODELS, CALLS, ROUNDS = 16, 10, 4_000, 4
 MILLION = 1_000_000
@@ -51,7 +51,7 @@ def test_decide_while_learning():
 
 def test_a_million_simulated_decisions():
     world = paper_environment(0, MILLION)
-    stream, method = Stream.of(world, 0), Method(Optimistic(), Estimates(*world.cost_usd.shape))
+    stream, method = Stream.of(world, 0), SimulatedMethod(Optimistic(), Estimates(*world.cost_usd.shape))
     start = time.perf_counter()
     chosen = play(world, stream, method, 0).chosen
     took_s = time.perf_counter() - start
