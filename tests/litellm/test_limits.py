@@ -62,7 +62,7 @@ def ledger():
         yield one
 
 
-def hard_group(amount_usd=0.02, **deployments):
+def hard_group(amount_usd=0.02):
     router = fitted()
     budget = Budget(amount_usd, 100, limit="hard")
     return attach(llms(), "wise", router=router, budget=budget, cap_output_tokens=CAP), router
@@ -196,8 +196,7 @@ def test_whatever_passes_is_a_whole_number_and_whatever_is_refused_is_unchanged(
     try:
         write_limits("wise", sent)
     except litellm.BadRequestError:
-        assert sent is not given_body
-        assert list(sent) == list(given_body)
+        assert repr(sent) == repr(given_body)  # NaN is not equal to itself
         return
     for name in (*OUTPUT_LIMITS, *ANSWERS):
         assert name not in sent or (type(sent[name]) is int and sent[name] >= 1)
