@@ -5,6 +5,7 @@ from __future__ import annotations
 from wiserouter.integration.billing import Bill, clamped_usage, estimated_usage, settle
 from wiserouter.integration.call import FRAME_TOKENS, SHORT_TEXT_CHARS, TOOLS_TOKENS, CallRequest
 from wiserouter.integration.context_lookup import ContextAssignment, ContextLookup
+from wiserouter.integration.outcome import proves_unbilled
 from wiserouter.integration.rate_card import Rate, RateCard, exact_encoding, rates_of
 from wiserouter.integration.setup import PreparedRouter, check_bounded, prepare_router
 from wiserouter.pricing.tokens import count_tokens
@@ -37,6 +38,7 @@ __all__ = [
     "exact_encoding",
     "offload",
     "prepare_router",
+    "proves_unbilled",
     "rates_of",
     "settle",
     "what_if",
