@@ -462,18 +462,17 @@ class WiseRouter(RouterSettlement):
         if max_output_tokens is not None:
             check_count("max_output_tokens", max_output_tokens, least=1)
         eligible = None if eligible is None else tuple(eligible)
-        terms = (eligible, worst_case_usd, max_output_tokens, scope)
-        learner, store = self._learner, self._store
+        learner, store, decide = self._learner, self._store, self._decider.decide
         with self._lock:
             if store.durable:
                 learner.merge_remote()
-            record = self._decider.decide(query, budget, *terms)
+            record = decide(query, budget, eligible, worst_case_usd, max_output_tokens, scope)
         try:
             store.reserve(record)
         except BudgetExhausted:  # another call was faster
             budget = store.snapshot(scope)
             with self._lock:
-                record = self._decider.decide(query, budget, *terms)
+                record = decide(query, budget, eligible, worst_case_usd, max_output_tokens, scope)
             store.reserve(record)
         decision = record.decision
         for journal in self._journals:

@@ -19,6 +19,8 @@ from wiserouter.budgets.periods import Window, requests_left
 from wiserouter.budgets.rollover import carried_usd, requests_per_window
 from wiserouter.errors import BudgetError, BudgetExhausted, HorizonExhausted, InvalidInput
 
+INFINITE = float("inf")
+
 ROUNDING = 1e-12
 """Tolerance for rounding errors of sums, as a share of the amount, within which a reservation still fits."""
 
@@ -161,12 +163,13 @@ class Ledger:
 
     def snapshot(self) -> BudgetSnapshot:
         """Return the amounts that a decision reads, at this moment."""
-        funds = self.funds()
-        left_usd, requests = funds.left_usd, funds.requests
+        funds, hard = self.funds(), self.hard
+        left_usd, requests, _, _, _ = funds
         rate_usd = left_usd / requests if requests > 0 and left_usd > 0.0 else 0.0  # Funds.rate_usd, without a call
-        if self.hard:
-            return BudgetSnapshot(funds, rate_usd, True, self.room_usd(), self.margin_usd(), float("inf"), self)
-        return BudgetSnapshot(funds, rate_usd, False, self.room_usd(), 0.0, left_usd, self)
+        room_usd = self.room_usd() if hard or self.lease_usd is not None else INFINITE
+        if hard:
+            return BudgetSnapshot(funds, rate_usd, True, room_usd, self.margin_usd(), INFINITE, self)
+        return BudgetSnapshot(funds, rate_usd, False, room_usd, 0.0, left_usd, self)
 
     def funds(self) -> Funds:
         """Return the funds with which a policy plans."""
@@ -178,7 +181,7 @@ class Ledger:
         rounding_usd = ROUNDING * self.budget.amount_usd
         if self.lease_usd is not None:
             return self.lease_usd + rounding_usd
-        return float("inf") if self.budget.limit == "expected" else self.left_usd + rounding_usd
+        return self.left_usd + rounding_usd if self.hard else INFINITE
 
     def margin_usd(self) -> float:
         """Return the amount that a hard limit reserves for the calls in flight beyond their expected cost."""

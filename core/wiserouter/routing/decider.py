@@ -114,9 +114,10 @@ class Decider:
 
     def _cushioned(self, budget: BudgetSnapshot, worst_usd: list[float]) -> Funds:
         """Return the funds under a hard limit: its last request must find the worst case of the cheapest model."""
-        self._cushion_usd = max(min(worst_usd), CUSHION_DECAY * self._cushion_usd)
+        least_usd, decayed_usd = min(worst_usd), CUSHION_DECAY * self._cushion_usd
+        self._cushion_usd = cushion_usd = least_usd if least_usd > decayed_usd else decayed_usd
         left_usd, requests, each, _, share = budget.funds
-        return Funds(left_usd, requests, each, self._cushion_usd + budget.margin_usd, share)
+        return Funds(left_usd, requests, each, cushion_usd + budget.margin_usd, share)
 
     def _choose(
         self,
