@@ -214,7 +214,7 @@ class UnknownDecision(WiseRouterError):
 
 
 class AlreadySettled(WiseRouterError):
-    """The decision was charged or released before; nothing is charged twice."""
+    """The decision was charged, released or presumed before; nothing is charged twice."""
 
     def __init__(self, decision_id: str, state: str) -> None:
         self.decision_id = decision_id

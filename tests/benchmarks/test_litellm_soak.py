@@ -79,7 +79,7 @@ async def test_soak(tmp_path):
     wise = status["groups"]["wise"]
     print(
         f"\nsoak: {REQUESTS} requests in {seconds:.0f} s ({dict(soak.kinds)}); memory {warm_mb:.0f} MB after {WARM_UP}"
-        f", {grown_mb:+.1f} MB since (target <= 30); charged {wise['charged']}, expired {wise['expired']}, in flight "
+        f", {grown_mb:+.1f} MB since (target <= 30); charged {wise['charged']}, presumed {wise['presumed']}, in flight "
         f"{wise['in_flight']}; spent {wise['spent_usd']:.9f} USD, provider's ledger {stub.billed_usd:.9f}; "
         f"faults {wise['faults']}"
     )

@@ -86,7 +86,7 @@ async def test_a_stream_without_usage_is_priced_from_counted_tokens_and_said(pro
     assert sum("include_usage" in record.message for record in caplog.records if record.levelname == "ERROR") <= 1
 
 
-async def test_an_abandoned_stream_gives_its_reservation_back_when_it_expires(provider):
+async def test_an_abandoned_stream_is_presumed_when_its_time_is_up(provider):
     from wiserouter.stores import MemoryStore
     from wiserouter.testing import FakeClock
 
@@ -97,7 +97,7 @@ async def test_an_abandoned_stream_gives_its_reservation_back_when_it_expires(pr
     await anext(aiter(stream))
     assert router.status().reserved_usd > 0
     clock.advance(61)
-    assert (router.status().reserved_usd, router.status().expired) == (0.0, 1)
+    assert (router.status().reserved_usd, router.status().presumed) == (0.0, 1)
 
 
 async def test_a_retry_goes_to_another_model_and_only_the_answer_is_charged(settled):

@@ -45,7 +45,11 @@ class Call:
         if self.state == "charged":
             debited_usd = self.reserve.expected_usd if self.reserve.paper else self.cost_usd
             return {"spent_usd": self.cost_usd, "debited_usd": debited_usd, "decided": 1, "charged": 1}
-        return {"released": {"released": 1}, "expired": {"decided": 1, "expired": 1}}[self.state]
+        if self.state == "presumed":
+            debited_usd = self.reserve.expected_usd if self.reserve.paper else self.cost_usd
+            cost = {"spent_usd": self.cost_usd, "presumed_usd": self.cost_usd, "debited_usd": debited_usd}
+            return {**cost, "decided": 1, "presumed": 1}
+        return {"released": 1}
 
 
 @dataclass
@@ -61,6 +65,11 @@ class Held:
     windows: tuple[str, ...]
     held_usd: float
     due_s: float
+    presumed: bool = False
+
+    def counts(self) -> dict[str, float]:
+        names = ("spent_usd", "debited_usd", "presumed_usd") if self.presumed else ("leased_usd",)
+        return dict.fromkeys(names, self.held_usd)
 
 
 class ModelEngine:
@@ -78,6 +87,7 @@ class ModelEngine:
         self.forgotten: list[Call] = []
         self.spent: dict[str, Spend] = {}
         self.leases: dict[str, Held] = {}
+        self.presumed_leases: list[Held] = []
         self.aliases: dict[str, str] = {}
         self.sums: dict[str, dict[str, float]] = defaultdict(dict)
         self.learnt: dict[tuple[str, str], int] = {}
@@ -90,10 +100,12 @@ class ModelEngine:
     def exchanged(self, events, reading):
         for call in self.calls.values():
             if call.state == "in flight" and call.due_s <= self.now_s:
-                call.state, call.forget_s = "expired", self.now_s + self.decision_ttl_s
+                self.finish(call, "presumed", None, None)
         for name in [name for name, call in self.calls.items() if call.forget_s <= self.now_s]:
             self.forgotten.append(self.calls.pop(name))
-        self.leases = {name: held for name, held in self.leases.items() if held.due_s > self.now_s}
+        for name, held in list(self.leases.items()):
+            if held.due_s <= self.now_s:
+                self.end_lease(name, held)
         return Reply(
             self.now_s,
             [getattr(self, type(event).__name__.lower())(event) for event in events],
@@ -117,7 +129,8 @@ class ModelEngine:
         total = {name: self.windows[window].window.counters.get(name, 0.0) for name in COUNTERS}
         calls = [*self.calls.values(), *self.forgotten]
         rows = [call.counts() for call in calls if window in call.reserve.windows]
-        rows += [{"leased_usd": held.held_usd} for held in self.leases.values() if window in held.windows]
+        leases = [*self.leases.values(), *self.presumed_leases]
+        rows += [held.counts() for held in leases if window in held.windows]
         rows += [
             {"spent_usd": s.cost_usd, "debited_usd": s.cost_usd} for s in self.spent.values() if window in s.windows
         ]
@@ -192,14 +205,30 @@ class ModelEngine:
             return "unknown"
         key = ("settle", event.token)
         if key not in call.results:
-            again = call.state in {"charged", event.to}
-            call.results[key] = "again" if again else call.state
-            if not again:
-                call.state, call.forget_s = event.to, self.now_s + self.decision_ttl_s
-                if event.to == "charged":
-                    call.cost_usd = event.cost_usd
-                    call.model = call.model if event.model is None else event.model
+            ways = {("in flight", "presumed"), ("in flight", "released"), ("presumed", "released")}
+            possible = (call.state, event.to) in ways or (event.to == "charged" != call.state)
+            call.results[key] = call.state if possible else "again"
+            if possible:
+                self.finish(call, event.to, event.cost_usd, event.model)
         return call.results[key]
+
+    def finish(self, call: Call, to: str, cost_usd: float | None, model: int | None):
+        call.state, call.forget_s = to, self.now_s + self.decision_ttl_s
+        worst = self.is_hard(call.reserve.windows)
+        presumed_usd = call.reserve.held_usd if worst else call.reserve.expected_usd
+        call.cost_usd = {"charged": cost_usd, "presumed": presumed_usd, "released": None}[to]
+        call.model = call.model if to != "charged" or model is None else model
+
+    def is_hard(self, windows):
+        return any(self.windows[i].window.hard for i in windows if i in self.windows)
+
+    def end_lease(self, name: str, held: Held):
+        if held.presumed:
+            self.presumed_leases.append(self.leases.pop(name))
+        elif held.held_usd and self.is_hard(held.windows):
+            held.presumed, held.due_s = True, self.now_s + self.decision_ttl_s
+        else:
+            del self.leases[name]
 
     def score(self, event: Score):
         call = self.calls.get(event.id)
@@ -227,7 +256,8 @@ class ModelEngine:
         held = self.leases.pop(event.id, None)
         if ends:
             return 0.0
-        held_usd = held.held_usd if held is not None and held.windows == event.windows else 0.0
+        runs = held is not None and held.windows == event.windows and not held.presumed
+        held_usd = held.held_usd if runs else 0.0
         if event.held_usd > held_usd:  # the amount left without this lease, less the amount that it holds
             more_usd = min([self.left_usd(i) - held_usd for i in event.windows] + [event.held_usd - held_usd])
             held_usd += max(0.0, more_usd)

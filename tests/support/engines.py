@@ -27,7 +27,7 @@ READ_ALL = ReadRequest(["s"], ["sums"], ["note"])
 HELD = {"reserved_usd": 0.25, "expected_usd": 0.125, "decided": 1, "in_flight": 1}
 CHARGED = {"spent_usd": 0.5, "debited_usd": 0.5, "decided": 1, "charged": 1}
 RELEASED = {"released": 1}
-EXPIRED = {"decided": 1, "expired": 1}
+PRESUMED = {"spent_usd": 0.25, "debited_usd": 0.25, "decided": 1, "presumed": 1, "presumed_usd": 0.25}
 
 
 @dataclass
@@ -70,6 +70,10 @@ def charge(name: str, cost_usd: float, token: str | None = None, model: int | No
 
 def release(name: str, token: str | None = None) -> Settle:
     return Settle(name, "released", token or f"release {name}")
+
+
+def presume(name: str, token: str | None = None) -> Settle:
+    return Settle(name, "presumed", token or f"presume {name}")
 
 
 def apply(engine: Engine, *events: Event) -> list[object]:

@@ -51,7 +51,9 @@ class Ledger:
     hard : bool
         True if the amount must never be exceeded.
     spent_usd : float, USD
-        True cost of all charged calls.
+        True cost of all charged calls, and the cost at which presumed ones count.
+    presumed_usd : float, USD
+        The part of it that is presumed: calls and leases whose true cost is not known.
     debited_usd : float, USD
         The amount that planning counts as spent; differs from `spent_usd` only under the paper's accounting.
     reserved_usd, expected_usd : float, USD
@@ -60,7 +62,7 @@ class Ledger:
         The amount leased to workers for future calls, where several share the budget.
     lease_usd : float or None, USD
         The most that this worker may reserve now, where it works on a lease.
-    decided, in_flight, charged, released, expired : int
+    decided, in_flight, charged, released, presumed : int
         Number of decisions, in total and by state.
     """
 
@@ -77,8 +79,9 @@ class Ledger:
     in_flight: int = 0
     charged: int = 0
     released: int = 0
-    expired: int = 0
+    presumed: int = 0
     leased_usd: float = 0.0
+    presumed_usd: float = 0.0
     lease_usd: float | None = None
     arrivals: Arrivals | None = None
     carried_usd: float = 0.0
@@ -251,16 +254,34 @@ class Ledger:
         self._count(-1)
         self.released += 1
 
-    def release_late(self) -> None:
-        """Count an expired call as released: it no longer uses up the horizon."""
-        self.expired -= 1
+    def presume(self, reserved_usd: float, expected_usd: float, *, cost_usd: float, debit_usd: float) -> None:
+        """Count `cost_usd` as spent on a call whose outcome is unknown; it uses up the horizon."""
+        self._return(reserved_usd, expected_usd)
+        self.presumed += 1
+        self.presumed_usd += cost_usd
+        self.spend(cost_usd, debit_usd)
+
+    def charge_presumed(
+        self, presumed_usd: float, presumed_debit_usd: float, *, cost_usd: float, debit_usd: float
+    ) -> None:
+        """Replace the presumed cost of a call by its true one."""
+        self._end_presumption(presumed_usd)
+        self.charged += 1
+        self.spend(cost_usd - presumed_usd, debit_usd - presumed_debit_usd)
+
+    def release_presumed(self, presumed_usd: float, presumed_debit_usd: float) -> None:
+        """Give back the presumed cost of a call that cost nothing; it no longer uses up the horizon."""
+        self._end_presumption(presumed_usd)
         self._count(-1)
         self.released += 1
+        self.spend(-presumed_usd, -presumed_debit_usd)
 
-    def expire(self, reserved_usd: float, expected_usd: float) -> None:
-        """Return the reservation of a call that was not settled in time; it still uses up the horizon."""
-        self._return(reserved_usd, expected_usd)
-        self.expired += 1
+    def charge_released(self, *, cost_usd: float, debit_usd: float) -> None:
+        """Charge a call that was released."""
+        self.released -= 1
+        self._count(1)
+        self.charged += 1
+        self.spend(cost_usd, debit_usd)
 
     def amend(self, *, amount_usd: float | None = None, horizon: int | None = None, every: str | None = None) -> None:
         """Change the amount or the horizon, both counted from the start of the budget.
@@ -281,16 +302,6 @@ class Ledger:
             self.expected_requests = horizon
             if self.arrivals is not None:
                 self.arrivals.expect(horizon, self.now_s)
-
-    def settle_late(self, state: str, *, cost_usd: float, debit_usd: float) -> None:
-        """Charge a call that had expired or was released."""
-        if state == "released":
-            self.released -= 1
-            self._count(1)
-        else:
-            self.expired -= 1
-        self.charged += 1
-        self.spend(cost_usd, debit_usd)
 
     def _renewed(self, now_s: float) -> Ledger:
         """Return the account of the later window that contains `now_s`."""
@@ -316,6 +327,10 @@ class Ledger:
         while later is not None:
             later.carried_usd = carried_usd(ledger.left_usd, later.skipped, later.budget.amount_usd)
             ledger, later = later, later.next_window
+
+    def _end_presumption(self, presumed_usd: float) -> None:
+        self.presumed -= 1
+        self.presumed_usd -= presumed_usd
 
     def _count(self, n: int) -> None:
         self.decided += n

@@ -105,35 +105,10 @@ class NestedLedger:
         for ledger in self.each:
             ledger.hold(reserved_usd, expected_usd)
 
-    def settle(self, reserved_usd: float, expected_usd: float, *, cost_usd: float, debit_usd: float) -> None:
-        """Turn a reservation into a charge."""
-        for ledger in self.each:
-            ledger.settle(reserved_usd, expected_usd, cost_usd=cost_usd, debit_usd=debit_usd)
-
-    def settle_late(self, state: str, *, cost_usd: float, debit_usd: float) -> None:
-        """Charge a call that had expired or was released."""
-        for ledger in self.each:
-            ledger.settle_late(state, cost_usd=cost_usd, debit_usd=debit_usd)
-
     def spend(self, cost_usd: float, debit_usd: float) -> None:
         """Count a cost without a reservation."""
         for ledger in self.each:
             ledger.spend(cost_usd, debit_usd)
-
-    def release(self, reserved_usd: float, expected_usd: float) -> None:
-        """Return the reservation of a call that failed."""
-        for ledger in self.each:
-            ledger.release(reserved_usd, expected_usd)
-
-    def release_late(self) -> None:
-        """Count an expired call as released: it no longer uses up the horizon."""
-        for ledger in self.each:
-            ledger.release_late()
-
-    def expire(self, reserved_usd: float, expected_usd: float) -> None:
-        """Return the reservation of a call that was not settled in time."""
-        for ledger in self.each:
-            ledger.expire(reserved_usd, expected_usd)
 
     def amend(self, *, amount_usd: float | None = None, horizon: int | None = None, every: str | None = None) -> None:
         """Change the budget that renews `every` so often; raises `InvalidInput` if `every` is None or names none."""

@@ -74,16 +74,29 @@ def _show(found: StoreSnapshot, scopes: dict[str, AccountSnapshot]) -> None:
     out.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
+_AMOUNTS = {
+    "carried": "carried",
+    "spent": "spent",
+    "presumed": "of it presumed",
+    "reserved": "reserved",
+    "leased": "leased",
+    "left": "left",
+}
+_ALWAYS = ("spent", "reserved", "leased", "left")
+
+
 def _row(scope: str, account: AccountSnapshot, window: dict[str, Any]) -> tuple[str, ...]:
     parent = [] if account.parent is None else [f"within {account.parent}"]
     renews = [] if window["every"] is None else [f"every {window['every']}", f"until {_time(window['renews_at'])}"]
-    money = {state: window[f"{state}_usd"] for state in ("carried", "spent", "reserved", "leased", "left")}
-    calls = {state: window[state] for state in ("in_flight", "charged", "released", "expired")}
+    money = {state: window[f"{state}_usd"] for state in _AMOUNTS}
+    calls = {state: window[state] for state in ("in_flight", "charged", "presumed", "released")}
     ahead = [f"{window['horizon_left']:,} left of {window['horizon']:,}", f"at {usd(window['rate_usd'])} each"]
     return (
         "\n".join([scope, *parent]),
         "\n".join([f"{usd(window['amount_usd'])} {window['limit']}", *renews]),
-        "\n".join([f"{usd(amount)} {state}" for state, amount in money.items() if amount or state != "carried"]),
+        "\n".join(
+            [f"{usd(amount)} {_AMOUNTS[state]}" for state, amount in money.items() if amount or state in _ALWAYS]
+        ),
         "\n".join([*ahead, *[f"{n:,} {state.replace('_', ' ')}" for state, n in calls.items() if n]]),
     )
 

@@ -104,12 +104,12 @@ class Explanation:
         Length of the query, if it was counted.
     expected_cost_usd, expected_reward, reserved_usd, ask_feedback
         As in `Decision`.
-    state : {"in flight", "charged", "released", "expired"}
+    state : {"in flight", "charged", "released", "presumed"}
         State of the call.
     answered_by : str
         The model that answered, once charged; until then the chosen one.
     cost_usd, reward : float or None
-        True cost and latest score, once known.
+        True cost and latest score, once known; the cost at which a presumed call counts.
     models : tuple of ExplainedModel
         The whole pool; empty if the store does not keep the trace of a decision.
     """

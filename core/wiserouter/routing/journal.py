@@ -88,7 +88,7 @@ class Journal:
             self.note(lambda: _decision_line(decision, trace))
 
     def event(self, name: str, decision_id: str, at_s: float, **figures: object) -> None:
-        """Record a charge, a release or a reward of a decision."""
+        """Record a charge, a release, a presumption or a reward of a decision."""
         line = {"event": name, "id": decision_id, "at": at_s, **figures}
         self.note(lambda: line)
 

@@ -133,5 +133,6 @@ _FIELDS: dict[Any, dict[str, Callable[[Any], bool]]] = {
     },
     "charge": {"id": _is_text, "cost_usd": _is_number, "model": _is_text},
     "release": {"id": _is_text},
+    "presume": {"id": _is_text, "cost_usd": _is_number},
     "reward": {"id": _is_text, "reward": _is_number},
 }

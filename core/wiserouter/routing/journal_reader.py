@@ -88,6 +88,7 @@ def find_explanation(reading: JournalReader, decision_id: str) -> dict[str, Any]
 
 _OUTCOMES: dict[Any, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "charge": lambda event: {"state": "charged", "cost_usd": event["cost_usd"], "answered_by": event["model"]},
-    "release": lambda _: {"state": "released"},
+    "release": lambda _: {"state": "released", "cost_usd": None},
+    "presume": lambda event: {"state": "presumed", "cost_usd": event["cost_usd"]},
     "reward": lambda event: {"reward": event["reward"]},
 }

@@ -1,4 +1,4 @@
-"""The methods of `WiseRouter` that follow a decision: charge, release and reward, and other spending.
+"""The methods of `WiseRouter` that follow a decision: charge, release, presume and reward, and other spending.
 
 Each method goes to the store first, which refuses a decision that is unknown or already settled; only then does the
 learner see it. A refused call changes nothing.
@@ -42,7 +42,8 @@ class RouterSettlement(RouterAdministration):
         Parameters
         ----------
         decision : Decision or str
-            The decision, or its id. A released decision can still be charged, since the money is spent.
+            The decision, or its id. A released decision can still be charged, since the money is spent; the charge of
+            a presumed one replaces the presumed cost.
         cost_usd : float, USD, optional
             Cost of the call.
         usage : Usage, optional
@@ -120,12 +121,32 @@ class RouterSettlement(RouterAdministration):
         return self._store.find(decision_id).decision
 
     def release(self, decision: Decision | str) -> None:
-        """Give back the reservation of a call that failed and costs nothing; raise as `charge` does."""
+        """Give back the reservation, or the presumed cost, of a call that costs nothing; raise as `charge` does."""
         record = self._store.release(_id(decision))
         with self._lock:
             self._learner.take_back(record)
         for journal in self._journals:
             journal.event("release", record.decision.id, self._store.now())
+
+    def presume(self, decision: Decision | str) -> None:
+        """Count a call whose outcome is unknown as spent: after a timeout, or a connection lost in the middle.
+
+        It counts at `reserved_usd` where a limit is hard, and at `expected_cost_usd` otherwise, until a charge or a
+        release corrects it. Nothing is learned from it. A call that is not settled within the time to live of its
+        reservation is presumed too.
+
+        Raises
+        ------
+        UnknownDecision, AlreadySettled
+            If there is no such decision, or it was charged, released or presumed before. Nothing is changed.
+        """
+        record = self._store.presume(_id(decision))
+        for journal in self._journals:
+            journal.event("presume", record.decision.id, self._store.now(), cost_usd=record.cost_usd)
+
+    async def apresume(self, decision: Decision | str) -> None:
+        """Presume like `presume`, off the event loop if the store may have to be waited for."""
+        await self._offload(_scope(decision), partial(self.presume, decision), _id(decision))
 
     def reward(self, decision: Decision | str, reward: float, *, comment: str | None = None) -> bool:
         """Record a score in [0, 1] for a decision; it replaces an earlier score of the same decision.

@@ -20,17 +20,17 @@ class WindowStatus:
         Period after which it renews; None if it does not.
     limit : {"expected", "hard"}
         "expected" plans with mean costs, "hard" is never exceeded.
-    amount_usd, carried_usd, spent_usd, reserved_usd, leased_usd, left_usd : float, USD
-        The budget, the amount carried over from the window before, the charges, the reservations, the leases of workers
-        for calls to come, and the rest.
+    amount_usd, carried_usd, spent_usd, presumed_usd, reserved_usd, leased_usd, left_usd : float, USD
+        The budget, the amount carried over from the window before, the charges, the part of them that is presumed, the
+        reservations, the leases of workers for calls to come, and the rest.
     horizon, horizon_left : int
         Requests planned for, and those still to come; forecasts if the budget renews.
     horizon_low, horizon_high : int or None
         The 80 % interval of the horizon, if that is a forecast.
     rate_usd : float
         Budget left per request left.
-    decided, charged, in_flight, released, expired : int
-        Number of decisions, and of the outcomes of their calls.
+    decided, charged, in_flight, released, presumed : int
+        Number of decisions, and of the outcomes of their calls; presumed ones have no known outcome.
     renews_at : float or None, seconds since 1970
         Time of the renewal.
     rules : bool
@@ -42,6 +42,7 @@ class WindowStatus:
     amount_usd: float
     carried_usd: float
     spent_usd: float
+    presumed_usd: float
     reserved_usd: float
     leased_usd: float
     left_usd: float
@@ -54,7 +55,7 @@ class WindowStatus:
     charged: int
     in_flight: int
     released: int
-    expired: int
+    presumed: int
     renews_at: float | None
     rules: bool
 
@@ -67,17 +68,17 @@ class Status:
     ----------
     scope : str
         The team, key or tag.
-    amount_usd, carried_usd, spent_usd, reserved_usd, leased_usd, left_usd : float, USD
-        The budget, the amount carried over from the window before, the charges, the reservations of calls in flight,
-        the leases of workers for calls to come, and the rest.
+    amount_usd, carried_usd, spent_usd, presumed_usd, reserved_usd, leased_usd, left_usd : float, USD
+        The budget, the amount carried over from the window before, the charges, the part of them that is presumed, the
+        reservations of calls in flight, the leases of workers for calls to come, and the rest.
     horizon, horizon_left : int
         Requests planned for, and those still to come; forecasts if the budget renews.
     horizon_low, horizon_high : int or None
         The 80 % interval of the horizon, if that is a forecast.
     rate_usd : float
         Budget left per request left.
-    decided, charged, in_flight, released, expired : int
-        Number of decisions, and of the outcomes of their calls.
+    decided, charged, in_flight, released, presumed : int
+        Number of decisions, and of the outcomes of their calls; presumed ones have no known outcome.
     shadow_price, expected_reward : float or None
         Reward per USD at the margin, and mean reward of the requests to come; None before anything is known.
     renews_at : float or None, seconds since 1970
@@ -92,6 +93,7 @@ class Status:
     amount_usd: float
     carried_usd: float
     spent_usd: float
+    presumed_usd: float
     reserved_usd: float
     leased_usd: float
     left_usd: float
@@ -104,7 +106,7 @@ class Status:
     charged: int
     in_flight: int
     released: int
-    expired: int
+    presumed: int
     shadow_price: float | None
     expected_reward: float | None
     renews_at: float | None
@@ -168,6 +170,7 @@ def _figures(ledger: Ledger) -> dict[str, Any]:
         "amount_usd": ledger.budget.amount_usd,
         "carried_usd": ledger.carried_usd,
         "spent_usd": ledger.spent_usd,
+        "presumed_usd": ledger.presumed_usd,
         "reserved_usd": ledger.reserved_usd,
         "leased_usd": ledger.leased_usd,
         "left_usd": ledger.left_usd,
@@ -180,6 +183,6 @@ def _figures(ledger: Ledger) -> dict[str, Any]:
         "charged": ledger.charged,
         "in_flight": ledger.in_flight,
         "released": ledger.released,
-        "expired": ledger.expired,
+        "presumed": ledger.presumed,
         "renews_at": ledger.renews_at,
     }

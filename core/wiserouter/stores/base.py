@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from wiserouter.stores.engines.base import Reply
     from wiserouter.stores.engines.events import Learn
 
-State = Literal["in flight", "charged", "released", "expired"]
+State = Literal["in flight", "charged", "released", "presumed"]
 
 
 @dataclass(slots=True)
@@ -33,12 +33,12 @@ class Record:
         Index of the model in the pool; once charged, of the one that answered.
     debit : {"actual", "paper"}
         Whether planning debits the true or the expected cost.
-    state : {"in flight", "charged", "released", "expired"}
-        The state of the call.
+    state : {"in flight", "charged", "released", "presumed"}
+        The state of the call; "presumed" where its outcome is unknown and it counts as spent.
     reward : float or None
         The latest reward.
     cost_usd : float or None
-        The true cost, once charged.
+        The true cost, once charged; the cost at which it counts, where it is presumed.
     trace : DecisionTrace or None
         The figures that it was made from, to explain it; None if a store does not keep them.
     query : QueryFeatures or None
@@ -160,7 +160,7 @@ class Store(Protocol):
         ...
 
     def ledger(self, scope: str) -> Account:
-        """Return the account of `scope`, after expired reservations were returned.
+        """Return the account of `scope`, after overdue reservations were presumed.
 
         Raises
         ------
@@ -194,8 +194,8 @@ class Store(Protocol):
     def settle(self, decision_id: str, cost_usd: float, model: int | None = None) -> Record:
         """Charge the true cost of a call, once, and record the model that answered where it is another one.
 
-        It counts in the windows in which it was decided. The bill of an expired or released reservation still counts:
-        the money was spent.
+        It counts in the windows in which it was decided. The bill of a released call still counts, since the money was
+        spent; that of a presumed call replaces the presumed cost.
 
         Raises
         ------
@@ -215,7 +215,18 @@ class Store(Protocol):
         ...
 
     def release(self, decision_id: str) -> Record:
-        """Return the reservation of a call that failed; raises as `settle` does, and if it was released before."""
+        """Return the reservation, or the presumed cost, of a call that cost nothing.
+
+        Raises as `settle` does, and if the call was released before.
+        """
+        ...
+
+    def presume(self, decision_id: str) -> Record:
+        """Count a call whose outcome is unknown as spent, as a reservation that is not settled in time.
+
+        It counts at the reserved cost where any limit of the account is hard, and at the expected cost otherwise; the
+        record has this cost. Raises as `settle` does, and if the call was released or presumed before.
+        """
         ...
 
     def reward(self, decision_id: str, reward: float) -> tuple[Record, float | None]:

@@ -11,8 +11,8 @@ from wiserouter.budgets.budget import Budget
 from wiserouter.budgets.funds import BudgetSnapshot
 from wiserouter.budgets.nested import Account, NestedLedger, check_same_shape, open_account
 from wiserouter.errors import AlreadySettled, NotStarted, UnknownDecision
-from wiserouter.stores.base import Health, Peer, Record, State
-from wiserouter.types import Decision
+from wiserouter.stores.base import Health, Peer, Record
+from wiserouter.stores.transitions import Outcome, check_open, ledger_change, presumed_cost_usd, set_outcome
 
 ALIASES_PER_DECISION = 4
 """Number of names kept per decision: ids of its call, of its answer, of its runs."""
@@ -26,7 +26,7 @@ class MemoryStore:
     clock : callable returning float, default time.time
         Seconds; a fake in tests.
     reservation_ttl_s : float, default 900
-        Time after which an unsettled reservation is returned; longer than the longest call.
+        Time after which an unsettled call is presumed to have been billed; longer than the longest call.
     decision_ttl_s : float, default 7 days
         Time for which a settled decision can be rewarded.
     max_decisions : int, default 100,000
@@ -83,7 +83,7 @@ class MemoryStore:
             self._ledger_at(scope, self.now()).amend(amount_usd=amount_usd, horizon=horizon, every=every)
 
     def ledger(self, scope: str) -> Account:
-        """Return the account of `scope`, after expired reservations were returned."""
+        """Return the account of `scope`, after overdue reservations were presumed."""
         with self._lock:
             now = self.now()
             self._expire(now)
@@ -115,16 +115,8 @@ class MemoryStore:
     def settle(self, decision_id: str, cost_usd: float, model: int | None = None) -> Record:
         """Charge the true cost of a call, once."""
         with self._lock:
-            record, ledger = self._unsettled(decision_id, "charged")
-            held = _held(record.decision)
-            debit_usd = cost_usd if record.debit == "actual" else record.decision.expected_cost_usd
-            if self._in_flight.pop(record.decision.id, None):
-                ledger.settle(*held, cost_usd=cost_usd, debit_usd=debit_usd)
-            else:
-                ledger.settle_late(record.state, cost_usd=cost_usd, debit_usd=debit_usd)
-            record.state, record.cost_usd = "charged", cost_usd
-            record.model = record.model if model is None else model
-            return record
+            record, account = self._open_call(decision_id, "charged")
+            return self._finish(record, account, "charged", cost_usd, model)
 
     def spend(self, scope: str, cost_usd: float) -> None:
         """Count a cost that belongs to no decision."""
@@ -135,15 +127,15 @@ class MemoryStore:
             ledger.spend(cost_usd, cost_usd)
 
     def release(self, decision_id: str) -> Record:
-        """Return the reservation of a call that failed."""
+        """Return the reservation, or the presumed cost, of a call that cost nothing."""
         with self._lock:
-            record, ledger = self._unsettled(decision_id, "charged", "released")
-            if self._in_flight.pop(record.decision.id, None):
-                ledger.release(*_held(record.decision))
-            else:
-                ledger.release_late()
-            record.state = "released"
-            return record
+            record, account = self._open_call(decision_id, "released")
+            return self._finish(record, account, "released")
+
+    def presume(self, decision_id: str) -> Record:
+        """Count a call whose outcome is unknown as spent."""
+        with self._lock:
+            return self._presume(*self._open_call(decision_id, "presumed"))
 
     def reward(self, decision_id: str, reward: float) -> tuple[Record, float | None]:
         """Keep the reward of a decision; return its record and the reward that it replaces."""
@@ -198,22 +190,34 @@ class MemoryStore:
         except KeyError:
             raise UnknownDecision(decision_id) from None
 
-    def _unsettled(self, decision_id: str, *settled: State) -> tuple[Record, Account]:
-        record, ledger = self._known(decision_id)
-        if record.state in settled:
-            raise AlreadySettled(decision_id, record.state)
-        return record, ledger
+    def _open_call(self, decision_id: str, to: Outcome) -> tuple[Record, Account]:
+        """Return a call whose state still changes to the outcome `to`; raise `AlreadySettled` otherwise."""
+        record, account = self._known(decision_id)
+        check_open(record, to, decision_id)
+        return record, account
+
+    def _finish(
+        self, record: Record, account: Account, to: Outcome, cost_usd: float = 0.0, model: int | None = None
+    ) -> Record:
+        """Change the state of a call, and its ledgers with it."""
+        self._in_flight.pop(record.decision.id, None)
+        change = ledger_change(record, to, cost_usd)
+        for ledger in account.each:
+            change(ledger)
+        set_outcome(record, to, cost_usd, model)
+        return record
+
+    def _presume(self, record: Record, account: Account) -> Record:
+        return self._finish(record, account, "presumed", presumed_cost_usd(record.decision, hard=account.hard))
 
     def _expire(self, now_s: float) -> None:
-        """Return the reservations older than their time to live; they are in order of age."""
+        """Presume the reservations older than their time to live; they are in order of age."""
         oldest_s = now_s - self._reservation_ttl_s
         while self._in_flight:
-            record, ledger = next(iter(self._in_flight.values()))
+            record, account = next(iter(self._in_flight.values()))
             if record.decision.decided_at > oldest_s:
                 return
-            del self._in_flight[record.decision.id]
-            ledger.expire(*_held(record.decision))
-            record.state = "expired"
+            self._presume(record, account)
 
     def _forget(self) -> None:
         """Drop the oldest settled records that are too many or too old."""
@@ -225,7 +229,3 @@ class MemoryStore:
             if few and record.decision.decided_at > self.now() - self._decision_ttl_s:
                 return
             del self._records[record.decision.id]
-
-
-def _held(decision: Decision) -> tuple[float, float]:
-    return decision.reserved_usd, decision.expected_cost_usd

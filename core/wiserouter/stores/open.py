@@ -32,7 +32,7 @@ def open_store(
         (TLS), `unix://` and `redis+cluster://`. Settings of `SharedStore` and of the engine follow a "?":
         `redis://host?on_store_error=local&name=team`.
     reservation_ttl_s : float, default 900
-        Time after which an unsettled reservation is returned; longer than the longest call.
+        Time after which an unsettled call is presumed to have been billed; longer than the longest call.
     decision_ttl_s : float, default 7 days
         Time for which a settled decision can be rewarded.
 

@@ -67,6 +67,12 @@ def figures(store: Store, scope: str) -> tuple[float, float, int, int, int]:
     return spent_usd, reserved_usd, ledger.decided, ledger.in_flight, ledger.charged
 
 
+def presumed(store: Store, scope: str) -> tuple[int, float]:
+    """Return the number of presumed calls, and the amount presumed."""
+    ledger = store.ledger(scope).each[0]
+    return ledger.presumed, round(ledger.presumed_usd, 9)
+
+
 @contextmanager
 def raises(kind: type[WiseRouterError]) -> Iterator[None]:
     """Raise `AssertionError` unless the block raises an error of this kind."""

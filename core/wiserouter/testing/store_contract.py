@@ -21,6 +21,11 @@ from wiserouter.errors import (
 )
 from wiserouter.prompts.contexts import Contexts
 from wiserouter.stores.shared.estimate_sync import EstimateSync
+from wiserouter.testing.presumed_calls import (
+    presumes_a_call_of_unknown_outcome,
+    presumes_a_call_that_is_not_settled_in_time,
+    presumes_only_what_is_in_flight,
+)
 from wiserouter.testing.shelf import Shelf, figures, new_name, new_record, opened, other_store, raises, refresh
 
 
@@ -136,7 +141,13 @@ def settles_on_another_worker(shelf: Shelf) -> None:
 def refuses_unknown_decisions(shelf: Shelf) -> None:
     """Raise an error for an unknown decision."""
     store = shelf.open()
-    verbs = (store.find, store.release, lambda name: store.settle(name, 1.0), lambda name: store.reward(name, 1.0))
+    verbs = (
+        store.find,
+        store.release,
+        store.presume,
+        lambda name: store.settle(name, 1.0),
+        lambda name: store.reward(name, 1.0),
+    )
     for verb in verbs:
         with raises(UnknownDecision):
             verb(new_name("unknown"))
@@ -198,23 +209,6 @@ def grants_no_more_than_there_is_to_a_crowd(shelf: Shelf) -> None:
     refresh(*stores)
     assert granted == 20
     assert figures(store, scope) == (20.0, 0.0, 20, 0, 20)
-
-
-def gives_up_a_reservation_in_time(shelf: Shelf) -> None:
-    """Return an expired reservation, and charge a bill that comes later."""
-    store = shelf.open(reservation_ttl_s=1.0)
-    scope = new_name("scope")
-    store.open(scope, Budget(10.0, 100))
-    record = new_record(store, scope)
-    store.reserve(record)
-    store.refresh()
-    shelf.advance(1.1)
-    store.refresh()
-    ledger = store.ledger(scope)
-    assert (ledger.tightest.reserved_usd, ledger.tightest.expired, ledger.tightest.decided) == (0.0, 1, 1)
-    store.settle(record.decision.id, 0.5)
-    store.refresh()
-    assert figures(store, scope) == (0.5, 0.0, 1, 0, 1)
 
 
 def forgets_old_decisions(shelf: Shelf) -> None:
@@ -379,7 +373,9 @@ STORE_CHECKS: tuple[Callable[[Shelf], None], ...] = (
     takes_the_bill_of_a_released_call,
     keeps_a_hard_limit,
     grants_no_more_than_there_is_to_a_crowd,
-    gives_up_a_reservation_in_time,
+    presumes_a_call_of_unknown_outcome,
+    presumes_only_what_is_in_flight,
+    presumes_a_call_that_is_not_settled_in_time,
     forgets_old_decisions,
     finds_by_another_name,
     keeps_scopes_apart_within_a_parent,

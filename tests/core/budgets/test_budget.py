@@ -39,8 +39,16 @@ def test_hand_checked_account():
     ledger.release(4.0, 3.0)
     assert (ledger.rate_usd, ledger.horizon_left, ledger.released) == (3.0, 3, 1)
     ledger.reserve(4.0, 3.0)
-    ledger.expire(4.0, 3.0)
-    assert (ledger.rate_usd, ledger.horizon_left, ledger.expired) == (4.5, 2, 1)
+    ledger.presume(4.0, 3.0, cost_usd=3.0, debit_usd=3.0)
+    assert (ledger.rate_usd, ledger.horizon_left, ledger.presumed, ledger.presumed_usd) == (3.0, 2, 1, 3.0)
+    ledger.charge_presumed(3.0, 3.0, cost_usd=1.0, debit_usd=1.0)
+    assert (ledger.spent_usd, ledger.charged, ledger.presumed, ledger.presumed_usd) == (2.0, 2, 0, 0.0)
+    ledger.reserve(4.0, 3.0)
+    ledger.presume(4.0, 3.0, cost_usd=3.0, debit_usd=3.0)
+    ledger.release_presumed(3.0, 3.0)
+    assert (ledger.spent_usd, ledger.horizon_left, ledger.presumed, ledger.released) == (2.0, 2, 0, 2)
+    ledger.charge_released(cost_usd=0.5, debit_usd=0.5)
+    assert (ledger.spent_usd, ledger.horizon_left, ledger.charged, ledger.released) == (2.5, 1, 3, 1)
 
 
 def test_exhaustion_carries_the_figures():
@@ -71,6 +79,7 @@ class HardBudget(RuleBasedStateMachine):
         self.ledger = Ledger(Budget(10.0, 1_000, limit="hard"))
         self.open = []
         self.costs = []
+        self.presumed = []
 
     @rule(worst=st.floats(0.001, 4.0), share=st.floats(0, 1))
     def reserve(self, worst, share):
@@ -89,18 +98,35 @@ class HardBudget(RuleBasedStateMachine):
         self.ledger.settle(*held, cost_usd=held[0] * share, debit_usd=held[0] * share)
 
     @precondition(lambda self: self.open)
-    @rule(data=st.data(), expired=st.booleans())
-    def give_back(self, data, expired):
+    @rule(data=st.data())
+    def release(self, data):
+        self.ledger.release(*self.open.pop(data.draw(st.integers(0, len(self.open) - 1))))
+
+    @precondition(lambda self: self.open)
+    @rule(data=st.data())
+    def presume(self, data):
         held = self.open.pop(data.draw(st.integers(0, len(self.open) - 1)))
-        (self.ledger.expire if expired else self.ledger.release)(*held)
+        self.presumed.append(held[0])
+        self.ledger.presume(*held, cost_usd=held[0], debit_usd=held[0])
+
+    @precondition(lambda self: self.presumed)
+    @rule(data=st.data(), share=st.none() | st.floats(0, 1))
+    def correct(self, data, share):
+        worst = self.presumed.pop(data.draw(st.integers(0, len(self.presumed) - 1)))
+        if share is None:
+            self.ledger.release_presumed(worst, worst)
+        else:
+            self.costs.append(worst * share)
+            self.ledger.charge_presumed(worst, worst, cost_usd=worst * share, debit_usd=worst * share)
 
     @invariant()
     def holds(self):
         assert self.ledger.spent_usd + self.ledger.reserved_usd <= 10.0 * (1 + 1e-9)
-        assert self.ledger.spent_usd == pytest.approx(math.fsum(self.costs), abs=1e-9)
+        assert self.ledger.spent_usd == pytest.approx(math.fsum(self.costs + self.presumed), abs=1e-9)
+        assert self.ledger.presumed_usd == pytest.approx(math.fsum(self.presumed), abs=1e-9)
         assert self.ledger.reserved_usd == pytest.approx(math.fsum(worst for worst, _ in self.open), abs=1e-9)
         assert self.ledger.in_flight == len(self.open)
-        counts = self.ledger.charged + self.ledger.in_flight + self.ledger.expired
+        counts = self.ledger.charged + self.ledger.in_flight + self.ledger.presumed
         assert self.ledger.decided == counts
 
 

@@ -62,7 +62,7 @@ def test_every_account_equals_that_of_its_workers(url):
     for window, seen in zip((day, month, team), at_hand, strict=True):
         for name in ("amount_usd", "spent_usd", "reserved_usd", "leased_usd", "left_usd", "renews_at", "rules"):
             assert window[name] == pytest.approx(getattr(seen, name)), name
-    counts = ("decided", "in_flight", "charged", "released", "expired")
+    counts = ("decided", "in_flight", "charged", "released", "presumed")
     assert [[window[name] for name in counts] for window in (day, month, team)] == [
         [5, 3, 2, 1, 0], [5, 3, 2, 1, 0], [2, 1, 1, 1, 0],
     ]  # fmt: skip
@@ -81,7 +81,7 @@ def test_the_table(url):
         assert word in text
     for word in ("$0.188 spent", "3 in flight", "2 charged", "1 released", "$0.00 leased", "answered in"):
         assert word in text
-    assert "expired" not in text
+    assert "presumed" not in text
     assert "team" not in printed("--store", url, "--scope", "default")
 
 

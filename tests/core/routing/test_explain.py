@@ -101,7 +101,8 @@ def test_what_became_of_the_call_is_told():
     router.status()
     why = router.explain(first)
     assert (why.state, why.cost_usd, why.reward, why.answered_by) == ("charged", 1.25, 0.75, "large")
-    assert [router.explain(each).state for each in (second, third)] == ["released", "expired"]
+    assert [router.explain(each).state for each in (second, third)] == ["released", "presumed"]
+    assert router.explain(third).cost_usd == third.expected_cost_usd
     with pytest.raises(UnknownDecision, match="'nothing'"):
         router.explain("nothing")
 

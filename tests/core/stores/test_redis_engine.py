@@ -145,9 +145,9 @@ def test_a_newer_schema(make, server, client):
     name = uuid.uuid4().hex
     engine = make(server.url, name)
     fill(engine)
-    assert client.get(f"{{wiserouter:{name}}}") == b"1"
-    client.set(f"{{wiserouter:{name}}}", 2)
-    with pytest.raises(StoreDamaged, match=r"comes from a newer version of WISERouter \(schema 2"):
+    assert client.get(f"{{wiserouter:{name}}}") == b"2"
+    client.set(f"{{wiserouter:{name}}}", 3)
+    with pytest.raises(StoreDamaged, match=r"comes from a newer version of WISERouter \(schema 3"):
         engine.exchange([])
 
 

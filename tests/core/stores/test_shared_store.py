@@ -63,26 +63,70 @@ def test_workers_on_leases_spend_all_and_never_more(opened):
     assert before < made  # most calls needed no exchange
 
 
-def test_a_lease_is_given_back_at_the_end_and_by_the_clock(opened, clock):
+@pytest.mark.parametrize("limit", ["hard", "expected"])
+def test_a_lease_is_given_back_at_the_end_and_that_of_a_killed_worker_is_presumed(opened, clock, limit):
+    """Under a hard limit: the worker may have made calls that it did not report. Otherwise it is given back."""
     ending, dying, other = opened(lease_share=0.2), opened(lease_share=0.2), opened()
-    ending.open("s", Budget(10.0, 100, limit="hard"))
+    ending.open("s", Budget(10.0, 100, limit=limit))
     for store in (ending, dying):
         store.ledger("s")
         store.refresh()
         store.refresh()
-    other.open("s", Budget(10.0, 100, limit="hard"))
+    other.open("s", Budget(10.0, 100, limit=limit))
     assert other.ledger("s").leased_usd > 3.0
     ending.close()
     other.refresh()
-    assert 0.0 < other.ledger("s").leased_usd <= 2.0
+    leased_usd = other.ledger("s").leased_usd
+    assert 0.0 < leased_usd <= 2.0
     clock.advance(30.0 + 60.0 + 1.0)
     other.refresh()
-    assert other.ledger("s").leased_usd == 0.0
-    with pytest.raises(BudgetExhausted):
-        other.reserve(record(other, "s", "too expensive", 10.5, 5.0))
-    other.reserve(record(other, "s", "all", 10.0, 5.0))
-    with pytest.raises(BudgetExhausted):
-        call(dying, "late")  # its lease has expired and the budget is used up
+    ledger, presumed_usd = other.ledger("s"), leased_usd if limit == "hard" else 0.0
+    assert (ledger.leased_usd, ledger.presumed_usd, ledger.spent_usd) == (0.0, presumed_usd, presumed_usd)
+    assert ledger.left_usd == 10.0 - presumed_usd
+    if limit == "hard":
+        with pytest.raises(BudgetExhausted):
+            other.reserve(record(other, "s", "too expensive", 10.0, 5.0))
+        other.reserve(record(other, "s", "all", 10.0 - presumed_usd, 5.0))
+        with pytest.raises(BudgetExhausted):
+            call(dying, "late", 3.0)  # its lease has ended and the budget is used up
+
+
+def test_a_worker_that_was_suspended_has_its_lease_back(opened, clock):
+    """What it used of the lease meanwhile counts once."""
+    store, other = opened(lease_share=0.2, refresh_s=1e9, flush_s=1e9), opened()
+    store.open("s", Budget(10.0, 100, limit="hard"))
+    store.refresh()
+    store.refresh()
+    assert store._worker.leases.left_usd("s") == 2.0
+    store.reserve(record(store, "s", "before", 0.5, 0.25))  # not reported yet
+    clock.advance(30.0 + 60.0 + 1.0)
+    other.open("s", Budget(10.0, 100, limit="hard"))
+    assert other.ledger("s").presumed_usd == 2.0
+    store.settle("before", 0.25)
+    store.refresh()
+    other.refresh()
+    ledger = other.ledger("s")
+    assert (ledger.spent_usd, ledger.reserved_usd, ledger.presumed_usd) == (0.25, 0.0, 0.0)
+    assert 1.0 < ledger.leased_usd <= 2.0
+
+
+def test_a_worker_without_traffic_gives_its_lease_back(opened, clock):
+    store, other = opened(lease_share=0.2), opened()
+    store.open("s", Budget(10.0, 100, limit="hard"))
+    call(store, "a")
+    store.refresh()
+    other.open("s", Budget(10.0, 100, limit="hard"))
+    assert other.ledger("s").leased_usd > 1.0
+    clock.advance(601.0)
+    store.refresh()
+    other.ledger("s")
+    other.refresh()
+    ledger = other.ledger("s")
+    assert (ledger.leased_usd, ledger.presumed_usd, ledger.left_usd) == (0.0, 0.0, 9.75)
+    call(store, "b")
+    store.refresh()
+    other.refresh()
+    assert (other.ledger("s").spent_usd, other.ledger("s").leased_usd > 1.0) == (0.5, True)
 
 
 def test_leases_move_to_the_next_window(opened, clock):

@@ -68,7 +68,7 @@ def hold(store, name, held_usd=1.0):
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_the_reservation_of_a_killed_worker_comes_back(place, request, opened):
+def test_the_call_of_a_killed_worker_is_presumed(place, request, opened):
     store = opened(request.getfixturevalue(place), reservation_ttl_s=1.0)
     store.open("s", HARD)
     with worker(request.getfixturevalue(place), "hang") as killed:
@@ -81,7 +81,11 @@ def test_the_reservation_of_a_killed_worker_comes_back(place, request, opened):
     hold(store, "mine")
     store.refresh()
     assert store.ledger("s").left_usd == 8.0
-    wait_until(lambda: store.refresh() or store.ledger("s").expired == 1, "the reservation did not come back", 10.0)
+    wait_until(lambda: store.refresh() or store.ledger("s").presumed == 1, "the call is not presumed", 10.0)
+    ledger = store.ledger("s")
+    assert (ledger.left_usd, ledger.spent_usd, ledger.reserved_usd, ledger.presumed_usd) == (8.0, 1.0, 1.0, 1.0)
+    store.release("mine")
+    store.refresh()
     assert store.ledger("s").left_usd == 9.0
 
 
@@ -259,8 +263,8 @@ def test_clocks_an_hour_apart_do_no_harm(server, opened):
         one.refresh()
     assert abs(store.now() - other.now()) < 5.0
     mine, theirs = store.ledger("s"), other.ledger("s")
-    assert (mine.window, mine.in_flight, mine.expired) == (theirs.window, 2, 0)
-    assert (theirs.in_flight, theirs.expired) == (2, 0)
+    assert (mine.window, mine.in_flight, mine.presumed) == (theirs.window, 2, 0)
+    assert (theirs.in_flight, theirs.presumed) == (2, 0)
 
 
 @pytest.mark.parametrize("place", PLACES)

@@ -59,7 +59,7 @@ def test_eight_processes_share_a_hard_budget(place, request):
     assert ledger.spent_usd == pytest.approx(total["spent_usd"], rel=0, abs=1e-9)
     assert ledger.spent_usd <= AMOUNT_USD * (1.0 + 1e-12)
     assert (ledger.charged, ledger.released) == (total["charged"], total["released"])
-    assert (ledger.decided, ledger.in_flight, ledger.expired) == (total["charged"], 0, 0)
+    assert (ledger.decided, ledger.in_flight, ledger.presumed) == (total["charged"], 0, 0)
     assert ledger.reserved_usd == pytest.approx(0.0, abs=1e-9)
     assert AMOUNT_USD - ledger.spent_usd < 1.5  # at most one call of the highest worst case did not fit
     store.close()

@@ -52,26 +52,28 @@ def test_unknown_decisions_are_refused(store):
     assert store.ledger("default").spent_usd == 0.0
 
 
-def test_a_forgotten_reservation_comes_back_and_a_late_charge_still_counts(store, clock):
+def test_a_forgotten_call_is_presumed_and_a_late_charge_replaces_its_cost(store, clock):
     store.reserve(record("a", clock))
     clock.advance(30)
     store.reserve(record("b", clock))
     clock.advance(31)
-    assert (store.ledger("default").in_flight, store.ledger("default").reserved_usd) == (1, 1.0)
+    ledger = store.ledger("default")
+    assert (ledger.in_flight, ledger.reserved_usd, ledger.spent_usd, ledger.presumed_usd) == (1, 1.0, 0.5, 0.5)
     store.settle("a", 0.75)
     ledger = store.ledger("default")
-    assert (ledger.spent_usd, ledger.reserved_usd, ledger.charged, ledger.expired) == (0.75, 1.0, 1, 0)
+    assert (ledger.spent_usd, ledger.reserved_usd, ledger.charged, ledger.presumed) == (0.75, 1.0, 1, 0)
     with pytest.raises(AlreadySettled):
         store.settle("a", 0.75)
 
 
-def test_a_late_release_of_an_expired_reservation_gives_nothing_back_twice(store, clock):
+def test_a_late_release_of_a_presumed_call_gives_its_cost_back_once(store, clock):
     store.reserve(record("a", clock))
     clock.advance(61)
     store.ledger("default")
     store.release("a")
     ledger = store.ledger("default")
-    assert (ledger.reserved_usd, ledger.decided, ledger.expired, ledger.released) == (0.0, 0, 0, 1)
+    assert (ledger.reserved_usd, ledger.decided, ledger.presumed, ledger.released) == (0.0, 0, 0, 1)
+    assert (ledger.spent_usd, ledger.presumed_usd, ledger.left_usd) == (0.0, 0.0, 10.0)
     store.settle("a", 0.25)
     assert (ledger.spent_usd, ledger.decided, ledger.released, ledger.charged) == (0.25, 1, 0, 1)
 

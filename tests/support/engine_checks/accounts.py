@@ -118,8 +118,13 @@ def check_skipped_windows_and_the_most_that_is_carried(place):
     assert state(engine).carried_usd == 2.0
 
 
-def check_what_expires_and_leases_of_old_windows_are_handed_down(place):
-    engine = opened(place, rolling("w"), reservation_ttl_s=place.short_s)
-    apply(engine, reserve("a", held_usd=0.5), lease("l", 0.25, ttl_s=place.short_s), renew("w", rolling("v")))
+def check_what_is_presumed_or_returned_of_old_windows_is_handed_down(place):
+    """A lease under an expected limit is returned; a call is presumed, and corrected later."""
+    engine = opened(place, rolling("w")._replace(hard=False), reservation_ttl_s=place.short_s)
+    apply(engine, reserve("a", held_usd=0.5, expected_usd=0.25), lease("l", 0.25, ttl_s=place.short_s))
+    assert apply(engine, renew("w", rolling("v"))) == ["ok"]
+    assert state(engine).carried_usd == 0.25
     place.advance(place.short_s)
-    assert state(engine).carried_usd == 1.0
+    assert state(engine).carried_usd == 0.75
+    assert apply(engine, charge("a", 0.125)) == ["presumed"]
+    assert state(engine).carried_usd == 0.875

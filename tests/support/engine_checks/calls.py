@@ -6,8 +6,8 @@ import pytest
 
 from support.engines import (
     CHARGED,
-    EXPIRED,
     HELD,
+    PRESUMED,
     RELEASED,
     apply,
     assert_same,
@@ -15,8 +15,11 @@ from support.engines import (
     counters,
     lease,
     opened,
+    presume,
     release,
+    renew,
     reserve,
+    rolling,
     state,
     window,
 )
@@ -35,6 +38,14 @@ def check_transitions(place):
         ([release("a"), charge("a", 0.5)], ["in flight", "released"], CHARGED),
         ([release("a"), release("a", "other")], ["in flight", "again"], RELEASED),
         ([release("a"), charge("a", 0.5), release("a", "other")], ["in flight", "released", "again"], CHARGED),
+        ([presume("a")], ["in flight"], PRESUMED),
+        ([presume("a"), presume("a", "other")], ["in flight", "again"], PRESUMED),
+        ([presume("a"), charge("a", 0.5)], ["in flight", "presumed"], CHARGED),
+        ([presume("a"), release("a")], ["in flight", "presumed"], RELEASED),
+        ([charge("a", 0.5), presume("a")], ["in flight", "again"], CHARGED),
+        ([release("a"), presume("a")], ["in flight", "again"], RELEASED),
+        ([presume("a"), charge("a", 0.5), presume("a", "other")], ["in flight", "presumed", "again"], CHARGED),
+        ([presume("a"), release("a"), charge("a", 0.5)], ["in flight", "presumed", "released"], CHARGED),
     ]
     for i, (events, results, count) in enumerate(ways):
         mine = [event._replace(id=f"a{i}") for event in events]
@@ -48,29 +59,74 @@ def check_transitions(place):
         assert counters(engine, 0) == counters(engine, 1) == count
 
 
-def check_transitions_of_expired_calls(place):
+def check_transitions_of_calls_that_were_not_settled_in_time(place):
     engine = opened(place, reservation_ttl_s=place.short_s)
     for i, (events, results, count) in enumerate(
         [
-            ([], [], EXPIRED),
-            ([charge("a", 0.5)], ["expired"], CHARGED),
-            ([release("a")], ["expired"], RELEASED),
-            ([release("a"), charge("a", 0.5)], ["expired", "released"], CHARGED),
+            ([], [], PRESUMED),
+            ([presume("a")], ["again"], PRESUMED),
+            ([charge("a", 0.5)], ["presumed"], CHARGED),
+            ([release("a")], ["presumed"], RELEASED),
+            ([release("a"), charge("a", 0.5)], ["presumed", "released"], CHARGED),
         ]
     ):
         assert apply(engine, Open("s", i + 1, "", (window(f"w{i}"),)), reserve(f"a{i}", f"w{i}")) == [i + 2, "ok"]
         place.advance(place.short_s)
         mine = [event._replace(id=f"a{i}") for event in events]
-        assert counters(engine) == EXPIRED
+        assert counters(engine) == PRESUMED
         assert apply(engine, *mine) == results
         assert apply(engine, *mine) == results
         assert counters(engine) == count
+
+
+def check_a_presumed_call_costs_its_worst_case_where_any_limit_is_hard(place):
+    """And its expected cost where none is."""
+    engine = opened(place, window("w", hard=False), window("v", 9.0), window("u", 9.0, hard=False))
+    assert apply(engine, reserve("a", "w", "v"), presume("a"), Find("a"))[2][2:5] == ("presumed", None, 0.25)
+    assert counters(engine, 0) == counters(engine, 1) == PRESUMED
+    assert counters(engine, 2) == {}
+    assert apply(engine, reserve("b", "w", "u"), presume("b"), Find("b"))[2][2:5] == ("presumed", None, 0.125)
+    expected = {"spent_usd": 0.125, "debited_usd": 0.125, "decided": 1, "presumed": 1, "presumed_usd": 0.125}
+    assert counters(engine, 2) == expected
+    assert apply(engine, charge("a", 0.5, model=3), release("b"), Find("a"), Find("b"))[2][2:5] == ("charged", 3, 0.5)
+    assert apply(engine, Find("b"))[0][2:5] == ("released", None, None)
+    assert counters(engine, 0) == {**CHARGED, "released": 1}
+    assert (counters(engine, 1), counters(engine, 2)) == (CHARGED, RELEASED)
+
+
+def check_a_presumed_call_leaves_no_room_until_it_is_corrected(place):
+    engine = opened(place)
+    assert apply(engine, reserve("a", held_usd=0.75), presume("a"), reserve("b", held_usd=0.5)) == [
+        "ok", "in flight", "refused",
+    ]  # fmt: skip
+    assert apply(engine, charge("a", 0.5), reserve("b", held_usd=0.5)) == ["presumed", "ok"]
+    assert apply(engine, Score("a", 0.5, "t")) == [None]
+
+
+def check_a_presumed_call_can_be_scored(place):
+    engine = opened(place)
+    assert apply(engine, reserve("a"), presume("a"), Score("a", 0.5, "t"), Find("a"))[2] is None
+    assert apply(engine, Find("a"))[0].reward == 0.5
+
+
+def check_a_presumed_call_is_carried_over_and_so_is_its_correction(place):
+    engine = opened(place, rolling("w", 4.0))
+    apply(engine, reserve("a", held_usd=1.0), reserve("b", held_usd=1.0), renew("w", rolling("v", 4.0)))
+    assert state(engine).carried_usd == 2.0
+    assert apply(engine, presume("a"), presume("b")) == ["in flight", "in flight"]
+    assert state(engine).carried_usd == 2.0
+    assert apply(engine, charge("a", 0.25), release("b")) == ["presumed", "presumed"]
+    assert (state(engine).carried_usd, counters(engine)) == (3.75, {})
 
 
 def check_paper_accounting(place):
     engine = opened(place)
     assert apply(engine, reserve("a", paper=True), charge("a", 0.5)) == ["ok", "in flight"]
     assert counters(engine) == {**CHARGED, "debited_usd": 0.125}
+    assert apply(engine, reserve("b", paper=True), presume("b")) == ["ok", "in flight"]
+    assert counters(engine)["debited_usd"] == 0.25
+    assert apply(engine, release("b"), charge("b", 0.25)) == ["presumed", "released"]
+    assert counters(engine) == {"spent_usd": 0.75, "debited_usd": 0.25, "decided": 2, "charged": 2}
 
 
 def check_unknown_decisions(place):
@@ -197,16 +253,19 @@ def check_a_batch_again_changes_nothing(place):
     assert once.accounts["t"].windows[0].carried_usd == pytest.approx(4.8)
 
 
-def check_a_reservation_that_is_not_settled_is_returned(place):
+def check_a_call_that_is_not_settled_in_time_is_presumed(place):
     engine = opened(place, window("w"), window("v", 9.0), reservation_ttl_s=place.short_s)
     apply(engine, *[reserve(str(i), "w", "v") for i in range(4)])
     place.advance(place.short_s)
-    assert counters(engine, 0) == counters(engine, 1) == {"decided": 4, "expired": 4}
-    assert apply(engine, reserve("b", held_usd=1.0), Find("0"))[0] == "ok"
-    assert apply(engine, Find("0"))[0].state == "expired"
+    four = {"spent_usd": 1.0, "debited_usd": 1.0, "decided": 4, "presumed": 4, "presumed_usd": 1.0}
+    assert counters(engine, 0) == counters(engine, 1) == four
+    assert apply(engine, reserve("b", held_usd=0.25), release("0"), reserve("b", held_usd=0.25)) == [
+        "refused", "presumed", "ok",
+    ]  # fmt: skip
+    assert apply(engine, Find("1"))[0][2:5] == ("presumed", None, 0.25)
 
 
-def check_what_is_settled_in_time_does_not_expire(place):
+def check_what_is_settled_in_time_is_not_presumed(place):
     engine, brief = opened(place), place.open(reservation_ttl_s=place.short_s)
     apply(brief, reserve("a"), charge("a", 0.5), reserve("b"), release("b"))
     place.advance(place.short_s)
@@ -225,7 +284,8 @@ def check_what_is_due_comes_back_however_late(place):
     engine = opened(place, reservation_ttl_s=place.short_s, decision_ttl_s=place.short_s)
     apply(engine, reserve("a"), lease("l", 0.5, ttl_s=place.short_s))
     place.advance(4 * place.short_s)
-    assert counters(engine) == EXPIRED
+    both = {"spent_usd": 0.75, "debited_usd": 0.75, "decided": 1, "presumed": 1, "presumed_usd": 0.75}
+    assert counters(engine) == both
 
 
 def check_much_that_is_due_at_once(place):
@@ -235,4 +295,5 @@ def check_much_that_is_due_at_once(place):
     place.advance(place.short_s)
     for _ in range(20):
         engine.exchange([])
-    assert counters(engine) == {"decided": 1200, "expired": 1200}
+    all_of_them = {"spent_usd": 300.0, "debited_usd": 300.0, "presumed_usd": 300.0}
+    assert counters(engine) == {**all_of_them, "decided": 1200, "presumed": 1200}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from support.engine_model import ModelEngine
-from support.engines import assert_same, charge, release, reserve, window
+from support.engines import assert_same, charge, presume, release, reserve, window
 from wiserouter.stores.engines.base import ReadRequest
 from wiserouter.stores.engines.events import (
     Alias,
@@ -101,9 +101,9 @@ class Events:
 
     def settle(self) -> Settle:
         token = f"{self.n} {self.rng.randrange(3)}"
-        if self.rng.random() < 0.7:
+        if self.rng.random() < 0.6:
             return charge(self.name(), self.usd(), token, self.rng.choice([None, 1, 2]))
-        return release(self.name(), token)
+        return self.rng.choice([release, presume])(self.name(), token)
 
     def score(self) -> Score:
         return Score(self.name(), self.rng.random(), f"{self.n} {self.rng.randrange(3)}")

@@ -210,6 +210,7 @@ def _collected(events: Iterable[dict[str, Any]]) -> tuple[list[dict[str, Any]], 
 
 
 _OUTCOME_OF_EVENT = {"charge": "cost_usd", "reward": "reward"}
+"""The outcome that an event observes; a presumed cost is no observation."""
 
 
 def _probabilities(drawn: list[dict[str, Any]], column: dict[str, int], chosen: IntArray) -> FloatArray:

@@ -91,7 +91,7 @@ class Engine(Protocol):
     def exchange(self, events: Sequence[Event], reading: ReadRequest = NOTHING) -> Reply:
         """Apply the events in order, all in one transaction, and read.
 
-        Reservations and leases whose time has run out are returned before that.
+        Reservations and leases whose time has run out are presumed or returned before that.
 
         Raises
         ------

@@ -7,8 +7,15 @@ addition:
 in flight    reserved + held, expected + expected, decided + 1, in_flight + 1
 charged      spent + cost, debited + debit, decided + 1, charged + 1
 released     released + 1
-expired      decided + 1, expired + 1
+presumed     spent + cost, debited + debit, decided + 1,
+             presumed + 1, presumed_usd + cost
 ============ ===================================================
+
+A call whose outcome is unknown, or that is not settled in time, is presumed: it costs what was held where the limit of
+any of its windows is hard, and what was expected otherwise. In the same way the unused rest of a lease that is neither
+renewed nor returned in time is presumed to be spent (spent + rest, debited + rest, presumed_usd + rest) where the limit
+of any of its windows is hard, since the worker may have made calls on it that it could not report; otherwise the rest
+is returned.
 
 A window has amount + carried - spent - reserved - leased left. Where its limit is hard, nothing is reserved beyond
 that, except for a rounding error of 1e-12 of the amount. Where a window rolls over, the next one carries
@@ -30,8 +37,9 @@ COUNTERS = (
     "in_flight",
     "charged",
     "released",
-    "expired",
+    "presumed",
     "leased_usd",
+    "presumed_usd",
 )
 
 
@@ -134,8 +142,8 @@ class Reserve(NamedTuple):
     record : str
         Opaque text, returned by `Find`.
     lease : str or None
-        The lease that the money is taken from, as far as the lease goes. Such a reservation is never "refused", even
-        where the lease does not exist.
+        The lease that the money is taken from, as far as the lease goes, also where its rest was presumed. Such a
+        reservation is never "refused", even where the lease does not exist.
     """
 
     id: str
@@ -148,18 +156,18 @@ class Reserve(NamedTuple):
 
 
 class Settle(NamedTuple):
-    """Charge or release a call; result: its state before, "unknown", or "again" where nothing changes.
+    """Charge, release or presume a call; result: its state before, "unknown", or "again" where nothing changes.
 
     The call counts in the windows of its reservation; windows that no longer exist are skipped.
 
-    A charge is "again" where the call was charged before, a release where it was charged or released before. The same
-    `token` delivered twice gets the first result. A released or expired call can still be charged.
+    A charge is "again" where the call was charged before, a release where it was charged or released before, and a
+    presumption where it is not in flight. The same `token` delivered twice gets the first result.
 
     Attributes
     ----------
     id : str
         The decision.
-    to : {"charged", "released"}
+    to : {"charged", "released", "presumed"}
         The new state.
     token : str
         The unique name of this event.
@@ -170,7 +178,7 @@ class Settle(NamedTuple):
     """
 
     id: str
-    to: Literal["charged", "released"]
+    to: Literal["charged", "released", "presumed"]
     token: str
     cost_usd: float = 0.0
     model: int | None = None
@@ -199,8 +207,9 @@ class Lease(NamedTuple):
     """Lease `held_usd` to a worker for `ttl_s` seconds; result: the amount granted, less where there is less room.
 
     The amount counts as leased in `windows` and never exceeds what is left there, whether or not the limit is hard. A
-    lease that is not renewed within `ttl_s` is returned; `ttl_s` = 0 returns it at once. A lease on other windows is
-    returned before a new one is granted. Where a window does not exist, the grant is 0.
+    lease that is not renewed within `ttl_s` is presumed or returned; `ttl_s` = 0 returns it at once. A lease that was
+    presumed, or is on other windows, is returned before a new one is granted. Where a window does not exist, the grant
+    is 0.
     """
 
     id: str

@@ -5,19 +5,22 @@
 --   :account:SCOPE   generation, terms, windows (the latest of each budget)
 --   :window:ID       amount_usd, carried_usd, hard, rollover, heir, skipped, the counters, leases (how many)
 --   :call:ID         a decision: its reservation, its outcome, the result of each token
---   :lease:ID        held_usd, windows
+--   :lease:ID        held_usd, windows, presumed (1 where its rest counts as spent)
 --   :due             calls and leases by their deadline
 --   :alias:NAME, :spent:TOKEN, :learnt:..., :note:NAME   texts
 --   :sums:NAME       cells
 --   :scopes          the scopes that have an account
+--
+-- Schema 1 returned what was not settled in time: its windows count such calls as `expired`, and its calls have that
+-- state. They are read as presumed at a cost of 0.
 
-local SCHEMA, ROUNDING, MAX_DUE_PER_EXCHANGE = 1, 1e-12, 500
+local SCHEMA, ROUNDING, MAX_DUE_PER_EXCHANGE = 2, 1e-12, 500
 local BASE, request = KEYS[1], cjson.decode(ARGV[1])
 local RESERVATION_S, DECISION_S = request.reservation_ttl_s, request.decision_ttl_s
 local ALIAS_S, OLD_S = RESERVATION_S + 2 * DECISION_S, RESERVATION_S + 4 * DECISION_S
 local DUE, SCOPES = BASE .. ':due', BASE .. ':scopes'
 local COUNTERS = {'spent_usd', 'debited_usd', 'reserved_usd', 'expected_usd', 'decided', 'in_flight', 'charged',
-  'released', 'expired', 'leased_usd'}
+  'released', 'presumed', 'leased_usd', 'presumed_usd'}
 local WINDOW = {'amount_usd', 'carried_usd', 'skipped', 'leases', unpack(COUNTERS)}
 
 local time = redis.call('TIME')
@@ -80,7 +83,7 @@ local function put(one, fields)
 end
 
 local function drop(one)
-  one.is, one.changed, one.gone = {}, {}, true
+  one.is, one.changed, one.gone, one.ttl_s = {}, {}, true, nil
 end
 
 local function text_at(key)
@@ -125,6 +128,9 @@ local function window(id)
   local one = row('window', id)
   if not exists(one) then return nil end
   if not one.read then
+    if one.is.expired then  -- schema 1
+      one.is.presumed, one.is.presumed_usd = one.is.presumed or one.is.expired, one.is.presumed_usd or '0'
+    end
     for _, field in ipairs(WINDOW) do one.is[field] = number(one.is[field], one.key .. ' ' .. field) end
     one.read = true
   end
@@ -145,6 +151,13 @@ end
 local function refuses(windows, usd)
   for _, one in ipairs(windows) do
     if one.is.hard == '1' and usd > left_usd(one) + ROUNDING * one.is.amount_usd then return true end
+  end
+  return false
+end
+
+local function any_hard(windows)
+  for _, one in ipairs(windows) do
+    if one.is.hard == '1' then return true end
   end
   return false
 end
@@ -194,16 +207,25 @@ local function counts(call, state)
   elseif state == 'charged' then
     local debit_usd = is.paper == '1' and is.expected_usd or is.cost_usd
     return {spent_usd = is.cost_usd, debited_usd = debit_usd, decided = 1, charged = 1}
+  elseif state == 'presumed' then
+    local debit_usd = is.paper == '1' and is.expected_usd or is.cost_usd
+    return {spent_usd = is.cost_usd, debited_usd = debit_usd, decided = 1, presumed = 1, presumed_usd = is.cost_usd}
   elseif state == 'released' then
     return {released = 1}
-  elseif state == 'expired' then
-    return {decided = 1, expired = 1}
+  elseif state == 'expired' then  -- schema 1
+    return {decided = 1, presumed = 1}
   end
   return {}
 end
 
-local function move(call, to)
-  local before, after = counts(call, call.is.state), counts(call, to)
+local function presumed_usd(call)
+  return any_hard(each(call.windows)) and call.is.held_usd or call.is.expected_usd
+end
+
+local function move(call, to, cost_usd)
+  local before = counts(call, call.is.state)
+  if cost_usd then put(call, {cost_usd = cost_usd}) end
+  local after = counts(call, to)
   for _, one in ipairs(each(call.windows)) do
     count(one, before, -1)
     if one.is.in_flight == 0 then put(one, {reserved_usd = 0, expected_usd = 0}) end  -- leaves no rounding error
@@ -231,6 +253,10 @@ local function call_of(id)
   return call
 end
 
+local function state_of(call)
+  return call.is.state == 'expired' and 'presumed' or call.is.state
+end
+
 -- Leases -------------------------------------------------------------------------------------------------------------
 
 local function lease_of(id)
@@ -248,12 +274,37 @@ local function hold(windows, usd, leases)
   end
 end
 
+local function presume(windows, usd)
+  for _, one in ipairs(windows) do
+    count(one, {spent_usd = usd, debited_usd = usd, presumed_usd = usd}, 1)
+    carry_over(one)
+  end
+end
+
+local function take(lease, windows, usd, leases)
+  if lease.is.presumed then presume(windows, -usd) else hold(windows, -usd, leases) end
+end
+
 local function return_lease(id)
   local lease, ids = lease_of(id)
   if lease then
-    hold(each(ids), -lease.is.held_usd, -1)
+    take(lease, each(ids), lease.is.held_usd, -1)
     drop(lease)
     later('ZREM', DUE, 'lease:' .. id)
+  end
+end
+
+local function end_lease(id)
+  local lease, ids = lease_of(id)
+  local windows = lease and each(ids) or {}
+  if lease and lease.is.held_usd > 0 and any_hard(windows) then
+    hold(windows, -lease.is.held_usd, -1)
+    presume(windows, lease.is.held_usd)
+    put(lease, {presumed = '1'})
+    lease.ttl_s = DECISION_S
+    later('ZREM', DUE, 'lease:' .. id)
+  else
+    return_lease(id)
   end
 end
 
@@ -261,7 +312,7 @@ local function draw(id, usd)
   local lease, ids = lease_of(id)
   if lease then
     local drawn_usd = math.min(usd, lease.is.held_usd)
-    hold(each(ids), -drawn_usd, 0)
+    take(lease, each(ids), drawn_usd, 0)
     put(lease, {held_usd = lease.is.held_usd - drawn_usd})
   end
 end
@@ -382,16 +433,13 @@ end
 function apply.Settle(event)
   local call = call_of(event.id)
   if not call then return 'unknown' end
-  local token, state = 'settle:' .. event.token, call.is.state
+  local token, state, to = 'settle:' .. event.token, state_of(call), event.to
   if call.is[token] then return call.is[token] end
-  local again = state == 'charged' or (state == 'released' and event.to == 'released')
+  local again = state == 'charged' or state == to or (state ~= 'in flight' and to == 'presumed')
   put(call, {[token] = again and 'again' or state})
   if again then return 'again' end
-  if event.to == 'charged' then
-    put(call, {cost_usd = event.cost_usd})
-    if event.model ~= cjson.null then put(call, {model = event.model}) end
-  end
-  move(call, event.to)
+  if to == 'charged' and event.model ~= cjson.null then put(call, {model = event.model}) end
+  move(call, to, (to == 'charged' and event.cost_usd) or (to == 'presumed' and presumed_usd(call)))
   return state
 end
 
@@ -427,7 +475,7 @@ function apply.Lease(event)
   local windows, all_there = each(event.windows)
   local lease, ids = lease_of(event.id), cjson.encode(event.windows)
   local ends = event.ttl_s <= 0 or not all_there
-  if ends or (lease and lease.is.windows ~= ids) then
+  if ends or (lease and (lease.is.presumed or lease.is.windows ~= ids)) then
     return_lease(event.id)
     lease = nil
   end
@@ -448,9 +496,9 @@ function apply.Find(event)
     call = id and call_of(id)
   end
   if not call then return false end
-  local is = call.is
-  return {call.name, is.record, is.state, text(is.model or false), text(is.cost_usd or false), text(is.reward or false),
-    call.windows}
+  local is, state = call.is, state_of(call)
+  local cost_usd = (state == 'charged' and is.cost_usd) or (state == 'presumed' and (is.cost_usd or 0))
+  return {call.name, is.record, state, text(is.model or false), text(cost_usd), text(is.reward or false), call.windows}
 end
 
 function apply.Alias(event)
@@ -475,14 +523,14 @@ end
 
 -- The exchange -------------------------------------------------------------------------------------------------------
 
-local function return_overdue()
+local function end_overdue()
   for _, member in ipairs(redis.call('ZRANGEBYSCORE', DUE, '-inf', text(now_s), 'LIMIT', 0, MAX_DUE_PER_EXCHANGE)) do
     local kind, id = string.match(member, '^(%a+):(.*)$')
     local call = kind == 'call' and call_of(id)
     if call and call.is.state == 'in flight' then
-      move(call, 'expired')
+      move(call, 'presumed', presumed_usd(call))
     elseif kind == 'lease' then
-      return_lease(id)
+      end_lease(id)
     else
       later('ZREM', DUE, member)
     end
@@ -534,12 +582,10 @@ local function read_each(names, read)
 end
 
 local schema = redis.call('GET', BASE)
-if not schema then
-  if #request.events > 0 then later('SET', BASE, text(SCHEMA)) end  -- a read alone writes nothing
-elseif number(schema, BASE) > SCHEMA then
-  error('NEWER ' .. schema .. ';', 0)
-end
-return_overdue()
+local version = schema and number(schema, BASE) or 0
+if version > SCHEMA then error('NEWER ' .. schema .. ';', 0) end
+if version < SCHEMA and #request.events > 0 then later('SET', BASE, text(SCHEMA)) end  -- a read alone writes nothing
+end_overdue()
 local results = {}
 for i, event in ipairs(request.events) do results[i] = apply[event.kind](event) end
 local reply = {

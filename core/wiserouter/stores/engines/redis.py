@@ -39,7 +39,7 @@ class RedisEngine:
     prefix : str, default "wiserouter"
         The beginning of all keys, before the name.
     reservation_ttl_s : float, default 900
-        Time after which an unsettled reservation is returned.
+        Time after which an unsettled call is presumed to have been billed.
     decision_ttl_s : float, default 7 days
         Time for which a settled decision can be rewarded.
     timeout_s : float, default 2

@@ -19,13 +19,9 @@ from typing import Literal
 from wiserouter.errors import StoreDamaged, StoreError, StoreUnavailable
 from wiserouter.stores.engines.base import NOTHING, ReadRequest, Reply
 from wiserouter.stores.engines.events import Event
-from wiserouter.stores.engines.sqlite_transaction import SCHEMA, Transaction
+from wiserouter.stores.engines.sqlite_schema import MIGRATIONS, SCHEMA, SCHEMA_VERSION
+from wiserouter.stores.engines.sqlite_transaction import Transaction
 from wiserouter.stores.ids import WorkerIdentity
-
-SCHEMA_VERSION = 1
-
-MIGRATIONS: dict[int, str] = {}
-"""The statements that migrate each version to the next one."""
 
 _APPLICATION = 0x57495345  # "WISE", in the header of the file
 
@@ -40,7 +36,7 @@ class SQLiteEngine:
     clock : callable returning float, default time.time
         Seconds since 1970; a fake in tests.
     reservation_ttl_s : float, default 900
-        Time after which an unsettled reservation is returned.
+        Time after which an unsettled call is presumed to have been billed.
     decision_ttl_s : float, default 7 days
         Time for which a settled decision is kept.
     synchronous : {"normal", "full"}, default "normal"

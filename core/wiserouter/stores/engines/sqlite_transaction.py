@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from wiserouter.budgets.ledger import ROUNDING
 from wiserouter.stores.engines.base import AccountState, Found, WindowState
+from wiserouter.stores.engines.counts import NOWHERE, CountedCall, Counts, counters, lease_counts
 from wiserouter.stores.engines.events import (
     COUNTERS,
     Alias,
@@ -26,28 +27,7 @@ from wiserouter.stores.engines.events import (
     Spend,
     WindowOpening,
 )
-
-SCHEMA = f"""
-CREATE TABLE accounts (scope TEXT PRIMARY KEY, generation INTEGER, terms TEXT, windows TEXT);
-CREATE TABLE windows (
-    id TEXT PRIMARY KEY, amount_usd REAL, hard INTEGER, rollover INTEGER,
-    carried_usd REAL, heir TEXT, skipped INTEGER, {", ".join(f"{name} REAL" for name in COUNTERS)}
-) WITHOUT ROWID;
-CREATE TABLE decisions (
-    id TEXT PRIMARY KEY, windows TEXT, held_usd REAL, expected_usd REAL, paper INTEGER, record TEXT,
-    state TEXT, model INTEGER, cost_usd REAL, debit_usd REAL, reward REAL, due_s REAL, forget_s REAL
-) WITHOUT ROWID;
-CREATE INDEX in_flight ON decisions (due_s) WHERE state = 'in flight';
-CREATE INDEX decisions_to_forget ON decisions (forget_s);
-CREATE TABLE aliases (alias TEXT PRIMARY KEY, decision TEXT, forget_s REAL) WITHOUT ROWID;
-CREATE INDEX aliases_to_forget ON aliases (forget_s);
-CREATE TABLE tokens (token TEXT PRIMARY KEY, result TEXT, forget_s REAL) WITHOUT ROWID;
-CREATE INDEX tokens_to_forget ON tokens (forget_s);
-CREATE TABLE leases (id TEXT PRIMARY KEY, windows TEXT, held_usd REAL, due_s REAL);
-CREATE TABLE sums (sums TEXT, cell TEXT, total REAL, PRIMARY KEY (sums, cell)) WITHOUT ROWID;
-CREATE TABLE learned (worker TEXT, sums TEXT, sequence INTEGER, PRIMARY KEY (worker, sums)) WITHOUT ROWID;
-CREATE TABLE notes (name TEXT PRIMARY KEY, note TEXT);
-"""
+from wiserouter.stores.transitions import FINAL, Outcome
 
 MAX_OVERDUE_PER_TRANSACTION = 100
 """The most overdue rows of each kind that one transaction returns or deletes."""
@@ -59,7 +39,9 @@ _CHANGES = ", ".join(
     for name in COUNTERS
 )
 _ADD = f"UPDATE windows SET {_CHANGES} WHERE id = :window"  # noqa: S608
-_BEGIN = f"INSERT OR IGNORE INTO windows VALUES (?, ?, ?, ?, ?, NULL, 0{', ?' * len(COUNTERS)})"  # noqa: S608
+_OPENED = f"id, amount_usd, hard, rollover, carried_usd, {', '.join(COUNTERS)}"
+_BEGIN = f"INSERT OR IGNORE INTO windows ({_OPENED}, skipped) VALUES (?, ?, ?, ?, ?{', ?' * len(COUNTERS)}, 0)"  # noqa: S608
+_CALL = "id, windows, held_usd, expected_usd, paper, state, cost_usd, debit_usd"
 _LEFT = "amount_usd + carried_usd - spent_usd - reserved_usd - leased_usd"
 
 
@@ -73,7 +55,7 @@ class Transaction:
     now_s : float, seconds since 1970
         The time.
     reservation_ttl_s, decision_ttl_s : float, seconds
-        Time after which a reservation expires, and a settled decision is deleted.
+        Time after which an unsettled call is presumed, and a settled decision is deleted.
     """
 
     def __init__(self, cursor: sqlite3.Cursor, now_s: float, reservation_ttl_s: float, decision_ttl_s: float) -> None:
@@ -85,20 +67,12 @@ class Transaction:
         return _APPLY[type(event)](self, event)
 
     def tidy(self) -> None:
-        """Return overdue reservations and leases, and delete old rows."""
-        due = self._all(
-            "SELECT id, windows, held_usd, expected_usd FROM decisions "
-            "WHERE state = 'in flight' AND due_s <= ? LIMIT ?",
-            self._now_s,
-            MAX_OVERDUE_PER_TRANSACTION,
-        )
-        for decision, windows, held_usd, expected_usd in due:
-            self._count(json.loads(windows), _in_flight(held_usd, expected_usd), _EXPIRED)
-            self._do("UPDATE decisions SET state = 'expired' WHERE id = ?", decision)
-        for (lease,) in self._all(
-            "SELECT id FROM leases WHERE due_s <= ? LIMIT ?", self._now_s, MAX_OVERDUE_PER_TRANSACTION
-        ):
-            self._return_lease(lease)
+        """Presume or return overdue reservations and leases, and delete old rows."""
+        calls = f"SELECT {_CALL} FROM decisions WHERE state = 'in flight' AND due_s <= ? LIMIT ?"  # noqa: S608
+        for call in self._overdue(calls):
+            self._finish(_call(call), "presumed")
+        for lease in self._overdue("SELECT id, windows, held_usd, presumed FROM leases WHERE due_s <= ? LIMIT ?"):
+            self._end_lease(*lease)
         for table, key in (("decisions", "id"), ("aliases", "alias"), ("tokens", "token")):
             old = f"SELECT {key} FROM {table} WHERE forget_s <= ? LIMIT ?"  # noqa: S608
             self._do(f"DELETE FROM {table} WHERE {key} IN ({old})", self._now_s, MAX_OVERDUE_PER_TRANSACTION)  # noqa: S608
@@ -161,7 +135,8 @@ class Transaction:
             return answer
         if event.lease is not None:
             self._take(event.lease, event.held_usd)
-        self._count(event.windows, _NOWHERE, _in_flight(event.held_usd, event.expected_usd))
+        call = CountedCall(event.id, event.windows, event.held_usd, event.expected_usd, event.paper, "in flight")
+        self._count(event.windows, NOWHERE, call.counts())
         self._insert(event)
         return "ok"
 
@@ -182,34 +157,33 @@ class Transaction:
         )
 
     def _settle(self, event: Settle) -> str:
-        row = self._one("SELECT windows, held_usd, expected_usd, paper, state FROM decisions WHERE id = ?", event.id)
-        if row is None:
+        found = self._one(f"SELECT {_CALL} FROM decisions WHERE id = ?", event.id)  # noqa: S608
+        if found is None:
             return "unknown"
-        windows, held_usd, expected_usd, paper, state = row
-        first = self._first_result(event)
+        call, first = _call(found), self._first_result(event)
         if first is not None:
             return str(first[0])
-        if state == "charged" or (state == event.to == "released"):
+        if call.state in FINAL[event.to]:
             return "again"
-        debit_usd = expected_usd if paper else event.cost_usd
-        before = {"in flight": _in_flight(held_usd, expected_usd), "expired": _EXPIRED, "released": _RELEASED}[state]
-        after = _charged(event.cost_usd, debit_usd) if event.to == "charged" else _RELEASED
-        self._count(json.loads(windows), before, after)
-        self._update(event, debit_usd)
-        self._remember(event, state)
-        return str(state)
+        self._finish(call, event.to, event.cost_usd, event.model)
+        self._remember(event, call.state)
+        return call.state
 
-    def _update(self, event: Settle, debit_usd: float) -> None:
-        """Update the row of a settled decision."""
+    def _finish(self, call: CountedCall, to: Outcome, cost_usd: float = 0.0, model: int | None = None) -> None:
+        """Change the state of a call, in its windows and in its row."""
+        if to == "presumed":
+            cost_usd = call.held_usd if self._is_hard(call.windows) else call.expected_usd
+        after = call.with_outcome(to, cost_usd)
+        self._count(call.windows, call.counts(), after.counts())
         self._do(
             "UPDATE decisions SET state = ?, cost_usd = ?, debit_usd = ?, model = coalesce(?, model), forget_s = ? "
             "WHERE id = ?",
-            event.to,
-            event.cost_usd if event.to == "charged" else None,
-            debit_usd,
-            event.model,
+            to,
+            after.cost_usd,
+            after.debit_usd,
+            model,
             self._now_s + self._decision_ttl_s,
-            event.id,
+            call.id,
         )
 
     def _score(self, event: Score) -> str | float | None:
@@ -231,26 +205,27 @@ class Transaction:
             return "ok"
         answer = self._admits(event.windows, event.cost_usd if event.cost_usd > 0.0 else float("-inf"))
         if answer == "ok":
-            spent = _row(spent_usd=event.cost_usd, debited_usd=event.cost_usd)
-            self._count(event.windows, _NOWHERE, spent)
+            spent = counters(spent_usd=event.cost_usd, debited_usd=event.cost_usd)
+            self._count(event.windows, NOWHERE, spent)
             self._remember(event, "ok")
         return answer
 
     def _lease(self, event: Lease) -> float:
-        row = self._one("SELECT windows, held_usd FROM leases WHERE id = ?", event.id)
+        row = self._one("SELECT windows, presumed, held_usd FROM leases WHERE id = ?", event.id)
         windows = json.dumps(event.windows)
-        if row is not None and (row[0] != windows or event.ttl_s <= 0.0):
+        runs = row is not None and row[0] == windows and not row[1]
+        if row is not None and (not runs or event.ttl_s <= 0.0):
             self._return_lease(event.id)
         rooms = self._rooms(event.windows)
         if event.ttl_s <= 0.0 or len(rooms) < len(event.windows):
             return 0.0
-        held_usd = row[1] if row is not None and row[0] == windows else 0.0
+        held_usd = row[2] if runs else 0.0
         more_usd = event.held_usd - held_usd
         if more_usd > 0.0:
             more_usd = min([more_usd, *[max(left_usd, 0.0) for left_usd, _, _ in rooms]])
-        self._count(event.windows, _NOWHERE, _row(leased_usd=more_usd))
+        self._count(event.windows, NOWHERE, lease_counts(more_usd, presumed=False))
         due_s = self._now_s + event.ttl_s
-        self._do("INSERT OR REPLACE INTO leases VALUES (?, ?, ?, ?)", event.id, windows, held_usd + more_usd, due_s)
+        self._do("INSERT OR REPLACE INTO leases VALUES (?, ?, ?, ?, 0)", event.id, windows, held_usd + more_usd, due_s)
         return float(held_usd + more_usd)
 
     def _find(self, event: Find) -> Found | None:
@@ -308,7 +283,11 @@ class Transaction:
         fits = all(held_usd <= left_usd + rounding_usd for left_usd, hard, rounding_usd in rooms if hard)
         return "ok" if fits else "refused"
 
-    def _count(self, windows: Iterable[str], before: list[float], after: list[float]) -> None:
+    def _is_hard(self, windows: Iterable[str]) -> bool:
+        """Return True if the limit of any of these windows is hard."""
+        return any(hard for _, hard, _ in self._rooms(windows))
+
+    def _count(self, windows: Iterable[str], before: Counts, after: Counts) -> None:
         """Subtract the counters `before` of a call from its windows, and add those `after`."""
         change = {name: new - old for name, new, old in zip(COUNTERS, after, before, strict=True)}
         for window in windows:
@@ -331,15 +310,26 @@ class Transaction:
 
     def _take(self, lease: str, held_usd: float) -> None:
         """Take the cost of a call from a lease, as far as the lease goes."""
-        row = self._one("SELECT windows, held_usd FROM leases WHERE id = ?", lease)
+        row = self._one("SELECT windows, held_usd, presumed FROM leases WHERE id = ?", lease)
         if row is not None:
             taken_usd = min(held_usd, row[1])
-            self._count(json.loads(row[0]), _row(leased_usd=taken_usd), _NOWHERE)
+            self._count(json.loads(row[0]), lease_counts(taken_usd, presumed=bool(row[2])), NOWHERE)
             self._do("UPDATE leases SET held_usd = held_usd - ? WHERE id = ?", taken_usd, lease)
 
     def _return_lease(self, lease: str) -> None:
         self._take(lease, float("inf"))
         self._do("DELETE FROM leases WHERE id = ?", lease)
+
+    def _end_lease(self, lease: str, windows: str, held_usd: float, presumed: int) -> None:
+        """Presume the rest of an overdue lease under a hard limit and return it otherwise; forget a presumed one."""
+        if presumed:
+            self._do("DELETE FROM leases WHERE id = ?", lease)
+        elif held_usd > 0.0 and self._is_hard(names := json.loads(windows)):
+            self._count(names, lease_counts(held_usd, presumed=False), lease_counts(held_usd, presumed=True))
+            forget_s = self._now_s + self._decision_ttl_s
+            self._do("UPDATE leases SET presumed = 1, due_s = ? WHERE id = ?", forget_s, lease)
+        else:
+            self._return_lease(lease)
 
     def _first_result(self, event: Settle | Score | Spend) -> list[object] | None:
         """Return the result of an event that was delivered before, in a list; None for a new one."""
@@ -358,6 +348,9 @@ class Transaction:
 
     def _all(self, statement: str, *values: object) -> list[Any]:
         return self._cursor.execute(statement, values).fetchall()
+
+    def _overdue(self, statement: str) -> list[Any]:
+        return self._all(statement, self._now_s, MAX_OVERDUE_PER_TRANSACTION)
 
 
 _APPLY: dict[type, Callable[[Transaction, Any], object]] = {
@@ -380,16 +373,7 @@ def _token(event: Settle | Score | Spend) -> str:
     return json.dumps([type(event).__name__, "" if isinstance(event, Spend) else event.id, event.token])
 
 
-def _row(**counts: float) -> list[float]:
-    return [counts.get(name, 0.0) for name in COUNTERS]
-
-
-def _in_flight(held_usd: float, expected_usd: float) -> list[float]:
-    return _row(reserved_usd=held_usd, expected_usd=expected_usd, decided=1, in_flight=1)
-
-
-def _charged(cost_usd: float, debit_usd: float) -> list[float]:
-    return _row(spent_usd=cost_usd, debited_usd=debit_usd, decided=1, charged=1)
-
-
-_NOWHERE, _RELEASED, _EXPIRED = _row(), _row(released=1), _row(decided=1, expired=1)
+def _call(found: tuple[Any, ...]) -> CountedCall:
+    """Return the call of a row with the columns `_CALL`."""
+    name, windows, *rest = found
+    return CountedCall(name, tuple(json.loads(windows)), *rest)

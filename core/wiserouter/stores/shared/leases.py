@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
 from typing import cast
 
@@ -21,7 +21,8 @@ class Leases:
     """The leases of one worker, by scope; the caller holds a lock.
 
     A lease can be used for `ttl_s` by the worker's own clock, counted from the moment of the request. The engine keeps
-    it longer, by the time to live of a reservation, in which the calls made on it may still be reported.
+    it longer, by the time to live of a reservation, in which the calls made on it may still be reported. After that it
+    presumes under a hard limit that the rest was spent, so a worker returns what it no longer needs.
 
     Parameters
     ----------
@@ -40,9 +41,8 @@ class Leases:
         self._identity = WorkerIdentity()
 
     def id(self, scope: str) -> str:
-        """Return the name of a lease; a forked process has none of its parent's leases."""
-        if self._identity.renew_after_fork():
-            self._held.clear()
+        """Return the name of a lease."""
+        self._leave_to_parent()
         return f"{self._identity.name}|{scope}"
 
     def left_usd(self, scope: str) -> float:
@@ -72,6 +72,17 @@ class Leases:
             self._held[scope].usd = target_usd
         return Lease(self.id(scope), windows, target_usd, self._ttl_s + self._reservation_ttl_s)
 
+    def idle(self, used: Container[str], untold: Container[str]) -> dict[str, Lease]:
+        """Return the events that return the leases of scopes that are not `used` any more, by scope.
+
+        A lease in `untold` is kept until the calls made on it are reported. None of those returned is used from now on.
+        """
+        self._leave_to_parent()
+        unused = [scope for scope in self._held if scope not in used and self.id(scope) not in untold]
+        for scope in unused:
+            self._held[scope].usd = 0.0
+        return {scope: Lease(self.id(scope), (), 0.0, 0.0) for scope in unused}
+
     def take(self, scope: str, granted: object, asked_s: float, waiting: Iterable[PendingEvent]) -> None:
         """Take over the granted amount, less the reservations made on the lease since the request."""
         lease, held_usd = self.id(scope), cast("float", granted)
@@ -82,4 +93,10 @@ class Leases:
 
     def returned(self) -> list[PendingEvent]:
         """Return the events that return all leases to the engine."""
+        self._leave_to_parent()
         return [PendingEvent(Lease(self.id(scope), (), 0.0, 0.0), scope, applied=True) for scope in self._held]
+
+    def _leave_to_parent(self) -> None:
+        """Forget the leases of the process that this one was forked from: they are not its own."""
+        if self._identity.renew_after_fork():
+            self._held.clear()

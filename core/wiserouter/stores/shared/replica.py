@@ -314,5 +314,6 @@ def _settled(ledger: Ledger) -> dict[str, float]:
         "decided": ledger.decided - ledger.in_flight,
         "charged": ledger.charged,
         "released": ledger.released,
-        "expired": ledger.expired,
+        "presumed": ledger.presumed,
+        "presumed_usd": ledger.presumed_usd,
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Literal, cast
+from typing import cast
 
 from wiserouter.budgets.ledger import Ledger
 from wiserouter.errors import AlreadySettled, StoreError, UnknownDecision
@@ -14,10 +14,9 @@ from wiserouter.stores.ids import fresh_id
 from wiserouter.stores.shared.codec import record_of_text
 from wiserouter.stores.shared.exchange import PendingEvent
 from wiserouter.stores.shared.recovery import replay_lost
-from wiserouter.stores.shared.replica import Effect, effect_of
+from wiserouter.stores.shared.replica import effect_of
 from wiserouter.stores.shared.worker import Worker
-
-Outcome = Literal["charged", "released"]
+from wiserouter.stores.transitions import Outcome, check_open, ledger_change, presumed_cost_usd, set_outcome
 
 
 def reserve(worker: Worker, record: Record) -> None:
@@ -45,22 +44,23 @@ def find(worker: Worker, decision_id: str) -> Record:
     return _fetched(worker, decision_id) if record is None else record
 
 
-def finish(worker: Worker, record: Record, to: Outcome, cost_usd: float, model: int | None) -> None:
-    """Charge or release a call, locally or at the engine; a step that the engine misses is sent again later."""
+def finish(worker: Worker, record: Record, to: Outcome, cost_usd: float = 0.0, model: int | None = None) -> None:
+    """Settle a call, locally or at the engine; a step that the engine misses is sent again later."""
     decision = record.decision
+    if to == "presumed":
+        cost_usd = presumed_cost_usd(decision, hard=worker.is_hard(decision.scope))
     with worker.lock:
-        if record.state in ("charged", to):
-            raise AlreadySettled(decision.id, record.state)
+        check_open(record, to, decision.id)
         kept = decision.id in worker.decisions
         windows = worker.decisions[decision.id][1] if kept else ()
         event = Settle(decision.id, to, fresh_id(), cost_usd, model)
-        pending = PendingEvent(event, decision.scope, windows, _settling(record, to, cost_usd))
+        pending = PendingEvent(event, decision.scope, windows, ledger_change(record, to, cost_usd))
         if kept and decision.scope in worker.replica.views and worker.may_act_locally(decision.scope):
             worker.apply_locally(pending)
-            _settled(record, to, cost_usd, model)
+            set_outcome(record, to, cost_usd, model)
             return
     _finish_now(worker, record, pending)
-    _settled(record, to, cost_usd, model)
+    set_outcome(record, to, cost_usd, model)
 
 
 def _reserve_locally(worker: Worker, record: Record) -> bool:
@@ -151,22 +151,3 @@ def _fetched(worker: Worker, decision_id: str) -> Record:
     record.model = record.model if found.model is None else found.model
     record.cost_usd, record.reward = found.cost_usd, found.reward
     return record
-
-
-def _settling(record: Record, to: Outcome, cost_usd: float) -> Effect:
-    """Return the effect of a settlement on a ledger."""
-    held = record.decision.reserved_usd, record.decision.expected_cost_usd
-    state = record.state
-    if to == "released":
-        return effect_of(Ledger.release, *held) if state == "in flight" else Ledger.release_late
-    debit_usd = cost_usd if record.debit == "actual" else record.decision.expected_cost_usd
-    if state == "in flight":
-        return lambda ledger: ledger.settle(*held, cost_usd=cost_usd, debit_usd=debit_usd)
-    return lambda ledger: ledger.settle_late(state, cost_usd=cost_usd, debit_usd=debit_usd)
-
-
-def _settled(record: Record, to: Outcome, cost_usd: float, model: int | None) -> None:
-    record.state = to
-    if to == "charged":
-        record.cost_usd = cost_usd
-        record.model = record.model if model is None else model

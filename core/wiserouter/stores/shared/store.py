@@ -191,9 +191,15 @@ class SharedStore:
         return record
 
     def release(self, decision_id: str) -> Record:
-        """Return the reservation of a call that failed."""
+        """Return the reservation, or the presumed cost, of a call that cost nothing."""
         record = self.find(decision_id)
-        steps.finish(self._worker, record, "released", 0.0, None)
+        steps.finish(self._worker, record, "released")
+        return record
+
+    def presume(self, decision_id: str) -> Record:
+        """Count a call whose outcome is unknown as spent."""
+        record = self.find(decision_id)
+        steps.finish(self._worker, record, "presumed")
         return record
 
     def reward(self, decision_id: str, reward: float) -> tuple[Record, float | None]:

@@ -6,12 +6,13 @@ import time
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from itertools import islice
 from threading import RLock
 
 from wiserouter.budgets.nested import Account
 from wiserouter.stores.base import Peer, Record
 from wiserouter.stores.engines.base import Engine, ReadRequest, Reply
-from wiserouter.stores.engines.events import Event, Find, Lease
+from wiserouter.stores.engines.events import Event, Find, Lease, Reserve
 from wiserouter.stores.shared.exchange import EngineClient, PendingEvent
 from wiserouter.stores.shared.leases import Leases
 from wiserouter.stores.shared.recovery import KeptDecision, reopen_lost, repair_unknown
@@ -78,6 +79,7 @@ class Worker:
         self._noted_s = float("-inf")
         self._read: list[str] = []
         self._renewing: dict[str, Lease] = {}
+        self._returning: dict[str, Lease] = {}
         self.client = EngineClient(engine, self, self.lock, clock, name=name, refresh_s=refresh_s, flush_s=flush_s)
         self.client.offset_s = time.time() - clock()
 
@@ -88,6 +90,13 @@ class Worker:
     def may_act_locally(self, scope: str) -> bool:
         """Return True if reservations and settlements of a scope need not wait for the engine."""
         return self._decides_on_leases or (not self.near and not self.replica.chain(scope).hard)
+
+    def is_hard(self, scope: str) -> bool:
+        """Return True if any limit of the account of `scope` is hard."""
+        if scope not in self.replica.views:
+            self.refresh_account(scope)
+        with self.lock:
+            return self.replica.chain(scope).hard
 
     def is_up_to_date(self, scope: str) -> bool:
         """Return True if an account is known, the engine answered last time, and no window has ended since."""
@@ -145,12 +154,15 @@ class Worker:
         self.client.close()
 
     def compose(self, sent: Sequence[PendingEvent], *, due: bool) -> tuple[list[Event], ReadRequest]:
-        """Return the leases to renew and the additions of peers, and the data to read."""
+        """Return the leases to renew and to return and the additions of peers, and the data to read."""
         now_s = self.now()
         active = {scope for scope, view in self.replica.views.items() if due and now_s - view.used_s < IDLE_S}
         scopes = active | {pending.scope for pending in sent if pending.scope}
-        self._renewing = self._renewals(scopes, active)
-        events: list[Event] = [*self._renewing.values(), *(self._periodic_events(now_s) if due else [])]
+        untold = self._untold_leases(len(sent))
+        self._renewing = self._renewals(scopes, active, untold)
+        self._returning = self.leases.idle(scopes, untold) if due else {}
+        leases = [*self._renewing.values(), *self._returning.values()]
+        events: list[Event] = [*leases, *(self._periodic_events(now_s) if due else [])]
         self._read = sorted({one for scope in scopes for one in self.replica.scopes(scope)})
         notes = [
             name for scope in self._read if scope not in self.replica.views for name in self.replica.note_names(scope)
@@ -170,6 +182,8 @@ class Worker:
         self._take_accounts(reply)
         for scope, granted in zip(self._renewing, extras, strict=False):
             self.leases.take(scope, granted, asked_s, self.client.waiting)
+        for scope in self._returning:
+            self.leases.drop(scope)
         for peer in list(self.peers) if reply.sums else []:
             peer.incoming(reply)
         return None
@@ -204,11 +218,17 @@ class Worker:
                 self._noted_s = float("-inf")  # a worker that starts next can read the record of arrivals at once
             self.replica.take(scope, state, reply.now_s, reply.notes, unsent)
 
-    def _renewals(self, scopes: set[str], active: set[str]) -> dict[str, Lease]:
-        """Return the leases to renew, by scope."""
+    def _untold_leases(self, n_sent: int) -> set[str]:
+        """Return the leases on which calls were reserved that this exchange does not report yet."""
+        waiting = islice(self.client.waiting, n_sent, None)
+        leases = [pending.event.lease for pending in waiting if isinstance(pending.event, Reserve)]
+        return {lease for lease in leases if lease is not None}
+
+    def _renewals(self, scopes: set[str], active: set[str], untold: set[str]) -> dict[str, Lease]:
+        """Return the leases to renew, by scope; a renewal counts from what the engine knows to be used."""
         leases: dict[str, Lease] = {}
         for scope in scopes if self.leases.share is not None and not self.client.closed else ():
-            if scope in self.replica.views:
+            if scope in self.replica.views and self.leases.id(scope) not in untold:
                 left_usd, windows = self.replica.left_usd(scope), self.replica.chain(scope).windows
                 lease = self.leases.renewal(scope, windows, left_usd, due=scope in active)
                 if lease is not None:

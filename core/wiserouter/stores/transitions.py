@@ -1,0 +1,68 @@
+"""The outcomes of a call: which may follow its present state, and what each changes in its record and its ledgers.
+
+A call whose outcome is unknown is presumed to have cost its worst case under a hard limit, and its expected cost
+otherwise. It can still be charged, or released where it is certain to have cost nothing; a released call can still be
+charged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+from wiserouter.budgets.ledger import Ledger
+from wiserouter.errors import AlreadySettled
+from wiserouter.stores.base import Record, State
+from wiserouter.types import Decision
+
+Outcome = Literal["charged", "released", "presumed"]
+
+FINAL: dict[Outcome, tuple[State, ...]] = {
+    "charged": ("charged",),
+    "released": ("charged", "released"),
+    "presumed": ("charged", "released", "presumed"),
+}
+"""The states that no longer change to each outcome."""
+
+
+def check_open(record: Record, to: Outcome, decision_id: str) -> None:
+    """Raise `AlreadySettled` where the state of a call no longer changes to the outcome `to`."""
+    if record.state in FINAL[to]:
+        raise AlreadySettled(decision_id, record.state)
+
+
+def presumed_cost_usd(decision: Decision, *, hard: bool) -> float:
+    """Return the cost at which a call of unknown outcome counts, where one of its limits is `hard` or none is."""
+    return decision.reserved_usd if hard else decision.expected_cost_usd
+
+
+def ledger_change(record: Record, to: Outcome, cost_usd: float) -> Callable[[Ledger], None]:
+    """Return the change of each ledger of a call when the outcome `to`, at `cost_usd`, follows its present state."""
+    held = record.decision.reserved_usd, record.decision.expected_cost_usd
+    debit_usd = _debit_usd(record, cost_usd)
+    if record.state == "released":
+        return lambda ledger: ledger.charge_released(cost_usd=cost_usd, debit_usd=debit_usd)
+    if record.state == "presumed":
+        known_usd = record.cost_usd or 0.0
+        presumed = known_usd, _debit_usd(record, known_usd)
+        if to == "released":
+            return lambda ledger: ledger.release_presumed(*presumed)
+        return lambda ledger: ledger.charge_presumed(*presumed, cost_usd=cost_usd, debit_usd=debit_usd)
+    if to == "released":
+        return lambda ledger: ledger.release(*held)
+    if to == "presumed":
+        return lambda ledger: ledger.presume(*held, cost_usd=cost_usd, debit_usd=debit_usd)
+    return lambda ledger: ledger.settle(*held, cost_usd=cost_usd, debit_usd=debit_usd)
+
+
+def set_outcome(record: Record, to: Outcome, cost_usd: float, model: int | None) -> None:
+    """Set the outcome of a record; `model` is the one that answered, where it is another one than chosen."""
+    record.state = to
+    record.cost_usd = None if to == "released" else cost_usd
+    if to == "charged" and model is not None:
+        record.model = model
+
+
+def _debit_usd(record: Record, cost_usd: float) -> float:
+    """Return the amount that planning debits for a cost."""
+    return cost_usd if record.debit == "actual" else record.decision.expected_cost_usd
