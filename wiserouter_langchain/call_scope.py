@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -24,14 +24,25 @@ from pydantic import PrivateAttr
 
 from wiserouter import WiseRouter
 from wiserouter.errors import StoreError
-from wiserouter.integration import SHORT_TEXT_CHARS, CallRequest, ContextAssignment, ContextLookup, offload
-from wiserouter_langchain.candidates import begin_call
+from wiserouter.integration import (
+    MAX_WAIT_S,
+    SHORT_TEXT_CHARS,
+    AdmissionQueue,
+    CallRequest,
+    ContextAssignment,
+    ContextLookup,
+    offload,
+)
+from wiserouter_langchain.candidates import begin_call, needed_usd
 from wiserouter_langchain.decision_index import DecisionIndex
 from wiserouter_langchain.pool_member import PoolMember
 from wiserouter_langchain.request import request_of
 from wiserouter_langchain.routed_call import OPERATIONS, RECORD, RoutedCall
 
 logger = logging.getLogger("wiserouter.langchain")
+
+AdmissionTerms = tuple[str, Callable[[bool], RoutedCall], Callable[[], float], float]
+"""Scope, attempt, least worst case and longest wait, as `AdmissionQueue.admit` takes them."""
 
 FORCED = "wise_model"
 """Name of the configurable that forces a model."""
@@ -58,6 +69,8 @@ class CallEnvironment:
         The model that takes each call that it can take and the budget pays for.
     payer : str or None
         The scope that pays, whatever the configuration says.
+    queue : AdmissionQueue
+        The calls that wait while the rest of the budget is only held by calls in flight.
     durable : bool
         Whether other workers can find decisions in the store.
     without_usage : set of str
@@ -68,6 +81,7 @@ class CallEnvironment:
     members: Mapping[str, PoolMember]
     lookup: ContextLookup
     index: DecisionIndex
+    queue: AdmissionQueue
     preferred: str | None = None
     payer: str | None = None
     durable: bool = False
@@ -78,6 +92,7 @@ class RoutingChatModel(BaseChatModel):
     """A chat model that delegates its calls; the part of it that a scope needs."""
 
     cap_output_tokens: int | None = None
+    max_wait_s: float = MAX_WAIT_S
 
     _environment: CallEnvironment = PrivateAttr()
 
@@ -142,7 +157,7 @@ class _Scope:
     def _request(self) -> CallRequest:
         return request_of(self._messages, self._kwargs, self._kwargs.get(OPERATIONS, ()))
 
-    def _decided(self, request: CallRequest, assignment: ContextAssignment) -> RoutedCall:
+    def _decided(self, request: CallRequest, assignment: ContextAssignment, may_wait: bool) -> RoutedCall:
         """Decide, and return the call."""
         environment = self._environment
         return begin_call(
@@ -154,7 +169,18 @@ class _Scope:
             environment.preferred,
             self._llm.cap_output_tokens,
             self._payer(),
+            may_wait=may_wait,
         )
+
+    def _needed_usd(self, request: CallRequest) -> float:
+        """Return the least worst case of the call under a hard limit."""
+        core, members, forced = self._environment.core, self._environment.members, self._configurable().get(FORCED)
+        return needed_usd(core, members, request, forced, self._llm.cap_output_tokens, self._payer())
+
+    def _terms(self, request: CallRequest, assignment: ContextAssignment) -> AdmissionTerms:
+        """Return the arguments with which the queue admits the call."""
+        attempt = partial(self._decided, request, assignment)
+        return self._payer(), attempt, partial(self._needed_usd, request), self._llm.max_wait_s
 
     def _payer(self) -> str:
         """Return the scope that pays: the one that the program has set, else the one of the configuration."""
@@ -209,7 +235,8 @@ class CallScope(_Scope):
         self._run = manager.on_chain_start(None, {"messages": self._messages}, **self._run_names())
         try:
             request = self._request()
-            self._call = self._decided(request, self._environment.lookup.look_up(request.question))
+            assignment = self._environment.lookup.look_up(request.question)
+            self._call = self._environment.queue.admit(*self._terms(request, assignment))
             return self._ready(self._call, self._run)
         except BaseException as error:
             self._end(error)
@@ -271,10 +298,9 @@ class AsyncCallScope(_Scope):
     async def _adecided(self) -> RoutedCall:
         request = self._request()
         assignment = await self._environment.lookup.alook_up(request.question)
-        decide = partial(self._decided, request, assignment)
-        if len(request.counted) < SHORT_TEXT_CHARS and not self._environment.core.waits(self._payer()):
-            return decide()
-        return await offload(decide, self._settle)
+        is_quick = len(request.counted) < SHORT_TEXT_CHARS and not self._environment.core.waits(self._payer())
+        undo = None if is_quick else self._settle
+        return await self._environment.queue.aadmit(*self._terms(request, assignment), undo)
 
     async def _aend(self, error: BaseException | None) -> None:
         if self._call is not None:

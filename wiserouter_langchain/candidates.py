@@ -21,6 +21,8 @@ def begin_call(
     preferred: str | None,
     cap_output_tokens: int | None,
     scope: str = "default",
+    *,
+    may_wait: bool = False,
 ) -> RoutedCall:
     """Decide on a call and reserve its cost.
 
@@ -42,6 +44,8 @@ def begin_call(
         The limit of the output where neither call nor model sets one.
     scope : str, default "default"
         The scope whose budget pays.
+    may_wait : bool, default False
+        As in `WiseRouter.decide`.
 
     Raises
     ------
@@ -56,8 +60,26 @@ def begin_call(
     if router.is_hard(scope):
         worst_usd = worst_cases_usd(members, names, request, bound_tokens, cap_output_tokens)
     terms: dict[str, Any] = {**assignment._asdict(), "worst_case_usd": worst_usd, "scope": scope}
-    decision = _decide_preferred(router, names, preferred, terms) or router.decide(**terms, eligible=names)
+    decision = _decide_preferred(router, names, preferred, terms)
+    if decision is None:
+        decision = router.decide(**terms, eligible=names, may_wait=may_wait)
     return RoutedCall(router, decision, members[decision.model], request)
+
+
+def needed_usd(
+    router: WiseRouter,
+    members: Mapping[str, PoolMember],
+    request: CallRequest,
+    forced: str | None,
+    cap_output_tokens: int | None,
+    scope: str = "default",
+) -> float:
+    """Return the least worst case of a call; 0 where no limit is hard. Parameters and errors are those above."""
+    if not router.is_hard(scope):
+        return 0.0
+    bound_tokens = request.input_bound_tokens
+    names = candidates(members, request, bound_tokens, forced)
+    return min(worst_cases_usd(members, names, request, bound_tokens, cap_output_tokens).values())
 
 
 def candidates(

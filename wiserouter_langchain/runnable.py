@@ -24,7 +24,7 @@ from pydantic import Field
 
 from wiserouter import Budget, Explanation, Price, WiseRouter
 from wiserouter.errors import InvalidInput, UnknownModel
-from wiserouter.integration import ContextLookup, offload
+from wiserouter.integration import ContextLookup, admission_queue, offload
 from wiserouter_langchain.call_scope import FORCED, SCOPE, CallEnvironment, RoutingChatModel, arouted, routed
 from wiserouter_langchain.decision_index import DecisionIndex
 from wiserouter_langchain.decision_lookup import credit, explained
@@ -53,6 +53,8 @@ class RunnableWiseRouter(RoutingChatModel):
         Your own prices by model. They come before the router's prices, which come before the catalogue's.
     cap_output_tokens : int, optional
         The limit of the output where neither call nor model sets one; also passed to the model.
+    max_wait_s : float, default 10
+        How long a call waits while the rest of the budget is only held by calls in flight; 0 refuses it at once.
     encoder_timeout_s : float, default 1
         The time in which a question must be embedded; after it, the question is routed without a context.
     history_size : int, default 10,000
@@ -108,7 +110,7 @@ class RunnableWiseRouter(RoutingChatModel):
             core.contexts, core.encoder, self.encoder_timeout_s, keeps_embedding=core.needs_embedding
         )
         self._environment = CallEnvironment(
-            core, members, lookup, DecisionIndex(self.history_size), durable=core.durable
+            core, members, lookup, DecisionIndex(self.history_size), admission_queue(core), durable=core.durable
         )
 
     @property

@@ -13,6 +13,7 @@ from litellm.router import Router
 
 from wiserouter import Budget, WiseRouter
 from wiserouter.errors import InvalidInput
+from wiserouter.integration import MAX_WAIT_S
 from wiserouter_litellm.group_setup import open_group
 from wiserouter_litellm.litellm_compat import deployments_of, owns
 from wiserouter_litellm.scopes import ScopeFromMetadata
@@ -31,6 +32,7 @@ def attach(
     budget: Budget | None = None,
     cap_output_tokens: int | None = None,
     encoder_timeout_s: float = 1.0,
+    max_wait_s: float = MAX_WAIT_S,
 ) -> WiseCallback:
     """Route the calls of one model group of a LiteLLM router under a budget.
 
@@ -49,6 +51,8 @@ def attach(
         The limit of the output where a request sets none; also sent to the provider.
     encoder_timeout_s : float, default 1
         The longest time that a question waits for its embedding before it is routed without a context.
+    max_wait_s : float, default 10
+        How long a request waits while the rest of the budget is only held by calls in flight; 0 refuses it at once.
 
     Returns
     -------
@@ -87,6 +91,7 @@ def attach(
         budget=budget,
         cap_output_tokens=cap_output_tokens,
         encoder_timeout_s=encoder_timeout_s,
+        max_wait_s=max_wait_s,
         scope_resolver=lambda _: ScopeFromMetadata(),
     )
     if callback is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from wiserouter.errors import BudgetExhausted
 from wiserouter.integration import CallRequest, count_tokens
 from wiserouter_litellm.deployments import Deployment, DeploymentInfo
 from wiserouter_litellm.errors import too_long
@@ -95,6 +96,16 @@ def worst_cases_usd(
         usd = one.info.rate_card.worst_case_usd(inputs, limit, request.choices, request.tier)
         worst_usd[one.info.model] = max(worst_usd.get(one.info.model, 0.0), usd)
     return worst_usd
+
+
+def note_fitting_output(error: BudgetExhausted, request: CallRequest, candidates: Candidates, length: Length) -> None:
+    """Let a refusal name the largest limit of the output with which the request would fit into what is left."""
+    fitting = 0
+    for one in candidates:
+        inputs = length.bound_for(one.info) if request.countable else None
+        within = one.info.rate_card.output_tokens_within(error.left_usd, inputs, request.choices, request.tier)
+        fitting = max(fitting, within)
+    error.note_fitting_output(fitting)
 
 
 def ranked(

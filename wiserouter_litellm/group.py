@@ -7,25 +7,28 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from threading import Lock
 from typing import Any, NamedTuple
 
 from wiserouter import Decision, WiseRouter
-from wiserouter.errors import AlreadySettled, StoreError, UnknownDecision, UnknownPrice
+from wiserouter.errors import AlreadySettled, BudgetExhausted, StoreError, UnknownDecision, UnknownPrice
 from wiserouter.integration import (
+    MAX_WAIT_S,
     SHORT_TEXT_CHARS,
+    AdmissionQueue,
     Bill,
     CallRequest,
     ContextAssignment,
     ContextLookup,
-    offload,
+    admission_queue,
 )
 from wiserouter_litellm.candidates import (
     Candidate,
     Candidates,
+    Length,
     fitting_models,
     is_worth_counting,
+    note_fitting_output,
     ranked,
     worst_cases_usd,
 )
@@ -76,6 +79,14 @@ class Selection(NamedTuple):
     models: dict[str, str]
 
 
+class Bounds(NamedTuple):
+    """The models that take a request, its length, and the bounds on its cost, where a limit is hard."""
+
+    models: list[str]
+    length: Length
+    worst_usd: dict[str, float] | None
+
+
 @dataclass
 class Group:
     """A model group under one budget, or one for each of its scopes.
@@ -96,6 +107,10 @@ class Group:
         Says whose budget pays.
     cap_output_tokens : int or None
         The limit of the output where a request sets none; it is then sent to the provider as well.
+    max_wait_s : float, seconds
+        How long a request waits while the rest of the budget is only held by calls in flight; 0 refuses it at once.
+    queue : AdmissionQueue
+        The requests that wait.
     faults : Counter of str
         Faults by kind.
     """
@@ -107,8 +122,13 @@ class Group:
     hard: bool
     scope_resolver: ScopeResolver = field(default_factory=GroupScope)
     cap_output_tokens: int | None = None
+    max_wait_s: float = MAX_WAIT_S
     faults: Counter[str] = field(default_factory=Counter)
+    queue: AdmissionQueue = field(init=False)
     _adding: Lock = field(default_factory=Lock)
+
+    def __post_init__(self) -> None:
+        self.queue = admission_queue(self.router)
 
     def candidates(self, healthy: Sequence[Deployment], failed_ids: set[str]) -> Candidates:
         """Return the candidates among the healthy deployments; models that are new join the pool.
@@ -137,16 +157,19 @@ class Group:
             logger.info("group %r: new model %r, believed to be as good as the others", self.name, info.model)
 
     async def aselect(self, routing: RoutingRequest) -> Selection:
-        """Choose a model for a request, with encoding, counting and the store off the event loop."""
-        assignment = await self.lookup.alook_up(routing.request.question)
-        select = partial(self._select, routing, assignment)
-        if self._is_slow_to_count(routing) or self.router.waits(routing.scope):
-            return await offload(select, lambda abandoned: self.release(abandoned.decision.id))
-        return select()
+        """Choose a model for a request, with encoding, counting and the store off the event loop.
+
+        Where the budget is only held by calls in flight, the request waits for their settlements.
+        """
+        attempt = Attempt(self, routing, await self.lookup.alook_up(routing.request.question))
+        off_loop = self._is_slow_to_count(routing) or self.router.waits(routing.scope)
+        undo = self._undo if off_loop else None
+        return await self.queue.aadmit(routing.scope, attempt, attempt.needed_usd, self.max_wait_s, undo)
 
     def select(self, routing: RoutingRequest) -> Selection:
         """Do what `aselect` does, in a thread that may wait."""
-        return self._select(routing, self.lookup.look_up(routing.request.question))
+        attempt = Attempt(self, routing, self.lookup.look_up(routing.request.question))
+        return self.queue.admit(routing.scope, attempt, attempt.needed_usd, self.max_wait_s)
 
     def settle(self, decision_id: str, bill: Bill) -> None:
         """Charge a call, once."""
@@ -187,8 +210,11 @@ class Group:
         is_long = len(routing.request.counted) >= SHORT_TEXT_CHARS
         return is_long and is_worth_counting(routing.request, routing.candidates, hard=self.hard)
 
-    def _select(self, routing: RoutingRequest, assignment: ContextAssignment) -> Selection:
-        """Decide, and alias the decision; waits for the store where that is shared."""
+    def _undo(self, abandoned: Selection) -> None:
+        self.release(abandoned.decision.id)
+
+    def bounds_of(self, routing: RoutingRequest) -> Bounds:
+        """Return the models that take a request, and the most that it can cost with each under a hard limit."""
         candidates, request, scope = routing.candidates, routing.request, routing.scope
         if scope != OWN:
             self.scope_resolver.open(scope)
@@ -198,17 +224,25 @@ class Group:
         worst_usd = worst_cases_usd(request, candidates, length, self.cap_output_tokens) if hard else None
         if worst_usd is not None and min(worst_usd[name] for name in models) == float("inf"):
             raise unbounded(self.name, models)
+        return Bounds(models, length, worst_usd)
+
+    def decide(
+        self, routing: RoutingRequest, assignment: ContextAssignment, bounds: Bounds, *, may_wait: bool
+    ) -> Selection:
+        """Decide, and alias the decision; waits for the store where that is shared."""
+        candidates, worst_usd = routing.candidates, bounds.worst_usd
         decision = self.router.decide(
             context=assignment.context,
             embedding=assignment.embedding,
-            eligible=models,
+            eligible=bounds.models,
             worst_case_usd=worst_usd,
-            scope=scope,
+            scope=routing.scope,
+            may_wait=may_wait,
         )
         keys = keys_of_decision(decision.id, routing.call_id, routing.caller, chosen=routing.chose_id)
         self.alias(keys, decision.id)
         mark = {DECISION_KEY: {"owner": routing.owner, "group": self.name, "id": decision.id, "keys": keys}}
-        copies = ranked(candidates, self._ranking(decision, worst_usd), self._params(request), mark)
+        copies = ranked(candidates, self._ranking(decision, worst_usd), self._params(routing.request), mark)
         return Selection(decision, copies, {one.id: one.info.model for one in candidates})
 
     def _ranking(self, decision: Decision, worst_usd: Mapping[str, float] | None) -> list[str]:
@@ -227,3 +261,38 @@ class Group:
     def _params(self, request: CallRequest) -> dict[str, Any]:
         unlimited = request.output_tokens is None and self.cap_output_tokens is not None
         return {request.limit_name: self.cap_output_tokens} if unlimited else {}
+
+
+class Attempt:
+    """The attempts to decide on one request, bounded once.
+
+    Parameters
+    ----------
+    group : Group
+        Decides.
+    routing : RoutingRequest
+        The request.
+    assignment : ContextAssignment
+        The context of its question.
+    """
+
+    __slots__ = ("_assignment", "_bounds", "_group", "_routing")
+
+    def __init__(self, group: Group, routing: RoutingRequest, assignment: ContextAssignment) -> None:
+        self._group, self._routing, self._assignment = group, routing, assignment
+        self._bounds: Bounds | None = None
+
+    def __call__(self, may_wait: bool) -> Selection:
+        """Decide and reserve."""
+        bounds = self._bounds = self._bounds or self._group.bounds_of(self._routing)
+        try:
+            return self._group.decide(self._routing, self._assignment, bounds, may_wait=may_wait)
+        except BudgetExhausted as error:
+            if bounds.worst_usd is not None:
+                note_fitting_output(error, self._routing.request, self._routing.candidates, bounds.length)
+            raise
+
+    def needed_usd(self) -> float:
+        """Return the least worst case of the request; 0 where no limit is hard."""
+        models, _, worst_usd = self._bounds = self._bounds or self._group.bounds_of(self._routing)
+        return 0.0 if worst_usd is None else min(worst_usd[name] for name in models)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from wiserouter import Budget, Price, WiseRouter
 from wiserouter.errors import InvalidInput
-from wiserouter.integration import ContextLookup, check_bounded, prepare_router
+from wiserouter.integration import MAX_WAIT_S, ContextLookup, check_bounded, prepare_router
 from wiserouter_litellm.deployments import Deployment, DeploymentRegistry
 from wiserouter_litellm.group import Group
 from wiserouter_litellm.scopes import GroupScope, ScopeResolver
@@ -21,6 +21,7 @@ def open_group(
     prices: Mapping[str, Price] | None = None,
     cap_output_tokens: int | None = None,
     encoder_timeout_s: float = 1.0,
+    max_wait_s: float = MAX_WAIT_S,
     scope_resolver: Callable[[WiseRouter], ScopeResolver] | None = None,
     **settings: object,
 ) -> Group:
@@ -43,6 +44,8 @@ def open_group(
         The limit of the output where a request sets none.
     encoder_timeout_s : float, default 1
         The longest time that a question waits for its embedding.
+    max_wait_s : float, default 10
+        How long a request waits while the rest of the budget is only held by calls in flight; 0 refuses it at once.
     scope_resolver : callable, optional
         Makes the resolver of scopes, once the group's own budget runs.
     **settings
@@ -72,6 +75,7 @@ def open_group(
         hard=hard or resolver.hard,
         scope_resolver=resolver,
         cap_output_tokens=cap_output_tokens,
+        max_wait_s=max_wait_s,
     )
     if group.hard:
         check_bounded(

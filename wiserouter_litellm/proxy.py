@@ -92,6 +92,7 @@ def _group(name: str, settings: GroupSettings, config: Mapping[str, Any]) -> Gro
             prices={model: price.price() for model, price in settings.prices.items()},
             cap_output_tokens=settings.cap_output_tokens,
             encoder_timeout_s=settings.encoder_timeout_s,
+            max_wait_s=settings.wait_s,
             scope_resolver=None if scopes is None else partial(_caller_scopes, name, scopes, share),
             policy=_policy(settings),
             store=_store(name, settings),

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, Validatio
 
 from wiserouter import Budget, Price
 from wiserouter.errors import InvalidInput
+from wiserouter.integration import MAX_WAIT_S
 from wiserouter_litellm.errors import SettingsError
 
 ROOT = "callback_settings.wiserouter"
@@ -162,6 +163,10 @@ class GroupSettings(NestedSettings):
         The longest time that a question waits for its embedding.
     cap_output_tokens : int, optional
         The limit of the output where a request sets none; also sent to the provider.
+    on_held : {"wait", "refuse"}
+        The rule for a request that fits only once calls in flight are settled: it waits for that, or is refused.
+    max_wait_s : float, seconds
+        How long it waits.
     prices : dict
         Prices by model, which come before LiteLLM's.
     explore_requests : int, optional
@@ -189,6 +194,8 @@ class GroupSettings(NestedSettings):
     encoder_params: dict[str, Any] = Field(default_factory=dict)
     encoder_timeout_s: float = Field(1.0, gt=0)
     cap_output_tokens: int | None = Field(None, ge=1)
+    on_held: Literal["wait", "refuse"] = "wait"
+    max_wait_s: float = Field(MAX_WAIT_S, gt=0)
     prices: dict[str, PriceSettings] = Field(default_factory=dict)
     explore_requests: int | None = Field(None, ge=1)
     store: str = "memory://"
@@ -198,6 +205,11 @@ class GroupSettings(NestedSettings):
     label_share: float | None = Field(None, gt=0, le=1)
     explore_share: float | None = Field(None, gt=0, le=1)
     seed: int | None = None
+
+    @property
+    def wait_s(self) -> float:
+        """How long a request waits while the rest of the budget is only held by calls in flight."""
+        return self.max_wait_s if self.on_held == "wait" else 0.0
 
     @model_validator(mode="after")
     def _encodes_for_contexts(self) -> GroupSettings:

@@ -17,6 +17,7 @@ from litellm.router import Router
 from litellm.types.router import CustomRoutingStrategyBase
 
 from wiserouter import Budget, WiseRouter
+from wiserouter.integration import MAX_WAIT_S
 from wiserouter_litellm.group import Group, Selection
 from wiserouter_litellm.group_setup import open_group
 from wiserouter_litellm.litellm_compat import deployments_of
@@ -35,7 +36,7 @@ class WiseRoutingStrategy(CustomRoutingStrategyBase):
         The router that `install` sets it on.
     group : str
         The group: a `model_name`, or the `group_name` of a routing group.
-    router, budget, cap_output_tokens, encoder_timeout_s
+    router, budget, cap_output_tokens, encoder_timeout_s, max_wait_s
         As in `attach`.
     rng : random.Random, optional
         Generator of the draws between the deployments of one model.
@@ -69,6 +70,7 @@ class WiseRoutingStrategy(CustomRoutingStrategyBase):
         budget: Budget | None = None,
         cap_output_tokens: int | None = None,
         encoder_timeout_s: float = 1.0,
+        max_wait_s: float = MAX_WAIT_S,
         rng: random.Random | None = None,
     ) -> None:
         self._router = litellm_router
@@ -81,6 +83,7 @@ class WiseRoutingStrategy(CustomRoutingStrategyBase):
             budget=budget,
             cap_output_tokens=cap_output_tokens,
             encoder_timeout_s=encoder_timeout_s,
+            max_wait_s=max_wait_s,
             scope_resolver=lambda _: ScopeFromMetadata(),
         )
         self._selector = WiseCallback({group: opened})

@@ -10,7 +10,7 @@
     ├── InfeasibleBudget              the rate is below the cheapest models' cost
     ├── BudgetError                   a decision cannot be paid for
     │   ├── NotStarted                the scope has no budget
-    │   ├── BudgetExhausted           the money is used up
+    │   ├── BudgetExhausted           the money that is left does not pay for the call
     │   └── HorizonExhausted          the planned requests are used up
     ├── NoEligibleModel               every model is excluded for this query
     ├── QuerySkipped                  the plan's null action: no model is worth its cost
@@ -132,7 +132,19 @@ class NotStarted(BudgetError):
 
 
 class BudgetExhausted(BudgetError):
-    """The money that is left does not pay for another call; of several budgets, `every` names the one."""
+    """The money that is left does not pay for this call; of several budgets, `every` names the one.
+
+    Attributes
+    ----------
+    amount_usd, carried_usd, spent_usd, left_usd, needed_usd : float, USD
+        The account, and the worst case or the expected cost of the cheapest way to make the call.
+    reserved_usd : float, USD
+        The amount that calls in flight reserve.
+    held_usd : float, USD
+        The amount that their settlements may give back, shares leased to workers included.
+    fitting_output_tokens : int or None
+        The largest limit of the output with which the call would fit into `left_usd`, where an adapter knows it.
+    """
 
     def __init__(
         self,
@@ -144,6 +156,7 @@ class BudgetExhausted(BudgetError):
         decided: int,
         horizon: int,
         carried_usd: float = 0.0,
+        held_usd: float | None = None,
         every: str | None = None,
         renews_at: float | None = None,
     ) -> None:
@@ -151,20 +164,56 @@ class BudgetExhausted(BudgetError):
         self.carried_usd = carried_usd
         self.spent_usd = spent_usd
         self.reserved_usd = reserved_usd
-        self.left_usd = amount_usd + carried_usd - spent_usd - reserved_usd
+        self.held_usd = reserved_usd if held_usd is None else held_usd
+        self.left_usd = amount_usd + carried_usd - spent_usd - self.held_usd
         self.needed_usd = needed_usd
         self.decided = decided
         self.horizon = horizon
         self.every = every
         self.renews_at = renews_at
-        period = "" if every is None else f" every {every}"
-        carried = f" and {carried_usd:.6g} carried over" if carried_usd else ""
-        remedy = "or start a new one" if renews_at is None else f"or wait: it renews at {_instant(renews_at)}"
-        super().__init__(
-            f"the budget of {amount_usd:.6g} USD{period}{carried} is used up: {spent_usd:.6g} spent, "
-            f"{reserved_usd:.6g} reserved by calls in flight, {self.left_usd:.6g} left, {needed_usd:.6g} needed, "
-            f"{decided} of {horizon} requests decided: raise it with set_budget(), {remedy}"
+        self.fitting_output_tokens: int | None = None
+        super().__init__(self._message())
+
+    def note_fitting_output(self, tokens: int) -> None:
+        """Let the message name the largest limit of the output with which the call would fit."""
+        self.fitting_output_tokens = tokens
+        self.args = (self._message(),)
+
+    @property
+    def is_only_held(self) -> bool:
+        """Whether the call would fit if all calls in flight cost nothing."""
+        whole_usd = self.left_usd + self.held_usd
+        return self.held_usd > 0.0 and whole_usd > 0.0 and self.needed_usd <= whole_usd + self._rounding_usd
+
+    @property
+    def _rounding_usd(self) -> float:
+        """The tolerance for rounding errors of sums."""
+        return 1e-12 * self.amount_usd
+
+    def _message(self) -> str:
+        period = "" if self.every is None else f" every {self.every}"
+        carried = f" and {self.carried_usd:.6g} carried over" if self.carried_usd else ""
+        renewal = "start a new one" if self.renews_at is None else f"wait: it renews at {_instant(self.renews_at)}"
+        budget = f"the budget of {self.amount_usd:.6g} USD{period}{carried}"
+        account = (
+            f"{self.spent_usd:.6g} spent, {self.held_usd:.6g} reserved by calls in flight, {self.left_usd:.6g} left, "
+            f"{self.needed_usd:.6g} needed, {self.decided} of {self.horizon} requests decided"
         )
+        if self.left_usd <= self._rounding_usd and not self.is_only_held:
+            return f"{budget} is used up: {account}: raise it with set_budget(), or {renewal}"
+        return (
+            f"{budget} does not pay for the worst case of this call: {account}: "
+            f"{self._what_fits()}, or raise the budget with set_budget(), or {renewal}"
+        )
+
+    def _what_fits(self) -> str:
+        """Return the remedies that leave the budget as it is."""
+        remedies = ["wait until calls in flight are settled"] if self.is_only_held else []
+        if self.left_usd > self._rounding_usd:
+            tokens = self.fitting_output_tokens
+            shorter = "send less" if tokens == 0 else "limit its output" + (f" to {tokens} tokens" if tokens else "")
+            remedies.append(f"{shorter}, or ask for a cheaper model")
+        return ", or ".join(remedies)
 
 
 def _instant(seconds: float) -> str:

@@ -361,6 +361,7 @@ class WiseRouter(RouterSettlement):
         max_output_tokens: int | None = None,
         worst_case_usd: Mapping[str, float] | None = None,
         scope: str = "default",
+        may_wait: bool = False,
     ) -> Decision:
         """Choose the model for one query and hold back its cost.
 
@@ -382,6 +383,9 @@ class WiseRouter(RouterSettlement):
             Your own bound on the cost of this call with each eligible model, in place of prices x tokens.
         scope : str, default "default"
             The team, key or tag whose budget pays.
+        may_wait : bool, default False
+            Whether the caller tries again after a settlement, where `BudgetExhausted.is_only_held`: a model whose worst
+            case fits only then is not replaced by a cheaper one.
 
         Returns
         -------
@@ -401,7 +405,7 @@ class WiseRouter(RouterSettlement):
         encodes = text is not None and embedding is None and context is None
         if encodes and not reader.is_quick(text):  # other calls may have been decided meanwhile
             budget = self._store.snapshot(scope)
-        return self._decide(query, budget, eligible, max_output_tokens, worst_case_usd, scope)
+        return self._decide(query, budget, eligible, max_output_tokens, worst_case_usd, scope, may_wait)
 
     async def adecide(
         self,
@@ -414,6 +418,7 @@ class WiseRouter(RouterSettlement):
         max_output_tokens: int | None = None,
         worst_case_usd: Mapping[str, float] | None = None,
         scope: str = "default",
+        may_wait: bool = False,
     ) -> Decision:
         """Decide like `decide`, with encoding and token counting off the event loop."""
         import asyncio  # 25 ms that callers without an event loop need not pay
@@ -428,6 +433,7 @@ class WiseRouter(RouterSettlement):
             max_output_tokens=max_output_tokens,
             worst_case_usd=worst_case_usd,
             scope=scope,
+            may_wait=may_wait,
         )
         if self._store.waits(scope):
             from wiserouter.stores.offload import offload
@@ -438,7 +444,8 @@ class WiseRouter(RouterSettlement):
             return decide()
         hard = self._store.snapshot(scope).hard
         query = await asyncio.to_thread(reader.read, text, embedding, input_tokens, context, hard=hard)
-        return self._decide(query, self._store.snapshot(scope), eligible, max_output_tokens, worst_case_usd, scope)
+        budget = self._store.snapshot(scope)
+        return self._decide(query, budget, eligible, max_output_tokens, worst_case_usd, scope, may_wait)
 
     def ranking(self, decision: Decision) -> list[str]:
         """Return all models for a query, the chosen one first, the others by reward less shadow price x cost."""
@@ -457,6 +464,7 @@ class WiseRouter(RouterSettlement):
         max_output_tokens: int | None,
         worst_case_usd: Mapping[str, float] | None,
         scope: str,
+        may_wait: bool,
     ) -> Decision:
         """Decide, reserve the cost, and record and count the decision."""
         if max_output_tokens is not None:
@@ -466,13 +474,13 @@ class WiseRouter(RouterSettlement):
         with self._lock:
             if store.durable:
                 learner.merge_remote()
-            record = decide(query, budget, eligible, worst_case_usd, max_output_tokens, scope)
+            record = decide(query, budget, eligible, worst_case_usd, max_output_tokens, scope, may_wait)
         try:
             store.reserve(record)
         except BudgetExhausted:  # another call was faster
             budget = store.snapshot(scope)
             with self._lock:
-                record = decide(query, budget, eligible, worst_case_usd, max_output_tokens, scope)
+                record = decide(query, budget, eligible, worst_case_usd, max_output_tokens, scope, may_wait)
             store.reserve(record)
         decision = record.decision
         for journal in self._journals:

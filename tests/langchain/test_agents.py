@@ -118,7 +118,7 @@ def test_a_hard_budget_stops_a_runaway_loop_with_an_error_that_gives_the_figures
     }
     llm = RunnableWiseRouter(models=models, prices=PRICES, budget=Budget(0.02, 10_000, limit="hard"))
     agent = create_agent(llm, [weather])
-    with pytest.raises(BudgetExhausted, match=r"the budget of 0\.02 USD is used up") as stopped:
+    with pytest.raises(BudgetExhausted, match=r"the budget of 0\.02 USD does not pay for the worst") as stopped:
         agent.invoke(ASK, {"recursion_limit": 9_999}) if way == "invoke" else asyncio.run(
             agent.ainvoke(ASK, {"recursion_limit": 9_999})
         )

@@ -45,6 +45,10 @@ class RefusingAccount(Protocol):
         """Return the error for a used-up horizon or amount; None where the cheapest model continues."""
         ...
 
+    def reachable_usd(self) -> float:
+        """Return the largest worst case that would fit if the calls in flight cost nothing."""
+        ...
+
     def exhausted(self, needed_usd: float) -> BudgetExhausted:
         """Return the error that says how much is spent, reserved, left and needed."""
         ...

@@ -70,6 +70,10 @@ class NestedLedger:
             return self.each[0].room_usd()
         return min([ledger.room_usd() for ledger in self.each])
 
+    def reachable_usd(self) -> float:
+        """Return the room as it would be if the calls in flight cost nothing."""
+        return min([ledger.reachable_usd() for ledger in self.each])
+
     def margin_usd(self) -> float:
         """Return the amount that hard limits reserve for the calls in flight beyond their expected cost."""
         return max([ledger.margin_usd() for ledger in self.each if ledger.hard])
@@ -90,9 +94,10 @@ class NestedLedger:
         return None
 
     def exhausted(self, needed_usd: float) -> BudgetExhausted:
-        """Return the error of the budget with the least room."""
+        """Return the error of a budget that calls in flight cannot help; else of the one with the least room."""
         self._note_refusal()
-        return min(self.each, key=Ledger.room_usd).exhausted(needed_usd)
+        used_up = [ledger for ledger in self.each if needed_usd > ledger.reachable_usd()]
+        return min(used_up or self.each, key=Ledger.room_usd).exhausted(needed_usd)
 
     def reserve(self, reserved_usd: float, expected_usd: float) -> None:
         """Reserve the cost of one call in all budgets, or in none and raise `BudgetExhausted`."""

@@ -8,6 +8,7 @@ from wiserouter.integration.context_lookup import ContextAssignment, ContextLook
 from wiserouter.integration.outcome import proves_unbilled
 from wiserouter.integration.rate_card import Rate, RateCard, exact_encoding, rates_of
 from wiserouter.integration.setup import PreparedRouter, check_bounded, prepare_router
+from wiserouter.integration.waiting import MAX_WAIT_S, AdmissionQueue, admission_queue
 from wiserouter.pricing.tokens import count_tokens
 from wiserouter.prompts.encoders.remote import Embedded, RemoteEncoder
 from wiserouter.routing.status import WhatIf, what_if
@@ -17,8 +18,10 @@ from wiserouter.validation import check_reward
 
 __all__ = [
     "FRAME_TOKENS",
+    "MAX_WAIT_S",
     "SHORT_TEXT_CHARS",
     "TOOLS_TOKENS",
+    "AdmissionQueue",
     "Bill",
     "CallRequest",
     "ContextAssignment",
@@ -30,6 +33,7 @@ __all__ = [
     "RateCard",
     "RemoteEncoder",
     "WhatIf",
+    "admission_queue",
     "check_bounded",
     "check_reward",
     "clamped_usage",

@@ -97,6 +97,26 @@ class RateCard:
         limits = [limit for limit in (output_tokens, self.max_output_tokens) if limit is not None]
         if inputs is None or not limits:
             return float("inf")
+        input_usd, output_usd = self._highest_usd(inputs, tier)
+        return inputs * input_usd + choices * min(limits) * output_usd
+
+    def output_tokens_within(self, usd: float, input_tokens: int | None, choices: int = 1, tier: str = "") -> int:
+        """Return the largest limit of one answer with which a call costs at most `usd`; 0 where there is none.
+
+        The other parameters are those of `worst_case_usd`.
+        """
+        inputs = self.max_input_tokens if input_tokens is None else input_tokens
+        if inputs is None:
+            return 0
+        input_usd, output_usd = self._highest_usd(inputs, tier)
+        left_usd, each_usd = usd - inputs * input_usd, choices * output_usd
+        if left_usd <= 0.0 or each_usd == 0.0:
+            return 0
+        tokens = int(left_usd / each_usd * (1.0 + 1e-12))
+        return tokens if self.max_output_tokens is None else min(tokens, self.max_output_tokens)
+
+    def _highest_usd(self, inputs: int, tier: str) -> tuple[float, float]:
+        """Return the highest prices of one input and one output token that a call of that length can meet."""
         input_usd = output_usd = 0.0
         for is_input, usd, above_tokens, rate_tier in self.rates:
             if above_tokens >= max(inputs, 1) or rate_tier not in {"", tier}:
@@ -105,7 +125,7 @@ class RateCard:
                 input_usd = max(input_usd, usd)
             else:
                 output_usd = max(output_usd, usd)
-        return inputs * input_usd + choices * min(limits) * output_usd
+        return input_usd, output_usd
 
     def model(self, name: str) -> Model:
         """Return the router's model of this price and these limits."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING
 
 from wiserouter.budgets.budget import Budget
+from wiserouter.budgets.funds import BudgetSnapshot
 from wiserouter.errors import InvalidInput
 from wiserouter.learning.estimates import Estimates
 from wiserouter.learning.reclustering import Growing
@@ -47,6 +49,7 @@ class RouterAdministration:
         self._store, self._learner, self._growing = store, learner, growing
         self._lock = RLock()
         self._journals: tuple[Journal, ...] = ()
+        self._listeners: tuple[Callable[[], object], ...] = ()
 
     @property
     def pool(self) -> Pool:
@@ -128,6 +131,7 @@ class RouterAdministration:
         self._store.open(scope, budget, parent=parent, restart=not self._store.durable if restart is None else restart)
         for one in budget.each:
             _warn_if_short(one, self.plan)
+        self._notify()
 
     def set_budget(
         self,
@@ -144,6 +148,7 @@ class RouterAdministration:
         if amount_usd is None and horizon is None:
             raise InvalidInput("set_budget needs amount_usd, horizon or both, got neither")
         self._store.amend(scope, amount_usd=amount_usd, horizon=horizon, every=every)
+        self._notify()
 
     def add_model(self, model: Model, *, reward: float | None = None, cost_usd: float | None = None) -> None:
         """Add a model to the pool of a running router; nothing is refitted.
@@ -220,6 +225,24 @@ class RouterAdministration:
         """Return the running budget of `scope`; raise `NotStarted` if there is none."""
         return self._store.ledger(scope).budget
 
+    def snapshot(self, scope: str = "default") -> BudgetSnapshot:
+        """Return the budget of `scope` as a decision reads it at this moment; raise `NotStarted` if none runs."""
+        return self._store.snapshot(scope)
+
+    def refresh(self) -> None:
+        """Read what other workers have spent and settled, where the store is shared.
+
+        Raises
+        ------
+        StoreUnavailable, StoreDamaged
+            If that fails.
+        """
+        self._store.refresh()
+
+    def notify(self, listener: Callable[[], object]) -> None:
+        """Let `listener` be called after each step that may leave more of a budget, in the thread of that step."""
+        self._listeners = (*self._listeners, listener)
+
     def is_hard(self, scope: str = "default") -> bool:
         """Return True if a budget of `scope` must never be exceeded; raise `NotStarted` if none runs."""
         return self._store.ledger(scope).hard
@@ -263,6 +286,11 @@ class RouterAdministration:
         decision_id = decision if isinstance(decision, str) else decision.id
         contexts = self.contexts if self._growing is None else None
         return explanation_of(self._store.find(decision_id), self.pool.names, contexts)
+
+    def _notify(self) -> None:
+        """Call the listeners: more of a budget may be left than before."""
+        for listener in self._listeners:
+            listener()
 
     def close(self) -> None:
         """Send the store what it has not received yet, and close it."""

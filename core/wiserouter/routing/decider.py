@@ -66,6 +66,7 @@ class Decider:
         worst_case_usd: Mapping[str, float] | None = None,
         max_output_tokens: int | None = None,
         scope: str = "default",
+        may_wait: bool = False,
     ) -> Record:
         """Return the best decision for a query as the budget stands, with its trace; nothing is held back yet.
 
@@ -75,7 +76,7 @@ class Decider:
             Context and length, and the embedding where single queries are estimated.
         budget : BudgetSnapshot
             The budget at this moment.
-        eligible, worst_case_usd, max_output_tokens, scope
+        eligible, worst_case_usd, max_output_tokens, scope, may_wait
             As in `WiseRouter.decide`.
 
         Raises
@@ -93,11 +94,13 @@ class Decider:
         worst_usd, room_usd = None, None
         if budget.hard:
             worst_usd, room_usd = self._worst_usd(tokens, max_output_tokens, worst_case_usd), budget.room_usd
-            allowed = _affordable(budget, candidates, worst_usd)
-            funds = self._cushioned(budget, worst_usd)
+            allowed = _affordable(budget, candidates, worst_usd, may_wait=may_wait)
+            funds = self._cushioned(budget, worst_usd, 0.0 if may_wait else budget.margin_usd)
         residuals = learner.residuals
         features = None if residuals is None else residuals.features(context, embedding, length, budget.rate_usd)
         choice = self._choose(budget, funds, context, allowed, features)
+        if may_wait and worst_usd is not None:
+            _check_room(budget, choice, worst_usd)
         shift = None if features is None else features.shift
         trace = DecisionTrace(pool, learner.contexts, choice, funds, candidates, tokens, worst_usd, room_usd, shift)
         decision = self._decision(choice, context, budget.rate_usd, worst_usd, scope)
@@ -112,12 +115,12 @@ class Decider:
             return pool.worst_cases_usd(tokens, max_output_tokens)
         return [_bound(given_usd.get(name, float("inf"))) for name in pool.names]
 
-    def _cushioned(self, budget: BudgetSnapshot, worst_usd: list[float]) -> Funds:
+    def _cushioned(self, budget: BudgetSnapshot, worst_usd: list[float], margin_usd: float) -> Funds:
         """Return the funds under a hard limit: its last request must find the worst case of the cheapest model."""
         least_usd, decayed_usd = min(worst_usd), CUSHION_DECAY * self._cushion_usd
         self._cushion_usd = cushion_usd = least_usd if least_usd > decayed_usd else decayed_usd
         left_usd, requests, each, _, share = budget.funds
-        return Funds(left_usd, requests, each, cushion_usd + budget.margin_usd, share)
+        return Funds(left_usd, requests, each, cushion_usd + margin_usd, share)
 
     def _choose(
         self,
@@ -174,16 +177,31 @@ class Decider:
         return labels.ask(choice, known, float(self._learner.contexts.freq[context]))
 
 
-def _affordable(budget: BudgetSnapshot, eligible: set[int] | None, worst_usd: list[float]) -> set[int] | None:
-    """Return the models whose worst case a hard limit still admits, or None for all of them."""
+def _affordable(
+    budget: BudgetSnapshot, eligible: set[int] | None, worst_usd: list[float], *, may_wait: bool
+) -> set[int] | None:
+    """Return the models whose worst case a hard limit admits, now or once calls in flight are settled; None for all."""
     room_usd = budget.room_usd
     if eligible is None and max(worst_usd) <= room_usd:
         return None
+    if may_wait:
+        room_usd = max(room_usd, budget.account.reachable_usd())
     models = range(len(worst_usd)) if eligible is None else eligible
     fitting = {k for k in models if worst_usd[k] <= room_usd}
     if not fitting:
         raise budget.account.exhausted(min(worst_usd[k] for k in models))
     return fitting
+
+
+def _check_room(budget: BudgetSnapshot, choice: Choice, worst_usd: list[float]) -> None:
+    """Raise `BudgetExhausted` if any model of the mix does not fit yet.
+
+    All of the mix counts: a request that is decided again after each settlement would otherwise take the first cheap
+    model that it draws.
+    """
+    needed_usd = max([worst_usd[k] for k, _ in choice.mix if k != SKIP], default=0.0)
+    if needed_usd > budget.room_usd:
+        raise budget.account.exhausted(needed_usd)
 
 
 def _bound(worst_usd: float) -> float:
