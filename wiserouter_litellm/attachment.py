@@ -14,6 +14,8 @@ from litellm.router import Router
 from wiserouter import Budget, WiseRouter
 from wiserouter.errors import InvalidInput
 from wiserouter.integration import MAX_WAIT_S
+from wiserouter_litellm.deployments import Deployment
+from wiserouter_litellm.group import FallbackPolicy
 from wiserouter_litellm.group_setup import open_group
 from wiserouter_litellm.litellm_compat import deployments_of, owns
 from wiserouter_litellm.scopes import ScopeFromMetadata
@@ -33,6 +35,7 @@ def attach(
     cap_output_tokens: int | None = None,
     encoder_timeout_s: float = 1.0,
     max_wait_s: float = MAX_WAIT_S,
+    fallback_policy: FallbackPolicy = "inside",
 ) -> WiseCallback:
     """Route the calls of one model group of a LiteLLM router under a budget.
 
@@ -53,6 +56,9 @@ def attach(
         The longest time that a question waits for its embedding before it is routed without a context.
     max_wait_s : float, default 10
         How long a request waits while the rest of the budget is only held by calls in flight; 0 refuses it at once.
+    fallback_policy : {"inside", "refuse", "outside"}, default "inside"
+        Whether the group's budget pays for calls that LiteLLM sends on to another group, they are refused, or they are
+        outside of the budget, which the fault `outside_calls` counts.
 
     Returns
     -------
@@ -92,6 +98,7 @@ def attach(
         cap_output_tokens=cap_output_tokens,
         encoder_timeout_s=encoder_timeout_s,
         max_wait_s=max_wait_s,
+        fallback_policy=fallback_policy,
         scope_resolver=lambda _: ScopeFromMetadata(),
     )
     if callback is None:
@@ -135,8 +142,12 @@ class AttachedCallback(WiseCallback):
         parent_otel_span: Any = None,
     ) -> list[Any]:
         """Do what `WiseCallback` does, for deployments of this router only."""
-        if model in self.groups and healthy_deployments and not owns(self._router, healthy_deployments[0]):
+        if healthy_deployments and not self.serves(healthy_deployments[0]):
             return healthy_deployments
         return await super().async_filter_deployments(
             model, healthy_deployments, messages, request_kwargs, parent_otel_span
         )
+
+    def serves(self, deployment: Deployment) -> bool:
+        """Return True if a deployment is one of this router's."""
+        return owns(self._router, deployment)

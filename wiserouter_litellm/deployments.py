@@ -70,18 +70,21 @@ class DeploymentRegistry:
         return self._infos.get(str(deployment_id)) if deployment_id else None
 
     def resolve(
-        self, deployments: Sequence[Deployment]
+        self, deployments: Sequence[Deployment], model_group: str = ""
     ) -> tuple[list[tuple[Deployment, str, DeploymentInfo]], list[DeploymentInfo]]:
         """Return the deployments that can serve, each with its id and its info; and the infos that are new."""
-        new = self.register(deployments)
+        new = self.register(deployments, model_group)
         with_ids = [(deployment, id_of(deployment)) for deployment in deployments]
         return [(deployment, id_, self._infos[id_]) for deployment, id_ in with_ids if id_ in self._infos], new
 
-    def register(self, deployments: Iterable[Deployment], *, strict: bool = False) -> list[DeploymentInfo]:
+    def register(
+        self, deployments: Iterable[Deployment], model_group: str = "", *, strict: bool = False
+    ) -> list[DeploymentInfo]:
         """Register deployments, and return those that are new; one without an id yet is returned, but not kept.
 
         One without a price, or at odds with another, is refused: with an error where `strict`, else it is left out and
-        reported once. It is never counted as free.
+        reported once. It is never counted as free. A deployment of another `model_group`, to which a request fell back,
+        is a model of its own if its price differs from that of a model of the same name.
 
         Raises
         ------
@@ -96,7 +99,7 @@ class DeploymentRegistry:
             if key in self._infos or key in self._refused:
                 continue
             try:
-                info = self._info_of(deployment, new)
+                info = self._info_of(deployment, new, model_group)
             except (UnknownPrice, InvalidInput) as error:
                 if strict:
                     raise
@@ -108,12 +111,14 @@ class DeploymentRegistry:
                 self._infos[key] = info
         return new
 
-    def _info_of(self, deployment: Deployment, new: Sequence[DeploymentInfo]) -> DeploymentInfo:
-        name = self._model_of(deployment)
+    def _info_of(self, deployment: Deployment, new: Sequence[DeploymentInfo], model_group: str) -> DeploymentInfo:
+        name = self._model_of(deployment, model_group)
         litellm_model = str(deployment["litellm_params"].get("model"))
         own = next((self._prices[key] for key in (name, id_of(deployment), litellm_model) if key in self._prices), None)
         rate_card = rate_card_of(deployment, own)
-        for other in [*self._infos.values(), *new]:
+        if model_group and self._price_differs(name, rate_card, new):
+            name = f"{name} ({model_group})"
+        for other in self._known(new):
             if other.model == name and other.rate_card.price != rate_card.price:
                 raise InvalidInput(
                     f"group {self._group!r}: deployments of one model must have one price, got "
@@ -125,14 +130,20 @@ class DeploymentRegistry:
         encoding_of = base_model.removeprefix("azure/")
         return DeploymentInfo(name, rate_card, exact_encoding(encoding_of), encoding_of)
 
-    def _model_of(self, deployment: Deployment) -> str:
+    def _price_differs(self, name: str, rate_card: RateCard, new: Sequence[DeploymentInfo]) -> bool:
+        return any(info.model == name and info.rate_card.price != rate_card.price for info in self._known(new))
+
+    def _known(self, new: Sequence[DeploymentInfo]) -> Iterable[DeploymentInfo]:
+        return (*self._infos.values(), *new)
+
+    def _model_of(self, deployment: Deployment, model_group: str) -> str:
         """Return the name of a deployment's model: as the configuration states, else as fitted, else LiteLLM's."""
         info, params = deployment.get("model_info") or {}, deployment["litellm_params"]
         stated = info.get("wiserouter_model")
         if stated:
             return str(stated)
         model, public = str(params.get("model")), str(deployment.get("model_name"))
-        own_names = [public] if public != self._group else []
+        own_names = [public] if public not in {self._group, model_group} else []
         names = [*own_names, str(info.get("id")), model, model.partition("/")[2]]
         fallback = own_names[0] if own_names else model
         return next((name for name in names if name in self._fitted_models), fallback)

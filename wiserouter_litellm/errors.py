@@ -6,7 +6,8 @@
     ├── SettingsError                        the configuration breaks a rule; `key` says where
     └── UnknownCall                          feedback for a call that is unknown, expired or another key's
     litellm.RateLimitError
-    └── BudgetRefused                        429: the group's budget is used up
+    ├── BudgetRefused                        429: the group's budget is used up
+    └── FallbackRefused                      429: the group's budget pays for no fallback to another group
     litellm.ContextWindowExceededError       400: no model of the group can take so long a request
     litellm.BadRequestError                  400: nothing bounds the cost of the request, and the budget is hard
     litellm.PermissionDeniedError
@@ -67,6 +68,23 @@ class BudgetRefused(RateLimitError):
             headers=headers,
         )
         self.type = "budget_exceeded"  # the `type` of the OpenAI-shaped error
+
+
+class FallbackRefused(RateLimitError):
+    """The budget of a group does not pay for a fallback to `target`; LiteLLM answers with the error before it."""
+
+    def __init__(self, group: str, target: str, reason: str = "") -> None:
+        self.target = target
+        rule = reason or "fallback_policy is refuse: set it to inside or outside"
+        super().__init__(
+            f"group {group!r}: its budget does not pay for a fallback to {target!r}: {rule}",
+            llm_provider="wiserouter",
+            model=group,
+            num_retries=0,
+            category=RateLimitErrorCategory.LITELLM_RATE_LIMIT,
+            rate_limit_type="budget",
+        )
+        self.type = "budget_exceeded"
 
 
 class ScopeRefused(PermissionDeniedError):

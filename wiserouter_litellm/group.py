@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from wiserouter import Decision, WiseRouter
 from wiserouter.errors import AlreadySettled, BudgetExhausted, StoreError, UnknownDecision, UnknownPrice
@@ -38,6 +38,9 @@ from wiserouter_litellm.feedback_keys import keys_of_decision
 from wiserouter_litellm.scopes import OWN, GroupScope, ScopeResolver
 
 logger = logging.getLogger("wiserouter.litellm")
+
+FallbackPolicy = Literal["inside", "refuse", "outside"]
+"""Whose budget pays for a fallback: the group's own, none since it is refused, or that of its target, if it has one."""
 
 DECISION_KEY = "wiserouter_decision"
 """Key of `model_info` under which a deployment's copy carries the decision to the log events of its call."""
@@ -111,6 +114,10 @@ class Group:
         How long a request waits while the rest of the budget is only held by calls in flight; 0 refuses it at once.
     queue : AdmissionQueue
         The requests that wait.
+    fallback_policy : {"inside", "refuse", "outside"}
+        Whose budget pays for a call that LiteLLM sends on to another group.
+    shared_budget : str or None
+        The name of the budget that it shares with other groups of the proxy.
     faults : Counter of str
         Faults by kind.
     """
@@ -123,6 +130,8 @@ class Group:
     scope_resolver: ScopeResolver = field(default_factory=GroupScope)
     cap_output_tokens: int | None = None
     max_wait_s: float = MAX_WAIT_S
+    fallback_policy: FallbackPolicy = "inside"
+    shared_budget: str | None = None
     faults: Counter[str] = field(default_factory=Counter)
     queue: AdmissionQueue = field(init=False)
     _adding: Lock = field(default_factory=Lock)
@@ -130,15 +139,24 @@ class Group:
     def __post_init__(self) -> None:
         self.queue = admission_queue(self.router)
 
-    def candidates(self, healthy: Sequence[Deployment], failed_ids: set[str]) -> Candidates:
+    def candidates(self, healthy: Sequence[Deployment], failed_ids: set[str], model_group: str = "") -> Candidates:
         """Return the candidates among the healthy deployments; models that are new join the pool.
+
+        Parameters
+        ----------
+        healthy : sequence of mapping
+            The deployments.
+        failed_ids : set of str
+            Those that failed earlier in the request.
+        model_group : str
+            The model group that they serve, where it is another one: that of a fallback.
 
         Raises
         ------
         UnknownPrice
             If none of them has a price.
         """
-        resolved, new = self.registry.resolve(healthy)
+        resolved, new = self.registry.resolve(healthy, model_group)
         self.add_new_models(new)
         candidates = [Candidate(deployment, id_, info, id_ in failed_ids) for deployment, id_, info in resolved]
         if not candidates:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import get_args
 
 from wiserouter import Budget, Price, WiseRouter
 from wiserouter.errors import InvalidInput
 from wiserouter.integration import MAX_WAIT_S, ContextLookup, check_bounded, prepare_router
 from wiserouter_litellm.deployments import Deployment, DeploymentRegistry
-from wiserouter_litellm.group import Group
+from wiserouter_litellm.group import FallbackPolicy, Group
 from wiserouter_litellm.scopes import GroupScope, ScopeResolver
 
 
@@ -22,6 +23,7 @@ def open_group(
     cap_output_tokens: int | None = None,
     encoder_timeout_s: float = 1.0,
     max_wait_s: float = MAX_WAIT_S,
+    fallback_policy: FallbackPolicy = "inside",
     scope_resolver: Callable[[WiseRouter], ScopeResolver] | None = None,
     **settings: object,
 ) -> Group:
@@ -46,6 +48,8 @@ def open_group(
         The longest time that a question waits for its embedding.
     max_wait_s : float, default 10
         How long a request waits while the rest of the budget is only held by calls in flight; 0 refuses it at once.
+    fallback_policy : {"inside", "refuse", "outside"}, default "inside"
+        Whose budget pays for a call that LiteLLM sends on to another group.
     scope_resolver : callable, optional
         Makes the resolver of scopes, once the group's own budget runs.
     **settings
@@ -62,6 +66,11 @@ def open_group(
         raise InvalidInput(
             f"group {name!r} has no deployments: add models of that name, or a routing group", value=name
         )
+    if fallback_policy not in get_args(FallbackPolicy):
+        raise InvalidInput(
+            f"fallback_policy must be one of {', '.join(get_args(FallbackPolicy))}, got {fallback_policy!r}",
+            value=fallback_policy,
+        )
     registry = DeploymentRegistry(name, () if router is None else router.pool.names, prices)
     infos = registry.register(deployments, strict=True)
     rate_cards = {info.model: info.rate_card for info in infos}
@@ -76,6 +85,7 @@ def open_group(
         scope_resolver=resolver,
         cap_output_tokens=cap_output_tokens,
         max_wait_s=max_wait_s,
+        fallback_policy=fallback_policy,
     )
     if group.hard:
         check_bounded(

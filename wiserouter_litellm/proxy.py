@@ -93,6 +93,7 @@ def _group(name: str, settings: GroupSettings, config: Mapping[str, Any]) -> Gro
             cap_output_tokens=settings.cap_output_tokens,
             encoder_timeout_s=settings.encoder_timeout_s,
             max_wait_s=settings.wait_s,
+            fallback_policy=settings.fallback_policy,
             scope_resolver=None if scopes is None else partial(_caller_scopes, name, scopes, share),
             policy=_policy(settings),
             store=_store(name, settings),

@@ -196,6 +196,8 @@ class Recorder(CustomLogger):
         return note if isinstance(note, Mapping) and note.get("owner") == self.owner else None
 
     def _earlier(self, kwargs: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        if metadata_of(kwargs).get("is_silent_experiment"):  # it runs beside the call whose note it copied
+            return None
         note = self.note_of(kwargs)
         return note if note is not None and note["trace"] == _trace(kwargs) else None
 

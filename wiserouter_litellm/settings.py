@@ -167,6 +167,8 @@ class GroupSettings(NestedSettings):
         The rule for a request that fits only once calls in flight are settled: it waits for that, or is refused.
     max_wait_s : float, seconds
         How long it waits.
+    fallback_policy : {"inside", "refuse", "outside"}
+        Whose budget pays for a call that LiteLLM sends on to another group: this one, none, or the other group's.
     prices : dict
         Prices by model, which come before LiteLLM's.
     explore_requests : int, optional
@@ -196,6 +198,7 @@ class GroupSettings(NestedSettings):
     cap_output_tokens: int | None = Field(None, ge=1)
     on_held: Literal["wait", "refuse"] = "wait"
     max_wait_s: float = Field(MAX_WAIT_S, gt=0)
+    fallback_policy: Literal["inside", "refuse", "outside"] = "inside"
     prices: dict[str, PriceSettings] = Field(default_factory=dict)
     explore_requests: int | None = Field(None, ge=1)
     store: str = "memory://"

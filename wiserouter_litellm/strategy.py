@@ -18,7 +18,7 @@ from litellm.types.router import CustomRoutingStrategyBase
 
 from wiserouter import Budget, WiseRouter
 from wiserouter.integration import MAX_WAIT_S
-from wiserouter_litellm.group import Group, Selection
+from wiserouter_litellm.group import FallbackPolicy, Group, Selection
 from wiserouter_litellm.group_setup import open_group
 from wiserouter_litellm.litellm_compat import deployments_of
 from wiserouter_litellm.recorder import Recorder
@@ -36,7 +36,7 @@ class WiseRoutingStrategy(CustomRoutingStrategyBase):
         The router that `install` sets it on.
     group : str
         The group: a `model_name`, or the `group_name` of a routing group.
-    router, budget, cap_output_tokens, encoder_timeout_s, max_wait_s
+    router, budget, cap_output_tokens, encoder_timeout_s, max_wait_s, fallback_policy
         As in `attach`.
     rng : random.Random, optional
         Generator of the draws between the deployments of one model.
@@ -71,6 +71,7 @@ class WiseRoutingStrategy(CustomRoutingStrategyBase):
         cap_output_tokens: int | None = None,
         encoder_timeout_s: float = 1.0,
         max_wait_s: float = MAX_WAIT_S,
+        fallback_policy: FallbackPolicy = "inside",
         rng: random.Random | None = None,
     ) -> None:
         self._router = litellm_router
@@ -84,6 +85,7 @@ class WiseRoutingStrategy(CustomRoutingStrategyBase):
             cap_output_tokens=cap_output_tokens,
             encoder_timeout_s=encoder_timeout_s,
             max_wait_s=max_wait_s,
+            fallback_policy=fallback_policy,
             scope_resolver=lambda _: ScopeFromMetadata(),
         )
         self._selector = WiseCallback({group: opened})
@@ -109,14 +111,14 @@ class WiseRoutingStrategy(CustomRoutingStrategyBase):
         kwargs = request_kwargs if request_kwargs is not None else {}
         call = {"messages": messages, "input": input, "specific_deployment": specific_deployment}
         await self._selector.arelease_earlier(kwargs)
-        group = None if specific_deployment else self._selector.groups.get(model)
+        offered = [] if specific_deployment else deployments_of(self._router, model)
+        group = None if specific_deployment else self._selector.paying_group(model, offered, kwargs)
         if group is None:
             return await self._async_select(model=model, request_kwargs=kwargs, **call)
         healthy = await _healthy(self._router, model, kwargs, call)
-        if isinstance(healthy, dict):  # the call names a deployment
-            return healthy
+        healthy = [healthy] if isinstance(healthy, dict) else healthy  # a fallback may name a deployment
         try:
-            routing = self._selector.begin(group, healthy, messages, kwargs)
+            routing = self._selector.begin(group, healthy, messages, kwargs, model)
             selection = None if routing is None else await group.aselect(routing)
         except Exception as error:  # a fault here must not stop traffic
             return self._rng.choice(translate_error(group, healthy, error, kwargs))
@@ -127,7 +129,7 @@ class WiseRoutingStrategy(CustomRoutingStrategyBase):
         return self._select_sync(model=model, **call)
 
     def _first(self, group: Group, selection: Selection, kwargs: dict[str, Any]) -> dict[str, Any]:
-        copies = self._selector.record_decision(group, selection, kwargs)
+        copies = self._selector.record(group, selection, kwargs)
         first = min(copy["litellm_params"]["order"] for copy in copies)
         return self._rng.choice([copy for copy in copies if copy["litellm_params"]["order"] == first])
 

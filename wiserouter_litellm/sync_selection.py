@@ -55,11 +55,16 @@ def selecting(litellm_router: Router, callback: WiseCallback, select: Select) ->
             )
 
         callback.release_earlier(kwargs)
-        group = None if specific_deployment else callback.groups.get(model)
-        if group is None:
+        if specific_deployment:
             return select_by_litellm()
-        deployments = deployments_of(litellm_router, model)
-        return select_in_order(callback, group, deployments, messages, kwargs, select_by_litellm)
+        deployments, select_one = deployments_of(litellm_router, model), select_by_litellm
+        if not deployments:  # the id of one, or a pattern: there is nothing to choose from
+            only = select_by_litellm()
+            deployments, select_one = [only], lambda: only
+        group = callback.paying_group(model, deployments, kwargs)
+        if group is None:
+            return select_one()
+        return select_in_order(callback, group, deployments, messages, kwargs, select_one, model)
 
     return get_available_deployment
 
@@ -71,6 +76,7 @@ def select_in_order(
     messages: object,
     kwargs: dict[str, Any],
     select: Callable[[], Any],
+    model: str,
 ) -> Any:
     """Return the deployment of the best model that LiteLLM finds healthy.
 
@@ -88,6 +94,8 @@ def select_in_order(
         The request's keyword arguments; LiteLLM's selection reads them.
     select : callable
         LiteLLM's own selection.
+    model : str
+        The model group that LiteLLM asks, another one for a fallback.
 
     Raises
     ------
@@ -97,7 +105,7 @@ def select_in_order(
         If no deployment is healthy.
     """
     try:
-        routing = callback.begin(group, deployments, messages, kwargs)
+        routing = callback.begin(group, deployments, messages, kwargs, model)
         selection = None if routing is None else group.select(routing)
     except Exception as error:  # a fault here must not stop traffic
         translate_error(group, [], error, kwargs)
@@ -109,7 +117,7 @@ def select_in_order(
     except Exception:
         group.release(selection.decision.id)
         raise
-    callback.record_decision(group, selection, kwargs)
+    callback.record(group, selection, kwargs)
     return deployment
 
 
@@ -127,5 +135,7 @@ def _first_healthy(selection: Selection, all_ids: set[str], kwargs: dict[str, An
             if order == orders[-1]:
                 raise
             continue
+        finally:
+            kwargs.pop(_EXCLUDED, None)  # where LiteLLM has nothing to exclude, it would send it to the provider
         return copies.get(id_of(selected), selected)
     raise RuntimeError("a selection holds at least one deployment")

@@ -6,19 +6,32 @@ Callbacks are global to a process: every router in it calls these.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
-from wiserouter.errors import BudgetError, StoreError
-from wiserouter_litellm.deployments import Deployment
-from wiserouter_litellm.errors import BudgetRefused, BudgetUncertain, ScopeRefused, uncountable
-from wiserouter_litellm.group import Group, RoutingRequest
+from wiserouter.errors import BudgetError, StoreError, UnknownPrice
+from wiserouter_litellm.candidates import Candidates
+from wiserouter_litellm.deployments import Deployment, id_of
+from wiserouter_litellm.direct_calls import messages_of, unreserved, with_selected
+from wiserouter_litellm.errors import BudgetRefused, BudgetUncertain, FallbackRefused, ScopeRefused, uncountable
+from wiserouter_litellm.fallbacks import GROUP_NOTE_KEY, group_note, note_group, noted_group, paying_group, refusal
+from wiserouter_litellm.group import Group, RoutingRequest, Selection
 from wiserouter_litellm.limits import drop_null_limits, write_limits
 from wiserouter_litellm.recorder import REQUEST_NOTE_KEY, Recorder, metadata_of, origin_of
 from wiserouter_litellm.request import request_of
 
 
 class WiseCallback(Recorder):
-    """Selects the deployment of every call to some groups, and settles the calls."""
+    """Selects the deployment of every call to some groups, and settles the calls.
+
+    Parameters
+    ----------
+    groups : mapping of str to Group
+        The groups by name.
+    """
+
+    def __init__(self, groups: Mapping[str, Group]) -> None:
+        super().__init__(groups)
+        self._names: dict[str, str] = {}  # of groups, by the aliases that requests used
 
     async def async_filter_deployments(
         self,
@@ -35,17 +48,47 @@ class WiseCallback(Recorder):
         BudgetRefused, BudgetUncertain, litellm.ContextWindowExceededError, litellm.BadRequestError
             If the budget, a fault under a hard limit, or the request itself stands in the way.
         """
-        group, kwargs = self.groups.get(model), request_kwargs if request_kwargs is not None else {}
+        kwargs = request_kwargs if request_kwargs is not None else {}
         await self.arelease_earlier(kwargs)
+        group = self.paying_group(model, healthy_deployments, kwargs)
         if group is None or not healthy_deployments:
             return healthy_deployments
         try:
-            routing = self.begin(group, healthy_deployments, messages, kwargs)
-            if routing is None:
-                return healthy_deployments
-            return self.record_decision(group, await group.aselect(routing), kwargs)
+            routing = self.begin(group, healthy_deployments, messages, kwargs, model)
+            if routing is not None:
+                return self.record(group, await group.aselect(routing), kwargs)
+            uncounted = healthy_deployments
         except Exception as error:  # a fault here must not stop traffic
-            return translate_error(group, healthy_deployments, error, kwargs)
+            uncounted = translate_error(group, healthy_deployments, error, kwargs)
+        self.note_group(group, kwargs, uncounted)
+        return uncounted
+
+    async def async_pre_call_deployment_hook(self, kwargs: dict[str, Any], call_type: Any) -> dict[str, Any] | None:
+        """Reserve a call for which LiteLLM selected no deployment: one to the id of a deployment, or a fallback to it.
+
+        Raises
+        ------
+        FallbackRefused, BudgetRefused, BudgetUncertain, litellm.BadRequestError
+            As a selection does.
+        """
+        deployment = unreserved(kwargs, self.owner)
+        if deployment is None or not self.serves(deployment):
+            return None
+        await self.arelease_earlier(kwargs)
+        group = self.paying_group(id_of(deployment), [deployment], kwargs)
+        if group is None:
+            return None
+        messages, model = messages_of(kwargs), str(deployment["model_name"])
+        try:
+            routing = self.begin(group, [deployment], messages, kwargs, model)
+            selection = None if routing is None else await group.aselect(routing)
+        except Exception as error:  # a fault here must not stop traffic
+            translate_error(group, [deployment], error, kwargs)
+            selection = None
+        if selection is None:
+            self.note_group(group, kwargs, [deployment])
+            return None
+        return with_selected(kwargs, self.record(group, selection, kwargs)[0])
 
     async def async_post_call_response_headers_hook(
         self,
@@ -56,20 +99,26 @@ class WiseCallback(Recorder):
         litellm_call_info: dict[str, Any] | None = None,
     ) -> dict[str, str] | None:
         """Return the `x-wiserouter-*` headers of an answer of one of our groups."""
-        metadata = metadata_of(data)
-        note, info = metadata.get(REQUEST_NOTE_KEY), metadata.get("model_info")
-        marked = self.decision_of(info)  # of the deployment called last: None after a fallback to another group
-        if marked is None or note is None or note["decision"] != marked.decision_id:
-            return None
-        served = str((litellm_call_info or {}).get("model_id") or (info or {}).get("id"))
-        if served not in note["models"]:
+        note, served = self._selection_of(data), (litellm_call_info or {}).get("model_id")
+        if served is None:
+            info = metadata_of(data).get("model_info") or {}
+            marked, served = self.decision_of(info), info.get("id")
+            note = note if marked is not None and note and note["decision"] == marked.decision_id else None
+        if note is None or str(served) not in note["models"]:
             return None
         return {
-            "x-wiserouter-model": note["models"][served],
+            "x-wiserouter-model": note["models"][str(served)],
             "x-wiserouter-context": str(note["context"]),
             "x-wiserouter-decision": note["decision"],
             **({"x-wiserouter-ask-feedback": "true"} if note["ask_feedback"] else {}),
         }
+
+    def _selection_of(self, data: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """Return the note of a request's latest decision, that of a fallback included."""
+        noted = metadata_of(data).get(GROUP_NOTE_KEY)
+        if isinstance(noted, Mapping) and noted.get("owner") == self.owner and "selection" in noted:
+            return cast("Mapping[str, Any]", noted["selection"])
+        return self.note_of(data)
 
     async def async_post_call_failure_hook(
         self,
@@ -79,17 +128,69 @@ class WiseCallback(Recorder):
         traceback_str: str | None = None,
     ) -> None:
         """Release the last attempt of a request that failed for good; not all log events say which attempt it was."""
-        note = self.note_of(request_data)
+        note = self._selection_of(request_data)
         if note is not None:
             await self.arelease_noted(note)
 
-    def begin(
-        self, group: Group, healthy: Sequence[Deployment], messages: object, kwargs: dict[str, Any]
-    ) -> RoutingRequest | None:
-        """Return a request with its candidates and its scope; None where there is no text to route by.
+    def serves(self, deployment: Deployment) -> bool:
+        """Return True if a deployment belongs to the routers that this callback is for: here to any."""
+        return True
+
+    def paying_group(self, model: str, deployments: Sequence[Deployment], kwargs: dict[str, Any]) -> Group | None:
+        """Return the group whose budget pays for a call, and note it; None where none of ours does.
 
         Raises
         ------
+        FallbackRefused
+            If it is a fallback that the group's policy refuses.
+        """
+        metadata = metadata_of(kwargs)
+        if model in self.groups and not kwargs.get("fallback_depth"):
+            self._names[str(metadata.get("model_group"))] = model
+        noted = noted_group(metadata, kwargs, self.owner)
+        noted = self._names.get(noted or "", noted)
+        group = paying_group(self.groups, noted, model, deployments)
+        if group is not None:
+            self.note_group(group, kwargs)
+        elif noted in self.groups:
+            self.note_group(self.groups[noted], kwargs, deployments)
+        return group
+
+    def note_group(self, group: Group, kwargs: dict[str, Any], uncounted: Sequence[Deployment] = ()) -> None:
+        """Note the group that a request is made under, and the deployments that may serve it uncounted."""
+        note_group(metadata_of(kwargs), kwargs, self.owner, group.name, [id_of(each) for each in uncounted])
+
+    def record(self, group: Group, selection: Selection, kwargs: dict[str, Any]) -> list[dict[str, Any]]:
+        """Note the decision in the request, for headers, retries and fallbacks; return the deployments."""
+        deployments = self.record_decision(group, selection, kwargs)
+        metadata = metadata_of(kwargs)
+        noted = group_note(metadata, kwargs, self.owner)
+        if noted is not None:
+            noted["selection"] = metadata[REQUEST_NOTE_KEY]
+        return deployments
+
+    def begin(
+        self, group: Group, healthy: Sequence[Deployment], messages: object, kwargs: dict[str, Any], model: str = ""
+    ) -> RoutingRequest | None:
+        """Return a request with its candidates and its scope; None where there is no text to route by.
+
+        Parameters
+        ----------
+        group : Group
+            The group whose budget pays.
+        healthy : sequence of mapping
+            The deployments that can serve the request.
+        messages : list of dict or None
+            As LiteLLM passes them.
+        kwargs : dict
+            The request's keyword arguments; its limits are written back.
+        model : str
+            The model group that LiteLLM asks, another one for a fallback.
+
+        Raises
+        ------
+        FallbackRefused
+            If no deployment of a fallback has a price.
         ScopeRefused
             If no budget pays for this caller.
         litellm.BadRequestError
@@ -107,8 +208,24 @@ class WiseCallback(Recorder):
             return None
         origin = origin_of(kwargs)
         scope = group.scope_resolver.scope_of(origin.metadata)
-        candidates = group.candidates(healthy, origin.failed_ids)
+        candidates = candidates_of(group, healthy, origin.failed_ids, model)
         return RoutingRequest(candidates, request, scope, origin.call_id, origin.caller, origin.chose_id, self.owner)
+
+
+def candidates_of(group: Group, healthy: Sequence[Deployment], failed_ids: set[str], model: str) -> Candidates:
+    """Return the candidates of a request, those of a fallback under the model group that it goes to.
+
+    Raises
+    ------
+    UnknownPrice, FallbackRefused
+        If none of them has a price.
+    """
+    if model in {"", group.name}:
+        return group.candidates(healthy, failed_ids)
+    try:
+        return group.candidates(healthy, failed_ids, model)
+    except UnknownPrice as error:
+        raise refusal(group, model, str(error)) from error
 
 
 def translate_error(group: Group, healthy: list[Any], error: Exception, kwargs: Mapping[str, Any]) -> list[Any]:
@@ -125,7 +242,8 @@ def translate_error(group: Group, healthy: list[Any], error: Exception, kwargs: 
     """
     if isinstance(error, BudgetError):
         raise BudgetRefused(group.name, error, group.scope_resolver.scope_of(metadata_of(kwargs))) from error
-    if isinstance(error, ScopeRefused) or type(error).__module__.startswith("litellm"):  # no model or budget takes it
+    is_refusal = isinstance(error, ScopeRefused | FallbackRefused)
+    if is_refusal or type(error).__module__.startswith("litellm"):  # no model or budget takes it
         raise error
     group.fault("store" if isinstance(error, StoreError) else "selection", "selection failed", error=error)
     if group.hard:

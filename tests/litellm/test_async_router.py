@@ -139,38 +139,6 @@ async def test_a_failed_call_gives_everything_back(settled):
     assert (status.spent_usd, status.reserved_usd, status.decided) == (0.0, 0.0, 0)
 
 
-async def test_a_group_fallback_is_not_charged_to_the_group_that_failed(settled):
-    router = fitted()
-    with respx.mock() as mock:
-        mock.route(url__startswith=URL).mock(side_effect=failing("small", "large"))
-        router_ = llms(
-            deployment("small"), deployment("large"), deployment("rescue", "other"), fallbacks=[{"wise": ["other"]}]
-        )
-        callback = attach(router_, "wise", router=router, budget=RICH)
-        response = await router_.acompletion(model="wise", messages=HI)
-    assert response._hidden_params["model_id"] == "rescue"
-    await settled(lambda: router.status().in_flight == 0)
-    assert (router.status().spent_usd, router.status().charged) == (0.0, 0)
-    assert callback.groups["wise"].faults == {}
-
-
-async def test_a_group_falls_back_on_another_of_ours_with_its_own_budget(settled):
-    first, second = fitted(), fitted("small")
-    with respx.mock() as mock:
-        mock.route(url__startswith=URL).mock(side_effect=failing("small", "large"))
-        others = [deployment(name, "other", info={"id": f"{name}-2"}) for name in ("small", "large")]
-        for each in others:
-            each["litellm_params"]["model"] += "-2"
-            each["model_info"]["wiserouter_model"] = each["model_info"]["id"][:-2]
-        router_ = llms(deployment("small"), deployment("large"), *others, fallbacks=[{"wise": ["other"]}])
-        attach(router_, "wise", router=first, budget=RICH)
-        attach(router_, "other", router=second, budget=RICH)
-        await router_.acompletion(model="wise", messages=HI)
-    await settled(lambda: second.status().charged == 1)
-    assert first.status().in_flight == first.status().charged == 0
-    assert second.status().spent_usd == pytest.approx(cost_usd("small"))
-
-
 async def test_a_cooled_down_model_is_not_asked(settled):
     router = fitted()
     with respx.mock() as mock:
@@ -268,7 +236,7 @@ async def test_an_exhausted_budget_can_go_on_with_the_cheapest(provider, settled
 
 async def test_an_exhausted_budget_falls_back_on_a_group_outside_it(provider):
     router_ = llms(deployment("small"), deployment("large"), deployment("free", "free"), fallbacks=[{"wise": ["free"]}])
-    attach(router_, "wise", router=fitted(), budget=Budget(0.0, 10, limit="hard"))
+    attach(router_, "wise", router=fitted(), budget=Budget(0.0, 10, limit="hard"), fallback_policy="outside")
     await router_.acompletion(model="wise", messages=HI)
     assert asked(provider) == ["free"]
 

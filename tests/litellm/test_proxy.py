@@ -140,15 +140,19 @@ def test_a_call_that_fails_for_good_owes_nothing(client, surface):
     assert (after.spent_usd, after.decided) == (before.spent_usd, before.decided)
 
 
-def test_a_group_fallback_is_outside_the_budget_and_unlabelled(client):
+def test_a_group_fallback_is_paid_and_labelled(client):
+    before = router(client, "hard").status().spent_usd
     with respx.mock() as mock:
         mock.route(url__startswith=URL).mock(side_effect=failing("small", "large"))
-        response = ask(client, "hard")
+        response = ask(client, "hard", "sk-user-a")
         assert asked(mock)[-1] == "rescue"
     assert response.status_code == 200
-    assert "x-wiserouter-model" not in response.headers
+    assert response.headers["x-wiserouter-model"] == "openai/rescue"
     wait(lambda: router(client, "hard").status().in_flight == 0)
-    assert router(client, "hard").status().spent_usd == 0.0
+    assert router(client, "hard").status().spent_usd - before == pytest.approx(20 * 1e-6 + 50 * 2e-6)
+    for id_ in (response.headers["x-litellm-call-id"], response.headers["x-wiserouter-decision"]):
+        rated = post(client, "/wiserouter/feedback", {"id": id_, "score": 1.0}, "sk-user-a")
+        assert rated.status_code == 200
 
 
 def test_a_cached_answer_is_free_and_cannot_be_rated(client, provider):

@@ -1,0 +1,48 @@
+"""Calls for which LiteLLM selects no deployment, such as a fallback to the id of one: they are reserved on their way.
+
+LiteLLM asks no callback to filter the deployments of such a call. It offers the call once more before it is sent, with
+all parameters of the deployment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from wiserouter_litellm.deployments import Deployment
+from wiserouter_litellm.fallbacks import passes_uncounted
+from wiserouter_litellm.group import DECISION_KEY
+from wiserouter_litellm.recorder import metadata_of
+
+
+def unreserved(kwargs: Mapping[str, Any], owner: str) -> Deployment | None:
+    """Return the deployment of a call that no selection has reserved or let pass; None where there was a selection.
+
+    Parameters
+    ----------
+    kwargs : mapping
+        The arguments of the call as it is sent, those of its deployment included.
+    owner : str
+        The recorder whose selections count.
+    """
+    info, metadata = kwargs.get("model_info"), metadata_of(kwargs)
+    if not isinstance(info, Mapping) or not info.get("id") or "deployment_model_name" not in metadata:
+        return None  # LiteLLM's router has not sent it
+    if DECISION_KEY in info or DECISION_KEY in (metadata.get("model_info") or {}):
+        return None
+    deployment = {"model_name": metadata["deployment_model_name"], "litellm_params": kwargs, "model_info": info}
+    return None if passes_uncounted(metadata, kwargs, owner, deployment) else deployment
+
+
+def with_selected(kwargs: Mapping[str, Any], selected: Deployment) -> dict[str, Any]:
+    """Return the arguments of a call with the mark of its decision, and the limit of the output that was bounded."""
+    metadata_of(kwargs)["model_info"] = selected["model_info"]
+    added = {name: value for name, value in selected["litellm_params"].items() if name not in {*kwargs, "order"}}
+    return {**kwargs, **added, "model_info": selected["model_info"]}
+
+
+def messages_of(kwargs: Mapping[str, Any]) -> object:
+    """Return the messages of a call as LiteLLM passes them to a selection; None where it has an input instead."""
+    if "prompt" in kwargs and "messages" not in kwargs:
+        return [{"role": "user", "content": kwargs["prompt"]}]
+    return kwargs.get("messages")
