@@ -85,6 +85,19 @@ def test_the_table(url):
     assert "team" not in printed("--store", url, "--scope", "default")
 
 
+def test_what_is_presumed_is_shown(url):
+    router = opened(url)
+    for _ in range(2):
+        router.presume(router.decide(scope="team"))
+    router.close()
+    *_, month, team = [window for one in looked(url)["scopes"] for window in one["windows"]]
+    assert (month["presumed"], month["presumed_usd"], team["presumed"]) == (2, team["presumed_usd"], 2)
+    assert team["presumed_usd"] == pytest.approx(team["spent_usd"] - 0.0625) != 0.0
+    text = printed("--store", url, COLUMNS="100")
+    assert text.count("of it presumed") == 3
+    assert text.count("2 presumed") == 3
+
+
 def test_leases_are_shown_and_none_is_taken(url):
     leased = f"{url}{'&' if '?' in url else '?'}lease_share="
     store = open_store(f"{leased}0.25")

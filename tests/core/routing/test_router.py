@@ -440,16 +440,21 @@ class WaitingStore(MemoryStore):
         self.threads.append(threading.current_thread())
         return super().release(decision_id)
 
+    def presume(self, decision_id):
+        self.threads.append(threading.current_thread())
+        return super().presume(decision_id)
+
     def reward(self, decision_id, reward):
         self.threads.append(threading.current_thread())
         return super().reward(decision_id, reward)
 
 
 @pytest.mark.parametrize("store", [MemoryStore, WaitingStore])
-async def test_releases_and_rewards_keep_the_event_loop_free(store):
+async def test_releases_rewards_and_presumptions_keep_the_event_loop_free(store):
     router = make(store=store())
     router.start(Budget(amount_usd=8.0, horizon=4))
     rated, failed = router.decide("code"), router.decide("chat")
+    await router.apresume(failed)
     assert await router.areward(rated, 0.5, comment="fine") is False
     assert await router.areward(rated.id, 1.0) is True
     await router.arelease(failed)
