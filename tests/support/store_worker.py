@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import random
 import sys
 import time
@@ -71,6 +72,21 @@ def hang(store: Store, scope: str) -> None:
     time.sleep(60.0)
 
 
+def serve(store: Store, scope: str, seed: int) -> None:
+    """Print the cost of each call when the provider bills it, before the charge, until killed or refused."""
+    call = 0
+    while True:
+        one = record(store, scope, f"{seed}-{call}", 0.25, 0.125)
+        try:
+            store.reserve(one)
+        except BudgetExhausted:
+            print("refused", flush=True)
+            time.sleep(60.0)
+        print(0.25, flush=True)
+        store.settle(one.decision.id, 0.25)
+        call += 1
+
+
 def spend(store: Store, scope: str, seed: int) -> None:
     """Print the number of each settled charge, until killed."""
     call = 0
@@ -84,11 +100,11 @@ def spend(store: Store, scope: str, seed: int) -> None:
 
 if __name__ == "__main__":
     url, scope, job, *rest = sys.argv[1:]
-    store = open_store(url)
+    store = open_store(url, reservation_ttl_s=float(os.environ.get("RESERVATION_TTL_S", "900")))
     if job == "hang":
         hang(store, scope)
-    elif job == "spend":
-        spend(store, scope, int(rest[0]))
+    elif job in ("serve", "spend"):
+        {"serve": serve, "spend": spend}[job](store, scope, int(rest[0]))
     else:
         found = {"crowd": crowd, "pace": pace}[job](store, scope, int(rest[0]), int(rest[1]))
         store.close()

@@ -1,0 +1,93 @@
+"""Workers that are killed while they serve: what the provider bills never exceeds a hard budget."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from support.redis_servers import MISSING, redis_server, wait_until
+from support.store_worker import record
+from wiserouter import Budget, open_store
+from wiserouter.errors import BudgetExhausted
+
+WORKER = Path(__file__).parents[2] / "support" / "store_worker.py"
+NEEDS_REDIS = pytest.mark.skipif(redis_server() is None, reason=MISSING)
+AMOUNT_USD, COST_USD, TTL_S = 300.0, 0.25, 2.0
+LEASED = "lease_share=0.1&lease_ttl_s=1&refresh_s=0.2"
+
+
+@pytest.fixture
+def sqlite(tmp_path):
+    return f"sqlite:///{tmp_path / 'budget.db'}"
+
+
+@pytest.fixture
+def redis(server, tmp_path):
+    return f"{server.url}?name={tmp_path.name}"
+
+
+def billed_until_killed(url, seeds, calls):
+    """Start workers, kill each after so many calls, and return what the provider has billed."""
+    environment = {**os.environ, "RESERVATION_TTL_S": str(TTL_S)}
+    commands = [[sys.executable, str(WORKER), url, "s", "serve", str(seed)] for seed in seeds]
+    workers = [subprocess.Popen(one, stdout=subprocess.PIPE, text=True, env=environment) for one in commands]
+    lines = []
+    for one in workers:
+        for line in one.stdout:
+            lines.append(line)
+            if line == "refused\n" or len(lines) % calls == 0:
+                break
+    for one in workers:
+        one.kill()
+    for one in workers:
+        lines += one.stdout.read().splitlines()
+        one.wait(10.0)
+        one.stdout.close()
+    return sum(float(line) for line in lines if not line.startswith("refused"))
+
+
+def billed_until_refused(store, name):
+    """Serve from this process until the budget is used up, and return what the provider has billed."""
+    calls = 0
+    while True:
+        try:
+            store.reserve(record(store, "s", f"{name} {calls}", COST_USD, 0.5 * COST_USD))
+        except BudgetExhausted:
+            return COST_USD * calls
+        store.settle(f"{name} {calls}", COST_USD)
+        calls += 1
+
+
+@pytest.mark.parametrize("settings", ["", LEASED], ids=["", "leased"])
+@pytest.mark.parametrize("place", ["sqlite", pytest.param("redis", marks=NEEDS_REDIS)])
+def test_the_provider_bills_no_more_than_a_hard_budget(place, settings, request):
+    url = request.getfixturevalue(place)
+    url += ("&" if "?" in url else "?") + settings if settings else ""
+    store = open_store(url, reservation_ttl_s=TTL_S)
+    store.open("s", Budget(AMOUNT_USD, 100_000, limit="hard"))
+    billed_usd = billed_until_killed(url, (1, 2), 150) + billed_until_killed(url, (3, 4), 50)
+    billed_usd += billed_until_refused(store, "at once")
+    assert 50.0 < billed_usd <= AMOUNT_USD
+    wait_until(lambda: _nothing_is_held(store), "calls or leases of killed workers are still held", 20.0)
+    billed_usd += billed_until_refused(store, "at the end")
+    store.refresh()
+    ledger = store.ledger("s")
+    print(f"{place} {settings}: billed {billed_usd} USD of {AMOUNT_USD}, presumed {ledger.presumed_usd} USD")
+    assert billed_usd <= AMOUNT_USD
+    assert ledger.spent_usd - ledger.presumed_usd <= billed_usd <= ledger.spent_usd + 1e-9
+    assert ledger.spent_usd <= AMOUNT_USD * (1.0 + 1e-12)
+    store.close()
+
+
+def _nothing_is_held(store):
+    time.sleep(0.2)
+    store.ledger("s")
+    store.refresh()
+    ledger = store.ledger("s")
+    own_usd = store._worker.leases.left_usd("s")
+    return ledger.in_flight == 0 and ledger.leased_usd <= own_usd + 1e-9
