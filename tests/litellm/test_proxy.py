@@ -339,6 +339,20 @@ def test_the_status_tells_all(client, provider):
     assert groups["poor"]["renews_at"] > time.time()
 
 
+def test_what_is_presumed_is_in_the_status_and_in_the_explanation(client):
+    quick = router(client, "quick")
+    decision = quick.decide(context=0)
+    quick.presume(decision)
+    try:
+        found = client.get("/wiserouter/status", headers=headers()).json()["groups"]["quick"]
+        assert (found["presumed"], found["presumed_usd"]) == (1, pytest.approx(decision.expected_cost_usd))
+        assert [window["presumed_usd"] for window in found["windows"]] == [found["presumed_usd"]]
+        why = client.get(f"/wiserouter/explain/{decision.id}", headers=headers()).json()
+        assert (why["state"], why["cost_usd"]) == ("presumed", decision.expected_cost_usd)
+    finally:
+        quick.release(decision)
+
+
 def test_the_plan_answers_what_if(client):
     def plan(**query):
         return client.get("/wiserouter/plan", params={"group": "wise", **query}, headers=headers()).json()
