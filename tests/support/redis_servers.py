@@ -63,6 +63,13 @@ class RedisServer:
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
+    def pid(self) -> int:
+        """The id of its process."""
+        if self._process is None:
+            raise RuntimeError("the server is not running")
+        return self._process.pid
+
+    @property
     def url(self) -> str:
         """The URL of the server."""
         return f"redis://127.0.0.1:{self.port}/0"
@@ -79,10 +86,16 @@ class RedisServer:
 
     def ask(self, *words: str | int) -> bytes:
         """Send one command and return the raw answer."""
+        return self.ask_all(words)
+
+    def ask_all(self, *commands: tuple[str | int, ...]) -> bytes:
+        """Send commands on one connection and return the raw answer to the last."""
         with socket.create_connection(("127.0.0.1", self.port), timeout=5.0) as line:
-            parts = [str(word).encode() for word in words]
-            line.sendall(b"*%d\r\n" % len(parts) + b"".join([b"$%d\r\n%s\r\n" % (len(one), one) for one in parts]))
-            return line.recv(65_536)
+            for words in commands:
+                parts = [str(word).encode() for word in words]
+                line.sendall(b"*%d\r\n" % len(parts) + b"".join([b"$%d\r\n%s\r\n" % (len(one), one) for one in parts]))
+                answer = line.recv(65_536)
+            return answer
 
     def empty(self) -> None:
         """Delete all keys of all databases."""

@@ -1,7 +1,8 @@
 """The engine on one SQLite file: for several processes on one machine, durable across crashes.
 
 Every exchange is one transaction. The file is in WAL mode: readers and writers do not block each other, two writers do.
-A process that is killed loses nothing that was committed; uncommitted work is rolled back. With `synchronous="normal"`
+A process that is killed loses nothing that was committed; uncommitted work is rolled back. A file that is deleted or
+truncated while in use is noticed at the next exchange (`sqlite_file.py`). With `synchronous="normal"`
 a power cut may lose the last commits but never damages the file; "full" waits for the disk at each commit.
 """
 
@@ -19,6 +20,7 @@ from typing import Literal
 from wiserouter.errors import StoreDamaged, StoreError, StoreUnavailable
 from wiserouter.stores.engines.base import NOTHING, ReadRequest, Reply
 from wiserouter.stores.engines.events import Event
+from wiserouter.stores.engines.sqlite_file import OpenFile, Replaced, Superseded
 from wiserouter.stores.engines.sqlite_schema import MIGRATIONS, SCHEMA, SCHEMA_VERSION
 from wiserouter.stores.engines.sqlite_transaction import Transaction
 from wiserouter.stores.ids import WorkerIdentity
@@ -73,6 +75,7 @@ class SQLiteEngine:
         self._synchronous, self._timeout_s = synchronous, timeout_s
         self._lock = RLock()
         self._connection: sqlite3.Connection | None = None
+        self._file: OpenFile | None = None
         self._owner = WorkerIdentity()
         with self._lock:
             self._connected()
@@ -83,7 +86,17 @@ class SQLiteEngine:
 
     def exchange(self, events: Sequence[Event], reading: ReadRequest = NOTHING) -> Reply:
         """Apply the events in order, all in one transaction, and read."""
-        with self._lock, self._named_errors(), self._transaction() as cursor:
+        with self._lock, self._named_errors():
+            try:
+                return self._applied(events, reading)
+            except Superseded as ended:
+                self.close()
+                if ended.why:
+                    raise StoreUnavailable(f"{self._url} {ended.why}", store=self._url) from ended
+                return self._applied(events, reading)
+
+    def _applied(self, events: Sequence[Event], reading: ReadRequest) -> Reply:
+        with self._transaction() as cursor:
             now_s = self._clock()
             transaction = Transaction(cursor, now_s, *self._ttls_s)
             transaction.tidy()
@@ -109,8 +122,8 @@ class SQLiteEngine:
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Cursor]:
         cursor = self._connected().cursor()
-        cursor.execute("BEGIN IMMEDIATE")
         try:
+            self._begin(cursor)
             yield cursor
             cursor.execute("COMMIT")
         except BaseException:
@@ -120,11 +133,31 @@ class SQLiteEngine:
         finally:
             cursor.close()
 
+    def _begin(self, cursor: sqlite3.Cursor) -> None:
+        """Begin a transaction on the file that the path leads to: while it runs, no other process replaces the file."""
+        try:
+            cursor.execute("BEGIN IMMEDIATE")
+        except sqlite3.DatabaseError:
+            self._check_file(cursor.connection)
+            raise
+        self._check_file(cursor.connection)
+
+    def _check_file(self, connection: sqlite3.Connection) -> None:
+        """Raise if the path leads to another file, or to none."""
+        try:
+            if self._file is not None:
+                self._file.check(connection)
+        except Replaced as error:
+            raise self._damaged(
+                "another file has taken its place while it was in use", "stop all workers and"
+            ) from error
+
     def _connected(self) -> sqlite3.Connection:
         """Return the connection of this process: one opened before a fork must not be used after it."""
         if self._connection is None or not self._owner.is_current:
             with self._named_errors():
                 self._connection = self._connect()
+            self._file = OpenFile(self.path, self._migrate)
             self._owner.renew_after_fork()
         return self._connection
 
@@ -200,11 +233,9 @@ class SQLiteEngine:
         why = f"{error}; check that its folder exists, is writable and is not full"
         return StoreUnavailable(f"{self._url} cannot be used: {why}", store=self._url)
 
-    def _damaged(self, why: str) -> StoreError:
-        return StoreDamaged(
-            f"{self._url} cannot be read: {why}; it was left unchanged: restore a copy, or name another file",
-            store=self._url,
-        )
+    def _damaged(self, why: str, first: str = "") -> StoreError:
+        remedy = f"{first} restore a copy, or name another file".strip()
+        return StoreDamaged(f"{self._url} cannot be read: {why}; it was left unchanged: {remedy}", store=self._url)
 
     @property
     def _url(self) -> str:

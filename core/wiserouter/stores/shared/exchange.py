@@ -1,8 +1,8 @@
 """The client of an engine: it sends events in batches, on behalf of callers that wait and in the background.
 
 Callers that wait at the same time share one exchange: the first to send takes along the events of all others, in the
-order in which they were made. After a failure, events that no caller waits for are sent again until they arrive; every
-event counts once.
+order in which they were made. After a failure, events that no caller waits for are sent again until they arrive, as are
+those that their caller allows to arrive later; every event counts once.
 """
 
 from __future__ import annotations
@@ -55,6 +55,9 @@ class PendingEvent:
         Whether it is sent a second time because the engine did not know the decision.
     record : Record, optional
         The decision of a `Reserve`; encoded when it is sent, off the path of the decision.
+    defer : callable returning bool, optional
+        Called where the engine fails a caller, with the lock held: shows the event on the local replica and returns
+        True if it is to be sent later. Its result is then "ok".
     done, result, error
         The outcome.
     """
@@ -66,9 +69,17 @@ class PendingEvent:
     applied: bool = False
     resent: bool = False
     record: Record | None = None
+    defer: Callable[[], bool] | None = None
     done: bool = False
     result: object = None
     error: StoreError | None = None
+
+    def is_deferred(self) -> bool:
+        """Return True if the event is to be sent later, and its caller need not wait."""
+        if self.defer is None or not self.defer():
+            return False
+        self.applied, self.done, self.result = True, True, "ok"
+        return True
 
 
 class ExchangeParticipant(Protocol):
@@ -107,6 +118,8 @@ class EngineClient:
         Seconds.
     name : str
         The name of the store in errors and logs.
+    meanwhile : str
+        What is decided while the engine does not answer; for the log.
     refresh_s, flush_s : float, seconds
         How often to read, and how long an event that no caller waits for may stay unsent.
     """
@@ -119,10 +132,11 @@ class EngineClient:
         clock: Callable[[], float],
         *,
         name: str,
+        meanwhile: str,
         refresh_s: float,
         flush_s: float,
     ) -> None:
-        self._engine, self._clock, self._name = engine, clock, name
+        self._engine, self._clock, self._name, self._meanwhile = engine, clock, name, meanwhile
         self._participant = weakref.ref(participant)
         self._refresh_s, self._flush_s = refresh_s, flush_s
         self._lock, self._busy, self._wake = lock, RLock(), Signal()
@@ -146,10 +160,11 @@ class EngineClient:
             self._start()
 
     def request(self, pending: PendingEvent) -> object:
-        """Send an event and return its result; raises the engine's errors."""
+        """Send an event and return its result; raises the engine's errors, unless the event may be sent later."""
         with self._lock:
             self._start()
-            if self._failed_s is not None and self._clock() - self._failed_s < RETRY_S:
+            resting = self._failed_s is not None and self._clock() - self._failed_s < RETRY_S
+            if resting and not pending.is_deferred():
                 raise self.unavailable(f"the last attempt was less than {RETRY_S:g} s ago")
             self.waiting.append(pending)
         while not pending.done:
@@ -253,15 +268,15 @@ class EngineClient:
         """Record a failure: events that a caller waits for fail, all others are sent again later."""
         with self._lock:
             if self._failed_s is None:
-                logger.error("%s; until it answers again, nothing is decided beyond what was leased", error)
+                logger.error("%s; until it answers again, %s", error, self._meanwhile)
             self._failed_s = self._clock()
             self._failures += 1
-            failed = [pending for pending in self.waiting if not pending.applied]
-            uncertain = [self.waiting[at].event for at in range(n_sent) if not self.waiting[at].applied]
+            sent = [self.waiting[at] for at in range(n_sent)]
+            failed = [pending for pending in self.waiting if not pending.applied and not pending.is_deferred()]
             self.waiting = deque([pending for pending in self.waiting if pending.applied])
-            for event in uncertain:
-                if isinstance(event, Reserve):  # it may have arrived all the same
-                    undo = Settle(event.id, "released", fresh_id())
+            for pending in sent:
+                if isinstance(pending.event, Reserve) and not pending.applied:  # it may have arrived all the same
+                    undo = Settle(pending.event.id, "released", fresh_id())
                     self.waiting.append(PendingEvent(undo, "", applied=True, resent=True))
             for pending in failed:
                 pending.error, pending.done = error, True

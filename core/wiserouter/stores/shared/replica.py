@@ -154,8 +154,6 @@ class LocalReplica:
         budget, parent = terms_of_text(state.terms, self._store)
         former = self.views.get(scope)
         same = former is not None and former.generation == state.generation
-        if former is not None and same and former.as_of_s > now_s:
-            return  # a later reply was taken before
         arrivals = former.arrivals if former is not None and same else [None] * len(state.windows)
         view = AccountView(state.generation, budget, parent, [], [], now_s, now_s if former is None else former.used_s)
         for level, (terms, window) in enumerate(zip(budget.each, state.windows, strict=True)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import cast
 
 from wiserouter.budgets.ledger import Ledger
@@ -29,13 +30,7 @@ def reserve(worker: Worker, record: Record) -> None:
     with worker.lock:
         if _reserve_locally(worker, record):
             return
-    try:
-        _reserve_now(worker, record)
-    except StoreError:
-        with worker.lock:
-            if not worker.leases.cover(scope, record.decision.reserved_usd):
-                raise
-            _hold(worker, record, leased=True)
+    _reserve_now(worker, record)
 
 
 def find(worker: Worker, decision_id: str) -> Record:
@@ -65,49 +60,60 @@ def finish(worker: Worker, record: Record, to: Outcome, cost_usd: float = 0.0, m
 
 def _reserve_locally(worker: Worker, record: Record) -> bool:
     """Reserve on the replica where the engine need not be asked; return True if the record is kept."""
-    decision, leased = record.decision, worker.leases.share is not None
-    if decision.id in worker.decisions:
+    if record.decision.id in worker.decisions:
         return True
-    if not worker.may_act_locally(decision.scope):
+    if not worker.may_act_locally(record.decision.scope):
         return False
-    if leased and not worker.leases.cover(decision.scope, decision.reserved_usd):
+    pending = _reserving(worker, record)
+    if not _hold(worker, record, pending):
         return False
-    _hold(worker, record, leased=leased)
+    pending.applied = True
+    worker.client.enqueue(pending)
     return True
 
 
-def _hold(worker: Worker, record: Record, *, leased: bool) -> None:
-    """Reserve on the replica, and send the reservation in the background."""
+def _reserving(worker: Worker, record: Record) -> PendingEvent:
+    """Return the event that reserves the cost of a decision in the windows known here."""
     decision = record.decision
-    chain = worker.replica.chain(decision.scope)
-    lease = worker.leases.id(decision.scope) if leased else None
+    windows = worker.replica.chain(decision.scope).windows
     held = decision.reserved_usd, decision.expected_cost_usd
-    event = Reserve(decision.id, chain.windows, *held, record.debit == "paper", "", lease)
-    if leased:
-        worker.leases.use(decision.scope, decision.reserved_usd)
-    chain.account.hold(*held)
-    worker.keep(record, chain.windows)
-    effect = effect_of(Ledger.hold, *held)
-    worker.client.enqueue(PendingEvent(event, decision.scope, chain.windows, effect, applied=True, record=record))
+    event = Reserve(decision.id, windows, *held, record.debit == "paper", "")
+    return PendingEvent(event, decision.scope, windows, effect_of(Ledger.hold, *held), record=record)
+
+
+def _hold(worker: Worker, record: Record, pending: PendingEvent) -> bool:
+    """Reserve on the replica, from a lease where one is needed; return False, unchanged, if that may not be."""
+    scope, reserved_usd = record.decision.scope, record.decision.reserved_usd
+    if worker.leases_to(scope) and worker.leases.cover(scope, reserved_usd):
+        worker.leases.use(scope, reserved_usd)
+        pending.event = cast("Reserve", pending.event)._replace(lease=worker.leases.id(scope))
+    elif worker.leases_to(scope) and not worker.continues_alone(scope):
+        return False
+    worker.apply(pending)
+    worker.keep(record, pending.windows)
+    return True
 
 
 def _reserve_now(worker: Worker, record: Record) -> None:
     """Reserve at the engine; a second time on the new windows where those known here no longer exist."""
     decision = record.decision
-    held = decision.reserved_usd, decision.expected_cost_usd
     for _ in range(2):
         with worker.lock:
-            windows = worker.replica.chain(decision.scope).windows
-        event = Reserve(decision.id, windows, *held, record.debit == "paper", "")
-        effect = effect_of(Ledger.hold, *held)
-        result = worker.client.request(PendingEvent(event, decision.scope, windows, effect, record=record))
+            pending = _reserving(worker, record)
+        pending.defer = partial(_defer, worker, record, pending)
+        result = worker.client.request(pending)
         if result == "ok":
             with worker.lock:
-                worker.keep(record, windows)
+                worker.keep(record, pending.windows)
             return
         if result == "refused":
             break
     raise worker.account(decision.scope).exhausted(decision.reserved_usd)
+
+
+def _defer(worker: Worker, record: Record, pending: PendingEvent) -> bool:
+    """Reserve on the replica a decision that the engine does not answer for, where its limit or a lease permits."""
+    return worker.may_act_locally(record.decision.scope) and _hold(worker, record, pending)
 
 
 def _finish_now(worker: Worker, record: Record, pending: PendingEvent) -> None:

@@ -56,11 +56,12 @@ class SharedStore:
         this is the only way to do so.
     lease_ttl_s : float, default 30
         How long a lease can be used without a renewal.
-    on_store_error : {"closed", "local"}, default "closed"
-        While the engine cannot be reached: decide nothing, or decide on the replica within `local_share` of the budget,
-        leased beforehand.
+    on_store_error : {"closed", "local"}, optional
+        While the engine cannot be reached: "closed" decides nothing. "local" decides on the replica and sends it later;
+        under a hard limit within `local_share` of the budget, leased beforehand. By default expected limits are local
+        and hard ones closed.
     local_share : float, default 0.02
-        Share of the amount left that each worker leases for that case.
+        Share of the amount left that each worker leases for hard limits that are local.
     max_staleness_s : float, default 5
         The greatest age of the replica at which a closed store still decides, where no step waits for the engine.
     reservation_ttl_s : float, default 900
@@ -86,7 +87,7 @@ class SharedStore:
         flush_s: float = 0.05,
         lease_share: float | None = None,
         lease_ttl_s: float = 30.0,
-        on_store_error: OnStoreError = "closed",
+        on_store_error: OnStoreError | None = None,
         local_share: float = 0.02,
         max_staleness_s: float = 5.0,
         reservation_ttl_s: float = 900.0,
@@ -95,7 +96,7 @@ class SharedStore:
         for what, share in (("lease_share", lease_share), ("local_share", local_share)):
             if share is not None and not 0.0 < check_amount(what, share) <= 0.5:
                 raise InvalidInput(f"{what} must lie in (0, 0.5], got {share!r}", value=share)
-        if on_store_error not in ("closed", "local"):
+        if on_store_error not in ("closed", "local", None):
             raise InvalidInput(f"on_store_error must be 'closed' or 'local', got {on_store_error!r}")
         self.name = name
         share = lease_share if lease_share is not None else local_share if on_store_error == "local" else None
@@ -105,6 +106,7 @@ class SharedStore:
             clock,
             name=name,
             decides_on_leases=lease_share is not None,
+            continues=on_store_error != "closed",
             refresh_s=refresh_s,
             flush_s=flush_s,
             max_staleness_s=max_staleness_s,
@@ -124,7 +126,7 @@ class SharedStore:
                 return True
             if decision_id is not None:
                 return decision_id not in worker.decisions
-            return worker.leases.share is not None and worker.leases.left_usd(scope) <= 0.0
+            return worker.leases_to(scope) and worker.leases.left_usd(scope) <= 0.0
 
     def open(self, scope: str, budget: Budget, *, parent: str | None = None, restart: bool = False) -> None:
         """Start a budget for `scope`, or join the running one with the amount and horizon given now.
@@ -178,7 +180,7 @@ class SharedStore:
     def alias(self, alias: str, decision_id: str) -> None:
         """Let a decision be found by another name as well."""
         near, client = self._worker.near, self._worker.client
-        pending = PendingEvent(Alias(alias, decision_id), "", applied=not near)
+        pending = PendingEvent(Alias(alias, decision_id), "", applied=not near, defer=lambda: True)
         if near:
             client.request(pending)
         else:
@@ -223,6 +225,7 @@ class SharedStore:
             windows = worker.replica.chain(scope).windows
             effect = partial(Ledger.spend, cost_usd=cost_usd, debit_usd=cost_usd)
             pending = PendingEvent(Spend(fresh_id(), windows, cost_usd), scope, windows, effect)
+            pending.defer = partial(self._defer, scope, pending)
             if worker.may_act_locally(scope) and not account.hard:
                 worker.apply_locally(pending)
                 return
@@ -252,6 +255,13 @@ class SharedStore:
     def close(self) -> None:
         """Send the waiting events, return the leases and close the engine."""
         self._worker.close()
+
+    def _defer(self, scope: str, pending: PendingEvent) -> bool:
+        """Count a cost on the replica where the engine does not answer and the limit permits that."""
+        if not self._worker.continues_alone(scope):
+            return False
+        self._worker.apply(pending)
+        return True
 
     def _running(self, scope: str) -> AccountView | None:
         with self._worker.lock:

@@ -40,6 +40,8 @@ class Worker:
         The name of the store in errors and logs.
     decides_on_leases : bool
         Whether decisions are made on leases even while the engine answers.
+    continues : bool
+        Whether calls under an expected limit are decided on the replica while the engine does not answer.
     refresh_s, flush_s, max_staleness_s, reservation_ttl_s, max_decisions
         As of `SharedStore`.
 
@@ -63,6 +65,7 @@ class Worker:
         *,
         name: str,
         decides_on_leases: bool,
+        continues: bool,
         refresh_s: float,
         flush_s: float,
         max_staleness_s: float,
@@ -73,14 +76,18 @@ class Worker:
         self.lock, self.leases, self.replica = RLock(), leases, LocalReplica(name)
         self.decisions: OrderedDict[str, KeptDecision] = OrderedDict()
         self.peers: weakref.WeakSet[Peer] = weakref.WeakSet()
-        self._clock, self._decides_on_leases = clock, decides_on_leases
+        self._clock, self._decides_on_leases, self._continues = clock, decides_on_leases, continues
         self._max_staleness_s, self._reservation_ttl_s = max_staleness_s, reservation_ttl_s
         self._max_decisions = max_decisions
+        self._why_closed = "its limit is hard" if continues else "on_store_error is 'closed'"
         self._noted_s = float("-inf")
         self._read: list[str] = []
         self._renewing: dict[str, Lease] = {}
         self._returning: dict[str, Lease] = {}
-        self.client = EngineClient(engine, self, self.lock, clock, name=name, refresh_s=refresh_s, flush_s=flush_s)
+        meanwhile = _meanwhile(continues=continues, leases=leases.share is not None)
+        self.client = EngineClient(
+            engine, self, self.lock, clock, name=name, meanwhile=meanwhile, refresh_s=refresh_s, flush_s=flush_s
+        )
         self.client.offset_s = time.time() - clock()
 
     def now(self) -> float:
@@ -89,7 +96,19 @@ class Worker:
 
     def may_act_locally(self, scope: str) -> bool:
         """Return True if reservations and settlements of a scope need not wait for the engine."""
-        return self._decides_on_leases or (not self.near and not self.replica.chain(scope).hard)
+        if self._decides_on_leases:
+            return True
+        if self.replica.chain(scope).hard:
+            return self.client.broken and self.leases.left_usd(scope) > 0.0
+        return not self.near or self.continues_alone(scope)
+
+    def continues_alone(self, scope: str) -> bool:
+        """Return True if the engine does not answer and its limit lets a scope be decided on the replica."""
+        return self.client.broken and self._continues and not self.replica.chain(scope).hard
+
+    def leases_to(self, scope: str) -> bool:
+        """Return True if what is decided in a scope without the engine is taken from a lease."""
+        return self.leases.share is not None and (self._decides_on_leases or self.replica.chain(scope).hard)
 
     def is_hard(self, scope: str) -> bool:
         """Return True if any limit of the account of `scope` is hard."""
@@ -114,7 +133,7 @@ class Worker:
             if renewals:
                 self.client.enqueue(*[PendingEvent(event, scope, applied=True) for event in renewals])
                 self.leases.drop(scope)
-            if self.client.broken and self.leases.share is not None:
+            if self.client.broken and self.leases_to(scope) and not self.continues_alone(scope):
                 account.each[0].lease_usd = self.leases.left_usd(scope)
             return account
 
@@ -129,9 +148,13 @@ class Worker:
     def apply_locally(self, pending: PendingEvent) -> None:
         """Apply an event to the replica at once, and send it in the background."""
         pending.applied, pending.done = True, False
+        self.apply(pending)
+        self.client.enqueue(pending)
+
+    def apply(self, pending: PendingEvent) -> None:
+        """Apply an event to the replica."""
         if pending.effect is not None:
             self.replica.apply(pending.windows, pending.effect)
-        self.client.enqueue(pending)
 
     def kept_record(self, decision_id: str) -> Record | None:
         """Return the record of a recent decision of this worker."""
@@ -192,10 +215,13 @@ class Worker:
         """Raise `StoreUnavailable` where nothing may be decided without the engine."""
         if not self.client.broken or self.leases.left_usd(scope) > 0.0:
             return
-        view, leases = self.replica.views.get(scope), self.leases.share is not None
+        view = self.replica.views.get(scope)
+        if view is not None and self.continues_alone(scope):
+            return
+        leases = view is not None and self.leases_to(scope)
         fresh = view is not None and now_s - view.as_of_s <= self._max_staleness_s
         if leases or not fresh or not self.may_act_locally(scope):
-            raise self.client.unavailable("the lease is used up" if leases else "on_store_error is 'closed'")
+            raise self.client.unavailable("the lease is used up" if leases else self._why_closed)
 
     def _periodic_events(self, now_s: float) -> list[Event]:
         """Return the additions of peers and, once a minute, the records of arrivals."""
@@ -227,8 +253,9 @@ class Worker:
     def _renewals(self, scopes: set[str], active: set[str], untold: set[str]) -> dict[str, Lease]:
         """Return the leases to renew, by scope; a renewal counts from what the engine knows to be used."""
         leases: dict[str, Lease] = {}
-        for scope in scopes if self.leases.share is not None and not self.client.closed else ():
-            if scope in self.replica.views and self.leases.id(scope) not in untold:
+        for scope in () if self.client.closed else scopes:
+            known = scope in self.replica.views and self.leases_to(scope)
+            if known and self.leases.id(scope) not in untold:
                 left_usd, windows = self.replica.left_usd(scope), self.replica.chain(scope).windows
                 lease = self.leases.renewal(scope, windows, left_usd, due=scope in active)
                 if lease is not None:
@@ -241,3 +268,11 @@ class Worker:
         for scope in lost:
             self.leases.drop(scope)
         return events
+
+
+def _meanwhile(*, continues: bool, leases: bool) -> str:
+    """Return what is decided while the engine does not answer."""
+    hard = "nothing is decided under a hard limit" + (" beyond what was leased" if leases else "")
+    if continues:
+        return f"{hard}, and what is decided under an expected one is sent later"
+    return "nothing is decided" + (" beyond what was leased" if leases else "")
