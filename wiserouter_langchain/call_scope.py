@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn, Self
 
 from langchain_core.callbacks import (
     AsyncCallbackManager,
@@ -23,21 +23,23 @@ from langchain_core.runnables import RunnableConfig, ensure_config
 from pydantic import PrivateAttr
 
 from wiserouter import WiseRouter
-from wiserouter.errors import StoreError
+from wiserouter.errors import AlreadySettled, StoreError, UnknownDecision, WiseRouterError
 from wiserouter.integration import (
     MAX_WAIT_S,
     SHORT_TEXT_CHARS,
     AdmissionQueue,
-    CallRequest,
     ContextAssignment,
     ContextLookup,
     offload,
+    refuses_request,
 )
-from wiserouter_langchain.candidates import begin_call, needed_usd
+from wiserouter_langchain.candidates import CallTerms, begin_call, needed_usd
 from wiserouter_langchain.decision_index import DecisionIndex
 from wiserouter_langchain.pool_member import PoolMember
 from wiserouter_langchain.request import request_of
-from wiserouter_langchain.routed_call import OPERATIONS, RECORD, RoutedCall
+from wiserouter_langchain.rests import Rests
+from wiserouter_langchain.routed_call import RECORD, RoutedCall
+from wiserouter_langchain.settlement import Remark
 
 logger = logging.getLogger("wiserouter.langchain")
 
@@ -59,8 +61,8 @@ class CallEnvironment:
     ----------
     core : WiseRouter
         Decides, and keeps the budget.
-    members : mapping of str to PoolMember
-        The pool.
+    members : dict of str to PoolMember
+        The pool; models may be added.
     lookup : ContextLookup
         Finds the context of a question.
     index : DecisionIndex
@@ -73,19 +75,22 @@ class CallEnvironment:
         The calls that wait while the rest of the budget is only held by calls in flight.
     durable : bool
         Whether other workers can find decisions in the store.
-    without_usage : set of str
-        The models that have answered without usage; each is logged once.
+    remarked : set of (str, Remark)
+        What the log has said about the answers of models; each remark is logged once.
+    rests : Rests
+        The models that failed a short time ago.
     """
 
     core: WiseRouter
-    members: Mapping[str, PoolMember]
+    members: dict[str, PoolMember]
     lookup: ContextLookup
     index: DecisionIndex
     queue: AdmissionQueue
     preferred: str | None = None
     payer: str | None = None
     durable: bool = False
-    without_usage: set[str] = field(default_factory=set)
+    remarked: set[tuple[str, Remark]] = field(default_factory=set)
+    rests: Rests = field(default_factory=lambda: Rests(0.0))
 
 
 class RoutingChatModel(BaseChatModel):
@@ -93,6 +98,7 @@ class RoutingChatModel(BaseChatModel):
 
     cap_output_tokens: int | None = None
     max_wait_s: float = MAX_WAIT_S
+    max_attempts: int = 3
 
     _environment: CallEnvironment = PrivateAttr()
 
@@ -100,7 +106,7 @@ class RoutingChatModel(BaseChatModel):
 def routed(
     llm: RoutingChatModel, input: LanguageModelInput, config: RunnableConfig | None, kwargs: dict[str, Any]
 ) -> CallScope:
-    """Return the context manager of one call; it yields the `RoutedCall`.
+    """Return the context manager of one call; it yields itself, and `call` is the attempt that is under way.
 
     Parameters
     ----------
@@ -134,6 +140,17 @@ class _Scope:
         self._messages = llm._convert_input(input).to_messages()
         self._call: RoutedCall | None = None
         self._ends_with_stream = False
+        self._request = request_of(self._messages, self._kwargs)
+        self._assignment = ContextAssignment(0)
+        self._failed: list[str] = []
+        self._first_error: BaseException | None = None
+
+    @property
+    def call(self) -> RoutedCall:
+        """The attempt that is under way."""
+        if self._call is None:
+            raise RuntimeError("the scope of the call has not been entered")
+        return self._call
 
     def _manager(self, kind: Any) -> Any:
         """Return the callback manager of the chain run."""
@@ -154,33 +171,49 @@ class _Scope:
             "run_id": self._config.pop("run_id", None),
         }
 
-    def _request(self) -> CallRequest:
-        return request_of(self._messages, self._kwargs, self._kwargs.get(OPERATIONS, ()))
-
-    def _decided(self, request: CallRequest, assignment: ContextAssignment, may_wait: bool) -> RoutedCall:
-        """Decide, and return the call."""
-        environment = self._environment
-        return begin_call(
-            environment.core,
-            environment.members,
-            request,
-            assignment,
-            self._configurable().get(FORCED),
-            environment.preferred,
-            self._llm.cap_output_tokens,
-            self._payer(),
-            may_wait=may_wait,
+    def _call_terms(self) -> CallTerms:
+        return CallTerms(
+            kwargs=self._kwargs,
+            forced=self._configurable().get(FORCED),
+            preferred=self._environment.preferred,
+            cap_output_tokens=self._llm.cap_output_tokens,
+            scope=self._payer(),
+            failed=self._failed,
+            resting=self._environment.rests.resting(),
         )
 
-    def _needed_usd(self, request: CallRequest) -> float:
-        """Return the least worst case of the call under a hard limit."""
-        core, members, forced = self._environment.core, self._environment.members, self._configurable().get(FORCED)
-        return needed_usd(core, members, request, forced, self._llm.cap_output_tokens, self._payer())
+    def _decided(self, may_wait: bool) -> RoutedCall:
+        """Decide, and return the call."""
+        core, members = self._environment.core, self._environment.members
+        return begin_call(core, members, self._request, self._assignment, self._call_terms(), may_wait=may_wait)
 
-    def _terms(self, request: CallRequest, assignment: ContextAssignment) -> AdmissionTerms:
+    def _needed_usd(self) -> float:
+        """Return the least worst case of the call under a hard limit."""
+        return needed_usd(self._environment.core, self._environment.members, self._request, self._call_terms())
+
+    def _terms(self) -> AdmissionTerms:
         """Return the arguments with which the queue admits the call."""
-        attempt = partial(self._decided, request, assignment)
-        return self._payer(), attempt, partial(self._needed_usd, request), self._llm.max_wait_s
+        return self._payer(), self._decided, self._needed_usd, self._llm.max_wait_s
+
+    def _may_fail_over(self, error: BaseException) -> bool:
+        """Record an error, and return True if another model may still answer: no part of an answer has arrived."""
+        call = self.call
+        if self._first_error is None:
+            self._first_error = error
+        if call.error is None or call.output is not None:
+            return False
+        model = call.decision.model
+        self._failed.append(model)
+        if not refuses_request(call.error):
+            self._environment.rests.begin(model)
+        return len(self._failed) < self._llm.max_attempts and len(self._failed) < len(self._environment.members)
+
+    def _raise_first(self, error: BaseException) -> NoReturn:
+        """Raise the error of the first attempt, with a note of those that followed."""
+        first = self._first_error or error
+        if self._failed[1:]:
+            first.add_note(f"then failed as well: {', '.join(self._failed[1:])}")
+        raise first
 
     def _payer(self) -> str:
         """Return the scope that pays: the one that the program has set, else the one of the configuration."""
@@ -197,7 +230,8 @@ class _Scope:
         enter = partial(self._environment.index.add, call.decision.id)
         enter(run.run_id, *([run.parent_run_id] if run.parent_run_id else []))
         call.observer.on_start = enter
-        call.prepare(self._messages, self._kwargs, self._config, run.get_child(), self._llm.cap_output_tokens)
+        cap, callbacks = self._llm.cap_output_tokens, run.get_child()
+        call.prepare(self._messages, self._kwargs, self._config, callbacks, cap, self._failed)
         return call
 
     def _outputs(self) -> dict[str, Any]:
@@ -208,20 +242,21 @@ class _Scope:
         """Settle a call, and let other workers find it."""
         core, model = self._environment.core, call.decision.model
         try:
-            estimated = call.settle()
-            if self._environment.durable:
+            remark = call.settle()
+            if call.error is not None:
+                self._environment.index.forget(call.decision.id)
+            elif self._environment.durable:
                 for name in self._environment.index.shared_names(call.decision.id):
                     core.alias(name, call.decision)
         except StoreError as error:  # the answer is there; what this worker decided is settled later
             logger.warning("%s: feedback may not find a call of %s", error, model)
             return
-        if estimated and model not in self._environment.without_usage:
-            self._environment.without_usage.add(model)
-            logger.warning(
-                "%s answered without usage, so its tokens are estimated: for streams of OpenAI-like models pass "
-                "model.model_copy(update={'stream_usage': True})",
-                model,
-            )
+        except (UnknownDecision, AlreadySettled) as error:  # the store forgot the decision: the answer is still there
+            logger.warning("%s: a call of %s could not be settled", error, model)
+            return
+        if remark and (model, remark) not in self._environment.remarked:
+            self._environment.remarked.add((model, remark))
+            logger.warning("%s %s", model, remark.value)
 
 
 class CallScope(_Scope):
@@ -229,15 +264,15 @@ class CallScope(_Scope):
 
     _run: CallbackManagerForChainRun
 
-    def __enter__(self) -> RoutedCall:
+    def __enter__(self) -> Self:
         """Open the chain run, and decide."""
         manager = self._manager(CallbackManager)
         self._run = manager.on_chain_start(None, {"messages": self._messages}, **self._run_names())
         try:
-            request = self._request()
-            assignment = self._environment.lookup.look_up(request.question)
-            self._call = self._environment.queue.admit(*self._terms(request, assignment))
-            return self._ready(self._call, self._run)
+            self._assignment = self._environment.lookup.look_up(self._request.question)
+            self._call = self._environment.queue.admit(*self._terms())
+            self._ready(self._call, self._run)
+            return self
         except BaseException as error:
             self._end(error)
             raise
@@ -247,10 +282,25 @@ class CallScope(_Scope):
         if error is not None or not self._ends_with_stream:
             self._end(error)
 
-    def end_with_stream(self, call: RoutedCall) -> None:
-        """Let the observer end the call: the caller reads the model's own stream after the block."""
+    def fail_over(self, error: Exception) -> None:
+        """Settle an attempt that failed, and let the next best model try; raise the first error where none may."""
+        next_call: RoutedCall | None = None
+        if self._may_fail_over(error):
+            self._settle(self.call)
+            try:
+                next_call = self._environment.queue.admit(*self._terms())
+            except WiseRouterError as refusal:  # no other model can take the call, or no budget pays for it
+                error.add_note(f"no other model may try: {refusal}")
+        if next_call is None:
+            self._raise_first(error)
+        self._call = next_call
+        self._ready(next_call, self._run)
+
+    def end_with_stream(self) -> RoutedCall:
+        """Let the observer end the call, which is returned: the caller reads the model's own stream after the block."""
         self._ends_with_stream = True
-        call.observer.on_end = partial(self._stream_ended, call)
+        self.call.observer.on_end = partial(self._stream_ended, self.call)
+        return self.call
 
     def _stream_ended(self, call: RoutedCall, error: BaseException | None) -> None:
         self._settle(call)
@@ -267,13 +317,15 @@ class AsyncCallScope(_Scope):
 
     _run: AsyncCallbackManagerForChainRun
 
-    async def __aenter__(self) -> RoutedCall:
+    async def __aenter__(self) -> Self:
         """Open the chain run, and decide."""
         manager = self._manager(AsyncCallbackManager)
         self._run = await manager.on_chain_start(None, {"messages": self._messages}, **self._run_names())
         try:
+            self._assignment = await self._environment.lookup.alook_up(self._request.question)
             self._call = await self._adecided()
-            return self._ready(self._call, self._run)
+            self._ready(self._call, self._run)
+            return self
         except BaseException as error:
             await self._aend(error)
             raise
@@ -283,10 +335,25 @@ class AsyncCallScope(_Scope):
         if error is not None or not self._ends_with_stream:
             await self._aend(error)
 
-    def end_with_stream(self, call: RoutedCall) -> None:
-        """Let the observer end the call: the caller reads the model's own stream after the block."""
+    async def fail_over(self, error: Exception) -> None:
+        """Settle an attempt that failed, and let the next best model try; raise the first error where none may."""
+        next_call: RoutedCall | None = None
+        if self._may_fail_over(error):
+            await self._asettle(self.call)
+            try:
+                next_call = await self._adecided()
+            except WiseRouterError as refusal:  # no other model can take the call, or no budget pays for it
+                error.add_note(f"no other model may try: {refusal}")
+        if next_call is None:
+            self._raise_first(error)
+        self._call = next_call
+        self._ready(next_call, self._run)
+
+    def end_with_stream(self) -> RoutedCall:
+        """Let the observer end the call, which is returned: the caller reads the model's own stream after the block."""
         self._ends_with_stream = True
-        call.observer.on_end = partial(self._stream_ended, call, asyncio.get_running_loop())
+        self.call.observer.on_end = partial(self._stream_ended, self.call, asyncio.get_running_loop())
+        return self.call
 
     def _stream_ended(self, call: RoutedCall, loop: asyncio.AbstractEventLoop, error: BaseException | None) -> None:
         if self._environment.core.waits():
@@ -296,19 +363,20 @@ class AsyncCallScope(_Scope):
         _end_run(self._run.get_sync(), error, {RECORD: call.record})
 
     async def _adecided(self) -> RoutedCall:
-        request = self._request()
-        assignment = await self._environment.lookup.alook_up(request.question)
-        is_quick = len(request.counted) < SHORT_TEXT_CHARS and not self._environment.core.waits(self._payer())
+        is_quick = len(self._request.counted) < SHORT_TEXT_CHARS and not self._environment.core.waits(self._payer())
         undo = None if is_quick else self._settle
-        return await self._environment.queue.aadmit(*self._terms(request, assignment), undo)
+        return await self._environment.queue.aadmit(*self._terms(), undo)
 
     async def _aend(self, error: BaseException | None) -> None:
         if self._call is not None:
-            if self._environment.core.waits():
-                await offload(partial(self._settle, self._call))
-            else:
-                self._settle(self._call)
+            await self._asettle(self._call)
         await _end_run(self._run, error, self._outputs())
+
+    async def _asettle(self, call: RoutedCall) -> None:
+        if self._environment.core.waits():
+            await offload(partial(self._settle, call))
+        else:
+            self._settle(call)
 
 
 def _end_run(run: Any, error: BaseException | None, outputs: dict[str, Any]) -> Any:

@@ -2,14 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from wiserouter import Decision, WiseRouter
 from wiserouter.errors import BudgetExhausted, NoEligibleModel, UnknownModel, UnknownPrice
 from wiserouter.integration import CallRequest, ContextAssignment
+from wiserouter_langchain.limits import Limits, bounded_limits
 from wiserouter_langchain.pool_member import PoolMember, about_tokens
 from wiserouter_langchain.routed_call import RoutedCall
+
+
+@dataclass(frozen=True, slots=True)
+class CallTerms:
+    """The terms of a decision that do not follow from the question.
+
+    Attributes
+    ----------
+    kwargs : mapping
+        The caller's keyword arguments, and the queued operations.
+    forced : str or None
+        The only model that may take the call.
+    preferred : str or None
+        The model that takes it if it can and the budget pays for it.
+    cap_output_tokens : int or None
+        The limit of the output where neither call nor model sets one.
+    scope : str
+        The scope whose budget pays.
+    failed : collection of str
+        The models that have failed this call.
+    resting : collection of str
+        The models that have failed other calls a short time ago: they are left out where others can take the call.
+    """
+
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    forced: str | None = None
+    preferred: str | None = None
+    cap_output_tokens: int | None = None
+    scope: str = "default"
+    failed: Collection[str] = ()
+    resting: Collection[str] = ()
 
 
 def begin_call(
@@ -17,10 +50,7 @@ def begin_call(
     members: Mapping[str, PoolMember],
     request: CallRequest,
     assignment: ContextAssignment,
-    forced: str | None,
-    preferred: str | None,
-    cap_output_tokens: int | None,
-    scope: str = "default",
+    terms: CallTerms,
     *,
     may_wait: bool = False,
 ) -> RoutedCall:
@@ -36,14 +66,8 @@ def begin_call(
         The call.
     assignment : ContextAssignment
         The context of its question.
-    forced : str or None
-        The only model that may take it.
-    preferred : str or None
-        The model that takes it if it can and the budget pays for it.
-    cap_output_tokens : int or None
-        The limit of the output where neither call nor model sets one.
-    scope : str, default "default"
-        The scope whose budget pays.
+    terms : CallTerms
+        What else bears on the decision.
     may_wait : bool, default False
         As in `WiseRouter.decide`.
 
@@ -51,39 +75,48 @@ def begin_call(
     ------
     UnknownModel, NoEligibleModel, UnknownPrice
         If no model can take the call, or a hard budget cannot bound its cost.
+    InvalidInput
+        If the budget is hard, and a setting of the call may change its cost.
     BudgetExhausted, HorizonExhausted, NotStarted
         If no budget pays for it.
     """
+    limits = _hard_limits(router, terms)
+    if limits is not None:
+        request = _bounded(request, limits)
     bound_tokens = request.input_bound_tokens
-    names = candidates(members, request, bound_tokens, forced)
+    names = candidates(members, request, bound_tokens, terms)
     worst_usd = None
-    if router.is_hard(scope):
-        worst_usd = worst_cases_usd(members, names, request, bound_tokens, cap_output_tokens)
-    terms: dict[str, Any] = {**assignment._asdict(), "worst_case_usd": worst_usd, "scope": scope}
-    decision = _decide_preferred(router, names, preferred, terms)
+    if limits is not None:
+        worst_usd = worst_cases_usd(members, names, request, bound_tokens, terms.cap_output_tokens)
+    asked: dict[str, Any] = {**assignment._asdict(), "worst_case_usd": worst_usd, "scope": terms.scope}
+    decision = _decide_preferred(router, names, terms.preferred, asked)
     if decision is None:
-        decision = router.decide(**terms, eligible=names, may_wait=may_wait)
-    return RoutedCall(router, decision, members[decision.model], request)
+        decision = router.decide(**asked, eligible=names, may_wait=may_wait)
+    return RoutedCall(router, decision, members[decision.model], request, limits)
 
 
-def needed_usd(
-    router: WiseRouter,
-    members: Mapping[str, PoolMember],
-    request: CallRequest,
-    forced: str | None,
-    cap_output_tokens: int | None,
-    scope: str = "default",
-) -> float:
+def needed_usd(router: WiseRouter, members: Mapping[str, PoolMember], request: CallRequest, terms: CallTerms) -> float:
     """Return the least worst case of a call; 0 where no limit is hard. Parameters and errors are those above."""
-    if not router.is_hard(scope):
+    limits = _hard_limits(router, terms)
+    if limits is None:
         return 0.0
+    request = _bounded(request, limits)
     bound_tokens = request.input_bound_tokens
-    names = candidates(members, request, bound_tokens, forced)
-    return min(worst_cases_usd(members, names, request, bound_tokens, cap_output_tokens).values())
+    names = candidates(members, request, bound_tokens, terms)
+    return min(worst_cases_usd(members, names, request, bound_tokens, terms.cap_output_tokens).values())
+
+
+def _hard_limits(router: WiseRouter, terms: CallTerms) -> Limits | None:
+    """Return the limits of a call under a hard budget; None under an expected one."""
+    return bounded_limits(terms.kwargs) if router.is_hard(terms.scope) else None
+
+
+def _bounded(request: CallRequest, limits: Limits) -> CallRequest:
+    return replace(request, output_tokens=limits.output_tokens, choices=limits.answers or 1)
 
 
 def candidates(
-    members: Mapping[str, PoolMember], request: CallRequest, bound_tokens: int, forced: str | None
+    members: Mapping[str, PoolMember], request: CallRequest, bound_tokens: int, terms: CallTerms
 ) -> list[str]:
     """Return the models that can take a call of at most `bound_tokens` input tokens of text.
 
@@ -94,19 +127,22 @@ def candidates(
     NoEligibleModel
         With the reason of each model, if there is none.
     """
-    if forced is not None and forced not in members:
-        raise UnknownModel(forced, members)
-    names = list(members) if forced is None else [forced]
+    if terms.forced is not None and terms.forced not in members:
+        raise UnknownModel(terms.forced, members)
+    asked = list(members) if terms.forced is None else [terms.forced]
+    names = [name for name in asked if name not in terms.failed]
     windows = [window for name in names if (window := members[name].rate_card.max_input_tokens) is not None]
-    may_exceed = bool(request.media) or bound_tokens > min(windows, default=bound_tokens)
-    if not (may_exceed or request.tools or request.structured):
-        return names  # plain text that fits every window
-    tokens = about_tokens(request) if may_exceed else 0
-    reasons = {name: members[name].can_take(request, tokens) for name in names}
-    able = [name for name, reason in reasons.items() if reason is None]
+    may_exceed = not request.countable or bound_tokens > min(windows, default=bound_tokens)
+    able = names
+    if may_exceed or request.tools or request.structured:  # not plain text that fits every window
+        tokens = about_tokens(request) if may_exceed else 0
+        reasons = {name: members[name].can_take(request, tokens) for name in names}
+        able = [name for name, reason in reasons.items() if reason is None]
+        if not able and reasons:
+            raise NoEligibleModel({name: reason or "" for name, reason in reasons.items()})
     if not able:
-        raise NoEligibleModel({name: reason or "" for name, reason in reasons.items()})
-    return able
+        raise NoEligibleModel(dict.fromkeys(asked, "failed"))
+    return [name for name in able if name not in terms.resting] or able
 
 
 def worst_cases_usd(
@@ -119,16 +155,18 @@ def worst_cases_usd(
     """Return the most that a call can cost with each model; raises `UnknownPrice` if all of them are unbounded."""
     worst_usd = {name: members[name].worst_case_usd(request, bound_tokens, cap_output_tokens) for name in names}
     if min(worst_usd.values()) == float("inf"):
-        raise UnknownPrice(names[0], "bound on the cost of this call: limit the output, or send no media")
+        reason = members[names[0]].unbounded
+        remedy = f"{reason}, which a hard budget cannot bound" if reason else "limit the output, or send no media"
+        raise UnknownPrice(names[0], f"bound on the cost of this call: {remedy}")
     return worst_usd
 
 
 def _decide_preferred(
-    router: WiseRouter, names: list[str], preferred: str | None, terms: dict[str, Any]
+    router: WiseRouter, names: list[str], preferred: str | None, asked: dict[str, Any]
 ) -> Decision | None:
     if preferred not in names:
         return None
     try:
-        return router.decide(**terms, eligible=[preferred])
+        return router.decide(**asked, eligible=[preferred])
     except BudgetExhausted:
         return None

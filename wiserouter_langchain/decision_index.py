@@ -40,6 +40,12 @@ class DecisionIndex:
             while len(self._positions) > self._max_decisions:
                 self._drop(*self._positions.popitem(last=False))
 
+    def forget(self, decision_id: str) -> None:
+        """Remove a decision from its runs: its call has failed, so no score is about it."""
+        with self._lock:
+            if (positions := self._positions.pop(decision_id, None)) is not None:
+                self._drop(decision_id, positions)
+
     def decisions_of(self, name: str) -> list[str]:
         """Return the decisions entered under a run id, or the one of a decision id."""
         with self._lock:

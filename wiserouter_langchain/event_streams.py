@@ -14,9 +14,8 @@ def stream_events_v3(
     llm: RoutingChatModel, input: LanguageModelInput, config: RunnableConfig | None, kwargs: dict[str, Any]
 ) -> Any:
     """Return the event stream of the chosen model."""
-    scope = routed(llm, input, config, kwargs)
-    with scope as call:
-        scope.end_with_stream(call)
+    with routed(llm, input, config, kwargs) as scope:
+        call = scope.end_with_stream()
         return call.runnable.stream_events(call.messages, call.config, version="v3", **call.kwargs)
 
 
@@ -24,7 +23,6 @@ async def astream_events_v3(
     llm: RoutingChatModel, input: LanguageModelInput, config: RunnableConfig | None, kwargs: dict[str, Any]
 ) -> Any:
     """Return the asynchronous event stream of the chosen model."""
-    scope = arouted(llm, input, config, kwargs)
-    async with scope as call:
-        scope.end_with_stream(call)
+    async with arouted(llm, input, config, kwargs) as scope:
+        call = scope.end_with_stream()
         return await call.runnable.astream_events(call.messages, call.config, version="v3", **call.kwargs)

@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel, ModelProfile
 
 from wiserouter import Price
 from wiserouter.errors import InvalidInput
-from wiserouter.integration import CallRequest, RateCard, count_tokens, exact_encoding
+from wiserouter.integration import TOOLS_TOKENS, CallRequest, RateCard, count_tokens, exact_encoding
+from wiserouter_langchain.limits import (
+    BODIES,
+    NO_LIMITS,
+    OUTPUT_LIMITS,
+    Limits,
+    costly_field,
+    fixed_limits,
+    own_limits,
+    rewritten,
+)
 from wiserouter_langchain.price_catalogue import rate_card_of
+from wiserouter_langchain.single_attempt import single_attempt
 
 MEDIA_TOKENS = 2_000
 """Tokens of a typical image, to hold against context windows; a hard budget reserves the whole window instead."""
 
-_LIMIT_FIELDS = ("max_tokens", "max_output_tokens", "max_completion_tokens", "num_predict")
+UNPRICED_MEDIA = frozenset({"audio", "video"})
+"""Media whose tokens have prices of their own, by which nothing bounds a call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,19 +42,42 @@ class PoolMember:
         Its name in the router.
     model : BaseChatModel
         The chat model.
+    once : BaseChatModel
+        The chat model with a client that sends each request once.
     rate_card : RateCard
         Its prices, its context window, and the longest answer that it is set to or can give.
     encoding_of : str or None
         The model's name, where tiktoken has the encoding that counts its tokens exactly.
-    cap_field : str or None
-        The field that limits its output, where it is not set.
+    limit_field : str or None
+        The field that limits its output.
+    limits : Limits
+        The limits that it is set to.
+    fixed : Limits
+        The limits within its `model_kwargs` and `extra_body`, which a call cannot lower.
+    most_output_tokens : int or None
+        The longest answer that it can give, where its profile says so.
+    unbounded : str or None
+        The setting by which a hard budget cannot bound its calls.
+    own_tokens : int
+        A bound on the input tokens that its own settings add.
     """
 
     name: str
     model: BaseChatModel
+    once: BaseChatModel
     rate_card: RateCard
     encoding_of: str | None
-    cap_field: str | None
+    limit_field: str | None
+    limits: Limits = NO_LIMITS
+    fixed: Limits = NO_LIMITS
+    most_output_tokens: int | None = None
+    unbounded: str | None = None
+    own_tokens: int = 0
+
+    @property
+    def can_be_capped(self) -> bool:
+        """True if its output can be limited, and is not yet."""
+        return self.limit_field is not None and self.limits.output_tokens is None and self.fixed.output_tokens is None
 
     def can_take(self, request: CallRequest, about_tokens: int) -> str | None:
         """Return the reason why this model cannot take a call, or None where it can."""
@@ -70,9 +106,20 @@ class PoolMember:
         cap_output_tokens : int or None
             The limit of the output where neither call nor model sets one.
         """
-        limit = request.output_tokens if request.output_tokens is not None else cap_output_tokens
-        inputs = self._input_tokens(request, bound_tokens) if request.countable else None
-        return self.rate_card.worst_case_usd(inputs, limit, request.choices)
+        if self.unbounded or request.media & UNPRICED_MEDIA:
+            return float("inf")
+        inputs = self._input_tokens(request, bound_tokens) + self.own_tokens if request.countable else None
+        answers = max(request.choices, self.limits.answers or 1, self.fixed.answers or 1)
+        card = replace(self.rate_card, max_output_tokens=self.most_output_tokens)
+        return card.worst_case_usd(inputs, self._output_tokens(request.output_tokens, cap_output_tokens), answers)
+
+    def _output_tokens(self, requested: int | None, cap_output_tokens: int | None) -> int | None:
+        """Return the limit of one answer that the provider receives."""
+        limit = requested
+        if limit is None:
+            limit = cap_output_tokens if self.can_be_capped else self.limits.output_tokens
+        given = [each for each in (limit, self.fixed.output_tokens) if each is not None]
+        return max(given, default=None)
 
     def _input_tokens(self, request: CallRequest, bound_tokens: int) -> int:
         """Return the input tokens of a call: exact where the model's encoding is known, else their upper bound."""
@@ -80,14 +127,42 @@ class PoolMember:
             return bound_tokens
         return count_tokens(request.counted, self.encoding_of).at_most + request.overhead_tokens
 
-    def capped(self, cap_output_tokens: int, request: CallRequest) -> BaseChatModel:
+    def capped(self, cap_output_tokens: int | None, request: CallRequest) -> BaseChatModel:
         """Return the model with its output limited, where neither the call nor the model does so."""
-        if request.output_tokens is not None or self.cap_field is None:
+        if cap_output_tokens is None or request.output_tokens is not None or not self.can_be_capped:
             return self.model
-        return self.model.model_copy(update={self.cap_field: cap_output_tokens})
+        return self.model.model_copy(update={str(self.limit_field): cap_output_tokens})
+
+    def bounded(
+        self, limits: Limits, cap_output_tokens: int | None, kwargs: Mapping[str, Any]
+    ) -> tuple[BaseChatModel, dict[str, Any]]:
+        """Return the model and the keyword arguments that send the limits by which a call was bounded.
+
+        Parameters
+        ----------
+        limits : Limits
+            Those of the call.
+        cap_output_tokens : int or None
+            The limit of the output where neither call nor model sets one.
+        kwargs : mapping
+            The caller's keyword arguments, and the queued operations.
+        """
+        limit = limits.output_tokens
+        if limit is None and self.can_be_capped:
+            limit = cap_output_tokens
+        fields: dict[str, int] = {}
+        if self.limit_field is not None and limit is not None:
+            fields[self.limit_field] = limit
+        has_answers = "n" in type(self.model).model_fields
+        if has_answers and limits.answers is not None:
+            fields["n"] = limits.answers
+        output_tokens = None if self.limit_field else limits.output_tokens
+        answers = None if has_answers else limits.answers
+        model = self.once.model_copy(update=fields) if fields else self.once
+        return model, rewritten(kwargs, output_tokens, answers)
 
 
-def pool_member(name: str, model: BaseChatModel, own: Price | None) -> PoolMember:
+def pool_member(name: str, model: BaseChatModel, own_price: Price | None) -> PoolMember:
     """Return the member of the pool that a chat model makes.
 
     Parameters
@@ -96,7 +171,7 @@ def pool_member(name: str, model: BaseChatModel, own: Price | None) -> PoolMembe
         Its name in the router.
     model : BaseChatModel
         The chat model.
-    own : Price or None
+    own_price : Price or None
         A price that comes before the catalogue's.
 
     Raises
@@ -104,7 +179,7 @@ def pool_member(name: str, model: BaseChatModel, own: Price | None) -> PoolMembe
     InvalidInput
         If it is no chat model.
     UnknownPrice
-        If neither `own` nor the catalogue has a price.
+        If neither `own_price` nor the catalogue has a price.
     """
     if not isinstance(model, BaseChatModel):
         raise InvalidInput(
@@ -113,16 +188,31 @@ def pool_member(name: str, model: BaseChatModel, own: Price | None) -> PoolMembe
             value=name,
         )
     profile: Mapping[str, Any] = model.profile or {}
-    field = next((field for field in _LIMIT_FIELDS if field in type(model).model_fields), None)
-    limit = getattr(model, field) if field else None
+    fields = {name: getattr(model, name) for name in type(model).model_fields}
+    field = next((name for name in OUTPUT_LIMITS if name in fields), None)
+    own, fixed = own_limits(fields, field), fixed_limits(fields, field)
+    most = profile.get("max_output_tokens")
+    set_to = max(filter(None, (own.output_tokens, fixed.output_tokens)), default=None)
     ls_model_name = str(model._get_ls_params().get("ls_model_name"))
     return PoolMember(
         name,
         model,
-        rate_card_of(name, model, own, profile.get("max_input_tokens"), limit or profile.get("max_output_tokens")),
+        single_attempt(model),
+        rate_card_of(name, model, own_price, profile.get("max_input_tokens"), set_to or most),
         ls_model_name if exact_encoding(ls_model_name) else None,
-        field if limit is None else None,
+        field,
+        own,
+        fixed,
+        most,
+        costly_field(fields),
+        _bound_of_settings(fields),
     )
+
+
+def _bound_of_settings(fields: Mapping[str, Any]) -> int:
+    """Return a bound on the input tokens that the settings of a model add, such as tools in its `model_kwargs`."""
+    bodies = [body for name in BODIES if (body := fields.get(name))]
+    return TOOLS_TOKENS + len(json.dumps(bodies, default=str)) if bodies else 0
 
 
 def calls_tools(model: BaseChatModel) -> bool:
@@ -139,19 +229,33 @@ def structures(model: BaseChatModel) -> bool:
     return own or calls_tools(model) or bool((model.profile or {}).get("structured_output"))
 
 
+def common_params(params: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the tracing parameters that hold for all models: the least of each limit, and equal values.
+
+    Examples
+    --------
+    >>> common_params([{"ls_provider": "openai", "ls_max_tokens": 50}, {"ls_provider": "openai", "ls_max_tokens": 20}])
+    {'ls_provider': 'openai', 'ls_max_tokens': 20}
+    """
+    first, *others = params
+    common = {key: value for key, value in first.items() if all(other.get(key) == value for other in others)}
+    limits = [limit for each in params if (limit := each.get("ls_max_tokens"))]
+    return {**common, "ls_max_tokens": min(limits)} if limits else common
+
+
 def common_profile(models: Sequence[BaseChatModel]) -> ModelProfile | None:
-    """Return the profile that all models meet: flags that all have, the least of each limit, and equal values."""
+    """Return the profile that all models meet: flags that all have, the least of each known limit, and equal values."""
     profiles: list[Any] = [model.profile for model in models]
-    if not profiles or any(profile is None for profile in profiles):
+    if not any(profiles):
         return None
     common: dict[str, Any] = {}
-    for key in set.intersection(*(set(profile) for profile in profiles)):
-        values = [profile[key] for profile in profiles]
-        if all(isinstance(value, bool) for value in values):
-            common[key] = all(values)
-        elif all(isinstance(value, int) for value in values):
+    for key in sorted({key for profile in profiles for key in profile or ()}):
+        values = [profile[key] for profile in profiles if profile and key in profile]
+        if all(isinstance(value, int) and not isinstance(value, bool) for value in values):
             common[key] = min(values)
-        elif all(value == values[0] for value in values):
+        elif len(values) == len(profiles) and all(isinstance(value, bool) for value in values):
+            common[key] = all(values)
+        elif len(values) == len(profiles) and all(value == values[0] for value in values):
             common[key] = values[0]
     return common  # type: ignore[return-value]
 

@@ -10,6 +10,8 @@ from langchain_core.messages import BaseMessage
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from wiserouter.integration import FRAME_TOKENS, TOOLS_TOKENS, CallRequest
+from wiserouter_langchain.limits import BODIES, requested_limits
+from wiserouter_langchain.operations import OPERATIONS, Operation
 
 _MEDIA = {
     "image": "image",
@@ -19,12 +21,19 @@ _MEDIA = {
     "video": "video",
     "file": "pdf",
 }
-_LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
+_TEXT_PARTS = frozenset(
+    {
+        *("text", "input_text", "output_text", "text-plain", "refusal", "thinking", "redacted_thinking", "reasoning"),
+        *("reasoning_content", "tool_use", "tool_call", "tool_call_chunk", "function_call", "custom_tool_call"),
+        *("tool_result", "function_call_output", "invalid_tool_call", "summary_text"),
+    }
+)
+"""The types of content blocks that are billed as the text that they hold; of any other, the length is not known."""
+_COUNTED = ("functions", "response_format", "response_schema", "guided_json", "guided_grammar", *BODIES)
+"""Settings whose text is part of the input."""
 
 
-def request_of(
-    messages: Sequence[BaseMessage], kwargs: Mapping[str, Any], operations: Sequence[Any] = ()
-) -> CallRequest:
+def request_of(messages: Sequence[BaseMessage], kwargs: Mapping[str, Any]) -> CallRequest:
     """Return the request of a call.
 
     Parameters
@@ -32,9 +41,7 @@ def request_of(
     messages : sequence of BaseMessage
         The conversation.
     kwargs : mapping
-        Keyword arguments of the call.
-    operations : sequence of (str, tuple, dict)
-        The queued operations: `bind_tools`, `with_structured_output`.
+        Keyword arguments of the call, and the queued operations.
 
     Examples
     --------
@@ -42,21 +49,24 @@ def request_of(
     >>> request_of([HumanMessage("hi")], {"max_tokens": 5}).output_tokens
     5
     """
+    operations: Sequence[Operation] = kwargs.get(OPERATIONS, ())
     schemas = [*(kwargs.get("tools") or ()), *(schema for _, args, _ in operations for schema in _listed(args))]
-    given = {**kwargs, **{key: value for _, _, keywords in operations for key, value in keywords.items()}}
+    settings = [kwargs, *(keywords for _, _, keywords in operations)]
+    extras = [_dump(one[name]) for one in settings for name in _COUNTED if one.get(name)]
     human = next((message.text for message in reversed(messages) if message.type == "human" and message.text), "")
     texts = [text for message in messages for text in _texts(message)]
     media = frozenset(kind for message in messages for kind in _media(message))
+    limits = requested_limits(kwargs)
     return CallRequest(
         question=human or "\n".join(message.text for message in messages),
-        counted="\n".join([*texts, *map(_schema_text, schemas)]),
+        counted="\n".join([*texts, *map(_schema_text, schemas), *extras]),
         overhead_tokens=FRAME_TOKENS * (len(messages) + 1) + (TOOLS_TOKENS if schemas else 0),
-        countable=not media,
+        countable=all(_is_text(part) for message in messages for part in _parts(message)),
         media=media,
         tools=bool(kwargs.get("tools")) or any(name == "bind_tools" for name, _, _ in operations),
         structured=any(name == "with_structured_output" for name, _, _ in operations),
-        output_tokens=max((int(given[name]) for name in _LIMITS if given.get(name)), default=None),
-        choices=int(given.get("n") or 1),
+        output_tokens=limits.output_tokens,
+        choices=limits.answers or 1,
     )
 
 
@@ -74,17 +84,34 @@ def _schema_text(schema: Any) -> str:
 
 
 def _texts(message: BaseMessage) -> list[str]:
-    parts = [message.content] if isinstance(message.content, str) else message.content
-    texts = [part if isinstance(part, str) else json.dumps(part, default=str) for part in parts if not _kind(part)]
-    calls = getattr(message, "tool_calls", None)
-    return [*texts, json.dumps(calls, default=str)] if calls else texts
+    """Return all text of a message: its content without media, its calls of tools, and what else is sent with it."""
+    texts = [part if isinstance(part, str) else _dump(part) for part in _parts(message) if not _kind(part)]
+    names = ("tool_calls", "invalid_tool_calls", "name", "tool_call_id", "additional_kwargs")
+    return [*texts, *(_dump(value) for name in names if (value := getattr(message, name, None)))]
 
 
 def _media(message: BaseMessage) -> list[str]:
-    parts = [] if isinstance(message.content, str) else message.content
-    return [kind for part in parts if (kind := _kind(part))]
+    return [kind for part in _parts(message) if (kind := _kind(part))]
 
 
-def _kind(part: str | dict[str, Any]) -> str:
+def _parts(message: BaseMessage) -> Sequence[Any]:
+    return [message.content] if isinstance(message.content, str) else message.content
+
+
+def _kind(part: Any) -> str:
     """Return the medium of a content block; empty where it is text."""
-    return "" if isinstance(part, str) else _MEDIA.get(str(part.get("type")), "")
+    return _MEDIA.get(str(part.get("type")), "") if isinstance(part, Mapping) else ""
+
+
+def _is_text(part: Any) -> bool:
+    """Return True if the text of a content block is all that is billed for it."""
+    if isinstance(part, str):
+        return True
+    if not isinstance(part, Mapping) or str(part.get("type", "text")) not in _TEXT_PARTS:
+        return False
+    inner = part.get("content")
+    return not isinstance(inner, list) or all(map(_is_text, inner))
+
+
+def _dump(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, default=str)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any
@@ -12,15 +12,15 @@ from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig, patch_config
 
 from wiserouter import Decision, WiseRouter
-from wiserouter.integration import CallRequest, settle
+from wiserouter.integration import CallRequest
+from wiserouter_langchain.limits import Limits
+from wiserouter_langchain.operations import OPERATIONS
 from wiserouter_langchain.pool_member import PoolMember
-from wiserouter_langchain.usage_observer import UsageObserver, bill_of
+from wiserouter_langchain.settlement import Remark, settle_runs
+from wiserouter_langchain.usage_observer import UsageObserver
 
 RECORD = "wise_router"
 """Key of the decision in `response_metadata`, and in the metadata of the chosen model's run."""
-
-OPERATIONS = "__wise_operations"
-"""Keyword argument that holds the queued operations, `bind_tools` and `with_structured_output`."""
 
 
 @dataclass
@@ -37,6 +37,8 @@ class RoutedCall:
         The chosen model.
     request : CallRequest
         What the call asks for.
+    limits : Limits or None
+        The limits by which a hard budget has bounded the call; None under an expected limit.
     observer : UsageObserver
         Collects the usage of the model.
     runnable : Runnable
@@ -53,6 +55,7 @@ class RoutedCall:
     decision: Decision
     member: PoolMember
     request: CallRequest
+    limits: Limits | None = None
     observer: UsageObserver = field(default_factory=UsageObserver)
     runnable: Any = field(default=None, init=False)
     messages: list[BaseMessage] = field(default_factory=list, init=False)
@@ -69,6 +72,7 @@ class RoutedCall:
         config: RunnableConfig,
         callbacks: BaseCallbackManager,
         cap_output_tokens: int | None,
+        failed: Sequence[str] = (),
     ) -> None:
         """Set the record, the runnable and its arguments.
 
@@ -84,29 +88,47 @@ class RoutedCall:
             The callbacks of the model's run; the observer is added to them.
         cap_output_tokens : int or None
             The limit of the output where neither call nor model sets one.
+        failed : sequence of str
+            The models that failed before this one was chosen.
         """
         decision, member = self.decision, self.member
         self.record = {"decision_id": decision.id, "model": decision.model, "context": decision.context}
         if decision.ask_feedback:
             self.record["ask_feedback"] = True
-        self.messages, self.kwargs = messages, dict(kwargs)
-        self.runnable = member.model if cap_output_tokens is None else member.capped(cap_output_tokens, self.request)
+        if failed:
+            self.record["failed_models"] = ", ".join(failed)
+        self.messages = messages
+        if self.limits is None:
+            self.runnable, self.kwargs = member.capped(cap_output_tokens, self.request), dict(kwargs)
+        else:
+            self.runnable, self.kwargs = member.bounded(self.limits, cap_output_tokens, kwargs)
         for name, args, keywords in self.kwargs.pop(OPERATIONS, ()):
             self.runnable = getattr(self.runnable, name)(*args, **keywords)
         callbacks.add_handler(self.observer, inherit=True)
         self.config = patch_config(config, callbacks=callbacks)
         self.config["metadata"] = {**(self.config.get("metadata") or {}), RECORD: self.record}
 
-    def settle(self) -> bool:
-        """Charge the cost, or release a call without an answer; return True if its tokens were estimated.
+    def settle(self) -> Remark:
+        """Charge, release or presume the cost of the call; return what the log should say about it.
 
         Only the first invocation has an effect.
         """
         if not self._unsettled.acquire(blocking=False):
-            return False
-        bill = bill_of(self.observer.runs, self.member.rate_card, self.request)
-        settle(self.router, self.decision, bill)
-        return bill is not None and bill.estimated
+            return Remark.NONE
+        return settle_runs(
+            self.router,
+            self.decision,
+            self.observer,
+            self.member.rate_card,
+            self.request,
+            hard=self.limits is not None,
+        )
+
+    @property
+    def error(self) -> BaseException | None:
+        """The error of a model that failed before any part of an answer arrived; None otherwise."""
+        runs = self.observer.runs
+        return None if self.observer.has_answer or not runs else runs[-1].error
 
     def with_record(self, output: Any) -> Any:
         """Return a copy of an answer with the record attached; the model's cache may own the original."""
@@ -120,4 +142,4 @@ class RoutedCall:
     def streamed(self) -> Any:
         """Return the result of a stream: the message that the observer has, or the last chunk of anything else."""
         runs = self.observer.runs
-        return runs[-1].message if runs and isinstance(self.output, BaseMessage) else self.output
+        return runs[-1].message or self.output if runs and isinstance(self.output, BaseMessage) else self.output

@@ -11,7 +11,6 @@ import uuid
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import aclosing, closing
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
@@ -22,21 +21,22 @@ from langchain_core.runnables.config import set_config_context
 from langchain_core.runnables.utils import ConfigurableFieldSpec, coro_with_context
 from pydantic import Field
 
-from wiserouter import Budget, Explanation, Price, WiseRouter
+from wiserouter import Budget, Price, WiseRouter
 from wiserouter.errors import InvalidInput, UnknownModel
-from wiserouter.integration import ContextLookup, admission_queue, offload
-from wiserouter_langchain.call_scope import FORCED, SCOPE, CallEnvironment, RoutingChatModel, arouted, routed
+from wiserouter.integration import ContextLookup, admission_queue, load_tokenizer
+from wiserouter_langchain.call_scope import FORCED, SCOPE, CallEnvironment, arouted, routed
 from wiserouter_langchain.decision_index import DecisionIndex
-from wiserouter_langchain.decision_lookup import credit, explained
 from wiserouter_langchain.event_streams import astream_events_v3, stream_events_v3
 from wiserouter_langchain.generate import ainvoke_each, configs_of, invoke_each
-from wiserouter_langchain.pool_member import common_profile
-from wiserouter_langchain.routed_call import OPERATIONS
-from wiserouter_langchain.setup import open_router, pool_members
+from wiserouter_langchain.operations import OPERATIONS
+from wiserouter_langchain.pool_member import common_params, common_profile
+from wiserouter_langchain.rated_chat_model import RatedChatModel
+from wiserouter_langchain.rests import Rests
+from wiserouter_langchain.setup import add_member, open_router, pool_members
 from wiserouter_langchain.structured_output import StructuredWiseRouter
 
 
-class RunnableWiseRouter(RoutingChatModel):
+class RunnableWiseRouter(RatedChatModel):
     """A chat model that chooses a chat model for each input under a budget.
 
     Parameters
@@ -55,6 +55,11 @@ class RunnableWiseRouter(RoutingChatModel):
         The limit of the output where neither call nor model sets one; also passed to the model.
     max_wait_s : float, default 10
         How long a call waits while the rest of the budget is only held by calls in flight; 0 refuses it at once.
+    max_attempts : int, default 3
+        The most models that may try one call. Where a model fails before any part of its answer arrives, the next best
+        one that the budget pays for is tried; 1 for no failover.
+    rest_s : float, default 5
+        The time for which a model that failed is left out where others can take the call.
     encoder_timeout_s : float, default 1
         The time in which a question must be embedded; after it, the question is routed without a context.
     history_size : int, default 10,000
@@ -95,6 +100,7 @@ class RunnableWiseRouter(RoutingChatModel):
     budget: Budget | None = Field(default=None, exclude=True)
     scopes: dict[str, Budget] = Field(default_factory=dict, exclude=True)
     prices: dict[str, Price] = Field(default_factory=dict, exclude=True)
+    rest_s: float = 5.0
     encoder_timeout_s: float = 1.0
     history_size: int = 10_000
 
@@ -104,31 +110,36 @@ class RunnableWiseRouter(RoutingChatModel):
         for name in ("cache", "rate_limiter", "disable_streaming"):
             if getattr(self, name):
                 raise InvalidInput(f"{name} must be set on the models, not on the router, which never generates itself")
+        if self.max_attempts < 1:
+            raise InvalidInput(f"max_attempts must be at least 1, got {self.max_attempts}", value=self.max_attempts)
+        load_tokenizer()
         members = pool_members(self.models, self.router, self.prices, self.output_version)
         core = open_router(members, self.router, self.budget, self.cap_output_tokens, self.scopes)
         lookup = ContextLookup(
             core.contexts, core.encoder, self.encoder_timeout_s, keeps_embedding=core.needs_embedding
         )
         self._environment = CallEnvironment(
-            core, members, lookup, DecisionIndex(self.history_size), admission_queue(core), durable=core.durable
+            core,
+            members,
+            lookup,
+            DecisionIndex(self.history_size),
+            admission_queue(core),
+            durable=core.durable,
+            rests=Rests(self.rest_s),
         )
-
-    @property
-    def core(self) -> WiseRouter:
-        """The router that decides and keeps the budget and the estimates."""
-        return self._environment.core
 
     # identity
 
     @property
     def _llm_type(self) -> str:
-        return "wise-router"
+        kinds = {model._llm_type for model in self.models.values()}
+        return kinds.pop() if len(kinds) == 1 else "wise-router"
 
     def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> Any:
         params = super()._get_ls_params(stop=stop, **kwargs)
-        params["ls_provider"] = "wiserouter"
-        params.setdefault("ls_model_name", "wiserouter")
-        return params
+        name = params.get("ls_model_name", "wiserouter")
+        common = common_params([model._get_ls_params(stop=stop, **kwargs) for model in self.models.values()])
+        return {**params, "ls_provider": "wiserouter", **common, "ls_model_name": name}
 
     def _resolve_model_profile(self) -> Any:
         return common_profile(list(self.models.values()))
@@ -158,6 +169,37 @@ class RunnableWiseRouter(RoutingChatModel):
     def _first_model(self) -> BaseChatModel:
         return next(iter(self.models.values()))
 
+    def add_model(
+        self,
+        name: str,
+        model: BaseChatModel,
+        *,
+        price: Price | None = None,
+        reward: float | None = None,
+        cost_usd: float | None = None,
+    ) -> None:
+        """Add a chat model to the pool of a running router; nothing is refitted.
+
+        Parameters
+        ----------
+        name : str
+            Its name, which must be new.
+        model : BaseChatModel
+            The chat model.
+        price : Price, optional
+            Your own price; by default that of the catalogue.
+        reward, cost_usd : float, optional
+            Your prior, as in `WiseRouter.add_model`.
+
+        Raises
+        ------
+        InvalidInput, UnknownPrice
+            If the name is taken, it is no chat model, it has no price, or a hard budget cannot bound its calls.
+            Nothing is changed.
+        """
+        add_member(self.core, self._environment.members, name, model, price, self.cap_output_tokens, reward, cost_usd)
+        self.models[name] = model
+
     def preferring(self, name: str) -> RunnableWiseRouter:
         """Return this router with a model that takes each call that it can take and the budget pays for."""
         if name not in self.models:
@@ -184,11 +226,16 @@ class RunnableWiseRouter(RoutingChatModel):
         **kwargs: Any,
     ) -> Any:
         """Return the answer of the chosen model."""
-        with routed(self, input, config, _with_stop(kwargs, stop)) as call:
-            with set_config_context(call.config) as context:
-                answer = context.run(call.runnable.invoke, call.messages, call.config, **call.kwargs)
-            call.output = call.with_record(answer)
-        return call.output
+        with routed(self, input, config, _with_stop(kwargs, stop)) as scope:
+            while True:
+                call = scope.call
+                try:
+                    with set_config_context(call.config) as context:
+                        answer = context.run(call.runnable.invoke, call.messages, call.config, **call.kwargs)
+                    call.output = call.with_record(answer)
+                    return call.output
+                except Exception as error:  # the scope raises it again where no other model may answer
+                    scope.fail_over(error)
 
     async def ainvoke(
         self,
@@ -199,11 +246,16 @@ class RunnableWiseRouter(RoutingChatModel):
         **kwargs: Any,
     ) -> Any:
         """Return the answer of the chosen model."""
-        async with arouted(self, input, config, _with_stop(kwargs, stop)) as call:
-            with set_config_context(call.config) as context:
-                answer = context.run(call.runnable.ainvoke, call.messages, call.config, **call.kwargs)
-                call.output = call.with_record(await coro_with_context(answer, context))
-        return call.output
+        async with arouted(self, input, config, _with_stop(kwargs, stop)) as scope:
+            while True:
+                call = scope.call
+                try:
+                    with set_config_context(call.config) as context:
+                        answer = context.run(call.runnable.ainvoke, call.messages, call.config, **call.kwargs)
+                        call.output = call.with_record(await coro_with_context(answer, context))
+                    return call.output
+                except Exception as error:  # the scope raises it again where no other model may answer
+                    await scope.fail_over(error)
 
     def stream(
         self,
@@ -214,13 +266,19 @@ class RunnableWiseRouter(RoutingChatModel):
         **kwargs: Any,
     ) -> Iterator[Any]:
         """Yield the chunks of the chosen model; the first one carries the record."""
-        with routed(self, input, config, _with_stop(kwargs, stop)) as call:
-            chunks = call.runnable.stream(call.messages, call.config, **call.kwargs)
-            with closing(chunks):  # a stream that is closed early ends the model's run, and is billed, at once
-                for chunk in chunks:
-                    call.output = call.with_record(chunk) if call.output is None else chunk
-                    yield call.output
-            call.output = call.streamed()
+        with routed(self, input, config, _with_stop(kwargs, stop)) as scope:
+            while True:
+                call = scope.call
+                try:
+                    chunks = call.runnable.stream(call.messages, call.config, **call.kwargs)
+                    with closing(chunks):  # a stream that is closed early ends the model's run, and is billed, at once
+                        for chunk in chunks:
+                            call.output = call.with_record(chunk) if call.output is None else chunk
+                            yield call.output
+                    call.output = call.streamed()
+                    return
+                except Exception as error:  # raised again after the first chunk
+                    scope.fail_over(error)
 
     async def astream(
         self,
@@ -231,13 +289,19 @@ class RunnableWiseRouter(RoutingChatModel):
         **kwargs: Any,
     ) -> AsyncIterator[Any]:
         """Yield the chunks of the chosen model; the first one carries the record."""
-        async with arouted(self, input, config, _with_stop(kwargs, stop)) as call:
-            chunks = call.runnable.astream(call.messages, call.config, **call.kwargs)
-            async with aclosing(chunks):
-                async for chunk in chunks:
-                    call.output = call.with_record(chunk) if call.output is None else chunk
-                    yield call.output
-            call.output = call.streamed()
+        async with arouted(self, input, config, _with_stop(kwargs, stop)) as scope:
+            while True:
+                call = scope.call
+                try:
+                    chunks = call.runnable.astream(call.messages, call.config, **call.kwargs)
+                    async with aclosing(chunks):
+                        async for chunk in chunks:
+                            call.output = call.with_record(chunk) if call.output is None else chunk
+                            yield call.output
+                    call.output = call.streamed()
+                    return
+                except Exception as error:  # raised again after the first chunk
+                    await scope.fail_over(error)
 
     def stream_events(
         self, input: Any, config: RunnableConfig | None = None, *, version: Any = "v2", **kwargs: Any
@@ -309,65 +373,9 @@ class RunnableWiseRouter(RoutingChatModel):
         self, schema: Any, *, include_raw: bool = False, **kwargs: Any
     ) -> Runnable[LanguageModelInput, Any]:
         """Return a runnable that answers in a schema, by the chosen model's own method."""
-        operation = ("with_structured_output", (schema,), {"include_raw": include_raw, **kwargs})
+        raw = {"include_raw": True} if include_raw else {}  # not every model's own method has the parameter
+        operation = ("with_structured_output", (schema,), {**raw, **kwargs})
         return StructuredWiseRouter(self, (operation,))
-
-    # feedback
-
-    def feedback(self, target: Any, score: float, *, key: str = "user_score", comment: str | None = None) -> int:
-        """Credit a score to the decision behind an answer, or to the decisions of a run.
-
-        Parameters
-        ----------
-        target : AIMessage, str or UUID
-            The answer, a decision id, or the id of the router's run, of the model's run or of the run directly above.
-        score : float
-            The score, in [0, 1].
-        key : str, default "user_score"
-            Name of the score, as in LangSmith. It is not stored: the latest score counts, whatever its key.
-        comment : str, optional
-            Kept in the journal, if there is one.
-
-        Returns
-        -------
-        int
-            The number of decisions that the score reached; 0 where none is known.
-
-        Raises
-        ------
-        InvalidInput
-            If the score is outside [0, 1].
-        """
-        return credit(self.core, self._environment.index, target, score, comment)
-
-    async def afeedback(self, target: Any, score: float, *, key: str = "user_score", comment: str | None = None) -> int:
-        """Do what `feedback` does, in a thread where it may wait for the store."""
-        step = partial(self.feedback, target, score, key=key, comment=comment)
-        return await offload(step) if self.core.waits() else step()
-
-    def explain(self, target: Any) -> Explanation:
-        """Return the explanation of the decision behind an answer.
-
-        Parameters
-        ----------
-        target : AIMessage, str or UUID
-            As in `feedback`; of several decisions, the latest is explained.
-
-        Raises
-        ------
-        UnknownDecision
-            If no decision is known.
-        """
-        return explained(self.core, self._environment.index, target)
-
-    async def aexplain(self, target: Any) -> Explanation:
-        """Do what `explain` does, in a thread where it may wait for the store."""
-        step = partial(self.explain, target)
-        return await offload(step) if self.core.waits() else step()
-
-    def note_run(self, decision_id: str, run_id: uuid.UUID) -> None:
-        """Let feedback on a run find a decision."""
-        self._environment.index.add(decision_id, run_id)
 
 
 def _with_stop(kwargs: dict[str, Any], stop: list[str] | None) -> dict[str, Any]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 from langchain_core.language_models import BaseChatModel
 
-from wiserouter import Budget, Price, WiseRouter
-from wiserouter.errors import InvalidInput
+from wiserouter import Budget, Model, Price, WiseRouter
+from wiserouter.errors import InvalidInput, UnknownPrice
 from wiserouter.integration import check_bounded, prepare_router
 from wiserouter_langchain.pool_member import PoolMember, pool_member
 
@@ -62,9 +63,52 @@ def open_router(
     for scope, scope_budget in scopes.items():
         router.start(scope_budget, scope=scope, parent="default")
     if hard or any(scope_budget.hard for scope_budget in scopes.values()):
-        caps = {name: cap_output_tokens for name, member in members.items() if member.cap_field is not None}
-        check_bounded(rate_cards.items(), caps, "limit the output of the model")
+        _check_bounded(members, cap_output_tokens)
+    router.check_new_model = partial(_check_member, members)
     return router
+
+
+def add_member(
+    router: WiseRouter,
+    members: dict[str, PoolMember],
+    name: str,
+    model: BaseChatModel,
+    price: Price | None,
+    cap_output_tokens: int | None,
+    reward: float | None,
+    cost_usd: float | None,
+) -> None:
+    """Add a chat model to a running router and to its members; raises as `RunnableWiseRouter.add_model` does."""
+    if name in members:
+        raise InvalidInput(f"the name of a new model must be new, got {name!r}", value=name)
+    member = pool_member(name, model, price)
+    if router.is_hard():
+        _check_bounded({name: member}, cap_output_tokens)
+    members[name] = member
+    try:
+        router.add_model(member.rate_card.model(name), reward=reward, cost_usd=cost_usd)
+    except BaseException:
+        del members[name]
+        raise
+
+
+def _check_bounded(members: Mapping[str, PoolMember], cap_output_tokens: int | None) -> None:
+    """Raise `UnknownPrice` if a hard budget cannot bound the calls of a model."""
+    for name, member in members.items():
+        if member.unbounded:
+            raise UnknownPrice(name, f"bound on the cost of a call, which a hard budget needs: {member.unbounded}")
+    rate_cards = [(name, member.rate_card) for name, member in members.items()]
+    caps = {name: cap_output_tokens for name, member in members.items() if member.can_be_capped}
+    check_bounded(rate_cards, caps, "limit the output of the model")
+
+
+def _check_member(members: Mapping[str, PoolMember], model: Model) -> None:
+    """Refuse a model behind which no chat model stands."""
+    if model.name not in members:
+        raise InvalidInput(
+            f"no chat model stands behind {model.name!r}: add it with RunnableWiseRouter.add_model(name, model)",
+            value=model.name,
+        )
 
 
 def _with_fields(model: BaseChatModel, fields: Mapping[str, object]) -> BaseChatModel:

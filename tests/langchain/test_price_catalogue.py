@@ -11,9 +11,9 @@ from langchain_openai import ChatOpenAI
 
 from support.chat_stub import StubChat
 from wiserouter import Price, Usage
-from wiserouter.errors import UnknownPrice
+from wiserouter.errors import InvalidInput, UnknownPrice
 from wiserouter_langchain.price_catalogue import rate_card_of
-from wiserouter_langchain.usage_observer import reported_usd, usage_of
+from wiserouter_langchain.settlement import reported_usd, usage_of
 
 NO_TOKENS = {"input_tokens": 0, "output_tokens": 0, "total_tokens": 0}
 MODELS = {
@@ -60,12 +60,18 @@ def test_costs_are_the_catalogues(name, inputs, outputs, cached):
         (AIMessage("x", response_metadata={"cost": 0.25}), 0.25),
         (AIMessage("x", response_metadata={"token_usage": {"cost": 0.125}}), 0.125),
         (AIMessage("x", response_metadata={"cost": True, "response_cost": "much"}), None),
-        (AIMessage("x", response_metadata={"cost": -1}), None),
+        (AIMessage("x", response_metadata={"cost": -1, "response_cost": 0.5}), 0.5),
         (AIMessage("x"), None),
     ],
 )
 def test_a_reported_cost_is_taken(message, usd):
     assert reported_usd(message) == usd
+
+
+@pytest.mark.parametrize("cost", [-1, float("inf"), float("nan")])
+def test_a_reported_cost_that_is_no_amount_is_refused(cost):
+    with pytest.raises(InvalidInput, match="finite number of at least 0"):
+        reported_usd(AIMessage("x", response_metadata={"cost": cost}))
 
 
 @pytest.mark.parametrize(

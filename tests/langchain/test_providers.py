@@ -1,6 +1,7 @@
 """Exact costs with the chat model classes of OpenAI and Anthropic, whose HTTP answers are mocked."""
 
 import json
+import socket
 from uuid import uuid4
 
 import httpx
@@ -61,7 +62,7 @@ class Anthropic:
     async def answer(self, request):
         self.calls += 1
         if self.fails:
-            return JSONResponse({"type": "error", "error": {"type": "api_error", "message": "down"}}, 500)
+            return JSONResponse({"type": "error", "error": {"type": "api_error", "message": "down"}}, self.fails)
         body = await request.json()
         usage = {
             "input_tokens": 500,
@@ -160,15 +161,15 @@ async def test_a_stream(web, prefer, way):
 
 
 @pytest.mark.parametrize("prefer", ["small", "large"])
-def test_an_abandoned_stream_is_paid_for_in_part(web, prefer):
+def test_an_abandoned_stream_is_presumed(web, prefer):
     llm = routed(web, prefer)
     stream = llm.stream("hello")
     next(stream)
     next(stream)
     stream.close()
     status = llm.core.status()
-    assert (status.charged, status.in_flight) == (1, 0)
-    assert 0 < status.spent_usd < USD[prefer] * 1.01
+    assert (status.presumed, status.charged, status.in_flight) == (1, 0, 0)
+    assert status.spent_usd == pytest.approx(1e-4)
 
 
 @pytest.mark.parametrize("prefer", ["small", "large"])
@@ -199,13 +200,59 @@ def test_a_cache_hit(web, prefer):
 
 
 @pytest.mark.parametrize("prefer", ["small", "large"])
-def test_a_failure_owes_nothing(web, prefer):
+@pytest.mark.parametrize(("status", "presumed"), [(500, 1), (429, 0), (400, 0)])
+def test_a_failure_owes_nothing_where_the_request_was_refused(web, prefer, status, presumed):
     llm = routed(web, prefer)
-    web.anthropic.fails = True
-    web.post(f"{OPENAI}/chat/completions").mock(return_value=httpx.Response(500, json={"error": {"message": "down"}}))
+    web.anthropic.fails = status
+    refused = httpx.Response(status, json={"error": {"message": "down"}})
+    web.post(f"{OPENAI}/chat/completions").mock(return_value=refused)
     with pytest.raises(Exception, match="down"):
-        llm.invoke("hello")
-    assert (llm.core.status().spent_usd, llm.core.status().in_flight) == (0.0, 0)
+        llm.invoke("hello", {"configurable": {"wise_model": prefer}})
+    found = llm.core.status()
+    assert (found.presumed, found.released, found.in_flight) == (presumed, 1 - presumed, 0)
+    assert (found.spent_usd > 0) == bool(presumed)
+
+
+@pytest.mark.parametrize("prefer", ["small", "large"])
+@pytest.mark.parametrize("way", ["invoke", "ainvoke"])
+async def test_a_provider_that_cannot_be_reached_owes_nothing_and_another_answers(web, prefer, way):
+    reachable = models(web)
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))  # a port at which nothing listens
+        url = f"http://127.0.0.1:{held.getsockname()[1]}"
+        absent = {
+            "small": ChatOpenAI(model="gpt-4o-mini", base_url=url, api_key="sk-x", max_retries=0),
+            "large": ChatAnthropic(model="claude-sonnet-4-5", base_url=url, api_key="sk-y", max_retries=0),
+        }
+        web.route(host="127.0.0.1").pass_through()
+        llm = RunnableWiseRouter(models={**reachable, prefer: absent[prefer]}, router=core(prefer), prices=PRICES)
+        answer = llm.invoke("hello") if way == "invoke" else await llm.ainvoke("hello")
+    assert answer.text == "an answer"
+    assert answer.response_metadata["wise_router"]["failed_models"] == prefer
+    status = llm.core.status()
+    assert (status.presumed, status.released, status.charged) == (0, 1, 1)
+
+
+@pytest.mark.parametrize("way", ["invoke", "ainvoke", "stream"])
+async def test_under_a_hard_budget_clients_send_a_request_once(web, way):
+    bounded = {"max_tokens": 50}
+    small = ChatOpenAI(model="gpt-4o-mini", base_url=OPENAI, api_key="sk-x", stream_usage=True, **bounded)
+    url = f"{web.anthropic.url}/{uuid4().hex}"
+    large = ChatAnthropic(model="claude-sonnet-4-5", base_url=url, api_key="sk-y", max_retries=3, **bounded)
+    web.anthropic.fails = 500
+    route = web.post(f"{OPENAI}/chat/completions").mock(return_value=httpx.Response(500, json={"error": {}}))
+    budget = Budget(10.0, 100, limit="hard")
+    llm = RunnableWiseRouter(models={"small": small, "large": large}, prices=PRICES, budget=budget)
+    with pytest.raises(Exception, match=r"500|down"):
+        if way == "invoke":
+            llm.invoke("hello")
+        elif way == "ainvoke":
+            await llm.ainvoke("hello")
+        else:
+            list(llm.stream("hello"))
+    assert (route.call_count, web.anthropic.calls) == (1, 1)
+    assert llm.core.status().presumed == 2
+    assert (small.root_client.max_retries, large.max_retries) == (2, 3)
 
 
 def test_for_a_stream_without_usage_the_log_gives_the_remedy(web, caplog):

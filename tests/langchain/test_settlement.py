@@ -30,13 +30,14 @@ def test_the_models_own_cache_is_honoured_costs_nothing_and_teaches_nothing():
 
 
 @pytest.mark.parametrize("door", DOORS)
-def test_a_failing_model_raises_and_owes_nothing(door):
+def test_models_that_fail_raise_and_are_presumed(door):
     tree = Tree()
     llm = routed(models={"small": StubChat(fail=True), "large": StubChat(fail=True)})
     with pytest.raises(RuntimeError, match="is down"):
         DOORS[door](llm, "hello", {"callbacks": [tree]})
     status = llm.core.status()
-    assert (status.spent_usd, status.reserved_usd, status.released, status.decided) == (0.0, 0.0, 1, 0)
+    assert (status.reserved_usd, status.released, status.presumed) == (0.0, 0, 2)
+    assert status.spent_usd == pytest.approx(2e-4)
     assert tree.roots[-1].error
 
 
@@ -52,7 +53,7 @@ def test_a_parser_that_fails_has_still_been_paid_for():
     assert llm.core.status().spent_usd > 0
 
 
-def test_an_abandoned_stream_is_settled_once_for_the_text_so_far():
+def test_an_abandoned_stream_is_settled_once():
     llm = routed()
     stream = llm.stream("two words")
     next(stream)
@@ -60,8 +61,8 @@ def test_an_abandoned_stream_is_settled_once_for_the_text_so_far():
     assert llm.core.status().in_flight == 1
     stream.close()
     status = llm.core.status()
-    assert (status.charged, status.in_flight) == (1, 0)
-    assert 0 < status.spent_usd < cost_usd("large", 40, 11)
+    assert (status.presumed, status.charged, status.in_flight) == (1, 0, 0)
+    assert status.spent_usd == pytest.approx(1e-4)
     assert llm.core.estimates.calls.sum() == 100  # an answer that broke off teaches nothing about the usual cost
 
 
@@ -84,7 +85,7 @@ async def test_an_abandoned_async_stream_is_settled_once(way):
     await asyncio.gather(task, return_exceptions=True)
     await settled(llm)
     status = llm.core.status()
-    assert (status.charged + status.released, status.in_flight) == (1, 0)
+    assert (status.charged + status.presumed, status.in_flight) == (1, 0)
 
 
 async def test_a_cancelled_call_settles_once():
@@ -100,7 +101,7 @@ async def test_a_cancelled_call_settles_once():
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert (llm.core.status().in_flight, llm.core.status().released) == (0, 1)
+    assert (llm.core.status().in_flight, llm.core.status().presumed) == (0, 1)
 
 
 def test_a_day_within_a_month():
@@ -143,13 +144,13 @@ def limited(amount, **stub):
 
 
 def test_concurrent_batches_never_exceed_a_hard_budget():
-    llm = limited(0.02, token_delay=0.005)
+    llm = limited(0.004, token_delay=0.005)
     out = asyncio.run(llm.abatch(["two words"] * 200, return_exceptions=True))
     refused = [each for each in out if isinstance(each, Exception)]
     assert 0 < len(refused) < 200
     assert all(isinstance(each, BudgetExhausted) for each in refused)
     status = llm.core.status()
-    assert status.spent_usd <= 0.02
+    assert status.spent_usd <= 0.004
     assert (status.in_flight, status.charged) == (0, 200 - len(refused))
 
 

@@ -109,4 +109,4 @@ def test_the_cap_reaches_the_model_where_nothing_else_limits_it():
     llm = RunnableWiseRouter(models=models, router=hard_core(), prices=PRICES, cap_output_tokens=64)
     llm.invoke("hello")
     llm.invoke("hello", max_tokens=7)
-    assert limits == [(64, None), (None, 7)]
+    assert limits == [(64, None), (7, None)]

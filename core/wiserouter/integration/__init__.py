@@ -5,11 +5,11 @@ from __future__ import annotations
 from wiserouter.integration.billing import Bill, clamped_usage, estimated_usage, settle
 from wiserouter.integration.call import FRAME_TOKENS, SHORT_TEXT_CHARS, TOOLS_TOKENS, CallRequest
 from wiserouter.integration.context_lookup import ContextAssignment, ContextLookup
-from wiserouter.integration.outcome import proves_unbilled
+from wiserouter.integration.outcome import proves_unbilled, refuses_request
 from wiserouter.integration.rate_card import Rate, RateCard, exact_encoding, rates_of
 from wiserouter.integration.setup import PreparedRouter, check_bounded, prepare_router
 from wiserouter.integration.waiting import MAX_WAIT_S, AdmissionQueue, admission_queue
-from wiserouter.pricing.tokens import count_tokens
+from wiserouter.pricing.tokens import count_tokens, load_tokenizer
 from wiserouter.prompts.encoders.remote import Embedded, RemoteEncoder
 from wiserouter.routing.status import WhatIf, what_if
 from wiserouter.stores.offload import offload
@@ -40,10 +40,12 @@ __all__ = [
     "count_tokens",
     "estimated_usage",
     "exact_encoding",
+    "load_tokenizer",
     "offload",
     "prepare_router",
     "proves_unbilled",
     "rates_of",
+    "refuses_request",
     "settle",
     "what_if",
 ]

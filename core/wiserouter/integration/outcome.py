@@ -13,6 +13,8 @@ from typing import Any
 _UNCERTAIN_STATUSES = frozenset({408, 424, 499})
 """Client errors by which the provider, or a proxy before it, may have begun to answer."""
 
+_ABOUT_THE_REQUEST = frozenset({400, 409, 413, 414, 415, 422})
+
 _NEVER_SENT = frozenset(
     {
         *("httpx.ConnectError", "httpx.ConnectTimeout", "httpx.PoolTimeout", "httpx.ProxyError"),
@@ -58,6 +60,17 @@ def proves_unbilled(error: BaseException | None) -> bool:
     if isinstance(error, BaseExceptionGroup):
         return all(map(proves_unbilled, error.exceptions))
     return next((verdict for each in _chain(error) if (verdict := _verdict(each)) is not None), False)
+
+
+def refuses_request(error: BaseException | None) -> bool:
+    """Return True if an error is about the request itself, which says nothing about the state of the model.
+
+    Examples
+    --------
+    >>> refuses_request(ConnectionRefusedError("nothing listens"))
+    False
+    """
+    return any(_status_code(each) in _ABOUT_THE_REQUEST for each in _chain(error))
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:

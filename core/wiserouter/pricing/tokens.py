@@ -12,6 +12,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
+import sys
 import threading
 from dataclasses import dataclass
 from functools import lru_cache
@@ -51,6 +52,7 @@ _PATTERN = {  # as in tiktoken_ext.openai_public; the tests hold them equal
 }
 _SAME_TEXT = {"o200k_harmony": "o200k_base"}  # differs in special tokens only
 _LOCK = threading.Lock()
+_LOOKED_FOR: dict[Path, tiktoken.Encoding | None] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,18 +134,44 @@ def _encoding_name(model: str | None) -> str | None:
     return _SAME_TEXT.get(name, name)
 
 
+def load_tokenizer() -> None:
+    """Read the file of the encoding that counts for most models, in a thread of its own if an event loop runs here.
+
+    On an event loop, a file that has been looked for before is not looked at again.
+    """
+    if not _is_on_event_loop():
+        count_tokens("")
+    else:
+        threading.Thread(target=count_tokens, args=("",), name="wiserouter-tokenizer", daemon=True).start()
+
+
 def _load(name: str) -> tiktoken.Encoding | None:
     """Return the encoding `name` if an intact file of it is cached, else None; a file is read once."""
     folder = _cache_folder()
     if name not in _SHA256 or not folder:
         return None
     path = _cache_path(folder, name)
+    if path in _LOOKED_FOR and _is_on_event_loop():
+        return _LOOKED_FOR[path]
     try:
         modified_ns = path.stat().st_mtime_ns
     except OSError:
+        _LOOKED_FOR[path] = None
         return None
     with _LOCK:
-        return _read(name, path, modified_ns)
+        _LOOKED_FOR[path] = encoding = _read(name, path, modified_ns)
+    return encoding
+
+
+def _is_on_event_loop() -> bool:
+    asyncio = sys.modules.get("asyncio")  # its import takes time, and without it no event loop runs
+    if asyncio is None:
+        return False
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _cache_folder() -> str:

@@ -50,6 +50,8 @@ class RouterAdministration:
         self._lock = RLock()
         self._journals: tuple[Journal, ...] = ()
         self._listeners: tuple[Callable[[], object], ...] = ()
+        self.check_new_model: Callable[[Model], None] | None = None
+        """Called by `add_model` before anything is changed; an adapter refuses a model that it could not call."""
 
     @property
     def pool(self) -> Pool:
@@ -170,6 +172,8 @@ class RouterAdministration:
         -----
         A prior counts as one observation per context.
         """
+        if self.check_new_model is not None:
+            self.check_new_model(model)
         with self._lock:
             self._learner.add_model(model, reward, cost_usd)
 

@@ -1,0 +1,181 @@
+"""The settlement of a call from the model runs below it: charged, released, or presumed where its bill is unknown."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from langchain_core.messages import BaseMessage
+
+from wiserouter import Decision, Usage, WiseRouter
+from wiserouter.errors import InvalidInput
+from wiserouter.integration import Bill, CallRequest, RateCard, clamped_usage, estimated_usage, proves_unbilled
+from wiserouter_langchain.usage_observer import ModelRun, UsageObserver
+
+_MOST_TOKENS = 10**12
+"""A larger count is no count."""
+
+
+class Remark(StrEnum):
+    """What the log should say once about the answers of a model."""
+
+    NONE = ""
+    ESTIMATED = (
+        "answered without usage, so its tokens are estimated: for streams of OpenAI-like models pass "
+        "model.model_copy(update={'stream_usage': True})"
+    )
+    UNREPORTED = (
+        "answered without usage, so its call is charged what was reserved, as the budget is hard: for streams of "
+        "OpenAI-like models pass model.model_copy(update={'stream_usage': True})"
+    )
+    UNREADABLE = "reported a usage or a cost that is none, so its call is charged what was reserved"
+
+
+class RunBill(NamedTuple):
+    """The bill of one model run.
+
+    Attributes
+    ----------
+    bill : Bill or None
+        None where it is unknown.
+    remark : Remark
+        What the log should say about it.
+    """
+
+    bill: Bill | None
+    remark: Remark = Remark.NONE
+
+
+def settle_runs(
+    router: WiseRouter,
+    decision: Decision,
+    observer: UsageObserver,
+    rate_card: RateCard,
+    request: CallRequest,
+    *,
+    hard: bool,
+) -> Remark:
+    """Settle a call, and return what the log should say about it; raises as `charge` does.
+
+    Parameters
+    ----------
+    router : WiseRouter
+        Keeps the budget.
+    decision : Decision
+        The decision.
+    observer : UsageObserver
+        The model runs of the call. A run that began and has no end was cancelled.
+    rate_card : RateCard
+        The prices, where a run does not report its cost.
+    request : CallRequest
+        The text that is counted where a run reports no tokens.
+    hard : bool
+        Whether the budget is hard: then nothing is estimated.
+    """
+    billed = [run for run in observer.runs if run.message is not None or not proves_unbilled(run.error)]
+    bills = [bill_of_run(run, rate_card, request, hard=hard) for run in billed]
+    n_unknown = observer.started - len(observer.runs) + sum(each.bill is None for each in bills)
+    known = [each.bill for each in bills if each.bill is not None]
+    if not known:
+        (router.presume if n_unknown else router.release)(decision)
+    else:
+        presumed_usd = decision.reserved_usd if hard else decision.expected_cost_usd
+        router.charge(
+            decision,
+            sum(bill.cost_usd for bill in known) + n_unknown * presumed_usd,
+            usage=known[0].usage if len(known) == 1 and not n_unknown else None,
+            learn=not n_unknown and all(bill.learn for bill in known),
+        )
+    return next((each.remark for each in bills if each.remark), Remark.NONE)
+
+
+def bill_of_run(run: ModelRun, rate_card: RateCard, request: CallRequest, *, hard: bool) -> RunBill:
+    """Return the bill of a model run; the parameters are those of `settle_runs`."""
+    message = run.message
+    if message is None or (run.error is not None and not _is_complete(message)):
+        return RunBill(None)
+    whole = run.error is None
+    try:
+        reported, usage = reported_usd(message), usage_of(getattr(message, "usage_metadata", None))
+    except InvalidInput:
+        return RunBill(None, Remark.UNREADABLE)
+    if reported is not None:
+        return RunBill(Bill(reported, usage, learn=whole and reported > 0))
+    if usage is not None:
+        return RunBill(Bill(rate_card.cost_usd(usage), usage, learn=whole))
+    if hard:
+        return RunBill(None, Remark.UNREPORTED)
+    estimate = estimated_usage(request.counted, request.overhead_tokens, message.text)
+    return RunBill(Bill(rate_card.cost_usd(estimate), learn=whole, estimated=True), Remark.ESTIMATED)
+
+
+def _is_complete(message: BaseMessage) -> bool:
+    """Return True if the last part of a stream arrived, with its usage, before the stream was closed."""
+    if not getattr(message, "usage_metadata", None):
+        return False
+    ends = ("finish_reason", "stop_reason", "done_reason")
+    ended = any(message.response_metadata.get(name) for name in ends)
+    return ended or getattr(message, "chunk_position", None) == "last"
+
+
+def reported_usd(message: BaseMessage) -> float | None:
+    """Return the cost that a cache, langchain-litellm or OpenRouter reports in the message, if one does.
+
+    Raises
+    ------
+    InvalidInput
+        If a report is no amount of money, and none other is.
+    """
+    usage = getattr(message, "usage_metadata", None)
+    metadata = message.response_metadata
+    reports = (
+        _get(usage, "total_cost"),
+        metadata.get("response_cost"),
+        metadata.get("cost"),
+        _get(metadata.get("token_usage"), "cost"),
+    )
+    numbers = [value for value in reports if isinstance(value, int | float) and not isinstance(value, bool)]
+    amounts = [float(value) for value in numbers if 0 <= value < math.inf]
+    if numbers and not amounts:
+        raise InvalidInput("a reported cost must be a finite number of at least 0", value=numbers[0])
+    return next(iter(amounts), None)
+
+
+def usage_of(block: object) -> Usage | None:
+    """Return the tokens of LangChain's usage block; None where it counts none.
+
+    Raises
+    ------
+    InvalidInput
+        If the block is no mapping, or a count is no whole number of at least 0.
+    """
+    if block is None or block == {}:
+        return None
+    prompt, answer = _counts(block, "input_tokens", "output_tokens")
+    read, written = _counts(_get(block, "input_token_details"), "cache_read", "cache_creation")
+    (reasoning,) = _counts(_get(block, "output_token_details"), "reasoning")
+    return clamped_usage(prompt, answer, read, written, reasoning) if prompt or answer else None
+
+
+def _counts(block: object, *names: str) -> Iterable[int]:
+    """Return counts of a block; 0 where it has none."""
+    if not block:
+        return [0] * len(names)
+    if not isinstance(block, Mapping):
+        raise InvalidInput(f"usage must be a mapping, got {type(block).__name__}", value=block)
+    return [_count(name, block.get(name)) for name in names]
+
+
+def _count(name: str, value: object) -> int:
+    number = int(value) if isinstance(value, float) and value.is_integer() else value
+    if number is None:
+        return 0
+    if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number <= _MOST_TOKENS:
+        raise InvalidInput(f"{name} must be a whole number of at least 0, got {value!r:.60}", value=value)
+    return number
+
+
+def _get(block: Any, name: str) -> Any:
+    return block.get(name) if isinstance(block, Mapping) else None
