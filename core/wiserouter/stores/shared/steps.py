@@ -140,6 +140,7 @@ def _replay(worker: Worker, decision_id: str, pending: PendingEvent) -> None:
     if kept is None:
         raise UnknownDecision(decision_id)
     for again in replay_lost(*kept, pending):
+        again.defer = lambda: True  # where the engine fails meanwhile, it is sent later
         worker.client.request(again)
 
 
