@@ -1,7 +1,11 @@
-"""The bill of a call, read out of LiteLLM's log event."""
+"""The bill of a call, read out of LiteLLM's log event.
+
+An answer whose figures make no sense is not billed by them: it was paid for all the same.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,7 +15,7 @@ from wiserouter_litellm.deployments import DeploymentInfo
 from wiserouter_litellm.request import request_of
 
 
-def bill_of(kwargs: Mapping[str, Any], response: object, info: DeploymentInfo) -> Bill:
+def bill_of(kwargs: Mapping[str, Any], response: object, info: DeploymentInfo) -> Bill | None:
     """Return the bill of a successful call; the estimates learn nothing from an answer of LiteLLM's cache.
 
     Parameters
@@ -22,30 +26,55 @@ def bill_of(kwargs: Mapping[str, Any], response: object, info: DeploymentInfo) -
         The answer; of a stream, all of it.
     info : DeploymentInfo
         The deployment that answered; its prices count where LiteLLM reports no cost.
+
+    Returns
+    -------
+    Bill or None
+        None where neither a cost nor tokens are reported, and there is no text by which to count them.
+
+    Raises
+    ------
+    ValueError
+        If a cost or a number of tokens is negative, infinite or no number.
     """
     logged = kwargs.get("standard_logging_object") or {}
     if kwargs.get("cache_hit") or logged.get("cache_hit"):
         return Bill(0.0, model=info.model, learn=False)
-    reported_usd = kwargs.get("response_cost") or logged.get("response_cost") or 0.0
+    reported_usd = _amount(kwargs.get("response_cost") or logged.get("response_cost"))
     usage = usage_of(getattr(response, "usage", None), logged)
     unknown = usage.input_tokens + usage.output_tokens == 0
     if reported_usd > 0:
-        return Bill(float(reported_usd), None if unknown else usage, info.model)
+        return Bill(reported_usd, None if unknown else usage, info.model)
+    if unknown and not _answer_text(response):
+        return None
     if unknown:
         usage = _estimate(kwargs, response)
     return Bill(info.rate_card.cost_usd(usage), usage, info.model, estimated=unknown)
 
 
+def was_abandoned(kwargs: Mapping[str, Any]) -> bool:
+    """Return True if the client of the proxy left before the end of a stream: the event has what was delivered."""
+    params = kwargs.get("litellm_params") or {}
+    buckets = (params.get("metadata"), params.get("litellm_metadata"), kwargs.get("metadata"))
+    return any(isinstance(bucket, Mapping) and bool(bucket.get("client_disconnected")) for bucket in buckets)
+
+
 def usage_of(block: object, logged: Mapping[str, Any]) -> Usage:
-    """Return the tokens of a call: those of the answer's usage block, else those of LiteLLM's own record."""
+    """Return the tokens of a call: those of the answer's usage block, else those of LiteLLM's own record.
+
+    Raises
+    ------
+    ValueError
+        If a number of tokens is negative, infinite or no number.
+    """
     inputs = _first(block, "prompt_tokens_details", "input_tokens_details")
     outputs = _first(block, "completion_tokens_details", "output_tokens_details")
     return clamped_usage(
-        _number(block, "prompt_tokens", "input_tokens") or int(logged.get("prompt_tokens") or 0),
-        _number(block, "completion_tokens", "output_tokens") or int(logged.get("completion_tokens") or 0),
-        _number(inputs, "cached_tokens"),
-        _number(inputs, "cache_creation_tokens"),
-        _number(outputs, "reasoning_tokens"),
+        _tokens(block, "prompt_tokens", "input_tokens") or _tokens(logged, "prompt_tokens"),
+        _tokens(block, "completion_tokens", "output_tokens") or _tokens(logged, "completion_tokens"),
+        _tokens(inputs, "cached_tokens"),
+        _tokens(inputs, "cache_creation_tokens"),
+        _tokens(outputs, "reasoning_tokens"),
     )
 
 
@@ -67,9 +96,17 @@ def _first(block: object, *names: str) -> object:
     return next((value for name in names if (value := _get(block, name)) is not None), None)
 
 
-def _number(block: object, *names: str) -> int:
-    value = _first(block, *names)
-    return int(value) if isinstance(value, int | float) else 0
+def _tokens(block: object, *names: str) -> int:
+    return int(_amount(_first(block, *names)))
+
+
+def _amount(value: object) -> float:
+    """Return a reported figure; 0 for none."""
+    if value is None:
+        return 0.0
+    if not isinstance(value, int | float) or not 0 <= value < math.inf:
+        raise ValueError(f"a reported figure must be a finite number of at least 0, got {value!r:.40}")
+    return float(value)
 
 
 def _get(block: object, name: str) -> Any:

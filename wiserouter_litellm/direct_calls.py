@@ -12,7 +12,7 @@ from typing import Any
 from wiserouter_litellm.deployments import Deployment
 from wiserouter_litellm.fallbacks import passes_uncounted
 from wiserouter_litellm.group import DECISION_KEY
-from wiserouter_litellm.recorder import metadata_of
+from wiserouter_litellm.origin import metadata_of
 
 
 def unreserved(kwargs: Mapping[str, Any], owner: str) -> Deployment | None:

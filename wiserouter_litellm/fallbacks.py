@@ -14,6 +14,7 @@ from typing import Any
 from wiserouter_litellm.deployments import Deployment, id_of
 from wiserouter_litellm.errors import FallbackRefused
 from wiserouter_litellm.group import Group
+from wiserouter_litellm.origin import trace_of
 
 GROUP_NOTE_KEY = "wiserouter_group"
 """Key of the request's metadata under which the group that it was made under is noted."""
@@ -98,11 +99,6 @@ def passes_uncounted(
     """Return True if a selection has let this call pass to the deployment without a reservation."""
     note = group_note(metadata, kwargs, owner)
     return note is not None and id_of(deployment) in note["uncounted"]
-
-
-def trace_of(kwargs: Mapping[str, Any]) -> str:
-    """Return the id that all attempts of a request share."""
-    return str(kwargs.get("litellm_trace_id"))
 
 
 def _group_of(groups: Mapping[str, Group], deployments: Sequence[Deployment]) -> Group | None:

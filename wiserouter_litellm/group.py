@@ -22,6 +22,7 @@ from wiserouter.integration import (
     ContextLookup,
     admission_queue,
 )
+from wiserouter_litellm.attempts import Mark
 from wiserouter_litellm.candidates import (
     Candidate,
     Candidates,
@@ -75,11 +76,27 @@ class RoutingRequest(NamedTuple):
 
 
 class Selection(NamedTuple):
-    """A decision, the ranked deployments for LiteLLM, and the model of each deployment by its id."""
+    """A decision for LiteLLM.
+
+    Attributes
+    ----------
+    decision : Decision
+        The decision.
+    deployments : list of dict
+        The ranked deployments; each carries the mark.
+    models : dict of str to str
+        The model of each deployment by its id.
+    mark : Mark
+        The decision, as the log events of its call report it.
+    worst_usd : dict of str to float, USD, or None
+        The most that the call can cost with each model, where a limit is hard.
+    """
 
     decision: Decision
     deployments: list[dict[str, Any]]
     models: dict[str, str]
+    mark: Mark
+    worst_usd: dict[str, float] | None
 
 
 class Bounds(NamedTuple):
@@ -211,6 +228,28 @@ class Group:
         except StoreError as error:  # the reservation expires
             self.fault("store", f"{decision_id} is not released", error=error)
 
+    def presume(self, decision_id: str) -> None:
+        """Count a call whose outcome is unknown as spent, unless it is settled."""
+        try:
+            self.router.presume(decision_id)
+        except (AlreadySettled, UnknownDecision):
+            return
+        except StoreError as error:  # it is presumed when its reservation expires
+            self.fault("store", f"{decision_id} is not presumed yet", error=error)
+
+    def decide_again(self, decision: Decision, model: str, worst_usd: Mapping[str, float]) -> Decision:
+        """Return a decision for another model in place of one that was not sent; it is released.
+
+        Raises
+        ------
+        BudgetError
+            If the model does not fit the budget.
+        """
+        self.release(decision.id)
+        return self.router.decide(
+            context=decision.context, eligible=[model], worst_case_usd=worst_usd, scope=decision.scope
+        )
+
     def alias(self, keys: Iterable[str], decision_id: str) -> None:
         """Let feedback find a decision by further keys; with "" as the decision it finds none by them."""
         try:
@@ -259,26 +298,29 @@ class Group:
         )
         keys = keys_of_decision(decision.id, routing.call_id, routing.caller, chosen=routing.chose_id)
         self.alias(keys, decision.id)
-        mark = {DECISION_KEY: {"owner": routing.owner, "group": self.name, "id": decision.id, "keys": keys}}
-        copies = ranked(candidates, self._ranking(decision, worst_usd), self._params(routing.request), mark)
-        return Selection(decision, copies, {one.id: one.info.model for one in candidates})
+        mark = Mark(owner=routing.owner, group=self.name, id=decision.id, keys=keys)
+        ranking = self._ranking(decision, worst_usd)
+        copies = ranked(candidates, ranking, self._params(routing.request), {DECISION_KEY: mark})
+        return Selection(decision, copies, {one.id: one.info.model for one in candidates}, mark, worst_usd)
 
     def _ranking(self, decision: Decision, worst_usd: Mapping[str, float] | None) -> list[str]:
-        """Return all models, the chosen one first.
+        """Return all models, the chosen one first, and under a hard limit those last that its reservation cannot bear.
 
-        Under a hard limit the models whose worst case exceeds the reservation are left out: were the first one dropped
-        by a later filter of LiteLLM, they could break it.
+        None is left out: LiteLLM's later filters, such as those for tags and regions, must see all that may serve.
         """
         ranking = self.router.ranking(decision)
         if worst_usd is None:
             return ranking
-        return [
-            name for name in ranking if name == decision.model or worst_usd.get(name, math.inf) <= decision.reserved_usd
-        ]
+        return sorted(ranking, key=lambda name: not is_covered(decision, name, worst_usd))
 
     def _params(self, request: CallRequest) -> dict[str, Any]:
         unlimited = request.output_tokens is None and self.cap_output_tokens is not None
         return {request.limit_name: self.cap_output_tokens} if unlimited else {}
+
+
+def is_covered(decision: Decision, model: str, worst_usd: Mapping[str, float]) -> bool:
+    """Return True if the reservation of a decision bears the worst case of a model."""
+    return model == decision.model or worst_usd.get(model, math.inf) <= decision.reserved_usd
 
 
 class Attempt:

@@ -1,11 +1,13 @@
 """The recorder of calls: it notes decisions, settles the calls that LiteLLM reports and takes users' scores.
 
 A decision travels in the `model_info` of the deployment's copy, one per attempt, so that the log event of a retry or a
-fallback cannot be mistaken for that of another attempt.
+fallback cannot be mistaken for that of another attempt. A failed attempt is released only where its error proves that
+nothing was billed; every other end that is not a bill is presumed to have cost what was held back.
 """
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -13,15 +15,16 @@ from typing import Any, NamedTuple
 
 from litellm.integrations.custom_logger import CustomLogger
 
-from wiserouter.errors import StoreError, UnknownDecision
-from wiserouter.integration import Bill, offload
-from wiserouter_litellm.billing import bill_of
-from wiserouter_litellm.errors import UnknownCall
+from wiserouter import Decision
+from wiserouter.errors import BudgetError, StoreError, UnknownDecision
+from wiserouter.integration import offload
+from wiserouter_litellm.attempts import OpenAttempt, OpenAttempts
+from wiserouter_litellm.billing import bill_of, was_abandoned
+from wiserouter_litellm.deployments import DeploymentInfo
+from wiserouter_litellm.errors import BudgetRefused, BudgetUncertain, UnknownCall
 from wiserouter_litellm.feedback_keys import feedback_key, keys_to_try
-from wiserouter_litellm.group import DECISION_KEY, Group, Selection
-
-CALL_ID_HEADER = "x-litellm-call-id"
-"""The header by which a client of the proxy chooses the id of its call."""
+from wiserouter_litellm.group import DECISION_KEY, Group, Selection, is_covered
+from wiserouter_litellm.origin import caller_of, metadata_of, trace_of
 
 REQUEST_NOTE_KEY = "wiserouter"
 """Key of the request's metadata under which the latest decision is recorded, for headers and retries."""
@@ -33,30 +36,6 @@ class Marked(NamedTuple):
     group: Group
     decision_id: str
     keys: list[str]
-
-
-class Origin(NamedTuple):
-    """The origin of a request, as its keyword arguments state it.
-
-    Attributes
-    ----------
-    metadata : dict
-        LiteLLM's own metadata.
-    call_id : str
-        The id of its call.
-    caller : str or None
-        The hash of the key that made it.
-    chose_id : bool
-        Whether the client of a proxy chose the id of its call.
-    failed_ids : set of str
-        The deployments that failed earlier in the request.
-    """
-
-    metadata: dict[str, Any]
-    call_id: str
-    caller: str | None
-    chose_id: bool
-    failed_ids: set[str]
 
 
 class Recorder(CustomLogger):
@@ -72,6 +51,28 @@ class Recorder(CustomLogger):
         super().__init__()
         self.groups = dict(groups)
         self.owner = uuid.uuid4().hex
+        self.attempts = OpenAttempts(self._end)
+        self._ending: set[asyncio.Task[None]] = set()
+
+    async def async_pre_call_deployment_hook(self, kwargs: dict[str, Any], call_type: Any) -> dict[str, Any] | None:
+        """Note that an attempt is sent, to the deployment that LiteLLM's later filters left.
+
+        Raises
+        ------
+        BudgetRefused, BudgetUncertain
+            If a hard budget does not bear the worst case of that deployment.
+        """
+        attempt = self._attempt_of(kwargs.get("model_info"))
+        if attempt is not None and not attempt.sent:
+            await _off_the_loop(attempt.group, partial(self.confirm, kwargs["model_info"], kwargs))
+        return None
+
+    async def async_post_call_failure_deployment_hook(
+        self, request_data: Mapping[str, Any], exception: Exception, call_type: Any, fallback_depth: int | None = None
+    ) -> None:
+        """Settle a failed attempt by its own error; LiteLLM awaits this before it tries again."""
+        if marked := self.decision_of(request_data.get("model_info")):
+            await self._aend(marked.decision_id, exception)
 
     async def async_log_success_event(self, kwargs: Any, response_obj: Any, start_time: Any, end_time: Any) -> None:
         """Charge the call."""
@@ -79,9 +80,9 @@ class Recorder(CustomLogger):
             await _off_the_loop(marked.group, partial(self._charge, marked, kwargs, response_obj))
 
     async def async_log_failure_event(self, kwargs: Any, response_obj: Any, start_time: Any, end_time: Any) -> None:
-        """Release the attempt."""
+        """Presume the cost of an attempt that failed while it was answered, such as a stream that broke off."""
         if marked := self.decision_of(_attempted(kwargs)):
-            await _off_the_loop(marked.group, partial(marked.group.release, marked.decision_id))
+            await self._aend(marked.decision_id, None)
 
     def log_success_event(self, kwargs: Any, response_obj: Any, start_time: Any, end_time: Any) -> None:
         """Charge the call, where it was a synchronous one."""
@@ -89,26 +90,59 @@ class Recorder(CustomLogger):
             self._charge(marked, kwargs, response_obj)
 
     def log_failure_event(self, kwargs: Any, response_obj: Any, start_time: Any, end_time: Any) -> None:
-        """Release the attempt, where it was a synchronous one."""
-        if marked := self.decision_of(_attempted(kwargs)):
-            marked.group.release(marked.decision_id)
+        """Settle a failed attempt by its error, where it was a synchronous one."""
+        marked = self.decision_of(_attempted(kwargs))
+        if marked and (attempt := self.attempts.close(marked.decision_id)):
+            _settle_failed(attempt, kwargs.get("exception"))
 
-    def release_earlier(self, kwargs: Mapping[str, Any]) -> None:
-        """Release the attempt that this one follows, of whatever group: it failed, and not every failure is logged."""
+    def settle_earlier(self, kwargs: Mapping[str, Any]) -> None:
+        """Settle the attempt that this one follows, of whatever group, if no hook and no event has."""
         note = self._earlier(kwargs)
-        if note is not None:
-            self.groups[note["group"]].release(note["decision"])
+        if note is not None and (attempt := self.attempts.close(note["decision"])):
+            _settle_failed(attempt, attempt.error_that_followed())
 
-    async def arelease_earlier(self, kwargs: Mapping[str, Any]) -> None:
-        """Do what `release_earlier` does, off the event loop where the store is waited for."""
+    async def asettle_earlier(self, kwargs: Mapping[str, Any]) -> None:
+        """Do what `settle_earlier` does, off the event loop where the store is waited for."""
         note = self._earlier(kwargs)
-        if note is not None:
-            await self.arelease_noted(note)
+        if note is not None and (attempt := self.attempts.find(note["decision"])):
+            await self._aend(note["decision"], attempt.error_that_followed())
 
-    async def arelease_noted(self, note: Mapping[str, Any]) -> None:
-        """Release the decision of a note, off the event loop where the store is waited for."""
-        group = self.groups[note["group"]]
-        await _off_the_loop(group, partial(group.release, note["decision"]))
+    async def asettle_noted(self, note: Mapping[str, Any], error: Exception) -> None:
+        """Settle the attempt of a note, whose request ended with this error, if no hook and no event has."""
+        await self._aend(note["decision"], error)
+
+    def confirm(self, model_info: Mapping[str, Any], kwargs: Mapping[str, Any]) -> None:
+        """Note that an attempt is sent to a deployment; where its reservation does not bear that one, decide again.
+
+        Parameters
+        ----------
+        model_info : mapping
+            That of the deployment, with the mark.
+        kwargs : mapping
+            The request's keyword arguments.
+
+        Raises
+        ------
+        BudgetRefused, BudgetUncertain
+            If a hard budget does not bear the worst case of the deployment.
+        """
+        attempt = self._attempt_of(model_info)
+        if attempt is None or attempt.sent:
+            return
+        group, earlier, info = attempt.group, attempt.decision, _info_of(attempt.group, model_info)
+        if (
+            attempt.worst_usd is not None
+            and info is not None
+            and not is_covered(earlier, info.model, attempt.worst_usd)
+        ):
+            decision = _decided_again(group, earlier, info.model, attempt.worst_usd)
+            self.attempts.replace(attempt, decision)
+            mark, note = model_info[DECISION_KEY], self.note_of(kwargs)
+            mark["id"] = decision.id
+            group.alias(mark["keys"], decision.id)
+            if isinstance(note, dict) and note["decision"] == earlier.id:
+                note |= {"decision": decision.id, "ask_feedback": decision.ask_feedback}
+        attempt.sent = True
 
     def feedback(
         self,
@@ -179,10 +213,11 @@ class Recorder(CustomLogger):
     def record_decision(self, group: Group, selection: Selection, kwargs: dict[str, Any]) -> list[dict[str, Any]]:
         """Note the decision in the request, for headers and retries; return the deployments."""
         decision = selection.decision
+        self.attempts.begin(OpenAttempt(group, decision, selection.worst_usd), selection.mark)
         metadata_of(kwargs)[REQUEST_NOTE_KEY] = {
             "owner": self.owner,
             "group": group.name,
-            "trace": _trace(kwargs),
+            "trace": trace_of(kwargs),
             "decision": decision.id,
             "context": decision.context,
             "ask_feedback": decision.ask_feedback,
@@ -199,26 +234,48 @@ class Recorder(CustomLogger):
         if metadata_of(kwargs).get("is_silent_experiment"):  # it runs beside the call whose note it copied
             return None
         note = self.note_of(kwargs)
-        return note if note is not None and note["trace"] == _trace(kwargs) else None
+        return note if note is not None and note["trace"] == trace_of(kwargs) else None
+
+    def _attempt_of(self, model_info: object) -> OpenAttempt | None:
+        marked = self.decision_of(model_info)
+        return None if marked is None else self.attempts.find(marked.decision_id)
+
+    async def _aend(self, decision_id: str, error: BaseException | None) -> None:
+        """Settle an attempt that ended without an answer, off the event loop where the store is waited for."""
+        if attempt := self.attempts.close(decision_id):
+            await _off_the_loop(attempt.group, partial(_settle_failed, attempt, error))
+
+    def _end(self, attempt: OpenAttempt) -> None:
+        """Settle an attempt that ended unreported; runs on an event loop."""
+        task = asyncio.ensure_future(_off_the_loop(attempt.group, partial(_settle_failed, attempt, None)))
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
 
     def _charge(self, marked: Marked, kwargs: Mapping[str, Any], response: object) -> None:
+        """Charge a call; where its cost cannot be known, presume it."""
         group, decision_id, _ = marked
-        deployment_id = _answering(kwargs).get("id")
-        info = group.registry.find(deployment_id)
+        attempt = self.attempts.close(decision_id)
+        hard = group.hard if attempt is None else attempt.worst_usd is not None
+        info = _info_of(group, _answering(kwargs))
         if info is None:
-            group.fault("lost_decisions", f"deployment {deployment_id} answered, and is unknown")
+            group.fault("lost_decisions", "a deployment answered that is unknown: the cost of its call is presumed")
+            group.presume(decision_id)
             return
         try:
             bill = bill_of(kwargs, response, info)
         except Exception as error:  # an answer that cannot be read was paid for all the same
-            group.fault("accounting", "the bill of a call cannot be read: its reservation is charged", error=error)
-            bill = Bill(group.router.decision(decision_id).reserved_usd, model=info.model)
-        group.settle(decision_id, bill)
-        if not bill.learn:  # an answer of LiteLLM's cache cannot be rated
-            group.alias(marked.keys, "")
+            group.fault("accounting", "the bill of a call cannot be read: its cost is presumed", error=error)
+            bill = None
+        abandoned = was_abandoned(kwargs)
+        if bill is None or (hard and (bill.estimated or abandoned)):
+            group.presume(decision_id)  # the provider may have billed more than was delivered, or than can be counted
+        else:
+            group.settle(decision_id, bill._replace(learn=bill.learn and not abandoned))
+        if bill is not None and not bill.learn:
+            group.alias(marked.keys, "")  # an answer of LiteLLM's cache cannot be rated
         elif (key := _answer_key(kwargs, response)) is not None:
             group.alias([key], decision_id)
-        if bill.estimated:
+        if bill is not None and bill.estimated:
             group.fault(
                 "estimated_costs",
                 f"{bill.model} answered without a usage block, so its tokens were estimated; for streams pass "
@@ -226,37 +283,28 @@ class Recorder(CustomLogger):
             )
 
 
-def metadata_of(kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return LiteLLM's own metadata of a request; `metadata` belongs to the provider where there are both."""
-    bucket = kwargs.get("litellm_metadata")
-    if not isinstance(bucket, dict):
-        bucket = kwargs.get("metadata")
-    return bucket if isinstance(bucket, dict) else {}
+def _settle_failed(attempt: OpenAttempt, error: BaseException | None) -> None:
+    """Release a failed attempt if its error proves that nothing was billed, else presume its cost."""
+    if attempt.outcome(error) == "unbilled":
+        attempt.group.release(attempt.decision.id)
+    else:
+        attempt.group.presume(attempt.decision.id)
 
 
-def origin_of(kwargs: dict[str, Any]) -> Origin:
-    """Return the origin of a request; a call without an id gets one."""
-    metadata = metadata_of(kwargs)
-    earlier = [attempt for attempt in metadata.get("previous_models") or () if isinstance(attempt, Mapping)]
-    failed_ids = {str(attempt.get("deployment_id")) for attempt in earlier}
-    call_id = str(kwargs.setdefault("litellm_call_id", str(uuid.uuid4())))
-    return Origin(metadata, call_id, _caller(metadata), _chose_id(kwargs), failed_ids)
+def _decided_again(group: Group, earlier: Decision, model: str, worst_usd: Mapping[str, float]) -> Decision:
+    try:
+        return group.decide_again(earlier, model, worst_usd)
+    except BudgetError as error:
+        raise BudgetRefused(group.name, error, earlier.scope) from error
+    except StoreError as error:
+        group.fault("store", "selection failed", error=error)
+        raise BudgetUncertain(group.name) from error
 
 
-def _chose_id(kwargs: Mapping[str, Any]) -> bool:
-    request = kwargs.get("proxy_server_request")
-    headers = request.get("headers") if isinstance(request, Mapping) else None
-    return isinstance(headers, Mapping) and any(str(name).lower() == CALL_ID_HEADER for name in headers)
-
-
-def _caller(metadata: Mapping[str, Any]) -> str | None:
-    caller = metadata.get("user_api_key_hash") or metadata.get("user_api_key")
-    return str(caller) if caller else None
-
-
-def _trace(kwargs: Mapping[str, Any]) -> str:
-    """Return the id that all attempts of a request share."""
-    return str(kwargs.get("litellm_trace_id"))
+def _info_of(group: Group, model_info: Mapping[str, Any]) -> DeploymentInfo | None:
+    """Return the deployment of a call; LiteLLM gives it another id where the request brings credentials."""
+    ids = (model_info.get("id"), model_info.get("original_model_id"))
+    return next((info for id_ in ids if (info := group.registry.find(id_)) is not None), None)
 
 
 def _answering(kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -275,7 +323,7 @@ def _answer_key(kwargs: Mapping[str, Any], response: object) -> str | None:
     response_id = getattr(response, "id", None) or (response.get("id") if isinstance(response, Mapping) else None)
     if not isinstance(response_id, str):
         return None
-    return feedback_key(response_id, _caller(metadata_of(kwargs.get("litellm_params") or {})))
+    return feedback_key(response_id, caller_of(metadata_of(kwargs.get("litellm_params") or {})))
 
 
 async def _off_the_loop(group: Group, step: Callable[[], object]) -> None:

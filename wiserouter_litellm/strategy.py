@@ -90,7 +90,7 @@ class WiseRoutingStrategy(CustomRoutingStrategyBase):
         )
         self._selector = WiseCallback({group: opened})
         self.callback = Recorder({group: opened})
-        self._selector.owner = self.callback.owner
+        self._selector.owner, self._selector.attempts = self.callback.owner, self.callback.attempts
         self._select_sync = selecting(litellm_router, self._selector, sync_select)
         litellm.logging_callback_manager.add_litellm_callback(self.callback)
 
@@ -110,7 +110,7 @@ class WiseRoutingStrategy(CustomRoutingStrategyBase):
         """Return the deployment for an asynchronous call."""
         kwargs = request_kwargs if request_kwargs is not None else {}
         call = {"messages": messages, "input": input, "specific_deployment": specific_deployment}
-        await self._selector.arelease_earlier(kwargs)
+        await self._selector.asettle_earlier(kwargs)
         offered = [] if specific_deployment else deployments_of(self._router, model)
         group = None if specific_deployment else self._selector.paying_group(model, offered, kwargs)
         if group is None:

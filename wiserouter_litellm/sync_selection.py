@@ -54,7 +54,7 @@ def selecting(litellm_router: Router, callback: WiseCallback, select: Select) ->
                 request_kwargs=kwargs,
             )
 
-        callback.release_earlier(kwargs)
+        callback.settle_earlier(kwargs)
         if specific_deployment:
             return select_by_litellm()
         deployments, select_one = deployments_of(litellm_router, model), select_by_litellm
@@ -118,6 +118,7 @@ def select_in_order(
         group.release(selection.decision.id)
         raise
     callback.record(group, selection, kwargs)
+    callback.confirm(deployment["model_info"], kwargs)  # no hook follows on this path
     return deployment
 
 

@@ -16,7 +16,8 @@ from wiserouter_litellm.errors import BudgetRefused, BudgetUncertain, FallbackRe
 from wiserouter_litellm.fallbacks import GROUP_NOTE_KEY, group_note, note_group, noted_group, paying_group, refusal
 from wiserouter_litellm.group import Group, RoutingRequest, Selection
 from wiserouter_litellm.limits import drop_null_limits, write_limits
-from wiserouter_litellm.recorder import REQUEST_NOTE_KEY, Recorder, metadata_of, origin_of
+from wiserouter_litellm.origin import metadata_of, origin_of
+from wiserouter_litellm.recorder import REQUEST_NOTE_KEY, Recorder
 from wiserouter_litellm.request import request_of
 
 
@@ -49,7 +50,7 @@ class WiseCallback(Recorder):
             If the budget, a fault under a hard limit, or the request itself stands in the way.
         """
         kwargs = request_kwargs if request_kwargs is not None else {}
-        await self.arelease_earlier(kwargs)
+        await self.asettle_earlier(kwargs)
         group = self.paying_group(model, healthy_deployments, kwargs)
         if group is None or not healthy_deployments:
             return healthy_deployments
@@ -64,7 +65,7 @@ class WiseCallback(Recorder):
         return uncounted
 
     async def async_pre_call_deployment_hook(self, kwargs: dict[str, Any], call_type: Any) -> dict[str, Any] | None:
-        """Reserve a call for which LiteLLM selected no deployment: one to the id of a deployment, or a fallback to it.
+        """Note that a call is sent; reserve one to the id of a deployment, for which LiteLLM selected none.
 
         Raises
         ------
@@ -73,8 +74,8 @@ class WiseCallback(Recorder):
         """
         deployment = unreserved(kwargs, self.owner)
         if deployment is None or not self.serves(deployment):
-            return None
-        await self.arelease_earlier(kwargs)
+            return await super().async_pre_call_deployment_hook(kwargs, call_type)
+        await self.asettle_earlier(kwargs)
         group = self.paying_group(id_of(deployment), [deployment], kwargs)
         if group is None:
             return None
@@ -88,7 +89,9 @@ class WiseCallback(Recorder):
         if selection is None:
             self.note_group(group, kwargs, [deployment])
             return None
-        return with_selected(kwargs, self.record(group, selection, kwargs)[0])
+        selected = with_selected(kwargs, self.record(group, selection, kwargs)[0])
+        await super().async_pre_call_deployment_hook(selected, call_type)
+        return selected
 
     async def async_post_call_response_headers_hook(
         self,
@@ -127,10 +130,10 @@ class WiseCallback(Recorder):
         user_api_key_dict: Any,
         traceback_str: str | None = None,
     ) -> None:
-        """Release the last attempt of a request that failed for good; not all log events say which attempt it was."""
+        """Settle the last attempt of a request that failed for good, or that its client cancelled."""
         note = self._selection_of(request_data)
         if note is not None:
-            await self.arelease_noted(note)
+            await self.asettle_noted(note, original_exception)
 
     def serves(self, deployment: Deployment) -> bool:
         """Return True if a deployment belongs to the routers that this callback is for: here to any."""

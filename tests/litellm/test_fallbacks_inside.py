@@ -16,7 +16,7 @@ from wiserouter_litellm import BudgetRefused, WiseRoutingStrategy, attach
 OTHERS = dict.fromkeys(("rescue", "huge"), (1e-6, 2e-6))
 PRICES = {name: (INPUT_USD[name], OUTPUT_USD[name]) for name in INPUT_USD} | OTHERS
 RICH = {limit: Budget(10.0, 100, limit=limit) for limit in ("hard", "expected")}
-DOWN = Behaviour(status=500)
+DOWN = Behaviour(status=429)  # proof that nothing was billed
 CHAT = {"model": "wise", "messages": HI, "max_tokens": 60}
 
 
@@ -285,7 +285,7 @@ async def test_refused_fallbacks_are_not_sent(stub, caplog):
     router = fitted()
     llm = serving(stub, fallbacks=[{"wise": ["other", "rescue"]}])
     callback = attach(llm, "wise", router=router, budget=RICH["hard"], fallback_policy="refuse")
-    with pytest.raises(litellm.InternalServerError):
+    with pytest.raises(litellm.RateLimitError):
         await llm.acompletion(**CHAT)
     assert {call.model for call in stub.calls} == {"large"}
     assert "fallback_policy is refuse" in caplog.text
@@ -326,7 +326,7 @@ async def test_a_fallback_without_a_price_is_refused(stub, limit, caplog):
     router = fitted()
     llm = serving(stub, unpriced, fallbacks=[{"wise": ["other"]}])
     callback = attach(llm, "wise", router=router, budget=RICH[limit])
-    with pytest.raises(litellm.InternalServerError):
+    with pytest.raises(litellm.RateLimitError):
         await llm.acompletion(**CHAT)
     assert {call.model for call in stub.calls} == {"large"}
     assert callback.groups["wise"].faults == {"refused_fallbacks": 1}
@@ -338,7 +338,7 @@ async def test_a_fallback_that_nothing_bounds_is_refused_by_a_hard_budget(stub):
     row["model_info"] = {"id": "endless"}
     llm = serving(stub, row, fallbacks=[{"wise": ["other"]}])
     attach(llm, "wise", router=fitted(), budget=RICH["hard"])
-    with pytest.raises(litellm.InternalServerError):
+    with pytest.raises(litellm.RateLimitError):
         await llm.acompletion(model="wise", messages=HI)
     assert {call.model for call in stub.calls} == {"large"}
 

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wiserouter_litellm.feedback_keys import feedback_key, keys_of_decision, keys_to_store, keys_to_try
-from wiserouter_litellm.recorder import origin_of
+from wiserouter_litellm.origin import origin_of
 
 IDS = st.text(max_size=40)
 CALLERS = st.none() | st.text(max_size=40)

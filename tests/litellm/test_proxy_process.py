@@ -82,12 +82,15 @@ def test_an_abandoned_stream_is_reclaimed(proxy):
     assert status(proxy)["decided"] <= before["decided"] + 1
 
 
-def test_a_failure_of_every_model_owes_nothing(proxy):
+def test_a_server_error_is_presumed_to_cost_what_was_expected(proxy):
     before = status(proxy)
     with pytest.raises(openai.InternalServerError):
         client_of(proxy).chat.completions.create(model="wise", messages=[{"role": "user", "content": "fail"}])
     wait(lambda: status(proxy)["in_flight"] == 0)
-    assert status(proxy)["spent_usd"] == before["spent_usd"]
+    after = status(proxy)
+    presumed_usd = after["presumed_usd"] - before["presumed_usd"]
+    assert after["presumed"] > before["presumed"]
+    assert after["spent_usd"] - before["spent_usd"] == pytest.approx(presumed_usd)
 
 
 def test_a_hard_budget_ends_in_a_rate_limit_error_for_the_client(proxy):

@@ -115,7 +115,8 @@ class MemoryStore:
     def settle(self, decision_id: str, cost_usd: float, model: int | None = None) -> Record:
         """Charge the true cost of a call, once."""
         with self._lock:
-            return self._finish(decision_id, "charged", cost_usd, model)
+            record, account = self._open_call(decision_id, "charged")
+            return self._finish(record, account, "charged", cost_usd, model)
 
     def spend(self, scope: str, cost_usd: float) -> None:
         """Count a cost that belongs to no decision."""
@@ -128,12 +129,13 @@ class MemoryStore:
     def release(self, decision_id: str) -> Record:
         """Return the reservation, or the presumed cost, of a call that cost nothing."""
         with self._lock:
-            return self._finish(decision_id, "released")
+            record, account = self._open_call(decision_id, "released")
+            return self._finish(record, account, "released")
 
     def presume(self, decision_id: str) -> Record:
         """Count a call whose outcome is unknown as spent."""
         with self._lock:
-            return self._finish(decision_id, "presumed")
+            return self._presume(*self._open_call(decision_id, "presumed"))
 
     def reward(self, decision_id: str, reward: float) -> tuple[Record, float | None]:
         """Keep the reward of a decision; return its record and the reward that it replaces."""
@@ -188,12 +190,16 @@ class MemoryStore:
         except KeyError:
             raise UnknownDecision(decision_id) from None
 
-    def _finish(self, decision_id: str, to: Outcome, cost_usd: float = 0.0, model: int | None = None) -> Record:
-        """Change the state of a call, and its ledgers with it."""
+    def _open_call(self, decision_id: str, to: Outcome) -> tuple[Record, Account]:
+        """Return a call whose state still changes to the outcome `to`; raise `AlreadySettled` otherwise."""
         record, account = self._known(decision_id)
         check_open(record, to, decision_id)
-        if to == "presumed":
-            cost_usd = presumed_cost_usd(record.decision, hard=account.hard)
+        return record, account
+
+    def _finish(
+        self, record: Record, account: Account, to: Outcome, cost_usd: float = 0.0, model: int | None = None
+    ) -> Record:
+        """Change the state of a call, and its ledgers with it."""
         self._in_flight.pop(record.decision.id, None)
         change = ledger_change(record, to, cost_usd)
         for ledger in account.each:
@@ -201,14 +207,17 @@ class MemoryStore:
         set_outcome(record, to, cost_usd, model)
         return record
 
+    def _presume(self, record: Record, account: Account) -> Record:
+        return self._finish(record, account, "presumed", presumed_cost_usd(record.decision, hard=account.hard))
+
     def _expire(self, now_s: float) -> None:
         """Presume the reservations older than their time to live; they are in order of age."""
         oldest_s = now_s - self._reservation_ttl_s
         while self._in_flight:
-            record, _ = next(iter(self._in_flight.values()))
+            record, account = next(iter(self._in_flight.values()))
             if record.decision.decided_at > oldest_s:
                 return
-            self._finish(record.decision.id, "presumed")
+            self._presume(record, account)
 
     def _forget(self) -> None:
         """Drop the oldest settled records that are too many or too old."""

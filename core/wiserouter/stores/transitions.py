@@ -39,20 +39,20 @@ def presumed_cost_usd(decision: Decision, *, hard: bool) -> float:
 def ledger_change(record: Record, to: Outcome, cost_usd: float) -> Callable[[Ledger], None]:
     """Return the change of each ledger of a call when the outcome `to`, at `cost_usd`, follows its present state."""
     held = record.decision.reserved_usd, record.decision.expected_cost_usd
-    debit_usd = cost_usd if record.debit == "actual" else held[1]
-    if record.state == "in flight":
-        if to == "charged":
-            return lambda ledger: ledger.settle(*held, cost_usd=cost_usd, debit_usd=debit_usd)
-        if to == "presumed":
-            return lambda ledger: ledger.presume(*held, cost_usd=cost_usd, debit_usd=debit_usd)
-        return lambda ledger: ledger.release(*held)
+    debit_usd = _debit_usd(record, cost_usd)
     if record.state == "released":
         return lambda ledger: ledger.charge_released(cost_usd=cost_usd, debit_usd=debit_usd)
-    known_usd = record.cost_usd or 0.0
-    presumed = known_usd, known_usd if record.debit == "actual" else held[1]
+    if record.state == "presumed":
+        known_usd = record.cost_usd or 0.0
+        presumed = known_usd, _debit_usd(record, known_usd)
+        if to == "released":
+            return lambda ledger: ledger.release_presumed(*presumed)
+        return lambda ledger: ledger.charge_presumed(*presumed, cost_usd=cost_usd, debit_usd=debit_usd)
     if to == "released":
-        return lambda ledger: ledger.release_presumed(*presumed)
-    return lambda ledger: ledger.charge_presumed(*presumed, cost_usd=cost_usd, debit_usd=debit_usd)
+        return lambda ledger: ledger.release(*held)
+    if to == "presumed":
+        return lambda ledger: ledger.presume(*held, cost_usd=cost_usd, debit_usd=debit_usd)
+    return lambda ledger: ledger.settle(*held, cost_usd=cost_usd, debit_usd=debit_usd)
 
 
 def set_outcome(record: Record, to: Outcome, cost_usd: float, model: int | None) -> None:
@@ -61,3 +61,8 @@ def set_outcome(record: Record, to: Outcome, cost_usd: float, model: int | None)
     record.cost_usd = None if to == "released" else cost_usd
     if to == "charged" and model is not None:
         record.model = model
+
+
+def _debit_usd(record: Record, cost_usd: float) -> float:
+    """Return the amount that planning debits for a cost."""
+    return cost_usd if record.debit == "actual" else record.decision.expected_cost_usd

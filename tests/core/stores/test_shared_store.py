@@ -8,8 +8,7 @@ import pytest
 
 from support.store_worker import record
 from wiserouter import Budget, Growing, Model, Price, WiseRouter, open_store
-from wiserouter.errors import BudgetExhausted, InvalidInput, StoreUnavailable
-from wiserouter.stores.engines.base import NOTHING
+from wiserouter.errors import BudgetExhausted, InvalidInput
 from wiserouter.stores.engines.sqlite import SQLiteEngine
 from wiserouter.stores.memory import MemoryStore
 from wiserouter.stores.shared import SharedStore
@@ -128,30 +127,6 @@ def test_a_worker_without_traffic_gives_its_lease_back(opened, clock):
     store.refresh()
     other.refresh()
     assert (other.ledger("s").spent_usd, other.ledger("s").leased_usd > 1.0) == (0.5, True)
-
-
-def test_a_charge_that_the_engine_has_lost_survives_its_next_failure(clock, tmp_path):
-    class Forgetful(SQLiteEngine):
-        fails = False
-
-        def exchange(self, events, reading=NOTHING):
-            if self.fails:
-                raise StoreUnavailable("away", store="forgetful")
-            reply = super().exchange(events, reading)
-            self.fails = "unknown" in reply.results
-            return reply
-
-    engine = Forgetful(tmp_path / "budget.db", clock)
-    store = SharedStore(engine, clock=clock)
-    store.open("s", Budget(10.0, 100, limit="hard"))
-    store.reserve(record(store, "s", "a", 1.0, 0.5))
-    engine._connection.execute("DELETE FROM decisions")
-    store.settle("a", 0.25)
-    assert engine.fails
-    engine.fails = False
-    store.refresh()
-    assert (store.ledger("s").spent_usd, store.ledger("s").charged) == (0.25, 1)
-    store.close()
 
 
 def test_leases_move_to_the_next_window(opened, clock):

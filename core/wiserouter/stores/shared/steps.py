@@ -140,7 +140,6 @@ def _replay(worker: Worker, decision_id: str, pending: PendingEvent) -> None:
     if kept is None:
         raise UnknownDecision(decision_id)
     for again in replay_lost(*kept, pending):
-        again.defer = lambda: True  # where the engine fails meanwhile, it is sent later
         worker.client.request(again)
 
 

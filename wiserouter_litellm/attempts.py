@@ -1,0 +1,122 @@
+"""The attempts in flight in this process: what each is for, whether it was sent, and whether anything will report it.
+
+LiteLLM reports no end of a call that is cancelled, nor of a stream whose reader leaves. But it carries the mark of a
+decision as long as it may report one: in the arguments of the call, and in the object that logs it. So an attempt
+whose mark is collected as garbage has ended unreported.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import weakref
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from wiserouter import Decision
+from wiserouter_litellm.outcome import Outcome, outcome_of
+
+if TYPE_CHECKING:
+    from wiserouter_litellm.group import Group
+
+GRACE_S = 1.0
+"""The time that an event of the call has to arrive after the mark is gone: LiteLLM logs in the background."""
+
+
+class Mark(dict[str, Any]):
+    """A decision, as a deployment's copy carries it to the log events of its call; unlike a dict it can be watched."""
+
+
+@dataclass(eq=False)
+class OpenAttempt:
+    """One attempt of a call.
+
+    Attributes
+    ----------
+    group : Group
+        The group that decided it.
+    decision : Decision
+        The decision.
+    worst_usd : mapping of str to float, USD, or None
+        The most that it can cost with each model; None under an expected limit.
+    sent : bool
+        Whether LiteLLM was about to send it.
+    earlier : int or None
+        The `id` of the error that was being handled when it began.
+    """
+
+    group: Group
+    decision: Decision
+    worst_usd: Mapping[str, float] | None = None
+    sent: bool = False
+    earlier: int | None = field(default_factory=lambda: _handled()[0])
+
+    def outcome(self, error: BaseException | None) -> Outcome:
+        """Return the outcome of the attempt, which ended with this error as far as anyone knows."""
+        return outcome_of(error, earlier=self.earlier) if self.sent else "unbilled"
+
+    def error_that_followed(self) -> BaseException | None:
+        """Return the error that is being handled now, unless it is older than the attempt."""
+        id_, error = _handled()
+        return None if id_ == self.earlier else error
+
+
+class OpenAttempts:
+    """All attempts in flight.
+
+    Parameters
+    ----------
+    end : callable
+        Called with each attempt that ended unreported, on the event loop on which it began; a synchronous one is left
+        to the expiry of its reservation.
+    """
+
+    def __init__(self, end: Callable[[OpenAttempt], None]) -> None:
+        self._end = end
+        self._open: dict[str, OpenAttempt] = {}
+
+    def begin(self, attempt: OpenAttempt, mark: Mark) -> None:
+        """Note an attempt, and watch its mark."""
+        self._open[attempt.decision.id] = attempt
+        weakref.finalize(mark, self._mark_gone, attempt, _running_loop()).atexit = False
+
+    def find(self, decision_id: str) -> OpenAttempt | None:
+        """Return an attempt that is in flight."""
+        return self._open.get(decision_id)
+
+    def close(self, decision_id: str) -> OpenAttempt | None:
+        """Return an attempt that was in flight until now."""
+        return self._open.pop(decision_id, None)
+
+    def replace(self, attempt: OpenAttempt, decision: Decision) -> None:
+        """Note that another decision stands for an attempt."""
+        self._open.pop(attempt.decision.id, None)
+        attempt.decision = decision
+        self._open[decision.id] = attempt
+
+    def _mark_gone(self, attempt: OpenAttempt, loop: asyncio.AbstractEventLoop | None) -> None:
+        """End an attempt that nothing will report, unless it is settled; runs anywhere in any thread, takes no lock."""
+        if attempt.decision.id not in self._open:
+            return
+        if loop is None or loop.is_closed():
+            self.close(attempt.decision.id)
+        else:
+            loop.call_soon_threadsafe(loop.call_later, GRACE_S, self._end_unreported, attempt)
+
+    def _end_unreported(self, attempt: OpenAttempt) -> None:
+        if self.close(attempt.decision.id) is not None:
+            self._end(attempt)
+
+
+def _handled() -> tuple[int | None, BaseException | None]:
+    """Return the error that is being handled, and its `id`: LiteLLM repeats a call while it handles its failure."""
+    error = sys.exc_info()[1]
+    return (None, None) if error is None else (id(error), error)
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
