@@ -18,7 +18,9 @@
 
 from __future__ import annotations
 
+import math
 import time
+from datetime import UTC, datetime
 
 import httpx
 from litellm.exceptions import (
@@ -30,7 +32,10 @@ from litellm.exceptions import (
     ServiceUnavailableError,
 )
 
-from wiserouter.errors import BudgetError, WiseRouterError
+from wiserouter.errors import BudgetError, BudgetExhausted, HorizonExhausted, WiseRouterError
+
+HELD_RETRY_S = 2
+"""Time in seconds after which a client asks again where only calls in flight stand in the way."""
 
 
 class SettingsError(WiseRouterError):
@@ -57,17 +62,51 @@ class BudgetRefused(RateLimitError):
     def __init__(self, group: str, error: BudgetError, scope: str = "default") -> None:
         self.error, self.scope = error, scope
         self.renews_at: float | None = getattr(error, "renews_at", None)
-        headers = {} if self.renews_at is None else {"retry-after": str(max(1, round(self.renews_at - time.time())))}
+        wait_s = retry_after_s(error, time.time())
         super().__init__(
-            f"group {group!r}{'' if scope == 'default' else f', {scope}'}: {error}",
+            f"group {group!r}{'' if scope == 'default' else f', {scope}'}: {refusal_text(error)}",
             llm_provider="wiserouter",
             model=group,
             num_retries=0,  # asking again at once changes nothing
             category=RateLimitErrorCategory.LITELLM_RATE_LIMIT,
             rate_limit_type="budget",
-            headers=headers,
+            headers={} if wait_s is None else {"retry-after": str(wait_s)},
         )
         self.type = "budget_exceeded"  # the `type` of the OpenAI-shaped error
+
+
+def retry_after_s(error: BudgetError, now_s: float) -> int | None:
+    """Return the whole seconds after which a refused request may be sent again; None where time changes nothing."""
+    if not isinstance(error, BudgetExhausted):
+        return None
+    if error.is_only_held:
+        return HELD_RETRY_S
+    return None if error.renews_at is None else max(1, math.ceil(error.renews_at - now_s))
+
+
+def refusal_text(error: BudgetError) -> str:
+    """Return the reason of a refusal and a remedy, in words for a client of HTTP.
+
+    Examples
+    --------
+    >>> refusal_text(HorizonExhausted(100, 0.5))
+    'the 100 requests that the budget was planned for are used up (0.5 USD left); an administrator can plan for more'
+    """
+    if isinstance(error, BudgetExhausted):
+        renewal = "" if error.renews_at is None else f"; it renews at {_instant(error.renews_at)}"
+        return (
+            f"{error.account}: {', or '.join([*error.remedies, 'ask an administrator to raise the budget'])}{renewal}"
+        )
+    if isinstance(error, HorizonExhausted):
+        return (
+            f"the {error.horizon} requests that the budget was planned for are used up ({error.left_usd:.6g} USD "
+            f"left); an administrator can plan for more"
+        )
+    return "no budget pays for this call; an administrator can start one"
+
+
+def _instant(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
 
 
 class FallbackRefused(RateLimitError):
@@ -108,7 +147,8 @@ class BudgetUncertain(ServiceUnavailableError):
 
     def __init__(self, group: str) -> None:
         super().__init__(
-            f"group {group!r}: routing failed, and its hard budget stays closed until the fault is fixed; see the log",
+            f"group {group!r}: routing failed, and its hard budget stays closed until the fault is fixed; the "
+            f"log of the proxy says which",
             llm_provider="wiserouter",
             model=group,
             num_retries=0,

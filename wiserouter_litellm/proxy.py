@@ -17,6 +17,7 @@ import litellm
 
 from wiserouter import EpsilonFirst, ExploreShare, LabelBudget, Optimistic, WiseRouter, open_store
 from wiserouter.errors import WiseRouterError
+from wiserouter_litellm.boot_refusal import announce_refusal
 from wiserouter_litellm.deployments import Deployment
 from wiserouter_litellm.encoder import LiteLLMEncoder
 from wiserouter_litellm.errors import SettingsError
@@ -49,7 +50,7 @@ def build_callback() -> ProxyCallback:
     try:
         return _build()
     except SettingsError as error:
-        logger.critical("wiserouter: the proxy cannot start: %s", error)
+        announce_refusal(error)
         raise
 
 
@@ -100,8 +101,11 @@ def _group(name: str, settings: GroupSettings, config: Mapping[str, Any]) -> Gro
             seed=settings.seed,
         )
         _observe(group.router, settings)
-    except (WiseRouterError, OSError) as error:
+    except WiseRouterError as error:
         raise SettingsError(key, str(error)) from error
+    except OSError as error:
+        fault = f"{error.filename} cannot be opened ({error.strerror}): correct its path or its permissions"
+        raise SettingsError(key, fault) from error
     return group
 
 

@@ -12,10 +12,9 @@ from dataclasses import asdict
 from typing import Annotated, Any
 
 import numpy as np
-from fastapi import APIRouter, Depends, FastAPI, HTTPException, Query
+from fastapi import APIRouter, Depends, FastAPI, HTTPException, Path, Query
 from litellm.proxy._types import LiteLLMRoutes, LitellmUserRoles, UserAPIKeyAuth
 from litellm.proxy.auth.user_api_key_auth import user_api_key_auth
-from pydantic import BaseModel, ConfigDict, Field
 
 from wiserouter import WiseRouter
 from wiserouter.errors import AlreadySettled, NotStarted, StoreError, UnknownDecision
@@ -24,29 +23,28 @@ from wiserouter_litellm.errors import UnknownCall
 from wiserouter_litellm.feedback_keys import keys_to_try
 from wiserouter_litellm.group import Group
 from wiserouter_litellm.recorder import Recorder
+from wiserouter_litellm.route_guard import RETRY_AFTER_S, Feedback, FeedbackQueue, GuardedRoute
 from wiserouter_litellm.scopes import OWN
 
 FEEDBACK = "/wiserouter/feedback"
-RETRY_AFTER_S = 2
+
+MOST_USD = 1e12
+"""Largest budget that a plan is asked for."""
+
+MOST_REQUESTS = 10**12
+"""Most requests that a plan is asked for."""
+
 _ADMINS = frozenset({LitellmUserRoles.PROXY_ADMIN, LitellmUserRoles.PROXY_ADMIN_VIEW_ONLY})
 
 Caller = Annotated[UserAPIKeyAuth, Depends(user_api_key_auth)]
-
-
-class Feedback(BaseModel):
-    """A score of one answer."""
-
-    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
-
-    id: str = Field(min_length=1, max_length=256, description="call id, decision id or response id of the answer")
-    score: float = Field(ge=0, le=1, description="0 is useless, 1 is perfect", strict=True)
-    comment: str | None = Field(None, max_length=2_000)
+Name = Annotated[str, Query(max_length=512)]
 
 
 def mount(app: FastAPI, recorder: Recorder) -> None:
     """Add the routes to the proxy's application; routes of an earlier configuration now serve this recorder."""
     first = not hasattr(app.state, "wiserouter")
     app.state.wiserouter = recorder
+    app.state.wiserouter_feedback_queue = FeedbackQueue()
     for routes in (LiteLLMRoutes.openai_routes, LiteLLMRoutes.llm_api_routes):  # otherwise only administrators may post
         if FEEDBACK not in routes.value:
             routes.value.append(FEEDBACK)
@@ -56,7 +54,7 @@ def mount(app: FastAPI, recorder: Recorder) -> None:
 
 def router_of(recorder: Callable[[], Recorder]) -> APIRouter:
     """Return the routes over the groups of the current recorder."""
-    router = APIRouter(prefix="/wiserouter", tags=["wiserouter"])
+    router = APIRouter(prefix="/wiserouter", tags=["wiserouter"], route_class=GuardedRoute)
 
     @router.post("/feedback")
     def feedback(body: Feedback, caller: Caller) -> dict[str, Any]:
@@ -76,10 +74,10 @@ def router_of(recorder: Callable[[], Recorder]) -> APIRouter:
     @router.get("/plan")
     def plan(
         caller: Caller,
-        group: str,
-        budget_usd: Annotated[float | None, Query(ge=0, allow_inf_nan=False)] = None,
-        requests: Annotated[int | None, Query(ge=1)] = None,
-        scope: str = OWN,
+        group: Name,
+        budget_usd: Annotated[float | None, Query(ge=0, le=MOST_USD, allow_inf_nan=False)] = None,
+        requests: Annotated[int | None, Query(ge=1, le=MOST_REQUESTS)] = None,
+        scope: Name = OWN,
     ) -> dict[str, Any]:
         """Return the plan of a budget over the requests to come; by default that of the rest of the running one."""
         _only_admins(caller)
@@ -90,7 +88,7 @@ def router_of(recorder: Callable[[], Recorder]) -> APIRouter:
             return group_plan(groups[group], budget_usd, requests, scope)
 
     @router.get("/explain/{call}")
-    def explain(caller: Caller, call: str) -> dict[str, Any]:
+    def explain(caller: Caller, call: Annotated[str, Path(max_length=256)]) -> dict[str, Any]:
         """Return the explanation of a decision, found by decision id, call id or response id."""
         _only_admins(caller)
         with _http_errors():
@@ -104,12 +102,15 @@ def _http_errors() -> Iterator[None]:
     """Translate errors into HTTP statuses."""
     try:
         yield
-    except (UnknownCall, UnknownDecision, NotStarted) as error:
+    except UnknownCall as error:
         raise HTTPException(404, str(error)) from None
-    except AlreadySettled as error:
-        raise HTTPException(409, str(error)) from None
+    except NotStarted as error:
+        raise HTTPException(404, f"scope {error.scope!r} has no budget, and no plan") from None
+    except AlreadySettled:
+        raise HTTPException(409, "the call failed and was released, so there is no answer to rate") from None
     except StoreError as error:
-        raise HTTPException(503, str(error), {"retry-after": str(RETRY_AFTER_S)}) from error
+        text = "the store of budgets and decisions cannot be reached; the log of the proxy says why"
+        raise HTTPException(503, text, {"retry-after": str(RETRY_AFTER_S)}) from error
 
 
 def explained(recorder: Recorder, call: str, caller: str | None) -> dict[str, Any]:
@@ -132,7 +133,7 @@ def explained(recorder: Recorder, call: str, caller: str | None) -> dict[str, An
 def group_status(group: Group) -> dict[str, Any]:
     """Return the accounts of a group, the estimates of its models, the health of its store and its faults."""
     router = group.router
-    faults = {**group.faults, "encoder": group.lookup.failures}
+    faults = {"uncounted_calls": 0, **group.faults, "encoder": group.lookup.failures}
     scopes = {scope: _account(router, scope) for scope in group.scope_resolver.opened}
     rest = {"models": _models(group), "scopes": scopes, "store": router.health()._asdict(), "faults": faults}
     return {**_account(router, OWN), **rest}

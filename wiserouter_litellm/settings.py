@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import Annotated, Any, Literal
 from urllib.parse import parse_qsl, urlencode
 
@@ -15,13 +16,24 @@ from wiserouter_litellm.errors import SettingsError
 
 ROOT = "callback_settings.wiserouter"
 
+MOST_SHOWN = 5
+"""Most mistakes that one message names."""
+
 _WORD, _BUDGET = "a word", "a budget"  # tags of the union, which are no part of a key
 
 
 class Strict(BaseModel):
-    """A block in which no key is ignored: a typo is an error."""
+    """A block in which no key is ignored: a typo is an error that names the nearest key."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False, frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _knows_its_keys(cls, given: object) -> object:
+        unknown = [key for key in given if key not in cls.model_fields] if isinstance(given, Mapping) else []
+        if unknown:
+            raise ValueError("; ".join(_unknown_key(str(key), list(cls.model_fields)) for key in unknown))
+        return given
 
 
 class PriceSettings(Strict):
@@ -44,7 +56,7 @@ class BudgetSettings(Strict):
     Attributes
     ----------
     budget_usd : float, USD
-        The amount, for `requests` requests or per `every`.
+        The amount, for `requests` requests or per `every`; more than 0.
     requests : int, optional
         The horizon: the number of requests that the budget is for; with `every` those expected in the first window.
     every : str, optional
@@ -59,7 +71,7 @@ class BudgetSettings(Strict):
         Whether the rest of a window is added to the next.
     """
 
-    budget_usd: float = Field(ge=0)
+    budget_usd: float = Field(gt=0)
     requests: int | None = Field(None, ge=1)
     every: str | None = None
     timezone: str = "UTC"
@@ -267,7 +279,7 @@ def settings_of(block: object) -> Settings:
     Raises
     ------
     SettingsError
-        If there are none, a key is unknown, or a value breaks a rule; the first such key is named.
+        If there are none, a key is unknown, or a value breaks a rule; each such key is named.
 
     Examples
     --------
@@ -282,18 +294,29 @@ def settings_of(block: object) -> Settings:
         return Settings.model_validate(block)
     except ValidationError as error:
         first, *others = error.errors(include_url=False, include_context=False)
-        key = ".".join([ROOT, *(str(part) for part in first["loc"] if part not in {_WORD, _BUDGET})])
-        more = f" (and {len(others)} more)" if others else ""
-        raise SettingsError(key, f"{_rule(first['msg'])}, got {_shown_value(first)}{more}") from None
+        further = "".join(f"; {_key(one)}: {_broken_rule(one)}" for one in others[: MOST_SHOWN - 1])
+        more = f" (and {len(others) + 1 - MOST_SHOWN} more)" if len(others) >= MOST_SHOWN else ""
+        raise SettingsError(_key(first), f"{_broken_rule(first)}{further}{more}") from None
     except InvalidInput as error:
         raise SettingsError(ROOT, str(error)) from error
 
 
-def _rule(message: str) -> str:
-    return message.removeprefix("Value error, ").rstrip(".")
+def _unknown_key(key: str, known: list[str]) -> str:
+    """Return the complaint about an unknown key, with the known ones that are nearest, or all of them."""
+    near = [name for name in known if name.startswith(key) or key.startswith(name)]
+    near = near or get_close_matches(key, known, n=1)
+    remedy = f"did you mean {' or '.join(near)}?" if near else f"the keys here are {', '.join(known)}"
+    return f"unknown key {key!r}, {remedy}"
 
 
-def _shown_value(error: Any) -> str:
-    """Return the value, unless it may hold a secret: a parameter of the encoder, or a whole block with a store."""
-    secret = "encoder_params" in error["loc"] or isinstance(error["input"], Mapping)
-    return "a value that is not shown" if secret else repr(error["input"])[:80]
+def _key(error: Any) -> str:
+    return ".".join([ROOT, *(str(part) for part in error["loc"] if part not in {_WORD, _BUDGET})])
+
+
+def _broken_rule(error: Any) -> str:
+    """Return the rule and the value, unless that is absent or may hold a secret: an encoder's parameter, or a block."""
+    if error["type"] == "missing":
+        return "is required"
+    rule = str(error["msg"]).removeprefix("Value error, ").rstrip(".")
+    secret = "encoder_params" in error["loc"] or isinstance(error["input"], Mapping | list)
+    return rule if secret else f"{rule}, got {error['input']!r:.80}"

@@ -22,6 +22,7 @@
     ├── UnknownPrice                  a cost cannot be computed
     ├── EncoderError                  an encoder failed or returned a wrong shape
     ├── ArtifactError                 a file that is not a usable artifact
+    │   ├── MissingArtifact (FileNotFoundError)
     │   ├── NotAnArtifact
     │   ├── DamagedArtifact
     │   └── NewerArtifact
@@ -190,30 +191,37 @@ class BudgetExhausted(BudgetError):
         """The tolerance for rounding errors of sums."""
         return 1e-12 * self.amount_usd
 
-    def _message(self) -> str:
+    @property
+    def is_used_up(self) -> bool:
+        """Whether nothing is left, and calls in flight hold nothing that would do."""
+        return self.left_usd <= self._rounding_usd and not self.is_only_held
+
+    @property
+    def account(self) -> str:
+        """The state of the budget and its figures, without a remedy."""
         period = "" if self.every is None else f" every {self.every}"
         carried = f" and {self.carried_usd:.6g} carried over" if self.carried_usd else ""
-        renewal = "start a new one" if self.renews_at is None else f"wait: it renews at {_instant(self.renews_at)}"
-        budget = f"the budget of {self.amount_usd:.6g} USD{period}{carried}"
-        account = (
-            f"{self.spent_usd:.6g} spent, {self.held_usd:.6g} reserved by calls in flight, {self.left_usd:.6g} left, "
-            f"{self.needed_usd:.6g} needed, {self.decided} of {self.horizon} requests decided"
-        )
-        if self.left_usd <= self._rounding_usd and not self.is_only_held:
-            return f"{budget} is used up: {account}: raise it with set_budget(), or {renewal}"
+        state = "is used up" if self.is_used_up else "does not pay for the worst case of this call"
         return (
-            f"{budget} does not pay for the worst case of this call: {account}: "
-            f"{self._what_fits()}, or raise the budget with set_budget(), or {renewal}"
+            f"the budget of {self.amount_usd:.6g} USD{period}{carried} {state}: {self.spent_usd:.6g} spent, "
+            f"{self.held_usd:.6g} reserved by calls in flight, {self.left_usd:.6g} left, {self.needed_usd:.6g} needed, "
+            f"{self.decided} of {self.horizon} requests decided"
         )
 
-    def _what_fits(self) -> str:
-        """Return the remedies that leave the budget as it is."""
+    @property
+    def remedies(self) -> list[str]:
+        """The remedies that leave the budget as it is."""
         remedies = ["wait until calls in flight are settled"] if self.is_only_held else []
         if self.left_usd > self._rounding_usd:
             tokens = self.fitting_output_tokens
             shorter = "send less" if tokens == 0 else "limit its output" + (f" to {tokens} tokens" if tokens else "")
-            remedies.append(f"{shorter}, or ask for a cheaper model")
-        return ", or ".join(remedies)
+            remedies += [shorter, "ask for a cheaper model"]
+        return remedies
+
+    def _message(self) -> str:
+        raised = "raise it with set_budget()" if self.is_used_up else "raise the budget with set_budget()"
+        renewal = "start a new one" if self.renews_at is None else f"wait: it renews at {_instant(self.renews_at)}"
+        return f"{self.account}: {', or '.join([*self.remedies, raised, renewal])}"
 
 
 def _instant(seconds: float) -> str:
@@ -305,6 +313,13 @@ class ArtifactError(WiseRouterError):
     def __init__(self, path: str | Path, message: str) -> None:
         self.path = Path(path)
         super().__init__(f"{path}: {message}")
+
+
+class MissingArtifact(ArtifactError, FileNotFoundError):
+    """There is no such file."""
+
+    def __init__(self, path: str | Path) -> None:
+        super().__init__(path, "no such file: correct the path, or make one with `wiserouter fit`")
 
 
 class NotAnArtifact(ArtifactError):

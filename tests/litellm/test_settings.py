@@ -17,23 +17,36 @@ WISE = {"budget_usd": 5.0, "requests": 100}
     [
         (None, "", "is missing: add `callback_settings"),
         ({}, "", "is missing"),
-        ({"group": {}}, ".groups", "Field required"),
+        ({"group": {}}, "", "unknown key 'group', did you mean groups"),
         ({"groups": {}}, ".groups", "at least 1 item"),
-        ({"groups": {"wise": {}}}, ".groups.wise.budget_usd", "Field required"),
-        (
-            {"groups": {"wise": {**WISE, "budget_usd": -5}}},
-            ".groups.wise.budget_usd",
-            "greater than or equal to 0, got -5",
-        ),
+        ({"groups": {"wise": {}}}, ".groups.wise.budget_usd", "is required$"),
+        ({"groups": {"wise": {**WISE, "budget_usd": -5}}}, ".groups.wise.budget_usd", "greater than 0, got -5"),
+        ({"groups": {"wise": {**WISE, "budget_usd": 0}}}, ".groups.wise.budget_usd", "greater than 0, got 0$"),
+        ({"groups": {"wise": {**WISE, "budget_usd": "0"}}}, ".groups.wise.budget_usd", "greater than 0, got '0'"),
         ({"groups": {"wise": {**WISE, "budget_usd": "a lot"}}}, ".groups.wise.budget_usd", "valid number.*got 'a lot'"),
-        ({"groups": {"wise": {**WISE, "budget": 5}}}, ".groups.wise.budget", "Extra inputs are not permitted"),
+        ({"groups": {"wise": {"budget": 5}}}, ".groups.wise", "unknown key 'budget', did you mean budget_usd\\?$"),
+        (
+            {"groups": {"wise": {**WISE, "limt": "hard", "colour": "red"}}},
+            ".groups.wise",
+            "unknown key 'limt', did you mean limit\\?; unknown key 'colour', the keys here are budget_usd, requests, ",
+        ),
+        (
+            {"groups": {"wise": {**WISE, "scopes": {"by": "team", "budgets": {"a": {"budget_us": 1}}}}}},
+            ".groups.wise.scopes.budgets.a",
+            "unknown key 'budget_us', did you mean budget_usd",
+        ),
+        (
+            {"groups": {"wise": {**WISE, "prices": {"m": {"input": 1, "outputs": 2}}}}},
+            ".groups.wise.prices.m",
+            "unknown key 'outputs', did you mean output\\?",
+        ),
         ({"groups": {"wise": {**WISE, "limit": "soft"}}}, ".groups.wise.limit", "'expected' or 'hard', got 'soft'"),
         ({"groups": {"wise": {"budget_usd": 5}}}, ".groups.wise", "needs horizon"),
         ({"groups": {"wise": {**WISE, "every": "year"}}}, ".groups.wise", "every must be a number and s, m, h"),
         (
             {"groups": {"wise": {**WISE, "within": [{"budget_usd": -1, "every": "day"}]}}},
             ".groups.wise.within.0.budget_usd",
-            "greater than or equal to 0, got -1",
+            "greater than 0, got -1",
         ),
         ({"groups": {"wise": {**WISE, "within": [WISE]}}}, ".groups.wise", "must renew differently"),
         ({"groups": {"wise": {**WISE, "rollover": True}}}, ".groups.wise", "rollover needs every"),
@@ -60,7 +73,7 @@ WISE = {"budget_usd": 5.0, "requests": 100}
         (
             {"groups": {"wise": {**WISE, "scopes": {"by": "tag", "others": {"budget_usd": -1, "every": "day"}}}}},
             ".groups.wise.scopes.others.budget_usd",
-            "greater than or equal to 0, got -1",
+            "greater than 0, got -1",
         ),
         (
             {"groups": {"wise": {**WISE, "scopes": {"by": "team", "budgets": {"a": {"budget_usd": 1}}}}}},
@@ -91,9 +104,24 @@ def test_what_is_wrong_is_named(block, key, message):
     assert wrong.value.key == f"callback_settings.wiserouter{key}"
 
 
-def test_the_number_of_further_mistakes_is_told():
-    with pytest.raises(SettingsError, match=r"\(and 1 more\)"):
+def test_every_mistake_is_named_on_one_line():
+    with pytest.raises(SettingsError) as wrong:
         settings_of({"groups": {"wise": {"budget_usd": -1, "requests": 0}}})
+    first, second = str(wrong.value).split("; ")
+    assert first == "callback_settings.wiserouter.groups.wise.budget_usd: Input should be greater than 0, got -1"
+    assert second.startswith("callback_settings.wiserouter.groups.wise.requests: Input should be greater than or equal")
+
+
+def test_the_number_of_further_mistakes_is_told():
+    groups = {f"g{i}": {"budget_usd": -1} for i in range(8)}
+    with pytest.raises(SettingsError, match=r"groups\.g4\.budget_usd: [^;]*, got -1 \(and 3 more\)$"):
+        settings_of({"groups": groups})
+
+
+def test_a_block_of_the_wrong_kind_is_not_shown():
+    with pytest.raises(SettingsError, match=r"valid dictionary$") as wrong:
+        settings_of({"groups": [{"store": "redis://:sk-secret@h/0"}]})
+    assert "sk-secret" not in str(wrong.value)
 
 
 def test_text_from_the_environment_is_read_as_numbers():
@@ -136,6 +164,7 @@ def boot(monkeypatch, wise=WISE, deployments=None, **config):
     deployments = [deployment("small"), deployment("large")] if deployments is None else deployments
     monkeypatch.setattr(litellm, "callback_settings", {"wiserouter": {"groups": {"wise": wise}}})
     monkeypatch.setattr("wiserouter_litellm.proxy._config", lambda: {"model_list": deployments, **config})
+    monkeypatch.setattr("atexit.register", lambda *_: None)  # a refusal would be repeated when the tests end
     return build_callback()
 
 
@@ -167,9 +196,13 @@ def test_members_of_a_routing_group_are_its_deployments():
             [deployment("boundless", info={"max_output_tokens": None})],
             "no bound on the cost of a call.*cap_output_tokens",
         ),
-        ({**WISE, "artifact": "/nowhere/x.wise"}, None, "x.wise"),
+        ({**WISE, "artifact": "/nowhere/x.wise"}, None, "/nowhere/x.wise: no such file: correct the path, or make one"),
         ({**WISE, "store": "mongodb://x"}, None, "store must be a URL"),
-        ({**WISE, "journal": "/nowhere/j.jsonl"}, None, "j.jsonl"),
+        (
+            {**WISE, "journal": "/nowhere/j.jsonl"},
+            None,
+            r"/nowhere/j.jsonl cannot be opened \(No such file.*\): correct",
+        ),
         (WISE, [deployment("small"), deployment("small", input_cost_per_token=5.0, info={"id": "b"})], "one price"),
     ],
 )

@@ -75,7 +75,7 @@ def read_artifact(path: str | Path) -> tuple[dict[str, Any], dict[str, NDArray[A
 
     Raises
     ------
-    FileNotFoundError
+    MissingArtifact
         If there is no such file.
     NotAnArtifact, DamagedArtifact, NewerArtifact
         If it cannot be used; the error says why.

@@ -7,7 +7,7 @@ import zipfile
 import zlib
 from pathlib import Path
 
-from wiserouter.errors import DamagedArtifact, NotAnArtifact
+from wiserouter.errors import DamagedArtifact, MissingArtifact, NotAnArtifact
 
 MAX_UNPACKED_BYTES = 2**30
 """Most that all members of an artifact may unpack to, 1 GiB."""
@@ -27,14 +27,15 @@ def read_members(path: Path) -> dict[str, bytes]:
 
     Raises
     ------
+    MissingArtifact
+        If there is no such file.
     NotAnArtifact
-        If it is no zip.
+        If it is no zip, or cannot be opened.
     DamagedArtifact
         If it is truncated, damaged or encrypted, holds a name twice, or exceeds `MAX_MEMBERS` or `MAX_UNPACKED_BYTES`.
     """
-    with path.open("rb") as file:
-        if file.read(4) != b"PK\x03\x04":
-            raise NotAnArtifact(path, "not a WISERouter artifact: make one with WiseRouter.save() or `wiserouter fit`")
+    if _signature(path) != b"PK\x03\x04":
+        raise NotAnArtifact(path, "not a WISERouter artifact: make one with WiseRouter.save() or `wiserouter fit`")
     _check_directory(path)
     try:
         with zipfile.ZipFile(path) as archive:
@@ -42,6 +43,17 @@ def read_members(path: Path) -> dict[str, bytes]:
             return {member.filename: _read(archive, member) for member in archive.infolist()}
     except _ERRORS as error:
         raise DamagedArtifact(path, f"truncated or damaged ({error}): fit or copy it again") from error
+
+
+def _signature(path: Path) -> bytes:
+    """Return the first bytes of a file."""
+    try:
+        with path.open("rb") as file:
+            return file.read(4)
+    except FileNotFoundError as error:
+        raise MissingArtifact(path) from error
+    except OSError as error:
+        raise NotAnArtifact(path, f"cannot be read ({error.strerror}): name a file that can be") from error
 
 
 def _check_directory(path: Path) -> None:

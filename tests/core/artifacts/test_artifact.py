@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from wiserouter import Budget, EpsilonFirst, Model, Price, RoutingLog, WiseRouter
 from wiserouter.artifacts.file import read_artifact, write_artifact
-from wiserouter.errors import ArtifactError, DamagedArtifact, NewerArtifact, NotAnArtifact
+from wiserouter.errors import ArtifactError, DamagedArtifact, MissingArtifact, NewerArtifact, NotAnArtifact
 
 PROMPTS = [f"question {i} about {'code' if i % 2 else 'cooking'}" for i in range(40)]
 
@@ -138,8 +138,19 @@ def test_other_files_are_refused(tmp_path):
     for path in (text, archive):
         with pytest.raises(NotAnArtifact, match="not a WISERouter artifact"):
             WiseRouter.load(path)
-    with pytest.raises(FileNotFoundError):
-        WiseRouter.load(tmp_path / "missing.wise")
+
+
+def test_a_missing_file_is_one_line_with_a_remedy(tmp_path):
+    missing = tmp_path / "missing.wise"
+    with pytest.raises(MissingArtifact) as refused:
+        WiseRouter.load(missing)
+    assert isinstance(refused.value, FileNotFoundError)
+    assert str(refused.value) == f"{missing}: no such file: correct the path, or make one with `wiserouter fit`"
+
+
+def test_a_folder_is_no_artifact(tmp_path):
+    with pytest.raises(NotAnArtifact, match="cannot be read"):
+        WiseRouter.load(tmp_path)
 
 
 def test_an_artifact_that_lacks_a_part_is_refused(tmp_path):
