@@ -73,6 +73,15 @@ def test_what_is_read_back_equals_what_the_router_tells(path):
         find_explanation(JournalReader(path.with_name("none")), "last")
 
 
+def test_the_file_is_readable_by_its_owner_only(path):
+    before = os.umask(0)
+    try:
+        Journal(path).close()
+    finally:
+        os.umask(before)
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
 def test_a_skipped_query_is_told(path):
     router = make(policy=Offline(allow_skip=True))
     router.start(Budget(0.0, 10, on_exhausted="cheapest"))
