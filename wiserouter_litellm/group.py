@@ -7,6 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from threading import Lock
 from typing import Any, Literal, NamedTuple
 
@@ -21,6 +22,7 @@ from wiserouter.integration import (
     ContextAssignment,
     ContextLookup,
     admission_queue,
+    offload,
 )
 from wiserouter_litellm.attempts import Mark
 from wiserouter_litellm.candidates import (
@@ -33,6 +35,7 @@ from wiserouter_litellm.candidates import (
     ranked,
     worst_cases_usd,
 )
+from wiserouter_litellm.continuations import Reference, makers
 from wiserouter_litellm.deployments import Deployment, DeploymentInfo, DeploymentRegistry
 from wiserouter_litellm.errors import unbounded
 from wiserouter_litellm.feedback_keys import keys_of_decision
@@ -64,6 +67,10 @@ class RoutingRequest(NamedTuple):
         Whether the client chose that id.
     owner : str
         The recorder whose log events settle it.
+    references : sequence of Reference
+        What it continues: only the deployment that made it can serve the request.
+    lasting_ids : sequence of str
+        The conversation and the containers that it names, which live where it is answered.
     """
 
     candidates: Candidates
@@ -73,6 +80,8 @@ class RoutingRequest(NamedTuple):
     caller: str | None
     chose_id: bool
     owner: str
+    references: Sequence[Reference] = ()
+    lasting_ids: Sequence[str] = ()
 
 
 class Selection(NamedTuple):
@@ -196,6 +205,9 @@ class Group:
 
         Where the budget is only held by calls in flight, the request waits for their settlements.
         """
+        if routing.references:
+            keep = partial(self._kept, routing)
+            routing = await offload(keep) if self.router.waits() else keep()
         attempt = Attempt(self, routing, await self.lookup.alook_up(routing.request.question))
         off_loop = self._is_slow_to_count(routing) or self.router.waits(routing.scope)
         undo = self._undo if off_loop else None
@@ -203,6 +215,7 @@ class Group:
 
     def select(self, routing: RoutingRequest) -> Selection:
         """Do what `aselect` does, in a thread that may wait."""
+        routing = self._kept(routing)
         attempt = Attempt(self, routing, self.lookup.look_up(routing.request.question))
         return self.queue.admit(routing.scope, attempt, attempt.needed_usd, self.max_wait_s)
 
@@ -263,6 +276,26 @@ class Group:
         level = logging.ERROR if self.faults[kind] == 1 else logging.DEBUG
         logger.log(level, "group %r: %s", self.name, message, exc_info=error)
 
+    def _kept(self, routing: RoutingRequest) -> RoutingRequest:
+        """Return a request with the candidates that made what it continues; with all of them where none is there."""
+        found = makers(routing.candidates, routing.references, routing.caller, self._is_known)
+        if found is not None:
+            return routing._replace(candidates=found)
+        for _, deployment_id in routing.references:
+            if self.registry.find(deployment_id) is not None:
+                self.fault(
+                    "moved_continuations", f"deployment {deployment_id} cannot continue what it made: it is away"
+                )
+                break
+        return routing
+
+    def _is_known(self, key: str) -> bool:
+        try:
+            self.router.decision(key)
+        except UnknownDecision:
+            return False
+        return True
+
     def _is_slow_to_count(self, routing: RoutingRequest) -> bool:
         is_long = len(routing.request.counted) >= SHORT_TEXT_CHARS
         return is_long and is_worth_counting(routing.request, routing.candidates, hard=self.hard)
@@ -299,6 +332,8 @@ class Group:
         keys = keys_of_decision(decision.id, routing.call_id, routing.caller, chosen=routing.chose_id)
         self.alias(keys, decision.id)
         mark = Mark(owner=routing.owner, group=self.name, id=decision.id, keys=keys)
+        if routing.lasting_ids:
+            mark["lasting_ids"] = list(routing.lasting_ids)
         ranking = self._ranking(decision, worst_usd)
         copies = ranked(candidates, ranking, self._params(routing.request), {DECISION_KEY: mark})
         return Selection(decision, copies, {one.id: one.info.model for one in candidates}, mark, worst_usd)

@@ -20,6 +20,7 @@ from wiserouter.errors import BudgetError, StoreError, UnknownDecision
 from wiserouter.integration import offload
 from wiserouter_litellm.attempts import OpenAttempt, OpenAttempts
 from wiserouter_litellm.billing import bill_of, was_abandoned
+from wiserouter_litellm.continuations import keys_of_answer, maker_names
 from wiserouter_litellm.deployments import DeploymentInfo
 from wiserouter_litellm.errors import BudgetRefused, BudgetUncertain, UnknownCall
 from wiserouter_litellm.feedback_keys import feedback_key, keys_to_try
@@ -273,8 +274,8 @@ class Recorder(CustomLogger):
             group.settle(decision_id, bill._replace(learn=bill.learn and not abandoned))
         if bill is not None and not bill.learn:
             group.alias(marked.keys, "")  # an answer of LiteLLM's cache cannot be rated
-        elif (key := _answer_key(kwargs, response)) is not None:
-            group.alias([key], decision_id)
+        else:
+            group.alias(_keys_of(kwargs, response, info), decision_id)
         if bill is not None and bill.estimated:
             group.fault(
                 "estimated_costs",
@@ -318,12 +319,13 @@ def _attempted(kwargs: Mapping[str, Any]) -> object:
     return (kwargs.get("litellm_params") or {}).get("model_info")
 
 
-def _answer_key(kwargs: Mapping[str, Any], response: object) -> str | None:
-    """Return the key of the response id, by which feedback finds the decision as well."""
+def _keys_of(kwargs: Mapping[str, Any], response: object, info: DeploymentInfo) -> list[str]:
+    """Return the keys by which feedback finds the decision of an answer, and what continues it finds its maker."""
+    model_info, caller = _answering(kwargs), caller_of(metadata_of(kwargs.get("litellm_params") or {}))
     response_id = getattr(response, "id", None) or (response.get("id") if isinstance(response, Mapping) else None)
-    if not isinstance(response_id, str):
-        return None
-    return feedback_key(response_id, caller_of(metadata_of(kwargs.get("litellm_params") or {})))
+    keys = [feedback_key(response_id, caller)] if isinstance(response_id, str) else []
+    names = maker_names(str(model_info.get("id")), info)
+    return [*keys, *keys_of_answer(response, model_info[DECISION_KEY].get("lasting_ids", ()), caller, names)]
 
 
 async def _off_the_loop(group: Group, step: Callable[[], object]) -> None:

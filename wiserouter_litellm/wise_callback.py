@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from wiserouter.errors import BudgetError, StoreError, UnknownPrice
 from wiserouter_litellm.candidates import Candidates
+from wiserouter_litellm.continuations import able, lasting_ids, references_of
 from wiserouter_litellm.deployments import Deployment, id_of
 from wiserouter_litellm.direct_calls import messages_of, unreserved, with_selected
 from wiserouter_litellm.errors import BudgetRefused, BudgetUncertain, FallbackRefused, ScopeRefused, uncountable
@@ -211,8 +212,18 @@ class WiseCallback(Recorder):
             return None
         origin = origin_of(kwargs)
         scope = group.scope_resolver.scope_of(origin.metadata)
-        candidates = candidates_of(group, healthy, origin.failed_ids, model)
-        return RoutingRequest(candidates, request, scope, origin.call_id, origin.caller, origin.chose_id, self.owner)
+        candidates = able(candidates_of(group, healthy, origin.failed_ids, model), messages, kwargs)
+        return RoutingRequest(
+            candidates,
+            request,
+            scope,
+            origin.call_id,
+            origin.caller,
+            origin.chose_id,
+            self.owner,
+            references_of(messages, kwargs),
+            lasting_ids(kwargs),
+        )
 
 
 def candidates_of(group: Group, healthy: Sequence[Deployment], failed_ids: set[str], model: str) -> Candidates:

@@ -1,0 +1,259 @@
+"""Continuations: requests that refer to what a provider made before, and that only its deployment can continue.
+
+A response that is stored at the provider, a conversation, a container, encrypted reasoning and the signature of a
+thought are worth nothing to another provider. LiteLLM writes the id of the deployment into the ids of responses and of
+containers. What it leaves as the provider sent it is found by a key, which is stored with the decision of the answer:
+a digest of the value, of the caller and of the deployment, so that no caller learns of another's calls.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import litellm
+from litellm.responses.utils import ResponsesAPIRequestUtils as Ids
+
+from wiserouter_litellm.candidates import Candidate, Candidates
+from wiserouter_litellm.deployments import DeploymentInfo
+from wiserouter_litellm.feedback_keys import feedback_key
+
+MOST_VALUES = 4
+"""The most values of one kind that are kept of an answer, or looked up for a request: the latest ones."""
+
+THOUGHT = "__thought__"
+"""LiteLLM appends the signature of a thought to the id of a tool call after this."""
+
+_MISTRAL_ID = re.compile("[A-Za-z0-9]{9}")
+
+
+class Reference(NamedTuple):
+    """Something that a request continues.
+
+    Attributes
+    ----------
+    value : str
+        What it is named by: an id or a signature.
+    deployment_id : str or None
+        The deployment that made it, where LiteLLM has written that into the id.
+    """
+
+    value: str
+    deployment_id: str | None = None
+
+
+def references_of(messages: object, kwargs: Mapping[str, Any]) -> list[Reference]:
+    """Return what a request continues, the most binding first.
+
+    Parameters
+    ----------
+    messages : list of dict or None
+        Chat messages; None for the responses API, whose items are in `kwargs["input"]`.
+    kwargs : mapping
+        The request's keyword arguments.
+
+    Examples
+    --------
+    >>> references_of(None, {"input": "and then?", "conversation": {"id": "conv_1"}})
+    [Reference(value='conv_1', deployment_id=None)]
+    """
+    found = [_response(kwargs.get("previous_response_id")), *_lasting(kwargs)]
+    items = list(_items(kwargs.get("input") if messages is None else messages))
+    for values in (_encrypted(items), _signatures(items)):
+        found += list(values)[-MOST_VALUES:][::-1]
+    return list(dict.fromkeys(one for one in found if one is not None))
+
+
+def keys_of_answer(response: object, continued: Iterable[str], caller: str | None, made_by: Iterable[str]) -> list[str]:
+    """Return the keys by which the makers of an answer are found when a request continues it.
+
+    Parameters
+    ----------
+    response : object
+        The answer.
+    continued : iterable of str
+        The conversation and the containers that the request named: they live where they were answered.
+    caller : str or None
+        The hash of the key that made the call.
+    made_by : iterable of str
+        The deployment that answered, and its model.
+    """
+    found = [_plain(_get(response, "conversation")), _unmarked_response(response)]
+    items = [*_items(_get(response, "output")), *_messages(response)]
+    for values in (_encrypted(items), _signatures(items)):
+        found += list(values)[-MOST_VALUES:]
+    values_found = dict.fromkeys([*continued, *(one.value for one in found if one is not None)])
+    return [made_key(value, caller, maker) for maker in made_by for value in values_found]
+
+
+def lasting_ids(kwargs: Mapping[str, Any]) -> list[str]:
+    """Return the ids of the conversation and the containers that a request names, as the provider made them."""
+    return [one.value for one in _lasting(kwargs) if one.deployment_id is None]
+
+
+def maker_names(deployment_id: str, info: DeploymentInfo) -> tuple[str, str]:
+    """Return the names under which a deployment made an answer: its own, and that of its model."""
+    return deployment_id, f"model {info.model}"
+
+
+def made_key(value: str, caller: str | None, maker: str) -> str:
+    """Return the key of something that a deployment, or a model, made for one caller."""
+    return feedback_key(f"{maker} made {value}", caller)
+
+
+def makers(
+    candidates: Candidates, references: Sequence[Reference], caller: str | None, is_known: Callable[[str], bool]
+) -> Candidates | None:
+    """Return the candidates that made what a request continues; None where that cannot be told.
+
+    Parameters
+    ----------
+    candidates : sequence of Candidate
+        The deployments that can serve the request.
+    references : sequence of Reference
+        What it continues.
+    caller : str or None
+        The hash of the key that makes the request.
+    is_known : callable
+        Whether a key was stored.
+    """
+    for value, deployment_id in references:
+        named = [one for one in candidates if one.id == deployment_id]
+        if named:
+            return named
+        if deployment_id is not None:
+            continue
+        for i in range(2):  # the deployment itself, else others of its model
+            names = [maker_names(one.id, one.info)[i] for one in candidates]
+            known = next((name for name in dict.fromkeys(names) if is_known(made_key(value, caller, name))), None)
+            if known is not None:
+                return [one for one, name in zip(candidates, names, strict=True) if name == known]
+    return None
+
+
+def able(candidates: Candidates, messages: object, kwargs: Mapping[str, Any]) -> Candidates:
+    """Return the candidates whose provider takes the tool calls in a history; all where none does.
+
+    Mistral takes ids of nine letters and digits only; Claude with thinking wants the thought before a tool call.
+    """
+    calls = _open_tool_calls(messages)
+    if not calls:
+        return candidates
+    foreign = any(not _MISTRAL_ID.fullmatch(id_) for message in calls for id_ in _tool_ids(message))
+    thinks = bool(kwargs.get("thinking") or kwargs.get("reasoning_effort")) and not litellm.modify_params
+    thoughtless = thinks and any(not list(_signatures([message])) for message in calls)
+    kept = [one for one in candidates if not ((foreign and _is_mistral(one)) or (thoughtless and _is_claude(one)))]
+    return kept or candidates
+
+
+def _lasting(kwargs: Mapping[str, Any]) -> list[Reference]:
+    """Return the conversation and the containers that a request names."""
+    containers = map(_container, [kwargs.get("container"), *_tool_containers(kwargs.get("tools"))])
+    return [one for one in (_plain(kwargs.get("conversation")), *containers) if one is not None]
+
+
+def _response(value: object) -> Reference | None:
+    """Return the response that a request continues; LiteLLM writes the deployment into its id."""
+    if not isinstance(value, str) or not value:
+        return None
+    return Reference(value, _stated(Ids.get_model_id_from_response_id(value)))
+
+
+def _unmarked_response(response: object) -> Reference | None:
+    """Return a stored response whose id LiteLLM has left as it was."""
+    reference = _response(_get(response, "id")) if _get(response, "object") == "response" else None
+    return reference if reference is not None and reference.deployment_id is None else None
+
+
+def _container(value: object) -> Reference | None:
+    id_ = value.get("id") if isinstance(value, Mapping) else value
+    if not isinstance(id_, str) or not id_:
+        return None
+    return Reference(id_, _stated(Ids.decode_container_id(id_).get("model_id")))
+
+
+def _plain(value: object) -> Reference | None:
+    """Return what an id names, given as text, as an object, or as a mapping."""
+    id_ = value if isinstance(value, str) else _get(value, "id")
+    return Reference(id_) if isinstance(id_, str) and id_ else None
+
+
+def _stated(deployment_id: object) -> str | None:
+    return str(deployment_id) if deployment_id and deployment_id != "None" else None
+
+
+def _tool_containers(tools: object) -> Iterator[object]:
+    for tool in tools if isinstance(tools, list) else ():
+        if isinstance(tool, Mapping) and isinstance(tool.get("container"), str):
+            yield tool["container"]
+
+
+def _encrypted(items: Iterable[object]) -> Iterator[Reference]:
+    """Yield the encrypted reasoning among the items of a response or of an input."""
+    for item in items:
+        content = _get(item, "encrypted_content")
+        if isinstance(content, str) and content:
+            deployment_id, plain = Ids.unwrap_encrypted_content_with_model_id(content)
+            yield Reference(plain, _stated(deployment_id))
+
+
+def _signatures(items: Iterable[object]) -> Iterator[Reference]:
+    """Yield the signatures of the thoughts in messages: in blocks of their own, or after the id of a tool call."""
+    for item in items:
+        for block in [*_list(_get(item, "thinking_blocks")), *_list(_get(item, "content"))]:
+            is_thought = _get(block, "type") in {"thinking", "redacted_thinking"}
+            signature = (_get(block, "signature") or _get(block, "data")) if is_thought else None
+            if isinstance(signature, str) and signature:
+                yield Reference(signature)
+        for id_ in _tool_ids(item):
+            if THOUGHT in id_:
+                yield Reference(id_.partition(THOUGHT)[2])
+
+
+def _open_tool_calls(messages: object) -> list[object]:
+    """Return the messages with tool calls that the last messages answer."""
+    items = list(_items(messages))
+    while items and _get(items[-1], "role") == "tool":
+        items.pop()
+    if not items or len(items) == len(list(_items(messages))):
+        return []
+    return [items[-1]] if list(_tool_ids(items[-1])) else []
+
+
+def _tool_ids(message: object) -> Iterator[str]:
+    """Yield the ids of the tool calls in a message."""
+    for call in _list(_get(message, "tool_calls")):
+        if isinstance(id_ := _get(call, "id"), str):
+            yield id_
+
+
+def _messages(response: object) -> list[object]:
+    """Return the messages of an answer: those of a chat's choices, or the answer itself."""
+    choices = _list(_get(response, "choices"))
+    return [_get(choice, "message") for choice in choices] or [response]
+
+
+def _is_mistral(one: Candidate) -> bool:
+    return _provider(one) in {"mistral", "codestral"}
+
+
+def _is_claude(one: Candidate) -> bool:
+    return "claude" in str(one.deployment["litellm_params"].get("model")).lower()
+
+
+def _provider(one: Candidate) -> str:
+    params = one.deployment["litellm_params"]
+    return str(params.get("custom_llm_provider") or str(params.get("model")).partition("/")[0])
+
+
+def _items(value: object) -> Iterator[object]:
+    yield from value if isinstance(value, list | tuple) else ()
+
+
+def _list(value: object) -> Sequence[object]:
+    return value if isinstance(value, list | tuple) else ()
+
+
+def _get(value: object, name: str) -> Any:
+    return value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
