@@ -276,7 +276,7 @@ class AlreadySettled(WiseRouterError):
     def __init__(self, decision_id: str, state: str) -> None:
         self.decision_id = decision_id
         self.state = state
-        super().__init__(f"decision {decision_id!r} was {state} before: charge or release each decision once")
+        super().__init__(f"decision {decision_id!r} was {state} before: settle each decision once")
 
 
 class StoreError(WiseRouterError):

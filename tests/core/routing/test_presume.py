@@ -13,6 +13,8 @@ from wiserouter.errors import AlreadySettled, BudgetExhausted, UnknownDecision
 from wiserouter.evaluation.off_policy import read_decisions
 from wiserouter.routing.journal_reader import JournalReader, find_explanation
 from wiserouter.stores import MemoryStore
+from wiserouter.stores.engines.sqlite import SQLiteEngine
+from wiserouter.stores.shared import SharedStore
 from wiserouter.testing import FakeClock
 
 EXPECTED, HARD = Budget(20.0, 100), Budget(20.0, 100, limit="hard")
@@ -117,16 +119,28 @@ def test_presumed_money_is_not_spent_again():
     router.decide("q")
 
 
-def test_a_call_that_is_never_settled_is_presumed_by_the_clock():
-    clock = FakeClock()
-    router = make(store=MemoryStore(clock, reservation_ttl_s=60.0))
-    decision = router.decide("q")
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+def test_a_call_that_is_never_settled_is_presumed_by_the_clock(kind, tmp_path):
+    clock = FakeClock(1_000.0)
+    if kind == "memory":
+        store = MemoryStore(clock, reservation_ttl_s=60.0)
+    else:
+        engine = SQLiteEngine(tmp_path / "budget.db", clock, reservation_ttl_s=60.0)
+        store = SharedStore(engine, clock=clock, reservation_ttl_s=60.0)
+    router = make(store=store)
+    decision, late = router.decide("q"), router.decide("q")
     clock.advance(61.0)
-    assert figures(router) == (3.0, 3.0, 0.0, 1, 0)
+    store.refresh()
+    assert figures(router) == (6.0, 6.0, 0.0, 2, 0)
     assert (router.explain(decision).state, router.explain(decision).cost_usd) == ("presumed", 3.0)
+    with pytest.raises(AlreadySettled):
+        router.presume(decision)
     router.release(decision)
-    assert figures(router) == (0.0, 0.0, 0.0, 0, 0)
+    router.charge(late, 1.0)
     assert (router.explain(decision).state, router.explain(decision).cost_usd) == ("released", None)
+    store.refresh()
+    assert figures(router) == (1.0, 0.0, 0.0, 0, 1)
+    router.close()
 
 
 async def test_apresume_does_the_same(store):

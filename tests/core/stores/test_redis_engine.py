@@ -101,6 +101,10 @@ DAMAGE = {
     "not a number": lambda client, base: [client.hset(f"{base}:window:v", "spent_usd", "nan")],
     "call": lambda client, base: [client.hset(f"{base}:call:a", "held_usd", "")],
     "half a call": lambda client, base: [client.hdel(f"{base}:call:a", "state")],
+    "half a presumed call": lambda client, base: [
+        client.hset(f"{base}:call:a", "state", "presumed"),
+        client.hdel(f"{base}:call:a", "cost_usd"),
+    ],
     "windows of a call": lambda client, base: [client.hset(f"{base}:call:a", "windows", "1")],
     "lease": lambda client, base: [client.hset(f"{base}:lease:l", "held_usd", "much")],
     "due": lambda client, base: [client.delete(f"{base}:due"), client.set(f"{base}:due", 1)],

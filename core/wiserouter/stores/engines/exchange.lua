@@ -249,6 +249,7 @@ local function call_of(id)
       call.is[field] = call.is[field] and number(call.is[field], call.key .. ' ' .. field)
     end
     for _, field in ipairs({'state', 'record'}) do known(call.is[field], call.key .. ' ' .. field) end
+    if call.is.state == 'presumed' then known(call.is.cost_usd, call.key .. ' cost_usd') end
   end
   return call
 end

@@ -17,6 +17,7 @@ from wiserouter.stores.shared.exchange import EngineClient, PendingEvent
 from wiserouter.stores.shared.leases import Leases
 from wiserouter.stores.shared.recovery import KeptDecision, reopen_lost, repair_unknown
 from wiserouter.stores.shared.replica import Effect, LocalReplica
+from wiserouter.stores.transitions import presumed_cost_usd, set_outcome
 
 NOTES_EVERY_S = 60.0
 """How often the records of arrivals are stored, for workers that start later."""
@@ -157,10 +158,17 @@ class Worker:
             self.replica.apply(pending.windows, pending.effect)
 
     def kept_record(self, decision_id: str) -> Record | None:
-        """Return the record of a recent decision of this worker."""
+        """Return the record of a recent decision of this worker; the engine presumes it when its time is up."""
         with self.lock:
             kept = self.decisions.get(decision_id)
-            return None if kept is None else kept[0]
+            if kept is None:
+                return None
+            record, decision = kept[0], kept[0].decision
+            overdue = self.now() - decision.decided_at >= self._reservation_ttl_s
+            if record.state == "in flight" and overdue and decision.scope in self.replica.views:
+                cost_usd = presumed_cost_usd(decision, hard=self.replica.chain(decision.scope).hard)
+                set_outcome(record, "presumed", cost_usd, None)
+            return record
 
     def keep(self, record: Record, windows: tuple[str, ...]) -> None:
         """Keep a decision of this worker; the oldest is dropped."""
