@@ -98,6 +98,8 @@ def _context(context: dict[str, Any]) -> str:
 
 def _since(found: dict[str, Any]) -> str:
     paid = "" if found["cost_usd"] is None else f" {usd(found['cost_usd'])} by {found['answered_by'] or 'no model'}"
+    if found["state"] == "presumed":
+        paid = f" to cost {usd(found['cost_usd'])}, since its outcome is unknown"
     rated = "" if found["reward"] is None else f", reward {found['reward']:.4g}"
     asked = ", feedback requested" if found["ask_feedback"] else ""
     return f"{found['state']}{paid}{rated}{asked}"

@@ -157,6 +157,7 @@ def journal(log, tmp_path):
     decisions = [router.decide(prompt) for prompt in TABLE.prompts[:5]]
     router.charge(decisions[1], 0.0004)
     router.reward(decisions[1], 0.5)
+    router.presume(decisions[2])
     kept.close()
     return tmp_path / "decisions.jsonl", router, decisions
 
@@ -179,6 +180,7 @@ def test_explain_prints_a_table(journal, monkeypatch):
     printed = wiserouter("explain", decisions[1].id, "--journal", path, "--artifact", path.parent / "r.wise")
     for part in (decisions[1].id, "nano", "drawn with", "typical prompts: row", "about:", "reward per extra USD"):
         assert part in printed
+    assert "since its outcome is unknown" in wiserouter("explain", decisions[2].id, "--journal", path)
     with path.open("a") as file:
         file.write('{"event": "dec')
     noted = shell("explain", "last", "--journal", path)
