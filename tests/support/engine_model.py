@@ -20,6 +20,7 @@ from wiserouter.stores.engines.events import (
     Open,
     Renew,
     Reserve,
+    Restore,
     Score,
     Settle,
     Spend,
@@ -58,6 +59,7 @@ class Kept:
     amount_usd: float
     former: str | None = None
     skipped: int = 0
+    closed_until_s: float = -math.inf
 
 
 @dataclass
@@ -82,6 +84,7 @@ class ModelEngine:
         self.lock = RLock()
         self.ttl_s, self.decision_ttl_s = reservation_ttl_s, decision_ttl_s
         self.accounts: dict[str, AccountState] = {}
+        self.restores: dict[str, Restore] = {}
         self.windows: dict[str, Kept] = {}
         self.calls: dict[str, Call] = {}
         self.forgotten: list[Call] = []
@@ -121,9 +124,10 @@ class ModelEngine:
         return sorted(self.accounts) if scopes is None else scopes
 
     def account(self, scope):
-        generation, terms, ids = self.accounts[scope]
+        kept = self.accounts[scope]
+        ids = kept.windows
         states = [WindowState(i, self.windows[i].amount_usd, self.carried_usd(i), self.counters(i)) for i in ids]
-        return AccountState(generation, terms, tuple(states))
+        return kept._replace(windows=tuple(states))
 
     def counters(self, window):
         total = {name: self.windows[window].window.counters.get(name, 0.0) for name in COUNTERS}
@@ -153,6 +157,8 @@ class ModelEngine:
     def admits(self, windows, usd):
         if not set(windows) <= set(self.windows):
             return "unknown"
+        if usd > 0.0 and self.is_closed(windows):
+            return "closed"
         hard = [i for i in windows if self.windows[i].window.hard]
         fits = all(usd <= self.left_usd(i) + 1e-12 * self.windows[i].amount_usd for i in hard)
         return "ok" if fits else "refused"
@@ -166,6 +172,28 @@ class ModelEngine:
         ids = tuple([window.id for window in event.windows])
         self.accounts[event.scope] = AccountState(event.generation + 1, event.terms, ids)
         return event.generation + 1
+
+    def restore(self, event: Restore):
+        there, former = self.accounts.get(event.scope), self.restores.get(event.scope)
+        if there is None:
+            self.open(Open(event.scope, event.generation - 1, event.terms, event.windows))
+            self.accounts[event.scope] = self.accounts[event.scope]._replace(restored=event.token)
+            for window in event.windows:
+                if window.hard:
+                    self.windows[window.id].closed_until_s = self.now_s + event.closed_s
+        elif there.generation != event.generation or former is None or former.as_of_s >= event.as_of_s:
+            return there.generation
+        for window in event.windows:  # the counters of calls are added to those of the latest view
+            self.windows[window.id].window = window
+        ids = tuple([window.id for window in event.windows])
+        held_usd = self.leases[event.lease].held_usd if event.lease in self.leases else 0.0
+        held_usd = max(0.0, held_usd + event.held_usd - (0.0 if former is None else former.held_usd))
+        self.leases[event.lease] = Held(ids, held_usd, self.now_s + event.ttl_s)
+        self.restores[event.scope] = event
+        return event.generation
+
+    def is_closed(self, windows):
+        return any(self.windows[i].closed_until_s > self.now_s for i in windows)
 
     def amend(self, event: Amend):
         if event.scope not in self.accounts:
@@ -191,7 +219,7 @@ class ModelEngine:
         if event.id in self.calls:
             return "ok"
         answer = self.admits(event.windows, event.held_usd)
-        if answer == "unknown" or (answer == "refused" and event.lease is None):
+        if answer == "unknown" or (answer != "ok" and event.lease is None):
             return answer
         if event.lease in self.leases:
             held = self.leases[event.lease]
@@ -260,7 +288,7 @@ class ModelEngine:
         held_usd = held.held_usd if runs else 0.0
         if event.held_usd > held_usd:  # the amount left without this lease, less the amount that it holds
             more_usd = min([self.left_usd(i) - held_usd for i in event.windows] + [event.held_usd - held_usd])
-            held_usd += max(0.0, more_usd)
+            held_usd += 0.0 if self.is_closed(event.windows) else max(0.0, more_usd)
         else:
             held_usd = event.held_usd
         self.leases[event.id] = Held(event.windows, held_usd, self.now_s + event.ttl_s)

@@ -141,6 +141,10 @@ def test_a_redis_without_memory_does_not_refill_the_budget(opened, caplog):
         server.start()
         wait_until(lambda: _answers(store), "the store does not come back", 20.0)
         assert "has lost the budget of scope 's'" in caplog.text
+        with pytest.raises(StoreUnavailable, match="hard limits stay closed for 5 s while the workers restore it"):
+            hold(store, "too early")
+        wait_until(partial(_holds, store, "later"), "the limit stays closed", 20.0)
+        store.release("later")
         ledger = store.ledger("s")
         assert (ledger.spent_usd, ledger.left_usd) == (4.0, 4.0)  # the calls in flight stay reserved
         with pytest.raises(BudgetExhausted):
@@ -342,6 +346,14 @@ def test_a_file_that_is_no_store_is_refused_and_left_alone(tmp_path, opened, dam
         open_store(f"sqlite:///{path}")
     assert str(path) in refused.value.store
     assert hashlib.sha256(path.read_bytes()).hexdigest() == digest
+
+
+def _holds(store, name):
+    try:
+        hold(store, name)
+    except StoreUnavailable:
+        return False
+    return True
 
 
 def _answers(store):

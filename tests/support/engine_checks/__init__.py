@@ -5,11 +5,13 @@ No check depends on the speed of the machine: short times to live are only read 
 
 from types import ModuleType
 
-from support.engine_checks import accounts, calls, leases, races, random_events, sums
+from support.engine_checks import accounts, calls, leases, losses, races, random_events, sums
 
 
 def _checks_of(module: ModuleType) -> list:
     return [check for name, check in vars(module).items() if name.startswith("check_")]
 
 
-CONTRACT = [check for module in (accounts, calls, leases, sums, races, random_events) for check in _checks_of(module)]
+_MODULES = (accounts, calls, leases, losses, sums, races, random_events)
+
+CONTRACT = [check for module in _MODULES for check in _checks_of(module)]

@@ -35,11 +35,15 @@ class WindowState(NamedTuple):
 
 
 class AccountState(NamedTuple):
-    """The state of an account: its generation, its terms and the latest window of each of its budgets."""
+    """The state of an account: its generation, its terms and the latest window of each of its budgets.
+
+    `restored` is the token of the `Restore` that opened it again after a loss, "" where there was none.
+    """
 
     generation: int
     terms: str
     windows: tuple[WindowState, ...]
+    restored: str = ""
 
 
 class ReadRequest(NamedTuple):

@@ -90,6 +90,44 @@ class Open(NamedTuple):
     windows: tuple[WindowOpening, ...]
 
 
+class Restore(NamedTuple):
+    """Open an account again that the engine has lost, as a worker last saw it; result: its generation.
+
+    Several workers may restore one account, each from its own view. The first one opens it; one with a later view then
+    replaces the earlier: the counters change by the difference of the two views, so that what was counted meanwhile is
+    kept. A view that is not later, or of another generation, changes nothing.
+
+    Attributes
+    ----------
+    scope, generation, terms, windows
+        As of `Open`, with the generation of the account itself. The counters of the windows are those last seen,
+        without calls in flight and leases.
+    token : str
+        The name that this worker gives to the loss; reported as `AccountState.restored` if it opens the account.
+    as_of_s : float, seconds since 1970
+        The engine's time of the view.
+    lease : str
+        The lease that stands for the calls in flight and the leases of the view.
+    held_usd : float, USD
+        Its amount.
+    ttl_s : float, seconds
+        Its time to live.
+    closed_s : float, seconds
+        Time in which hard limits of the account admit nothing but calls on a lease: later views may still come.
+    """
+
+    scope: str
+    generation: int
+    terms: str
+    windows: tuple[WindowOpening, ...]
+    token: str
+    as_of_s: float
+    lease: str
+    held_usd: float
+    ttl_s: float
+    closed_s: float
+
+
 class Amend(NamedTuple):
     """Change the terms of an account and the amount of a running window; result: "ok" or "unknown"."""
 
@@ -127,7 +165,7 @@ class Reserve(NamedTuple):
     """Reserve the cost of a call in all its windows; result: "ok", or "refused" where a hard limit has no room.
 
     Delivered twice under one id, it reserves once and the result is "ok" both times. Where a window does not exist, the
-    result is "unknown" and nothing changes.
+    result is "unknown" and nothing changes; where a hard limit was restored just now (`Restore`), it is "closed".
 
     Attributes
     ----------
@@ -143,7 +181,7 @@ class Reserve(NamedTuple):
         Opaque text, returned by `Find`.
     lease : str or None
         The lease that the money is taken from, as far as the lease goes, also where its rest was presumed. Such a
-        reservation is never "refused", even where the lease does not exist.
+        reservation is never "refused" nor "closed", even where the lease does not exist.
     """
 
     id: str
@@ -209,7 +247,7 @@ class Lease(NamedTuple):
     The amount counts as leased in `windows` and never exceeds what is left there, whether or not the limit is hard. A
     lease that is not renewed within `ttl_s` is presumed or returned; `ttl_s` = 0 returns it at once. A lease that was
     presumed, or is on other windows, is returned before a new one is granted. Where a window does not exist, the grant
-    is 0.
+    is 0; where one is closed, nothing more is granted.
     """
 
     id: str
@@ -259,4 +297,4 @@ class Note(NamedTuple):
     text: str
 
 
-Event = Open | Amend | Renew | Reserve | Settle | Score | Spend | Lease | Find | Alias | Learn | Note
+Event = Open | Restore | Amend | Renew | Reserve | Settle | Score | Spend | Lease | Find | Alias | Learn | Note

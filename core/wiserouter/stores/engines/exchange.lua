@@ -2,8 +2,10 @@
 -- is the request in JSON. Everything is read and computed before anything is written, so that data that cannot be read
 -- leaves the state unchanged. Numbers are stored and returned with 17 digits, so that doubles are exact.
 --
---   :account:SCOPE   generation, terms, windows (the latest of each budget)
---   :window:ID       amount_usd, carried_usd, hard, rollover, heir, skipped, the counters, leases (how many)
+--   :account:SCOPE   generation, terms, windows (the latest of each budget); where it was restored after a loss: restored
+--                    (the token), and the latest view that it was restored from: restored_s, restored_usd, restored_view
+--   :window:ID       amount_usd, carried_usd, hard, rollover, heir, skipped, the counters, leases (how many),
+--                    closed_until_s (where it was restored)
 --   :call:ID         a decision: its reservation, its outcome, the result of each token
 --   :lease:ID        held_usd, windows, presumed (1 where its rest counts as spent)
 --   :due             calls and leases by their deadline
@@ -151,6 +153,13 @@ end
 local function refuses(windows, usd)
   for _, one in ipairs(windows) do
     if one.is.hard == '1' and usd > left_usd(one) + ROUNDING * one.is.amount_usd then return true end
+  end
+  return false
+end
+
+local function closed(windows)
+  for _, one in ipairs(windows) do
+    if number(one.is.closed_until_s or 0, one.key .. ' closed_until_s') > now_s then return true end
   end
   return false
 end
@@ -320,6 +329,7 @@ end
 
 local function granted_usd(windows, more_usd)
   if more_usd <= 0 then return more_usd end
+  if closed(windows) then return 0 end
   for _, one in ipairs(windows) do more_usd = math.min(more_usd, left_usd(one)) end
   return math.max(0, more_usd)
 end
@@ -378,6 +388,58 @@ function apply.Open(event)
   return text(account.is.generation)
 end
 
+local function add_to_lost(event, more_usd)
+  local ids = {}
+  for level, opened in ipairs(event.windows) do ids[level] = opened.id end
+  local lease = lease_of(event.lease)
+  local held_usd = lease and lease.is.held_usd or 0
+  more_usd = math.max(more_usd, -held_usd)
+  hold(each(ids), more_usd, lease and 0 or 1)
+  put(row('lease', event.lease), {held_usd = held_usd + more_usd, windows = cjson.encode(ids)})
+  later('ZADD', DUE, text(now_s + event.ttl_s), 'lease:' .. event.lease)
+end
+
+local function change_view(event, earlier)
+  for _, opened in ipairs(event.windows) do
+    local before, one = earlier[opened.id], window(opened.id)
+    if before and one then
+      for counter, value in pairs(opened.counters) do
+        count(one, {[counter] = value - number(before[counter] or 0, one.key .. ' restored ' .. counter)}, 1)
+      end
+      carry_over(one)
+    end
+  end
+end
+
+local function view_of(event)
+  local view = {}
+  for _, opened in ipairs(event.windows) do
+    view[opened.id] = {}
+    for counter, value in pairs(opened.counters) do view[opened.id][counter] = text(value) end
+  end
+  return cjson.encode(view)
+end
+
+function apply.Restore(event)
+  local account, earlier_usd = row('account', event.scope), 0
+  if not exists(account) then
+    apply.Open({scope = event.scope, generation = event.generation - 1, terms = event.terms, windows = event.windows})
+    put(account, {restored = event.token})
+    for _, opened in ipairs(event.windows) do
+      if opened.hard then put(window(opened.id), {closed_until_s = now_s + event.closed_s}) end
+    end
+  else
+    local generation = number(account.is.generation, account.key .. ' generation')
+    local as_of_s = number(account.is.restored_s or math.huge, account.key .. ' restored_s')
+    if generation ~= event.generation or as_of_s >= event.as_of_s then return text(generation) end
+    earlier_usd = number(account.is.restored_usd, account.key .. ' restored_usd')
+    change_view(event, cjson.decode(account.is.restored_view))
+  end
+  add_to_lost(event, event.held_usd - earlier_usd)
+  put(account, {restored_s = event.as_of_s, restored_usd = event.held_usd, restored_view = view_of(event)})
+  return text(event.generation)
+end
+
 function apply.Amend(event)
   local account, one = row('account', event.scope), window(event.window)
   if not exists(account) then return 'unknown' end
@@ -415,6 +477,8 @@ function apply.Reserve(event)
   if not all_there then return 'unknown' end
   if event.lease ~= cjson.null then
     draw(event.lease, event.held_usd)
+  elseif event.held_usd > 0 and closed(windows) then
+    return 'closed'
   elseif refuses(windows, event.held_usd) then
     return 'refused'
   end
@@ -463,6 +527,7 @@ function apply.Spend(event)
   if text_at(key) then return 'ok' end
   local cost_usd, windows, all_there = event.cost_usd, each(event.windows)
   if not all_there then return 'unknown' end
+  if cost_usd > 0 and closed(windows) then return 'closed' end
   if cost_usd > 0 and refuses(windows, cost_usd) then return 'refused' end
   for _, one in ipairs(windows) do
     count(one, {spent_usd = cost_usd, debited_usd = cost_usd}, 1)
@@ -551,7 +616,7 @@ local function read_account(scope)
     windows[level] = state
   end
   local generation = number(account.is.generation, account.key .. ' generation')
-  return {scope, text(generation), known(account.is.terms, account.key .. ' terms'), windows}
+  return {scope, text(generation), known(account.is.terms, account.key .. ' terms'), windows, account.is.restored or ''}
 end
 
 local function read_sums(name)

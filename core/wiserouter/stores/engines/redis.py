@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from wiserouter.errors import InvalidInput, MissingExtra, StoreDamaged, StoreError, StoreUnavailable
 from wiserouter.stores.engines.base import NOTHING, AccountState, Found, ReadRequest, Reply, WindowState
-from wiserouter.stores.engines.events import COUNTERS, Event, Find, Lease, Open, Renew, Score
+from wiserouter.stores.engines.events import COUNTERS, Event, Find, Lease, Open, Renew, Restore, Score
 
 if TYPE_CHECKING:
     from redis import Redis, RedisCluster
@@ -199,7 +199,7 @@ def _check_url(scheme: str, url: str) -> None:
 def _plain(event: Event) -> dict[str, Any]:
     """Return an event as JSON values."""
     fields = {"kind": type(event).__name__, **event._asdict()}
-    if isinstance(event, Open):
+    if isinstance(event, Open | Restore):
         fields["windows"] = [window._asdict() for window in event.windows]
     elif isinstance(event, Renew):
         fields["window"] = event.window._asdict()
@@ -221,8 +221,9 @@ def _text(value: bytes) -> str:
     return value.decode("utf-8", "surrogatepass")
 
 
-def _account(generation: bytes, terms: bytes, windows: list[list[bytes]]) -> AccountState:
-    return AccountState(int(generation), _text(terms), tuple([_window(*window) for window in windows]))
+def _account(generation: bytes, terms: bytes, windows: list[list[bytes]], restored: bytes) -> AccountState:
+    read = tuple([_window(*window) for window in windows])
+    return AccountState(int(generation), _text(terms), read, _text(restored))
 
 
 def _window(name: bytes, amount_usd: bytes, carried_usd: bytes, *counters: bytes) -> WindowState:
@@ -257,4 +258,4 @@ def _found(result: list[Any] | None) -> Found | None:
     )
 
 
-_READ: dict[type, Callable[[Any], object]] = {Open: int, Lease: float, Score: _scored, Find: _found}
+_READ: dict[type, Callable[[Any], object]] = {Open: int, Restore: int, Lease: float, Score: _scored, Find: _found}

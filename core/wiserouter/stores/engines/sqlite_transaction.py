@@ -22,27 +22,17 @@ from wiserouter.stores.engines.events import (
     Open,
     Renew,
     Reserve,
+    Restore,
     Score,
     Settle,
     Spend,
     WindowOpening,
 )
+from wiserouter.stores.engines.sqlite_schema import ADD_COUNTS, BEGIN_WINDOW, CALL_COLUMNS, LEFT_USD
 from wiserouter.stores.transitions import FINAL, Outcome
 
 MAX_OVERDUE_PER_TRANSACTION = 100
 """The most overdue rows of each kind that one transaction returns or deletes."""
-
-_CHANGES = ", ".join(
-    f"{name} = iif(in_flight + :in_flight = 0, 0, {name} + :{name})"  # leaves no rounding error
-    if name in {"reserved_usd", "expected_usd"}
-    else f"{name} = {name} + :{name}"
-    for name in COUNTERS
-)
-_ADD = f"UPDATE windows SET {_CHANGES} WHERE id = :window"  # noqa: S608
-_OPENED = f"id, amount_usd, hard, rollover, carried_usd, {', '.join(COUNTERS)}"
-_BEGIN = f"INSERT OR IGNORE INTO windows ({_OPENED}, skipped) VALUES (?, ?, ?, ?, ?{', ?' * len(COUNTERS)}, 0)"  # noqa: S608
-_CALL = "id, windows, held_usd, expected_usd, paper, state, cost_usd, debit_usd"
-_LEFT = "amount_usd + carried_usd - spent_usd - reserved_usd - leased_usd"
 
 
 class Transaction:
@@ -68,7 +58,7 @@ class Transaction:
 
     def tidy(self) -> None:
         """Presume or return overdue reservations and leases, and delete old rows."""
-        calls = f"SELECT {_CALL} FROM decisions WHERE state = 'in flight' AND due_s <= ? LIMIT ?"  # noqa: S608
+        calls = f"SELECT {CALL_COLUMNS} FROM decisions WHERE state = 'in flight' AND due_s <= ? LIMIT ?"  # noqa: S608
         for call in self._overdue(calls):
             self._finish(_call(call), "presumed")
         for lease in self._overdue("SELECT id, windows, held_usd, presumed FROM leases WHERE due_s <= ? LIMIT ?"):
@@ -79,10 +69,10 @@ class Transaction:
 
     def account(self, scope: str) -> AccountState | None:
         """Return the state of an account."""
-        row = self._one("SELECT generation, terms, windows FROM accounts WHERE scope = ?", scope)
+        row = self._one("SELECT generation, terms, windows, restored FROM accounts WHERE scope = ?", scope)
         if row is None:
             return None
-        return AccountState(row[0], row[1], tuple([self._window(window) for window in json.loads(row[2])]))
+        return AccountState(row[0], row[1], tuple([self._window(window) for window in json.loads(row[2])]), row[3])
 
     def scopes(self) -> list[str]:
         """Return the scopes that have an account."""
@@ -105,8 +95,40 @@ class Transaction:
             self._begin(window)
         windows = json.dumps([window.id for window in event.windows])
         generation = event.generation + 1
-        self._do("INSERT OR REPLACE INTO accounts VALUES (?, ?, ?, ?)", event.scope, generation, event.terms, windows)
+        account = event.scope, generation, event.terms, windows
+        self._do("INSERT OR REPLACE INTO accounts (scope, generation, terms, windows) VALUES (?, ?, ?, ?)", *account)
         return generation
+
+    def _restore(self, event: Restore) -> int:
+        row = self._one("SELECT generation FROM accounts WHERE scope = ?", event.scope)
+        earlier: dict[str, Any] = {"held_usd": 0.0, "windows": {}}
+        if row is None:
+            self._open(Open(event.scope, event.generation - 1, event.terms, event.windows))
+            self._do("UPDATE accounts SET restored = ? WHERE scope = ?", event.token, event.scope)
+            until_s, close = self._now_s + event.closed_s, "UPDATE windows SET closed_until_s = ? WHERE id = ? AND hard"
+            self._cursor.executemany(close, [(until_s, window.id) for window in event.windows])
+        else:
+            view = self._one("SELECT as_of_s, view FROM restored WHERE scope = ?", event.scope)
+            if row[0] != event.generation or view is None or view[0] >= event.as_of_s:
+                return int(row[0])
+            earlier = json.loads(view[1])
+        latest = {window.id: dict(window.counters) for window in event.windows}
+        for window_id in latest.keys() & earlier["windows"].keys():
+            self._count([window_id], counters(**earlier["windows"][window_id]), counters(**latest[window_id]))
+        self._add_to_lease(event, event.held_usd - earlier["held_usd"])
+        text = json.dumps({"held_usd": event.held_usd, "windows": latest})
+        self._do("INSERT OR REPLACE INTO restored VALUES (?, ?, ?)", event.scope, event.as_of_s, text)
+        return event.generation
+
+    def _add_to_lease(self, event: Restore, more_usd: float) -> None:
+        """Change the lease that stands for the calls in flight of a lost account."""
+        windows = [window.id for window in event.windows]
+        row = self._one("SELECT held_usd FROM leases WHERE id = ?", event.lease)
+        held_usd = 0.0 if row is None else row[0]
+        more_usd = max(more_usd, -held_usd)
+        self._count(windows, NOWHERE, lease_counts(more_usd, presumed=False))
+        lease = event.lease, json.dumps(windows), held_usd + more_usd, self._now_s + event.ttl_s
+        self._do("INSERT OR REPLACE INTO leases VALUES (?, ?, ?, ?, 0)", *lease)
 
     def _amend(self, event: Amend) -> str:
         if self._one("SELECT 1 FROM accounts WHERE scope = ?", event.scope) is None:
@@ -157,7 +179,7 @@ class Transaction:
         )
 
     def _settle(self, event: Settle) -> str:
-        found = self._one(f"SELECT {_CALL} FROM decisions WHERE id = ?", event.id)  # noqa: S608
+        found = self._one(f"SELECT {CALL_COLUMNS} FROM decisions WHERE id = ?", event.id)  # noqa: S608
         if found is None:
             return "unknown"
         call, first = _call(found), self._first_result(event)
@@ -222,23 +244,17 @@ class Transaction:
         held_usd = row[2] if runs else 0.0
         more_usd = event.held_usd - held_usd
         if more_usd > 0.0:
-            more_usd = min([more_usd, *[max(left_usd, 0.0) for left_usd, _, _ in rooms]])
+            more_usd = min([more_usd, *[0.0 if closed else max(left_usd, 0.0) for left_usd, _, _, closed in rooms]])
         self._count(event.windows, NOWHERE, lease_counts(more_usd, presumed=False))
         due_s = self._now_s + event.ttl_s
         self._do("INSERT OR REPLACE INTO leases VALUES (?, ?, ?, ?, 0)", event.id, windows, held_usd + more_usd, due_s)
         return float(held_usd + more_usd)
 
     def _find(self, event: Find) -> Found | None:
-        row = self._one(
-            "SELECT id, record, state, model, cost_usd, reward, windows FROM decisions WHERE id = ? OR "
-            "id = (SELECT decision FROM aliases WHERE alias = ?) LIMIT 1",
-            event.id,
-            event.id,
-        )
-        if row is None:
-            return None
-        decision, record, state, model, cost_usd, reward, windows = row
-        return Found(decision, record, state, model, cost_usd, reward, tuple(json.loads(windows)))
+        named = "id = ? OR id = (SELECT decision FROM aliases WHERE alias = ?)"
+        ask = f"SELECT id, record, state, model, cost_usd, reward, windows FROM decisions WHERE {named} LIMIT 1"  # noqa: S608
+        row = self._one(ask, event.id, event.id)
+        return None if row is None else Found._make([*row[:-1], tuple(json.loads(row[-1]))])
 
     def _alias(self, event: Alias) -> str:
         forget_s = self._now_s + self._reservation_ttl_s + self._decision_ttl_s
@@ -261,7 +277,7 @@ class Transaction:
 
     def _begin(self, window: WindowOpening) -> None:
         begins = [window.counters.get(name, 0.0) for name in COUNTERS]
-        self._do(_BEGIN, window.id, window.amount_usd, window.hard, window.rollover, window.carried_usd, *begins)
+        self._do(BEGIN_WINDOW, window.id, window.amount_usd, window.hard, window.rollover, window.carried_usd, *begins)
 
     def _window(self, window: str) -> WindowState:
         names = f"amount_usd, carried_usd, {', '.join(COUNTERS)}"
@@ -270,34 +286,36 @@ class Transaction:
             raise sqlite3.DatabaseError(f"an account names the window {window!r}, which does not exist")
         return WindowState(window, row[0], row[1], dict(zip(COUNTERS, row[2:], strict=True)))
 
-    def _rooms(self, windows: Iterable[str]) -> list[tuple[float, bool, float]]:
-        """Return for each window the amount left, whether its limit is hard, and the tolerance for rounding errors."""
-        ask = f"SELECT {_LEFT}, hard, amount_usd FROM windows WHERE id = ?"  # noqa: S608
+    def _rooms(self, windows: Iterable[str]) -> list[tuple[float, bool, float, bool]]:
+        """Return for each window the amount left, if its limit is hard, the rounding tolerance, and if it is closed."""
+        ask = f"SELECT {LEFT_USD}, hard, amount_usd, closed_until_s FROM windows WHERE id = ?"  # noqa: S608
         rows = [self._one(ask, window) for window in windows]
-        return [(row[0], bool(row[1]), ROUNDING * row[2]) for row in rows if row is not None]
+        return [(row[0], bool(row[1]), ROUNDING * row[2], row[3] > self._now_s) for row in rows if row is not None]
 
     def _admits(self, windows: tuple[str, ...], held_usd: float) -> str:
         rooms = self._rooms(windows)
         if len(rooms) < len(windows):
             return "unknown"
-        fits = all(held_usd <= left_usd + rounding_usd for left_usd, hard, rounding_usd in rooms if hard)
+        if held_usd > 0.0 and any(closed for _, _, _, closed in rooms):
+            return "closed"
+        fits = all(held_usd <= left_usd + rounding_usd for left_usd, hard, rounding_usd, _ in rooms if hard)
         return "ok" if fits else "refused"
 
     def _is_hard(self, windows: Iterable[str]) -> bool:
         """Return True if the limit of any of these windows is hard."""
-        return any(hard for _, hard, _ in self._rooms(windows))
+        return any(hard for _, hard, _, _ in self._rooms(windows))
 
     def _count(self, windows: Iterable[str], before: Counts, after: Counts) -> None:
         """Subtract the counters `before` of a call from its windows, and add those `after`."""
         change = {name: new - old for name, new, old in zip(COUNTERS, after, before, strict=True)}
         for window in windows:
-            self._cursor.execute(_ADD, {**change, "window": window})
+            self._cursor.execute(ADD_COUNTS, {**change, "window": window})
             self._carry_over(window)
 
     def _carry_over(self, window: str) -> None:
         """Pass on to the later windows the amount that this one leaves."""
         while True:
-            row = self._one(f"SELECT rollover, heir, {_LEFT}, skipped FROM windows WHERE id = ?", window)  # noqa: S608
+            row = self._one(f"SELECT rollover, heir, {LEFT_USD}, skipped FROM windows WHERE id = ?", window)  # noqa: S608
             if row is None or not row[0] or row[1] is None:
                 return
             _, window, left_usd, skipped = row
@@ -355,6 +373,7 @@ class Transaction:
 
 _APPLY: dict[type, Callable[[Transaction, Any], object]] = {
     Open: Transaction._open,
+    Restore: Transaction._restore,
     Amend: Transaction._amend,
     Renew: Transaction._renew,
     Reserve: Transaction._reserve,
@@ -374,6 +393,6 @@ def _token(event: Settle | Score | Spend) -> str:
 
 
 def _call(found: tuple[Any, ...]) -> CountedCall:
-    """Return the call of a row with the columns `_CALL`."""
+    """Return the call of a row with the columns `CALL_COLUMNS`."""
     name, windows, *rest = found
     return CountedCall(name, tuple(json.loads(windows)), *rest)

@@ -91,6 +91,12 @@ class Leases:
                 held_usd -= pending.event.held_usd
         self._held[scope] = _Held(max(held_usd, 0.0), asked_s + self._ttl_s)
 
+    def give_up(self) -> dict[str, float]:
+        """Stop using all leases, and return the amount left on each, by scope."""
+        self._leave_to_parent()
+        left, self._held = {scope: held.usd for scope, held in self._held.items() if held.usd > 0.0}, {}
+        return left
+
     def returned(self) -> list[PendingEvent]:
         """Return the events that return all leases to the engine."""
         self._leave_to_parent()

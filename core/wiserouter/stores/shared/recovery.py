@@ -1,4 +1,9 @@
-"""Recovery from an engine that has lost its data: accounts are opened and decisions reserved again, as last seen."""
+"""Recovery from an engine that has lost its data: every worker restores what it knows.
+
+The worker that notices the loss first opens the accounts again as it last saw them. The others notice that an account
+was restored, and add what they know beyond that. Each worker reserves its own calls in flight again. What no worker can
+name, such as the calls of a killed one, stays set apart on a lease, and is presumed when nobody claims it in time.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +12,8 @@ from collections.abc import Iterable, Mapping
 
 from wiserouter.budgets.ledger import Ledger
 from wiserouter.stores.base import Record
-from wiserouter.stores.engines.events import Lease, Reserve, Settle
+from wiserouter.stores.engines.events import Reserve, Restore, Settle
+from wiserouter.stores.ids import fresh_id
 from wiserouter.stores.shared.exchange import PendingEvent
 from wiserouter.stores.shared.replica import LocalReplica, effect_of
 
@@ -31,36 +37,57 @@ def repair_unknown(pending: PendingEvent, decisions: Mapping[str, KeptDecision],
 
 def replay_lost(record: Record, windows: tuple[str, ...], settling: PendingEvent) -> list[PendingEvent]:
     """Return the events that reserve a decision again which the engine has lost, and then settle it."""
-    decision = record.decision
-    held = decision.reserved_usd, decision.expected_cost_usd
-    lease = _lost_lease(decision.scope)
-    reserve = Reserve(decision.id, windows, *held, record.debit == "paper", "", lease)
-    return [
-        PendingEvent(event, decision.scope, windows, effect, applied=settling.applied, resent=True, record=record)
-        for event, effect in ((reserve, effect_of(Ledger.hold, *held)), (settling.event, settling.effect))
-    ]
+    scope, applied = record.decision.scope, settling.applied
+    settle = PendingEvent(settling.event, scope, windows, settling.effect, applied=applied, resent=True)
+    return [_reserve_again(record, windows, applied=applied), settle]
 
 
-def reopen_lost(
-    scopes: Iterable[str], replica: LocalReplica, *, store: str, reservation_ttl_s: float
-) -> list[PendingEvent]:
-    """Return the events that open lost accounts again as they were last seen.
+def restore_accounts(replica: LocalReplica, token: str, ttl_s: float, closed_s: float) -> list[PendingEvent]:
+    """Return the events that open all accounts again as they were last seen.
 
-    The amounts that were reserved and leased there stay set apart for the time to live of a reservation: those calls
-    may still be billed.
+    Parameters
+    ----------
+    replica : LocalReplica
+        The accounts.
+    token : str
+        The name of the loss.
+    ttl_s : float, seconds
+        Time after which calls in flight that no worker has claimed are presumed.
+    closed_s : float, seconds
+        Time in which hard limits stay closed, so that the other workers can restore as well.
     """
     events = []
-    for scope in scopes:
-        opening, held_usd = replica.remembered(scope)
-        windows = tuple([window.id for window in opening.windows])
-        events.append(PendingEvent(opening, scope, applied=True))
-        if held_usd > 0.0:
-            lease = Lease(_lost_lease(scope), windows, held_usd, reservation_ttl_s)
-            events.append(PendingEvent(lease, scope, applied=True))
-        logger.error("%s has lost the budget of scope %r: opened again as it was last seen", store, scope)
+    for scope in replica.views:
+        seen = replica.remembered(scope)
+        lost = lost_lease(scope), seen.held_usd, ttl_s, closed_s
+        restore = Restore(scope, seen.generation, seen.terms, seen.windows, token, seen.as_of_s, *lost)
+        events.append(PendingEvent(restore, scope, applied=True))
     return events
 
 
-def _lost_lease(scope: str) -> str:
+def reserve_again(decisions: Iterable[KeptDecision], on_their_way: Iterable[PendingEvent]) -> list[PendingEvent]:
+    """Return the events that reserve the calls in flight again, unless their reservation is on its way."""
+    sent = {pending.event.id for pending in on_their_way if isinstance(pending.event, Reserve)}
+    in_flight = [kept for kept in decisions if kept[0].state == "in flight"]
+    return [_reserve_again(*kept, applied=True) for kept in in_flight if kept[0].decision.id not in sent]
+
+
+def return_unused(scope: str, windows: tuple[str, ...], unused_usd: float) -> list[PendingEvent]:
+    """Return the events that give back the unused rest of a lost lease, which is a part of what was set apart."""
+    rest = fresh_id()
+    reserve = Reserve(rest, windows, unused_usd, 0.0, False, "", lost_lease(scope))
+    release = Settle(rest, "released", fresh_id())
+    return [PendingEvent(event, scope, windows, applied=True, resent=True) for event in (reserve, release)]
+
+
+def lost_lease(scope: str) -> str:
     """Return the name of the lease that stands for the calls in flight of a lost account."""
     return f"lost|{scope}"
+
+
+def _reserve_again(record: Record, windows: tuple[str, ...], *, applied: bool) -> PendingEvent:
+    decision = record.decision
+    held = decision.reserved_usd, decision.expected_cost_usd
+    event = Reserve(decision.id, windows, *held, record.debit == "paper", "", lost_lease(decision.scope))
+    effect = effect_of(Ledger.hold, *held)
+    return PendingEvent(event, decision.scope, windows, effect, applied=applied, resent=True, record=record)

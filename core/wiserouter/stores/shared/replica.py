@@ -14,8 +14,8 @@ from wiserouter.budgets.nested import Account, NestedLedger
 from wiserouter.budgets.periods import Window
 from wiserouter.errors import NotStarted
 from wiserouter.stores.engines.base import AccountState, WindowState
-from wiserouter.stores.engines.events import Event, Note, Open, Renew, WindowOpening
-from wiserouter.stores.shared.codec import terms_of_text, text_of_terms
+from wiserouter.stores.engines.events import Event, Note, Renew, WindowOpening
+from wiserouter.stores.shared.codec import terms_of_text
 
 MAX_NOTED_BUDGETS = 4
 """The number of budgets of a scope whose record of arrivals is read by a worker that starts."""
@@ -48,6 +48,8 @@ class AccountView:
         The engine's time of the last reply.
     used_s : float, seconds since 1970
         The time of the last request for it.
+    state : AccountState
+        The engine's last reply, without the steps that it does not have yet.
     """
 
     generation: int
@@ -57,6 +59,29 @@ class AccountView:
     arrivals: list[Arrivals | None]
     as_of_s: float
     used_s: float
+    state: AccountState
+
+
+class RememberedAccount(NamedTuple):
+    """An account as the engine last reported it.
+
+    Attributes
+    ----------
+    generation, terms
+        As of `AccountState`.
+    windows : tuple of WindowOpening
+        Its windows, without calls in flight and leases.
+    held_usd : float, USD
+        The amount reserved and leased, in the window with the most.
+    as_of_s : float, seconds since 1970
+        The engine's time of the report.
+    """
+
+    generation: int
+    terms: str
+    windows: tuple[WindowOpening, ...]
+    held_usd: float
+    as_of_s: float
 
 
 class AccountChain(NamedTuple):
@@ -155,7 +180,8 @@ class LocalReplica:
         former = self.views.get(scope)
         same = former is not None and former.generation == state.generation
         arrivals = former.arrivals if former is not None and same else [None] * len(state.windows)
-        view = AccountView(state.generation, budget, parent, [], [], now_s, now_s if former is None else former.used_s)
+        used_s = now_s if former is None else former.used_s
+        view = AccountView(state.generation, budget, parent, [], [], now_s, used_s, state)
         for level, (terms, window) in enumerate(zip(budget.each, state.windows, strict=True)):
             ledger = _ledger(replace(terms, within=None), window, now_s)
             _apply_unsent(ledger, window.id, unsent)
@@ -180,17 +206,15 @@ class LocalReplica:
         """Return the names under which the records of arrivals of a scope may be stored."""
         return [_note_name(scope, level) for level in range(MAX_NOTED_BUDGETS)]
 
-    def remembered(self, scope: str) -> tuple[Open, float]:
-        """Return the event that opens an account again as last seen, and the amount reserved and leased then."""
+    def remembered(self, scope: str) -> RememberedAccount:
+        """Return an account as the engine last reported it."""
         view = self._view(scope)
-        ledgers = [self._ledgers[window] for window in view.windows]
         windows = [
-            _opening(window, ledger.budget)._replace(counters=_settled(ledger), carried_usd=ledger.carried_usd)
-            for window, ledger in zip(view.windows, ledgers, strict=True)
+            WindowOpening(seen.id, seen.amount_usd, terms.hard, terms.rollover, _settled(seen), seen.carried_usd)
+            for seen, terms in zip(view.state.windows, view.budget.each, strict=True)
         ]
-        terms = text_of_terms(view.budget, view.parent)
-        held_usd = max([ledger.reserved_usd + ledger.leased_usd for ledger in ledgers])
-        return Open(scope, view.generation - 1, terms, tuple(windows)), held_usd
+        held_usd = max([seen.counters["reserved_usd"] + seen.counters["leased_usd"] for seen in view.state.windows])
+        return RememberedAccount(view.generation, view.state.terms, tuple(windows), held_usd, view.as_of_s)
 
     def _renewed(self, chain: AccountChain, now_s: float) -> list[Event]:
         """Replace the ledgers whose window has ended, and return the events that report the new windows."""
@@ -304,14 +328,7 @@ def _first_arrivals(ledger: Ledger, span: Window, window: str, note: str | None)
     return record
 
 
-def _settled(ledger: Ledger) -> dict[str, float]:
-    """Return the counters of a ledger without its calls in flight."""
-    return {
-        "spent_usd": ledger.spent_usd,
-        "debited_usd": ledger.debited_usd,
-        "decided": ledger.decided - ledger.in_flight,
-        "charged": ledger.charged,
-        "released": ledger.released,
-        "presumed": ledger.presumed,
-        "presumed_usd": ledger.presumed_usd,
-    }
+def _settled(seen: WindowState) -> dict[str, float]:
+    """Return the counters of a window without its calls in flight and leases."""
+    settled = {**seen.counters, "decided": seen.counters["decided"] - seen.counters["in_flight"]}
+    return {**settled, **dict.fromkeys(("reserved_usd", "expected_usd", "in_flight", "leased_usd"), 0.0)}

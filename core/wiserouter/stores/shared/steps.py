@@ -106,6 +106,8 @@ def _reserve_now(worker: Worker, record: Record) -> None:
             with worker.lock:
                 worker.keep(record, pending.windows)
             return
+        if result == "closed":
+            raise worker.restoring()
         if result == "refused":
             break
     raise worker.account(decision.scope).exhausted(decision.reserved_usd)

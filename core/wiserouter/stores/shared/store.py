@@ -229,7 +229,10 @@ class SharedStore:
             if worker.may_act_locally(scope) and not account.hard:
                 worker.apply_locally(pending)
                 return
-        if worker.client.request(pending) != "ok":
+        result = worker.client.request(pending)
+        if result == "closed":
+            raise worker.restoring()
+        if result != "ok":
             raise self.ledger(scope).exhausted(cost_usd)
 
     def join(self, peer: Peer) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 import weakref
 from collections import OrderedDict
@@ -10,12 +11,21 @@ from itertools import islice
 from threading import RLock
 
 from wiserouter.budgets.nested import Account
+from wiserouter.errors import StoreUnavailable
 from wiserouter.stores.base import Peer, Record
 from wiserouter.stores.engines.base import Engine, ReadRequest, Reply
 from wiserouter.stores.engines.events import Event, Find, Lease, Reserve
-from wiserouter.stores.shared.exchange import EngineClient, PendingEvent
+from wiserouter.stores.ids import fresh_id
+from wiserouter.stores.shared.exchange import RETRY_S, EngineClient, PendingEvent
 from wiserouter.stores.shared.leases import Leases
-from wiserouter.stores.shared.recovery import KeptDecision, reopen_lost, repair_unknown
+from wiserouter.stores.shared.recovery import (
+    KeptDecision,
+    lost_lease,
+    repair_unknown,
+    reserve_again,
+    restore_accounts,
+    return_unused,
+)
 from wiserouter.stores.shared.replica import Effect, LocalReplica
 from wiserouter.stores.transitions import presumed_cost_usd, set_outcome
 
@@ -24,6 +34,11 @@ NOTES_EVERY_S = 60.0
 
 IDLE_S = 600.0
 """An account that was not asked for within this time is no longer read periodically."""
+
+MAX_CLOSED_S = 30.0
+"""The longest time for which hard limits stay closed after the engine has lost its data."""
+
+logger = logging.getLogger("wiserouter")
 
 
 class Worker:
@@ -85,6 +100,7 @@ class Worker:
         self._read: list[str] = []
         self._renewing: dict[str, Lease] = {}
         self._returning: dict[str, Lease] = {}
+        self._loss, self._closed_s = "", min(3.0 * refresh_s + 2.0 * RETRY_S, MAX_CLOSED_S)
         meanwhile = _meanwhile(continues=continues, leases=leases.share is not None)
         self.client = EngineClient(
             engine, self, self.lock, clock, name=name, meanwhile=meanwhile, refresh_s=refresh_s, flush_s=flush_s
@@ -146,6 +162,11 @@ class Worker:
             if self.replica.scopes(scope) == before:
                 return
 
+    def restoring(self) -> StoreUnavailable:
+        """Return the error that says why a hard limit is closed though the engine answers."""
+        why = f"has lost its data, and hard limits stay closed for {self._closed_s:g} s while the workers restore it"
+        return StoreUnavailable(f"{self.name} {why}: try again later", store=self.name)
+
     def apply_locally(self, pending: PendingEvent) -> None:
         """Apply an event to the replica at once, and send it in the background."""
         pending.applied, pending.done = True, False
@@ -194,7 +215,8 @@ class Worker:
         self._returning = self.leases.idle(scopes, untold) if due else {}
         leases = [*self._renewing.values(), *self._returning.values()]
         events: list[Event] = [*leases, *(self._periodic_events(now_s) if due else [])]
-        self._read = sorted({one for scope in scopes for one in self.replica.scopes(scope)})
+        watched = scopes or (set(islice(self.replica.views, 1)) if due else set())  # one at least, to notice a loss
+        self._read = sorted({one for scope in watched for one in self.replica.scopes(scope)})
         notes = [
             name for scope in self._read if scope not in self.replica.views for name in self.replica.note_names(scope)
         ]
@@ -207,7 +229,11 @@ class Worker:
         """Take over accounts, leases and the sums of peers."""
         lost = [scope for scope in self._read if scope in self.replica.views and scope not in reply.accounts]
         if lost:
-            return [*self._reopened(lost), *sent]
+            logger.error("%s has lost the budget of scope %r: restored as it was last seen", self.name, lost[0])
+            return [*self._restoring(sent), *sent]
+        if self._was_restored(reply):
+            logger.warning("%s lost its data, and another worker has restored it", self.name)
+            self.client.waiting.extend(self._restoring(()))
         for pending in sent:
             self.client.waiting.extend(repair_unknown(pending, self.decisions, self.name))
         self._take_accounts(reply)
@@ -270,11 +296,26 @@ class Worker:
                     leases[scope] = lease
         return leases
 
-    def _reopened(self, lost: Sequence[str]) -> list[PendingEvent]:
-        """Return the events that open lost accounts again; the leases on them are not used any more."""
-        events = reopen_lost(lost, self.replica, store=self.name, reservation_ttl_s=self._reservation_ttl_s)
-        for scope in lost:
-            self.leases.drop(scope)
+    def _was_restored(self, reply: Reply) -> bool:
+        """Return True if another worker has restored an account since it was last read."""
+        for scope, state in reply.accounts.items():
+            view = self.replica.views.get(scope)
+            known = None if view is None or view.generation != state.generation else view.state.restored
+            if known is not None and state.restored not in (known, self._loss):
+                return True
+        return False
+
+    def _restoring(self, sent: Sequence[PendingEvent]) -> list[PendingEvent]:
+        """Return the events that restore what this worker knows; its leases are not used any more."""
+        self._loss = fresh_id()
+        events = restore_accounts(self.replica, self._loss, self._reservation_ttl_s, self._closed_s)
+        on_their_way = [*sent, *self.client.waiting]
+        for pending in on_their_way:
+            if isinstance(pending.event, Reserve) and pending.event.lease == self.leases.id(pending.scope):
+                pending.event = pending.event._replace(lease=lost_lease(pending.scope))
+        events += reserve_again(self.decisions.values(), on_their_way)
+        for scope, unused_usd in self.leases.give_up().items():
+            events += return_unused(scope, self.replica.chain(scope).windows, unused_usd)
         return events
 
 

@@ -1,0 +1,83 @@
+"""Checks of accounts that an engine has lost, and that workers restore from what they saw last."""
+
+from __future__ import annotations
+
+from support.engines import apply, charge, counters, lease, opened, release, renew, reserve, state, window
+from wiserouter.stores.engines.base import ReadRequest
+from wiserouter.stores.engines.events import Restore, Spend
+
+ONE = {"spent_usd": 0.25, "debited_usd": 0.25, "decided": 1, "charged": 1}
+TWO = {"spent_usd": 0.5, "debited_usd": 0.5, "decided": 3, "charged": 2, "presumed": 1, "presumed_usd": 0.125}
+
+
+def restore(seen, as_of_s, *, held_usd=0.0, closed_s=0.0, token="t", hard=True, generation=1) -> Restore:
+    windows = (window("w", 4.0, hard=hard, counters=seen),)
+    return Restore("s", generation, "terms", windows, token, as_of_s, "lost", held_usd, 900.0, closed_s)
+
+
+def check_a_lost_account_is_opened_as_it_was_last_seen(place):
+    engine = place.open()
+    assert apply(engine, restore(ONE, 1.0, held_usd=0.5)) == [1]
+    assert counters(engine) == {**ONE, "leased_usd": 0.5}
+    account = engine.exchange([], ReadRequest(["s"])).accounts["s"]
+    assert (account.generation, account.terms, account.restored) == (1, "terms", "t")
+    assert apply(engine, reserve("a", held_usd=0.375, lease="lost"), charge("a", 0.25)) == ["ok", "in flight"]
+    assert counters(engine)["spent_usd"] == 0.5
+    assert counters(engine)["leased_usd"] == 0.125
+
+
+def check_a_later_view_replaces_an_earlier_one(place):
+    engine = place.open()
+    assert apply(engine, restore(ONE, 1.0, held_usd=0.5)) == [1]
+    assert apply(engine, reserve("a", held_usd=0.25), charge("a", 0.125)) == ["ok", "in flight"]
+    later = restore(TWO, 2.0, held_usd=0.75, token="u")
+    assert apply(engine, later, later, restore(ONE, 1.5)) == [1, 1, 1]
+    both = {**TWO, "spent_usd": 0.625, "debited_usd": 0.625, "decided": 4, "charged": 3, "leased_usd": 0.75}
+    assert counters(engine) == both
+    assert apply(engine, restore(ONE, 3.0, held_usd=0.25)) == [1]
+    assert counters(engine)["leased_usd"] == 0.25
+    assert engine.exchange([], ReadRequest(["s"])).accounts["s"].restored == "t"
+
+
+def check_calls_taken_from_the_lost_ones_are_not_set_apart_twice(place):
+    engine = place.open()
+    apply(engine, restore(ONE, 1.0, held_usd=0.5), reserve("a", held_usd=0.5, lease="lost"))
+    assert apply(engine, restore(TWO, 2.0, held_usd=0.25)) == [1]
+    assert "leased_usd" not in counters(engine)
+    assert apply(engine, release("a")) == ["in flight"]
+    assert state(engine).counters["spent_usd"] == 0.5
+
+
+def check_an_account_that_is_there_is_not_restored(place):
+    engine = opened(place)
+    assert apply(engine, reserve("a"), charge("a", 0.5)) == ["ok", "in flight"]
+    before = state(engine)
+    assert apply(engine, restore(TWO, 9.0, held_usd=0.5), restore(TWO, 9.0, generation=2)) == [1, 1]
+    assert state(engine) == before
+
+
+def check_hard_limits_are_closed_while_they_are_restored(place):
+    engine = place.open()
+    apply(engine, restore(ONE, 1.0, held_usd=0.5, closed_s=place.short_s * 20.0))
+    assert apply(engine, reserve("a"), Spend("p", ("w",), 0.125), Spend("n", ("w",), -0.125)) == [
+        "closed",
+        "closed",
+        "ok",
+    ]
+    assert apply(engine, lease("l", 0.5), reserve("b", lease="lost"), charge("b", 0.25)) == [0.0, "ok", "in flight"]
+    place.advance(place.short_s * 20.0)
+    assert apply(engine, reserve("a"), lease("l", 0.5)) == ["ok", 0.5]
+
+
+def check_expected_limits_are_restored_open(place):
+    engine = place.open()
+    apply(engine, restore(ONE, 1.0, closed_s=900.0, hard=False))
+    assert apply(engine, reserve("a")) == ["ok"]
+
+
+def check_a_restored_window_renews(place):
+    engine = place.open()
+    apply(engine, restore(ONE, 1.0), renew("w", window("v", 4.0)))
+    assert apply(engine, restore(TWO, 2.0)) == [1]
+    assert state(engine).id == "v"
+    assert counters(engine) == {}
