@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from wiserouter.errors import BudgetExhausted
 from wiserouter.integration import CallRequest, count_tokens
 from wiserouter_litellm.deployments import Deployment, DeploymentInfo
 from wiserouter_litellm.errors import too_long
+from wiserouter_litellm.limits import ALL_LIMITS, LEAST_OUTPUT_TOKENS
 
 
 class Candidate(NamedTuple):
@@ -89,11 +90,10 @@ def worst_cases_usd(
     request: CallRequest, candidates: Candidates, length: Length, cap_output_tokens: int | None
 ) -> dict[str, float]:
     """Return the most that the request can cost with each model; infinite where nothing bounds it."""
-    limit = request.output_tokens if request.output_tokens is not None else cap_output_tokens
     worst_usd: dict[str, float] = {}
     for one in candidates:
         inputs = length.bound_for(one.info) if request.countable else None
-        usd = one.info.rate_card.worst_case_usd(inputs, limit, request.choices, request.tier)
+        usd = _worst_case_usd(request, one.info, inputs, cap_output_tokens)
         worst_usd[one.info.model] = max(worst_usd.get(one.info.model, 0.0), usd)
     return worst_usd
 
@@ -108,8 +108,39 @@ def note_fitting_output(error: BudgetExhausted, request: CallRequest, candidates
     error.note_fitting_output(fitting)
 
 
+def sent_limit(request: CallRequest, info: DeploymentInfo, cap_output_tokens: int | None) -> int | None:
+    """Return the limit of the output that a deployment receives: the request's, else the lowest one configured."""
+    if request.output_tokens is not None:
+        return request.output_tokens
+    return min((limit for limit in (cap_output_tokens, info.defaults.output_tokens) if limit is not None), default=None)
+
+
+def bounded_params(request: CallRequest, candidate: Candidate, cap_output_tokens: int | None) -> dict[str, Any]:
+    """Return the `litellm_params` of a deployment with one limit of the output at most: the one that was bounded."""
+    params = {name: value for name, value in candidate.deployment["litellm_params"].items() if name not in ALL_LIMITS}
+    limit = sent_limit(request, candidate.info, cap_output_tokens)
+    if request.output_tokens is None and limit is not None:
+        params[request.limit_name] = limit
+    return params
+
+
+def _worst_case_usd(
+    request: CallRequest, info: DeploymentInfo, input_tokens: int | None, cap_output_tokens: int | None
+) -> float:
+    defaults, card = info.defaults, info.rate_card
+    tier = request.tier or defaults.tier
+    if defaults.unbounded or (tier and all(rate.tier != tier for rate in card.rates)):
+        return float("inf")
+    limit = sent_limit(request, info, cap_output_tokens)
+    sent = None if limit is None else max(limit, LEAST_OUTPUT_TOKENS)
+    return card.worst_case_usd(input_tokens, sent, request.choices * defaults.answers, tier)
+
+
 def ranked(
-    candidates: Candidates, ranking: Sequence[str], params: Mapping[str, Any], model_info: Mapping[str, Any]
+    candidates: Candidates,
+    ranking: Sequence[str],
+    params_of: Callable[[Candidate], Mapping[str, Any]],
+    model_info: Mapping[str, Any],
 ) -> list[dict[str, Any]]:
     """Return copies of the deployments with the lowest `order` for the first model of the ranking.
 
@@ -122,8 +153,8 @@ def ranked(
         The deployments.
     ranking : sequence of str
         Models, best first; deployments of others are left out.
-    params : mapping
-        Added to `litellm_params`, and so sent to the provider.
+    params_of : callable
+        Returns the `litellm_params` of a candidate, which are sent to the provider.
     model_info : mapping
         Added to `model_info`, and so carried to the log events of the call.
     """
@@ -132,7 +163,8 @@ def ranked(
     keys = [(rank[one.info.model], one.failed, _configured_order(one)) for one in kept]
     order = {key: place for place, key in enumerate(sorted(set(keys)), start=1)}
     return [
-        _copy(one.deployment, {**params, "order": order[key]}, model_info) for one, key in zip(kept, keys, strict=True)
+        _copy(one.deployment, {**params_of(one), "order": order[key]}, model_info)
+        for one, key in zip(kept, keys, strict=True)
     ]
 
 
@@ -145,7 +177,7 @@ def _is_worth_counting(bound: int, candidates: Candidates, *, hard: bool) -> boo
 def _copy(deployment: Deployment, params: Mapping[str, Any], model_info: Mapping[str, Any]) -> dict[str, Any]:
     return {
         **deployment,
-        "litellm_params": {**deployment["litellm_params"], **params},
+        "litellm_params": dict(params),
         "model_info": {**deployment["model_info"], **model_info},
     }
 

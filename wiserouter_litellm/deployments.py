@@ -12,11 +12,35 @@ from typing import Any, NamedTuple
 from wiserouter import Price
 from wiserouter.errors import InvalidInput, UnknownPrice
 from wiserouter.integration import RateCard, exact_encoding
+from wiserouter_litellm.limits import ALL_ANSWERS, ALL_LIMITS, whole_number
+from wiserouter_litellm.parameter_checks import tier_of
+from wiserouter_litellm.parameters import broken_default
 from wiserouter_litellm.price_map import rate_card_of
 
 logger = logging.getLogger("wiserouter.litellm")
 
 Deployment = Mapping[str, Any]
+
+
+class Defaults(NamedTuple):
+    """The parameters that a deployment's own `litellm_params` add to requests that leave them out.
+
+    Attributes
+    ----------
+    output_tokens : int or None
+        The limit of one answer.
+    answers : int
+        The number of answers.
+    tier : str
+        The service tier; "" for the standard one.
+    unbounded : str or None
+        A parameter whose cost nothing bounds.
+    """
+
+    output_tokens: int | None = None
+    answers: int = 1
+    tier: str = ""
+    unbounded: str | None = None
 
 
 class DeploymentInfo(NamedTuple):
@@ -32,12 +56,15 @@ class DeploymentInfo(NamedTuple):
         The encoding that counts its tokens exactly, if any does.
     encoding_of : str
         The model whose encoding that is.
+    defaults : Defaults
+        The parameters that it adds to requests.
     """
 
     model: str
     rate_card: RateCard
     encoding: str | None
     encoding_of: str
+    defaults: Defaults = Defaults()
 
 
 class DeploymentRegistry:
@@ -128,7 +155,8 @@ class DeploymentRegistry:
                 )
         base_model = str((deployment.get("model_info") or {}).get("base_model") or litellm_model)
         encoding_of = base_model.removeprefix("azure/")
-        return DeploymentInfo(name, rate_card, exact_encoding(encoding_of), encoding_of)
+        defaults = defaults_of(deployment["litellm_params"])
+        return DeploymentInfo(name, rate_card, exact_encoding(encoding_of), encoding_of, defaults)
 
     def _price_differs(self, name: str, rate_card: RateCard, new: Sequence[DeploymentInfo]) -> bool:
         return any(info.model == name and info.rate_card.price != rate_card.price for info in self._known(new))
@@ -147,6 +175,24 @@ class DeploymentRegistry:
         names = [*own_names, str(info.get("id")), model, model.partition("/")[2]]
         fallback = own_names[0] if own_names else model
         return next((name for name in names if name in self._fitted_models), fallback)
+
+
+def defaults_of(params: Mapping[str, Any]) -> Defaults:
+    """Return the parameters that a deployment's `litellm_params` add to requests.
+
+    Examples
+    --------
+    >>> defaults_of({"model": "openai/small", "max_tokens": 500, "extra_body": {"n": 4}}).unbounded
+    'extra_body.n'
+    """
+    limits = [limit for name in ALL_LIMITS if (limit := whole_number(params.get(name)))]
+    answers = [number for name in ALL_ANSWERS if (number := whole_number(params.get(name)))]
+    return Defaults(
+        max(limits, default=None),
+        max(answers, default=1),
+        tier_of(params.get("service_tier")),
+        broken_default(params),
+    )
 
 
 def id_of(deployment: Deployment) -> str:

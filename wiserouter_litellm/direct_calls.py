@@ -7,12 +7,20 @@ all parameters of the deployment.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from wiserouter_litellm.deployments import Deployment
 from wiserouter_litellm.fallbacks import passes_uncounted
 from wiserouter_litellm.group import DECISION_KEY
 from wiserouter_litellm.origin import metadata_of
+from wiserouter_litellm.parameters import CHAT, MESSAGES, RESPONSES, SENT_REFUSED
+
+
+class DirectCall(NamedTuple):
+    """A call for which LiteLLM selects no deployment: its surface, and the parameters that are its request's own."""
+
+    surface: str
+    given: frozenset[str]
 
 
 def unreserved(kwargs: Mapping[str, Any], owner: str) -> Deployment | None:
@@ -39,6 +47,16 @@ def with_selected(kwargs: Mapping[str, Any], selected: Deployment) -> dict[str, 
     metadata_of(kwargs)["model_info"] = selected["model_info"]
     added = {name: value for name, value in selected["litellm_params"].items() if name not in {*kwargs, "order"}}
     return {**kwargs, **added, "model_info": selected["model_info"]}
+
+
+def direct_call(call_type: object, kwargs: Mapping[str, Any]) -> DirectCall:
+    """Return the surface of a call by LiteLLM's name for it, and the names of the parameters that the request gave."""
+    name = str(getattr(call_type, "value", call_type))
+    surface = RESPONSES if "responses" in name else MESSAGES if "messages" in name else CHAT
+    request = kwargs.get("proxy_server_request")
+    body = request.get("body") if isinstance(request, Mapping) else None
+    given = frozenset(body if isinstance(body, Mapping) else SENT_REFUSED)
+    return DirectCall(surface, given - {"prompt"} if "text_completion" in name else given)
 
 
 def messages_of(kwargs: Mapping[str, Any]) -> object:

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Collection
 from datetime import UTC, datetime
 
 import httpx
@@ -165,11 +166,13 @@ def too_long(group: str, tokens: int, windows: dict[str, int]) -> ContextWindowE
     )
 
 
-def unbounded(group: str, models: list[str]) -> BadRequestError:
+def unbounded(group: str, models: list[str], params: Collection[str | None] = ()) -> BadRequestError:
     """Return the error for a call of unbounded cost, with the settings that would bound it."""
+    names = ", ".join(sorted(name for name in params if name))
     return BadRequestError(
         f"group {group!r}: nothing bounds the cost of this request with {', '.join(models)}, and the budget is hard: "
-        f"set model_info.max_input_tokens and max_output_tokens, or cap_output_tokens",
+        f"set model_info.max_input_tokens and max_output_tokens, or cap_output_tokens; a service tier needs its price"
+        f"{f'; take {names} out of litellm_params' if names else ''}",
         model=group,
         llm_provider="wiserouter",
     )

@@ -29,6 +29,7 @@ from wiserouter_litellm.candidates import (
     Candidate,
     Candidates,
     Length,
+    bounded_params,
     fitting_models,
     is_worth_counting,
     note_fitting_output,
@@ -313,7 +314,7 @@ class Group:
         models, length = fitting_models(self.name, request, candidates, hard=self.hard)
         worst_usd = worst_cases_usd(request, candidates, length, self.cap_output_tokens) if hard else None
         if worst_usd is not None and min(worst_usd[name] for name in models) == float("inf"):
-            raise unbounded(self.name, models)
+            raise unbounded(self.name, models, {one.info.defaults.unbounded for one in candidates})
         return Bounds(models, length, worst_usd)
 
     def decide(
@@ -335,7 +336,9 @@ class Group:
         if routing.lasting_ids:
             mark["lasting_ids"] = list(routing.lasting_ids)
         ranking = self._ranking(decision, worst_usd)
-        copies = ranked(candidates, ranking, self._params(routing.request), {DECISION_KEY: mark})
+        copies = ranked(
+            candidates, ranking, partial(self._params, routing.request, worst_usd is not None), {DECISION_KEY: mark}
+        )
         return Selection(decision, copies, {one.id: one.info.model for one in candidates}, mark, worst_usd)
 
     def _ranking(self, decision: Decision, worst_usd: Mapping[str, float] | None) -> list[str]:
@@ -348,9 +351,12 @@ class Group:
             return ranking
         return sorted(ranking, key=lambda name: not is_covered(decision, name, worst_usd))
 
-    def _params(self, request: CallRequest) -> dict[str, Any]:
+    def _params(self, request: CallRequest, hard: bool, candidate: Candidate) -> dict[str, Any]:
+        if hard:
+            return bounded_params(request, candidate, self.cap_output_tokens)
         unlimited = request.output_tokens is None and self.cap_output_tokens is not None
-        return {request.limit_name: self.cap_output_tokens} if unlimited else {}
+        cap = {request.limit_name: self.cap_output_tokens} if unlimited else {}
+        return {**candidate.deployment["litellm_params"], **cap}
 
 
 def is_covered(decision: Decision, model: str, worst_usd: Mapping[str, float]) -> bool:

@@ -8,7 +8,7 @@ from typing import get_args
 from wiserouter import Budget, Price, WiseRouter
 from wiserouter.errors import InvalidInput
 from wiserouter.integration import MAX_WAIT_S, ContextLookup, check_bounded, prepare_router
-from wiserouter_litellm.deployments import Deployment, DeploymentRegistry
+from wiserouter_litellm.deployments import Deployment, DeploymentInfo, DeploymentRegistry
 from wiserouter_litellm.group import FallbackPolicy, Group
 from wiserouter_litellm.scopes import GroupScope, ScopeResolver
 
@@ -90,8 +90,20 @@ def open_group(
     if group.hard:
         check_bounded(
             [(info.model, info.rate_card) for info in infos],
-            dict.fromkeys(rate_cards, cap_output_tokens),
+            {info.model: cap_output_tokens or info.defaults.output_tokens for info in infos},
             "set model_info.max_output_tokens, or cap_output_tokens",
         )
+        _check_defaults(name, infos)
     group.add_new_models(infos)
     return group
+
+
+def _check_defaults(group: str, infos: Sequence[DeploymentInfo]) -> None:
+    """Check that no deployment of a hard group adds a parameter to its calls whose cost nothing bounds."""
+    for info in infos:
+        if info.defaults.unbounded is not None:
+            raise InvalidInput(
+                f"group {group!r} is hard, and nothing bounds {info.defaults.unbounded} in the litellm_params of "
+                f"{info.model!r}: take it out",
+                value=info.defaults.unbounded,
+            )

@@ -74,8 +74,7 @@ def _figures(deployment: Mapping[str, Any]) -> dict[str, float]:
     figures: dict[str, float] = {}
     for source in (_map_entry(str(base), params.get("custom_llm_provider")), info, params):
         figures |= {k: number for k, v in source.items() if _is_figure(k) and (number := _number(v)) is not None}
-    default_limit = _number(params.get("max_tokens") or params.get("max_completion_tokens"))
-    return figures | ({"max_output_tokens": default_limit} if default_limit else {})
+    return figures
 
 
 def _is_figure(key: str) -> bool:

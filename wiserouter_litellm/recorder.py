@@ -26,6 +26,7 @@ from wiserouter_litellm.errors import BudgetRefused, BudgetUncertain, UnknownCal
 from wiserouter_litellm.feedback_keys import feedback_key, keys_to_try
 from wiserouter_litellm.group import DECISION_KEY, Group, Selection, is_covered
 from wiserouter_litellm.origin import caller_of, metadata_of, trace_of
+from wiserouter_litellm.other_surfaces import RecentIds, charge_unrouted, unrouted_mark
 
 REQUEST_NOTE_KEY = "wiserouter"
 """Key of the request's metadata under which the latest decision is recorded, for headers and retries."""
@@ -53,6 +54,7 @@ class Recorder(CustomLogger):
         self.groups = dict(groups)
         self.owner = uuid.uuid4().hex
         self.attempts = OpenAttempts(self._end)
+        self._unrouted_ids = RecentIds()
         self._ending: set[asyncio.Task[None]] = set()
 
     async def async_pre_call_deployment_hook(self, kwargs: dict[str, Any], call_type: Any) -> dict[str, Any] | None:
@@ -79,6 +81,9 @@ class Recorder(CustomLogger):
         """Charge the call."""
         if marked := self.decision_of(_answering(kwargs)):
             await _off_the_loop(marked.group, partial(self._charge, marked, kwargs, response_obj))
+        elif mark := self._unrouted(kwargs):
+            group = self.groups[mark["group"]]
+            await _off_the_loop(group, partial(charge_unrouted, group, mark, kwargs, response_obj))
 
     async def async_log_failure_event(self, kwargs: Any, response_obj: Any, start_time: Any, end_time: Any) -> None:
         """Presume the cost of an attempt that failed while it was answered, such as a stream that broke off."""
@@ -89,6 +94,8 @@ class Recorder(CustomLogger):
         """Charge the call, where it was a synchronous one."""
         if marked := self.decision_of(_answering(kwargs)):
             self._charge(marked, kwargs, response_obj)
+        elif mark := self._unrouted(kwargs):
+            charge_unrouted(self.groups[mark["group"]], mark, kwargs, response_obj)
 
     def log_failure_event(self, kwargs: Any, response_obj: Any, start_time: Any, end_time: Any) -> None:
         """Settle a failed attempt by its error, where it was a synchronous one."""
@@ -251,6 +258,11 @@ class Recorder(CustomLogger):
         task = asyncio.ensure_future(_off_the_loop(attempt.group, partial(_settle_failed, attempt, None)))
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)
+
+    def _unrouted(self, kwargs: Mapping[str, Any]) -> Mapping[str, str] | None:
+        """Return the mark of a call that was not routed and is not charged yet."""
+        mark = unrouted_mark(_answering(kwargs), self.owner)
+        return mark if mark is not None and self._unrouted_ids.is_new(mark["id"]) else None
 
     def _charge(self, marked: Marked, kwargs: Mapping[str, Any], response: object) -> None:
         """Charge a call; where its cost cannot be known, presume it."""

@@ -10,7 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from wiserouter.integration import FRAME_TOKENS, TOOLS_TOKENS, CallRequest
-from wiserouter_litellm.limits import ANSWERS, OUTPUT_LIMITS, n_prompts
+from wiserouter_litellm.limits import n_prompts, surface_of
+from wiserouter_litellm.parameter_checks import TEXT_ITEMS, tier_of
+from wiserouter_litellm.parameters import ANSWERS, CHAT, OUTPUT_LIMITS, RESPONSES
+from wiserouter_litellm.tools import is_hosted, n_known_schemas
 
 PLACEHOLDERS = frozenset(
     {
@@ -25,13 +28,24 @@ PLACEHOLDERS = frozenset(
 """The texts that LiteLLM passes for calls without text to route by: images, audio, files, batches."""
 
 _TEXT_ROUTES = ("/chat/completions", "/completions", "/responses", "/messages")
+_INPUT_ROUTES = ("/responses", "/chat/completions")
 _TEXT_PARTS = frozenset({"text", "input_text", "output_text", "tool_result", "tool_use", "thinking", "refusal"})
-_COUNTED = ("tools", "functions", "response_format", "system", "instructions", "text", "output_config")
+_TEXT_KEYS = frozenset(
+    {
+        *("role", "content", "name", "type", "id", "status", "tool_calls", "function_call", "tool_call_id", "call_id"),
+        *("arguments", "output", "input", "refusal", "reasoning_content", "reasoning", "thinking_blocks", "summary"),
+        *("encrypted_content", "cache_control", "phase", "annotations", "action", "operation", "namespace", "prefix"),
+        *("provider_specific_fields",),
+    }
+)
+_COUNTED = (
+    *("tools", "functions", "response_format", "system", "instructions", "text", "output_config", "output_format"),
+    *("suffix", "chat_template_kwargs", "extra_body"),
+)
 _STORED = ("previous_response_id", "conversation", "prompt", "web_search_options", "mcp_servers", "container")
-_READ = frozenset({*OUTPUT_LIMITS, *ANSWERS, *_COUNTED, *_STORED, "service_tier"})
 
 
-def request_of(messages: object, kwargs: Mapping[str, Any]) -> CallRequest | None:
+def request_of(messages: object, kwargs: Mapping[str, Any], surface: str = "") -> CallRequest | None:
     """Return the request that a selection hook was given, or None where there is no text to route by.
 
     Parameters
@@ -40,6 +54,8 @@ def request_of(messages: object, kwargs: Mapping[str, Any]) -> CallRequest | Non
         Chat messages; None for the responses API, whose text is in `kwargs["input"]`.
     kwargs : mapping
         The request's keyword arguments.
+    surface : str, optional
+        "chat", "responses" or "messages"; by default as `messages` and `kwargs` show it.
 
     Examples
     --------
@@ -48,24 +64,49 @@ def request_of(messages: object, kwargs: Mapping[str, Any]) -> CallRequest | Non
     >>> request_of([{"role": "user", "content": "files-api-fake-text"}], {}) is None
     True
     """
-    source = messages if messages is not None else kwargs.get("input")
-    chat = _messages(source)
-    if (not chat and source != []) or _is_placeholder(chat, kwargs):
+    chat = _chat(messages, kwargs)
+    if chat is None:
         return None
+    surface, prompts = surface or surface_of(messages, kwargs), n_prompts(chat)
+    names = (*OUTPUT_LIMITS[surface], *ANSWERS[surface], *_COUNTED, *_STORED, "service_tier")
+    given = {name: value for name in names if (value := kwargs.get(name)) is not None}
+    if surface == CHAT:  # the question of a text completion, where LiteLLM passes it at all
+        given.pop("prompt", None)
     texts, all_text = _content(chat)
-    given = {name: kwargs[name] for name in kwargs.keys() & _READ if kwargs[name] is not None}
-    extras = [_dump(given[name]) for name in _COUNTED if name in given] if given else []
-    tools = TOOLS_TOKENS if given.get("tools") or given.get("functions") else 0
+    extras = [_dump(given[name]) for name in _COUNTED if name in given]
+    tools = given.get("tools") or given.get("functions")
     return CallRequest(
         question=_question(chat),
         counted="\n".join([*texts, *extras]),
-        overhead_tokens=FRAME_TOKENS * (len(chat) + 1) + tools,
+        overhead_tokens=FRAME_TOKENS * (len(chat) + prompts)
+        + (TOOLS_TOKENS * (1 + n_known_schemas(tools)) if tools else 0),
         countable=all_text and not _has_more_input(given),
-        output_tokens=_output_limit(given),
-        choices=n_prompts(chat) * max(_whole(given.get(name)) or 1 for name in ANSWERS),
-        tier=str(given.get("service_tier") or ""),
-        limit_name="max_output_tokens" if messages is None else "max_tokens",
+        output_tokens=_output_limit(given, OUTPUT_LIMITS[surface]),
+        choices=prompts * max((_whole(given.get(name)) or 1 for name in ANSWERS[surface]), default=1),
+        tier=tier_of(given.get("service_tier")),
+        limit_name="max_output_tokens" if surface == RESPONSES else "max_tokens",
     )
+
+
+def has_text(messages: object, kwargs: Mapping[str, Any]) -> bool:
+    """Return True if a call has text to route by; parameters as in `request_of`."""
+    return _chat(messages, kwargs) is not None
+
+
+def is_count(messages: object, kwargs: Mapping[str, Any]) -> bool:
+    """Return True if LiteLLM asks for a deployment only to count tokens: no call follows, and none has parameters."""
+    return messages is None and not kwargs
+
+
+def _chat(messages: object, kwargs: Mapping[str, Any]) -> list[Mapping[str, Any]] | None:
+    """Return the messages of a call; None where it has none."""
+    source = messages
+    if source is None:
+        source = kwargs.get("input") if _is_for_responses(kwargs) else None
+    elif isinstance(source, str):  # LiteLLM takes each character for a message
+        return None
+    chat = _messages(source)
+    return None if (not chat and source != []) or _is_placeholder(chat, kwargs) else chat
 
 
 def _messages(source: object) -> list[Mapping[str, Any]]:
@@ -88,8 +129,22 @@ def _is_placeholder(chat: list[Mapping[str, Any]], kwargs: Mapping[str, Any]) ->
     content = chat[0].get("content") if len(chat) == 1 else None
     if not isinstance(content, str) or content not in PLACEHOLDERS:
         return False
-    url = (kwargs.get("proxy_server_request") or {}).get("url") or ""  # a client may well say "prompt" in a chat
-    return not str(url).partition("?")[0].endswith(_TEXT_ROUTES)
+    return not _url(kwargs).endswith(_TEXT_ROUTES)  # a client may well say "prompt" in a chat
+
+
+def _url(kwargs: Mapping[str, Any]) -> str:
+    """Return the URL that a client of the proxy called, without its query; empty in Python."""
+    request = kwargs.get("proxy_server_request")
+    url = request.get("url") if isinstance(request, Mapping) else None
+    return str(url or "").partition("?")[0]
+
+
+def _is_for_responses(kwargs: Mapping[str, Any]) -> bool:
+    """Return True if `input` is that of a response: moderations and compactions have one as well."""
+    url = _url(kwargs)
+    if url:
+        return url.endswith(_INPUT_ROUTES)
+    return "litellm_metadata" in kwargs or "metadata" not in kwargs  # moderations have only the latter
 
 
 def _content(chat: Iterable[Mapping[str, Any]]) -> tuple[list[str], bool]:
@@ -99,17 +154,26 @@ def _content(chat: Iterable[Mapping[str, Any]]) -> tuple[list[str], bool]:
     for message in chat:
         rest = {key: value for key, value in message.items() if key not in {"role", "content"} and value}
         texts += [_dump(rest)] if rest else []
+        all_text &= _is_text_item(message)
         for part in _parts(message.get("content")):
             all_text &= _is_text(part)
             texts.append(part if isinstance(part, str) else _dump(part) if _is_text(part) else "")
     return texts, all_text
 
 
+def _is_text_item(message: Mapping[str, Any]) -> bool:
+    """Return True if a message has no media, and refers to nothing that the provider keeps."""
+    known = str(message.get("type") or "message") in TEXT_ITEMS and all(
+        key in _TEXT_KEYS for key, value in message.items() if value
+    )
+    return known and all(_is_text(part) for part in _parts(message.get("output")))
+
+
 def _has_more_input(given: Mapping[str, Any]) -> bool:
     """Return True if the provider adds text: a stored conversation, a stored prompt, a search."""
-    tools = [tool for tool in given.get("tools") or () if isinstance(tool, Mapping)]
-    hosted = any(tool.get("type", "function") not in {"function", "custom"} for tool in tools)
-    return hosted or any(name in given for name in _STORED)
+    tools = [tool for tool in _parts(given.get("tools")) if isinstance(tool, Mapping)]
+    more = any(is_hosted(tool) for tool in tools) or any(name in given for name in _STORED)
+    return more or not all(_is_text(part) for part in _parts(given.get("system")))
 
 
 def _parts(content: object) -> Sequence[object]:
@@ -147,8 +211,8 @@ def _plain(content: object) -> str:
     return "\n".join(part for part in parts if isinstance(part, str))
 
 
-def _output_limit(given: Mapping[str, Any]) -> int | None:
-    limits = [limit for name in OUTPUT_LIMITS if (limit := _whole(given.get(name)))]
+def _output_limit(given: Mapping[str, Any], names: Iterable[str]) -> int | None:
+    limits = [limit for name in names if (limit := _whole(given.get(name)))]
     return max(limits) if limits else None  # providers differ in which of two they heed
 
 

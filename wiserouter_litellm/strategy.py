@@ -121,8 +121,11 @@ class WiseRoutingStrategy(CustomRoutingStrategyBase):
             routing = self._selector.begin(group, healthy, messages, kwargs, model)
             selection = None if routing is None else await group.aselect(routing)
         except Exception as error:  # a fault here must not stop traffic
-            return self._rng.choice(translate_error(group, healthy, error, kwargs))
-        return self._rng.choice(healthy) if selection is None else self._first(group, selection, kwargs)
+            translate_error(group, healthy, error, kwargs)
+            selection = None
+        if selection is None:
+            return self._rng.choice(self._selector.unrouted(group, healthy, kwargs))
+        return self._first(group, selection, kwargs)
 
     def get_available_deployment(self, model: str, **call: Any) -> Any:  # type: ignore[override]
         """Return the deployment for a synchronous call; LiteLLM passes everything by keyword."""

@@ -111,7 +111,7 @@ def select_in_order(
         translate_error(group, [], error, kwargs)
         selection = None
     if selection is None:
-        return select()
+        return callback.unrouted(group, [select()], kwargs)[0]
     try:
         deployment = _first_healthy(selection, {id_of(each) for each in deployments}, kwargs, select)
     except Exception:

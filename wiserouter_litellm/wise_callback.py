@@ -12,14 +12,15 @@ from wiserouter.errors import BudgetError, StoreError, UnknownPrice
 from wiserouter_litellm.candidates import Candidates
 from wiserouter_litellm.continuations import able, lasting_ids, references_of
 from wiserouter_litellm.deployments import Deployment, id_of
-from wiserouter_litellm.direct_calls import messages_of, unreserved, with_selected
+from wiserouter_litellm.direct_calls import DirectCall, direct_call, messages_of, unreserved, with_selected
 from wiserouter_litellm.errors import BudgetRefused, BudgetUncertain, FallbackRefused, ScopeRefused, uncountable
 from wiserouter_litellm.fallbacks import GROUP_NOTE_KEY, group_note, note_group, noted_group, paying_group, refusal
 from wiserouter_litellm.group import Group, RoutingRequest, Selection
-from wiserouter_litellm.limits import drop_null_limits, write_limits
+from wiserouter_litellm.limits import drop_null_limits, surface_of, write_limits
 from wiserouter_litellm.origin import metadata_of, origin_of
+from wiserouter_litellm.other_surfaces import marked_deployments
 from wiserouter_litellm.recorder import REQUEST_NOTE_KEY, Recorder
-from wiserouter_litellm.request import request_of
+from wiserouter_litellm.request import has_text, is_count, request_of
 
 
 class WiseCallback(Recorder):
@@ -59,11 +60,10 @@ class WiseCallback(Recorder):
             routing = self.begin(group, healthy_deployments, messages, kwargs, model)
             if routing is not None:
                 return self.record(group, await group.aselect(routing), kwargs)
-            uncounted = healthy_deployments
         except Exception as error:  # a fault here must not stop traffic
-            uncounted = translate_error(group, healthy_deployments, error, kwargs)
-        self.note_group(group, kwargs, uncounted)
-        return uncounted
+            translate_error(group, healthy_deployments, error, kwargs)
+        self.note_group(group, kwargs, healthy_deployments)
+        return self.unrouted(group, healthy_deployments, kwargs)
 
     async def async_pre_call_deployment_hook(self, kwargs: dict[str, Any], call_type: Any) -> dict[str, Any] | None:
         """Note that a call is sent; reserve one to the id of a deployment, for which LiteLLM selected none.
@@ -82,14 +82,14 @@ class WiseCallback(Recorder):
             return None
         messages, model = messages_of(kwargs), str(deployment["model_name"])
         try:
-            routing = self.begin(group, [deployment], messages, kwargs, model)
+            routing = self.begin(group, [deployment], messages, kwargs, model, direct_call(call_type, kwargs))
             selection = None if routing is None else await group.aselect(routing)
         except Exception as error:  # a fault here must not stop traffic
             translate_error(group, [deployment], error, kwargs)
             selection = None
         if selection is None:
             self.note_group(group, kwargs, [deployment])
-            return None
+            return with_selected(kwargs, self.unrouted(group, [deployment], kwargs)[0])
         selected = with_selected(kwargs, self.record(group, selection, kwargs)[0])
         await super().async_pre_call_deployment_hook(selected, call_type)
         return selected
@@ -174,7 +174,13 @@ class WiseCallback(Recorder):
         return deployments
 
     def begin(
-        self, group: Group, healthy: Sequence[Deployment], messages: object, kwargs: dict[str, Any], model: str = ""
+        self,
+        group: Group,
+        healthy: Sequence[Deployment],
+        messages: object,
+        kwargs: dict[str, Any],
+        model: str = "",
+        call: DirectCall | None = None,
     ) -> RoutingRequest | None:
         """Return a request with its candidates and its scope; None where there is no text to route by.
 
@@ -190,6 +196,8 @@ class WiseCallback(Recorder):
             The request's keyword arguments; its limits are written back.
         model : str
             The model group that LiteLLM asks, another one for a fallback.
+        call : DirectCall, optional
+            The call, where LiteLLM selects no deployment for it.
 
         Raises
         ------
@@ -200,15 +208,17 @@ class WiseCallback(Recorder):
         litellm.BadRequestError
             If a hard budget cannot bound the call: because of a parameter, or because the call has no text.
         """
+        if not has_text(messages, kwargs):
+            if group.hard and not is_count(messages, kwargs):
+                raise uncountable(group.name)
+            return None
+        surface, given = call or (surface_of(messages, kwargs), None)
         if group.hard:
-            write_limits(group.name, kwargs)
+            write_limits(group.name, kwargs, surface, given)
         else:
             drop_null_limits(kwargs)
-        request = request_of(messages, kwargs)
+        request = request_of(messages, kwargs, surface)
         if request is None:
-            if group.hard:
-                raise uncountable(group.name)
-            group.fault("uncounted_calls", "a call without text, such as an embedding or an image, is not counted")
             return None
         origin = origin_of(kwargs)
         scope = group.scope_resolver.scope_of(origin.metadata)
@@ -224,6 +234,19 @@ class WiseCallback(Recorder):
             references_of(messages, kwargs),
             lasting_ids(kwargs),
         )
+
+    def unrouted(self, group: Group, deployments: list[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+        """Return deployments among which LiteLLM picks by itself, marked so that the call is charged after its answer.
+
+        Raises
+        ------
+        ScopeRefused
+            If no budget pays for this caller.
+        """
+        if not kwargs:  # no call follows: LiteLLM counts tokens
+            return deployments
+        scope = group.scope_resolver.scope_of(metadata_of(kwargs))
+        return marked_deployments(deployments, self.owner, group.name, scope)
 
 
 def candidates_of(group: Group, healthy: Sequence[Deployment], failed_ids: set[str], model: str) -> Candidates:

@@ -38,8 +38,8 @@ def test_a_base_model_lends_its_price():
     assert rate_card_of(deployment).price.input == litellm.model_cost["azure/gpt-4o"]["input_cost_per_token"]
 
 
-def test_the_limit_that_a_deployment_sends_bounds_its_answers():
-    assert rate_card_of(dep("openai/gpt-4o-mini", max_tokens=50)).max_output_tokens == 50
+def test_the_limit_that_a_deployment_sends_by_default_is_not_that_of_its_model():
+    assert rate_card_of(dep("openai/gpt-4o-mini", max_tokens=50)).max_output_tokens == 16_384
 
 
 def test_an_explicit_zero_is_a_price_and_nothing_is_not():

@@ -92,7 +92,7 @@ SPOOFS = [
     {"metadata": {"user_api_key_team_id": "team-b", "wiserouter_scope": "team:team-b"}},
     {"metadata": {"user_api_key_auth": {"team_id": "team-b"}}},
     {"litellm_metadata": {"user_api_key_team_id": "team-b", "user_api_key_auth": {"team_id": "team-b"}}},
-    {"user": "team-b", "tags": ["team-b"], "team_id": "team-b"},
+    {"user": "team-b", "tags": ["team-b"]},
 ]
 
 

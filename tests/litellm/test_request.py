@@ -61,7 +61,7 @@ def test_placeholders_are_none_unless_a_client_said_so_on_a_text_route(content):
         ({}, None, 1),
         ({"max_tokens": 10}, 10, 1),
         ({"max_completion_tokens": 20, "n": 3}, 20, 3),
-        ({"max_output_tokens": 30}, 30, 1),
+        ({"max_output_tokens": 30}, None, 1),
         ({"max_tokens": 10, "max_completion_tokens": 20}, 20, 1),
         ({"max_tokens": 0, "n": None}, None, 1),
         ({"max_tokens": "many", "n": True}, None, 1),

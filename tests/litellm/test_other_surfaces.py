@@ -1,0 +1,157 @@
+"""Calls that are not routed by text: charged after the answer under an expected limit, refused under a hard one."""
+
+import json
+
+import httpx
+import litellm
+import pytest
+import respx
+
+from support.groups import HI, fitted, llms
+from support.providers import INPUT_USD, URL
+from wiserouter import Budget
+from wiserouter_litellm import WiseRoutingStrategy, attach
+from wiserouter_litellm.other_surfaces import RecentIds
+
+TOKENS = 40
+
+
+def embedding(request):
+    model = json.loads(request.content)["model"]
+    data = [{"object": "embedding", "index": 0, "embedding": [0.5, 0.5]}]
+    usage = {"prompt_tokens": TOKENS, "total_tokens": TOKENS}
+    return httpx.Response(200, json={"object": "list", "model": model, "data": data, "usage": usage})
+
+
+@pytest.fixture
+def provider():
+    with respx.mock(assert_all_called=False) as mock:
+        mock.route(url=f"{URL}/embeddings").mock(side_effect=embedding)
+        mock.route(url=f"{URL}/moderations").mock(
+            return_value=httpx.Response(200, json={"id": "m", "model": "m", "results": []})
+        )
+        mock.route(url=f"{URL}/images/generations").mock(
+            return_value=httpx.Response(200, json={"created": 1, "data": [{"url": "http://127.0.0.1/a.png"}]})
+        )
+        yield mock
+
+
+def billed_usd(mock):
+    return sum(TOKENS * INPUT_USD[json.loads(call.request.content)["model"]] for call in mock.calls)
+
+
+async def test_an_embedding_is_charged_after_its_answer_under_an_expected_limit(provider, settled):
+    router = fitted()
+    callback = attach(llms(), "wise", router=router, budget=Budget(1.0, 100))
+    for calls in (1, 2, 3):
+        await callback._router.aembedding(model="wise", input=["a"])
+        await settled(lambda: router.status().spent_usd == pytest.approx(billed_usd(provider)))
+        assert len(provider.calls) == calls
+    status = router.status()
+    assert (status.decided, status.in_flight) == (0, 0)
+    assert callback.groups["wise"].faults["uncounted_calls"] == 0
+
+
+def test_a_synchronous_embedding_is_charged_as_well(provider):
+    router = fitted()
+    callback = attach(llms(), "wise", router=router, budget=Budget(1.0, 100))
+    callback._router.embedding(model="wise", input=["a"])
+    assert_soon(lambda: router.status().spent_usd == pytest.approx(billed_usd(provider)))
+
+
+async def test_the_strategy_charges_an_embedding_as_well(provider, settled):
+    router, router_ = fitted(), llms()
+    WiseRoutingStrategy(router_, "wise", router=router, budget=Budget(1.0, 100)).install()
+    await router_.aembedding(model="wise", input=["a"])
+    await settled(lambda: router.status().spent_usd == pytest.approx(billed_usd(provider)))
+
+
+async def test_the_scope_that_the_program_names_pays_for_an_embedding(provider, settled):
+    router = fitted()
+    callback = attach(llms(), "wise", router=router, budget=Budget(1.0, 100))
+    router.start(Budget(1.0, 100), scope="team-a", parent="default")
+    await callback._router.aembedding(model="wise", input=["a"], metadata={"wiserouter_scope": "team-a"})
+    await settled(lambda: router.status("team-a").spent_usd == pytest.approx(billed_usd(provider)))
+    assert router.status().spent_usd == pytest.approx(billed_usd(provider))
+
+
+async def test_a_call_without_a_price_is_reported(provider, settled):
+    callback = attach(llms(), "wise", router=fitted(), budget=Budget(1.0, 100))
+    await callback._router.aimage_generation(model="wise", prompt="a cat")
+    await settled(lambda: callback.groups["wise"].faults["unpriced_calls"] == 1)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda r: r.aembedding(model="wise", input=["a"] * 100),
+        lambda r: r.aembedding(model="wise", input="a", encoding_format="float"),
+        lambda r: r.aimage_generation(model="wise", prompt="a cat"),
+        lambda r: r.amoderation(model="wise", input="a"),
+        lambda r: r.aspeech(model="wise", input="a", voice="alloy"),
+        lambda r: r.atranscription(model="wise", file=("a.wav", b"RIFF")),
+        lambda r: r.arerank(model="wise", query="a", documents=["a"]),
+        lambda r: r.acreate_batch(model="wise", input_file_id="f", endpoint="/v1/embeddings", completion_window="24h"),
+        lambda r: r.acreate_file(model="wise", file=("a.jsonl", b"{}"), purpose="batch"),
+        lambda r: r.agenerate_content(model="wise", contents=[{"parts": [{"text": "hi"}]}]),
+        lambda r: r.acompletion(model="wise", messages="hello"),
+        lambda r: r.acompletion(model="wise", messages={"role": "user"}),
+    ],
+    ids=[
+        *("embedding", "embedding-format", "image", "moderation", "speech", "transcription", "rerank", "batch", "file"),
+        *("gemini", "text", "object"),
+    ],
+)
+async def test_a_hard_limit_refuses_what_it_cannot_bound(provider, call):
+    router = fitted()
+    callback = attach(llms(), "wise", router=router, budget=Budget(1.0, 100, limit="hard"))
+    with pytest.raises(litellm.BadRequestError, match="only calls with text") as refused:
+        await call(callback._router)
+    assert refused.value.status_code == 400
+    assert not provider.calls
+    assert (router.status().decided, router.status().spent_usd) == (0, 0.0)
+
+
+@pytest.mark.parametrize("limit", ["expected", "hard"])
+async def test_the_choice_of_a_deployment_to_count_tokens_is_left_alone(limit):
+    callback = attach(llms(), "wise", router=fitted(), budget=Budget(1.0, 100, limit=limit))
+    chosen = await callback._router.async_get_available_deployment(model="wise", request_kwargs={})
+    assert "wiserouter_unrouted" not in chosen["model_info"]
+    assert callback.groups["wise"].faults.total() == 0
+
+
+async def test_a_call_that_passes_after_a_fault_is_charged_after_its_answer(provider, settled, monkeypatch):
+    router = fitted()
+    callback = attach(llms(), "wise", router=router, budget=Budget(1.0, 100))
+    provider.route(url=f"{URL}/chat/completions").mock(side_effect=chat_answer)
+    monkeypatch.setattr(type(callback.groups["wise"]), "aselect", broken)
+    await callback._router.acompletion(model="wise", messages=HI)
+    await settled(lambda: router.status().spent_usd == pytest.approx(billed_usd(provider)))
+    assert callback.groups["wise"].faults == {"selection": 1}
+
+
+def chat_answer(request):
+    model = json.loads(request.content)["model"]
+    message = {"role": "assistant", "content": "hi"}
+    usage = {"prompt_tokens": TOKENS, "completion_tokens": 0, "total_tokens": TOKENS}
+    choices = [{"index": 0, "finish_reason": "stop", "message": message}]
+    head = {"id": "c", "object": "chat.completion", "created": 1, "model": model}
+    return httpx.Response(200, json={**head, "choices": choices, "usage": usage})
+
+
+async def broken(*_):
+    raise RuntimeError("out of order")
+
+
+def assert_soon(condition, timeout_s=5.0):
+    import time
+
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_recent_ids_are_new_once_and_the_oldest_are_forgotten():
+    ids = RecentIds(most=2)
+    assert [ids.is_new(id_) for id_ in "aabca"] == [True, False, True, True, True]

@@ -1,0 +1,111 @@
+"""The closed list of parameters: complete for what real clients send, and the same in the documentation."""
+
+import typing
+from pathlib import Path
+
+import pytest
+from anthropic.types.message_create_params import MessageCreateParamsNonStreaming
+from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming
+from openai.types.completion_create_params import CompletionCreateParamsNonStreaming as TextParams
+from openai.types.responses.response_create_params import ResponseCreateParamsNonStreaming
+
+from wiserouter_litellm.deployments import Defaults, defaults_of
+from wiserouter_litellm.parameters import (
+    ALLOWED,
+    ANSWERS,
+    OUTPUT_LIMITS,
+    OWN_REFUSED,
+    PROVIDER_LIMITS,
+    SENT_REFUSED,
+    SURFACES,
+    broken_default,
+    broken_parameter,
+)
+
+DOCS = Path(__file__).parents[2] / "docs" / "litellm.md"
+
+NOT_ALLOWED = {
+    "chat": {"moderation"},
+    "responses": {"moderation", "context_management"},
+    "messages": {"diagnostics", "user_profile_id", "workspace_id"},
+}
+"""Parameters of the clients that are neither allowed nor refused by name."""
+
+
+def names(params: type) -> set[str]:
+    return set(typing.get_type_hints(params))
+
+
+@pytest.mark.parametrize(
+    ("surface", "params"),
+    [
+        ("chat", CompletionCreateParamsNonStreaming),
+        ("chat", TextParams),
+        ("responses", ResponseCreateParamsNonStreaming),
+        ("messages", MessageCreateParamsNonStreaming),
+    ],
+)
+def test_each_parameter_of_the_clients_is_decided(surface, params):
+    allowed = {name for one in ALLOWED if surface in one.surfaces for name in one.names.split()}
+    known = allowed | SENT_REFUSED.keys() | set(OUTPUT_LIMITS[surface]) | set(ANSWERS[surface])
+    assert names(params) - known <= NOT_ALLOWED[surface]
+
+
+def test_the_documentation_has_the_same_list():
+    rows = [line.split("|")[1:-1] for line in DOCS.read_text(encoding="utf-8").splitlines() if line.startswith("| `")]
+    documented = {
+        tuple(name.strip(" `") for name in row[0].split(",")): tuple(cell.strip() for cell in row[1:]) for row in rows
+    }
+    for one in ALLOWED:
+        marks = tuple("yes" if surface in one.surfaces else "" for surface in SURFACES)
+        assert documented[tuple(one.names.split())] == (*marks, one.reason)
+    text = DOCS.read_text(encoding="utf-8")
+    assert all(f"`{name}`" in text for name in {*OWN_REFUSED, *SENT_REFUSED} - PROVIDER_LIMITS)
+
+
+FROM_THE_PROXY = (
+    *("litellm_call_id", "litellm_logging_obj", "litellm_trace_id", "proxy_server_request", "secret_fields"),
+    *("shared_session", "metadata", "litellm_metadata", "_context_compaction_state", "_litellm_strip_stream_usage"),
+    *("num_retries", "headers", "timeout", "tags", "cache", "guardrails", "api_key", "fallbacks", "client"),
+    *("_target_order", "_excluded_deployment_ids", "context_window_fallbacks", "mock_response"),
+    "provider_specific_header",
+)
+
+
+@pytest.mark.parametrize("surface", SURFACES)
+@pytest.mark.parametrize("name", FROM_THE_PROXY)
+def test_what_litellm_adds_passes(surface, name):
+    assert broken_parameter(surface, {name: object()}) is None
+
+
+@pytest.mark.parametrize("surface", SURFACES)
+@pytest.mark.parametrize(
+    "name", ["input_cost_per_token", "tiered_pricing", "turbo", "_turbo", "", "Temperature", "n\n"]
+)
+def test_prices_and_unknown_names_are_refused(surface, name):
+    assert broken_parameter(surface, {name: 1})[0] == name
+
+
+@pytest.mark.parametrize("name", sorted({**SENT_REFUSED, **OWN_REFUSED}))
+def test_null_is_always_allowed(name):
+    for surface in SURFACES:
+        assert broken_parameter(surface, {name: None}) is None
+        assert broken_parameter(surface, {name: {"a": 1}}) is not None
+
+
+@pytest.mark.parametrize(
+    ("params", "defaults"),
+    [
+        ({"model": "openai/small", "api_key": "x", "drop_params": True, "max_retries": 3}, Defaults()),
+        ({"max_tokens": 50, "max_completion_tokens": "80"}, Defaults(output_tokens=80)),
+        ({"n": 3, "service_tier": "fast"}, Defaults(answers=3, tier="priority")),
+        ({"extra_body": {"top_k": 3}, "service_tier": "flex"}, Defaults()),
+        ({"extra_body": {"max_tokens": 3}}, Defaults(unbounded="extra_body.max_tokens")),
+        ({"web_search_options": {}}, Defaults(unbounded="web_search_options")),
+        ({"additional_drop_params": ["max_tokens"]}, Defaults(unbounded="additional_drop_params")),
+        ({"tools": [{"type": "web_search"}]}, Defaults(unbounded="tools[0].type")),
+    ],
+)
+def test_the_parameters_that_a_deployment_adds(params, defaults):
+    assert defaults_of(params) == defaults
+    assert broken_default(params) == defaults.unbounded
