@@ -19,5 +19,5 @@ for prompt, rewards, costs in zip(live.prompts, live.reward, live.cost_usd, stri
     router.reward(decision, float(rewards[k]))  # ... and perhaps, later, a score
 
 status = router.status()
-print(f"spent {status.spent_usd:.4f} of {status.amount_usd:.2f} USD on {status.charged} calls")
+print(f"spent {status.spent_usd:.4f} of {status.amount_usd:.4f} USD on {status.charged} calls")
 assert status.spent_usd <= status.amount_usd * 1.02

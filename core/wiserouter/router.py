@@ -42,6 +42,7 @@ from wiserouter.validation import check_count
 if TYPE_CHECKING:
     from wiserouter.fitting.fit import Progress
     from wiserouter.fitting.log import RoutingLog
+    from wiserouter.fitting.log.data_frames import DataFrame
     from wiserouter.learning.residuals.model_selection import Comparison
 
 logger = logging.getLogger("wiserouter")
@@ -149,7 +150,7 @@ class WiseRouter(RouterSettlement):
     @classmethod
     def fit(
         cls,
-        log: RoutingLog | str | Path,
+        log: RoutingLog | DataFrame | str | Path,
         *,
         encoder: EncoderLike = "tfidf",
         n_contexts: int = 16,
@@ -167,7 +168,7 @@ class WiseRouter(RouterSettlement):
 
         Parameters
         ----------
-        log : RoutingLog, str or Path
+        log : RoutingLog, str, Path, or data frame of polars or pandas
             Past calls: prompt, model, reward, cost; or the file that holds them.
         encoder : str, Encoder or callable, default "tfidf"
             "tfidf", "minilm", or anything that maps a list of texts to an array.
@@ -203,7 +204,7 @@ class WiseRouter(RouterSettlement):
         Raises
         ------
         InvalidInput
-            If there are fewer queries than contexts, or a model was never observed.
+            If there are fewer queries than contexts, a model was never observed, or the log is no log.
         LogError
             If a row cannot be read.
         """

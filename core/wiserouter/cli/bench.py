@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from wiserouter.cli.fit import names
-from wiserouter.cli.output import err, out, print_json, progress, table, usd
+from wiserouter.cli.output import err, out, print_json, progress, table
 from wiserouter.evaluation.baselines import Method, open_methods
 from wiserouter.evaluation.bench import Bench, budgets_of, run_bench
 from wiserouter.evaluation.bench.oracles import BOUNDS
 from wiserouter.evaluation.bench.results_cache import code_digest
 from wiserouter.evaluation.bench.splits import DEFAULT_ENCODER
 from wiserouter.evaluation.datasets import LoadedTable, open_table
+from wiserouter.pricing.amounts import usd
 
 if TYPE_CHECKING:
     import polars as pl
@@ -111,7 +112,8 @@ def _terms(work: Bench) -> str:
     return (
         f"{loaded.name}{left}: {n:,} queries, of which {n // 2:,} to learn from, {k} models, {len(work.seeds)} splits "
         f"(seeds {work.seeds[0]} to {work.seeds[-1]}), {work.n_contexts} contexts on {_encoder(work)}, "
-        f"{len(rates)} budgets from {usd(rates[0])} to {usd(rates[-1])} per query and {len(work.budgets.log)} between "
+        f"{len(rates)} budgets from {usd(1_000 * rates[0])} to {usd(1_000 * rates[-1])} per 1,000 queries and "
+        f"{len(work.budgets.log)} between "
         f"them. Left out for a missing score or cost: {loaded.dropped} queries."
     )
 

@@ -9,11 +9,12 @@ from typing import Annotated
 import typer
 
 from wiserouter.cli.fit import names
-from wiserouter.cli.output import err, out, print_json, table, usd
+from wiserouter.cli.output import err, out, print_json, table
 from wiserouter.errors import InvalidInput
 from wiserouter.evaluation.datasets import TableSummary, summary
 from wiserouter.evaluation.datasets.open_table import tables_folder
 from wiserouter.evaluation.datasets.wide_table import WideTable, write
+from wiserouter.pricing.amounts import usd
 
 app = typer.Typer(help="Public routing tables: download or convert them, and check a table.", no_args_is_help=True)
 

@@ -12,13 +12,14 @@ import typer
 from rich.progress import Progress, TaskID
 
 from wiserouter.budgets.budget import Budget
-from wiserouter.cli.output import check_writable, err, out, print_json, progress, reporter, shares, table, usd
+from wiserouter.cli.output import check_writable, err, out, print_json, progress, reporter, shares, table
 from wiserouter.errors import InvalidInput, MissingExtra
 from wiserouter.evaluation.datasets.synthetic import make_table
 from wiserouter.evaluation.outcome import Outcome, outcome_of
 from wiserouter.evaluation.reference_policies import always, best_model, cheapest_model
 from wiserouter.evaluation.replay import Table
 from wiserouter.learning.estimates import Means
+from wiserouter.pricing.amounts import usd
 from wiserouter.router import WiseRouter
 from wiserouter.types import IntArray
 

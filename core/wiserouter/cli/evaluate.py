@@ -8,7 +8,7 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from wiserouter.cli.output import err, out, print_json, table, usd
+from wiserouter.cli.output import err, out, print_json, table
 from wiserouter.errors import InvalidInput
 from wiserouter.evaluation.errors import ThinOverlap
 from wiserouter.evaluation.off_policy import (
@@ -23,6 +23,7 @@ from wiserouter.evaluation.off_policy import (
     read_decisions,
 )
 from wiserouter.evaluation.off_policy.evaluate import OutcomeName
+from wiserouter.pricing.amounts import usd
 from wiserouter.router import WiseRouter
 from wiserouter.routing.journal_reader import JournalReader
 from wiserouter.types import FloatArray
@@ -163,7 +164,7 @@ def _show(journal: Path, reader: JournalReader, decisions: Decisions, n: int, re
     for each in results:
         for one in each.outcomes.values():
             if isinstance(one, ThinOverlap):
-                out.print(f"\n{each.name}: {one}", highlight=False, markup=False, soft_wrap=True)
+                out.print(f"\n{each.name}: {one}", highlight=False, soft_wrap=True)
 
 
 def _cells(name: OutcomeName, evaluation: Evaluation, n: int) -> tuple[str, ...]:

@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from wiserouter.cli.output import err, out, print_json, table, usd
+from wiserouter.cli.output import err, out, print_json, table
+from wiserouter.pricing.amounts import usd, usd_per_1000
 from wiserouter.router import WiseRouter
 from wiserouter.routing.journal_reader import JournalReader, find_explanation
 from wiserouter.types import NO_CONTEXT
@@ -47,18 +48,18 @@ def _show(found: dict[str, Any]) -> None:
             model["name"] + (" *" if model["name"] == found["model"] else ""),
             f"{model['probability']:.1%}",
             _reward(model),
-            _usd(model["expected_cost_usd"]),
+            _per_1000(model["expected_cost_usd"]),
             _figure(model["worth"]),
-            f"{model['labels']:,}",
-            f"{model['calls']:,}",
-            _usd(model["worst_case_usd"]),
+            f"{model['labels']:,}/{model['calls']:,}",
+            _per_1000(model["worst_case_usd"]),
             model["excluded_by"] or ("on the envelope" if model["on_envelope"] else "candidate"),
         )
         for model in sorted(found["models"], key=_order)
     ]
-    columns = ("model", "drawn with", "reward", "cost", "worth", "rewards", "costs", "at most", "rule")
+    columns = ("model", "drawn", "reward", "cost", "worth", "seen", "at most", "rule")
     out.print(table(f"Decision {found['id']}: {found['model'] or 'skipped'}", columns, rows))
-    out.print("\n" + "\n".join(_lines(found)), highlight=False, markup=False)
+    out.print("cost and at most: for 1,000 calls; seen: rewards/costs observed", highlight=False, soft_wrap=True)
+    out.print("\n" + "\n".join(_lines(found)), highlight=False)
 
 
 def _order(model: dict[str, Any]) -> tuple[float, bool, float]:
@@ -73,9 +74,9 @@ def _lines(found: dict[str, Any]) -> list[str]:
         f"context   {_context(found['context'])}",
         f"rule      {_RULES[found['rule']]}",
         f"account   {found['scope']}: {_usd(found['left_usd'])} for {found['requests_left']:,} requests, a rate of "
-        f"{usd(found['rate_usd'])}; {at_margin}{room}",
-        f"reserved  {usd(found['reserved_usd'])}, expected cost {usd(found['expected_cost_usd'])}, expected reward "
-        f"{found['expected_reward']:.4f}",
+        f"{usd_per_1000(found['rate_usd'])}; {at_margin}{room}",
+        f"reserved  {usd(found['reserved_usd'])}, expected cost {usd_per_1000(found['expected_cost_usd'])}, expected "
+        f"reward {found['expected_reward']:.4f}",
         f"since     {_since(found)}",
     ]
 
@@ -112,6 +113,10 @@ def _reward(model: dict[str, Any]) -> str:
 
 def _figure(value: float | None) -> str:
     return "" if value is None else f"{value:.4f}"
+
+
+def _per_1000(value: float | None) -> str:
+    return "" if value is None else usd(1_000 * value)
 
 
 def _usd(value: float | None) -> str:

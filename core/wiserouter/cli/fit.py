@@ -8,10 +8,11 @@ from typing import Annotated, Any
 
 import typer
 
-from wiserouter.cli.output import check_writable, out, print_json, progress, reporter, table, usd
+from wiserouter.cli.output import check_writable, out, print_json, progress, reporter, table
 from wiserouter.errors import InvalidInput
 from wiserouter.fitting.log import RoutingLog
 from wiserouter.learning.residuals.model_selection import CandidateScore, Comparison
+from wiserouter.pricing.amounts import usd
 from wiserouter.pricing.pool import Model
 from wiserouter.pricing.prices import Price
 from wiserouter.router import WiseRouter

@@ -8,17 +8,22 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Literal
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from rich.text import Text
 
 from wiserouter.errors import InvalidInput
 from wiserouter.evaluation.outcome import Outcome
 from wiserouter.fitting.fit import Progress as Report
+from wiserouter.pricing.amounts import usd
 
-out = Console()
-err = Console(stderr=True)
+Justify = Literal["left", "right"]
+
+out = Console(markup=False)  # names, paths and hints may hold brackets
+err = Console(stderr=True, markup=False)
 
 
 def print_json(value: Mapping[str, object]) -> None:
@@ -39,20 +44,7 @@ def check_writable(*paths: Path | None) -> None:
 
 def complain(error: BaseException) -> None:
     """Print an error in one line on stderr."""
-    err.print(f"[bold red]error:[/] {_escape(str(error))}", highlight=False, soft_wrap=True)
-
-
-def usd(amount: float) -> str:
-    """Return an amount of money, a small one with four significant digits.
-
-    Examples
-    --------
-    >>> usd(0.00012345), usd(0.9), usd(12.5)
-    ('$0.0001234', '$0.900', '$12.50')
-    """
-    if amount >= 1 or amount == 0:
-        return f"${amount:,.2f}"
-    return f"${amount:.3f}" if amount >= 0.1 else f"${amount:.4g}"
+    err.print(Text.assemble(("error:", "bold red"), f" {error}"), highlight=False, soft_wrap=True)
 
 
 def shares(models: Mapping[str, float], most: int = 3) -> str:
@@ -66,9 +58,10 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], *, 
     """Return a table; the first `left` columns and the last are left-aligned, the others right-aligned."""
     grid = Table(title=title, title_justify="left", title_style="bold", show_edge=False)
     for i, name in enumerate(columns):
-        grid.add_column(name, justify="left" if i < left or i == len(columns) - 1 else "right")
+        justify: Justify = "left" if i < left or i == len(columns) - 1 else "right"
+        grid.add_column(name, justify=justify, overflow="fold")  # on a narrow terminal nothing is cut off
     for row in rows:
-        grid.add_row(*(_escape(cell) for cell in row))
+        grid.add_row(*row)
     return grid
 
 
@@ -119,7 +112,3 @@ def reporter(bars: Progress) -> Report:
         bars.advance(steps[step], rows)
 
     return report
-
-
-def _escape(text: str) -> str:
-    return text.replace("[", "\\[")

@@ -121,7 +121,7 @@ def _show(section: ReportSection, table: str, terms: str, folder: Path) -> None:
         written += pictures
         text += f"\n![{section.title}]({stem}.svg)\n"
     written[0].write_text(text, encoding="utf-8")
-    out.print(text, markup=False, highlight=False, soft_wrap=True)
+    out.print(text, highlight=False, soft_wrap=True)
     out.print(f"Written: {', '.join(map(str, written))}", highlight=False, soft_wrap=True)
 
 

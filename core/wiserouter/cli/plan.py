@@ -8,9 +8,10 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from wiserouter.cli.output import check_writable, out, print_json, shares, table, usd
+from wiserouter.cli.output import check_writable, out, print_json, shares, table
 from wiserouter.errors import InvalidInput
 from wiserouter.planning.plan import Plan
+from wiserouter.pricing.amounts import usd
 from wiserouter.router import WiseRouter
 from wiserouter.routing.status import what_if
 

@@ -21,13 +21,13 @@ from wiserouter.cli.output import (
     print_json,
     progress,
     table,
-    usd,
 )
 from wiserouter.errors import InvalidInput
 from wiserouter.evaluation.outcome import Outcome
 from wiserouter.evaluation.replay import Replay, ReplaySetup, Table, dense_table, prepare, prepare_with, run
 from wiserouter.fitting.log import RoutingLog
 from wiserouter.planning.policies import Offline
+from wiserouter.pricing.amounts import usd
 from wiserouter.router import WiseRouter
 
 

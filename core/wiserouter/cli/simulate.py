@@ -10,9 +10,10 @@ from typing import Annotated, Any
 import typer
 
 from wiserouter.cli.fit import names
-from wiserouter.cli.output import check_writable, out, print_json, progress, table, usd
+from wiserouter.cli.output import check_writable, out, print_json, progress, table
 from wiserouter.evaluation import simulation
 from wiserouter.evaluation.simulation import MethodSummary, Study, slopes, summarise
+from wiserouter.pricing.amounts import usd
 
 _COLUMNS = ("method", "reward\nratio", "\ns.e.", "\nregret", "spend\nratio", "\nmost", "\nserved")
 

@@ -8,8 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
-from wiserouter.cli.output import out, print_json, table, usd
+from wiserouter.cli.output import out, print_json, table
 from wiserouter.errors import InvalidInput
+from wiserouter.pricing.amounts import usd, usd_per_1000
 from wiserouter.routing.status import status_of
 from wiserouter.stores.inspection import AccountSnapshot, StoreSnapshot, inspect_store
 
@@ -19,7 +20,7 @@ def status(
         str,
         typer.Option(
             envvar="WISEROUTER_STORE",
-            help="Its URL: sqlite:///budget.db, redis://host:6379/0?name=wise. LiteLLM names it after the group.",
+            help="Its file or URL: budget.db, redis://host:6379/0?name=wise. LiteLLM names it after the group.",
             metavar="URL",
             show_envvar=True,
         ),
@@ -33,7 +34,7 @@ def status(
 
     Example: wiserouter status --store sqlite:///budget.db
     """
-    found = inspect_store(store)
+    found = inspect_store(store if "://" in store else f"sqlite:///{store}")
     if scope is not None and scope not in found.accounts:
         known = ", ".join(found.accounts) or "none has"
         raise InvalidInput(f"scope must have a budget in {found.store} ({known}), got {scope!r}", value=scope)
@@ -71,7 +72,7 @@ def _show(found: StoreSnapshot, scopes: dict[str, AccountSnapshot]) -> None:
     else:
         out.print("No budget runs there; if several routers share a server, add ?name= to the URL.", soft_wrap=True)
     line = f"{found.store} answered in {found.took_s * 1e3:.2g} ms, at {_time(found.now_s)}"
-    out.print(line, highlight=False, markup=False, soft_wrap=True)
+    out.print(line, highlight=False, soft_wrap=True)
 
 
 _AMOUNTS = {
@@ -90,7 +91,7 @@ def _row(scope: str, account: AccountSnapshot, window: dict[str, Any]) -> tuple[
     renews = [] if window["every"] is None else [f"every {window['every']}", f"until {_time(window['renews_at'])}"]
     money = {state: window[f"{state}_usd"] for state in _AMOUNTS}
     calls = {state: window[state] for state in ("in_flight", "charged", "presumed", "released")}
-    ahead = [f"{window['horizon_left']:,} left of {window['horizon']:,}", f"at {usd(window['rate_usd'])} each"]
+    ahead = [f"{window['horizon_left']:,} left of {window['horizon']:,}", f"at {usd_per_1000(window['rate_usd'])}"]
     return (
         "\n".join([scope, *parent]),
         "\n".join([f"{usd(window['amount_usd'])} {window['limit']}", *renews]),

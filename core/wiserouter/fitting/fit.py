@@ -14,6 +14,7 @@ from wiserouter.fitting.context_summaries import TypicalPrompts, context_summari
 from wiserouter.fitting.fit_residuals import ResidualSample, ResidualTerms, fit_residuals
 from wiserouter.fitting.log import LogBatch, RoutingLog
 from wiserouter.fitting.log.batch import first_rows
+from wiserouter.fitting.log.data_frames import DataFrame, opened_log
 from wiserouter.fitting.query_counts import QueryCounts
 from wiserouter.fitting.query_sample import QuerySample
 from wiserouter.learning.estimates import Estimates
@@ -62,7 +63,7 @@ class Fitted(NamedTuple):
 
 
 def fit_parts(
-    log: RoutingLog | str | Path,
+    log: RoutingLog | DataFrame | str | Path,
     *,
     encoder: EncoderLike,
     n_contexts: int,
@@ -88,7 +89,7 @@ def fit_parts(
     LogError
         If a row cannot be read.
     """
-    log = log if isinstance(log, RoutingLog) else RoutingLog.read(log)
+    log = opened_log(log)
     known = {model.name: model for model in models or ()}
     for name in known.keys() - set(log.models):
         raise InvalidInput(f"models must be in the log ({', '.join(log.models)}), got {name!r}", value=name)

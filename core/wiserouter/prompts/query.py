@@ -74,7 +74,7 @@ class QueryReader:
     def is_quick(self, text: str | None) -> bool:
         """Return True if reading takes well under a millisecond: nothing to encode, and little to count."""
         encodes = self._n_contexts > 1 or self._keeps_embedding
-        return text is None or (not encodes and len(text) < SHORT_TEXT_CHARS)
+        return not isinstance(text, str) or (not encodes and len(text) < SHORT_TEXT_CHARS)
 
     def read(
         self,
@@ -94,6 +94,8 @@ class QueryReader:
         EncoderError
             If the encoder fails.
         """
+        if text is not None and not isinstance(text, str):
+            raise InvalidInput(f"text must be a string, got {type(text).__name__}", value=text)
         if self._keeps_embedding and embedding is None and context is None and text is not None and self._encoder:
             embedding = self._encoder.encode(text)
         if self._reassigns and embedding is not None:

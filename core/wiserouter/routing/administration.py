@@ -53,6 +53,13 @@ class RouterAdministration:
         self.check_new_model: Callable[[Model], None] | None = None
         """Called by `add_model` before anything is changed; an adapter refuses a model that it could not call."""
 
+    def __repr__(self) -> str:
+        names, n_contexts = self.pool.names, self.contexts.n_contexts
+        shown = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
+        contexts = "1 context" if n_contexts == 1 else f"{n_contexts} contexts"
+        store = "a shared store" if self.durable else "memory"
+        return f"<{type(self).__name__}: {shown}; {contexts}, {type(self.policy).__name__}, budgets in {store}>"
+
     @property
     def pool(self) -> Pool:
         """The models."""

@@ -15,6 +15,7 @@ from typing import TypeVar
 from wiserouter.errors import InvalidInput, UnknownPrice
 from wiserouter.pricing.prices import Usage
 from wiserouter.pricing.prices import cost_usd as cost_of_usage
+from wiserouter.pricing.usage_shapes import UsageLike, usage_from
 from wiserouter.routing.administration import RouterAdministration
 from wiserouter.stores.base import Record
 from wiserouter.types import Decision
@@ -33,7 +34,7 @@ class RouterSettlement(RouterAdministration):
         decision: Decision | str,
         cost_usd: float | None = None,
         *,
-        usage: Usage | None = None,
+        usage: UsageLike | None = None,
         model: str | None = None,
         learn: bool = True,
     ) -> None:
@@ -46,9 +47,10 @@ class RouterSettlement(RouterAdministration):
             a presumed one replaces the presumed cost.
         cost_usd : float, USD, optional
             Cost of the call.
-        usage : Usage, optional
-            Tokens of the call. They give the cost at the model's price if `cost_usd` is not given; in any case the
-            lengths of prompts and answers are learned from them.
+        usage : Usage, mapping or object, optional
+            Tokens of the call, also as the usage block of OpenAI, Anthropic, LiteLLM or LangChain. They give the cost
+            at the model's price if `cost_usd` is not given; in any case the lengths of prompts and answers are learned
+            from them.
         model : str, optional
             The model that answered, if a retry or a fallback replaced the chosen one.
         learn : bool, default True
@@ -67,12 +69,13 @@ class RouterSettlement(RouterAdministration):
         served = None
         if model is not None:
             served = pool.positions[model] if model in pool.positions else pool.index(model)
-        cost = self._cost_usd(decision, model, cost_usd, usage)
+        tokens = None if usage is None else usage_from(usage)
+        cost = self._cost_usd(decision, model, cost_usd, tokens)
         record = self._store.settle(decision_id, cost, served)
         self._notify()
         if learn:
             with self._lock:
-                self._learner.add_cost(record, cost, usage)
+                self._learner.add_cost(record, cost, tokens)
         name = pool.names[record.model]
         for journal in self._journals:
             journal.event("charge", decision_id, self._store.now(), cost_usd=cost, model=name, learn=learn)
@@ -89,7 +92,7 @@ class RouterSettlement(RouterAdministration):
         decision: Decision | str,
         cost_usd: float | None = None,
         *,
-        usage: Usage | None = None,
+        usage: UsageLike | None = None,
         model: str | None = None,
         learn: bool = True,
     ) -> None:

@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple
 from wiserouter.budgets.ledger import Ledger
 from wiserouter.budgets.nested import Account
 from wiserouter.planning.plan import Plan
+from wiserouter.routing.status_text import html_of, text_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +113,12 @@ class Status:
     renews_at: float | None
     mix: dict[str, float]
     windows: tuple[WindowStatus, ...]
+
+    def __str__(self) -> str:
+        return text_of(self.as_dict())
+
+    def _repr_html_(self) -> str:
+        return html_of(self.as_dict())
 
     def as_dict(self) -> dict[str, object]:
         """Return the fields as a dictionary, for JSON."""

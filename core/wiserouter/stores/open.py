@@ -83,8 +83,11 @@ def open_engine(url: str, *, create: bool = True, **ttl_s: Any) -> OpenedEngine:
     """
     scheme = url.partition("://")[0]
     if scheme not in {"sqlite", *REDIS}:
+        given, path = _public(url).removeprefix("://"), url.partition("?")[0]
+        remedy = "" if "://" in url or "@" in url else f": for that file say sqlite:///{path}"
         raise InvalidInput(
-            f"store must be a URL that starts with memory://, sqlite:// or redis://, got {_public(url)!r}", value=scheme
+            f"store must be a URL that starts with memory://, sqlite:// or redis://, got {given!r}{remedy}",
+            value=scheme,
         )
     kind = "sqlite" if scheme == "sqlite" else "redis"
     plain, settings, engine_settings, rest = _split(url, kind)

@@ -178,7 +178,7 @@ def test_explain_prints_a_table(journal, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     path, _, decisions = journal
     printed = wiserouter("explain", decisions[1].id, "--journal", path, "--artifact", path.parent / "r.wise")
-    for part in (decisions[1].id, "nano", "drawn with", "typical prompts: row", "about:", "reward per extra USD"):
+    for part in (decisions[1].id, "nano", "drawn", "typical prompts: row", "about:", "reward per extra USD"):
         assert part in printed
     assert "since its outcome is unknown" in wiserouter("explain", decisions[2].id, "--journal", path)
     with path.open("a") as file:

@@ -195,7 +195,7 @@ def test_a_file_of_another_program(tmp_path, kind):
         printed("--store", f"sqlite:///{path}")
 
 
-@pytest.mark.parametrize("wrong", ["postgres://host/db", "budget.db", "memory://", "sqlite:///b.db?nmae=x"])
+@pytest.mark.parametrize("wrong", ["postgres://host/db", "memory://", "sqlite:///b.db?nmae=x"])
 def test_a_wrong_url(wrong):
     with pytest.raises(InvalidInput):
         printed("--store", wrong)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from wiserouter import Contexts, Model, Price, open_encoder
+from wiserouter import Budget, Contexts, Model, Price, WiseRouter, open_encoder
 from wiserouter.errors import InvalidInput
 from wiserouter.pricing.pool import Pool
 from wiserouter.pricing.tokens import SHORT_TEXT_CHARS, count_tokens
@@ -138,3 +138,17 @@ def test_an_embedding_that_does_not_fit_is_refused(bad):
 )
 def test_reading_is_quick_where_nothing_is_encoded_and_little_is_counted(options, text, quick):
     assert reader(**options).is_quick(text) is quick
+
+
+@pytest.mark.parametrize("text", [5, b"hi", ["hi"], {"text": "hi"}], ids=repr)
+async def test_a_question_that_is_no_text_is_refused(text):
+    router = WiseRouter([Model("a", Price(1.0, 1.0))])
+    router.start(Budget(1.0, 10))
+    for options in ({}, {"contexts": Contexts.single()}):
+        with pytest.raises(InvalidInput, match="text must be a string, got"):
+            reader(**options).read(text, None, None, hard=False)
+    with pytest.raises(InvalidInput, match="text must be a string, got"):
+        router.decide(text)
+    with pytest.raises(InvalidInput, match="text must be a string, got"):
+        await router.adecide(text)
+    assert router.status().decided == 0

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from multiprocessing import get_context
+from collections.abc import Generator
+from concurrent.futures import as_completed
+from contextlib import closing
 from pathlib import Path
 from time import process_time
 from typing import TYPE_CHECKING, NamedTuple
@@ -22,6 +22,7 @@ from wiserouter.evaluation.bench.serve import serve_all
 from wiserouter.evaluation.bench.splits import TrainTestSplit, split_table
 from wiserouter.evaluation.datasets import LoadedTable
 from wiserouter.evaluation.replay import Tick
+from wiserouter.evaluation.worker_processes import worker_processes
 from wiserouter.validation import check_count
 
 if TYPE_CHECKING:
@@ -99,9 +100,10 @@ def run_bench(bench: Bench, folder: str | Path, *, jobs: int = 1, tick: Tick | N
     tasks = tasks_of(keys, store.done())
     report = tick or _silent
     report(len(keys) - sum(len(task.rates) for task in tasks))
-    for rows in _spread(bench, tasks, check_count("jobs", jobs, least=1)):
-        store.add(rows)
-        report(len(rows))
+    with closing(_spread(bench, tasks, check_count("jobs", jobs, least=1))) as done:
+        for rows in done:
+            store.add(rows)
+            report(len(rows))
     return store.read(keys)
 
 
@@ -184,18 +186,15 @@ def _cell(
     return row_of(method.name, split, terms, trace) | {"start_s": start_s, "collected_usd": collected_usd}
 
 
-def _spread(bench: Bench, tasks: list[Task], jobs: int) -> Iterator[list[ResultRow]]:
+def _spread(bench: Bench, tasks: list[Task], jobs: int) -> Generator[list[ResultRow]]:
     """Yield the rows of each task as it is done."""
     if min(jobs, len(tasks)) <= 1:
         worker = BenchWorker(bench)
         yield from (worker.run(task) for task in tasks)
         return
-    with ProcessPoolExecutor(min(jobs, len(tasks)), get_context("spawn"), _open, (bench,)) as pool:
-        try:
-            for done in as_completed([pool.submit(_run, task) for task in tasks]):
-                yield done.result()
-        finally:
-            pool.shutdown(cancel_futures=True)
+    with worker_processes(min(jobs, len(tasks)), _open, bench) as submit:
+        for done in as_completed(submit(_run, ((task,) for task in tasks))):
+            yield done.result()
 
 
 _workers: list[BenchWorker] = []

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from itertools import product
-from multiprocessing import get_context
 from typing import Any, Literal, NamedTuple, get_args
 
 from wiserouter.budgets.budget import Debit, Limit
@@ -18,6 +16,7 @@ from wiserouter.evaluation.simulation.methods import default_methods, open_metho
 from wiserouter.evaluation.simulation.paper_environment import paper_environment
 from wiserouter.evaluation.simulation.routerbench_environment import routerbench_like
 from wiserouter.evaluation.simulation.score import RunScore, score_of
+from wiserouter.evaluation.worker_processes import worker_processes
 from wiserouter.validation import check_count
 
 EnvironmentName = Literal["paper", "routerbench"]
@@ -151,8 +150,8 @@ def _mapper(jobs: int) -> Iterator[Callable[..., Iterable[Any]]]:
     if jobs <= 1:
         yield map
     else:
-        with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-            yield pool.map
+        with worker_processes(jobs) as submit:
+            yield lambda function, work: (done.result() for done in submit(function, ((each,) for each in work)))
 
 
 def _check_one_of(name: str, value: str, choices: tuple[str, ...]) -> None:

@@ -1,0 +1,61 @@
+"""Logs given as they are: a `RoutingLog`, a file, or a data frame of polars or pandas."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from wiserouter.errors import InvalidInput
+from wiserouter.fitting.log.layout import layout_of
+from wiserouter.fitting.log.reader import RoutingLog
+
+DataFrame = Any
+"""A data frame of polars or pandas, of which neither needs to be installed for the types."""
+
+
+def opened_log(log: RoutingLog | DataFrame | str | Path) -> RoutingLog:
+    """Return the log that a caller gave.
+
+    Parameters
+    ----------
+    log : RoutingLog, str, Path, or data frame of polars or pandas
+        A frame has the columns of a file that `RoutingLog.read` reads.
+
+    Raises
+    ------
+    InvalidInput
+        If it is none of these.
+    LogError
+        If it cannot be read.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> opened_log(pl.DataFrame({"prompt": ["hi"], "score|small": [1.0], "cost|small": [0.1]})).models
+    ('small',)
+    """
+    if isinstance(log, RoutingLog):
+        return log
+    if isinstance(log, str | Path):
+        return RoutingLog.read(log)
+    package = type(log).__module__.partition(".")[0]
+    if package == "polars" and hasattr(log, "lazy"):
+        frame = log.lazy()
+        return RoutingLog(frame, layout_of(frame.collect_schema().names(), None, None))
+    if package == "pandas" and hasattr(log, "columns"):
+        return _of_pandas(log)
+    raise InvalidInput(
+        f"log must be a RoutingLog, the path of a file, or a data frame of polars or pandas, got {type(log).__name__}",
+        value=log,
+    )
+
+
+def _of_pandas(frame: DataFrame) -> RoutingLog:
+    """Return the log of a pandas frame, copied column by column, since polars' own conversion needs pyarrow."""
+    import polars as pl
+
+    names = [str(name) for name in frame.columns]
+    columns = {name: frame.iloc[:, k].tolist() for k, name in enumerate(names)}
+    return RoutingLog.from_frame(
+        pl.DataFrame({name: [None if value != value else value for value in cells] for name, cells in columns.items()})  # noqa: PLR0124
+    )

@@ -1,0 +1,89 @@
+"""The status of a budget as a few lines of text, and as a small table for notebooks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from html import escape
+from typing import Any
+
+from wiserouter.pricing.amounts import usd, usd_per_1000
+
+
+def rows_of(status: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the status of a scope as names and texts.
+
+    Parameters
+    ----------
+    status : mapping
+        As `Status.as_dict` returns it.
+    """
+    rows = [("budget", _budget(status)), ("calls", _calls(status)), ("ahead", _requests(status))]
+    if status["expected_reward"] is not None:
+        rows.append(("plan", _plan(status)))
+    if len(status["windows"]) > 1:
+        rows += [(_name(window), _budget(window) + _renewal(window)) for window in status["windows"]]
+    return rows
+
+
+def text_of(status: Mapping[str, Any]) -> str:
+    """Return the status of a scope on a few lines."""
+    rows = rows_of(status)
+    width = max(len(name) for name, _ in rows)
+    return "\n".join([f"scope {status['scope']}", *(f"  {name:<{width}}  {text}" for name, text in rows)])
+
+
+def html_of(status: Mapping[str, Any]) -> str:
+    """Return the status of a scope as an HTML table."""
+    cells = "".join(f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in rows_of(status))
+    return f"<table><caption>scope {escape(status['scope'])}</caption>{cells}</table>"
+
+
+def _name(window: Mapping[str, Any]) -> str:
+    return "in all" if window["every"] is None else f"every {window['every']}"
+
+
+def _renewal(account: Mapping[str, Any]) -> str:
+    return "" if account["renews_at"] is None else f", renews {_time(account['renews_at'])}"
+
+
+def _budget(account: Mapping[str, Any]) -> str:
+    used = f" ({account['spent_usd'] / account['amount_usd']:.1%})" if account["amount_usd"] else ""
+    parts = [
+        f"{usd(account['spent_usd'])} of {usd(account['amount_usd'])} spent{used}",
+        f"{usd(account['left_usd'])} left",
+        *_unless_zero(account, "presumed_usd", "of it presumed"),
+        *_unless_zero(account, "reserved_usd", "reserved by calls in flight"),
+        *_unless_zero(account, "leased_usd", "leased by workers"),
+        *_unless_zero(account, "carried_usd", "carried over"),
+    ]
+    return ", ".join(parts)
+
+
+def _unless_zero(account: Mapping[str, Any], field: str, meaning: str) -> list[str]:
+    amount = account[field]
+    return [f"{usd(amount)} {meaning}"] if amount else []
+
+
+def _calls(account: Mapping[str, Any]) -> str:
+    states = {state: account[state] for state in ("charged", "in_flight", "presumed", "released")}
+    counts = [f"{n:,} {state.replace('_', ' ')}" for state, n in states.items() if n]
+    return ", ".join([f"{account['decided']:,} decided", *counts])
+
+
+def _requests(account: Mapping[str, Any]) -> str:
+    interval = (
+        "" if account["horizon_low"] is None else f" (80 %: {account['horizon_low']:,} to {account['horizon_high']:,})"
+    )
+    requests = f"{account['horizon_left']:,} of {account['horizon']:,} requests{interval}"
+    return f"{requests} at {usd_per_1000(account['rate_usd'])}{_renewal(account)}"
+
+
+def _plan(status: Mapping[str, Any]) -> str:
+    price = "" if status["shadow_price"] is None else f", {status['shadow_price']:,.4g} more per extra USD"
+    mix = ", ".join(f"{name} {share:.0%}" for name, share in status["mix"].items() if share >= 0.005)
+    return f"expected reward {status['expected_reward']:.4f}{price}: {mix}"
+
+
+def _time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%MZ")

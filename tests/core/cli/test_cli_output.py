@@ -1,0 +1,94 @@
+"""What the commands print: amounts without exponents, brackets as they are, and nothing cut off at 80 columns."""
+
+import re
+from importlib import import_module
+
+import pytest
+from typer.testing import CliRunner
+
+from wiserouter import Budget, Model, Price, WiseRouter
+from wiserouter.cli import app, output
+from wiserouter.cli.output import complain, table
+from wiserouter.errors import InvalidInput, MissingExtra
+
+
+@pytest.fixture
+def narrow(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    for console in (output.out, output.err):
+        monkeypatch.setattr(console, "_width", 80)
+
+
+def printed(*arguments):
+    result = CliRunner().invoke(app, [str(each) for each in arguments])
+    if result.exception and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result.stdout
+
+
+def journaled(path, *, hard):
+    models = [
+        Model("a-cheap-model-of-2026", Price(2e-8, 8e-8), max_output_tokens=500),
+        Model("the-best-model-of-2026", Price(3e-6, 1.5e-5), max_output_tokens=500),
+    ]
+    router = WiseRouter(models, seed=0)
+    router.start(Budget(0.05, 1_000, limit="hard" if hard else "expected"))
+    router.journal_to(path)
+    for _ in range(300):
+        decision = router.decide("a question", input_tokens=20)
+        router.charge(decision, 5.8e-05 if decision.model.startswith("the") else 3.6e-7)
+        router.reward(decision, 0.5)
+    router.journal.close()
+    return router
+
+
+@pytest.mark.parametrize("hard", [False, True])
+def test_explain_fits_80_columns_with_whole_amounts(tmp_path, narrow, hard):
+    journaled(tmp_path / "j.jsonl", hard=hard)
+    text = printed("explain", "last", "--journal", tmp_path / "j.jsonl")
+    grid = text.split("context ")[0]
+    assert max(map(len, grid.splitlines())) <= 80
+    assert "…" not in text
+    assert not re.search(r"\$?\d*\.?\d*e-\d", text)
+    assert "per 1,000" in text
+    assert re.search(r"\$0\.00036|\$0\.058", grid)
+
+
+def test_a_long_cell_is_folded(capsys, narrow):
+    output.out.print(table("t", ("a", "b", "c"), [("x" * 100, "$0.000058", "y")]))
+    text = capsys.readouterr().out
+    assert text.count("x") == 100
+    assert "…" not in text
+
+
+def test_brackets_are_printed_as_they_are(capsys, tmp_path, monkeypatch):
+    def fail(*args):
+        raise MissingExtra("the plot", "matplotlib", "bench")
+
+    monkeypatch.setattr("wiserouter.evaluation.plots.plot_outcomes", fail)
+    demo = import_module("wiserouter.cli.demo")
+    assert demo._picture(type("Router", (), {"plan": None})(), [], tmp_path / "x.png") is None
+    complain(InvalidInput("no file [bench] of [/red]"))
+    output.out.print(table("of [a]", ("[b]",), [("[bold]c",)]))
+    captured = capsys.readouterr()
+    assert "wiserouter[bench]" in captured.err.replace("\n", "")
+    assert "error: no file [bench] of [/red]" in captured.err
+    assert all(text in captured.out for text in ("of [a]", "[b]", "[bold]c"))
+
+
+@pytest.mark.parametrize("relative", [False, True])
+def test_status_takes_the_path_of_a_file(tmp_path, monkeypatch, relative):
+    router = WiseRouter([Model("small", Price(1e-6, 1e-6))], store=f"sqlite:///{tmp_path}/budget.db", seed=0)
+    router.start(Budget(5.0, 100))
+    router.close()
+    monkeypatch.chdir(tmp_path)
+    text = printed("status", "--store", "budget.db" if relative else tmp_path / "budget.db")
+    assert "$5.00" in text
+    assert "at $50.00 per 1,000" in " ".join(text.split())
+
+
+def test_a_store_given_as_a_path_is_told_the_url():
+    with pytest.raises(InvalidInput, match=r"got 'budget\.db': for that file say sqlite:///budget\.db"):
+        WiseRouter([Model("small", Price(1e-6, 1e-6))], store="budget.db")
+    with pytest.raises(InvalidInput, match=r"got 'mysql://x'$"):
+        WiseRouter([Model("small", Price(1e-6, 1e-6))], store="mysql://x")

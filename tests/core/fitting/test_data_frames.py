@@ -1,0 +1,53 @@
+"""Logs given as data frames, and what is no log."""
+
+import pandas as pd
+import polars as pl
+import pytest
+
+from wiserouter import RoutingLog, WiseRouter
+from wiserouter.errors import InvalidInput, LogError
+from wiserouter.fitting.log.data_frames import opened_log
+
+WIDE = {
+    "prompt": ["hi", "bye", "what?"],
+    "score|small": [1.0, 0.0, None],
+    "cost|small": [0.1, 0.2, None],
+    "score|large": [1.0, 1.0, 0.5],
+    "cost|large": [1.0, 2.0, 3.0],
+}
+LONG = {
+    "prompt": ["hi", "hi", "bye"],
+    "model": ["small", "large", "small"],
+    "reward": [1, 1, 0],
+    "cost_usd": [0.1, 1.0, 0.2],
+}
+FRAMES = {"polars": pl.DataFrame, "lazy": pl.LazyFrame, "pandas": pd.DataFrame}
+
+
+@pytest.mark.parametrize("frame", FRAMES)
+@pytest.mark.parametrize("columns", [WIDE, LONG], ids=["wide", "long"])
+def test_a_frame_is_read_as_a_file_of_its_columns(frame, columns, tmp_path):
+    pl.DataFrame(columns).write_parquet(tmp_path / "log.parquet")
+    expected = RoutingLog.read(tmp_path / "log.parquet").table()
+    found = opened_log(FRAMES[frame](columns)).table()
+    assert found.prompts == expected.prompts
+    for name in ("reward", "cost_usd"):
+        pd.testing.assert_frame_equal(*(pd.DataFrame(getattr(one, name)) for one in (found, expected)))
+
+
+@pytest.mark.parametrize("frame", FRAMES)
+def test_a_router_is_fitted_on_a_frame(frame):
+    router = WiseRouter.fit(FRAMES[frame](WIDE), n_contexts=1)
+    assert router.pool.names == ("small", "large")
+    assert router.estimates.calls.sum() == 5
+
+
+@pytest.mark.parametrize("log", [5, None, [("hi", 1.0)], {"prompt": ["hi"]}, pd.Series([1])], ids=repr)
+def test_what_is_no_log_is_refused_plainly(log):
+    with pytest.raises(InvalidInput, match=r"log must be a RoutingLog, the path of a file, or a data frame"):
+        WiseRouter.fit(log)
+
+
+def test_a_frame_of_other_columns_is_refused_as_a_file_is():
+    with pytest.raises(LogError, match="prompt"):
+        WiseRouter.fit(pd.DataFrame({"text": ["hi"]}))
