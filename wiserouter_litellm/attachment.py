@@ -18,6 +18,7 @@ from wiserouter_litellm.deployments import Deployment
 from wiserouter_litellm.group import FallbackPolicy
 from wiserouter_litellm.group_setup import open_group
 from wiserouter_litellm.litellm_compat import deployments_of, owns
+from wiserouter_litellm.pre_call_checks import move_before_pins
 from wiserouter_litellm.scopes import ScopeFromMetadata
 from wiserouter_litellm.sync_selection import selecting
 from wiserouter_litellm.wise_callback import WiseCallback
@@ -106,6 +107,7 @@ def attach(
         setattr(litellm_router, _ATTACHED, callback)
         setattr(litellm_router, _SYNC, selecting(litellm_router, callback, getattr(litellm_router, _SYNC)))
         litellm.logging_callback_manager.add_litellm_callback(callback)
+        move_before_pins(callback)
     callback.groups[group] = opened
     return callback
 

@@ -37,7 +37,7 @@ from wiserouter_litellm.candidates import (
     worst_cases_usd,
 )
 from wiserouter_litellm.continuations import Reference, makers
-from wiserouter_litellm.deployments import Deployment, DeploymentInfo, DeploymentRegistry
+from wiserouter_litellm.deployments import Deployment, DeploymentInfo, DeploymentRegistry, id_of
 from wiserouter_litellm.errors import unbounded
 from wiserouter_litellm.feedback_keys import keys_of_decision
 from wiserouter_litellm.scopes import OWN, GroupScope, ScopeResolver
@@ -83,6 +83,11 @@ class RoutingRequest(NamedTuple):
     owner: str
     references: Sequence[Reference] = ()
     lasting_ids: Sequence[str] = ()
+
+    def among(self, deployments: Sequence[Deployment]) -> RoutingRequest:
+        """Return the same request with only these deployments as candidates."""
+        ids = {id_of(deployment) for deployment in deployments}
+        return self._replace(candidates=[one for one in self.candidates if one.id in ids])
 
 
 class Selection(NamedTuple):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from wiserouter.errors import BudgetError, StoreError, UnknownPrice
+from wiserouter.errors import BudgetError, BudgetExhausted, StoreError, UnknownPrice
 from wiserouter_litellm.candidates import Candidates
 from wiserouter_litellm.continuations import able, lasting_ids, references_of
 from wiserouter_litellm.deployments import Deployment, id_of
@@ -19,6 +19,7 @@ from wiserouter_litellm.group import Group, RoutingRequest, Selection
 from wiserouter_litellm.limits import drop_null_limits, surface_of, write_limits
 from wiserouter_litellm.origin import metadata_of, origin_of
 from wiserouter_litellm.other_surfaces import marked_deployments
+from wiserouter_litellm.pre_call_checks import Offer, offer_of
 from wiserouter_litellm.recorder import REQUEST_NOTE_KEY, Recorder
 from wiserouter_litellm.request import has_text, is_count, request_of
 
@@ -56,14 +57,15 @@ class WiseCallback(Recorder):
         group = self.paying_group(model, healthy_deployments, kwargs)
         if group is None or not healthy_deployments:
             return healthy_deployments
+        offer = await offer_of(self, model, healthy_deployments, messages, kwargs, parent_otel_span)
         try:
-            routing = self.begin(group, healthy_deployments, messages, kwargs, model)
+            routing = self.begin(group, offer.able, messages, kwargs, model)
             if routing is not None:
-                return self.record(group, await group.aselect(routing), kwargs)
+                return self.record(group, await aselect_from(group, routing, offer), kwargs)
         except Exception as error:  # a fault here must not stop traffic
-            translate_error(group, healthy_deployments, error, kwargs)
-        self.note_group(group, kwargs, healthy_deployments)
-        return self.unrouted(group, healthy_deployments, kwargs)
+            translate_error(group, offer.able, error, kwargs)
+        self.note_group(group, kwargs, offer.able)
+        return self.unrouted(group, offer.able, kwargs)
 
     async def async_pre_call_deployment_hook(self, kwargs: dict[str, Any], call_type: Any) -> dict[str, Any] | None:
         """Note that a call is sent; reserve one to the id of a deployment, for which LiteLLM selected none.
@@ -247,6 +249,24 @@ class WiseCallback(Recorder):
             return deployments
         scope = group.scope_resolver.scope_of(metadata_of(kwargs))
         return marked_deployments(deployments, self.owner, group.name, scope)
+
+
+async def aselect_from(group: Group, routing: RoutingRequest, offer: Offer) -> Selection:
+    """Choose among the deployments that a request is pinned to, and among the others where the budget bears none.
+
+    What a request continues comes before a pin.
+    """
+    pinned = routing.among(offer.pinned)
+    if routing.references or not pinned.candidates or len(offer.pinned) == len(offer.able):
+        return await group.aselect(routing)
+    try:
+        return await group.aselect(pinned)
+    except BudgetExhausted:
+        others = routing.among(offer.others)
+        if not others.candidates:
+            raise
+        group.faults["moved_pins"] += 1
+        return await group.aselect(others)
 
 
 def candidates_of(group: Group, healthy: Sequence[Deployment], failed_ids: set[str], model: str) -> Candidates:
