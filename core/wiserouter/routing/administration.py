@@ -140,7 +140,8 @@ class RouterAdministration:
         self._store.open(scope, budget, parent=parent, restart=not self._store.durable if restart is None else restart)
         for one in budget.each:
             _warn_if_short(one, self.plan)
-        self._notify()
+        for listener in self._listeners:
+            listener()
 
     def set_budget(
         self,
@@ -157,7 +158,8 @@ class RouterAdministration:
         if amount_usd is None and horizon is None:
             raise InvalidInput("set_budget needs amount_usd, horizon or both, got neither")
         self._store.amend(scope, amount_usd=amount_usd, horizon=horizon, every=every)
-        self._notify()
+        for listener in self._listeners:
+            listener()
 
     def add_model(self, model: Model, *, reward: float | None = None, cost_usd: float | None = None) -> None:
         """Add a model to the pool of a running router; nothing is refitted.
@@ -297,11 +299,6 @@ class RouterAdministration:
         decision_id = decision if isinstance(decision, str) else decision.id
         contexts = self.contexts if self._growing is None else None
         return explanation_of(self._store.find(decision_id), self.pool.names, contexts)
-
-    def _notify(self) -> None:
-        """Call the listeners: more of a budget may be left than before."""
-        for listener in self._listeners:
-            listener()
 
     def close(self) -> None:
         """Send the store what it has not received yet, and close it."""

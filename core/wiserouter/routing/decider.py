@@ -99,7 +99,7 @@ class Decider:
         residuals = learner.residuals
         features = None if residuals is None else residuals.features(context, embedding, length, budget.rate_usd)
         choice = self._choose(budget, funds, context, allowed, features)
-        if may_wait and worst_usd is not None:
+        if may_wait and worst_usd is not None and max(worst_usd) > budget.room_usd:
             _check_room(budget, choice, worst_usd)
         shift = None if features is None else features.shift
         trace = DecisionTrace(pool, learner.contexts, choice, funds, candidates, tokens, worst_usd, room_usd, shift)

@@ -72,7 +72,8 @@ class RouterSettlement(RouterAdministration):
         tokens = None if usage is None else usage_from(usage)
         cost = self._cost_usd(decision, model, cost_usd, tokens)
         record = self._store.settle(decision_id, cost, served)
-        self._notify()
+        for listener in self._listeners:
+            listener()
         if learn:
             with self._lock:
                 self._learner.add_cost(record, cost, tokens)
@@ -115,7 +116,8 @@ class RouterSettlement(RouterAdministration):
         """
         check_amount("the size of cost_usd", abs(cost_usd))
         self._store.spend(scope, cost_usd)
-        self._notify()
+        for listener in self._listeners:
+            listener()
 
     async def aspend(self, cost_usd: float, *, scope: str = "default") -> None:
         """Spend like `spend`, off the event loop if the store may have to be waited for."""
@@ -128,7 +130,8 @@ class RouterSettlement(RouterAdministration):
     def release(self, decision: Decision | str) -> None:
         """Give back the reservation, or the presumed cost, of a call that costs nothing; raise as `charge` does."""
         record = self._store.release(_id(decision))
-        self._notify()
+        for listener in self._listeners:
+            listener()
         with self._lock:
             self._learner.take_back(record)
         for journal in self._journals:
@@ -147,7 +150,8 @@ class RouterSettlement(RouterAdministration):
             If there is no such decision, or it was charged, released or presumed before. Nothing is changed.
         """
         record = self._store.presume(_id(decision))
-        self._notify()
+        for listener in self._listeners:
+            listener()
         for journal in self._journals:
             journal.event("presume", record.decision.id, self._store.now(), cost_usd=record.cost_usd)
 
