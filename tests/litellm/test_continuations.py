@@ -248,7 +248,7 @@ async def test_tool_calls_that_none_can_take_are_sent_as_any_request():
 async def test_a_container_goes_back_to_its_maker():
     from litellm.responses.utils import ResponsesAPIRequestUtils
 
-    llm, _, _ = mixing("hard")
+    llm, _, _ = mixing("expected")
     id_ = ResponsesAPIRequestUtils.build_container_id("openai", "small", "cntr_9")
     tools = [{"type": "code_interpreter", "container": id_}]
     for given in ({"container": id_}, {"container": {"id": id_}}, {"tools": tools}):
@@ -289,5 +289,5 @@ def encoded(model_id):
 async def _selected(llm, kwargs, messages=None, healthy=None):
     """Return what the callback leaves of the group's deployments."""
     callback = llm._wiserouter_callback
-    kwargs = {"litellm_trace_id": "t", "metadata": {}, **kwargs}
+    kwargs = {"litellm_trace_id": "t", "litellm_metadata" if messages is None else "metadata": {}, **kwargs}
     return await callback.async_filter_deployments("wise", healthy or llm.model_list, messages, kwargs)
