@@ -7,10 +7,11 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
-from support.redis_servers import MISSING, redis_server, wait_until
+from support.redis_servers import MISSING, line_to, redis_server, wait_until
 from support.store_worker import record
 from wiserouter import Budget, open_store
 from wiserouter.errors import BudgetExhausted
@@ -82,6 +83,36 @@ def test_the_provider_bills_no_more_than_a_hard_budget(place, settings, request)
     assert ledger.spent_usd - ledger.presumed_usd <= billed_usd <= ledger.spent_usd + 1e-9
     assert ledger.spent_usd <= AMOUNT_USD * (1.0 + 1e-12)
     store.close()
+
+
+@NEEDS_REDIS
+def test_a_worker_is_killed_while_it_serves_on_its_lease_and_the_store_is_away(redis):
+    amount_usd, environment = 40.0, {**os.environ, "RESERVATION_TTL_S": str(TTL_S)}
+    with line_to(urlsplit(redis).port) as line:
+        settings = "on_store_error=local&local_share=0.3&lease_ttl_s=1&refresh_s=0.2&timeout_s=0.3"
+        url = f"redis://127.0.0.1:{line.port}/0?{urlsplit(redis).query}&{settings}"
+        store = open_store(redis, reservation_ttl_s=TTL_S)
+        store.open("s", Budget(amount_usd, 100_000, limit="hard"))
+        command = [sys.executable, str(WORKER), url, "s", "serve", "1"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as worker:
+            lines = [worker.stdout.readline() for _ in range(5)]
+            time.sleep(0.5)  # until it has a lease
+            line.pause()
+            lines += [worker.stdout.readline() for _ in range(20)]
+            worker.kill()
+            lines += worker.stdout.read().splitlines()
+        line.resume()
+        served_usd = sum(float(one) for one in lines if not one.startswith("refused"))
+        billed_usd = served_usd + billed_until_refused(store, "at once")
+        wait_until(lambda: _nothing_is_held(store), "the lease of the killed worker is still held", 20.0)
+        billed_usd += billed_until_refused(store, "at the end")
+        store.refresh()
+        ledger = store.ledger("s")
+        print(f"served {served_usd}, billed {billed_usd} of {amount_usd} USD, presumed {ledger.presumed_usd} USD")
+        assert billed_usd <= amount_usd
+        assert ledger.spent_usd - ledger.presumed_usd <= billed_usd <= ledger.spent_usd + 1e-9
+        assert ledger.presumed_usd > 0.0
+        store.close()
 
 
 def _nothing_is_held(store):
