@@ -246,7 +246,9 @@ def test_a_deleted_file_in_a_folder_that_cannot_be_written_is_restored_later(pat
 def test_a_disk_that_fills_up_in_a_worker_loses_no_call(path, ledger, limit):
     """The worker's files may not grow beyond 200 kB until it lifts that limit."""
     command = [sys.executable, str(BILLED_WORKER), f"sqlite:///{path}?timeout_s=0.3", limit, "60", str(ledger.path)]
-    done = subprocess.run([*command, "--file-limit", "200000"], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(
+        [*command, "--file-limit", "200000"], input="go\n", capture_output=True, text=True, timeout=60, check=True
+    )
     assert "full" in done.stdout
     fresh = open_store(f"sqlite:///{path}")
     account = fresh.ledger("default")

@@ -1,7 +1,8 @@
 """A worker process that sends calls to a provider: `python billed_worker.py URL LIMIT AMOUNT LEDGER [options]`.
 
 Each call is decided, billed by the provider in the file LEDGER, in flight for a while, and charged. It prints "ready"
-when its budget runs, "full" when the store refuses for lack of space, and "done" when the budget refuses.
+when its budget runs, begins when it reads a line, prints "full" when the store refuses for lack of space, and "done"
+when the budget refuses.
 """
 
 from __future__ import annotations
@@ -82,6 +83,7 @@ def main() -> None:
     store = open_store(given.url, reservation_ttl_s=given.reservation_ttl_s)
     router = router_on(store, Budget(given.amount_usd, 1_000_000, limit=given.limit), seed=given.seed)
     print("ready", flush=True)
+    sys.stdin.readline()
     if given.file_limit is not None:
         send_on_a_full_disk(router, ledger, given.file_limit)
     else:
