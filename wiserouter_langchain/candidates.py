@@ -33,7 +33,8 @@ class CallTerms:
     failed : collection of str
         The models that have failed this call.
     resting : collection of str
-        The models that have failed other calls a short time ago: they are left out where others can take the call.
+        The models that have failed other calls a short time ago: they are left out where the budget pays for others
+        that can take the call.
     """
 
     kwargs: Mapping[str, Any] = field(default_factory=dict)
@@ -89,7 +90,10 @@ def begin_call(
     if limits is not None:
         worst_usd = worst_cases_usd(members, names, request, bound_tokens, terms.cap_output_tokens)
     asked: dict[str, Any] = {**assignment._asdict(), "worst_case_usd": worst_usd, "scope": terms.scope}
-    decision = _decide_preferred(router, names, terms.preferred, asked)
+    awake = [name for name in names if name not in terms.resting]
+    decision = _decide_preferred(router, awake or names, terms.preferred, asked)
+    if decision is None and 0 < len(awake) < len(names):
+        decision = _decide_if_paid(router, awake, asked)
     if decision is None:
         decision = router.decide(**asked, eligible=names, may_wait=may_wait)
     return RoutedCall(router, decision, members[decision.model], request, limits)
@@ -142,7 +146,7 @@ def candidates(
             raise NoEligibleModel({name: reason or "" for name, reason in reasons.items()})
     if not able:
         raise NoEligibleModel(dict.fromkeys(asked, "failed"))
-    return [name for name in able if name not in terms.resting] or able
+    return able
 
 
 def worst_cases_usd(
@@ -164,9 +168,12 @@ def worst_cases_usd(
 def _decide_preferred(
     router: WiseRouter, names: list[str], preferred: str | None, asked: dict[str, Any]
 ) -> Decision | None:
-    if preferred not in names:
-        return None
+    return _decide_if_paid(router, [preferred], asked) if preferred in names else None
+
+
+def _decide_if_paid(router: WiseRouter, names: list[str], asked: dict[str, Any]) -> Decision | None:
+    """Decide among some of the models; None where the budget pays for none of them."""
     try:
-        return router.decide(**asked, eligible=[preferred])
+        return router.decide(**asked, eligible=names)
     except BudgetExhausted:
         return None

@@ -193,6 +193,24 @@ def test_a_model_that_alone_can_answer_does_not_rest():
         llm.invoke("hello", {"configurable": {"wise_model": "large"}})
 
 
+def test_a_model_does_not_rest_where_no_budget_pays_for_another():
+    class Once(StubChat):
+        def _answer(self, messages, **kw):
+            if not failed:
+                failed.append(1)
+                raise RuntimeError("for a moment")
+            return super()._answer(messages, **kw)
+
+    failed = []
+    models = {"small": Once(max_tokens=20), "large": StubChat(max_tokens=20)}
+    llm = RunnableWiseRouter(models=models, router=core("small"), prices=PRICES)
+    llm.core.start(Budget(2e-4, 1, limit="hard", on_exhausted="cheapest"))  # pays for the small one only
+    with pytest.raises(RuntimeError, match="for a moment"):
+        llm.invoke("hello")
+    assert llm._environment.rests.resting() == {"small"}
+    assert llm.invoke("hello").text == TEXT
+
+
 def test_a_rest_ends():
     now = [0.0]
     rests = Rests(5.0, now_s=lambda: now[0])
