@@ -14,6 +14,7 @@ from wiserouter.errors import StoreDamaged
 from wiserouter.stores.engines.base import ReadRequest
 from wiserouter.stores.engines.events import Find, Lease
 from wiserouter.stores.engines.sqlite import SQLiteEngine
+from wiserouter.stores.engines.sqlite_schema import SCHEMA_VERSION
 from wiserouter.testing import FakeClock
 
 SQLITE_1 = """
@@ -87,10 +88,11 @@ def test_a_file_of_a_later_schema_is_left_alone(tmp_path):
     path = tmp_path / "budget.db"
     open_store(f"sqlite:///{path}").close()
     with sqlite3.connect(path) as file:
-        assert file.execute("PRAGMA user_version").fetchone() == (2,)
-        file.execute("PRAGMA user_version = 3")
+        assert file.execute("PRAGMA user_version").fetchone() == (SCHEMA_VERSION,)
+        file.execute(f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
     file.close()
-    with pytest.raises(StoreDamaged, match="it has version 3, this WISERouter reads up to 2"):
+    says = f"it has version {SCHEMA_VERSION + 1}, this WISERouter reads up to {SCHEMA_VERSION}"
+    with pytest.raises(StoreDamaged, match=says):
         open_store(f"sqlite:///{path}")
 
 
