@@ -11,11 +11,10 @@ from collections.abc import Iterable, Mapping
 from threading import Lock
 from typing import Any
 
-from wiserouter.errors import BudgetError, StoreError
 from wiserouter_litellm.billing import bill_of
 from wiserouter_litellm.deployments import Deployment, DeploymentInfo
 from wiserouter_litellm.group import Group
-from wiserouter_litellm.scopes import OWN
+from wiserouter_litellm.unpaid_costs import UnpaidCosts
 
 UNROUTED_KEY = "wiserouter_unrouted"
 """Key of `model_info` under which the deployment of a call that is not routed carries the budget that pays."""
@@ -75,24 +74,16 @@ def unrouted_mark(model_info: object, owner: str) -> Mapping[str, str] | None:
     return mark if isinstance(mark, Mapping) and mark.get("owner") == owner else None
 
 
-def charge_unrouted(group: Group, mark: Mapping[str, str], kwargs: Mapping[str, Any], response: object) -> None:
-    """Charge the call of a log event to the budget that its mark names."""
+def charge_unrouted(
+    group: Group, mark: Mapping[str, str], kwargs: Mapping[str, Any], response: object, unpaid: UnpaidCosts
+) -> None:
+    """Charge the call of a log event to the budget that its mark names, now or when its store answers again."""
     info = group.registry.find(_deployment_id(kwargs))
     cost_usd = float(kwargs.get("response_cost") or 0.0) if info is None else _cost_usd(group, kwargs, response, info)
     if cost_usd > 0:
-        pay(group, cost_usd, mark["scope"])
+        unpaid.pay(group, cost_usd, mark["scope"])
     elif info is None:
         group.fault("uncounted_calls", "a deployment without a price answered a call")
-
-
-def pay(group: Group, cost_usd: float, scope: str) -> None:
-    """Pay for a call that was answered; a cost that no budget takes is reported."""
-    try:
-        if scope != OWN:
-            group.scope_resolver.open(scope)
-        group.router.spend(cost_usd, scope=scope)
-    except (BudgetError, StoreError) as error:
-        group.fault("uncounted_calls", f"{cost_usd:.6g} USD of a call that is not routed are not counted", error=error)
 
 
 def _cost_usd(group: Group, kwargs: Mapping[str, Any], response: object, info: DeploymentInfo) -> float:

@@ -27,6 +27,7 @@ from wiserouter_litellm.feedback_keys import feedback_key, keys_to_try
 from wiserouter_litellm.group import DECISION_KEY, Group, Selection, is_covered
 from wiserouter_litellm.origin import caller_of, metadata_of, trace_of
 from wiserouter_litellm.other_surfaces import RecentIds, charge_unrouted, unrouted_mark
+from wiserouter_litellm.unpaid_costs import UnpaidCosts
 
 REQUEST_NOTE_KEY = "wiserouter"
 """Key of the request's metadata under which the latest decision is recorded, for headers and retries."""
@@ -54,7 +55,7 @@ class Recorder(CustomLogger):
         self.groups = dict(groups)
         self.owner = uuid.uuid4().hex
         self.attempts = OpenAttempts(self._end)
-        self._unrouted_ids = RecentIds()
+        self._unrouted_ids, self.unpaid = RecentIds(), UnpaidCosts()
         self._ending: set[asyncio.Task[None]] = set()
 
     async def async_pre_call_deployment_hook(self, kwargs: dict[str, Any], call_type: Any) -> dict[str, Any] | None:
@@ -83,7 +84,7 @@ class Recorder(CustomLogger):
             await _off_the_loop(marked.group, partial(self._charge, marked, kwargs, response_obj))
         elif mark := self._unrouted(kwargs):
             group = self.groups[mark["group"]]
-            await _off_the_loop(group, partial(charge_unrouted, group, mark, kwargs, response_obj))
+            await _off_the_loop(group, partial(charge_unrouted, group, mark, kwargs, response_obj, self.unpaid))
 
     async def async_log_failure_event(self, kwargs: Any, response_obj: Any, start_time: Any, end_time: Any) -> None:
         """Presume the cost of an attempt that failed while it was answered, such as a stream that broke off."""
@@ -95,7 +96,7 @@ class Recorder(CustomLogger):
         if marked := self.decision_of(_answering(kwargs)):
             self._charge(marked, kwargs, response_obj)
         elif mark := self._unrouted(kwargs):
-            charge_unrouted(self.groups[mark["group"]], mark, kwargs, response_obj)
+            charge_unrouted(self.groups[mark["group"]], mark, kwargs, response_obj, self.unpaid)
 
     def log_failure_event(self, kwargs: Any, response_obj: Any, start_time: Any, end_time: Any) -> None:
         """Settle a failed attempt by its error, where it was a synchronous one."""
