@@ -124,9 +124,9 @@ def explained(recorder: Recorder, call: str, caller: str | None) -> dict[str, An
         If a store cannot be reached.
     """
     for name, group in recorder.groups.items():
-        for key in keys_to_try(call, caller, any_caller=True):
-            with suppress(UnknownDecision):
-                return {"group": name, **group.router.explain(key).as_dict()}
+        with suppress(UnknownDecision):
+            decision = group.router.decision(*keys_to_try(call, caller, any_caller=True))
+            return {"group": name, **group.router.explain(decision.id).as_dict()}
     raise UnknownCall(call)
 
 

@@ -196,15 +196,15 @@ class Recorder(CustomLogger):
         """
         id_ = _call_id(call)
         unavailable: StoreError | None = None
+        key, *others = keys_to_try(id_, caller, any_caller=any_caller)
         for group in self.groups.values():
-            for key in keys_to_try(id_, caller, any_caller=any_caller):
-                try:
-                    return group.router.reward(key, score, comment=comment)
-                except UnknownDecision:
-                    continue
-                except StoreError as error:
-                    unavailable = error
-                    break
+            try:
+                decision_id = group.router.decision(key, *others).id if others else key
+                return group.router.reward(decision_id, score, comment=comment)
+            except UnknownDecision:
+                continue
+            except StoreError as error:
+                unavailable = error
         raise unavailable or UnknownCall(id_)
 
     async def afeedback(self, call: object, score: float, **terms: Any) -> bool:

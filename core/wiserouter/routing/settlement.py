@@ -123,9 +123,15 @@ class RouterSettlement(RouterAdministration):
         """Spend like `spend`, off the event loop if the store may have to be waited for."""
         await self._offload(scope, partial(self.spend, cost_usd, scope=scope))
 
-    def decision(self, decision_id: str) -> Decision:
-        """Return the decision of an id or an alias; raise `UnknownDecision` if there is none."""
-        return self._store.find(decision_id).decision
+    def decision(self, decision_id: str, *others: str) -> Decision:
+        """Return the decision of an id or an alias, or of the first of several that is known, for one round trip.
+
+        Raises
+        ------
+        UnknownDecision
+            If there is none.
+        """
+        return self._store.find(decision_id, *others).decision
 
     def release(self, decision: Decision | str) -> None:
         """Give back the reservation, or the presumed cost, of a call that costs nothing; raise as `charge` does."""

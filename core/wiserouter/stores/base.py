@@ -183,8 +183,14 @@ class Store(Protocol):
         """
         ...
 
-    def find(self, decision_id: str) -> Record:
-        """Return the record of a decision, by its id or an alias; raises `UnknownDecision` if there is none."""
+    def find(self, decision_id: str, *others: str) -> Record:
+        """Return the record of a decision, by its id or an alias, or by the first of several that is known, at once.
+
+        Raises
+        ------
+        UnknownDecision
+            If there is none.
+        """
         ...
 
     def alias(self, alias: str, decision_id: str) -> None:

@@ -107,9 +107,12 @@ class MemoryStore:
             self._records[decision.id] = self._in_flight[decision.id] = (record, ledger)
             self._forget()
 
-    def find(self, decision_id: str) -> Record:
-        """Return the record of a decision."""
+    def find(self, decision_id: str, *others: str) -> Record:
+        """Return the record of a decision, by the first of the ids and aliases that is known."""
         with self._lock:
+            for name in others and (decision_id, *others):
+                if self._aliases.get(name, name) in self._records:
+                    return self._known(name)[0]
             return self._known(decision_id)[0]
 
     def settle(self, decision_id: str, cost_usd: float, model: int | None = None) -> Record:

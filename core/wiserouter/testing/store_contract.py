@@ -237,6 +237,9 @@ def finds_by_another_name(shelf: Shelf) -> None:
     other = other_store(shelf, store)
     for seen in (store, other):
         assert seen.find(call).decision == record.decision
+        assert seen.find(new_name("call"), call, new_name("call")).decision == record.decision
+        with raises(UnknownDecision):
+            seen.find(new_name("call"), new_name("call"))
     other.reward(call, 0.5)
     other.settle(call, 0.25)
     with raises(AlreadySettled):

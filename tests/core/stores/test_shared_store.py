@@ -8,7 +8,8 @@ import pytest
 
 from support.store_worker import record
 from wiserouter import Budget, Growing, Model, Price, WiseRouter, open_store
-from wiserouter.errors import BudgetExhausted, InvalidInput
+from wiserouter.errors import BudgetExhausted, InvalidInput, UnknownDecision
+from wiserouter.stores.engines.events import Find
 from wiserouter.stores.engines.sqlite import SQLiteEngine
 from wiserouter.stores.memory import MemoryStore
 from wiserouter.stores.shared import SharedStore
@@ -37,6 +38,25 @@ def opened(clock, tmp_path):
 def call(store, name, held_usd=0.25, cost_usd=0.25, scope="s"):
     store.reserve(record(store, scope, name, held_usd, 0.5 * held_usd))
     store.settle(name, cost_usd)
+
+
+def test_a_decision_is_found_by_one_of_several_names_in_one_exchange(opened, monkeypatch):
+    finds = []
+    exchange = SQLiteEngine.exchange
+
+    def counted(engine, events, *reading):
+        finds.extend([n] if (n := sum(isinstance(event, Find) for event in events)) else [])
+        return exchange(engine, events, *reading)
+
+    store, other = opened(), opened()
+    store.open("s", Budget(1.0, 10))
+    call(store, "a call")
+    store.alias("its alias", "a call")
+    monkeypatch.setattr(SQLiteEngine, "exchange", counted)
+    assert other.find("no", "its alias", "none").decision.id == "a call"
+    with pytest.raises(UnknownDecision, match="'no' is unknown"):
+        other.find("no", "nor this", "none")
+    assert finds == [3, 3]
 
 
 def test_workers_on_leases_spend_all_and_never_more(opened):

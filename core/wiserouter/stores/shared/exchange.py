@@ -159,14 +159,20 @@ class EngineClient:
             self.waiting.extend(events)
             self._start()
 
-    def request(self, pending: PendingEvent) -> object:
-        """Send an event and return its result; raises the engine's errors, unless the event may be sent later."""
+    def request(self, pending: PendingEvent, *before: PendingEvent) -> object:
+        """Send an event, after others that go with it, and return its result.
+
+        Raises
+        ------
+        StoreUnavailable, StoreDamaged
+            If the engine fails, unless the event may be sent later.
+        """
         with self._lock:
             self._start()
             resting = self._failed_s is not None and self._clock() - self._failed_s < RETRY_S
             if resting and not pending.is_deferred():
                 raise self.unavailable(f"the last attempt was less than {RETRY_S:g} s ago")
-            self.waiting.append(pending)
+            self.waiting.extend((*before, pending))
         while not pending.done:
             with self._busy, suppress(StoreError):  # a failure is set as the error of the event
                 if not pending.done:

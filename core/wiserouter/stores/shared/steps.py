@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from functools import partial
 from typing import cast
 
@@ -33,10 +34,13 @@ def reserve(worker: Worker, record: Record) -> None:
     _reserve_now(worker, record)
 
 
-def find(worker: Worker, decision_id: str) -> Record:
-    """Return the record of a decision, by its id or an alias; raises `UnknownDecision` if there is none."""
-    record = worker.kept_record(decision_id)
-    return _fetched(worker, decision_id) if record is None else record
+def find(worker: Worker, *names: str) -> Record:
+    """Return the record of the first id or alias that is known; raises `UnknownDecision` if none is."""
+    for name in names:
+        record = worker.kept_record(name)
+        if record is not None:
+            return record
+    return _fetched(worker, *names)
 
 
 def finish(worker: Worker, record: Record, to: Outcome, cost_usd: float = 0.0, model: int | None = None) -> None:
@@ -145,17 +149,24 @@ def _replay(worker: Worker, decision_id: str, pending: PendingEvent) -> None:
         worker.client.request(again)
 
 
-def _fetched(worker: Worker, decision_id: str) -> Record:
+def _fetched(worker: Worker, *names: str) -> Record:
     """Return a record that the engine keeps; one just made by another worker may not have arrived yet."""
-    found = worker.client.request(PendingEvent(Find(decision_id), ""))
+    found = _asked_for(worker, names)
     if found is None and not worker.near:
         time.sleep(2.0 * worker.flush_s)
-        found = worker.client.request(PendingEvent(Find(decision_id), ""))
-    if not isinstance(found, Found):
-        raise UnknownDecision(decision_id)
+        found = _asked_for(worker, names)
+    if found is None:
+        raise UnknownDecision(names[0])
     kept = worker.kept_record(found.id)
     record = record_of_text(found.record, worker.name) if kept is None else kept
     record.state = cast("State", found.state)
     record.model = record.model if found.model is None else found.model
     record.cost_usd, record.reward = found.cost_usd, found.reward
     return record
+
+
+def _asked_for(worker: Worker, names: Sequence[str]) -> Found | None:
+    """Return the first decision that the engine knows by one of some names, which go along in one exchange."""
+    *others, last = [PendingEvent(Find(name), "") for name in names]
+    worker.client.request(last, *others)
+    return next((one.result for one in (*others, last) if isinstance(one.result, Found)), None)

@@ -173,9 +173,9 @@ class SharedStore:
         """Reserve the cost of a decision, in all budgets of its scope or in none, and keep its record."""
         steps.reserve(self._worker, record)
 
-    def find(self, decision_id: str) -> Record:
-        """Return the record of a decision, by its id or an alias; raises `UnknownDecision` if there is none."""
-        return steps.find(self._worker, decision_id)
+    def find(self, decision_id: str, *others: str) -> Record:
+        """Return the record of a decision, by the first of the ids and aliases that is known; in one exchange."""
+        return steps.find(self._worker, decision_id, *others)
 
     def alias(self, alias: str, decision_id: str) -> None:
         """Let a decision be found by another name as well."""
