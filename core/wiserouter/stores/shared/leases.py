@@ -50,13 +50,13 @@ class Leases:
         held = self._held.get(scope) if self._identity.is_current else None
         return 0.0 if held is None or self._clock() >= held.until_s else held.usd
 
-    def cover(self, scope: str, usd: float) -> bool:
-        """Return True if the lease of a scope has `usd` left."""
-        return self.share is not None and usd <= self.left_usd(scope)
-
-    def use(self, scope: str, usd: float) -> None:
-        """Reserve `usd` on the lease of a scope."""
-        self._held.setdefault(scope, _Held()).usd -= usd
+    def reserve(self, scope: str, usd: float) -> str | None:
+        """Reserve `usd` on the lease of a scope and return its name; None, and nothing changes, if less is left."""
+        if self.share is None or usd > self.left_usd(scope):
+            return None
+        if usd > 0.0:
+            self._held[scope].usd -= usd
+        return f"{self._identity.name}|{scope}" if usd > 0.0 else self.id(scope)
 
     def drop(self, scope: str) -> None:
         """Stop using a lease, for instance because its windows have ended."""

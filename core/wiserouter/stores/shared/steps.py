@@ -64,38 +64,37 @@ def finish(worker: Worker, record: Record, to: Outcome, cost_usd: float = 0.0, m
 
 def _reserve_locally(worker: Worker, record: Record) -> bool:
     """Reserve on the replica where the engine need not be asked; return True if the record is kept."""
-    if record.decision.id in worker.decisions:
+    decision = record.decision
+    if decision.id in worker.decisions:
         return True
-    if not worker.may_act_locally(record.decision.scope):
+    if not worker.may_act_locally(decision.scope):
         return False
-    pending = _reserving(worker, record)
-    if not _hold(worker, record, pending):
-        return False
-    pending.applied = True
-    worker.client.enqueue(pending)
-    return True
+    covered, lease = _covered(worker, decision.scope, decision.reserved_usd)
+    if covered:
+        pending = _reserving(worker, record, lease)
+        pending.applied = True
+        worker.apply(pending)
+        worker.keep(record, pending.windows)
+        worker.client.enqueue(pending)
+    return covered
 
 
-def _reserving(worker: Worker, record: Record) -> PendingEvent:
+def _reserving(worker: Worker, record: Record, lease: str | None = None) -> PendingEvent:
     """Return the event that reserves the cost of a decision in the windows known here."""
     decision = record.decision
-    windows = worker.replica.chain(decision.scope).windows
-    held = decision.reserved_usd, decision.expected_cost_usd
-    event = Reserve(decision.id, windows, *held, record.debit == "paper", "")
-    return PendingEvent(event, decision.scope, windows, effect_of(Ledger.hold, *held), record=record)
+    scope, reserved_usd, expected_usd = decision.scope, decision.reserved_usd, decision.expected_cost_usd
+    windows = worker.replica.chain(scope).windows
+    event = Reserve(decision.id, windows, reserved_usd, expected_usd, record.debit == "paper", "", lease)
+    effect = effect_of(Ledger.hold, reserved_usd, expected_usd)
+    return PendingEvent(event, scope, windows, effect, record=record)
 
 
-def _hold(worker: Worker, record: Record, pending: PendingEvent) -> bool:
-    """Reserve on the replica, from a lease where one is needed; return False, unchanged, if that may not be."""
-    scope, reserved_usd = record.decision.scope, record.decision.reserved_usd
-    if worker.leases_to(scope) and worker.leases.cover(scope, reserved_usd):
-        worker.leases.use(scope, reserved_usd)
-        pending.event = cast("Reserve", pending.event)._replace(lease=worker.leases.id(scope))
-    elif worker.leases_to(scope) and not worker.continues_alone(scope):
-        return False
-    worker.apply(pending)
-    worker.keep(record, pending.windows)
-    return True
+def _covered(worker: Worker, scope: str, reserved_usd: float) -> tuple[bool, str | None]:
+    """Return whether a call may be reserved without the engine, and the lease that it is taken from, if any."""
+    if not worker.leases_to(scope):
+        return True, None
+    lease = worker.leases.reserve(scope, reserved_usd)
+    return lease is not None or worker.continues_alone(scope), lease
 
 
 def _reserve_now(worker: Worker, record: Record) -> None:
@@ -119,7 +118,15 @@ def _reserve_now(worker: Worker, record: Record) -> None:
 
 def _defer(worker: Worker, record: Record, pending: PendingEvent) -> bool:
     """Reserve on the replica a decision that the engine does not answer for, where its limit or a lease permits."""
-    return worker.may_act_locally(record.decision.scope) and _hold(worker, record, pending)
+    decision = record.decision
+    if not worker.may_act_locally(decision.scope):
+        return False
+    covered, lease = _covered(worker, decision.scope, decision.reserved_usd)
+    if covered:
+        pending.event = cast("Reserve", pending.event)._replace(lease=lease)
+        worker.apply(pending)
+        worker.keep(record, pending.windows)
+    return covered
 
 
 def _finish_now(worker: Worker, record: Record, pending: PendingEvent) -> None:

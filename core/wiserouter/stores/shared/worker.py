@@ -144,13 +144,14 @@ class Worker:
         if scope not in self.replica.views:
             self.refresh_account(scope)
         with self.lock:
-            now_s = self.now()
-            self._check_reachable(scope, now_s)
+            now_s, broken = self.now(), self.client.broken
+            if broken:
+                self._check_usable(scope, now_s)
             account, renewals = self.replica.account(scope, now_s)
             if renewals:
                 self.client.enqueue(*[PendingEvent(event, scope, applied=True) for event in renewals])
                 self.leases.drop(scope)
-            if self.client.broken and self.leases_to(scope) and not self.continues_alone(scope):
+            if broken and self.leases_to(scope) and not self.continues_alone(scope):
                 account.each[0].lease_usd = self.leases.left_usd(scope)
             return account
 
@@ -245,9 +246,9 @@ class Worker:
             peer.incoming(reply)
         return None
 
-    def _check_reachable(self, scope: str, now_s: float) -> None:
-        """Raise `StoreUnavailable` where nothing may be decided without the engine."""
-        if not self.client.broken or self.leases.left_usd(scope) > 0.0:
+    def _check_usable(self, scope: str, now_s: float) -> None:
+        """Raise `StoreUnavailable` where nothing may be decided without the engine, which does not answer."""
+        if self.leases.left_usd(scope) > 0.0:
             return
         view = self.replica.views.get(scope)
         if view is not None and self.continues_alone(scope):
