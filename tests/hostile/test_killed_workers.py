@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -116,6 +117,21 @@ def test_every_reserved_call_of_a_killed_worker_is_counted_under_an_expected_lim
     unsent = 0 if place == "sqlite" else THREADS  # on Redis, the calls of about the last flush_s were not sent yet
     assert billed - unsent <= account.charged + account.presumed <= billed + THREADS
     assert account.presumed >= 1
+
+
+@pytest.mark.parametrize(
+    "fault", [lambda path: path.unlink(), lambda path: os.truncate(path, 0)], ids=["deleted", "cut"]
+)
+def test_two_processes_go_on_with_one_file_after_theirs_was_lost(tmp_path, ledger, fault):
+    path = tmp_path / "budget.db"
+    with working(f"sqlite:///{path}?timeout_s=2", "hard", AMOUNT_USD, ledger, 1, 2) as both:
+        wait_until(at_least(ledger, 30), "no calls", 20.0)
+        fault(path)
+        assert [each.wait(90.0) for each in both] == [0, 0]
+    account = all_settled(f"sqlite:///{path}")
+    assert 0.7 * AMOUNT_USD < ledger.total_usd <= AMOUNT_USD
+    assert account.spent_usd == pytest.approx(ledger.total_usd)
+    assert account.charged == len(ledger.costs_usd)
 
 
 @NEEDS_REDIS

@@ -2,7 +2,7 @@
 
 The worker that notices the loss first opens the accounts again as it last saw them. The others notice that an account
 was restored, and add what they know beyond that. Each worker reserves its own calls in flight again. What no worker can
-name, such as the calls of a killed one, stays set apart on a lease, and is presumed when nobody claims it in time.
+name, such as the calls of a killed one, stays set apart on a lease, and is presumed when none claims it in time.
 """
 
 from __future__ import annotations

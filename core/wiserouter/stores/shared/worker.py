@@ -231,10 +231,10 @@ class Worker:
         lost = [scope for scope in self._read if scope in self.replica.views and scope not in reply.accounts]
         if lost:
             logger.error("%s has lost the budget of scope %r: restored as it was last seen", self.name, lost[0])
-            return [*self._restoring(sent), *sent]
+            return [*self._recovery_events(sent), *sent]
         if self._was_restored(reply):
             logger.warning("%s lost its data, and another worker has restored it", self.name)
-            self.client.waiting.extend(self._restoring(()))
+            self.client.waiting.extend(self._recovery_events(()))
         for pending in sent:
             self.client.waiting.extend(repair_unknown(pending, self.decisions, self.name))
         self._take_accounts(reply)
@@ -306,7 +306,7 @@ class Worker:
                 return True
         return False
 
-    def _restoring(self, sent: Sequence[PendingEvent]) -> list[PendingEvent]:
+    def _recovery_events(self, sent: Sequence[PendingEvent]) -> list[PendingEvent]:
         """Return the events that restore what this worker knows; its leases are not used any more."""
         self._loss = fresh_id()
         events = restore_accounts(self.replica, self._loss, self._reservation_ttl_s, self._closed_s)
@@ -321,7 +321,7 @@ class Worker:
 
 
 def _meanwhile(*, continues: bool, leases: bool) -> str:
-    """Return what is decided while the engine does not answer."""
+    """Return the rule for decisions while the engine does not answer, as a part of a sentence."""
     hard = "nothing is decided under a hard limit" + (" beyond what was leased" if leases else "")
     if continues:
         return f"{hard}, and what is decided under an expected one is sent later"
