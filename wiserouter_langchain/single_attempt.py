@@ -12,7 +12,7 @@ from langchain_core.language_models import BaseChatModel
 
 
 def single_attempt(model: BaseChatModel) -> BaseChatModel:
-    """Return a copy of a chat model whose client sends each request once; the model itself if its client does so.
+    """Return a copy of a chat model whose client sends each request once, and whose fields no one else can change.
 
     Notes
     -----
@@ -20,7 +20,7 @@ def single_attempt(model: BaseChatModel) -> BaseChatModel:
     the resources made from them; these are found by their methods, wherever the model keeps them.
     """
     if "max_retries" not in type(model).model_fields or model.__dict__.get("max_retries") == 0:
-        return model
+        return model.model_copy()
     copy = model.model_copy(update={"max_retries": 0})
     for name, value in model.__dict__.items():
         if (replaced := _once(value)) is not None:

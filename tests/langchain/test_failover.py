@@ -186,6 +186,17 @@ def test_a_model_that_failed_rests_where_another_can_answer():
     assert llm.core.status().presumed == 5
 
 
+def test_a_model_that_refuses_a_request_does_not_rest():
+    class Refusing(StubChat):
+        def _answer(self, messages, **kw):
+            request = httpx.Request("POST", "http://provider.test")
+            raise openai.BadRequestError("too long", response=httpx.Response(400, request=request), body=None)
+
+    llm = routed(models={"small": StubChat(), "large": Refusing()})
+    assert llm.invoke("hello").text == TEXT
+    assert llm._environment.rests.resting() == set()
+
+
 def test_a_model_that_alone_can_answer_does_not_rest():
     llm = down()
     llm.invoke("hello")

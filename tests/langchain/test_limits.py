@@ -172,6 +172,15 @@ def test_a_limit_reaches_the_model_as_the_number_that_was_bounded(limit):
     assert bills == [pytest.approx(2 * 4_096 * 2e-6, rel=1e-2)]
 
 
+def test_a_limit_that_is_changed_later_is_sent_as_it_was_bounded():
+    bills = []
+    llm = routed(bills, max_tokens=10)
+    for model in llm.models.values():
+        model.max_tokens = 8_000
+    llm.invoke("hello", {"configurable": {"wise_model": "small"}})
+    assert bills == [pytest.approx(10 * 2e-6, rel=0.6)]
+
+
 def test_null_limits_leave_the_cap_in_force():
     bills = []
     routed(bills).invoke("hello", {"configurable": {"wise_model": "small"}}, max_tokens=None, n=None)

@@ -16,6 +16,7 @@ TESTS = (
     "test_runnable.py",
     "test_call_scope.py",
     "test_settlement.py",
+    "test_limits.py",
     "test_setup.py",
     "test_encoder.py",
     "test_replay.py",

@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from wiserouter.integration import proves_unbilled
+from wiserouter.integration import proves_unbilled, refuses_request
 
 
 def error_of(package: str, name: str, base: type[BaseException] = Exception, **fields: object) -> BaseException:
@@ -105,6 +105,13 @@ def test_errors_that_cause_each_other_end():
 def test_a_group_proves_it_only_as_a_whole():
     assert proves_unbilled(ExceptionGroup("both", [status(400), httpx("ConnectError")]))
     assert not proves_unbilled(ExceptionGroup("one", [status(400), httpx("ReadError")]))
+
+
+def test_an_error_about_the_request_is_told_from_one_about_the_model():
+    assert all(refuses_request(status(code)) for code in (400, 409, 413, 422))
+    assert not any(refuses_request(status(code)) for code in (401, 403, 404, 408, 429, 500, 503))
+    assert refuses_request(caused(RuntimeError("wrapped"), status(400)))
+    assert not refuses_request(httpx("ConnectError"))
 
 
 def test_statuses_are_read_where_clients_put_them():
