@@ -11,64 +11,12 @@ from wiserouter.planning.plan import Plan
 from wiserouter.routing.status_text import html_of, text_of
 
 
-@dataclass(frozen=True, slots=True)
-class WindowStatus:
-    """The account of one budget of a scope; of its current window, if it renews.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccountFigures:
+    """The figures of one budget; of its current window, if it renews.
 
     Attributes
     ----------
-    every : str or None
-        Period after which it renews; None if it does not.
-    limit : {"expected", "hard"}
-        "expected" plans with mean costs, "hard" is never exceeded.
-    amount_usd, carried_usd, spent_usd, presumed_usd, reserved_usd, leased_usd, left_usd : float, USD
-        The budget, the amount carried over from the window before, the charges, the part of them that is presumed, the
-        reservations, the leases of workers for calls to come, and the rest.
-    horizon, horizon_left : int
-        Requests planned for, and those still to come; forecasts if the budget renews.
-    horizon_low, horizon_high : int or None
-        The 80 % interval of the horizon, if that is a forecast.
-    rate_usd : float
-        Budget left per request left.
-    decided, charged, in_flight, released, presumed : int
-        Number of decisions, and of the outcomes of their calls; presumed ones have no known outcome.
-    renews_at : float or None, seconds since 1970
-        Time of the renewal.
-    rules : bool
-        True for the tightest budget, which sets the rate.
-    """
-
-    every: str | None
-    limit: Literal["expected", "hard"]
-    amount_usd: float
-    carried_usd: float
-    spent_usd: float
-    presumed_usd: float
-    reserved_usd: float
-    leased_usd: float
-    left_usd: float
-    horizon: int
-    horizon_left: int
-    horizon_low: int | None
-    horizon_high: int | None
-    rate_usd: float
-    decided: int
-    charged: int
-    in_flight: int
-    released: int
-    presumed: int
-    renews_at: float | None
-    rules: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Status:
-    """The account of one scope and the plan at its rate; of several budgets, the tightest.
-
-    Attributes
-    ----------
-    scope : str
-        The team, key or tag.
     amount_usd, carried_usd, spent_usd, presumed_usd, reserved_usd, leased_usd, left_usd : float, USD
         The budget, the amount carried over from the window before, the charges, the part of them that is presumed, the
         reservations of calls in flight, the leases of workers for calls to come, and the rest.
@@ -80,17 +28,10 @@ class Status:
         Budget left per request left.
     decided, charged, in_flight, released, presumed : int
         Number of decisions, and of the outcomes of their calls; presumed ones have no known outcome.
-    shadow_price, expected_reward : float or None
-        Reward per USD at the margin, and mean reward of the requests to come; None before anything is known.
     renews_at : float or None, seconds since 1970
         Time of the renewal; None if the budget does not renew.
-    mix : dict of str to float
-        Planned share of each model.
-    windows : tuple of WindowStatus
-        Each budget of the scope, the innermost first.
     """
 
-    scope: str
     amount_usd: float
     carried_usd: float
     spent_usd: float
@@ -108,9 +49,47 @@ class Status:
     in_flight: int
     released: int
     presumed: int
+    renews_at: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowStatus(AccountFigures):
+    """The account of one budget of a scope: its figures and its terms.
+
+    Attributes
+    ----------
+    every : str or None
+        Period after which it renews; None if it does not.
+    limit : {"expected", "hard"}
+        "expected" plans with mean costs, "hard" is never exceeded.
+    rules : bool
+        True for the tightest budget, which sets the rate.
+    """
+
+    every: str | None
+    limit: Literal["expected", "hard"]
+    rules: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status(AccountFigures):
+    """The account of one scope and the plan at its rate; of several budgets, the figures of the tightest.
+
+    Attributes
+    ----------
+    scope : str
+        The team, key or tag.
+    shadow_price, expected_reward : float or None
+        Reward per USD at the margin, and mean reward of the requests to come; None before anything is known.
+    mix : dict of str to float
+        Planned share of each model.
+    windows : tuple of WindowStatus
+        Each budget of the scope, the innermost first.
+    """
+
+    scope: str
     shadow_price: float | None
     expected_reward: float | None
-    renews_at: float | None
     mix: dict[str, float]
     windows: tuple[WindowStatus, ...]
 
@@ -122,7 +101,7 @@ class Status:
 
     def as_dict(self) -> dict[str, object]:
         """Return the fields as a dictionary, for JSON."""
-        return asdict(self)
+        return {"scope": self.scope, **asdict(self)}
 
 
 class WhatIf(NamedTuple):
@@ -171,7 +150,7 @@ def status_of(scope: str, account: Account, plan: Plan | None, names: tuple[str,
 
 
 def _figures(ledger: Ledger) -> dict[str, Any]:
-    """Return the fields that the status of a scope and that of a window have in common."""
+    """Return the fields of `AccountFigures`."""
     low, high = ledger.horizon_interval or (None, None)
     return {
         "amount_usd": ledger.budget.amount_usd,

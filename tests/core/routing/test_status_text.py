@@ -62,7 +62,9 @@ def test_a_notebook_shows_a_table_without_markup_of_its_content():
 
 def test_the_status_still_compares_and_represents_its_fields():
     status = router(Budget(0.70, 100)).status()
-    assert repr(status).startswith("Status(scope='default', amount_usd=0.7")
+    assert repr(status).startswith("Status(amount_usd=0.7")
+    assert next(iter(status.as_dict())) == "scope"
+    assert status == router(Budget(0.70, 100)).status()
     assert status.as_dict()["amount_usd"] == 0.7
 
 
