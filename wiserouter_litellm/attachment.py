@@ -48,7 +48,7 @@ def attach(
         The group: a `model_name`, or the `group_name` of a routing group.
     router : WiseRouter, optional
         Fitted on history, with the budget started or given here. By default one that knows the deployments' prices and
-        learns the rest.
+        learns the rest. Groups that are attached with the same router share its budget.
     budget : Budget, optional
         Started on the router; needed where none runs yet.
     cap_output_tokens : int, optional
@@ -91,6 +91,12 @@ def attach(
     callback: WiseCallback | None = getattr(litellm_router, _ATTACHED, None)
     if callback is not None and group in callback.groups:
         raise InvalidInput(f"group {group!r} is attached already: detach(router) first", value=group)
+    sharing = [] if callback is None else [one for one in callback.groups.values() if one.router is router]
+    if sharing and budget is not None:
+        raise InvalidInput(
+            f"group {group!r} shares the router of group {sharing[0].name!r}, whose budget runs: leave out budget",
+            value=budget,
+        )
     opened = open_group(
         group,
         deployments_of(litellm_router, group),
@@ -101,6 +107,7 @@ def attach(
         max_wait_s=max_wait_s,
         fallback_policy=fallback_policy,
         scope_resolver=lambda _: ScopeFromMetadata(),
+        sharing=sharing,
     )
     if callback is None:
         callback = AttachedCallback(litellm_router)

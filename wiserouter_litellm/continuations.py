@@ -44,7 +44,7 @@ class Reference(NamedTuple):
 
 
 def references_of(messages: object, kwargs: Mapping[str, Any]) -> list[Reference]:
-    """Return what a request continues, the most binding first.
+    """Return the references of a request to what it continues, the most binding first.
 
     Parameters
     ----------
@@ -174,7 +174,7 @@ def _container(value: object) -> Reference | None:
 
 
 def _plain(value: object) -> Reference | None:
-    """Return what an id names, given as text, as an object, or as a mapping."""
+    """Return the reference of an id, given as text, as an object, or as a mapping."""
     id_ = value if isinstance(value, str) else _get(value, "id")
     return Reference(id_) if isinstance(id_, str) and id_ else None
 

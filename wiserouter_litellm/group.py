@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from threading import Lock
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from wiserouter import Decision, WiseRouter
 from wiserouter.errors import AlreadySettled, BudgetExhausted, StoreError, UnknownDecision, UnknownPrice
@@ -28,7 +28,6 @@ from wiserouter_litellm.attempts import Mark
 from wiserouter_litellm.candidates import (
     Candidate,
     Candidates,
-    Length,
     bounded_params,
     fitting_models,
     is_worth_counting,
@@ -36,11 +35,12 @@ from wiserouter_litellm.candidates import (
     ranked,
     worst_cases_usd,
 )
-from wiserouter_litellm.continuations import Reference, makers
-from wiserouter_litellm.deployments import Deployment, DeploymentInfo, DeploymentRegistry, id_of
+from wiserouter_litellm.continuations import makers
+from wiserouter_litellm.deployments import Deployment, DeploymentInfo, DeploymentRegistry
 from wiserouter_litellm.errors import unbounded
 from wiserouter_litellm.feedback_keys import keys_of_decision
 from wiserouter_litellm.scopes import OWN, GroupScope, ScopeResolver
+from wiserouter_litellm.selection import Bounds, RoutingRequest, Selection
 
 logger = logging.getLogger("wiserouter.litellm")
 
@@ -49,77 +49,6 @@ FallbackPolicy = Literal["inside", "refuse", "outside"]
 
 DECISION_KEY = "wiserouter_decision"
 """Key of `model_info` under which a deployment's copy carries the decision to the log events of its call."""
-
-
-class RoutingRequest(NamedTuple):
-    """A request that is ready for a decision.
-
-    Attributes
-    ----------
-    candidates : Candidates
-        The deployments that can serve it.
-    request : CallRequest
-        The call.
-    scope : str
-        The scope whose budget pays.
-    call_id, caller : str, str or None
-        The id of its call, and the hash of the key that makes it.
-    chose_id : bool
-        Whether the client chose that id.
-    owner : str
-        The recorder whose log events settle it.
-    references : sequence of Reference
-        What it continues: only the deployment that made it can serve the request.
-    lasting_ids : sequence of str
-        The conversation and the containers that it names, which live where it is answered.
-    """
-
-    candidates: Candidates
-    request: CallRequest
-    scope: str
-    call_id: str
-    caller: str | None
-    chose_id: bool
-    owner: str
-    references: Sequence[Reference] = ()
-    lasting_ids: Sequence[str] = ()
-
-    def among(self, deployments: Sequence[Deployment]) -> RoutingRequest:
-        """Return the same request with only these deployments as candidates."""
-        ids = {id_of(deployment) for deployment in deployments}
-        return self._replace(candidates=[one for one in self.candidates if one.id in ids])
-
-
-class Selection(NamedTuple):
-    """A decision for LiteLLM.
-
-    Attributes
-    ----------
-    decision : Decision
-        The decision.
-    deployments : list of dict
-        The ranked deployments; each carries the mark.
-    models : dict of str to str
-        The model of each deployment by its id.
-    mark : Mark
-        The decision, as the log events of its call report it.
-    worst_usd : dict of str to float, USD, or None
-        The most that the call can cost with each model, where a limit is hard.
-    """
-
-    decision: Decision
-    deployments: list[dict[str, Any]]
-    models: dict[str, str]
-    mark: Mark
-    worst_usd: dict[str, float] | None
-
-
-class Bounds(NamedTuple):
-    """The models that take a request, its length, and the bounds on its cost, where a limit is hard."""
-
-    models: list[str]
-    length: Length
-    worst_usd: dict[str, float] | None
 
 
 @dataclass

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
+from types import MappingProxyType
 from typing import get_args
 
 from wiserouter import Budget, Price, WiseRouter
 from wiserouter.errors import InvalidInput
-from wiserouter.integration import MAX_WAIT_S, ContextLookup, check_bounded, prepare_router
+from wiserouter.integration import MAX_WAIT_S, ContextLookup, RateCard, check_bounded, prepare_router
 from wiserouter_litellm.deployments import Deployment, DeploymentInfo, DeploymentRegistry
 from wiserouter_litellm.group import FallbackPolicy, Group
 from wiserouter_litellm.scopes import GroupScope, ScopeResolver
@@ -25,6 +27,9 @@ def open_group(
     max_wait_s: float = MAX_WAIT_S,
     fallback_policy: FallbackPolicy = "inside",
     scope_resolver: Callable[[WiseRouter], ScopeResolver] | None = None,
+    shared_budget: str | None = None,
+    sharing: Sequence[Group] = (),
+    to_join: Mapping[str, Sequence[Deployment]] = MappingProxyType({}),
     **settings: object,
 ) -> Group:
     """Return a group whose budget runs.
@@ -52,6 +57,12 @@ def open_group(
         Whose budget pays for a call that LiteLLM sends on to another group.
     scope_resolver : callable, optional
         Makes the resolver of scopes, once the group's own budget runs.
+    shared_budget : str, optional
+        The name of the budget, where several groups share it.
+    sharing : sequence of Group
+        The groups that have the same router already.
+    to_join : mapping of str to sequence of mapping
+        The deployments of the groups that will share a new router, so that its pool holds their models from the start.
     **settings
         Of `WiseRouter`, where none is given.
 
@@ -73,7 +84,10 @@ def open_group(
         )
     registry = DeploymentRegistry(name, () if router is None else router.pool.names, prices)
     infos = registry.register(deployments, strict=True)
-    rate_cards = {info.model: info.rate_card for info in infos}
+    shared = {one.name: one.registry.infos.values() for one in sharing}
+    joining = {peer: DeploymentRegistry(peer, (), prices).register(rows, strict=True) for peer, rows in to_join.items()}
+    _check_one_price({name: infos, **shared, **joining})
+    rate_cards = {info.model: info.rate_card for info in chain(infos, *joining.values())}
     router, hard = prepare_router(router, rate_cards, budget, owner=f"group {name!r}", adds_models=True, **settings)
     resolver = GroupScope() if scope_resolver is None else scope_resolver(router)
     group = Group(
@@ -86,6 +100,7 @@ def open_group(
         cap_output_tokens=cap_output_tokens,
         max_wait_s=max_wait_s,
         fallback_policy=fallback_policy,
+        shared_budget=shared_budget,
     )
     if group.hard:
         check_bounded(
@@ -96,6 +111,20 @@ def open_group(
         _check_defaults(name, infos)
     group.add_new_models(infos)
     return group
+
+
+def _check_one_price(infos: Mapping[str, Iterable[DeploymentInfo]]) -> None:
+    """Check that each model has one price in all groups of a router."""
+    seen: dict[str, tuple[str, RateCard]] = {}
+    for group, info in ((group, info) for group, ones in infos.items() for info in ones):
+        first, card = seen.setdefault(info.model, (group, info.rate_card))
+        if card.price != info.rate_card.price:
+            raise InvalidInput(
+                f"groups that share a budget must have one price for each model, got {card.price} in {first!r} and "
+                f"{info.rate_card.price} in {group!r} for {info.model!r}: tell them apart by "
+                f"model_info.wiserouter_model",
+                value=info.model,
+            )
 
 
 def _check_defaults(group: str, infos: Sequence[DeploymentInfo]) -> None:

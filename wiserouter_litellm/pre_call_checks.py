@@ -21,7 +21,7 @@ EXCLUSIONS = frozenset({"RouterBudgetLimiting"})
 """The checks of LiteLLM that exclude deployments."""
 
 
-class Offer(NamedTuple):
+class Filtered(NamedTuple):
     """The deployments that may serve a request, and those of them that it is pinned to; all where it is not."""
 
     able: list[Any]
@@ -34,8 +34,8 @@ class Offer(NamedTuple):
         return [each for each in self.able if id(each) not in pinned]
 
 
-async def offer_of(callback: CustomLogger, model: str, healthy: list[Any], *request: Any) -> Offer:
-    """Return what LiteLLM's checks that run after a callback will keep of the healthy deployments.
+async def filtered_by_later_checks(callback: CustomLogger, model: str, healthy: list[Any], *request: Any) -> Filtered:
+    """Return the deployments that LiteLLM's checks after a callback will keep.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ async def offer_of(callback: CustomLogger, model: str, healthy: list[Any], *requ
     """
     later = _after(callback)
     able = await _kept(later, EXCLUSIONS, model, healthy, *request)
-    return Offer(able, await _kept(later, PINS, model, able, *request))
+    return Filtered(able, await _kept(later, PINS, model, able, *request))
 
 
 def move_before_pins(callback: CustomLogger) -> None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -18,13 +19,14 @@ import litellm
 from wiserouter import EpsilonFirst, ExploreShare, LabelBudget, Optimistic, WiseRouter, open_store
 from wiserouter.errors import WiseRouterError
 from wiserouter_litellm.boot_refusal import announce_refusal
+from wiserouter_litellm.budget_settings import AccountSettings, ScopeSettings
 from wiserouter_litellm.deployments import Deployment
 from wiserouter_litellm.encoder import LiteLLMEncoder
 from wiserouter_litellm.errors import SettingsError
 from wiserouter_litellm.group import Group
 from wiserouter_litellm.group_setup import open_group
 from wiserouter_litellm.scopes import CallerScopes
-from wiserouter_litellm.settings import ROOT, GroupSettings, ScopeSettings, in_memory, settings_of, store_of
+from wiserouter_litellm.settings import ROOT, RoutingSettings, in_memory, settings_of, store_of
 from wiserouter_litellm.wise_callback import WiseCallback
 
 logger = logging.getLogger("wiserouter.litellm")
@@ -57,8 +59,10 @@ def build_callback() -> ProxyCallback:
 def _build() -> ProxyCallback:
     settings = settings_of((getattr(litellm, "callback_settings", None) or {}).get("wiserouter"))
     config = _config()
-    groups = {name: _group(name, one, config) for name, one in settings.groups.items()}
-    callback = ProxyCallback(groups)
+    opened: dict[str, Group] = {}
+    for name, account in settings.accounts.items():
+        opened |= _groups_of(name, account, settings.members(name), config)
+    callback = ProxyCallback({name: opened[name] for name in settings.groups})
     proxy = sys.modules.get(PROXY)
     if proxy is not None:
         from wiserouter_litellm.proxy_routes import mount  # imports the proxy, which only its workers have loaded
@@ -80,36 +84,69 @@ def _config() -> Mapping[str, Any]:
     return {} if proxy is None else proxy.proxy_config.get_config_state()
 
 
-def _group(name: str, settings: GroupSettings, config: Mapping[str, Any]) -> Group:
-    key = f"{ROOT}.groups.{name}"
-    share = 1.0 / _workers(settings, key)
-    scopes = settings.scopes
+def _groups_of(
+    name: str, account: AccountSettings, members: Mapping[str, RoutingSettings], config: Mapping[str, Any]
+) -> dict[str, Group]:
+    """Return the groups under one budget, which share one router; the budget of one group has the group's name."""
+    key = f"{ROOT}.{'groups' if name in members else 'budgets'}.{name}"
+    share = 1.0 / _workers(account, key)
+    deployments = {group: configured_deployments(config, group) for group in members}
+    opened: dict[str, Group] = {}
+    for group, settings in members.items():
+        first = next(iter(opened.values()), None)
+        with _named_faults(key if first is None else f"{ROOT}.groups.{group}"):
+            opened[group] = open_group(
+                group,
+                deployments[group],
+                prices={model: price.price() for model, price in account.prices.items()},
+                cap_output_tokens=settings.cap_output_tokens,
+                encoder_timeout_s=settings.encoder_timeout_s,
+                max_wait_s=settings.wait_s,
+                fallback_policy=settings.fallback_policy,
+                shared_budget=None if name in members else name,
+                **(_account_of(name, account, share, group, deployments) if first is None else _as_in(first, group)),
+            )
+            if first is None:
+                _observe(opened[group].router, account)
+    return opened
+
+
+def _account_of(
+    name: str, account: AccountSettings, share: float, group: str, deployments: Mapping[str, Sequence[Deployment]]
+) -> dict[str, Any]:
+    """Return the terms of the first group under a budget: those of its router."""
+    scopes = account.scopes
+    return {
+        "router": _fitted(name, account),
+        "budget": account.budgets(share),
+        "scope_resolver": None if scopes is None else partial(_caller_scopes, group, scopes, share),
+        "to_join": {peer: rows for peer, rows in deployments.items() if peer != group},
+        "policy": _policy(account),
+        "store": _store(name, account),
+        "seed": account.seed,
+    }
+
+
+def _as_in(first: Group, group: str) -> dict[str, Any]:
+    """Return the terms of a group that shares the budget of another one."""
+    scopes = first.scope_resolver
+    own = scopes.of_group(group) if isinstance(scopes, CallerScopes) else scopes
+    return {"router": first.router, "sharing": [first], "scope_resolver": lambda _: own}
+
+
+@contextmanager
+def _named_faults(key: str) -> Iterator[None]:
+    """Raise what goes wrong as an error of a setting."""
     try:
-        group = open_group(
-            name,
-            configured_deployments(config, name),
-            router=_fitted(name, settings),
-            budget=settings.budgets(share),
-            prices={model: price.price() for model, price in settings.prices.items()},
-            cap_output_tokens=settings.cap_output_tokens,
-            encoder_timeout_s=settings.encoder_timeout_s,
-            max_wait_s=settings.wait_s,
-            fallback_policy=settings.fallback_policy,
-            scope_resolver=None if scopes is None else partial(_caller_scopes, name, scopes, share),
-            policy=_policy(settings),
-            store=_store(name, settings),
-            seed=settings.seed,
-        )
-        _observe(group.router, settings)
+        yield
     except WiseRouterError as error:
         raise SettingsError(key, str(error)) from error
     except OSError as error:
         fault = f"{error.filename} cannot be opened ({error.strerror}): correct its path or its permissions"
         raise SettingsError(key, fault) from error
-    return group
 
 
-def _observe(router: WiseRouter, settings: GroupSettings) -> None:
+def _observe(router: WiseRouter, settings: AccountSettings) -> None:
     """Set the journal, the label budget and the share of exploration of a router, where the settings have them."""
     if settings.journal is not None:
         router.journal_to(settings.journal)
@@ -119,12 +156,12 @@ def _observe(router: WiseRouter, settings: GroupSettings) -> None:
         router.explore = ExploreShare(settings.explore_share)
 
 
-def _policy(settings: GroupSettings) -> Optimistic | EpsilonFirst:
+def _policy(settings: AccountSettings) -> Optimistic | EpsilonFirst:
     """Return the policy of a group without history."""
     return Optimistic() if settings.explore_requests is None else EpsilonFirst(settings.explore_requests)
 
 
-def _fitted(name: str, settings: GroupSettings) -> WiseRouter | None:
+def _fitted(name: str, settings: AccountSettings) -> WiseRouter | None:
     if settings.artifact is None:
         return None
     model = (settings.encoder or "").removeprefix("litellm/")
@@ -146,7 +183,7 @@ def _caller_scopes(name: str, settings: ScopeSettings, share: float, router: Wis
     )
 
 
-def _store(name: str, settings: GroupSettings) -> Any:
+def _store(name: str, settings: AccountSettings) -> Any:
     return open_store(
         store_of(name, settings.store),
         reservation_ttl_s=settings.reservation_ttl_s,
@@ -158,7 +195,7 @@ def _proxy_router() -> Any:
     return getattr(sys.modules.get(PROXY), "llm_router", None)
 
 
-def _workers(settings: GroupSettings, key: str) -> int:
+def _workers(settings: AccountSettings, key: str) -> int:
     """Return the number of processes that split the budget, since their stores in memory are separate."""
     workers = int(os.environ.get("NUM_WORKERS") or 1)
     if workers <= 1 or not in_memory(settings.store):

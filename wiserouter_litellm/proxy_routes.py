@@ -126,7 +126,8 @@ def explained(recorder: Recorder, call: str, caller: str | None) -> dict[str, An
     for name, group in recorder.groups.items():
         with suppress(UnknownDecision):
             decision = group.router.decision(*keys_to_try(call, caller, any_caller=True))
-            return {"group": name, **group.router.explain(decision.id).as_dict()}
+            found = {"group": name} if group.shared_budget is None else {"budget": group.shared_budget}
+            return {**found, **group.router.explain(decision.id).as_dict()}
     raise UnknownCall(call)
 
 
@@ -136,7 +137,8 @@ def group_status(group: Group) -> dict[str, Any]:
     faults = {"uncounted_calls": 0, **group.faults, "encoder": group.lookup.failures}
     scopes = {scope: _account(router, scope) for scope in group.scope_resolver.opened}
     rest = {"models": _models(group), "scopes": scopes, "store": router.health()._asdict(), "faults": faults}
-    return {**_account(router, OWN), **rest}
+    shared = {} if group.shared_budget is None else {"budget": group.shared_budget}
+    return {**_account(router, OWN), **rest, **shared}
 
 
 def _models(group: Group) -> dict[str, dict[str, Any]]:

@@ -24,9 +24,10 @@ from wiserouter_litellm.continuations import keys_of_answer, maker_names
 from wiserouter_litellm.deployments import DeploymentInfo
 from wiserouter_litellm.errors import BudgetRefused, BudgetUncertain, UnknownCall
 from wiserouter_litellm.feedback_keys import feedback_key, keys_to_try
-from wiserouter_litellm.group import DECISION_KEY, Group, Selection, is_covered
+from wiserouter_litellm.group import DECISION_KEY, Group, is_covered
 from wiserouter_litellm.origin import caller_of, metadata_of, trace_of
 from wiserouter_litellm.other_surfaces import RecentIds, charge_unrouted, unrouted_mark
+from wiserouter_litellm.selection import Selection
 from wiserouter_litellm.unpaid_costs import UnpaidCosts
 
 REQUEST_NOTE_KEY = "wiserouter"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from copy import copy
 from hashlib import sha256
 from itertools import chain
 from threading import Lock
@@ -112,11 +113,16 @@ class CallerScopes:
         self._group, self._router, self._by, self._budgets = group, router, by, dict(budgets)
         self._others, self._parent, self._from_request = others, OWN if within_group else None, from_request
         self._max_others = max_others
-        self._others_opened = 0
         self._opened: dict[str, None] = {}
         self._lock = Lock()
         for id_ in self._budgets:
             self.open(self._scope(id_))
+
+    def of_group(self, group: str) -> CallerScopes:
+        """Return the same budgets for another group of the router; its name is in the refusals."""
+        twin = copy(self)
+        twin._group = group
+        return twin
 
     @property
     def opened(self) -> tuple[str, ...]:
@@ -164,13 +170,13 @@ class CallerScopes:
         with self._lock:
             id_ = scope.removeprefix(self._scope(""))
             budget = self._budgets.get(id_, self._others)
-            other = id_ not in self._budgets
+            others_opened = len(self._opened) - len(self._budgets)  # those of named callers are opened first
+            full = id_ not in self._budgets and others_opened >= self._max_others
             if scope in self._opened:
                 return
-            if not isinstance(budget, Budget) or (other and self._others_opened >= self._max_others):
+            if not isinstance(budget, Budget) or full:
                 raise ScopeRefused(self._group, self._by, id_, most=self._max_others)
             self._router.start(budget, scope=scope, parent=self._parent)
-            self._others_opened += other
             self._opened[scope] = None
 
     def _scope(self, id_: str) -> str:

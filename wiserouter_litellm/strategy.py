@@ -18,11 +18,12 @@ from litellm.types.router import CustomRoutingStrategyBase
 
 from wiserouter import Budget, WiseRouter
 from wiserouter.integration import MAX_WAIT_S
-from wiserouter_litellm.group import FallbackPolicy, Group, Selection
+from wiserouter_litellm.group import FallbackPolicy, Group
 from wiserouter_litellm.group_setup import open_group
 from wiserouter_litellm.litellm_compat import deployments_of
 from wiserouter_litellm.recorder import Recorder
 from wiserouter_litellm.scopes import ScopeFromMetadata
+from wiserouter_litellm.selection import Selection
 from wiserouter_litellm.sync_selection import selecting
 from wiserouter_litellm.wise_callback import WiseCallback, translate_error
 

@@ -13,8 +13,9 @@ from litellm.router import Router
 from litellm.types.router import RouterRateLimitError
 
 from wiserouter_litellm.deployments import Deployment, id_of
-from wiserouter_litellm.group import Group, Selection
+from wiserouter_litellm.group import Group
 from wiserouter_litellm.litellm_compat import deployments_of
+from wiserouter_litellm.selection import Selection
 from wiserouter_litellm.wise_callback import WiseCallback, translate_error
 
 Select = Callable[..., Any]

@@ -15,13 +15,14 @@ from wiserouter_litellm.deployments import Deployment, id_of
 from wiserouter_litellm.direct_calls import DirectCall, direct_call, messages_of, unreserved, with_selected
 from wiserouter_litellm.errors import BudgetRefused, BudgetUncertain, FallbackRefused, ScopeRefused, uncountable
 from wiserouter_litellm.fallbacks import GROUP_NOTE_KEY, group_note, note_group, noted_group, paying_group, refusal
-from wiserouter_litellm.group import Group, RoutingRequest, Selection
+from wiserouter_litellm.group import Group
 from wiserouter_litellm.limits import drop_null_limits, surface_of, write_limits
 from wiserouter_litellm.origin import metadata_of, origin_of
 from wiserouter_litellm.other_surfaces import marked_deployments
-from wiserouter_litellm.pre_call_checks import Offer, offer_of
+from wiserouter_litellm.pre_call_checks import Filtered, filtered_by_later_checks
 from wiserouter_litellm.recorder import REQUEST_NOTE_KEY, Recorder
 from wiserouter_litellm.request import has_text, is_count, request_of
+from wiserouter_litellm.selection import RoutingRequest, Selection
 
 
 class WiseCallback(Recorder):
@@ -57,15 +58,15 @@ class WiseCallback(Recorder):
         group = self.paying_group(model, healthy_deployments, kwargs)
         if group is None or not healthy_deployments:
             return healthy_deployments
-        offer = await offer_of(self, model, healthy_deployments, messages, kwargs, parent_otel_span)
+        filtered = await filtered_by_later_checks(self, model, healthy_deployments, messages, kwargs, parent_otel_span)
         try:
-            routing = self.begin(group, offer.able, messages, kwargs, model)
+            routing = self.begin(group, filtered.able, messages, kwargs, model)
             if routing is not None:
-                return self.record(group, await aselect_from(group, routing, offer), kwargs)
+                return self.record(group, await aselect_from(group, routing, filtered), kwargs)
         except Exception as error:  # a fault here must not stop traffic
-            translate_error(group, offer.able, error, kwargs)
-        self.note_group(group, kwargs, offer.able)
-        return self.unrouted(group, offer.able, kwargs)
+            translate_error(group, filtered.able, error, kwargs)
+        self.note_group(group, kwargs, filtered.able)
+        return self.unrouted(group, filtered.able, kwargs)
 
     async def async_pre_call_deployment_hook(self, kwargs: dict[str, Any], call_type: Any) -> dict[str, Any] | None:
         """Note that a call is sent; reserve one to the id of a deployment, for which LiteLLM selected none.
@@ -251,18 +252,18 @@ class WiseCallback(Recorder):
         return marked_deployments(deployments, self.owner, group.name, scope)
 
 
-async def aselect_from(group: Group, routing: RoutingRequest, offer: Offer) -> Selection:
+async def aselect_from(group: Group, routing: RoutingRequest, filtered: Filtered) -> Selection:
     """Choose among the deployments that a request is pinned to, and among the others where the budget bears none.
 
     What a request continues comes before a pin.
     """
-    pinned = routing.among(offer.pinned)
-    if routing.references or not pinned.candidates or len(offer.pinned) == len(offer.able):
+    pinned = routing.among(filtered.pinned)
+    if routing.references or not pinned.candidates or len(filtered.pinned) == len(filtered.able):
         return await group.aselect(routing)
     try:
         return await group.aselect(pinned)
     except BudgetExhausted:
-        others = routing.among(offer.others)
+        others = routing.among(filtered.others)
         if not others.candidates:
             raise
         group.faults["moved_pins"] += 1

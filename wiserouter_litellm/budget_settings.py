@@ -1,0 +1,213 @@
+"""The settings of budgets: amounts, prices, scopes, and the router that a budget belongs to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
+
+from wiserouter import Budget, Price
+
+WORD, BUDGET = "a word", "a budget"
+"""Tags of the union of a word and a budget, which are no part of a key."""
+
+
+class Strict(BaseModel):
+    """A block in which no key is ignored: a typo is an error that names the nearest key."""
+
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False, frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _knows_its_keys(cls, given: object) -> object:
+        unknown = [key for key in given if key not in cls.model_fields] if isinstance(given, Mapping) else []
+        if unknown:
+            raise ValueError("; ".join(_unknown_key(str(key), list(cls.model_fields)) for key in unknown))
+        return given
+
+
+class PriceSettings(Strict):
+    """The price of a model in USD per token."""
+
+    input: float = Field(ge=0)
+    output: float = Field(ge=0)
+    cache_read: float | None = Field(None, ge=0)
+    cache_write: float | None = Field(None, ge=0)
+    reasoning: float | None = Field(None, ge=0)
+
+    def price(self) -> Price:
+        """Return the core's price."""
+        return Price(**self.model_dump())
+
+
+class BudgetSettings(Strict):
+    """One budget.
+
+    Attributes
+    ----------
+    budget_usd : float, USD
+        The amount, for `requests` requests or per `every`; more than 0.
+    requests : int, optional
+        The horizon: the number of requests that the budget is for; with `every` those expected in the first window.
+    every : str, optional
+        The period after which the budget renews: "day", "week", "month", "30d", "6h".
+    timezone : str
+        The time zone in which days, weeks and months begin.
+    limit : {"expected", "hard"}
+        Plan on means, or never exceed the amount.
+    on_exhausted : {"reject", "cheapest"}
+        HTTP 429, or the cheapest model.
+    rollover : bool
+        Whether the rest of a window is added to the next.
+    """
+
+    budget_usd: float = Field(gt=0)
+    requests: int | None = Field(None, ge=1)
+    every: str | None = None
+    timezone: str = "UTC"
+    limit: Literal["expected", "hard"] = "expected"
+    on_exhausted: Literal["reject", "cheapest"] = "reject"
+    rollover: bool = False
+
+    def alone(self, share: float = 1.0, *, within: Budget | None = None) -> Budget:
+        """Return this budget without those it is within, or the share of it that one of several workers may spend."""
+        requests = None if self.requests is None else max(1, round(self.requests * share))
+        return Budget(
+            self.budget_usd * share,
+            requests,
+            limit=self.limit,
+            on_exhausted=self.on_exhausted,
+            every=self.every,
+            timezone=self.timezone,
+            rollover=self.rollover,
+            within=within,
+        )
+
+
+class NestedSettings(BudgetSettings):
+    """A budget and those it is within.
+
+    Attributes
+    ----------
+    within : list of BudgetSettings
+        Further budgets that must bear each call; the tightest rate applies.
+    """
+
+    within: list[BudgetSettings] = Field(default_factory=list)
+
+    @model_validator(mode="after")
+    def _is_a_budget(self) -> NestedSettings:
+        self.budgets()
+        return self
+
+    def budgets(self, share: float = 1.0) -> Budget:
+        """Return the budget with those it is within, or the share of them that one of several workers may spend."""
+        around: Budget | None = None
+        for one in reversed(self.within):
+            around = one.alone(share, within=around)
+        return self.alone(share, within=around)
+
+
+class ScopeSettings(Strict):
+    """Budgets of teams, organizations, users, keys, tags or a field of metadata, in addition to that of the group.
+
+    Attributes
+    ----------
+    by : str
+        The field that identifies a caller, as the proxy knows it for the key: "team", "organization", "user" or "key"
+        by id (of a key its hash), "tag" or "metadata.<field>" by the metadata of the key or its team.
+    budgets : dict
+        Budgets by id.
+    others : "shared", "refuse" or a budget
+        The rule for callers who are not named: the group's own budget pays, or they are refused, or each has a budget
+        like this.
+    within_group : bool
+        Whether the group's own budget must bear each call as well.
+    from_request : bool
+        Whether clients may name one of `budgets` by their tags or metadata, where their key has no id.
+    max_others : int
+        The most budgets of others that are opened.
+    """
+
+    by: str = Field(pattern=r"^(team|organization|user|key|tag|metadata\..+)$")
+    budgets: dict[str, NestedSettings] = Field(default_factory=dict)
+    others: Annotated[
+        Annotated[Literal["shared", "refuse"], Tag(WORD)] | Annotated[NestedSettings, Tag(BUDGET)],
+        Discriminator(lambda given: WORD if isinstance(given, str) else BUDGET),
+    ] = "shared"
+    within_group: bool = True
+    from_request: bool = False
+    max_others: int = Field(1_000, ge=1)
+
+    @model_validator(mode="after")
+    def _makes_sense(self) -> ScopeSettings:
+        if not self.budgets and self.others == "shared":
+            raise ValueError("scopes needs budgets, or others")
+        if self.from_request and self.by.partition(".")[0] not in {"tag", "metadata"}:
+            raise ValueError(f"from_request needs by: tag or metadata.<field>; a client cannot name its own {self.by}")
+        return self
+
+
+class AccountSettings(NestedSettings):
+    """A budget and the router that it belongs to, for one group or for several.
+
+    Attributes
+    ----------
+    scopes : ScopeSettings, optional
+        Budgets of teams, users and other callers.
+    artifact : str, optional
+        A file written by `wiserouter fit`; without one the router starts without any estimates.
+    encoder : str, optional
+        "litellm/<model>" for an embedding model of LiteLLM; by default the artifact's encoder.
+    encoder_params : dict
+        Parameters of the embedding call, such as `api_key`.
+    prices : dict
+        Prices by model, which come before LiteLLM's.
+    explore_requests : int, optional
+        Without an artifact: the number of requests that explore all models in turn, as in the paper, instead of
+        learning optimistically.
+    store : str
+        The URL of the store of budgets and decisions.
+    reservation_ttl_s : float, seconds
+        The time after which the reservation of a call that never reported is given back; longer than the longest call.
+    feedback_ttl_s : float, seconds
+        The time for which an answer can be rated.
+    journal : str, optional
+        A file of JSON lines, one per decision, charge, release and score.
+    label_share : float, optional
+        Share of the answers to ask feedback for, where it would change the plan most.
+    explore_share : float, optional
+        Share of the requests that go to a model drawn uniformly, for `wiserouter evaluate` on the journal.
+    seed : int, optional
+        Seed of the random draws.
+    """
+
+    scopes: ScopeSettings | None = None
+    artifact: str | None = None
+    encoder: str | None = Field(None, pattern=r"^litellm/.+")
+    encoder_params: dict[str, Any] = Field(default_factory=dict)
+    prices: dict[str, PriceSettings] = Field(default_factory=dict)
+    explore_requests: int | None = Field(None, ge=1)
+    store: str = "memory://"
+    reservation_ttl_s: float = Field(900.0, gt=0)
+    feedback_ttl_s: float = Field(7 * 86_400.0, gt=0)
+    journal: str | None = Field(None, min_length=1)
+    label_share: float | None = Field(None, gt=0, le=1)
+    explore_share: float | None = Field(None, gt=0, le=1)
+    seed: int | None = None
+
+    @model_validator(mode="after")
+    def _encodes_for_contexts(self) -> AccountSettings:
+        if self.encoder is not None and self.artifact is None:
+            raise ValueError("encoder needs artifact: without one there is one context, and nothing to encode for")
+        return self
+
+
+def _unknown_key(key: str, known: list[str]) -> str:
+    """Return the complaint about an unknown key, with the known ones that are nearest, or all of them."""
+    near = [name for name in known if name.startswith(key) or key.startswith(name)]
+    near = near or get_close_matches(key, known, n=1)
+    remedy = f"did you mean {' or '.join(near)}?" if near else f"the keys here are {', '.join(known)}"
+    return f"unknown key {key!r}, {remedy}"

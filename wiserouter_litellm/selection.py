@@ -1,0 +1,84 @@
+"""A request that is ready for a decision, and what the decision makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from wiserouter import Decision
+from wiserouter.integration import CallRequest
+from wiserouter_litellm.attempts import Mark
+from wiserouter_litellm.candidates import Candidates, Length
+from wiserouter_litellm.continuations import Reference
+from wiserouter_litellm.deployments import Deployment, id_of
+
+
+class RoutingRequest(NamedTuple):
+    """A request that is ready for a decision.
+
+    Attributes
+    ----------
+    candidates : Candidates
+        The deployments that can serve it.
+    request : CallRequest
+        The call.
+    scope : str
+        The scope whose budget pays.
+    call_id, caller : str, str or None
+        The id of its call, and the hash of the key that makes it.
+    chose_id : bool
+        Whether the client chose that id.
+    owner : str
+        The recorder whose log events settle it.
+    references : sequence of Reference
+        What it continues: only the deployment that made it can serve the request.
+    lasting_ids : sequence of str
+        The conversation and the containers that it names, which live where it is answered.
+    """
+
+    candidates: Candidates
+    request: CallRequest
+    scope: str
+    call_id: str
+    caller: str | None
+    chose_id: bool
+    owner: str
+    references: Sequence[Reference] = ()
+    lasting_ids: Sequence[str] = ()
+
+    def among(self, deployments: Sequence[Deployment]) -> RoutingRequest:
+        """Return the same request with only these deployments as candidates."""
+        ids = {id_of(deployment) for deployment in deployments}
+        return self._replace(candidates=[one for one in self.candidates if one.id in ids])
+
+
+class Selection(NamedTuple):
+    """A decision for LiteLLM.
+
+    Attributes
+    ----------
+    decision : Decision
+        The decision.
+    deployments : list of dict
+        The ranked deployments; each carries the mark.
+    models : dict of str to str
+        The model of each deployment by its id.
+    mark : Mark
+        The decision, as the log events of its call report it.
+    worst_usd : dict of str to float, USD, or None
+        The most that the call can cost with each model, where a limit is hard.
+    """
+
+    decision: Decision
+    deployments: list[dict[str, Any]]
+    models: dict[str, str]
+    mark: Mark
+    worst_usd: dict[str, float] | None
+
+
+class Bounds(NamedTuple):
+    """The models that take a request, its length, and the bounds on its cost, where a limit is hard."""
+
+    models: list[str]
+    length: Length
+    worst_usd: dict[str, float] | None
