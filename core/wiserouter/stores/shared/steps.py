@@ -90,7 +90,7 @@ def _reserving(worker: Worker, record: Record, lease: str | None = None) -> Pend
 
 
 def _covered(worker: Worker, scope: str, reserved_usd: float) -> tuple[bool, str | None]:
-    """Return whether a call may be reserved without the engine, and the lease that it is taken from, if any."""
+    """Return True if a call may be reserved without the engine, and the lease that it is taken from, if any."""
     if not worker.leases_to(scope):
         return True, None
     lease = worker.leases.reserve(scope, reserved_usd)
