@@ -178,14 +178,17 @@ class ModelEngine:
         if there is None:
             self.open(Open(event.scope, event.generation - 1, event.terms, event.windows))
             self.accounts[event.scope] = self.accounts[event.scope]._replace(restored=event.token)
-            for window in event.windows:
-                if window.hard:
-                    self.windows[window.id].closed_until_s = self.now_s + event.closed_s
         elif there.generation != event.generation or former is None or former.as_of_s >= event.as_of_s:
             return there.generation
+        known = set() if former is None else {window.id for window in former.windows}
+        present = self.accounts[event.scope].windows
         for window in event.windows:  # the counters of calls are added to those of the latest view
-            self.windows[window.id].window = window
+            self.windows.setdefault(window.id, Kept(window, window.amount_usd)).window = window
+            if window.hard and window.id not in known:
+                self.windows[window.id].closed_until_s = self.now_s + event.closed_s
         ids = tuple([window.id for window in event.windows])
+        latest = [seen if one in known else one for one, seen in zip(present, ids, strict=True)]
+        self.accounts[event.scope] = self.accounts[event.scope]._replace(windows=tuple(latest))
         held_usd = self.leases[event.lease].held_usd if event.lease in self.leases else 0.0
         held_usd = max(0.0, held_usd + event.held_usd - (0.0 if former is None else former.held_usd))
         self.leases[event.lease] = Held(ids, held_usd, self.now_s + event.ttl_s)
@@ -207,6 +210,7 @@ class ModelEngine:
         there = self.accounts.get(event.scope)
         if there is not None and there.windows[event.level : event.level + 1] == (event.former,):
             kept = Kept(event.window, event.window.amount_usd)
+            kept.closed_until_s = self.windows[event.former].closed_until_s
             if self.windows[event.former].window.rollover:
                 kept.former, kept.skipped = event.former, event.skipped
             self.windows[event.window.id] = kept

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import sqlite3
+from contextlib import closing
 
 import pytest
 
 from support.store_worker import record
 from wiserouter import Budget, Growing, Model, Price, WiseRouter, open_store
-from wiserouter.errors import BudgetExhausted, InvalidInput, UnknownDecision
+from wiserouter.errors import BudgetExhausted, InvalidInput, StoreUnavailable, UnknownDecision
 from wiserouter.stores.engines.events import Find
 from wiserouter.stores.engines.sqlite import SQLiteEngine
 from wiserouter.stores.memory import MemoryStore
@@ -234,6 +236,68 @@ def test_a_worker_that_starts_late_knows_the_traffic_of_the_window(opened, clock
     late = opened()
     late.open("s", Budget(10.0, every="1d"))
     assert late.ledger("s").horizon == pytest.approx(early.ledger("s").horizon, rel=0.05)
+
+
+def erase(path):
+    """Delete all rows, as an engine does that comes back empty."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as file:
+        for (table,) in file.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
+            file.execute(f"DELETE FROM {table}")
+
+
+def test_what_every_worker_saw_is_restored_whoever_notices_the_loss_first(opened, clock, tmp_path):
+    budget = Budget(10.0, every="1h", limit="hard")
+    idle, active, late = opened(), opened(), opened()
+    for store in (idle, active):
+        store.open("s", budget)
+    call(idle, "in a former window")
+    clock.advance(3_600.0)
+    for n in range(12):
+        call(active, f"{n}")
+    active.reserve(record(active, "s", "in flight", 1.0, 0.5))
+    erase(tmp_path / "budget.db")
+    idle.ledger("s")
+    idle.refresh()
+    with pytest.raises(StoreUnavailable, match="hard limits stay closed for 5 s"):
+        call(idle, "too early", held_usd=0.5)
+    active.refresh()
+    for store in (idle, active):
+        store.refresh()
+        ledger = store.ledger("s")
+        assert (ledger.spent_usd, ledger.charged, ledger.in_flight) == (3.0, 12, 1)
+        assert ledger.left_usd == 6.0
+    clock.advance(5.1)
+    active.settle("in flight", 0.75)
+    call(idle, "later")
+    late.open("s", budget)
+    assert late.ledger("s").spent_usd == 4.0
+    assert late.ledger("s").leased_usd == 0.0
+
+
+def test_leases_and_unsent_charges_survive_a_loss_without_counting_twice(opened, clock, tmp_path):
+    store, other = opened(lease_share=0.2), opened(lease_share=0.1)
+    store.open("s", Budget(10.0, 100, limit="hard"))
+    other.open("s", Budget(10.0, 100, limit="hard"))
+    for each in (store, other):
+        each.refresh()
+        assert each._worker.leases.left_usd("s") > 0.5
+    call(store, "sent")
+    store.refresh()
+    store._worker.client._wake.set()  # nothing is sent in the background from now on
+    call(store, "unsent")
+    store.reserve(record(store, "s", "in flight", 0.25, 0.125))
+    erase(tmp_path / "budget.db")
+    for _ in range(3):
+        for each in (store, other):
+            each.refresh()
+    clock.advance(5.1)
+    for _ in range(2):
+        for each in (store, other):
+            each.refresh()
+    ledger = other.ledger("s")
+    leased_usd = sum(each._worker.leases.left_usd("s") for each in (store, other))
+    assert (ledger.spent_usd, ledger.charged, ledger.in_flight, ledger.reserved_usd) == (0.5, 2, 1, 0.25)
+    assert ledger.leased_usd == pytest.approx(leased_usd)
 
 
 def test_contexts_that_grow_are_for_one_process(tmp_path):

@@ -10,8 +10,8 @@ ONE = {"spent_usd": 0.25, "debited_usd": 0.25, "decided": 1, "charged": 1}
 TWO = {"spent_usd": 0.5, "debited_usd": 0.5, "decided": 3, "charged": 2, "presumed": 1, "presumed_usd": 0.125}
 
 
-def restore(seen, as_of_s, *, held_usd=0.0, closed_s=0.0, token="t", hard=True, generation=1) -> Restore:
-    windows = (window("w", 4.0, hard=hard, counters=seen),)
+def restore(seen, as_of_s, *, held_usd=0.0, closed_s=0.0, token="t", hard=True, generation=1, named="w") -> Restore:
+    windows = (window(named, 4.0, hard=hard, counters=seen),)
     return Restore("s", generation, "terms", windows, token, as_of_s, "lost", held_usd, 900.0, closed_s)
 
 
@@ -73,6 +73,29 @@ def check_expected_limits_are_restored_open(place):
     engine = place.open()
     apply(engine, restore(ONE, 1.0, closed_s=900.0, hard=False))
     assert apply(engine, reserve("a")) == ["ok"]
+
+
+def check_a_view_of_the_next_window_follows_one_of_the_former(place):
+    engine = place.open()
+    assert apply(engine, restore(ONE, 1.0, held_usd=0.5)) == [1]
+    assert apply(engine, restore(TWO, 2.0, held_usd=0.25, named="v")) == [1]
+    assert state(engine).id == "v"
+    assert counters(engine) == {**TWO, "leased_usd": 0.25}
+
+
+def check_a_view_of_a_window_that_has_begun_since_is_added(place):
+    engine = place.open()
+    apply(engine, restore(ONE, 1.0, held_usd=0.5), renew("w", window("v", 4.0)))
+    assert apply(engine, reserve("a", "v", held_usd=0.25), charge("a", 0.125)) == ["ok", "in flight"]
+    assert apply(engine, restore(TWO, 2.0, held_usd=0.75, named="v"), restore(TWO, 3.0, named="v")) == [1, 1]
+    both = {**TWO, "spent_usd": 0.625, "debited_usd": 0.625, "decided": 4, "charged": 3}
+    assert (state(engine).id, counters(engine)) == ("v", both)
+
+
+def check_a_window_that_follows_a_closed_one_is_closed(place):
+    engine = place.open()
+    apply(engine, restore(ONE, 1.0, closed_s=900.0), renew("w", window("v", 4.0)))
+    assert apply(engine, reserve("a", "v")) == ["closed"]
 
 
 def check_a_restored_window_renews(place):

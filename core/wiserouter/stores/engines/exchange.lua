@@ -388,55 +388,50 @@ function apply.Open(event)
   return text(account.is.generation)
 end
 
-local function add_to_lost(event, more_usd)
+local function restore_windows(event, account, earlier)
+  local ids = list(account.is.windows, account.key .. ' windows')
+  for level, opened in ipairs(event.windows) do
+    local seen, before = opened.counters, earlier[opened.id]
+    opened.counters = {}
+    local one = begin(opened)
+    for counter, value in pairs(seen) do
+      count(one, {[counter] = value - number(before and before[counter] or 0, one.key .. ' restored ' .. counter)}, 1)
+    end
+    carry_over(one)
+    if not before and opened.hard then put(one, {closed_until_s = now_s + event.closed_s}) end
+    if not ids[level] or earlier[ids[level]] then ids[level] = opened.id end
+    earlier[opened.id] = {}
+    for counter, value in pairs(seen) do earlier[opened.id][counter] = text(value) end
+  end
+  put(account, {windows = cjson.encode(ids), restored_view = cjson.encode(earlier)})
+end
+
+local function set_apart(event, more_usd)
   local ids = {}
   for level, opened in ipairs(event.windows) do ids[level] = opened.id end
   local lease = lease_of(event.lease)
-  local held_usd = lease and lease.is.held_usd or 0
-  more_usd = math.max(more_usd, -held_usd)
-  hold(each(ids), more_usd, lease and 0 or 1)
-  put(row('lease', event.lease), {held_usd = held_usd + more_usd, windows = cjson.encode(ids)})
+  local held_usd = math.max(0, more_usd + (lease and lease.is.held_usd or 0))
+  return_lease(event.lease)
+  hold(each(ids), held_usd, 1)
+  put(row('lease', event.lease), {held_usd = held_usd, windows = cjson.encode(ids)})
   later('ZADD', DUE, text(now_s + event.ttl_s), 'lease:' .. event.lease)
 end
 
-local function change_view(event, earlier)
-  for _, opened in ipairs(event.windows) do
-    local before, one = earlier[opened.id], window(opened.id)
-    if before and one then
-      for counter, value in pairs(opened.counters) do
-        count(one, {[counter] = value - number(before[counter] or 0, one.key .. ' restored ' .. counter)}, 1)
-      end
-      carry_over(one)
-    end
-  end
-end
-
-local function view_of(event)
-  local view = {}
-  for _, opened in ipairs(event.windows) do
-    view[opened.id] = {}
-    for counter, value in pairs(opened.counters) do view[opened.id][counter] = text(value) end
-  end
-  return cjson.encode(view)
-end
-
 function apply.Restore(event)
-  local account, earlier_usd = row('account', event.scope), 0
+  local account, earlier, earlier_usd = row('account', event.scope), {}, 0
   if not exists(account) then
-    apply.Open({scope = event.scope, generation = event.generation - 1, terms = event.terms, windows = event.windows})
-    put(account, {restored = event.token})
-    for _, opened in ipairs(event.windows) do
-      if opened.hard then put(window(opened.id), {closed_until_s = now_s + event.closed_s}) end
-    end
+    apply.Open({scope = event.scope, generation = event.generation - 1, terms = event.terms, windows = {}})
+    put(account, {windows = '[]', restored = event.token})
   else
     local generation = number(account.is.generation, account.key .. ' generation')
     local as_of_s = number(account.is.restored_s or math.huge, account.key .. ' restored_s')
     if generation ~= event.generation or as_of_s >= event.as_of_s then return text(generation) end
     earlier_usd = number(account.is.restored_usd, account.key .. ' restored_usd')
-    change_view(event, cjson.decode(account.is.restored_view))
+    earlier = cjson.decode(account.is.restored_view)
   end
-  add_to_lost(event, event.held_usd - earlier_usd)
-  put(account, {restored_s = event.as_of_s, restored_usd = event.held_usd, restored_view = view_of(event)})
+  restore_windows(event, account, earlier)
+  set_apart(event, event.held_usd - earlier_usd)
+  put(account, {restored_s = event.as_of_s, restored_usd = event.held_usd})
   return text(event.generation)
 end
 
@@ -459,6 +454,7 @@ function apply.Renew(event)
   local one, created = begin(event.window)
   if former then
     former.ttl_s = OLD_S
+    if former.is.closed_until_s then put(one, {closed_until_s = former.is.closed_until_s}) end
     if created and former.is.rollover == '1' then  -- only a new window becomes an heir, so that no cycle can form
       put(one, {skipped = event.skipped})
       put(former, {heir = event.window.id})

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, cast
 
-from wiserouter.budgets.ledger import ROUNDING
-from wiserouter.stores.engines.base import AccountState, Found, WindowState
-from wiserouter.stores.engines.counts import NOWHERE, CountedCall, Counts, counters, lease_counts
+from wiserouter.stores.engines.base import Found
+from wiserouter.stores.engines.counts import NOWHERE, CountedCall, counters, lease_counts
 from wiserouter.stores.engines.events import (
-    COUNTERS,
     Alias,
     Amend,
     Event,
@@ -26,16 +24,16 @@ from wiserouter.stores.engines.events import (
     Score,
     Settle,
     Spend,
-    WindowOpening,
 )
-from wiserouter.stores.engines.sqlite_schema import ADD_COUNTS, BEGIN_WINDOW, CALL_COLUMNS, LEFT_USD
+from wiserouter.stores.engines.sqlite_accounts import AccountTables
+from wiserouter.stores.engines.sqlite_schema import CALL_COLUMNS
 from wiserouter.stores.transitions import FINAL, Outcome
 
 MAX_OVERDUE_PER_TRANSACTION = 100
 """The most overdue rows of each kind that one transaction returns or deletes."""
 
 
-class Transaction:
+class Transaction(AccountTables):
     """A transaction that applies events and reads.
 
     Parameters
@@ -49,7 +47,7 @@ class Transaction:
     """
 
     def __init__(self, cursor: sqlite3.Cursor, now_s: float, reservation_ttl_s: float, decision_ttl_s: float) -> None:
-        self._cursor, self._now_s = cursor, now_s
+        super().__init__(cursor, now_s)
         self._reservation_ttl_s, self._decision_ttl_s = reservation_ttl_s, decision_ttl_s
 
     def apply(self, event: Event) -> object:
@@ -67,17 +65,6 @@ class Transaction:
             old = f"SELECT {key} FROM {table} WHERE forget_s <= ? LIMIT ?"  # noqa: S608
             self._do(f"DELETE FROM {table} WHERE {key} IN ({old})", self._now_s, MAX_OVERDUE_PER_TRANSACTION)  # noqa: S608
 
-    def account(self, scope: str) -> AccountState | None:
-        """Return the state of an account."""
-        row = self._one("SELECT generation, terms, windows, restored FROM accounts WHERE scope = ?", scope)
-        if row is None:
-            return None
-        return AccountState(row[0], row[1], tuple([self._window(window) for window in json.loads(row[2])]), row[3])
-
-    def scopes(self) -> list[str]:
-        """Return the scopes that have an account."""
-        return [scope for (scope,) in self._all("SELECT scope FROM accounts")]
-
     def sums(self, name: str) -> dict[str, float]:
         """Return shared sums."""
         return dict(self._all("SELECT cell, total FROM sums WHERE sums = ?", name))
@@ -86,68 +73,6 @@ class Transaction:
         """Return the text kept under a name."""
         row = self._one("SELECT note FROM notes WHERE name = ?", name)
         return None if row is None else row[0]
-
-    def _open(self, event: Open) -> int:
-        row = self._one("SELECT generation FROM accounts WHERE scope = ?", event.scope)
-        if row is not None and row[0] != event.generation:
-            return int(row[0])
-        for window in event.windows:
-            self._begin(window)
-        windows = json.dumps([window.id for window in event.windows])
-        generation = event.generation + 1
-        account = event.scope, generation, event.terms, windows
-        self._do("INSERT OR REPLACE INTO accounts (scope, generation, terms, windows) VALUES (?, ?, ?, ?)", *account)
-        return generation
-
-    def _restore(self, event: Restore) -> int:
-        row = self._one("SELECT generation FROM accounts WHERE scope = ?", event.scope)
-        earlier: dict[str, Any] = {"held_usd": 0.0, "windows": {}}
-        if row is None:
-            self._open(Open(event.scope, event.generation - 1, event.terms, event.windows))
-            self._do("UPDATE accounts SET restored = ? WHERE scope = ?", event.token, event.scope)
-            until_s, close = self._now_s + event.closed_s, "UPDATE windows SET closed_until_s = ? WHERE id = ? AND hard"
-            self._cursor.executemany(close, [(until_s, window.id) for window in event.windows])
-        else:
-            view = self._one("SELECT as_of_s, view FROM restored WHERE scope = ?", event.scope)
-            if row[0] != event.generation or view is None or view[0] >= event.as_of_s:
-                return int(row[0])
-            earlier = json.loads(view[1])
-        latest = {window.id: dict(window.counters) for window in event.windows}
-        for window_id in latest.keys() & earlier["windows"].keys():
-            self._count([window_id], counters(**earlier["windows"][window_id]), counters(**latest[window_id]))
-        self._add_to_lease(event, event.held_usd - earlier["held_usd"])
-        text = json.dumps({"held_usd": event.held_usd, "windows": latest})
-        self._do("INSERT OR REPLACE INTO restored VALUES (?, ?, ?)", event.scope, event.as_of_s, text)
-        return event.generation
-
-    def _add_to_lease(self, event: Restore, more_usd: float) -> None:
-        """Change the lease that stands for the calls in flight of a lost account."""
-        windows = [window.id for window in event.windows]
-        row = self._one("SELECT held_usd FROM leases WHERE id = ?", event.lease)
-        held_usd = 0.0 if row is None else row[0]
-        more_usd = max(more_usd, -held_usd)
-        self._count(windows, NOWHERE, lease_counts(more_usd, presumed=False))
-        lease = event.lease, json.dumps(windows), held_usd + more_usd, self._now_s + event.ttl_s
-        self._do("INSERT OR REPLACE INTO leases VALUES (?, ?, ?, ?, 0)", *lease)
-
-    def _amend(self, event: Amend) -> str:
-        if self._one("SELECT 1 FROM accounts WHERE scope = ?", event.scope) is None:
-            return "unknown"
-        self._do("UPDATE accounts SET terms = ? WHERE scope = ?", event.terms, event.scope)
-        self._do("UPDATE windows SET amount_usd = ? WHERE id = ?", event.amount_usd, event.window)
-        return "ok"
-
-    def _renew(self, event: Renew) -> str:
-        row = self._one("SELECT windows FROM accounts WHERE scope = ?", event.scope)
-        windows = [] if row is None else json.loads(row[0])
-        if event.level < len(windows) and windows[event.level] == event.former:
-            windows[event.level] = event.window.id
-            self._begin(event.window)
-            self._do("UPDATE accounts SET windows = ? WHERE scope = ?", json.dumps(windows), event.scope)
-            heir, skipped = event.window.id, event.skipped
-            self._do("UPDATE windows SET heir = ?, skipped = ? WHERE id = ?", heir, skipped, event.former)
-            self._carry_over(event.former)
-        return "ok"
 
     def _reserve(self, event: Reserve) -> str:
         if self._one("SELECT 1 FROM decisions WHERE id = ?", event.id) is not None:
@@ -275,69 +200,6 @@ class Transaction:
         self._do("INSERT OR REPLACE INTO notes VALUES (?, ?)", event.name, event.text)
         return "ok"
 
-    def _begin(self, window: WindowOpening) -> None:
-        begins = [window.counters.get(name, 0.0) for name in COUNTERS]
-        self._do(BEGIN_WINDOW, window.id, window.amount_usd, window.hard, window.rollover, window.carried_usd, *begins)
-
-    def _window(self, window: str) -> WindowState:
-        names = f"amount_usd, carried_usd, {', '.join(COUNTERS)}"
-        row = self._one(f"SELECT {names} FROM windows WHERE id = ?", window)  # noqa: S608
-        if row is None:
-            raise sqlite3.DatabaseError(f"an account names the window {window!r}, which does not exist")
-        return WindowState(window, row[0], row[1], dict(zip(COUNTERS, row[2:], strict=True)))
-
-    def _rooms(self, windows: Iterable[str]) -> list[tuple[float, bool, float, bool]]:
-        """Return for each window the amount left, if its limit is hard, the rounding tolerance, and if it is closed."""
-        ask = f"SELECT {LEFT_USD}, hard, amount_usd, closed_until_s FROM windows WHERE id = ?"  # noqa: S608
-        rows = [self._one(ask, window) for window in windows]
-        return [(row[0], bool(row[1]), ROUNDING * row[2], row[3] > self._now_s) for row in rows if row is not None]
-
-    def _admits(self, windows: tuple[str, ...], held_usd: float) -> str:
-        rooms = self._rooms(windows)
-        if len(rooms) < len(windows):
-            return "unknown"
-        if held_usd > 0.0 and any(closed for _, _, _, closed in rooms):
-            return "closed"
-        fits = all(held_usd <= left_usd + rounding_usd for left_usd, hard, rounding_usd, _ in rooms if hard)
-        return "ok" if fits else "refused"
-
-    def _is_hard(self, windows: Iterable[str]) -> bool:
-        """Return True if the limit of any of these windows is hard."""
-        return any(hard for _, hard, _, _ in self._rooms(windows))
-
-    def _count(self, windows: Iterable[str], before: Counts, after: Counts) -> None:
-        """Subtract the counters `before` of a call from its windows, and add those `after`."""
-        change = {name: new - old for name, new, old in zip(COUNTERS, after, before, strict=True)}
-        for window in windows:
-            self._cursor.execute(ADD_COUNTS, {**change, "window": window})
-            self._carry_over(window)
-
-    def _carry_over(self, window: str) -> None:
-        """Pass on to the later windows the amount that this one leaves."""
-        while True:
-            row = self._one(f"SELECT rollover, heir, {LEFT_USD}, skipped FROM windows WHERE id = ?", window)  # noqa: S608
-            if row is None or not row[0] or row[1] is None:
-                return
-            _, window, left_usd, skipped = row
-            self._do(
-                "UPDATE windows SET carried_usd = min(? + ? * amount_usd, amount_usd) WHERE id = ?",
-                left_usd,
-                skipped,
-                window,
-            )
-
-    def _take(self, lease: str, held_usd: float) -> None:
-        """Take the cost of a call from a lease, as far as the lease goes."""
-        row = self._one("SELECT windows, held_usd, presumed FROM leases WHERE id = ?", lease)
-        if row is not None:
-            taken_usd = min(held_usd, row[1])
-            self._count(json.loads(row[0]), lease_counts(taken_usd, presumed=bool(row[2])), NOWHERE)
-            self._do("UPDATE leases SET held_usd = held_usd - ? WHERE id = ?", taken_usd, lease)
-
-    def _return_lease(self, lease: str) -> None:
-        self._take(lease, float("inf"))
-        self._do("DELETE FROM leases WHERE id = ?", lease)
-
     def _end_lease(self, lease: str, windows: str, held_usd: float, presumed: int) -> None:
         """Presume the rest of an overdue lease under a hard limit and return it otherwise; forget a presumed one."""
         if presumed:
@@ -357,15 +219,6 @@ class Transaction:
     def _remember(self, event: Settle | Score | Spend, result: object) -> None:
         forget_s = self._now_s + self._decision_ttl_s
         self._do("INSERT INTO tokens VALUES (?, ?, ?)", _token(event), json.dumps([result]), forget_s)
-
-    def _do(self, statement: str, *values: object) -> None:
-        self._cursor.execute(statement, values)
-
-    def _one(self, statement: str, *values: object) -> Any:
-        return self._cursor.execute(statement, values).fetchone()
-
-    def _all(self, statement: str, *values: object) -> list[Any]:
-        return self._cursor.execute(statement, values).fetchall()
 
     def _overdue(self, statement: str) -> list[Any]:
         return self._all(statement, self._now_s, MAX_OVERDUE_PER_TRANSACTION)

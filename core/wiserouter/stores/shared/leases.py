@@ -15,6 +15,12 @@ from wiserouter.stores.shared.exchange import PendingEvent
 class _Held:
     usd: float = 0.0
     until_s: float = 0.0
+    unused_usd: float = 0.0  # no longer used, and still the worker's own until the engine takes it back
+
+    def reduce(self, usd: float) -> None:
+        """Use no more than `usd` from now on."""
+        self.unused_usd += self.usd - usd
+        self.usd = usd
 
 
 class Leases:
@@ -69,7 +75,7 @@ class Leases:
         if not due and held_usd >= 0.5 * target_usd:
             return None
         if held_usd > target_usd:
-            self._held[scope].usd = target_usd
+            self._held[scope].reduce(target_usd)
         return Lease(self.id(scope), windows, target_usd, self._ttl_s + self._reservation_ttl_s)
 
     def idle(self, used: Container[str], untold: Container[str]) -> dict[str, Lease]:
@@ -80,7 +86,7 @@ class Leases:
         self._leave_to_parent()
         unused = [scope for scope in self._held if scope not in used and self.id(scope) not in untold]
         for scope in unused:
-            self._held[scope].usd = 0.0
+            self._held[scope].reduce(0.0)
         return {scope: Lease(self.id(scope), (), 0.0, 0.0) for scope in unused}
 
     def take(self, scope: str, granted: object, asked_s: float, waiting: Iterable[PendingEvent]) -> None:
@@ -94,8 +100,9 @@ class Leases:
     def give_up(self) -> dict[str, float]:
         """Stop using all leases, and return the amount left on each, by scope."""
         self._leave_to_parent()
-        left, self._held = {scope: held.usd for scope, held in self._held.items() if held.usd > 0.0}, {}
-        return left
+        left_usd = {scope: held.usd + held.unused_usd for scope, held in self._held.items()}
+        self._held.clear()
+        return {scope: usd for scope, usd in left_usd.items() if usd > 0.0}
 
     def returned(self) -> list[PendingEvent]:
         """Return the events that return all leases to the engine."""

@@ -1,0 +1,103 @@
+"""The accounts of an SQLite store: opened, amended, renewed, and restored after a loss."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from itertools import zip_longest
+from typing import Any
+
+from wiserouter.stores.engines.base import AccountState
+from wiserouter.stores.engines.counts import NOWHERE, counters, lease_counts
+from wiserouter.stores.engines.events import Amend, Open, Renew, Restore
+from wiserouter.stores.engines.sqlite_windows import WindowTables
+
+
+class AccountTables(WindowTables):
+    """The tables of accounts and of the views that they were restored from."""
+
+    def account(self, scope: str) -> AccountState | None:
+        """Return the state of an account."""
+        row = self._one("SELECT generation, terms, windows, restored FROM accounts WHERE scope = ?", scope)
+        if row is None:
+            return None
+        return AccountState(row[0], row[1], tuple([self._window(window) for window in json.loads(row[2])]), row[3])
+
+    def scopes(self) -> list[str]:
+        """Return the scopes that have an account."""
+        return [scope for (scope,) in self._all("SELECT scope FROM accounts")]
+
+    def _open(self, event: Open) -> int:
+        row = self._one("SELECT generation FROM accounts WHERE scope = ?", event.scope)
+        if row is not None and row[0] != event.generation:
+            return int(row[0])
+        for window in event.windows:
+            self._begin(window)
+        windows = json.dumps([window.id for window in event.windows])
+        generation = event.generation + 1
+        account = event.scope, generation, event.terms, windows
+        self._do("INSERT OR REPLACE INTO accounts (scope, generation, terms, windows) VALUES (?, ?, ?, ?)", *account)
+        return generation
+
+    def _restore(self, event: Restore) -> int:
+        row = self._one("SELECT generation, windows FROM accounts WHERE scope = ?", event.scope)
+        earlier: dict[str, Any] = {"held_usd": 0.0, "windows": {}}
+        if row is None:
+            self._open(Open(event.scope, event.generation - 1, event.terms, ()))
+            self._do("UPDATE accounts SET restored = ? WHERE scope = ?", event.token, event.scope)
+        else:
+            view = self._one("SELECT as_of_s, view FROM restored WHERE scope = ?", event.scope)
+            if row[0] != event.generation or view is None or view[0] >= event.as_of_s:
+                return int(row[0])
+            earlier = json.loads(view[1])
+        self._restore_windows(event, [] if row is None else json.loads(row[1]), earlier["windows"])
+        self._set_apart(event, event.held_usd - earlier["held_usd"])
+        seen = {window.id: dict(window.counters) for window in event.windows}
+        text = json.dumps({"held_usd": event.held_usd, "windows": {**earlier["windows"], **seen}})
+        self._do("INSERT OR REPLACE INTO restored VALUES (?, ?, ?)", event.scope, event.as_of_s, text)
+        return event.generation
+
+    def _restore_windows(self, event: Restore, present: list[str], earlier: Mapping[str, Mapping[str, float]]) -> None:
+        """Let the windows count what the view knows beyond an earlier one; the latest of both are the account's."""
+        for window in event.windows:
+            self._begin(window._replace(counters={}))
+            self._count([window.id], counters(**earlier.get(window.id, {})), counters(**window.counters))
+            if window.id not in earlier and window.hard:
+                until_s = self._now_s + event.closed_s
+                self._do("UPDATE windows SET closed_until_s = ? WHERE id = ?", until_s, window.id)
+        windows = [
+            one if one is not None and one not in earlier else seen.id
+            for one, seen in zip_longest(present, event.windows)
+        ]
+        self._do("UPDATE accounts SET windows = ? WHERE scope = ?", json.dumps(windows), event.scope)
+
+    def _set_apart(self, event: Restore, more_usd: float) -> None:
+        """Change the lease that stands for the calls in flight of a lost account."""
+        windows = [window.id for window in event.windows]
+        row = self._one("SELECT held_usd FROM leases WHERE id = ?", event.lease)
+        held_usd = max(0.0, more_usd + (0.0 if row is None else row[0]))
+        self._return_lease(event.lease)
+        self._count(windows, NOWHERE, lease_counts(held_usd, presumed=False))
+        lease = event.lease, json.dumps(windows), held_usd, self._now_s + event.ttl_s
+        self._do("INSERT INTO leases VALUES (?, ?, ?, ?, 0)", *lease)
+
+    def _amend(self, event: Amend) -> str:
+        if self._one("SELECT 1 FROM accounts WHERE scope = ?", event.scope) is None:
+            return "unknown"
+        self._do("UPDATE accounts SET terms = ? WHERE scope = ?", event.terms, event.scope)
+        self._do("UPDATE windows SET amount_usd = ? WHERE id = ?", event.amount_usd, event.window)
+        return "ok"
+
+    def _renew(self, event: Renew) -> str:
+        row = self._one("SELECT windows FROM accounts WHERE scope = ?", event.scope)
+        windows = [] if row is None else json.loads(row[0])
+        if event.level < len(windows) and windows[event.level] == event.former:
+            windows[event.level] = event.window.id
+            self._begin(event.window)
+            closed = "(SELECT closed_until_s FROM windows WHERE id = ?)"
+            self._do(f"UPDATE windows SET closed_until_s = {closed} WHERE id = ?", event.former, event.window.id)  # noqa: S608
+            self._do("UPDATE accounts SET windows = ? WHERE scope = ?", json.dumps(windows), event.scope)
+            heir, skipped = event.window.id, event.skipped
+            self._do("UPDATE windows SET heir = ?, skipped = ? WHERE id = ?", heir, skipped, event.former)
+            self._carry_over(event.former)
+        return "ok"
