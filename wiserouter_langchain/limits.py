@@ -117,8 +117,8 @@ def bounded_limits(kwargs: Mapping[str, Any]) -> Limits:
             answers += _checked(name, value, MAX_ANSWERS)
         elif reason := costly(name, value):
             raise _refused(name, reason)
-    for _, args, _ in kwargs.get(OPERATIONS, ()):
-        if reason := costly("tools", args[0] if args else None):
+    for operation, args, _ in kwargs.get(OPERATIONS, ()):
+        if operation == "bind_tools" and (reason := costly("tools", args[0])):
             raise _refused("tools", reason)
     return Limits(min(outputs, default=None), max(answers, default=None))
 

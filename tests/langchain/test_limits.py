@@ -16,6 +16,7 @@ from wiserouter import Budget
 from wiserouter.errors import InvalidInput, UnknownPrice, WiseRouterError
 from wiserouter_langchain import RunnableWiseRouter
 from wiserouter_langchain.limits import ANSWERS, HARMLESS, OUTPUT_LIMITS, bounded_limits
+from wiserouter_langchain.operations import OPERATIONS
 
 MOST = 8_192
 WINDOW = 16_384
@@ -206,6 +207,12 @@ def test_a_model_whose_settings_cannot_be_bounded_is_refused_at_construction(fie
     with pytest.raises(UnknownPrice, match=next(iter(fields))):
         routed([], **fields)
     assert routed([], limit="expected", **fields).core.status().decided == 0
+
+
+@pytest.mark.parametrize("schema", [City, {"title": "City", "anyOf": []}, {"type": "json_schema", "json_schema": {}}])
+def test_the_schema_of_an_answer_is_no_tool(schema):
+    (operation,) = routed([]).with_structured_output(schema)._operations
+    assert bounded_limits({OPERATIONS: (operation,)}) == (None, None)
 
 
 def test_harmless_settings_pass():
