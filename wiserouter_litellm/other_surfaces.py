@@ -6,10 +6,13 @@ that LiteLLM picks, with a mark by which its log event is found, and its cost is
 
 from __future__ import annotations
 
+import base64
+import re
 import uuid
 from collections.abc import Iterable, Mapping
 from threading import Lock
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 from wiserouter_litellm.billing import bill_of
 from wiserouter_litellm.deployments import Deployment, DeploymentInfo
@@ -18,6 +21,55 @@ from wiserouter_litellm.unpaid_costs import UnpaidCosts
 
 UNROUTED_KEY = "wiserouter_unrouted"
 """Key of `model_info` under which the deployment of a call that is not routed carries the budget that pays."""
+
+
+_ROUTED = frozenset({"completion", "text_completion", "responses", "anthropic_messages"})
+_ONLY_READS = re.compile(r"(^|_)(retrieve|list|get|cancel|delete|status)(_|$)|^(file|video)_content$")
+
+
+def asked_groups(groups: Mapping[str, Group], data: Mapping[str, Any], call_type: str) -> list[Group]:
+    """Return the groups whose deployments a request to the proxy uses without being routed by its text.
+
+    LiteLLM selects no deployment for some of these calls, such as batches: it takes the group's credentials.
+
+    Parameters
+    ----------
+    groups : mapping of str to Group
+        The groups by name.
+    data : mapping
+        The request, as the proxy hands it to its hooks.
+    call_type : str
+        LiteLLM's name for the kind of call.
+    """
+    kind = call_type.removeprefix("a")
+    if call_type in _ROUTED or kind in _ROUTED or _ONLY_READS.search(kind):
+        return []
+    names = _named_models(data)
+    return [group for name, group in groups.items() if name in names or any(map(group.registry.find, names))]
+
+
+def _named_models(data: Mapping[str, Any]) -> set[str]:
+    """Return the models that a request names: in its body, its headers, its URL, or the ids of its files."""
+    request = data.get("proxy_server_request")
+    request = request if isinstance(request, Mapping) else {}
+    headers, url = request.get("headers"), str(request.get("url") or "")
+    named = [data.get("model"), data.get("target_model_names"), *parse_qs(urlsplit(url).query).get("model", ())]
+    if isinstance(headers, Mapping):
+        named += [value for name, value in headers.items() if str(name).lower() == "x-litellm-model"]
+    named += [_model_of_file(data.get(key)) for key in ("input_file_id", "training_file")]
+    texts = [text for value in named for text in (value if isinstance(value, list) else [value])]
+    return {part.strip() for text in texts if isinstance(text, str) for part in text.split(",")}
+
+
+def _model_of_file(file_id: object) -> str:
+    """Return the models in an id that LiteLLM gave a file; an id that says none gives an empty text."""
+    encoded = file_id.removeprefix("file-") if isinstance(file_id, str) else ""
+    try:
+        text = base64.urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4)).decode()
+    except ValueError:
+        return ""
+    found = re.search(r";(?:model|target_model_names),([^;]+)", text)
+    return "" if found is None else found[1]
 
 
 class RecentIds:

@@ -22,9 +22,10 @@ from wiserouter_litellm.boot_refusal import announce_refusal
 from wiserouter_litellm.budget_settings import AccountSettings, ScopeSettings
 from wiserouter_litellm.deployments import Deployment
 from wiserouter_litellm.encoder import LiteLLMEncoder
-from wiserouter_litellm.errors import SettingsError
+from wiserouter_litellm.errors import SettingsError, uncountable
 from wiserouter_litellm.group import Group
 from wiserouter_litellm.group_setup import open_group
+from wiserouter_litellm.other_surfaces import asked_groups
 from wiserouter_litellm.scopes import CallerScopes
 from wiserouter_litellm.settings import ROOT, RoutingSettings, in_memory, settings_of, store_of
 from wiserouter_litellm.wise_callback import WiseCallback
@@ -37,8 +38,25 @@ PROXY = "litellm.proxy.proxy_server"
 class ProxyCallback(WiseCallback):
     """The callback of a proxy worker."""
 
-    # LiteLLM looks for this name in the class itself and never calls an inherited hook
+    # LiteLLM looks for these names in the class itself and never calls an inherited hook
     async_post_call_response_headers_hook = WiseCallback.async_post_call_response_headers_hook
+
+    async def async_pre_call_hook(
+        self, user_api_key_dict: Any, cache: Any, data: dict[str, Any], call_type: Any
+    ) -> None:
+        """Refuse a call that a hard budget cannot bound, and report one that none can be charged for.
+
+        Raises
+        ------
+        litellm.BadRequestError
+            If the call uses a group with a hard budget, and is not routed by its text.
+        """
+        name = str(getattr(call_type, "value", call_type))
+        for group in asked_groups(self.groups, data, name):
+            if group.hard:
+                raise uncountable(group.name)
+            if "batch" in name:
+                group.fault("uncounted_calls", "a batch is not counted: LiteLLM reports no cost when it is created")
 
 
 def build_callback() -> ProxyCallback:

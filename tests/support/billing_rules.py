@@ -92,7 +92,8 @@ def input_tokens(body: Mapping[str, Any]) -> int:
     messages = body.get("messages", body.get("input"))
     n_messages = len(messages) if isinstance(messages, list) else 1
     content = sum(text_tokens(body[name]) for name in CONTENT & body.keys())
-    schemas = sum(text_tokens(json.dumps(body[name])) for name in SCHEMAS & body.keys() if body[name])
+    given = [body[name] for name in SCHEMAS & body.keys() if body[name]]
+    schemas = sum(text_tokens(json.dumps(one, ensure_ascii=False)) for one in given)
     tools = TOOLS_TOKENS if body.get("tools") or body.get("functions") else 0
     media = MEDIA_TOKENS * sum(1 for _ in _media(messages))
     stored = STORED_TOKENS if body.get("previous_response_id") or body.get("conversation") else 0
@@ -145,7 +146,7 @@ def _parameters(body: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         if name in CONTENT or name in SCHEMAS or name in {"metadata", "prediction"}:
             continue
         yield name, value
-        if isinstance(value, Mapping):
+        if isinstance(value, Mapping) and (name not in FREE or name in {"reasoning", "thinking"}):
             yield from _parameters(value)
 
 

@@ -27,6 +27,9 @@ from typing import Any
 from support.billing_answers import WORD, Reply, body_of, events_of
 from support.billing_rules import MAX_INPUT_TOKENS, OTHER_CALL_USD, PRICES, Tokens, encoding, read
 
+FREE_PATHS = ("/input_tokens", "/count_tokens")
+"""Routes that only count tokens."""
+
 SURFACES = {
     "/chat/completions": "chat",
     "/completions": "completions",
@@ -90,6 +93,10 @@ class Call:
     def model(self) -> str:
         return str(self.body.get("model"))
 
+    def plain_usd(self, prices: tuple[float, float]) -> float:
+        """Return its cost without the fees and factors that no usage block reports."""
+        return 0.0 if self.tokens is None else self.tokens._replace(factor=1.0, fees_usd=0.0).cost_usd(prices)
+
 
 @dataclass
 class BillingStub:
@@ -138,6 +145,12 @@ class BillingStub:
     def prices_of(self, model: object) -> tuple[float, float]:
         """Return the prices of a model; with or without the name of its provider."""
         return self.prices[str(model).rpartition("/")[2]]
+
+    @property
+    def plain_usd(self) -> float:
+        """The total of what its usage blocks report."""
+        with self._lock:
+            return sum(call.plain_usd(self.prices_of(call.model)) for call in self.calls if call.cost_usd > 0)
 
     def bill(self, call: Call) -> None:
         with self._lock:
@@ -225,9 +238,10 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(path, surface, body, switches)
 
     def _other(self, path: str, body: Mapping[str, Any], switches: Behaviour) -> None:
-        failed = switches.status is not None
-        self._bill(path, body, None, 0.0 if failed and not switches.bills_failures else OTHER_CALL_USD)
+        free = path.endswith(FREE_PATHS) or (switches.status is not None and not switches.bills_failures)
+        self._bill(path, body, None, 0.0 if free else OTHER_CALL_USD)
         answer = {"id": "other-1", "object": "list", "created": 1, "data": [], "results": [], "text": "text"}
+        answer |= {"input_tokens": 7} if path.endswith(FREE_PATHS) else {}
         self._send(switches.status or 200, answer)
 
     def _answer(self, path: str, surface: str, body: Mapping[str, Any], switches: Behaviour) -> None:

@@ -49,15 +49,24 @@ class HostileProxy:
         headers = {"Authorization": f"Bearer {self.master_key}"}
         return self.http.get(f"{self.url}/wiserouter/status", headers=headers).json()["groups"][group]
 
-    def settled(self, group: str, spent_usd: float, timeout_s: float = 5.0) -> dict[str, Any]:
-        """Return the status once nothing is in flight and the amount is spent; else the status after the time."""
+    def settled(self, group: str, charged_usd: float, timeout_s: float = 8.0) -> dict[str, Any]:
+        """Return the status once nothing is in flight and the amount is charged; else the status after the time."""
         deadline = time.monotonic() + timeout_s
         while True:
             status = self.status(group)
-            done = status["in_flight"] == 0 and math.isclose(status["spent_usd"], spent_usd, abs_tol=1e-9)
+            done = status["in_flight"] == 0 and math.isclose(charged(status), charged_usd, abs_tol=1e-9)
             if done or time.monotonic() > deadline:
                 return status
             time.sleep(0.02)
+
+    def idle(self, group: str, timeout_s: float = 10.0) -> dict[str, Any]:
+        """Return the status once nothing is in flight at the group and the provider has answered all calls."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            status, answered = self.status(group), self.stub.received == len(self.stub.calls)
+            if (status["in_flight"] == 0 and answered) or time.monotonic() > deadline:
+                return status
+            time.sleep(0.05)
 
     def send(self, surface: str, body: Mapping[str, Any]) -> int:
         """Send a body by the client of its surface, or as it is where the client refuses; return the HTTP status."""
@@ -99,11 +108,20 @@ class HostileProxy:
         return {**dict.fromkeys(required), **body}
 
 
+TIGHT_USD = 0.006
+"""The budget of a tight group: fewer than two answers of full length."""
+
+
+def charged(status: Mapping[str, Any]) -> float:
+    """Return what a group has spent on calls whose outcome is known."""
+    return float(status["spent_usd"] - status["presumed_usd"])
+
+
 @contextmanager
 def hostile_proxy(
-    folder: Path, limit: str, groups: Mapping[str, str] = PROVIDERS, **settings: Any
+    folder: Path, limit: str, tight: Mapping[str, str] | None = None, **settings: Any
 ) -> Iterator[HostileProxy]:
-    """Serve a proxy whose groups have budgets of one kind; `groups` names the provider of each.
+    """Serve a proxy whose groups have budgets of one kind, for each of `PROVIDERS`.
 
     Parameters
     ----------
@@ -111,26 +129,25 @@ def hostile_proxy(
         For its configuration and its log.
     limit : str
         "hard" or "expected".
-    groups : mapping of str to str
-        The groups, with LiteLLM's name of their provider.
+    tight : mapping of str to str, optional
+        More groups, of `TIGHT_USD` each, with LiteLLM's name of their provider.
     **settings
         Of all groups.
     """
     fitted().save(folder / "pair.wise")
-    terms = {
-        "budget_usd": 1_000.0,
-        "requests": 100_000,
-        "limit": limit,
-        "artifact": "./pair.wise",
-        "seed": 0,
-        **settings,
-    }
+    terms = {"requests": 100_000, "limit": limit, "artifact": "./pair.wise", "seed": 0, **settings}
+    amounts_usd = dict.fromkeys(PROVIDERS, 1_000.0) | dict.fromkeys(tight or (), TIGHT_USD)
+    providers = {**PROVIDERS, **(tight or {})}
     with billing_stub() as stub:
         config = {
-            "model_list": [row for name, provider in groups.items() for row in _deployments(name, provider, stub)],
+            "model_list": [row for name, provider in providers.items() for row in _deployments(name, provider, stub)],
             "router_settings": {"num_retries": 0, "allowed_fails": 10_000},
             "litellm_settings": {"callbacks": ["wiserouter_litellm.callback"]},
-            "callback_settings": {"wiserouter": {"groups": {name: dict(terms) for name in groups}}},
+            "callback_settings": {
+                "wiserouter": {
+                    "groups": {name: {**terms, "budget_usd": amount} for name, amount in amounts_usd.items()}
+                }
+            },
             "general_settings": {
                 "master_key": "os.environ/LITELLM_MASTER_KEY",
                 "custom_auth": "support.proxy_auth.auth",
