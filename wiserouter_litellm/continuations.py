@@ -103,7 +103,7 @@ def made_key(value: str, caller: str | None, maker: str) -> str:
 
 
 def makers(
-    candidates: Candidates, references: Sequence[Reference], caller: str | None, is_known: Callable[[str], bool]
+    candidates: Candidates, references: Sequence[Reference], caller: str | None, is_known: Callable[..., bool]
 ) -> Candidates | None:
     """Return the candidates that made what a request continues; None where that cannot be told.
 
@@ -116,8 +116,10 @@ def makers(
     caller : str or None
         The hash of the key that makes the request.
     is_known : callable
-        Whether a key was stored.
+        Whether one of some keys was stored.
     """
+    if not _is_any_known(candidates, references, caller, is_known):
+        references = [one for one in references if one.deployment_id is not None]
     for value, deployment_id in references:
         named = [one for one in candidates if one.id == deployment_id]
         if named:
@@ -130,6 +132,16 @@ def makers(
             if known is not None:
                 return [one for one, name in zip(candidates, names, strict=True) if name == known]
     return None
+
+
+def _is_any_known(
+    candidates: Candidates, references: Sequence[Reference], caller: str | None, is_known: Callable[..., bool]
+) -> bool:
+    """Return True if the maker of any reference is known by a key; one look at the store, for the many that are not."""
+    names = dict.fromkeys(name for one in candidates for name in maker_names(one.id, one.info))
+    values = [one.value for one in references if one.deployment_id is None]
+    keys = [made_key(value, caller, name) for value in values for name in names]
+    return bool(keys) and is_known(*keys)
 
 
 def able(candidates: Candidates, messages: object, kwargs: Mapping[str, Any]) -> Candidates:

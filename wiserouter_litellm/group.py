@@ -224,9 +224,9 @@ class Group:
                 break
         return routing
 
-    def _is_known(self, key: str) -> bool:
+    def _is_known(self, *keys: str) -> bool:
         try:
-            self.router.decision(key)
+            self.router.decision(*keys)
         except UnknownDecision:
             return False
         return True

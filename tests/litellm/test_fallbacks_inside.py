@@ -390,3 +390,22 @@ def test_the_refusal_is_a_rate_limit_error():
     error = FallbackRefused("wise", "other")
     assert isinstance(error, RateLimitError)
     assert "group 'wise': its budget does not pay for a fallback to 'other'" in str(error)
+
+
+async def test_a_fallback_of_an_embedding_is_charged_under_an_expected_limit(stub, settled):
+    router = fitted()
+    llm = serving(stub, fallbacks=[{"wise": ["other"]}])
+    callback = attach(llm, "wise", router=router, budget=RICH["expected"])
+    await llm.aembedding(model="wise", input=["hello there"])
+    await settled(lambda: router.status().spent_usd > 0)
+    assert [call.model for call in stub.calls][-1] == "rescue"
+    assert router.status().spent_usd == pytest.approx(stub.ledger_usd)
+    assert callback.groups["wise"].faults.get("uncounted_calls", 0) == 0
+
+
+async def test_an_embedding_does_not_fall_back_from_a_hard_budget(stub):
+    llm = serving(stub, fallbacks=[{"wise": ["other", "rescue"]}])
+    attach(llm, "wise", router=fitted(), budget=RICH["hard"])
+    with pytest.raises(litellm.BadRequestError):
+        await llm.aembedding(model="wise", input=["hello there"])
+    assert stub.calls == []
