@@ -59,7 +59,7 @@ def references_of(messages: object, kwargs: Mapping[str, Any]) -> list[Reference
     [Reference(value='conv_1', deployment_id=None)]
     """
     found = [_response(kwargs.get("previous_response_id")), *_lasting(kwargs)]
-    items = list(_items(kwargs.get("input") if messages is None else messages))
+    items = [one for one in _items(kwargs.get("input") if messages is None else messages) if _may_refer(one)]
     for values in (_encrypted(items), _signatures(items)):
         found += list(values)[-MOST_VALUES:][::-1]
     return list(dict.fromkeys(one for one in found if one is not None))
@@ -199,6 +199,14 @@ def _tool_containers(tools: object) -> Iterator[object]:
     for tool in tools if isinstance(tools, list) else ():
         if isinstance(tool, Mapping) and isinstance(tool.get("container"), str):
             yield tool["container"]
+
+
+def _may_refer(item: object) -> bool:
+    """Return True unless an item is plain text, as most are: a long history is read on the event loop."""
+    if not isinstance(item, dict):
+        return not isinstance(item, str)
+    is_plain = isinstance(item.get("content"), str) and "thinking_blocks" not in item
+    return not is_plain or "tool_calls" in item or "encrypted_content" in item
 
 
 def _encrypted(items: Iterable[object]) -> Iterator[Reference]:
