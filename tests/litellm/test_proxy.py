@@ -337,6 +337,11 @@ def test_the_status_tells_all(client, provider):
     assert wise["models"]["large"]["price_source"] == "deployment"
     assert wise["models"]["large"]["price_usd_per_token"]["input"] == 1e-5
     assert groups["poor"]["renews_at"] > time.time()
+    assert {name: group["faults"]["uncounted_calls"] for name, group in groups.items()} == dict.fromkeys(groups, 0)
+    assert (wise["presumed"], wise["presumed_usd"]) == (
+        router(client).status().presumed,
+        router(client).status().presumed_usd,
+    )
 
 
 def test_what_is_presumed_is_in_the_status_and_in_the_explanation(client):
