@@ -174,6 +174,7 @@ class _Scope:
     def _call_terms(self) -> CallTerms:
         return CallTerms(
             kwargs=self._kwargs,
+            messages=self._messages,
             forced=self._configurable().get(FORCED),
             preferred=self._environment.preferred,
             cap_output_tokens=self._llm.cap_output_tokens,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
+
+from langchain_core.messages import BaseMessage
 
 from wiserouter import Decision, WiseRouter
 from wiserouter.errors import BudgetExhausted, NoEligibleModel, UnknownModel, UnknownPrice
@@ -22,6 +24,8 @@ class CallTerms:
     ----------
     kwargs : mapping
         The caller's keyword arguments, and the queued operations.
+    messages : sequence of BaseMessage
+        The conversation.
     forced : str or None
         The only model that may take the call.
     preferred : str or None
@@ -38,6 +42,7 @@ class CallTerms:
     """
 
     kwargs: Mapping[str, Any] = field(default_factory=dict)
+    messages: Sequence[BaseMessage] = ()
     forced: str | None = None
     preferred: str | None = None
     cap_output_tokens: int | None = None
@@ -112,7 +117,7 @@ def needed_usd(router: WiseRouter, members: Mapping[str, PoolMember], request: C
 
 def _hard_limits(router: WiseRouter, terms: CallTerms) -> Limits | None:
     """Return the limits of a call under a hard budget; None under an expected one."""
-    return bounded_limits(terms.kwargs) if router.is_hard(terms.scope) else None
+    return bounded_limits(terms.kwargs, terms.messages) if router.is_hard(terms.scope) else None
 
 
 def _bounded(request: CallRequest, limits: Limits) -> CallRequest:

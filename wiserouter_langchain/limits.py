@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from langchain_core.messages import BaseMessage
+
 from wiserouter.errors import InvalidInput
 from wiserouter_langchain.operations import OPERATIONS, Operation
 
@@ -58,6 +60,9 @@ _PRICED_FIELDS = (
 """Fields of chat models that may change the price of a call, or add to its input."""
 
 
+LONG_CACHE = "must be kept for 5 minutes: a longer time has a price of its own"
+
+
 class Limits(NamedTuple):
     """The limits of a call; None where nothing sets one.
 
@@ -90,13 +95,15 @@ def requested_limits(kwargs: Mapping[str, Any]) -> Limits:
     return Limits(max(outputs, default=None), max(answers, default=None))
 
 
-def bounded_limits(kwargs: Mapping[str, Any]) -> Limits:
+def bounded_limits(kwargs: Mapping[str, Any], messages: Iterable[BaseMessage] = ()) -> Limits:
     """Return the limits of a call under a hard budget.
 
     Parameters
     ----------
     kwargs : mapping
         The caller's keyword arguments, and the queued operations.
+    messages : iterable of BaseMessage
+        The conversation, whose blocks may ask for a cache as well.
 
     Raises
     ------
@@ -120,6 +127,8 @@ def bounded_limits(kwargs: Mapping[str, Any]) -> Limits:
     for operation, args, _ in kwargs.get(OPERATIONS, ()):
         if operation == "bind_tools" and (reason := costly("tools", args[0])):
             raise _refused("tools", reason)
+    if any(_is_cached_long(message.content) for message in messages):
+        raise _refused("cache_control", LONG_CACHE)
     return Limits(min(outputs, default=None), max(answers, default=None))
 
 
@@ -154,8 +163,8 @@ def costly(name: str, value: object) -> str | None:
         return next(filter(None, reasons), None)
     if name in {"tools", "functions"}:
         return _costly_tools(value)
-    if name == "cache_control" and isinstance(value, Mapping) and value.get("ttl", "5m") != "5m":
-        return "must be kept for 5 minutes: a longer time has a price of its own"
+    if name == "cache_control" and _is_long(value):
+        return LONG_CACHE
     if value is None or name in HARMLESS:
         return None
     return "may change the cost: set it on the model"
@@ -266,10 +275,30 @@ def _costly_tools(tools: object) -> str | None:
     for tool in listed:
         if isinstance(tool, Mapping):
             kind = tool.get("type", "function")
+            if _is_cached_long(tool):
+                return f"have a cache_control that {LONG_CACHE}"
             if kind not in _PLAIN_TOOLS or not _TOOL_NAMES & tool.keys():
                 named = kind if "type" in tool else next(iter(tool), "")
                 return f"of type {named!r:.60} are run and billed by the provider"
     return None
+
+
+def _is_cached_long(value: object) -> bool:
+    """Return True if a content block or a tool, or anything within it, asks for a cache of more than 5 minutes."""
+    pending = [value]
+    while pending:
+        one = pending.pop()
+        if isinstance(one, Mapping):
+            if any(_is_long(one.get(name)) for name in ("cache_control", "cachePoint", "cache_point")):
+                return True
+            pending += one.values()
+        elif isinstance(one, list | tuple):
+            pending += one
+    return False
+
+
+def _is_long(cache: object) -> bool:
+    return isinstance(cache, Mapping) and cache.get("ttl", "5m") not in ("5m", None)
 
 
 def _refused(name: str, reason: str) -> InvalidInput:

@@ -165,6 +165,32 @@ def test_what_cannot_be_bounded_is_refused_by_name_before_anything_is_reserved(k
     assert llm.core.status().decided == 0
 
 
+HOUR = {"cache_control": {"type": "ephemeral", "ttl": "1h"}}
+
+
+@pytest.mark.parametrize(
+    ("content", "tools"),
+    [
+        ([{"type": "text", "text": "hello", **HOUR}], []),
+        ([{"type": "tool_result", "tool_use_id": "a", "content": [{"type": "text", "text": "hello", **HOUR}]}], []),
+        ([{"type": "text", "text": "hello"}, {"cachePoint": {"type": "default", "ttl": "1h"}}], []),
+        ("hello", [{"name": "look", "input_schema": {"type": "object", "properties": {}}, **HOUR}]),
+    ],
+)
+def test_a_cache_of_an_hour_is_refused_wherever_it_is_asked_for(content, tools):
+    llm = routed([])
+    with pytest.raises(InvalidInput, match="cache_control"):
+        llm.invoke([HumanMessage(content)], **({"tools": tools} if tools else {}))
+    assert llm.core.status().decided == 0
+
+
+def test_a_cache_of_five_minutes_passes():
+    bills = []
+    kept = {"cache_control": {"type": "ephemeral", "ttl": "5m"}}
+    routed(bills).invoke([HumanMessage([{"type": "text", "text": 'a "ttl": "1h" in a text', **kept}])])
+    assert len(bills) == 1
+
+
 @pytest.mark.parametrize("limit", ["4096", 4096.0, 4096])
 def test_a_limit_reaches_the_model_as_the_number_that_was_bounded(limit):
     bills = []
