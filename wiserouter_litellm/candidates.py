@@ -121,6 +121,8 @@ def bounded_params(request: CallRequest, candidate: Candidate, cap_output_tokens
     limit = sent_limit(request, candidate.info, cap_output_tokens)
     if request.output_tokens is None and limit is not None:
         params[request.limit_name] = limit
+    elif request.limit_name in candidate.info.unknown_limits:  # LiteLLM may drop it
+        params["max_tokens"] = limit
     return params
 
 

@@ -9,6 +9,8 @@ import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import litellm
+
 from wiserouter import Price
 from wiserouter.errors import InvalidInput, UnknownPrice
 from wiserouter.integration import RateCard, exact_encoding
@@ -58,6 +60,8 @@ class DeploymentInfo(NamedTuple):
         The model whose encoding that is.
     defaults : Defaults
         The parameters that it adds to requests.
+    unknown_limits : frozenset of str
+        The limits of a chat that its provider does not know.
     """
 
     model: str
@@ -65,6 +69,7 @@ class DeploymentInfo(NamedTuple):
     encoding: str | None
     encoding_of: str
     defaults: Defaults = Defaults()
+    unknown_limits: frozenset[str] = frozenset()
 
 
 class DeploymentRegistry:
@@ -155,8 +160,9 @@ class DeploymentRegistry:
                 )
         base_model = str((deployment.get("model_info") or {}).get("base_model") or litellm_model)
         encoding_of = base_model.removeprefix("azure/")
-        defaults = defaults_of(deployment["litellm_params"])
-        return DeploymentInfo(name, rate_card, exact_encoding(encoding_of), encoding_of, defaults)
+        params = deployment["litellm_params"]
+        encoding = exact_encoding(encoding_of)
+        return DeploymentInfo(name, rate_card, encoding, encoding_of, defaults_of(params), unknown_limits(params))
 
     def _price_differs(self, name: str, rate_card: RateCard, new: Sequence[DeploymentInfo]) -> bool:
         return any(info.model == name and info.rate_card.price != rate_card.price for info in self._known(new))
@@ -193,6 +199,23 @@ def defaults_of(params: Mapping[str, Any]) -> Defaults:
         tier_of(params.get("service_tier")),
         broken_default(params),
     )
+
+
+def unknown_limits(params: Mapping[str, Any]) -> frozenset[str]:
+    """Return the limits of a chat that the provider of a deployment does not know, by LiteLLM's own list.
+
+    Examples
+    --------
+    >>> sorted(unknown_limits({"model": "replicate/some/model"}))
+    ['max_completion_tokens']
+    """
+    try:
+        known = litellm.get_supported_openai_params(
+            str(params.get("model")), custom_llm_provider=params.get("custom_llm_provider")
+        )
+    except Exception:  # a provider that LiteLLM does not know: it sends all parameters as they are
+        return frozenset()
+    return frozenset(ALL_LIMITS[:2]) - set(known or ALL_LIMITS)
 
 
 def id_of(deployment: Deployment) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 from wiserouter.integration import FRAME_TOKENS, TOOLS_TOKENS, CallRequest
 from wiserouter_litellm.limits import n_prompts, surface_of
 from wiserouter_litellm.parameter_checks import TEXT_ITEMS, tier_of
-from wiserouter_litellm.parameters import ANSWERS, CHAT, OUTPUT_LIMITS, RESPONSES
+from wiserouter_litellm.parameters import ANSWERS, CHAT, OUTPUT_LIMITS
 from wiserouter_litellm.tools import is_hosted, n_known_schemas
 
 PLACEHOLDERS = frozenset(
@@ -72,6 +72,7 @@ def request_of(messages: object, kwargs: Mapping[str, Any], surface: str = "") -
     given = {name: value for name in names if (value := kwargs.get(name)) is not None}
     if surface == CHAT:  # the question of a text completion, where LiteLLM passes it at all
         given.pop("prompt", None)
+    limits = [name for name in OUTPUT_LIMITS[surface] if name in given]
     texts, all_text = _content(chat)
     extras = [_dump(given[name]) for name in _COUNTED if name in given]
     tools = given.get("tools") or given.get("functions")
@@ -84,7 +85,7 @@ def request_of(messages: object, kwargs: Mapping[str, Any], surface: str = "") -
         output_tokens=_output_limit(given, OUTPUT_LIMITS[surface]),
         choices=prompts * max((_whole(given.get(name)) or 1 for name in ANSWERS[surface]), default=1),
         tier=tier_of(given.get("service_tier")),
-        limit_name="max_output_tokens" if surface == RESPONSES else "max_tokens",
+        limit_name=(limits or OUTPUT_LIMITS[surface])[0],
     )
 
 

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from support.groups import HI, fitted, llms
-from support.providers import INPUT_USD, OUTPUT_USD, URL, chat
+from support.providers import INPUT_USD, OUTPUT_USD, URL, chat, deployment
 from wiserouter import Budget
 from wiserouter_litellm import attach
 from wiserouter_litellm.limits import ALL_ANSWERS as ANSWERS
@@ -124,6 +124,31 @@ async def test_text_completions_never_pass_the_budget(ledger, settled, body, pro
         await settled(lambda n=calls: router.status().charged == n)
     assert ledger.spent_usd <= 0.05
     assert ledger.spent_usd == pytest.approx(router.status().spent_usd)
+
+
+async def test_a_limit_that_litellm_may_drop_is_sent_under_the_name_that_the_provider_knows(ledger):
+    rows = [{**deployment(name), "model_name": "wise"} for name in ("small", "large")]
+    for row in rows:
+        row["litellm_params"] |= {"model": f"replicate/{row['model_info']['id']}", "drop_params": True}
+    router = fitted()
+    callback = attach(llms(*rows), "wise", router=router, budget=Budget(1.0, 100, limit="hard"))
+    kwargs = {"max_completion_tokens": 30, "metadata": {}}
+    ranked = await callback.async_filter_deployments("wise", callback._router.model_list, HI, kwargs)
+    assert {one["litellm_params"]["max_tokens"] for one in ranked} == {30}
+
+
+async def test_a_tier_with_a_price_of_its_own_is_bounded_by_it(ledger):
+    plain, _ = hard_group()
+    with pytest.raises(litellm.BadRequestError, match="a service tier needs its price"):
+        await plain._router.acompletion(model="wise", messages=HI, max_tokens=20, service_tier="priority")
+    litellm.logging_callback_manager._reset_all_callbacks()
+    prices = {"input_cost_per_token_priority": 1e-4, "output_cost_per_token_priority": 1e-4}
+    router = fitted()
+    rows = [deployment(name, **prices) for name in ("small", "large")]
+    priced = attach(llms(*rows), "wise", router=router, budget=Budget(1.0, 100, limit="hard"))
+    await priced._router.acompletion(model="wise", messages=HI, max_tokens=20, service_tier="priority")
+    assert ledger.bodies[0]["service_tier"] == "priority"
+    assert router.status().reserved_usd + router.status().spent_usd > 0
 
 
 async def test_an_empty_chat_is_counted(ledger, settled):

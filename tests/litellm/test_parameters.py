@@ -9,7 +9,7 @@ from openai.types.chat.completion_create_params import CompletionCreateParamsNon
 from openai.types.completion_create_params import CompletionCreateParamsNonStreaming as TextParams
 from openai.types.responses.response_create_params import ResponseCreateParamsNonStreaming
 
-from wiserouter_litellm.deployments import Defaults, defaults_of
+from wiserouter_litellm.deployments import Defaults, defaults_of, unknown_limits
 from wiserouter_litellm.parameters import (
     ALLOWED,
     ANSWERS,
@@ -109,3 +109,16 @@ def test_null_is_always_allowed(name):
 def test_the_parameters_that_a_deployment_adds(params, defaults):
     assert defaults_of(params) == defaults
     assert broken_default(params) == defaults.unbounded
+
+
+@pytest.mark.parametrize(
+    ("model", "unknown"),
+    [
+        ("replicate/a/b", {"max_completion_tokens"}),
+        ("openai/small", set()),
+        ("anthropic/small", set()),
+        ("no-such-provider/x", set()),
+    ],
+)
+def test_the_limits_that_a_provider_does_not_know(model, unknown):
+    assert unknown_limits({"model": model}) == unknown
