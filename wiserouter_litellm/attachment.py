@@ -6,18 +6,16 @@ wraps the router's synchronous selection, on that one object.
 
 from __future__ import annotations
 
-from typing import Any
-
-import litellm
 from litellm.router import Router
 
 from wiserouter import Budget, WiseRouter
 from wiserouter.errors import InvalidInput
 from wiserouter.integration import MAX_WAIT_S
 from wiserouter_litellm.deployments import Deployment
+from wiserouter_litellm.dispatcher import register, unregister
 from wiserouter_litellm.group import FallbackPolicy
 from wiserouter_litellm.group_setup import open_group
-from wiserouter_litellm.litellm_compat import deployments_of, owns
+from wiserouter_litellm.litellm_compat import deployments_of, hands_out, owns
 from wiserouter_litellm.pre_call_checks import move_before_pins
 from wiserouter_litellm.scopes import ScopeFromMetadata
 from wiserouter_litellm.sync_selection import selecting
@@ -69,7 +67,7 @@ def attach(
     Raises
     ------
     InvalidInput
-        If the group has no deployments, is attached already, or there is no budget.
+        If the group has no deployments, is attached already, there is no budget, or LiteLLM takes no callback.
     UnknownPrice
         If a deployment has no price, or a hard budget could never bound its calls.
 
@@ -80,6 +78,7 @@ def attach(
 
     Examples
     --------
+    >>> import litellm
     >>> answer = {"model": "openai/small", "api_key": "none", "mock_response": "hello"}
     >>> price = {"input_cost_per_token": 1e-6, "output_cost_per_token": 2e-6}
     >>> llms = litellm.Router([{"model_name": "wise", "litellm_params": {**answer, **price}}])
@@ -111,10 +110,10 @@ def attach(
     )
     if callback is None:
         callback = AttachedCallback(litellm_router)
+        register(callback)
         setattr(litellm_router, _ATTACHED, callback)
         setattr(litellm_router, _SYNC, selecting(litellm_router, callback, getattr(litellm_router, _SYNC)))
-        litellm.logging_callback_manager.add_litellm_callback(callback)
-        move_before_pins(callback)
+        move_before_pins(callback.registered)
     callback.groups[group] = opened
     return callback
 
@@ -126,7 +125,7 @@ def detach(litellm_router: Router) -> None:
         return
     delattr(litellm_router, _ATTACHED)
     delattr(litellm_router, _SYNC)
-    litellm.logging_callback_manager.remove_callback_from_all_lists(callback, require_self=False)
+    unregister(callback)
 
 
 class AttachedCallback(WiseCallback):
@@ -142,21 +141,10 @@ class AttachedCallback(WiseCallback):
         super().__init__({})
         self._router = litellm_router
 
-    async def async_filter_deployments(
-        self,
-        model: str,
-        healthy_deployments: list[Any],
-        messages: list[Any] | None,
-        request_kwargs: dict[str, Any] | None = None,
-        parent_otel_span: Any = None,
-    ) -> list[Any]:
-        """Do what `WiseCallback` does, for deployments of this router only."""
-        if healthy_deployments and not self.serves(healthy_deployments[0]):
-            return healthy_deployments
-        return await super().async_filter_deployments(
-            model, healthy_deployments, messages, request_kwargs, parent_otel_span
-        )
-
     def serves(self, deployment: Deployment) -> bool:
         """Return True if a deployment is one of this router's."""
         return owns(self._router, deployment)
+
+    def hands_out(self, deployment: Deployment) -> bool:
+        """Return True if a deployment is the very one of this router."""
+        return hands_out(self._router, deployment)

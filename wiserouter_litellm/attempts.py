@@ -8,6 +8,7 @@ whose mark is collected as garbage has ended unreported.
 from __future__ import annotations
 
 import asyncio
+import math
 import sys
 import weakref
 from collections.abc import Callable, Mapping
@@ -95,6 +96,11 @@ class OpenAttempts:
         attempt.decision = decision
         self._open[decision.id] = attempt
 
+    def end_soon(self, decision_id: str) -> None:
+        """End an attempt that may still be reported, unless it is settled within the time of grace."""
+        if attempt := self.find(decision_id):
+            asyncio.get_running_loop().call_later(GRACE_S, self._end_unreported, attempt)
+
     def _mark_gone(self, attempt: OpenAttempt, loop: asyncio.AbstractEventLoop | None) -> None:
         """End an attempt that nothing will report, unless it is settled; runs anywhere in any thread, takes no lock."""
         if attempt.decision.id not in self._open:
@@ -107,6 +113,11 @@ class OpenAttempts:
     def _end_unreported(self, attempt: OpenAttempt) -> None:
         if self.close(attempt.decision.id) is not None:
             self._end(attempt)
+
+
+def is_covered(decision: Decision, model: str, worst_usd: Mapping[str, float]) -> bool:
+    """Return True if the reservation of a decision bears the worst case of a model."""
+    return model == decision.model or worst_usd.get(model, math.inf) <= decision.reserved_usd
 
 
 def _handled() -> tuple[int | None, BaseException | None]:

@@ -30,7 +30,7 @@ def bill_of(kwargs: Mapping[str, Any], response: object, info: DeploymentInfo) -
     Returns
     -------
     Bill or None
-        None where neither a cost nor tokens are reported, and there is no text by which to count them.
+        None where the answer is empty, in tokens and in text: there is nothing to bill it by.
 
     Raises
     ------
@@ -43,10 +43,10 @@ def bill_of(kwargs: Mapping[str, Any], response: object, info: DeploymentInfo) -
     reported_usd = _amount(kwargs.get("response_cost") or logged.get("response_cost"))
     usage = usage_of(getattr(response, "usage", None), logged)
     unknown = usage.input_tokens + usage.output_tokens == 0
+    if usage.output_tokens == 0 and (unknown or hasattr(response, "choices")) and not _answer_text(response):
+        return None  # of a stream without usage, LiteLLM counts the prompt itself
     if reported_usd > 0:
         return Bill(reported_usd, None if unknown else usage, info.model)
-    if unknown and not _answer_text(response):
-        return None
     if unknown:
         usage = _estimate(kwargs, response)
     return Bill(info.rate_card.cost_usd(usage), usage, info.model, estimated=unknown)
@@ -86,9 +86,16 @@ def _estimate(kwargs: Mapping[str, Any], response: object) -> Usage:
 
 
 def _answer_text(response: object) -> str:
-    choices = getattr(response, "choices", None) or ()
-    messages = (_get(choice, "message") or choice for choice in choices)
-    return "\n".join(str(_get(m, "content") or _get(m, "text") or "") for m in messages)
+    """Return the text of an answer: of a chat, a text completion, the responses API or Anthropic's messages."""
+    choices = _list(response, "choices")
+    parts = [_get(choice, "message") or choice for choice in choices] + _list(response, "content")
+    parts += [part for item in _list(response, "output") for part in _list(item, "content")]
+    return "\n".join(str(_get(part, "content") or _get(part, "text") or "") for part in parts)
+
+
+def _list(block: object, name: str) -> list[Any]:
+    value = _get(block, name)
+    return list(value) if isinstance(value, list | tuple) else []
 
 
 def _first(block: object, *names: str) -> object:

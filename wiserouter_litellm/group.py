@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,7 +23,7 @@ from wiserouter.integration import (
     admission_queue,
     offload,
 )
-from wiserouter_litellm.attempts import Mark
+from wiserouter_litellm.attempts import Mark, is_covered
 from wiserouter_litellm.candidates import (
     Candidate,
     Candidates,
@@ -291,11 +290,6 @@ class Group:
         unlimited = request.output_tokens is None and self.cap_output_tokens is not None
         cap = {request.limit_name: self.cap_output_tokens} if unlimited else {}
         return {**candidate.deployment["litellm_params"], **cap}
-
-
-def is_covered(decision: Decision, model: str, worst_usd: Mapping[str, float]) -> bool:
-    """Return True if the reservation of a decision bears the worst case of a model."""
-    return model == decision.model or worst_usd.get(model, math.inf) <= decision.reserved_usd
 
 
 class Attempt:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from litellm.router import Router
 
 from wiserouter_litellm.deployments import Deployment, id_of
@@ -11,9 +13,10 @@ def deployments_of(litellm_router: Router, group: str) -> list[Deployment]:
     """Return the deployments of a group, under their own model names."""
     if hasattr(litellm_router, "registry"):  # LiteLLM 1.109 and later
         registry = litellm_router.registry()
-        rows, everything = registry.deployments(group) or [], registry.all()
+        rows = registry.deployments(group) or []
     else:
-        rows, everything = litellm_router.get_model_list(model_name=group) or [], litellm_router.model_list
+        rows = litellm_router.get_model_list(model_name=group) or []
+    everything = _rows(litellm_router)
     ids = {id_of(row) for row in rows}
     return [deployment for deployment in everything if id_of(deployment) in ids]
 
@@ -24,3 +27,17 @@ def owns(litellm_router: Router, deployment: Deployment) -> bool:
     if hasattr(litellm_router, "registry"):
         return bool(litellm_router.registry().has_deployment(deployment_id))
     return bool(litellm_router.has_model_id(deployment_id))
+
+
+def hands_out(litellm_router: Router, deployment: Deployment) -> bool:
+    """Return True if a deployment is the router's own object; LiteLLM hands these out, but copies those of a pattern.
+
+    The id does not say so: LiteLLM makes it of the parameters, so that routers with like deployments have like ids.
+    """
+    return any(row is deployment for row in _rows(litellm_router))
+
+
+def _rows(litellm_router: Router) -> list[Any]:
+    if hasattr(litellm_router, "registry"):  # LiteLLM 1.109 and later
+        return list(litellm_router.registry().all())
+    return list(litellm_router.model_list)

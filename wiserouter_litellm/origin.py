@@ -63,6 +63,18 @@ def caller_of(metadata: Mapping[str, Any]) -> str | None:
     return str(caller) if caller else None
 
 
+def failed_before_hop(kwargs: dict[str, Any]) -> set[str]:
+    """Return the deployment that failed before LiteLLM's fallback to a higher `order` in the same group.
+
+    The target is removed from the request, in place: the order of the deployments is our own, so that any that has not
+    failed may answer.
+    """
+    if kwargs.pop("_target_order", None) is None:
+        return set()
+    info = metadata_of(kwargs).get("model_info")
+    return {str(info.get("id"))} if isinstance(info, Mapping) else set()
+
+
 def trace_of(kwargs: Mapping[str, Any]) -> str:
     """Return the id that all attempts of a request share."""
     return str(kwargs.get("litellm_trace_id"))

@@ -92,11 +92,14 @@ _MODELS = (
     *("custom_llm_provider", "model_list", "model_alias_map", "model_config", "silent_model", "use_litellm_proxy"),
 )
 
+_ENDPOINTS = ("api_base", "api_version", "litellm_credential_name", "region_name")
+
 OWN_REFUSED = {
     "drop_params": "may drop the limit of the output: leave it out",
     **dict.fromkeys(_STORED_PROMPT, "replaces the prompt after it was counted"),
     **dict.fromkeys(_TEMPLATES, "adds text after the prompt was counted"),
     **dict.fromkeys(_MODELS, "may send the call to a model of another price"),
+    **dict.fromkeys(_ENDPOINTS, "sends the call to a provider, an account or a region with prices of its own"),
     **dict.fromkeys(("base_model", "data_residency"), "changes the price at which LiteLLM bills the call"),
     **dict.fromkeys(("max_agentic_loops", "search_tool_name"), "lets LiteLLM make further calls"),
 }

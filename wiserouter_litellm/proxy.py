@@ -28,6 +28,7 @@ from wiserouter_litellm.group_setup import open_group
 from wiserouter_litellm.other_surfaces import asked_groups
 from wiserouter_litellm.scopes import CallerScopes
 from wiserouter_litellm.settings import ROOT, RoutingSettings, in_memory, settings_of, store_of
+from wiserouter_litellm.several_models import refuse_several
 from wiserouter_litellm.wise_callback import WiseCallback
 
 logger = logging.getLogger("wiserouter.litellm")
@@ -39,6 +40,7 @@ class ProxyCallback(WiseCallback):
     """The callback of a proxy worker."""
 
     # LiteLLM looks for these names in the class itself and never calls an inherited hook
+    async_post_call_streaming_iterator_hook = WiseCallback.async_post_call_streaming_iterator_hook
     async_post_call_response_headers_hook = WiseCallback.async_post_call_response_headers_hook
 
     async def async_pre_call_hook(
@@ -49,8 +51,10 @@ class ProxyCallback(WiseCallback):
         Raises
         ------
         litellm.BadRequestError
-            If the call uses a group with a hard budget, and is not routed by its text.
+            If the call uses a group with a hard budget, and is not routed by its text; or if it asks several models at
+            once, a group of ours among them.
         """
+        refuse_several(self.groups, data.get("model"))
         name = str(getattr(call_type, "value", call_type))
         for group in asked_groups(self.groups, data, name):
             if group.hard:

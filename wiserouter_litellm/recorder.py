@@ -18,13 +18,13 @@ from litellm.integrations.custom_logger import CustomLogger
 from wiserouter import Decision
 from wiserouter.errors import BudgetError, StoreError, UnknownDecision
 from wiserouter.integration import offload
-from wiserouter_litellm.attempts import OpenAttempt, OpenAttempts
+from wiserouter_litellm.attempts import OpenAttempt, OpenAttempts, is_covered
 from wiserouter_litellm.billing import bill_of, was_abandoned
 from wiserouter_litellm.continuations import keys_of_answer, maker_names
 from wiserouter_litellm.deployments import DeploymentInfo
 from wiserouter_litellm.errors import BudgetRefused, BudgetUncertain, UnknownCall
 from wiserouter_litellm.feedback_keys import feedback_key, keys_to_try
-from wiserouter_litellm.group import DECISION_KEY, Group, is_covered
+from wiserouter_litellm.group import DECISION_KEY, Group
 from wiserouter_litellm.origin import caller_of, metadata_of, trace_of
 from wiserouter_litellm.other_surfaces import RecentIds, charge_unrouted, unrouted_mark
 from wiserouter_litellm.selection import Selection
@@ -55,6 +55,7 @@ class Recorder(CustomLogger):
         super().__init__()
         self.groups = dict(groups)
         self.owner = uuid.uuid4().hex
+        self.registered: CustomLogger = self  # the callback by which LiteLLM reaches it
         self.attempts = OpenAttempts(self._end)
         self._unrouted_ids, self.unpaid = RecentIds(), UnpaidCosts()
         self._ending: set[asyncio.Task[None]] = set()
@@ -81,7 +82,7 @@ class Recorder(CustomLogger):
 
     async def async_log_success_event(self, kwargs: Any, response_obj: Any, start_time: Any, end_time: Any) -> None:
         """Charge the call."""
-        if marked := self.decision_of(_answering(kwargs)):
+        if marked := self.decision_of(answering(kwargs)):
             await _off_the_loop(marked.group, partial(self._charge, marked, kwargs, response_obj))
         elif mark := self._unrouted(kwargs):
             group = self.groups[mark["group"]]
@@ -89,19 +90,19 @@ class Recorder(CustomLogger):
 
     async def async_log_failure_event(self, kwargs: Any, response_obj: Any, start_time: Any, end_time: Any) -> None:
         """Presume the cost of an attempt that failed while it was answered, such as a stream that broke off."""
-        if marked := self.decision_of(_attempted(kwargs)):
+        if marked := self.decision_of(attempted(kwargs)):
             await self._aend(marked.decision_id, None)
 
     def log_success_event(self, kwargs: Any, response_obj: Any, start_time: Any, end_time: Any) -> None:
         """Charge the call, where it was a synchronous one."""
-        if marked := self.decision_of(_answering(kwargs)):
+        if marked := self.decision_of(answering(kwargs)):
             self._charge(marked, kwargs, response_obj)
         elif mark := self._unrouted(kwargs):
             charge_unrouted(self.groups[mark["group"]], mark, kwargs, response_obj, self.unpaid)
 
     def log_failure_event(self, kwargs: Any, response_obj: Any, start_time: Any, end_time: Any) -> None:
         """Settle a failed attempt by its error, where it was a synchronous one."""
-        marked = self.decision_of(_attempted(kwargs))
+        marked = self.decision_of(attempted(kwargs))
         if marked and (attempt := self.attempts.close(marked.decision_id)):
             _settle_failed(attempt, kwargs.get("exception"))
 
@@ -139,13 +140,10 @@ class Recorder(CustomLogger):
         attempt = self._attempt_of(model_info)
         if attempt is None or attempt.sent:
             return
-        group, earlier, info = attempt.group, attempt.decision, _info_of(attempt.group, model_info)
-        if (
-            attempt.worst_usd is not None
-            and info is not None
-            and not is_covered(earlier, info.model, attempt.worst_usd)
-        ):
-            decision = _decided_again(group, earlier, info.model, attempt.worst_usd)
+        group, earlier, worst_usd = attempt.group, attempt.decision, attempt.worst_usd
+        info = _info_of(group, model_info)
+        if worst_usd is not None and info is not None and not is_covered(earlier, info.model, worst_usd):
+            decision = _decided_again(group, earlier, info.model, worst_usd)
             self.attempts.replace(attempt, decision)
             mark, note = model_info[DECISION_KEY], self.note_of(kwargs)
             mark["id"] = decision.id
@@ -263,7 +261,7 @@ class Recorder(CustomLogger):
 
     def _unrouted(self, kwargs: Mapping[str, Any]) -> Mapping[str, str] | None:
         """Return the mark of a call that was not routed and is not charged yet."""
-        mark = unrouted_mark(_answering(kwargs), self.owner)
+        mark = unrouted_mark(answering(kwargs), self.owner)
         return mark if mark is not None and self._unrouted_ids.is_new(mark["id"]) else None
 
     def _charge(self, marked: Marked, kwargs: Mapping[str, Any], response: object) -> None:
@@ -271,7 +269,7 @@ class Recorder(CustomLogger):
         group, decision_id, _ = marked
         attempt = self.attempts.close(decision_id)
         hard = group.hard if attempt is None else attempt.worst_usd is not None
-        info = _info_of(group, _answering(kwargs))
+        info = _info_of(group, answering(kwargs))
         if info is None:
             group.fault("lost_decisions", "a deployment answered that is unknown: the cost of its call is presumed")
             group.presume(decision_id)
@@ -322,20 +320,20 @@ def _info_of(group: Group, model_info: Mapping[str, Any]) -> DeploymentInfo | No
     return next((info for id_ in ids if (info := group.registry.find(id_)) is not None), None)
 
 
-def _answering(kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
+def answering(kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the `model_info` of the deployment that answered."""
     params = kwargs.get("litellm_params") or {}
     return params.get("model_info") or metadata_of(params).get("model_info") or {}
 
 
-def _attempted(kwargs: Mapping[str, Any]) -> object:
+def attempted(kwargs: Mapping[str, Any]) -> object:
     """Return the `model_info` of an attempt's own deployment; the metadata may hold that of the next attempt."""
     return (kwargs.get("litellm_params") or {}).get("model_info")
 
 
 def _keys_of(kwargs: Mapping[str, Any], response: object, info: DeploymentInfo) -> list[str]:
     """Return the keys by which feedback finds the decision of an answer, and what continues it finds its maker."""
-    model_info, caller = _answering(kwargs), caller_of(metadata_of(kwargs.get("litellm_params") or {}))
+    model_info, caller = answering(kwargs), caller_of(metadata_of(kwargs.get("litellm_params") or {}))
     response_id = getattr(response, "id", None) or (response.get("id") if isinstance(response, Mapping) else None)
     keys = [feedback_key(response_id, caller)] if isinstance(response_id, str) else []
     names = maker_names(str(model_info.get("id")), info)

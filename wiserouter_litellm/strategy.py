@@ -12,12 +12,12 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-import litellm
 from litellm.router import Router
 from litellm.types.router import CustomRoutingStrategyBase
 
 from wiserouter import Budget, WiseRouter
 from wiserouter.integration import MAX_WAIT_S
+from wiserouter_litellm.dispatcher import register
 from wiserouter_litellm.group import FallbackPolicy, Group
 from wiserouter_litellm.group_setup import open_group
 from wiserouter_litellm.litellm_compat import deployments_of
@@ -53,6 +53,7 @@ class WiseRoutingStrategy(CustomRoutingStrategyBase):
 
     Examples
     --------
+    >>> import litellm
     >>> answer = {"model": "openai/small", "api_key": "none", "mock_response": "hello"}
     >>> price = {"input_cost_per_token": 1e-6, "output_cost_per_token": 2e-6}
     >>> llms = litellm.Router([{"model_name": "wise", "litellm_params": {**answer, **price}}])
@@ -93,7 +94,7 @@ class WiseRoutingStrategy(CustomRoutingStrategyBase):
         self.callback = Recorder({group: opened})
         self._selector.owner, self._selector.attempts = self.callback.owner, self.callback.attempts
         self._select_sync = selecting(litellm_router, self._selector, sync_select)
-        litellm.logging_callback_manager.add_litellm_callback(self.callback)
+        register(self.callback)
 
     def install(self) -> None:
         """Set the strategy on its router, by the name that this version of LiteLLM has for it."""

@@ -105,12 +105,14 @@ def select_in_order(
     RouterRateLimitError
         If no deployment is healthy.
     """
+    consumed = {key: kwargs[key] for key in _CONSUMED if key in kwargs}
     try:
         routing = callback.begin(group, deployments, messages, kwargs, model)
         selection = None if routing is None else group.select(routing)
     except Exception as error:  # a fault here must not stop traffic
         translate_error(group, [], error, kwargs)
         selection = None
+    kwargs |= consumed
     if selection is None:
         return callback.unrouted(group, [select()], kwargs)[0]
     try:

@@ -5,7 +5,7 @@ Callbacks are global to a process: every router in it calls these.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, cast
 
 from wiserouter.errors import BudgetError, BudgetExhausted, StoreError, UnknownPrice
@@ -17,12 +17,13 @@ from wiserouter_litellm.errors import BudgetRefused, BudgetUncertain, FallbackRe
 from wiserouter_litellm.fallbacks import GROUP_NOTE_KEY, group_note, note_group, noted_group, paying_group, refusal
 from wiserouter_litellm.group import Group
 from wiserouter_litellm.limits import drop_null_limits, surface_of, write_limits
-from wiserouter_litellm.origin import metadata_of, origin_of
+from wiserouter_litellm.origin import failed_before_hop, metadata_of, origin_of
 from wiserouter_litellm.other_surfaces import marked_deployments
 from wiserouter_litellm.pre_call_checks import Filtered, filtered_by_later_checks
 from wiserouter_litellm.recorder import REQUEST_NOTE_KEY, Recorder
 from wiserouter_litellm.request import has_text, is_count, request_of
 from wiserouter_litellm.selection import RoutingRequest, Selection
+from wiserouter_litellm.several_models import refuse_as_one_of_several
 
 
 class WiseCallback(Recorder):
@@ -58,7 +59,8 @@ class WiseCallback(Recorder):
         group = self.paying_group(model, healthy_deployments, kwargs)
         if group is None or not healthy_deployments:
             return healthy_deployments
-        filtered = await filtered_by_later_checks(self, model, healthy_deployments, messages, kwargs, parent_otel_span)
+        checks = (self.registered, model, healthy_deployments, messages, kwargs, parent_otel_span)
+        filtered = await filtered_by_later_checks(*checks)
         try:
             routing = self.begin(group, filtered.able, messages, kwargs, model)
             if routing is not None:
@@ -139,8 +141,26 @@ class WiseCallback(Recorder):
         if note is not None:
             await self.asettle_noted(note, original_exception)
 
+    async def async_post_call_streaming_iterator_hook(
+        self, user_api_key_dict: Any, response: Any, request_data: dict[str, Any]
+    ) -> AsyncGenerator[Any, None]:
+        """Yield the pieces of a stream; where its client leaves, settle its attempt, which LiteLLM may not report."""
+        is_complete = False
+        try:
+            async for piece in response:
+                yield piece
+            is_complete = True
+        finally:
+            note = None if is_complete else self._selection_of(request_data)
+            if note is not None:
+                self.attempts.end_soon(note["decision"])
+
     def serves(self, deployment: Deployment) -> bool:
         """Return True if a deployment belongs to the routers that this callback is for: here to any."""
+        return True
+
+    def hands_out(self, deployment: Deployment) -> bool:
+        """Return True if it is these routers that hand out a deployment, and not others with deployments like it."""
         return True
 
     def paying_group(self, model: str, deployments: Sequence[Deployment], kwargs: dict[str, Any]) -> Group | None:
@@ -209,8 +229,10 @@ class WiseCallback(Recorder):
         ScopeRefused
             If no budget pays for this caller.
         litellm.BadRequestError
-            If a hard budget cannot bound the call: because of a parameter, or because the call has no text.
+            If a hard budget cannot bound the call: because of a parameter, or because the call has no text. If the
+            request asks several models at once.
         """
+        refuse_as_one_of_several(group.name, kwargs, model)
         if not has_text(messages, kwargs):
             if group.hard and not is_count(messages, kwargs):
                 raise uncountable(group.name)
@@ -224,8 +246,9 @@ class WiseCallback(Recorder):
         if request is None:
             return None
         origin = origin_of(kwargs)
+        failed_ids = origin.failed_ids | failed_before_hop(kwargs)
         scope = group.scope_resolver.scope_of(origin.metadata)
-        candidates = able(candidates_of(group, healthy, origin.failed_ids, model), messages, kwargs)
+        candidates = able(candidates_of(group, healthy, failed_ids, model), messages, kwargs)
         return RoutingRequest(
             candidates,
             request,
