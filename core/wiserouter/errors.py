@@ -142,7 +142,9 @@ class BudgetExhausted(BudgetError):
     reserved_usd : float, USD
         The amount that calls in flight reserve.
     held_usd : float, USD
-        The amount that their settlements may give back, shares leased to workers included.
+        The amount that their settlements may give back.
+    leased_usd : float, USD
+        The shares of the amount that are leased to workers.
     fitting_output_tokens : int or None
         The largest limit of the output with which the call would fit into `left_usd`, where an adapter knows it.
     """
@@ -158,6 +160,7 @@ class BudgetExhausted(BudgetError):
         horizon: int,
         carried_usd: float = 0.0,
         held_usd: float | None = None,
+        leased_usd: float = 0.0,
         every: str | None = None,
         renews_at: float | None = None,
     ) -> None:
@@ -166,7 +169,8 @@ class BudgetExhausted(BudgetError):
         self.spent_usd = spent_usd
         self.reserved_usd = reserved_usd
         self.held_usd = reserved_usd if held_usd is None else held_usd
-        self.left_usd = amount_usd + carried_usd - spent_usd - self.held_usd
+        self.leased_usd = leased_usd
+        self.left_usd = amount_usd + carried_usd - spent_usd - self.held_usd - leased_usd
         self.needed_usd = needed_usd
         self.decided = decided
         self.horizon = horizon
@@ -201,10 +205,12 @@ class BudgetExhausted(BudgetError):
         """The state of the budget and its figures, without a remedy."""
         period = "" if self.every is None else f" every {self.every}"
         carried = f" and {self.carried_usd:.6g} carried over" if self.carried_usd else ""
+        leased = f"{self.leased_usd:.6g} leased to workers, " if self.leased_usd else ""
         state = "is used up" if self.is_used_up else "does not pay for the worst case of this call"
         return (
             f"the budget of {self.amount_usd:.6g} USD{period}{carried} {state}: {self.spent_usd:.6g} spent, "
-            f"{self.held_usd:.6g} reserved by calls in flight, {self.left_usd:.6g} left, {self.needed_usd:.6g} needed, "
+            f"{self.held_usd:.6g} reserved by calls in flight, {leased}{self.left_usd:.6g} left, "
+            f"{self.needed_usd:.6g} needed, "
             f"{self.decided} of {self.horizon} requests decided"
         )
 

@@ -188,7 +188,7 @@ class Ledger:
 
     def reachable_usd(self) -> float:
         """Return the room as it would be if the calls in flight cost nothing; a lease regains nothing from them."""
-        return self.room_usd() + (0.0 if self.lease_usd is not None else self.reserved_usd + self.leased_usd)
+        return self.room_usd() + (0.0 if self.lease_usd is not None else self.reserved_usd)
 
     def margin_usd(self) -> float:
         """Return the amount that a hard limit reserves for the calls in flight beyond their expected cost."""
@@ -212,7 +212,8 @@ class Ledger:
             carried_usd=self.carried_usd,
             spent_usd=self.spent_usd,
             reserved_usd=self.reserved_usd,
-            held_usd=self.reserved_usd + self.leased_usd if self.hard else self.expected_usd,
+            held_usd=self.reserved_usd if self.hard else self.expected_usd,
+            leased_usd=self.leased_usd if self.hard else 0.0,
             needed_usd=needed_usd,
             decided=self.decided,
             horizon=self.horizon,
