@@ -138,7 +138,7 @@ def group_status(group: Group) -> dict[str, Any]:
     scopes = {scope: _account(router, scope) for scope in group.scope_resolver.opened}
     rest = {"models": _models(group), "scopes": scopes, "store": router.health()._asdict(), "faults": faults}
     shared = {} if group.shared_budget is None else {"budget": group.shared_budget}
-    return {**_account(router, OWN), **rest, **shared}
+    return {**_account(router, OWN), "waiting": group.queue.n_waiting, **rest, **shared}
 
 
 def _models(group: Group) -> dict[str, dict[str, Any]]:

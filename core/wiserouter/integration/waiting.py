@@ -136,7 +136,7 @@ class AdmissionQueue:
     def admit(self, scope: str, attempt: Callable[[bool], T], needed_usd: Callable[[], float], max_wait_s: float) -> T:
         """Return the result of the first attempt that succeeds: one is made at once, and one after each settlement.
 
-        A thread that runs an event loop does not wait, since it would stop the loop.
+        A thread that runs an event loop with other tasks does not wait, since it would hold them up.
 
         Parameters
         ----------
@@ -159,7 +159,7 @@ class AdmissionQueue:
                 return attempt(max_wait_s > 0.0)
             except BudgetExhausted as error:
                 _check_waits(error, may_wait=max_wait_s > 0.0)
-        waiter = ThreadWaiter(self._clock() + (0.0 if _runs_event_loop() else max_wait_s))
+        waiter = ThreadWaiter(self._clock() + (0.0 if _holds_up_tasks() else max_wait_s))
         with self._in_line(scope, waiter, needed_usd()):
             return self._wait(scope, waiter, attempt)
 
@@ -300,9 +300,9 @@ async def _offloaded(attempt: Callable[[bool], T], undo: Callable[[T], object], 
     return await offload(partial(attempt, may_wait), undo)
 
 
-def _runs_event_loop() -> bool:
+def _holds_up_tasks() -> bool:
+    """Return True if this thread runs an event loop with other tasks, which could settle nothing meanwhile."""
     try:
-        asyncio.get_running_loop()
-    except RuntimeError:
+        return len(asyncio.all_tasks()) > 1
+    except RuntimeError:  # it runs none
         return False
-    return True

@@ -81,6 +81,45 @@ def test_models_beyond_the_room_are_left_out_and_none_is_an_error():
     assert refused.value.needed_usd == pytest.approx(2.0)
 
 
+def in_flight(amount_usd, *held):
+    """Return the budget with calls in flight of these worst and expected costs."""
+    account = open_account(Budget(amount_usd, 10, limit="hard"), 0.0)
+    for worst_usd, expected_usd in held:
+        account.reserve(worst_usd, expected_usd)
+    return account.snapshot()
+
+
+def test_a_call_that_may_wait_is_not_sent_to_a_cheaper_model():
+    # the large model's worst case is 5: 3 of 33 USD are free, and 30 are held by a call that is expected to cost 1
+    budget, bounds = in_flight(33.0, (30.0, 1.0)), {"small": 2.0, "large": 5.0}
+    record = decider("actual").decide(Query(0, None), budget, worst_case_usd=bounds)
+    assert record.decision.model == "small"
+    with pytest.raises(BudgetExhausted) as refused:
+        decider("actual").decide(Query(0, None), budget, worst_case_usd=bounds, may_wait=True)
+    assert (refused.value.is_only_held, refused.value.needed_usd) == (True, 5.0)
+    later = in_flight(33.0, (20.0, 1.0))
+    record = decider("actual").decide(Query(0, None), later, worst_case_usd=bounds, may_wait=True)
+    assert record.decision.model == "large"
+
+
+def test_a_call_that_may_wait_does_not_wait_for_a_model_that_can_never_fit():
+    budget, bounds = in_flight(33.0, (30.0, 1.0)), {"small": 2.0, "large": 33.5}
+    record = decider("actual").decide(Query(0, None), budget, worst_case_usd=bounds, may_wait=True)
+    assert record.decision.model == "small"
+    with pytest.raises(BudgetExhausted) as refused:
+        decider("actual").decide(Query(0, None), budget, worst_case_usd=dict.fromkeys(bounds, 33.5), may_wait=True)
+    assert not refused.value.is_only_held
+
+
+def test_the_margin_of_calls_in_flight_is_held_back_unless_the_call_may_wait():
+    budget, bounds = in_flight(100.0, (30.0, 1.0)), {"small": 2.0, "large": 5.0}
+    traces = [
+        decider("actual").decide(Query(0, None), budget, worst_case_usd=bounds, may_wait=may_wait).trace
+        for may_wait in (False, True)
+    ]
+    assert [trace.funds.cushion_usd for trace in traces] == pytest.approx([2.0 + 29.0, 2.0])
+
+
 def test_the_cushion_remembers_the_most_expensive_cheapest_call_and_fades():
     one, hard = decider("actual"), snapshot(1_000.0, 100, limit="hard")
     cushions = [
