@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 REDIS = ("redis", "rediss", "unix", "redis+cluster", "rediss+cluster")
 
 _NUMBERS = ("refresh_s", "flush_s", "lease_share", "lease_ttl_s", "local_share", "max_staleness_s")
-_TEXTS = ("on_store_error",)
+_TEXTS = ("on_store_error", "spool")
 _ENGINE_NUMBERS, _ENGINE_TEXTS = ("timeout_s",), {"sqlite": ("synchronous",), "redis": ("name", "prefix")}
 
 
@@ -96,6 +96,7 @@ def open_engine(url: str, *, create: bool = True, **ttl_s: Any) -> OpenedEngine:
 
         path = plain.removeprefix("sqlite://").removeprefix("/")
         engine: Engine = SQLiteEngine(path, create=create, **engine_settings, **ttl_s)
+        settings.setdefault("spool", path)
     else:
         from wiserouter.stores.engines.redis import RedisEngine
 

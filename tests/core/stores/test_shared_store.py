@@ -253,7 +253,9 @@ def test_what_every_worker_saw_is_restored_whoever_notices_the_loss_first(opened
     call(idle, "in a former window")
     clock.advance(3_600.0)
     for n in range(12):
+        clock.advance(0.01)  # no two workers see a state at the same time
         call(active, f"{n}")
+    clock.advance(0.01)
     active.reserve(record(active, "s", "in flight", 1.0, 0.5))
     erase(tmp_path / "budget.db")
     idle.ledger("s")

@@ -11,9 +11,10 @@ import atexit
 import logging
 import weakref
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from threading import Event as Signal
 from threading import RLock, Thread
 from typing import Protocol
@@ -25,6 +26,7 @@ from wiserouter.stores.engines.events import Event, Reserve, Settle
 from wiserouter.stores.ids import WorkerIdentity, fresh_id
 from wiserouter.stores.shared.codec import text_of_record
 from wiserouter.stores.shared.replica import Effect
+from wiserouter.stores.shared.spool import Spool
 
 logger = logging.getLogger("wiserouter")
 
@@ -53,6 +55,8 @@ class PendingEvent:
         Whether the local replica already shows it; then no caller waits for it, otherwise one does.
     resent : bool
         Whether it is sent a second time because the engine did not know the decision.
+    spooled : bool
+        Whether it is in the spool.
     record : Record, optional
         The decision of a `Reserve`; encoded when it is sent, off the path of the decision.
     defer : callable returning bool, optional
@@ -68,6 +72,7 @@ class PendingEvent:
     effect: Effect | None = None
     applied: bool = False
     resent: bool = False
+    spooled: bool = False
     record: Record | None = None
     defer: Callable[[], bool] | None = None
     done: bool = False
@@ -122,6 +127,8 @@ class EngineClient:
         What is decided while the engine does not answer; for the log.
     refresh_s, flush_s : float, seconds
         How often to read, and how long an event that no caller waits for may stay unsent.
+    spool : Spool, optional
+        Keeps unsent events for a worker that starts later, in case this one ends first.
     """
 
     def __init__(
@@ -135,7 +142,9 @@ class EngineClient:
         meanwhile: str,
         refresh_s: float,
         flush_s: float,
+        spool: Spool | None = None,
     ) -> None:
+        self._spool, self._inherited = spool, list[Path]()
         self._engine, self._clock, self._name, self._meanwhile = engine, clock, name, meanwhile
         self._participant = weakref.ref(participant)
         self._refresh_s, self._flush_s = refresh_s, flush_s
@@ -158,6 +167,8 @@ class EngineClient:
         with self._lock:
             self.waiting.extend(events)
             self._start()
+            if self._failed_s is not None:
+                self._keep(events)
 
     def request(self, pending: PendingEvent, *before: PendingEvent) -> object:
         """Send an event, after others that go with it, and return its result.
@@ -173,6 +184,8 @@ class EngineClient:
             if resting and not pending.is_deferred():
                 raise self.unavailable(f"the last attempt was less than {RETRY_S:g} s ago")
             self.waiting.extend((*before, pending))
+            if pending.done:
+                self._keep((*before, pending))
         while not pending.done:
             with self._busy, suppress(StoreError):  # a failure is set as the error of the event
                 if not pending.done:
@@ -213,6 +226,8 @@ class EngineClient:
         except StoreError as error:
             logger.warning("%d events could not be sent to the store: %s", len(self.waiting), error)
         finally:
+            if self._spool is not None:
+                self._spool.close()
             self._engine.close()
 
     def send_due(self) -> float:
@@ -259,6 +274,8 @@ class EngineClient:
             return False
         for pending in sent:
             pending.done = True
+        if not self.waiting:
+            self._clear_spool()
         return True
 
     def _succeed(self, started_s: float, reply: Reply) -> None:
@@ -286,11 +303,37 @@ class EngineClient:
                     self.waiting.append(PendingEvent(undo, "", applied=True, resent=True))
             for pending in failed:
                 pending.error, pending.done = error, True
+            self._keep(self.waiting)
+
+    def _keep(self, events: Iterable[PendingEvent]) -> None:
+        """Write events to the spool that are not in it yet."""
+        unwritten = [pending for pending in events if not pending.spooled]
+        if self._spool is not None and unwritten:
+            self._spool.keep([_encoded(pending) for pending in unwritten])
+            for pending in unwritten:
+                pending.spooled = True
+
+    def _clear_spool(self) -> None:
+        """Delete the spool, and those of other workers that were taken over: everything was sent."""
+        if self._spool is not None:
+            self._spool.clear()
+        while self._inherited:
+            self._inherited.pop().unlink(missing_ok=True)
+
+    def _take_over(self) -> None:
+        """Send the events that workers which have ended have left behind."""
+        if self._spool is not None:
+            events, self._inherited = self._spool.left_behind()
+            self.waiting.extend([PendingEvent(event, "", applied=True) for event in events])
+            if events:
+                logger.warning("%s gets %d events of workers that ended while it was away", self._name, len(events))
 
     def _start(self) -> None:
         """Start the thread that sends and reads in the background; once per process."""
         if self.closed or (self._sender is not None and self._sender.is_current):
             return
+        if self._sender is None:
+            self._take_over()
         self._sender = WorkerIdentity()
         Thread(target=_run, args=(weakref.ref(self), self._wake), name="wiserouter-store", daemon=True).start()
         atexit.register(_close, self._participant)

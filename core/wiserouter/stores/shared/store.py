@@ -12,6 +12,7 @@ import logging
 import time
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Literal
 
 from wiserouter.budgets.budget import Budget
@@ -68,6 +69,9 @@ class SharedStore:
         That of the engine: a lease is kept this much longer than it can be used, for the calls made on it.
     max_decisions : int, default 20,000
         Decisions of this worker kept in memory; others are read from the engine.
+    spool : str or Path, optional
+        The beginning of the names of files in which events that could not be sent outlive the worker; the same for all
+        workers of the store. By default they are in memory only.
 
     Raises
     ------
@@ -92,6 +96,7 @@ class SharedStore:
         max_staleness_s: float = 5.0,
         reservation_ttl_s: float = 900.0,
         max_decisions: int = 20_000,
+        spool: str | Path | None = None,
     ) -> None:
         for what, share in (("lease_share", lease_share), ("local_share", local_share)):
             if share is not None and not 0.0 < check_amount(what, share) <= 0.5:
@@ -112,6 +117,7 @@ class SharedStore:
             max_staleness_s=max_staleness_s,
             reservation_ttl_s=reservation_ttl_s,
             max_decisions=max_decisions,
+            spool=None if spool is None else Path(spool),
         )
 
     def now(self) -> float:

@@ -8,6 +8,7 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from itertools import islice
+from pathlib import Path
 from threading import RLock
 
 from wiserouter.budgets.nested import Account
@@ -27,6 +28,7 @@ from wiserouter.stores.shared.recovery import (
     return_unused,
 )
 from wiserouter.stores.shared.replica import Effect, LocalReplica
+from wiserouter.stores.shared.spool import Spool
 from wiserouter.stores.transitions import presumed_cost_usd, set_outcome
 
 NOTES_EVERY_S = 60.0
@@ -58,7 +60,7 @@ class Worker:
         Whether decisions are made on leases even while the engine answers.
     continues : bool
         Whether calls under an expected limit are decided on the replica while the engine does not answer.
-    refresh_s, flush_s, max_staleness_s, reservation_ttl_s, max_decisions
+    refresh_s, flush_s, max_staleness_s, reservation_ttl_s, max_decisions, spool
         As of `SharedStore`.
 
     Attributes
@@ -87,6 +89,7 @@ class Worker:
         max_staleness_s: float,
         reservation_ttl_s: float,
         max_decisions: int,
+        spool: Path | None = None,
     ) -> None:
         self.name, self.near, self.flush_s = name, engine.near, flush_s
         self.lock, self.leases, self.replica = RLock(), leases, LocalReplica(name)
@@ -103,7 +106,15 @@ class Worker:
         self._loss, self._closed_s = "", min(3.0 * refresh_s + 2.0 * RETRY_S, MAX_CLOSED_S)
         meanwhile = _meanwhile(continues=continues, leases=leases.share is not None)
         self.client = EngineClient(
-            engine, self, self.lock, clock, name=name, meanwhile=meanwhile, refresh_s=refresh_s, flush_s=flush_s
+            engine,
+            self,
+            self.lock,
+            clock,
+            name=name,
+            meanwhile=meanwhile,
+            refresh_s=refresh_s,
+            flush_s=flush_s,
+            spool=None if spool is None else Spool(spool),
         )
         self.client.offset_s = time.time() - clock()
 
