@@ -5,6 +5,7 @@ import json
 from collections import Counter
 
 import pytest
+import websockets.sync.client
 
 from support.billing_stub import Behaviour
 from support.hostile_bodies import BODIES, HI, body_for, cases
@@ -111,6 +112,16 @@ def test_files_for_a_group_are_refused(proxy):
         files = {name: ("a.bin", b"RIFF0000WAVE")}
         headers = {"Authorization": "Bearer sk-user-a"}
         assert proxy.http.post(f"{proxy.url}{path}", data=data, files=files, headers=headers).status_code >= 400
+    assert proxy.stub.ledger_usd == before_usd
+
+
+@pytest.mark.parametrize("path", ["realtime", "responses"])
+def test_sessions_over_a_socket_are_refused(proxy, path):
+    before_usd, headers = proxy.stub.ledger_usd, {"Authorization": "Bearer sk-user-a"}
+    url = f"{proxy.url.replace('http', 'ws')}/v1/{path}?model=wise"
+    with websockets.sync.client.connect(url, additional_headers=headers, open_timeout=20) as session:
+        session.send(json.dumps({"type": "response.create", "model": "wise", "input": "hi"}))
+        assert "only calls with text can be bounded" in session.recv(timeout=20)
     assert proxy.stub.ledger_usd == before_usd
 
 
