@@ -91,7 +91,7 @@ def test_a_call_is_charged_by_any_shape(shape):
     assert router.status().spent_usd == pytest.approx(2 * spent)
 
 
-@pytest.mark.parametrize("block", [{}, {"total_tokens": 3}, 5, "3 tokens", [3], object()], ids=repr)
+@pytest.mark.parametrize("block", [{}, {"total_tokens": 3}, 5, "3 tokens", [3], object()], ids=type)
 def test_what_counts_nothing_is_refused_plainly(block):
     router = WiseRouter([Model("small", PRICE)], seed=0)
     router.start(Budget(1.0, 10))
