@@ -9,7 +9,7 @@ from typing import Any
 from langchain_core.messages import BaseMessage
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
-from wiserouter.integration import FRAME_TOKENS, TOOLS_TOKENS, CallRequest
+from wiserouter.integration import FRAME_TOKENS, TOOLS_TOKENS, CallRequest, Message, Question, question_of
 from wiserouter_langchain.limits import BODIES, requested_limits
 from wiserouter_langchain.operations import OPERATIONS, Operation
 
@@ -53,12 +53,13 @@ def request_of(messages: Sequence[BaseMessage], kwargs: Mapping[str, Any]) -> Ca
     schemas = [*(kwargs.get("tools") or ()), *(schema for _, args, _ in operations for schema in _listed(args))]
     settings = [kwargs, *(keywords for _, _, keywords in operations)]
     extras = [_dump(one[name]) for one in settings for name in _COUNTED if one.get(name)]
-    human = next((message.text for message in reversed(messages) if message.type == "human" and message.text), "")
+    question = _question(messages)
     texts = [text for message in messages for text in _texts(message)]
     media = frozenset(kind for message in messages for kind in _media(message))
     limits = requested_limits(kwargs)
     return CallRequest(
-        question=human or "\n".join(message.text for message in messages),
+        question=question.text,
+        informative=question.informative,
         counted="\n".join([*texts, *map(_schema_text, schemas), *extras]),
         overhead_tokens=FRAME_TOKENS * (len(messages) + 1) + (TOOLS_TOKENS if schemas else 0),
         countable=all(_is_text(part) for message in messages for part in _parts(message)),
@@ -68,6 +69,22 @@ def request_of(messages: Sequence[BaseMessage], kwargs: Mapping[str, Any]) -> Ca
         output_tokens=limits.output_tokens,
         choices=limits.answers or 1,
     )
+
+
+def _question(messages: Sequence[BaseMessage]) -> Question:
+    return question_of([Message(_role(message), _plain(message)) for message in messages])
+
+
+def _role(message: BaseMessage) -> str:
+    """Return "user" for messages of a person, whichever of LangChain's names they have."""
+    role = getattr(message, "role", None) if message.type == "chat" else message.type
+    return "user" if role in {"human", "user"} else str(role)
+
+
+def _plain(message: BaseMessage) -> list[str]:
+    """Return the texts of a message without tool results and media."""
+    parts = (part.get("text") if isinstance(part, Mapping) else part for part in _parts(message))
+    return [part for part in parts if isinstance(part, str)]
 
 
 def _listed(args: Sequence[Any]) -> Sequence[Any]:

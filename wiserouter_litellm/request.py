@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from wiserouter.integration import FRAME_TOKENS, TOOLS_TOKENS, CallRequest
+from wiserouter.integration import FRAME_TOKENS, TOOLS_TOKENS, CallRequest, Message, Question, question_of
 from wiserouter_litellm.limits import n_prompts, surface_of
 from wiserouter_litellm.parameter_checks import TEXT_ITEMS, tier_of
 from wiserouter_litellm.parameters import ANSWERS, CHAT, OUTPUT_LIMITS
@@ -74,10 +74,12 @@ def request_of(messages: object, kwargs: Mapping[str, Any], surface: str = "") -
         given.pop("prompt", None)
     limits = [name for name in OUTPUT_LIMITS[surface] if name in given]
     texts, all_text = _content(chat)
+    question = _question(chat)
     extras = [_dump(given[name]) for name in _COUNTED if name in given]
     tools = given.get("tools") or given.get("functions")
     return CallRequest(
-        question=_question(chat),
+        question=question.text,
+        informative=question.informative,
         counted="\n".join([*texts, *extras]),
         overhead_tokens=FRAME_TOKENS * (len(chat) + prompts)
         + (TOOLS_TOKENS * (1 + n_known_schemas(tools)) if tools else 0),
@@ -193,23 +195,24 @@ def _is_text(part: object) -> bool:
     return not isinstance(inner, list) or all(_is_text(piece) for piece in inner)
 
 
-def _question(chat: Sequence[Mapping[str, Any]]) -> str:
-    """Return the last text of the user, or all text where there is none."""
-    for message in reversed(chat):
-        text = _plain(message.get("content")) if message.get("role", "user") == "user" else ""
-        if text:
-            return text
-    return "\n".join(filter(None, (_plain(message.get("content")) for message in chat)))
+def _question(chat: Sequence[Mapping[str, Any]]) -> Question:
+    return question_of([Message(_role(message), _plain(message.get("content"))) for message in chat])
 
 
-def _plain(content: object) -> str:
-    """Return the text of a message without tool results and media."""
+def _role(message: Mapping[str, Any]) -> str:
+    """Return the role of a message; results and calls of tools among the items of a response have none."""
+    default = "user" if message.get("type") in (None, "message") else ""
+    return str(message.get("role", default))
+
+
+def _plain(content: object) -> list[str]:
+    """Return the texts of a message without tool results and media."""
     if isinstance(content, str):
-        return content
+        return [content]
     if not isinstance(content, Sequence):
-        return ""
+        return []
     parts = (part.get("text") if isinstance(part, Mapping) else part for part in content)
-    return "\n".join(part for part in parts if isinstance(part, str))
+    return [part for part in parts if isinstance(part, str)]
 
 
 def _output_limit(given: Mapping[str, Any], names: Iterable[str]) -> int | None:

@@ -6,6 +6,7 @@ from wiserouter.integration.billing import Bill, clamped_usage, estimated_usage,
 from wiserouter.integration.call import FRAME_TOKENS, SHORT_TEXT_CHARS, TOOLS_TOKENS, CallRequest
 from wiserouter.integration.context_lookup import ContextAssignment, ContextLookup
 from wiserouter.integration.outcome import proves_unbilled, refuses_request
+from wiserouter.integration.question import Message, Question, question_of
 from wiserouter.integration.rate_card import Rate, RateCard, exact_encoding, rates_of
 from wiserouter.integration.setup import PreparedRouter, check_bounded, prepare_router
 from wiserouter.integration.waiting import MAX_WAIT_S, AdmissionQueue, admission_queue
@@ -28,7 +29,9 @@ __all__ = [
     "ContextLookup",
     "Embedded",
     "IntArray",
+    "Message",
     "PreparedRouter",
+    "Question",
     "Rate",
     "RateCard",
     "RemoteEncoder",
@@ -44,6 +47,7 @@ __all__ = [
     "offload",
     "prepare_router",
     "proves_unbilled",
+    "question_of",
     "rates_of",
     "refuses_request",
     "settle",

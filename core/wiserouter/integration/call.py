@@ -24,7 +24,7 @@ class CallRequest:
     Attributes
     ----------
     question : str
-        The last text of the user, by which the call is routed.
+        The text by which the call is routed: what the person asks for (`question_of`).
     counted : str
         All text that is billed as input.
     overhead_tokens : int
@@ -43,6 +43,8 @@ class CallRequest:
         The service tier asked for.
     limit_name : str
         The parameter that limits the output, as the interface of the call names it.
+    informative : bool
+        Whether the question says what is asked for.
 
     Examples
     --------
@@ -61,6 +63,7 @@ class CallRequest:
     choices: int = 1
     tier: str = ""
     limit_name: str = "max_tokens"
+    informative: bool = True
 
     @property
     def input_bound_tokens(self) -> int:
