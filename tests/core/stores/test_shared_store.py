@@ -62,7 +62,7 @@ def test_a_decision_is_found_by_one_of_several_names_in_one_exchange(opened, mon
 
 
 def test_workers_on_leases_spend_all_and_never_more(opened):
-    stores = [opened(lease_share=0.1) for _ in range(3)]
+    stores = [opened(lease_share=0.1, flush_s=3_600.0) for _ in range(3)]  # nothing is sent by the clock
     for store in stores:
         store.open("s", Budget(20.0, 1_000, limit="hard"))
     made, refused = 0, 0
