@@ -28,12 +28,12 @@ def spent_usd():
     return Counter()
 
 
-def check_counted(proxy, spent_usd, group, reported_usd):
+def check_counted(proxy, spent_usd, group, reported_usd, tolerance=0.0):
     """Check that a group's status rises by what the provider's usage blocks have reported since `reported_usd`."""
     cost_usd, before_usd = proxy.stub.plain_usd - reported_usd, spent_usd[group]
     status = proxy.settled(group, before_usd + cost_usd)
     spent_usd[group] = charged(status)
-    assert charged(status) - before_usd == pytest.approx(cost_usd, abs=1e-9)
+    assert charged(status) - before_usd == pytest.approx(cost_usd, rel=tolerance, abs=1e-9)
     assert status["in_flight"] == 0
 
 
@@ -43,7 +43,7 @@ def test_every_call_is_counted(proxy, spent_usd, surface, name):
     code = proxy.send(surface, body_for(surface, group, BODIES[name]))
     assert (code == 200) <= (proxy.stub.plain_usd > reported_usd)
     if proxy.stub.plain_usd > reported_usd:
-        check_counted(proxy, spent_usd, group, reported_usd)
+        check_counted(proxy, spent_usd, group, reported_usd, 0.2 if name == "drop-usage" else 0.0)
 
 
 def test_embeddings_and_gemini_calls_are_charged_after_their_answers(proxy, spent_usd):
