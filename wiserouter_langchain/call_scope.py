@@ -30,6 +30,7 @@ from wiserouter.integration import (
     AdmissionQueue,
     ContextAssignment,
     ContextLookup,
+    DrawBy,
     offload,
     refuses_request,
 )
@@ -99,6 +100,7 @@ class RoutingChatModel(BaseChatModel):
     cap_output_tokens: int | None = None
     max_wait_s: float = MAX_WAIT_S
     max_attempts: int = 3
+    draw_by: DrawBy = "request"
 
     _environment: CallEnvironment = PrivateAttr()
 
@@ -181,6 +183,7 @@ class _Scope:
             scope=self._payer(),
             failed=self._failed,
             resting=self._environment.rests.resting(),
+            draw_key=self._request.draw_key(self._llm.draw_by),
         )
 
     def _decided(self, may_wait: bool) -> RoutedCall:

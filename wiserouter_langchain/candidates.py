@@ -39,6 +39,8 @@ class CallTerms:
     resting : collection of str
         The models that have failed other calls a short time ago: they are left out where the budget pays for others
         that can take the call.
+    draw_key : str or None
+        The key by which its model is drawn.
     """
 
     kwargs: Mapping[str, Any] = field(default_factory=dict)
@@ -49,6 +51,7 @@ class CallTerms:
     scope: str = "default"
     failed: Collection[str] = ()
     resting: Collection[str] = ()
+    draw_key: str | None = None
 
 
 def begin_call(
@@ -95,6 +98,7 @@ def begin_call(
     if limits is not None:
         worst_usd = worst_cases_usd(members, names, request, bound_tokens, terms.cap_output_tokens)
     asked: dict[str, Any] = {**assignment._asdict(), "worst_case_usd": worst_usd, "scope": terms.scope}
+    asked["draw_key"] = terms.draw_key
     awake = [name for name in names if name not in terms.resting]
     decision = _decide_preferred(router, awake or names, terms.preferred, asked)
     if decision is None and 0 < len(awake) < len(names):

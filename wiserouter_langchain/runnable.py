@@ -60,6 +60,8 @@ class RunnableWiseRouter(RatedChatModel):
         one that the budget pays for is tried; 1 for no failover.
     rest_s : float, default 5
         The time for which a model that failed is left out where others can take the call.
+    draw_by : {"request", "question"}, default "request"
+        Where the plan mixes two models, each call draws for itself, or calls of equal questions get the same model.
     encoder_timeout_s : float, default 1
         The time in which a question must be embedded; after it, the question is routed without a context.
     history_size : int, default 10,000

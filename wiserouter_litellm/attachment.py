@@ -10,7 +10,7 @@ from litellm.router import Router
 
 from wiserouter import Budget, WiseRouter
 from wiserouter.errors import InvalidInput
-from wiserouter.integration import MAX_WAIT_S
+from wiserouter.integration import MAX_WAIT_S, DrawBy
 from wiserouter_litellm.deployments import Deployment
 from wiserouter_litellm.dispatcher import register, unregister
 from wiserouter_litellm.group import FallbackPolicy
@@ -35,6 +35,7 @@ def attach(
     encoder_timeout_s: float = 1.0,
     max_wait_s: float = MAX_WAIT_S,
     fallback_policy: FallbackPolicy = "inside",
+    draw_by: DrawBy = "request",
 ) -> WiseCallback:
     """Route the calls of one model group of a LiteLLM router under a budget.
 
@@ -58,6 +59,8 @@ def attach(
     fallback_policy : {"inside", "refuse", "outside"}, default "inside"
         Whether the group's budget pays for calls that LiteLLM sends on to another group, they are refused, or they are
         outside of the budget, which the fault `outside_calls` counts.
+    draw_by : {"request", "question"}, default "request"
+        Where the plan mixes two models, each call draws for itself, or calls of equal questions get the same model.
 
     Returns
     -------
@@ -105,6 +108,7 @@ def attach(
         encoder_timeout_s=encoder_timeout_s,
         max_wait_s=max_wait_s,
         fallback_policy=fallback_policy,
+        draw_by=draw_by,
         scope_resolver=lambda _: ScopeFromMetadata(),
         sharing=sharing,
     )

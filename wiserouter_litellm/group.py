@@ -20,6 +20,7 @@ from wiserouter.integration import (
     CallRequest,
     ContextAssignment,
     ContextLookup,
+    DrawBy,
     admission_queue,
     offload,
 )
@@ -76,6 +77,8 @@ class Group:
         The requests that wait.
     fallback_policy : {"inside", "refuse", "outside"}
         Whose budget pays for a call that LiteLLM sends on to another group.
+    draw_by : {"request", "question"}
+        What calls that get the same model, where the plan mixes two, have in common.
     shared_budget : str or None
         The name of the budget that it shares with other groups of the proxy.
     faults : Counter of str
@@ -91,6 +94,7 @@ class Group:
     cap_output_tokens: int | None = None
     max_wait_s: float = MAX_WAIT_S
     fallback_policy: FallbackPolicy = "inside"
+    draw_by: DrawBy = "request"
     shared_budget: str | None = None
     faults: Counter[str] = field(default_factory=Counter)
     queue: AdmissionQueue = field(init=False)
@@ -262,6 +266,7 @@ class Group:
             worst_case_usd=worst_usd,
             scope=routing.scope,
             may_wait=may_wait,
+            draw_key=routing.request.draw_key(self.draw_by, routing.caller),
         )
         keys = keys_of_decision(decision.id, routing.call_id, routing.caller, chosen=routing.chose_id)
         self.alias(keys, decision.id)

@@ -9,7 +9,7 @@ from typing import get_args
 
 from wiserouter import Budget, Price, WiseRouter
 from wiserouter.errors import InvalidInput
-from wiserouter.integration import MAX_WAIT_S, ContextLookup, RateCard, check_bounded, prepare_router
+from wiserouter.integration import MAX_WAIT_S, ContextLookup, DrawBy, RateCard, check_bounded, prepare_router
 from wiserouter_litellm.deployments import Deployment, DeploymentInfo, DeploymentRegistry
 from wiserouter_litellm.group import FallbackPolicy, Group
 from wiserouter_litellm.scopes import GroupScope, ScopeResolver
@@ -26,6 +26,7 @@ def open_group(
     encoder_timeout_s: float = 1.0,
     max_wait_s: float = MAX_WAIT_S,
     fallback_policy: FallbackPolicy = "inside",
+    draw_by: DrawBy = "request",
     scope_resolver: Callable[[WiseRouter], ScopeResolver] | None = None,
     shared_budget: str | None = None,
     sharing: Sequence[Group] = (),
@@ -55,6 +56,8 @@ def open_group(
         How long a request waits while the rest of the budget is only held by calls in flight; 0 refuses it at once.
     fallback_policy : {"inside", "refuse", "outside"}, default "inside"
         Whose budget pays for a call that LiteLLM sends on to another group.
+    draw_by : {"request", "question"}, default "request"
+        What calls that get the same model, where the plan mixes two, have in common.
     scope_resolver : callable, optional
         Makes the resolver of scopes, once the group's own budget runs.
     shared_budget : str, optional
@@ -77,11 +80,8 @@ def open_group(
         raise InvalidInput(
             f"group {name!r} has no deployments: add models of that name, or a routing group", value=name
         )
-    if fallback_policy not in get_args(FallbackPolicy):
-        raise InvalidInput(
-            f"fallback_policy must be one of {', '.join(get_args(FallbackPolicy))}, got {fallback_policy!r}",
-            value=fallback_policy,
-        )
+    _check_choice("fallback_policy", fallback_policy, get_args(FallbackPolicy))
+    _check_choice("draw_by", draw_by, get_args(DrawBy))
     registry = DeploymentRegistry(name, () if router is None else router.pool.names, prices)
     infos = registry.register(deployments, strict=True)
     shared = {one.name: one.registry.infos.values() for one in sharing}
@@ -100,6 +100,7 @@ def open_group(
         cap_output_tokens=cap_output_tokens,
         max_wait_s=max_wait_s,
         fallback_policy=fallback_policy,
+        draw_by=draw_by,
         shared_budget=shared_budget,
     )
     if group.hard:
@@ -111,6 +112,11 @@ def open_group(
         _check_defaults(name, infos)
     group.add_new_models(infos)
     return group
+
+
+def _check_choice(name: str, value: str, choices: Sequence[str]) -> None:
+    if value not in choices:
+        raise InvalidInput(f"{name} must be one of {', '.join(choices)}, got {value!r}", value=value)
 
 
 def _check_one_price(infos: Mapping[str, Iterable[DeploymentInfo]]) -> None:

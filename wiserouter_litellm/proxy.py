@@ -125,6 +125,7 @@ def _groups_of(
                 encoder_timeout_s=settings.encoder_timeout_s,
                 max_wait_s=settings.wait_s,
                 fallback_policy=settings.fallback_policy,
+                draw_by=settings.draw_by,
                 shared_budget=None if name in members else name,
                 **(_account_of(name, account, share, group, deployments) if first is None else _as_in(first, group)),
             )

@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl, urlencode
 from pydantic import Discriminator, Field, Tag, ValidationError, model_validator
 
 from wiserouter.errors import InvalidInput
-from wiserouter.integration import MAX_WAIT_S
+from wiserouter.integration import MAX_WAIT_S, DrawBy
 from wiserouter_litellm.budget_settings import BUDGET, WORD, AccountSettings, Strict
 from wiserouter_litellm.errors import SettingsError
 
@@ -38,6 +38,8 @@ class RoutingSettings(Strict):
         How long it waits.
     fallback_policy : {"inside", "refuse", "outside"}
         Whose budget pays for a call that LiteLLM sends on to another group: this one, none, or the other group's.
+    draw_by : {"request", "question"}
+        What calls that get the same model, where the plan mixes two, have in common: nothing, or the question.
     """
 
     encoder_timeout_s: float = Field(1.0, gt=0)
@@ -45,6 +47,7 @@ class RoutingSettings(Strict):
     on_held: Literal["wait", "refuse"] = "wait"
     max_wait_s: float = Field(MAX_WAIT_S, gt=0)
     fallback_policy: Literal["inside", "refuse", "outside"] = "inside"
+    draw_by: DrawBy = "request"
 
     @property
     def wait_s(self) -> float:

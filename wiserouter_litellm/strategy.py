@@ -16,7 +16,7 @@ from litellm.router import Router
 from litellm.types.router import CustomRoutingStrategyBase
 
 from wiserouter import Budget, WiseRouter
-from wiserouter.integration import MAX_WAIT_S
+from wiserouter.integration import MAX_WAIT_S, DrawBy
 from wiserouter_litellm.dispatcher import register
 from wiserouter_litellm.group import FallbackPolicy, Group
 from wiserouter_litellm.group_setup import open_group
@@ -37,7 +37,7 @@ class WiseRoutingStrategy(CustomRoutingStrategyBase):
         The router that `install` sets it on.
     group : str
         The group: a `model_name`, or the `group_name` of a routing group.
-    router, budget, cap_output_tokens, encoder_timeout_s, max_wait_s, fallback_policy
+    router, budget, cap_output_tokens, encoder_timeout_s, max_wait_s, fallback_policy, draw_by
         As in `attach`.
     rng : random.Random, optional
         Generator of the draws between the deployments of one model.
@@ -74,6 +74,7 @@ class WiseRoutingStrategy(CustomRoutingStrategyBase):
         encoder_timeout_s: float = 1.0,
         max_wait_s: float = MAX_WAIT_S,
         fallback_policy: FallbackPolicy = "inside",
+        draw_by: DrawBy = "request",
         rng: random.Random | None = None,
     ) -> None:
         self._router = litellm_router
@@ -88,6 +89,7 @@ class WiseRoutingStrategy(CustomRoutingStrategyBase):
             encoder_timeout_s=encoder_timeout_s,
             max_wait_s=max_wait_s,
             fallback_policy=fallback_policy,
+            draw_by=draw_by,
             scope_resolver=lambda _: ScopeFromMetadata(),
         )
         self._selector = WiseCallback({group: opened})

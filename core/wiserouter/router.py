@@ -31,6 +31,7 @@ from wiserouter.prompts.contexts import Contexts
 from wiserouter.prompts.encoders import EncoderLike, open_encoder
 from wiserouter.prompts.query import Query
 from wiserouter.routing.decider import Decider
+from wiserouter.routing.keyed_draws import KeyedDraws, check_draw_key
 from wiserouter.routing.label_budget import LabelBudget
 from wiserouter.routing.learner import Learner
 from wiserouter.routing.settlement import RouterSettlement
@@ -76,7 +77,7 @@ class WiseRouter(RouterSettlement):
         Clusters the recent queries again as they come, so that the number of contexts grows with the traffic. Not with
         `residuals`, nor with a store that several processes share.
     seed : int, optional
-        Seeds the draws of the policy.
+        Seeds the draws of the policy; workers with equal seeds, or without one, agree on the draws of a `draw_key`.
     labels : LabelBudget, optional
         Marks the decisions whose feedback is worth asking for.
     explore : ExploreShare, optional
@@ -144,7 +145,7 @@ class WiseRouter(RouterSettlement):
         if sync is not None:
             store.join(sync)
         super().__init__(store, learner, growing)
-        self._decider = Decider(learner, np.random.default_rng(seed), store.now, labels, explore)
+        self._decider = Decider(learner, np.random.default_rng(seed), store.now, labels, explore, KeyedDraws(seed))
         self.comparison: Comparison | None = None
 
     @classmethod
@@ -363,6 +364,7 @@ class WiseRouter(RouterSettlement):
         worst_case_usd: Mapping[str, float] | None = None,
         scope: str = "default",
         may_wait: bool = False,
+        draw_key: str | None = None,
     ) -> Decision:
         """Choose the model for one query and hold back its cost.
 
@@ -387,6 +389,9 @@ class WiseRouter(RouterSettlement):
         may_wait : bool, default False
             Whether the caller tries again after a settlement, where `BudgetExhausted.is_only_held`: a model whose worst
             case fits only then is not replaced by a cheaper one.
+        draw_key : str, optional
+            What calls that are to get the same model where the plan mixes two have in common, such as the id of a
+            conversation; by default each call draws for itself.
 
         Returns
         -------
@@ -406,7 +411,7 @@ class WiseRouter(RouterSettlement):
         encodes = text is not None and embedding is None and context is None
         if encodes and not reader.is_quick(text):  # other calls may have been decided meanwhile
             budget = self._store.snapshot(scope)
-        return self._decide(query, budget, eligible, max_output_tokens, worst_case_usd, scope, may_wait)
+        return self._decide(query, budget, eligible, max_output_tokens, worst_case_usd, scope, may_wait, draw_key)
 
     async def adecide(
         self,
@@ -420,6 +425,7 @@ class WiseRouter(RouterSettlement):
         worst_case_usd: Mapping[str, float] | None = None,
         scope: str = "default",
         may_wait: bool = False,
+        draw_key: str | None = None,
     ) -> Decision:
         """Decide like `decide`, with encoding and token counting off the event loop."""
         import asyncio  # 25 ms that callers without an event loop need not pay
@@ -435,6 +441,7 @@ class WiseRouter(RouterSettlement):
             worst_case_usd=worst_case_usd,
             scope=scope,
             may_wait=may_wait,
+            draw_key=draw_key,
         )
         if self._store.waits(scope):
             from wiserouter.stores.offload import offload
@@ -446,7 +453,7 @@ class WiseRouter(RouterSettlement):
         hard = self._store.snapshot(scope).hard
         query = await asyncio.to_thread(reader.read, text, embedding, input_tokens, context, hard=hard)
         budget = self._store.snapshot(scope)
-        return self._decide(query, budget, eligible, max_output_tokens, worst_case_usd, scope, may_wait)
+        return self._decide(query, budget, eligible, max_output_tokens, worst_case_usd, scope, may_wait, draw_key)
 
     def ranking(self, decision: Decision) -> list[str]:
         """Return all models for a query, the chosen one first, the others by reward less shadow price x cost."""
@@ -466,22 +473,25 @@ class WiseRouter(RouterSettlement):
         worst_case_usd: Mapping[str, float] | None,
         scope: str,
         may_wait: bool,
+        draw_key: str | None,
     ) -> Decision:
         """Decide, reserve the cost, and record and count the decision."""
         if max_output_tokens is not None:
             check_count("max_output_tokens", max_output_tokens, least=1)
+        if draw_key is not None:
+            check_draw_key(draw_key)
         eligible = None if eligible is None else tuple(eligible)
         learner, store, decide = self._learner, self._store, self._decider.decide
         with self._lock:
             if store.durable:
                 learner.merge_remote()
-            record = decide(query, budget, eligible, worst_case_usd, max_output_tokens, scope, may_wait)
+            record = decide(query, budget, eligible, worst_case_usd, max_output_tokens, scope, may_wait, draw_key)
         try:
             store.reserve(record)
         except BudgetExhausted:  # another call was faster
             budget = store.snapshot(scope)
             with self._lock:
-                record = decide(query, budget, eligible, worst_case_usd, max_output_tokens, scope, may_wait)
+                record = decide(query, budget, eligible, worst_case_usd, max_output_tokens, scope, may_wait, draw_key)
             store.reserve(record)
         decision = record.decision
         for journal in self._journals:

@@ -1,6 +1,7 @@
 """The text by which calls are routed, for LangChain's messages of every kind."""
 
 import pytest
+from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import (
     AIMessage,
     ChatMessage,
@@ -11,6 +12,8 @@ from langchain_core.messages import (
 )
 
 from support.harness_shapes import SHAPES, TASK
+from wiserouter import Budget, Estimates, Model, Offline, Price, WiseRouter
+from wiserouter_langchain import RunnableWiseRouter
 from wiserouter_langchain.request import request_of
 
 TOOL_CALLING = AIMessage("", tool_calls=[{"name": "ls", "args": {}, "id": "1"}])
@@ -47,3 +50,32 @@ def test_all_text_is_billed_whatever_the_question_is():
         HumanMessage("<system-reminder>be brief</system-reminder>ok"),
     ]
     assert all(message.text in request_of(messages, {}).counted for message in messages)
+
+
+def router(**options):
+    """Return a router of which half of the calls go to each model."""
+    estimates = Estimates(1, 2)
+    for _ in range(1_000):  # so that the cost of some calls changes nothing
+        for k, reward in enumerate((0.2, 0.9)):
+            estimates.add_cost(0, k, 1.0 + 2.0 * k)
+            estimates.add_reward(0, k, reward)
+    core = WiseRouter([Model("small"), Model("large")], estimates=estimates, policy=Offline(), seed=0)
+    return RunnableWiseRouter(
+        models={name: FakeListChatModel(responses=[name]) for name in ("small", "large")},
+        router=core,
+        prices={"small": Price(1e-7, 4e-7), "large": Price(3e-6, 1.5e-5)},
+        budget=Budget(2.0 * 10_000, 10_000),
+        **options,
+    )
+
+
+def test_calls_of_equal_questions_get_one_model():
+    llm = router(draw_by="question")
+    run = [[HumanMessage(TASK)], [HumanMessage(TASK), AIMessage("Shall I?"), HumanMessage("yes, please")]]
+    assert len({llm.invoke(messages).content for messages in 10 * run}) == 1
+    assert {llm.invoke(f"question {i}").content for i in range(30)} == {"small", "large"}
+
+
+def test_each_call_draws_for_itself_by_default():
+    llm = router()
+    assert {llm.invoke(TASK).content for _ in range(30)} == {"small", "large"}

@@ -39,7 +39,12 @@ class Funds(NamedTuple):
 
 
 class RefusingAccount(Protocol):
-    """An account that can say why it refuses a call."""
+    """An account that can say why it refuses a call, and in which window."""
+
+    @property
+    def epoch_s(self) -> float:
+        """The start of its window; 0 where it does not renew."""
+        ...
 
     def refusal(self, needed_usd: float) -> BudgetError | None:
         """Return the error for a used-up horizon or amount; None where the cheapest model continues."""
@@ -72,7 +77,7 @@ class BudgetSnapshot(NamedTuple):
     plannable_usd : float, USD
         The largest expected cost that the expected limits still bear; infinite under hard limits only.
     account : RefusingAccount
-        Names the error where the budget does not bear a call.
+        Names the error where the budget does not bear a call, and the start of the window.
     """
 
     funds: Funds

@@ -111,6 +111,11 @@ class Ledger:
         return self._renewed(now_s)
 
     @property
+    def epoch_s(self) -> float:
+        """The start of its window, on which all workers agree; 0 where it does not renew."""
+        return 0.0 if self.window is None else self.window.start_s
+
+    @property
     def left_usd(self) -> float:
         """The amount that may still be reserved: amount and carry-over less spent, reserved and leased."""
         return self.budget.amount_usd + self.carried_usd - self.spent_usd - self.reserved_usd - self.leased_usd

@@ -48,6 +48,11 @@ class NestedLedger:
         return any(ledger.hard for ledger in self.each)
 
     @property
+    def epoch_s(self) -> float:
+        """The start of the window of the innermost budget."""
+        return self.each[0].epoch_s
+
+    @property
     def tightest(self) -> Ledger:
         """The ledger with the lowest rate."""
         return min(self.each, key=_rate_usd)

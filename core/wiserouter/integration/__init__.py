@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from wiserouter.integration.billing import Bill, clamped_usage, estimated_usage, settle
-from wiserouter.integration.call import FRAME_TOKENS, SHORT_TEXT_CHARS, TOOLS_TOKENS, CallRequest
+from wiserouter.integration.call import FRAME_TOKENS, SHORT_TEXT_CHARS, TOOLS_TOKENS, CallRequest, DrawBy
 from wiserouter.integration.context_lookup import ContextAssignment, ContextLookup
 from wiserouter.integration.outcome import proves_unbilled, refuses_request
 from wiserouter.integration.question import Message, Question, question_of
@@ -27,6 +27,7 @@ __all__ = [
     "CallRequest",
     "ContextAssignment",
     "ContextLookup",
+    "DrawBy",
     "Embedded",
     "IntArray",
     "Message",

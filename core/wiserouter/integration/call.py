@@ -6,15 +6,19 @@ Each adapter parses the requests of its framework into a `CallRequest`.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from wiserouter.pricing.tokens import SHORT_TEXT_CHARS
 
-__all__ = ["FRAME_TOKENS", "SHORT_TEXT_CHARS", "TOOLS_TOKENS", "CallRequest"]
+__all__ = ["FRAME_TOKENS", "SHORT_TEXT_CHARS", "TOOLS_TOKENS", "CallRequest", "DrawBy"]
 
 FRAME_TOKENS = 8
 """A generous bound on what chat formats add per message, and once for the reply."""
 TOOLS_TOKENS = 1_000
 """A generous bound on what providers add to the prompt where tools are given."""
+
+DrawBy = Literal["request", "question"]
+"""What calls that get the same model, where the plan mixes two, have in common: nothing, or the question."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +68,25 @@ class CallRequest:
     tier: str = ""
     limit_name: str = "max_tokens"
     informative: bool = True
+
+    def draw_key(self, draw_by: DrawBy, caller: str | None = None) -> str | None:
+        """Return the key by which the model is drawn, as `WiseRouter.decide` takes it; None draws for this call alone.
+
+        Parameters
+        ----------
+        draw_by : {"request", "question"}
+            Questions that differ in spaces or case are equal; one that says nothing has no key.
+        caller : str, optional
+            Tells the calls of different callers apart.
+
+        Examples
+        --------
+        >>> CallRequest("Sort  a list", counted="", overhead_tokens=0).draw_key("question", "team-a")
+        'team-a sort a list'
+        """
+        if draw_by == "request" or not self.informative or not self.question:
+            return None
+        return " ".join([caller or "", *self.question.casefold().split()])
 
     @property
     def input_bound_tokens(self) -> int:

@@ -18,6 +18,7 @@ from wiserouter.planning.policies import Choice, ExploreShare
 from wiserouter.planning.ranking import cheapest_choice
 from wiserouter.planning.trace import DecisionTrace
 from wiserouter.prompts.query import Query
+from wiserouter.routing.keyed_draws import KeyedDraws
 from wiserouter.routing.label_budget import LabelBudget
 from wiserouter.routing.learner import Learner
 from wiserouter.stores.base import Record
@@ -44,6 +45,8 @@ class Decider:
         Marks the decisions whose feedback is worth asking for.
     explore : ExploreShare, optional
         Draws a share of the models uniformly.
+    keyed : KeyedDraws, optional
+        Draws for the calls that have a key; those of no seed by default.
     """
 
     def __init__(
@@ -53,8 +56,10 @@ class Decider:
         now: Callable[[], float],
         labels: LabelBudget | None = None,
         explore: ExploreShare | None = None,
+        keyed: KeyedDraws | None = None,
     ) -> None:
         self._learner, self._rng, self._now = learner, rng, now
+        self._keyed = keyed or KeyedDraws()
         self.labels, self.explore = labels, explore
         self._cushion_usd = 0.0
 
@@ -67,6 +72,7 @@ class Decider:
         max_output_tokens: int | None = None,
         scope: str = "default",
         may_wait: bool = False,
+        draw_key: str | None = None,
     ) -> Record:
         """Return the best decision for a query as the budget stands, with its trace; nothing is held back yet.
 
@@ -76,7 +82,7 @@ class Decider:
             Context and length, and the embedding where single queries are estimated.
         budget : BudgetSnapshot
             The budget at this moment.
-        eligible, worst_case_usd, max_output_tokens, scope, may_wait
+        eligible, worst_case_usd, max_output_tokens, scope, may_wait, draw_key
             As in `WiseRouter.decide`.
 
         Raises
@@ -98,7 +104,10 @@ class Decider:
             funds = self._cushioned(budget, worst_usd, 0.0 if may_wait else budget.margin_usd)
         residuals = learner.residuals
         features = None if residuals is None else residuals.features(context, embedding, length, budget.rate_usd)
-        choice = self._choose(budget, funds, context, allowed, features)
+        rng = self._rng
+        if draw_key is not None:
+            rng = self._keyed.generator(draw_key, scope, budget.account.epoch_s)
+        choice = self._choose(budget, funds, context, allowed, features, rng)
         if may_wait and worst_usd is not None and max(worst_usd) > budget.room_usd:
             _check_room(budget, choice, worst_usd)
         shift = None if features is None else features.shift
@@ -129,14 +138,16 @@ class Decider:
         context: int,
         allowed: set[int] | None,
         features: QueryFeatures | None,
+        rng: np.random.Generator,
     ) -> Choice:
         """Return the policy's choice; the cheapest model if the budget is used up and goes on with that."""
         policy, needed_usd = self._learner.policy, 0.0
         if funds.requests > 0 and funds.left_usd > 0:
             shift = () if features is None else (features.shift,)
-            choice = policy.choose(context, funds, self._rng, allowed, *shift)
+            choice = policy.choose(context, funds, rng, allowed, *shift)
             if self.explore is not None:
-                choice = self.explore.vary(choice, funds, self._rng, allowed, *shift)
+                rng = rng if rng is self._rng else self._keyed.exploring()
+                choice = self.explore.vary(choice, funds, rng, allowed, *shift)
             needed_usd = choice.expected_cost_usd
             if needed_usd <= budget.plannable_usd or choice.debit == "paper":
                 return choice
