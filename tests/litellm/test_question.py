@@ -3,7 +3,7 @@
 import pytest
 
 from support.groups import asked, fitted, llms
-from support.harness_shapes import SHAPES, TASK, user
+from support.harness_shapes import SHAPES, TASK, assistant, user
 from support.providers import cost_usd
 from wiserouter import Budget
 from wiserouter.errors import InvalidInput
@@ -70,3 +70,13 @@ def test_the_setting_is_checked():
         attach(llms(), "wise", budget=MIXED, draw_by="key")
     block = {"groups": {"wise": {"budget_usd": 1, "requests": 10, "draw_by": "question"}}}
     assert settings_of(block).groups["wise"].draw_by == "question"
+
+
+@pytest.mark.parametrize("answer", ["Observation: file {}", "<returncode>0</returncode>\n<output>\n{}\n</output>"])
+def test_all_calls_of_an_agents_run_have_the_question_of_its_task(answer):
+    conversation, questions = [user(TASK)], []
+    for i in range(40):
+        questions.append(request_of(conversation, {}).question)
+        conversation += [assistant(f"```bash\ncat file_{i}\n```"), user(answer.format(i))]
+    assert set(questions) == {TASK}
+    assert request_of([*conversation, user("Now write the tests")], {}).question == "Now write the tests"

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.tables import ROUTERBENCH, SWEBENCH, needs_tables, read
 from wiserouter.integration import Message, Question, question_of
 from wiserouter.integration.harness_text import (
     ASK_TAGS,
@@ -167,3 +168,11 @@ def test_a_result_follows_its_heading():
     assert person_texts(["[ls] Result:", "a.py", TASK]) == [TASK]
     assert person_texts(["[ls] Result: see below", "a.py"]) == []
     assert person_texts(["[ls] Result:\na.py", TASK]) == [TASK]
+
+
+@needs_tables
+@pytest.mark.parametrize("table", [ROUTERBENCH, SWEBENCH], ids=["routerbench", "swe-bench"])
+def test_prompts_of_public_tables_are_their_own_question(table):
+    for prompt in read(table).prompts:
+        question = question_of([Message("user", [prompt])])
+        assert (question.text.split(), question.informative) == (prompt.split(), True)
