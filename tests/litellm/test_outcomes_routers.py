@@ -111,7 +111,7 @@ async def test_of_the_fastest_response_the_others_are_presumed(stub, settled, bu
     litellm_router, router, other = llms(*rows, *slow), fitted("small"), fitted()
     attach(litellm_router, "wise", router=router, budget=budget)
     attach(litellm_router, "slow", router=other, budget=budget)
-    stub.behaviours["large"] = Behaviour(delay_s=0.5)
+    stub.behaviours |= {"small": Behaviour(delay_s=0.5), "large": Behaviour(delay_s=2.0)}  # both are sent by then
     await litellm_router.abatch_completion_fastest_response(model="wise, slow", messages=HI, max_tokens=60)
     await asyncio.sleep(0.05)
     await settled(lambda: gc.collect() >= 0 and router.status().charged == 1 and other.status().presumed == 1, 20.0)
