@@ -43,6 +43,10 @@ class Reference(NamedTuple):
     deployment_id: str | None = None
 
 
+_LASTING = ("conversation", "container", "tools")
+"""The parameters that may name what lasts longer than an answer."""
+
+
 def references_of(messages: object, kwargs: Mapping[str, Any]) -> list[Reference]:
     """Return the references of a request to what it continues, the most binding first.
 
@@ -79,8 +83,12 @@ def keys_of_answer(response: object, continued: Iterable[str], caller: str | Non
     made_by : iterable of str
         The deployment that answered, and its model.
     """
-    found = [_plain(_get(response, "conversation")), _unmarked_response(response)]
-    items = [*_items(_get(response, "output")), *_messages(response)]
+    messages = [_get(choice, "message") for choice in _list(_get(response, "choices"))]
+    found: list[Reference | None] = []
+    if not messages:  # a response, or a message of Anthropic
+        found = [_plain(_get(response, "conversation")), _unmarked_response(response)]
+        messages = [*_items(_get(response, "output")), response]
+    items = [message for message in messages if _may_refer(message)]
     for values in (_encrypted(items), _signatures(items)):
         found += list(values)[-MOST_VALUES:]
     values_found = dict.fromkeys([*continued, *(one.value for one in found if one is not None)])
@@ -161,6 +169,8 @@ def able(candidates: Candidates, messages: object, kwargs: Mapping[str, Any]) ->
 
 def _lasting(kwargs: Mapping[str, Any]) -> list[Reference]:
     """Return the conversation and the containers that a request names."""
+    if kwargs.keys().isdisjoint(_LASTING):
+        return []
     containers = map(_container, [kwargs.get("container"), *_tool_containers(kwargs.get("tools"))])
     return [one for one in (_plain(kwargs.get("conversation")), *containers) if one is not None]
 
@@ -203,10 +213,13 @@ def _tool_containers(tools: object) -> Iterator[object]:
 
 def _may_refer(item: object) -> bool:
     """Return True unless an item is plain text, as most are: a long history is read on the event loop."""
-    if not isinstance(item, dict):
-        return not isinstance(item, str)
-    is_plain = isinstance(item.get("content"), str) and "thinking_blocks" not in item
-    return not is_plain or "tool_calls" in item or "encrypted_content" in item
+    if isinstance(item, dict):
+        is_plain = isinstance(item.get("content"), str) and "thinking_blocks" not in item
+        return not is_plain or "tool_calls" in item or "encrypted_content" in item
+    if isinstance(item, str):
+        return False
+    is_plain = isinstance(getattr(item, "content", None), str) and not getattr(item, "thinking_blocks", None)
+    return not is_plain or bool(getattr(item, "tool_calls", None) or getattr(item, "encrypted_content", None))
 
 
 def _encrypted(items: Iterable[object]) -> Iterator[Reference]:
@@ -246,12 +259,6 @@ def _tool_ids(message: object) -> Iterator[str]:
     for call in _list(_get(message, "tool_calls")):
         if isinstance(id_ := _get(call, "id"), str):
             yield id_
-
-
-def _messages(response: object) -> list[object]:
-    """Return the messages of an answer: those of a chat's choices, or the answer itself."""
-    choices = _list(_get(response, "choices"))
-    return [_get(choice, "message") for choice in choices] or [response]
 
 
 def _is_mistral(one: Candidate) -> bool:

@@ -103,6 +103,11 @@ class Group:
     def __post_init__(self) -> None:
         self.queue = admission_queue(self.router)
 
+    @property
+    def reads_question(self) -> bool:
+        """Whether anything is routed by what a request asks for."""
+        return self.lookup.needs_question or self.draw_by == "question"
+
     def candidates(self, healthy: Sequence[Deployment], failed_ids: set[str], model_group: str = "") -> Candidates:
         """Return the candidates among the healthy deployments; models that are new join the pool.
 

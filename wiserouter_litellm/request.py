@@ -43,9 +43,16 @@ _COUNTED = (
     *("suffix", "chat_template_kwargs", "extra_body"),
 )
 _STORED = ("previous_response_id", "conversation", "prompt", "web_search_options", "mcp_servers", "container")
+NOT_READ = Question("", informative=False)
+_READ = {
+    surface: frozenset({*limits, *ANSWERS[surface], *_COUNTED, *_STORED, "service_tier"})
+    for surface, limits in OUTPUT_LIMITS.items()
+}
 
 
-def request_of(messages: object, kwargs: Mapping[str, Any], surface: str = "") -> CallRequest | None:
+def request_of(
+    messages: object, kwargs: Mapping[str, Any], surface: str = "", *, reads_question: bool = True
+) -> CallRequest | None:
     """Return the request that a selection hook was given, or None where there is no text to route by.
 
     Parameters
@@ -56,6 +63,8 @@ def request_of(messages: object, kwargs: Mapping[str, Any], surface: str = "") -
         The request's keyword arguments.
     surface : str, optional
         "chat", "responses" or "messages"; by default as `messages` and `kwargs` show it.
+    reads_question : bool, default True
+        Whether the question is looked for; False where nothing is routed by it.
 
     Examples
     --------
@@ -68,13 +77,12 @@ def request_of(messages: object, kwargs: Mapping[str, Any], surface: str = "") -
     if chat is None:
         return None
     surface, prompts = surface or surface_of(messages, kwargs), n_prompts(chat)
-    names = (*OUTPUT_LIMITS[surface], *ANSWERS[surface], *_COUNTED, *_STORED, "service_tier")
-    given = {name: value for name in names if (value := kwargs.get(name)) is not None}
+    given = {name: kwargs[name] for name in kwargs.keys() & _READ[surface] if kwargs[name] is not None}
     if surface == CHAT:  # the question of a text completion, where LiteLLM passes it at all
         given.pop("prompt", None)
     limits = [name for name in OUTPUT_LIMITS[surface] if name in given]
     texts, all_text = _content(chat)
-    question = _question(chat)
+    question = _question(chat) if reads_question else NOT_READ
     extras = [_dump(given[name]) for name in _COUNTED if name in given]
     tools = given.get("tools") or given.get("functions")
     return CallRequest(

@@ -242,7 +242,7 @@ class WiseCallback(Recorder):
             write_limits(group.name, kwargs, surface, given)
         else:
             drop_null_limits(kwargs)
-        request = request_of(messages, kwargs, surface)
+        request = request_of(messages, kwargs, surface, reads_question=group.reads_question)
         if request is None:
             return None
         origin = origin_of(kwargs)

@@ -5,15 +5,8 @@ from collections import Counter
 
 import pytest
 
-from support.hostile_bodies import BODIES, body_for, cases
+from support.hostile_bodies import BODIES, body_for, marked_cases
 from support.hostile_proxy import GROUPS, PROVIDERS, charged, hostile_proxy
-
-FIRST = {name: body.surfaces[i % len(body.surfaces)] for i, (name, body) in enumerate(BODIES.items())}
-"""One surface for each body, all surfaces in turn."""
-
-CASES = [
-    pytest.param(surface, name, marks=[] if FIRST[name] == surface else [pytest.mark.slow]) for surface, name in cases()
-]
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +30,7 @@ def check_counted(proxy, spent_usd, group, reported_usd, tolerance=0.0):
     assert status["in_flight"] == 0
 
 
-@pytest.mark.parametrize(("surface", "name"), CASES)
+@pytest.mark.parametrize(("surface", "name"), marked_cases())
 def test_every_call_is_counted(proxy, spent_usd, surface, name):
     group, reported_usd = GROUPS[surface], proxy.stub.plain_usd
     code = proxy.send(surface, body_for(surface, group, BODIES[name]))

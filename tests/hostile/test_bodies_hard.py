@@ -10,7 +10,7 @@ import websockets.exceptions
 import websockets.sync.client
 
 from support.billing_stub import Behaviour
-from support.hostile_bodies import BODIES, HI, body_for, cases
+from support.hostile_bodies import BODIES, HI, body_for, marked_cases
 from support.hostile_proxy import GROUPS, PROVIDERS, TIGHT_USD, charged, hostile_proxy
 from support.hostile_table import ATTACKS, attack
 
@@ -29,7 +29,7 @@ def billed_usd():
     return Counter()
 
 
-@pytest.mark.parametrize(("surface", "name"), list(cases()))
+@pytest.mark.parametrize(("surface", "name"), marked_cases())
 def test_what_a_body_costs_is_what_the_budget_pays(proxy, billed_usd, surface, name):
     group, before_usd = GROUPS[surface], proxy.stub.ledger_usd
     code = proxy.send(surface, body_for(surface, group, BODIES[name]))

@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
+
 SURFACES = ("chat", "streams", "completions", "responses", "messages")
 LIMITS = {"responses": "max_output_tokens"}
 INPUTS = {"completions": "prompt", "responses": "input"}
@@ -340,6 +342,15 @@ def cases() -> Iterator[tuple[str, str]]:
     """Yield each surface with each body that is sent to it."""
     for name, body in BODIES.items():
         yield from ((surface, name) for surface in body.surfaces)
+
+
+def marked_cases():
+    """Return all cases as parameters of a test: each body on one surface, all surfaces in turn, the rest as slow."""
+    first = {name: body.surfaces[i % len(body.surfaces)] for i, (name, body) in enumerate(BODIES.items())}
+    return [
+        pytest.param(surface, name, marks=[] if first[name] == surface else [pytest.mark.slow])
+        for surface, name in cases()
+    ]
 
 
 def overlay_for(surface: str, body: Body) -> dict[str, Any]:

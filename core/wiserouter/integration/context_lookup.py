@@ -53,6 +53,8 @@ class ContextLookup:
     ----------
     failures : int
         The number of questions routed without a context.
+    needs_question : bool
+        Whether the text of a question bears on its context.
     """
 
     def __init__(
@@ -60,13 +62,13 @@ class ContextLookup:
     ) -> None:
         self._contexts, self._encoder, self._timeout_s = contexts, encoder, timeout_s
         self._keeps_embedding = keeps_embedding and encoder is not None
-        self._needs_encoder = contexts.n_contexts > 1 or self._keeps_embedding
+        self.needs_question = contexts.n_contexts > 1 or self._keeps_embedding
         self._threads = ThreadPoolExecutor(max_workers=2, thread_name_prefix="wiserouter-encode")
         self.failures = 0
 
     async def alook_up(self, question: str) -> ContextAssignment:
         """Return the context of a question, or `NO_CONTEXT` where the encoder fails or is too slow."""
-        if not self._needs_encoder:
+        if not self.needs_question:
             return ContextAssignment(0)
         if isinstance(self._encoder, AsyncEncoder):
             return await self._awaited(self._encoder.aencode(question))
@@ -76,7 +78,7 @@ class ContextLookup:
 
     def look_up(self, question: str) -> ContextAssignment:
         """Do what `alook_up` does, in a thread that may wait."""
-        if not self._needs_encoder:
+        if not self.needs_question:
             return ContextAssignment(0)
         if self._is_quick:
             return self._assigned(lambda: self._encode(question))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 
 MAX_CHARS = 60
@@ -56,6 +57,8 @@ _MAX_WORDS = 8
 _INNER = {"'": "'", "\u2019": "'"}
 """The apostrophes, which stand within words."""
 
+_ASCII_WORDS = re.compile(r"[a-z0-9']+")
+
 _MAX_DIGITS = 3
 
 
@@ -70,13 +73,15 @@ def is_informative(text: str) -> bool:
     text = text.strip()
     if len(text) > MAX_CHARS:
         return True
-    words = _words(unicodedata.normalize("NFC", text).casefold())
+    words = _words((text if text.isascii() else unicodedata.normalize("NFC", text)).casefold())
     named = [word for word in words if not _is_choice(word)]
     return len(words) - len(named) > 1 or len(words) > _MAX_WORDS or any(word not in _WORDS for word in named)
 
 
 def _words(text: str) -> list[str]:
     """Return the words of a text without punctuation and symbols; letters of any script, with their marks."""
+    if text.isascii():
+        return _ASCII_WORDS.findall(text)
     kept = (char if unicodedata.category(char)[0] in "LMN" else _INNER.get(char, " ") for char in text)
     return "".join(kept).split()
 
