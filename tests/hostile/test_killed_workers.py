@@ -87,7 +87,10 @@ def at_least(ledger, calls):
     return lambda: time.sleep(0.02) or len(ledger.costs_usd) >= calls
 
 
-@pytest.mark.parametrize("settings", ["", "lease_share=0.1&lease_ttl_s=1&refresh_s=0.2"], ids=["", "leased"])
+LEASED = pytest.param("lease_share=0.1&lease_ttl_s=1&refresh_s=0.2", marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize("settings", ["", LEASED], ids=["", "leased"])
 @pytest.mark.parametrize("place", PLACES)
 def test_one_of_two_is_killed_and_another_takes_over(place, settings, request, ledger):
     url = request.getfixturevalue(place)

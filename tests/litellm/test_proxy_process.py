@@ -110,10 +110,15 @@ def test_a_hard_budget_ends_in_a_rate_limit_error_for_the_client(proxy):
     ("wise", "message"),
     [
         ({"budget": 1, "requests": 10}, "groups.wise: unknown key 'budget', did you mean budget_usd?"),
-        ({"budget_usd": 0, "requests": 10}, "groups.wise.budget_usd: Input should be greater than 0, got 0"),
-        (
+        pytest.param(
+            {"budget_usd": 0, "requests": 10},
+            "groups.wise.budget_usd: Input should be greater than 0, got 0",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
             {"budget_usd": 1, "requests": 10, "artifact": "x.wise"},
             "groups.wise: x.wise: no such file: correct the path, or make one with `wiserouter fit`",
+            marks=pytest.mark.slow,
         ),
     ],
     ids=["typo", "zero", "artifact"],
