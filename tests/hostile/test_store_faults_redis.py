@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import pytest
 
 from support.redis_servers import MISSING, redis_server, serving
-from support.traffic import ProviderLedger, Traffic, router_on, settled
+from support.traffic import router_on, settled
 from wiserouter import Budget, open_store
 from wiserouter.errors import StoreUnavailable
 
@@ -89,25 +89,6 @@ def server():
     """A server whose content survives a restart."""
     with serving("--appendonly", "yes", "--appendfsync", "always") as one:
         yield one
-
-
-@pytest.fixture
-def ledger(tmp_path):
-    return ProviderLedger(tmp_path / "provider")
-
-
-@pytest.fixture
-def send(ledger):
-    """Send calls through routers until the end of the test."""
-    started = []
-
-    def sender(*routers, call_s=0.2):
-        started.append(Traffic(ledger, call_s).through(*routers))
-        return started[-1]
-
-    yield sender
-    for traffic in started:
-        traffic.abandon()
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from support.traffic import ProviderLedger, Traffic, router_on, settled
+from support.traffic import router_on, settled
 from wiserouter import Budget, open_store
 from wiserouter.errors import StoreDamaged, StoreUnavailable
 from wiserouter.stores.engines.sqlite import SQLiteEngine
@@ -81,25 +81,6 @@ def path(tmp_path):
     folder = tmp_path / "store"
     folder.mkdir()
     return folder / "budget.db"
-
-
-@pytest.fixture
-def ledger(tmp_path):
-    return ProviderLedger(tmp_path / "provider")
-
-
-@pytest.fixture
-def send(ledger):
-    """Send calls through routers until the end of the test."""
-    started = []
-
-    def sender(*routers, call_s=0.2):
-        started.append(Traffic(ledger, call_s).through(*routers))
-        return started[-1]
-
-    yield sender
-    for traffic in started:
-        traffic.abandon()
 
 
 @pytest.fixture
