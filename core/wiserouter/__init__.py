@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from wiserouter.budgets.budget import Budget
+from wiserouter.conversations.settings import Conversations
 from wiserouter.learning.drift import Watch
 from wiserouter.learning.estimates import Estimates
 from wiserouter.learning.reclustering import Growing
@@ -35,6 +36,7 @@ __all__ = [
     "NO_CONTEXT",
     "Budget",
     "Contexts",
+    "Conversations",
     "Decision",
     "EpsilonFirst",
     "Estimates",

@@ -1,0 +1,1 @@
+"""Conversations and runs: their kept state, their settings, and what their next calls cost."""
