@@ -5,6 +5,7 @@ from __future__ import annotations
 from wiserouter.integration.billing import Bill, clamped_usage, estimated_usage, settle
 from wiserouter.integration.call import FRAME_TOKENS, SHORT_TEXT_CHARS, TOOLS_TOKENS, CallRequest, DrawBy
 from wiserouter.integration.context_lookup import ContextAssignment, ContextLookup
+from wiserouter.integration.conversation_id import ConversationId, StatedIds, conversation_of, name_of_answer
 from wiserouter.integration.outcome import proves_unbilled, refuses_request
 from wiserouter.integration.question import Message, Question, question_of
 from wiserouter.integration.rate_card import Rate, RateCard, exact_encoding, rates_of
@@ -27,6 +28,7 @@ __all__ = [
     "CallRequest",
     "ContextAssignment",
     "ContextLookup",
+    "ConversationId",
     "DrawBy",
     "Embedded",
     "IntArray",
@@ -36,15 +38,18 @@ __all__ = [
     "Rate",
     "RateCard",
     "RemoteEncoder",
+    "StatedIds",
     "WhatIf",
     "admission_queue",
     "check_bounded",
     "check_reward",
     "clamped_usage",
+    "conversation_of",
     "count_tokens",
     "estimated_usage",
     "exact_encoding",
     "load_tokenizer",
+    "name_of_answer",
     "offload",
     "prepare_router",
     "proves_unbilled",

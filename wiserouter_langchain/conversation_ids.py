@@ -1,0 +1,87 @@
+"""The ids of conversations in LangChain: the thread of a configuration, the tracked run, the answers in a history."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from langchain_core.messages import BaseMessage
+
+from wiserouter.integration import StatedIds
+from wiserouter_langchain.routed_call import RECORD
+
+RUN, PARENT = "wiserouter_run", "wiserouter_parent"
+"""Names of the configurables, or keys of the metadata, that name the run, and the run that this one works for."""
+
+THREADS = ("thread_id", "session_id", "conversation_id")
+"""The same for a thread, as LangGraph and LangSmith have them."""
+
+MOST_ANSWERS = 4
+"""The most answers of a history by which its conversation is looked for: the latest ones."""
+
+_MODEL = "assistant"
+
+
+def stated_ids(config: Mapping[str, Any], messages: Sequence[BaseMessage], tracked: str = "") -> StatedIds:
+    """Return the ids that a call states.
+
+    Parameters
+    ----------
+    config : mapping
+        Its configuration.
+    messages : sequence of BaseMessage
+        The conversation.
+    tracked : str, optional
+        The id of its root run, where `track_decisions` knows it.
+
+    Examples
+    --------
+    >>> stated_ids({"configurable": {"thread_id": 7}}, []).conversation
+    '7'
+    """
+    places = [place for name in ("configurable", "metadata") if isinstance(place := config.get(name), Mapping)]
+    ids = [_text(place.get(name)) for name in (RUN, *THREADS) for place in places]
+    return StatedIds(
+        conversation=next(filter(None, [*ids, tracked]), ""),
+        answers=list(_answers(messages))[:MOST_ANSWERS],
+        parent=next(filter(None, (_text(place.get(PARENT)) for place in places)), ""),
+    )
+
+
+def turns_of(messages: Sequence[BaseMessage]) -> list[dict[str, Any]]:
+    """Return messages as a chain of hashes reads them.
+
+    Examples
+    --------
+    >>> from langchain_core.messages import AIMessage
+    >>> turns_of([AIMessage("hi")])
+    [{'role': 'assistant', 'content': 'hi', 'tool_calls': [], 'tool_call_id': None}]
+    """
+    return [
+        {
+            "role": _role(message),
+            "content": message.content,
+            "tool_calls": getattr(message, "tool_calls", None) or [],
+            "tool_call_id": getattr(message, "tool_call_id", None),
+        }
+        for message in messages
+    ]
+
+
+def _answers(messages: Sequence[BaseMessage]) -> Iterator[str]:
+    """Yield the decisions behind the answers of a history, the latest first."""
+    for message in reversed(messages):
+        record = message.response_metadata.get(RECORD) if message.type == "ai" else None
+        if isinstance(record, Mapping) and isinstance(id_ := record.get("decision_id"), str):
+            yield id_
+
+
+def _role(message: BaseMessage) -> str:
+    if message.type == "ai":
+        return _MODEL
+    role = getattr(message, "role", None) if message.type == "chat" else message.type
+    return str(role)
+
+
+def _text(value: object) -> str:
+    return str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""
