@@ -55,7 +55,7 @@ def stated_ids(kwargs: Mapping[str, Any], caller: str | None) -> StatedIds:
 
 
 def tenant_of(metadata: Mapping[str, Any]) -> str:
-    """Return what tells the callers of a proxy apart: the hash of the key, else the user or the team of a token.
+    """Return the name of a caller of a proxy: the hash of its key, else the user and the team of its token.
 
     Examples
     --------

@@ -28,7 +28,9 @@ _MODEL_ITEMS = ("_call", "reasoning", "compaction")
 """The ends of the types of items without a role that the model has made."""
 
 _TEXTS = frozenset({"text", "input_text", "output_text", "refusal"})
-_THOUGHTS = frozenset({"thinking", "redacted_thinking", "reasoning", "reasoning_content", "tool_call", "tool_call_chunk"})
+_THOUGHTS = frozenset(
+    {"thinking", "redacted_thinking", "reasoning", "reasoning_content", "tool_call", "tool_call_chunk"}
+)
 """The parts that clients drop from a history, or that stand among its tool calls as well."""
 
 
@@ -155,10 +157,9 @@ def _chained(hashed: Any, messages: Iterable[Any], *, models: bool) -> list[str]
     chain: list[str] = []
     is_empty = True
     for message in messages:
-        role = _role(message)
+        is_empty, role = False, _role(message)
         if role in _NO_TURN_ROLES:
             continue
-        is_empty = False
         if (role in _MODEL_ROLES) is not models:
             chain.append(hashed.hexdigest())
             hashed, models = _hash(b"", chain[-1]), not models

@@ -1,0 +1,60 @@
+"""Which ids of conversations a call states, and the turns of LangChain's messages."""
+
+import pytest
+from langchain_core.messages import AIMessage, ChatMessage, HumanMessage, SystemMessage, ToolMessage
+
+from wiserouter_langchain.conversation_ids import MOST_ANSWERS, stated_ids, turns_of
+from wiserouter_langchain.routed_call import RECORD
+
+
+def answered(id_, text="hi"):
+    return AIMessage(text, response_metadata={RECORD: {"decision_id": id_}})
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"configurable": {"thread_id": "t"}},
+        {"metadata": {"thread_id": "t"}},
+        {"metadata": {"session_id": "t"}},
+        {"metadata": {"conversation_id": "t"}},
+        {"configurable": {"wiserouter_run": "t", "thread_id": "u"}},
+        {"configurable": {"thread_id": "t"}, "metadata": {"session_id": "u", "thread_id": "u"}},
+    ],
+)
+def test_threads_and_runs(config):
+    assert stated_ids(config, [], tracked="root").conversation == "t"
+
+
+@pytest.mark.parametrize("config", [{}, {"configurable": None}, {"metadata": {"thread_id": None, "session_id": True}}])
+def test_without_a_thread_the_tracked_run_counts(config):
+    assert stated_ids(config, [], tracked="root").conversation == "root"
+    assert stated_ids(config, []).conversation == ""
+
+
+def test_the_parent_of_a_run():
+    assert stated_ids({"configurable": {"wiserouter_parent": "p"}}, []).parent == "p"
+    assert stated_ids({"metadata": {"wiserouter_parent": "p"}}, []).parent == "p"
+
+
+def test_the_decisions_behind_the_latest_answers():
+    history = [HumanMessage("a"), *(answered(f"d{n}") for n in range(9)), AIMessage("by hand"), HumanMessage("b")]
+    found = list(stated_ids({}, history).answers)
+    assert found == ["d8", "d7", "d6", "d5"]
+    assert len(found) == MOST_ANSWERS
+    odd = [AIMessage("x", response_metadata={RECORD: value}) for value in ("text", {"decision_id": 7}, {})]
+    assert stated_ids({}, odd).answers == []
+
+
+def test_turns_of_messages():
+    call = {"name": "ls", "args": {}, "id": "c1", "type": "tool_call"}
+    messages = [
+        SystemMessage("be brief"),
+        HumanMessage("list"),
+        AIMessage([{"type": "text", "text": "I look"}], tool_calls=[call]),
+        ToolMessage("a.py", tool_call_id="c1"),
+        ChatMessage("go on", role="user"),
+    ]
+    turns = turns_of(messages)
+    assert [turn["role"] for turn in turns] == ["system", "human", "assistant", "tool", "user"]
+    assert turns[2]["tool_calls"][0]["id"] == turns[3]["tool_call_id"] == "c1"
