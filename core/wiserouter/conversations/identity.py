@@ -73,7 +73,7 @@ def conversation_key(conversation_id: str, caller: str = "", salt: bytes = b"") 
     hashed = _hash(salt)
     _add(hashed, caller)
     _add(hashed, conversation_id)
-    return hashed.hexdigest()
+    return str(hashed.hexdigest())
 
 
 def prefix_chain(messages: Iterable[Any], caller: str = "", salt: bytes = b"") -> list[str]:
