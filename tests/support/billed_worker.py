@@ -1,8 +1,8 @@
 """A worker process that sends calls to a provider: `python billed_worker.py URL LIMIT AMOUNT LEDGER [options]`.
 
 Each call is decided, billed by the provider in the file LEDGER, in flight for a while, and charged. It prints "ready"
-when its budget runs, begins when it reads a line, prints "full" when the store refuses for lack of space, and "done"
-when the budget refuses.
+when its budget runs, begins when it reads a line, prints "hanging" when every thread has sent its `--calls` and one
+more that does not end, "full" when the store refuses for lack of space, and "done" when the budget refuses.
 """
 
 from __future__ import annotations
@@ -23,9 +23,11 @@ from wiserouter import Budget, WiseRouter, open_store
 from wiserouter.errors import BudgetError, StoreError
 
 
-def send(router: WiseRouter, ledger: ProviderLedger, call_s: float, rng: random.Random, n_calls: int) -> None:
-    """Send calls one after the other until the budget refuses."""
-    for _ in range(n_calls):
+def send(
+    router: WiseRouter, ledger: ProviderLedger, rng: random.Random, call_s: float, n_calls: int, hang: threading.Barrier
+) -> None:
+    """Send calls one after the other until the budget refuses, and then one that does not end."""
+    while True:
         try:
             decision = router.decide(context=0)
         except BudgetError:
@@ -35,6 +37,10 @@ def send(router: WiseRouter, ledger: ProviderLedger, call_s: float, rng: random.
             continue
         cost_usd = rng.uniform(0.2, 1.0)
         ledger.bill(cost_usd)
+        if n_calls == 0:
+            hang.wait()
+            threading.Event().wait()
+        n_calls -= 1
         time.sleep(call_s)
         router.charge(decision, cost_usd)
 
@@ -87,10 +93,10 @@ def main() -> None:
     if given.file_limit is not None:
         send_on_a_full_disk(router, ledger, given.file_limit)
     else:
+        hang = threading.Barrier(given.threads, action=lambda: print("hanging", flush=True))
+        settings = given.call_s, given.calls, hang
         threads = [
-            threading.Thread(
-                target=send, args=(router, ledger, given.call_s, random.Random(f"{given.seed}-{n}"), given.calls)
-            )
+            threading.Thread(target=send, args=(router, ledger, random.Random(f"{given.seed}-{n}"), *settings))
             for n in range(given.threads)
         ]
         for thread in threads:

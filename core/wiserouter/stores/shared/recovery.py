@@ -1,8 +1,9 @@
 """Recovery from an engine that has lost its data: every worker restores what it knows.
 
 The worker that notices the loss first opens the accounts again as it last saw them. The others notice that an account
-was restored, and add what they know beyond that. Each worker reserves its own calls in flight again. What no worker can
-name, such as the calls of a killed one, stays set apart on a lease, and is presumed when none claims it in time.
+was restored, and add what they know beyond that. Each worker reserves its own calls in flight again. What was seen and
+no worker can name, such as the calls of a killed one, stays set apart on a lease, and is presumed when none claims it
+in time. What a killed worker began after the last reply to all others is not known to any of them.
 """
 
 from __future__ import annotations
