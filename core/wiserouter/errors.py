@@ -11,6 +11,7 @@
     ├── BudgetError                   a decision cannot be paid for
     │   ├── NotStarted                the scope has no budget
     │   ├── BudgetExhausted           the money that is left does not pay for the call
+    │   │   └── RunBudgetExhausted    what is left of the budget of its run does not
     │   └── HorizonExhausted          the planned requests are used up
     ├── NoEligibleModel               every model is excluded for this query
     ├── QuerySkipped                  the plan's null action: no model is worth its cost
@@ -145,6 +146,8 @@ class BudgetExhausted(BudgetError):
         The amount that their settlements may give back.
     leased_usd : float, USD
         The shares of the amount that are leased to workers.
+    committed_usd : float, USD
+        The amount that open runs are expected to spend, where the call was refused because of it.
     fitting_output_tokens : int or None
         The largest limit of the output with which the call would fit into `left_usd`, where an adapter knows it.
     """
@@ -161,6 +164,7 @@ class BudgetExhausted(BudgetError):
         carried_usd: float = 0.0,
         held_usd: float | None = None,
         leased_usd: float = 0.0,
+        committed_usd: float = 0.0,
         every: str | None = None,
         renews_at: float | None = None,
     ) -> None:
@@ -170,7 +174,8 @@ class BudgetExhausted(BudgetError):
         self.reserved_usd = reserved_usd
         self.held_usd = reserved_usd if held_usd is None else held_usd
         self.leased_usd = leased_usd
-        self.left_usd = amount_usd + carried_usd - spent_usd - self.held_usd - leased_usd
+        self.committed_usd = committed_usd
+        self.left_usd = amount_usd + carried_usd - spent_usd - self.held_usd - leased_usd - committed_usd
         self.needed_usd = needed_usd
         self.decided = decided
         self.horizon = horizon
@@ -206,6 +211,7 @@ class BudgetExhausted(BudgetError):
         period = "" if self.every is None else f" every {self.every}"
         carried = f" and {self.carried_usd:.6g} carried over" if self.carried_usd else ""
         leased = f"{self.leased_usd:.6g} leased to workers, " if self.leased_usd else ""
+        leased += f"{self.committed_usd:.6g} committed to open runs, " if self.committed_usd else ""
         state = "is used up" if self.is_used_up else "does not pay for the worst case of this call"
         return (
             f"the budget of {self.amount_usd:.6g} USD{period}{carried} {state}: {self.spent_usd:.6g} spent, "
@@ -218,6 +224,7 @@ class BudgetExhausted(BudgetError):
     def remedies(self) -> list[str]:
         """The remedies that leave the budget as it is."""
         remedies = ["wait until calls in flight are settled"] if self.is_only_held else []
+        remedies += ["wait until open runs end"] if self.committed_usd else []
         if self.left_usd > self._rounding_usd:
             tokens = self.fitting_output_tokens
             shorter = "send less" if tokens == 0 else "limit its output" + (f" to {tokens} tokens" if tokens else "")
@@ -228,6 +235,50 @@ class BudgetExhausted(BudgetError):
         raised = "raise it with set_budget()" if self.is_used_up else "raise the budget with set_budget()"
         renewal = "start a new one" if self.renews_at is None else f"wait: it renews at {_instant(self.renews_at)}"
         return f"{self.account}: {', or '.join([*self.remedies, raised, renewal])}"
+
+
+class RunBudgetExhausted(BudgetExhausted):
+    """The budget of a run, or of one that it is a part of, does not pay for this call.
+
+    Attributes
+    ----------
+    amount_usd, spent_usd, left_usd, needed_usd : float, USD
+        The budget of the run, and the worst case of the call, or its expected cost where the limit is not hard.
+    reserved_usd : float, USD
+        The amount that its calls in flight reserve.
+    """
+
+    def __init__(
+        self,
+        *,
+        amount_usd: float,
+        spent_usd: float,
+        reserved_usd: float,
+        needed_usd: float,
+        held_usd: float | None = None,
+        decided: int = 0,
+    ) -> None:
+        super().__init__(
+            amount_usd=amount_usd,
+            spent_usd=spent_usd,
+            reserved_usd=reserved_usd,
+            needed_usd=needed_usd,
+            held_usd=held_usd,
+            decided=decided,
+            horizon=decided,
+        )
+
+    @property
+    def account(self) -> str:
+        """The state of the budget of the run and its figures, without a remedy."""
+        state = "is used up" if self.is_used_up else "does not pay for this call"
+        return (
+            f"the run budget of {self.amount_usd:.6g} USD {state}: {self.spent_usd:.6g} spent, {self.held_usd:.6g} "
+            f"reserved by its calls in flight, {self.left_usd:.6g} left, {self.needed_usd:.6g} needed"
+        )
+
+    def _message(self) -> str:
+        return f"{self.account}: {', or '.join([*self.remedies, 'end the run', 'raise run_budget_usd'])}"
 
 
 def _instant(seconds: float) -> str:

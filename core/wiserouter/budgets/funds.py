@@ -78,6 +78,9 @@ class BudgetSnapshot(NamedTuple):
         The largest expected cost that the expected limits still bear; infinite under hard limits only.
     account : RefusingAccount
         Names the error where the budget does not bear a call, and the start of the window.
+    committed_usd : float, USD
+        The amount that the open runs of the scope are expected to spend; not a part of `funds`, nor of what expected
+        limits bear in `plannable_usd`.
     """
 
     funds: Funds
@@ -87,3 +90,4 @@ class BudgetSnapshot(NamedTuple):
     margin_usd: float
     plannable_usd: float
     account: RefusingAccount
+    committed_usd: float = 0.0

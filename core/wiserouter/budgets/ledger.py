@@ -62,8 +62,13 @@ class Ledger:
         The amount leased to workers for future calls, where several share the budget.
     lease_usd : float or None, USD
         The most that this worker may reserve now, where it works on a lease.
+    committed_usd : float, USD
+        The amount that open runs are expected to spend beyond their calls in flight.
     decided, in_flight, charged, released, presumed : int
-        Number of decisions, in total and by state.
+        Number of decisions, in total and by state. A call that continues a run uses no request of the horizon, so that
+        it is in its state, but not in the total.
+    continuing : int
+        Number of the calls in flight that continue a run.
     """
 
     budget: Budget
@@ -83,6 +88,8 @@ class Ledger:
     leased_usd: float = 0.0
     presumed_usd: float = 0.0
     lease_usd: float | None = None
+    committed_usd: float = 0.0
+    continuing: int = 0
     arrivals: Arrivals | None = None
     carried_usd: float = 0.0
     skipped: int = 0
@@ -122,8 +129,9 @@ class Ledger:
 
     @property
     def plannable_usd(self) -> float:
-        """The paper's b: amount and carry-over less debits less the expected cost of the calls in flight."""
-        return self.budget.amount_usd + self.carried_usd - self.debited_usd - self.expected_usd
+        """The paper's b: amount and carry-over less debits, the expected cost of calls in flight and of open runs."""
+        left_usd = self.budget.amount_usd + self.carried_usd - self.debited_usd
+        return left_usd - self.expected_usd - self.committed_usd
 
     @property
     def each(self) -> tuple[Ledger, ...]:
@@ -176,8 +184,10 @@ class Ledger:
         rate_usd = left_usd / requests if requests > 0 and left_usd > 0.0 else 0.0  # Funds.rate_usd, without a call
         room_usd = self.room_usd() if hard or self.lease_usd is not None else INFINITE
         if hard:
-            return BudgetSnapshot(funds, rate_usd, True, room_usd, self.margin_usd(), INFINITE, self)
-        return BudgetSnapshot(funds, rate_usd, False, room_usd, 0.0, left_usd, self)
+            return BudgetSnapshot(
+                funds, rate_usd, True, room_usd, self.margin_usd(), INFINITE, self, self.committed_usd
+            )
+        return BudgetSnapshot(funds, rate_usd, False, room_usd, 0.0, left_usd, self, self.committed_usd)
 
     def funds(self) -> Funds:
         """Return the funds with which a policy plans."""
@@ -207,10 +217,12 @@ class Ledger:
         """Return the error for a used-up horizon or amount; None where the cheapest model continues."""
         if self.budget.on_exhausted == "cheapest":
             return None
-        return HorizonExhausted(self.horizon, self.left_usd) if self.horizon_left <= 0 else self.exhausted(needed_usd)
+        if self.horizon_left <= 0:
+            return HorizonExhausted(self.horizon, self.left_usd)
+        return self.exhausted(needed_usd, self.committed_usd)
 
-    def exhausted(self, needed_usd: float) -> BudgetExhausted:
-        """Return the error with the amounts spent, reserved, left and needed, and count the refusal."""
+    def exhausted(self, needed_usd: float, committed_usd: float = 0.0) -> BudgetExhausted:
+        """Return the error with the amounts spent, reserved, committed, left and needed, and count the refusal."""
         self.note_refusal()
         return BudgetExhausted(
             amount_usd=self.budget.amount_usd,
@@ -219,6 +231,7 @@ class Ledger:
             reserved_usd=self.reserved_usd,
             held_usd=self.reserved_usd if self.hard else self.expected_usd,
             leased_usd=self.leased_usd if self.hard else 0.0,
+            committed_usd=committed_usd,
             needed_usd=needed_usd,
             decided=self.decided,
             horizon=self.horizon,
@@ -231,24 +244,29 @@ class Ledger:
         if self.arrivals is not None:
             self.arrivals.note_refusal(self.now_s)
 
-    def reserve(self, reserved_usd: float, expected_usd: float) -> None:
+    def reserve(self, reserved_usd: float, expected_usd: float, counts: bool = True) -> None:
         """Reserve the cost of one call; raise `BudgetExhausted` if a hard limit does not admit it."""
         if reserved_usd > self.room_usd():
             raise self.exhausted(reserved_usd)
-        self.hold(reserved_usd, expected_usd)
+        self.hold(reserved_usd, expected_usd, counts)
 
-    def hold(self, reserved_usd: float, expected_usd: float) -> None:
-        """Reserve the cost of one admitted call."""
+    def hold(self, reserved_usd: float, expected_usd: float, counts: bool = True) -> None:
+        """Reserve the cost of one admitted call, which uses a request of the horizon where it `counts`."""
         self.reserved_usd += reserved_usd
         self.expected_usd += expected_usd
-        self.decided += 1
         self.in_flight += 1
+        if not counts:
+            self.continuing += 1
+            return
+        self.decided += 1
         if self.arrivals is not None:
             self.arrivals.add(self.now_s)
 
-    def settle(self, reserved_usd: float, expected_usd: float, *, cost_usd: float, debit_usd: float) -> None:
+    def settle(
+        self, reserved_usd: float, expected_usd: float, counts: bool = True, *, cost_usd: float, debit_usd: float
+    ) -> None:
         """Turn a reservation into a charge of `cost_usd`, of which planning debits `debit_usd`."""
-        self._return(reserved_usd, expected_usd)
+        self._return(reserved_usd, expected_usd, counts)
         self.charged += 1
         self.spend(cost_usd, debit_usd)
 
@@ -259,15 +277,17 @@ class Ledger:
         if self.next_window is not None:
             self._carry_over()
 
-    def release(self, reserved_usd: float, expected_usd: float) -> None:
+    def release(self, reserved_usd: float, expected_usd: float, counts: bool = True) -> None:
         """Return the reservation of a call that failed; it no longer uses up the horizon."""
-        self._return(reserved_usd, expected_usd)
-        self._count(-1)
+        self._return(reserved_usd, expected_usd, counts)
+        self._count(-int(counts))
         self.released += 1
 
-    def presume(self, reserved_usd: float, expected_usd: float, *, cost_usd: float, debit_usd: float) -> None:
+    def presume(
+        self, reserved_usd: float, expected_usd: float, counts: bool = True, *, cost_usd: float, debit_usd: float
+    ) -> None:
         """Count `cost_usd` as spent on a call whose outcome is unknown; it uses up the horizon."""
-        self._return(reserved_usd, expected_usd)
+        self._return(reserved_usd, expected_usd, counts)
         self.presumed += 1
         self.presumed_usd += cost_usd
         self.spend(cost_usd, debit_usd)
@@ -280,17 +300,17 @@ class Ledger:
         self.charged += 1
         self.spend(cost_usd - presumed_usd, debit_usd - presumed_debit_usd)
 
-    def release_presumed(self, presumed_usd: float, presumed_debit_usd: float) -> None:
+    def release_presumed(self, presumed_usd: float, presumed_debit_usd: float, counts: bool = True) -> None:
         """Give back the presumed cost of a call that cost nothing; it no longer uses up the horizon."""
         self._end_presumption(presumed_usd)
-        self._count(-1)
+        self._count(-int(counts))
         self.released += 1
         self.spend(-presumed_usd, -presumed_debit_usd)
 
-    def charge_released(self, *, cost_usd: float, debit_usd: float) -> None:
+    def charge_released(self, counts: bool = True, *, cost_usd: float, debit_usd: float) -> None:
         """Charge a call that was released."""
         self.released -= 1
-        self._count(1)
+        self._count(int(counts))
         self.charged += 1
         self.spend(cost_usd, debit_usd)
 
@@ -319,6 +339,7 @@ class Ledger:
         window = self.budget.window(now_s)
         expected_requests = self._requests_per_window()
         renewed = Ledger(self.budget, now_s, now_s, window, expected_requests, arrivals=self.arrivals)
+        renewed.committed_usd = self.committed_usd
         if self.budget.rollover and self.window is not None and window is not None:
             renewed.skipped = self.budget.windows_between(self.window, window)
             self.next_window = renewed
@@ -345,11 +366,13 @@ class Ledger:
 
     def _count(self, n: int) -> None:
         self.decided += n
-        if self.arrivals is not None:
+        if n and self.arrivals is not None:
             self.arrivals.add(self.now_s, n)
 
-    def _return(self, reserved_usd: float, expected_usd: float) -> None:
+    def _return(self, reserved_usd: float, expected_usd: float, counts: bool) -> None:
         self.in_flight -= 1
+        if not counts:
+            self.continuing -= 1
         empty = self.in_flight == 0  # leaves no rounding error
         self.reserved_usd = 0.0 if empty else self.reserved_usd - reserved_usd
         self.expected_usd = 0.0 if empty else self.expected_usd - expected_usd

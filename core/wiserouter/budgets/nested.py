@@ -62,7 +62,8 @@ class NestedLedger:
         hard, room_usd = self.hard, self.room_usd()
         plannable_usd = min([one.plannable_usd for one in self.each if not one.hard], default=float("inf"))
         funds, margin_usd = self.funds(), self.margin_usd() if hard else 0.0
-        return BudgetSnapshot(funds, funds.rate_usd, hard, room_usd, margin_usd, plannable_usd, self)
+        committed_usd = self.each[0].committed_usd
+        return BudgetSnapshot(funds, funds.rate_usd, hard, room_usd, margin_usd, plannable_usd, self, committed_usd)
 
     def funds(self) -> Funds:
         """Return the funds of the tightest budget, with those of each."""
@@ -104,16 +105,16 @@ class NestedLedger:
         used_up = [ledger for ledger in self.each if needed_usd > ledger.reachable_usd()]
         return min(used_up or self.each, key=Ledger.room_usd).exhausted(needed_usd)
 
-    def reserve(self, reserved_usd: float, expected_usd: float) -> None:
+    def reserve(self, reserved_usd: float, expected_usd: float, counts: bool = True) -> None:
         """Reserve the cost of one call in all budgets, or in none and raise `BudgetExhausted`."""
         if reserved_usd > self.room_usd():
             raise self.exhausted(reserved_usd)
-        self.hold(reserved_usd, expected_usd)
+        self.hold(reserved_usd, expected_usd, counts)
 
-    def hold(self, reserved_usd: float, expected_usd: float) -> None:
+    def hold(self, reserved_usd: float, expected_usd: float, counts: bool = True) -> None:
         """Reserve the cost of one admitted call."""
         for ledger in self.each:
-            ledger.hold(reserved_usd, expected_usd)
+            ledger.hold(reserved_usd, expected_usd, counts)
 
     def spend(self, cost_usd: float, debit_usd: float) -> None:
         """Count a cost without a reservation."""

@@ -110,6 +110,28 @@ class Conversation:
         """
         return replace(self, warm=_latest({**self.warm, model: Warm(tokens, at_s)}))
 
+    def next_version(self) -> Conversation:
+        """Return the state as a store keeps it: of the next version."""
+        return Conversation(
+            self.key,
+            self.scope,
+            self.unit,
+            self.model,
+            self.context,
+            self.decision_id,
+            self.calls,
+            self.spent_usd,
+            self.estimate_usd,
+            self.rest_usd,
+            self.prompt_tokens,
+            self.warm,
+            self.missed_usd,
+            self.parent,
+            self.started_s,
+            self.used_s,
+            self.version + 1,
+        )
+
     def to_text(self) -> str:
         """Return the state as compact JSON, without the fields that have their defaults."""
         kept = {name: getattr(self, name) for name, default in _DEFAULTS.items() if getattr(self, name) != default}

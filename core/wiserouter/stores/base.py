@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 from wiserouter.budgets.budget import Budget, Debit
 from wiserouter.budgets.funds import BudgetSnapshot
 from wiserouter.budgets.nested import Account
+from wiserouter.budgets.run_caps import RunCap
+from wiserouter.conversations.conversation import Conversation
 from wiserouter.types import Decision
 
 if TYPE_CHECKING:
@@ -43,6 +45,10 @@ class Record:
         The figures that it was made from, to explain it; None if a store does not keep them.
     query : QueryFeatures or None
         Features of the query, where estimates depend on the single query.
+    caps : tuple of RunCap
+        The budgets of the run that it is a call of, the innermost run first, and of those that run is a part of.
+    counts : bool
+        Whether it uses a request of the horizon; False for a call that continues a run.
     """
 
     decision: Decision
@@ -53,6 +59,8 @@ class Record:
     cost_usd: float | None = None
     trace: DecisionTrace | None = None
     query: QueryFeatures | None = None
+    caps: tuple[RunCap, ...] = ()
+    counts: bool = True
 
 
 class Health(NamedTuple):
@@ -169,17 +177,31 @@ class Store(Protocol):
         """
         ...
 
-    def snapshot(self, scope: str) -> BudgetSnapshot:
-        """Return the budget of `scope` at this moment, for one decision; raises as `ledger` does."""
+    def snapshot(self, scope: str, caps: Sequence[RunCap] = ()) -> BudgetSnapshot:
+        """Return the budget of `scope` at this moment, for one decision; raises as `ledger` does.
+
+        Parameters
+        ----------
+        scope : str
+            The scope of the budget.
+        caps : sequence of RunCap
+            The budgets of runs that must also bear the call; funds, rate and margin do not depend on them.
+        """
         ...
 
     def reserve(self, record: Record) -> None:
-        """Reserve the cost of a decision, in all budgets of its scope or in none, and keep its record; once.
+        """Reserve the cost of a decision, in all budgets of its scope and its caps or in none, and keep its record.
+
+        It is reserved once, however often the record is given. A cap is opened by the first call that it bears, with
+        the amount given then, and forgotten its `ttl_s` after the last reservation or settlement, but not while a call
+        is in flight.
 
         Raises
         ------
         BudgetExhausted
             If a hard limit does not admit it; nothing changes.
+        RunBudgetExhausted
+            If the budget of a run does not; nothing changes.
         """
         ...
 
@@ -237,6 +259,32 @@ class Store(Protocol):
 
     def reward(self, decision_id: str, reward: float) -> tuple[Record, float | None]:
         """Keep the reward of a decision; return its record and the reward that it replaces."""
+        ...
+
+    def conversation(self, key: str) -> Conversation | None:
+        """Return the kept state of a conversation; None where it is unknown, has ended or has expired."""
+        ...
+
+    def keep_conversation(self, conversation: Conversation, ttl_s: float) -> bool:
+        """Keep a state in place of the one of version `conversation.version`, as the next version.
+
+        Parameters
+        ----------
+        conversation : Conversation
+            The state. For the unit "run", the scope of the run, and those that enclose it, commit `rest_usd` in place
+            of the amount committed before; its end and its expiry take it back.
+        ttl_s : float, seconds
+            Time from now on after which it expires.
+
+        Returns
+        -------
+        bool
+            False, and nothing changes, where another version is kept; none is version 0.
+        """
+        ...
+
+    def end_conversation(self, key: str) -> None:
+        """Forget a conversation, what it commits, and its cap unless a call of it is in flight."""
         ...
 
     def join(self, peer: Peer) -> None:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from threading import RLock
 
 from wiserouter.budgets.budget import Budget
 from wiserouter.budgets.funds import BudgetSnapshot
 from wiserouter.budgets.nested import Account, NestedLedger, check_same_shape, open_account
+from wiserouter.budgets.run_caps import OpenCaps, RunCap, capped_snapshot, check_caps
+from wiserouter.conversations.conversation import Conversation
 from wiserouter.errors import AlreadySettled, NotStarted, UnknownDecision
 from wiserouter.stores.base import Health, Peer, Record
+from wiserouter.stores.kept_conversations import KeptConversations
 from wiserouter.stores.transitions import Outcome, check_open, ledger_change, presumed_cost_usd, set_outcome
 
 ALIASES_PER_DECISION = 4
@@ -31,6 +34,8 @@ class MemoryStore:
         Time for which a settled decision can be rewarded.
     max_decisions : int, default 100,000
         Beyond this many, the oldest settled ones are dropped.
+    max_conversations : int, default 100,000
+        Beyond this many, the conversations kept longest ago are dropped, as are the caps of runs.
     """
 
     durable = False
@@ -42,6 +47,7 @@ class MemoryStore:
         reservation_ttl_s: float = 900.0,
         decision_ttl_s: float = 7 * 86_400.0,
         max_decisions: int = 100_000,
+        max_conversations: int = 100_000,
     ) -> None:
         self.now = clock
         self._reservation_ttl_s = reservation_ttl_s
@@ -53,6 +59,9 @@ class MemoryStore:
         self._aliases: OrderedDict[str, str] = OrderedDict()
         self._in_flight: OrderedDict[str, tuple[Record, Account]] = OrderedDict()
         self._records: OrderedDict[str, tuple[Record, Account]] = OrderedDict()
+        self._conversations = KeptConversations(max_conversations, self._commit)
+        self._committed: dict[str, tuple[float, int]] = {}  # by scope, with the number of runs
+        self._caps = OpenCaps(max_conversations)
         self._lock = RLock()
 
     def waits(self, scope: str, decision_id: str | None = None) -> bool:
@@ -67,6 +76,7 @@ class MemoryStore:
             running = None if restart else self._ledgers.get(scope)
             if running is None:
                 self._ledgers[scope] = open_account(budget, self.now())
+                self._show_committed(scope)
                 renews = any(one.every is not None for one in budget.each)
                 (self._renewing.add if renews else self._renewing.discard)(scope)
                 self._parents.pop(scope, None)
@@ -89,12 +99,13 @@ class MemoryStore:
             self._expire(now)
             return self._account_at(scope, now)
 
-    def snapshot(self, scope: str) -> BudgetSnapshot:
-        """Return the budget of `scope` at this moment."""
+    def snapshot(self, scope: str, caps: Sequence[RunCap] = ()) -> BudgetSnapshot:
+        """Return the budget of `scope` at this moment, with the room that the caps of a run leave."""
         with self._lock:
             now = self.now()
             self._expire(now)
-            return self._account_at(scope, now).snapshot()
+            account = self._account_at(scope, now)
+            return capped_snapshot(account, self._caps.ledgers(caps, now)) if caps else account.snapshot()
 
     def reserve(self, record: Record) -> None:
         """Reserve the cost of a decision and keep its record."""
@@ -103,7 +114,10 @@ class MemoryStore:
             ledger = self._account_at(decision.scope, self.now())
             if decision.id in self._records:
                 return
-            ledger.reserve(decision.reserved_usd, decision.expected_cost_usd)
+            if record.caps or not record.counts:
+                ledger = self._reserve_in_run(record, ledger)
+            else:
+                ledger.reserve(decision.reserved_usd, decision.expected_cost_usd)
             self._records[decision.id] = self._in_flight[decision.id] = (record, ledger)
             self._forget()
 
@@ -157,6 +171,25 @@ class MemoryStore:
             if len(self._aliases) > ALIASES_PER_DECISION * self._max_decisions:
                 self._aliases.popitem(last=False)
 
+    def conversation(self, key: str) -> Conversation | None:
+        """Return the kept state of a conversation; None where it is unknown, has ended or has expired."""
+        with self._lock:
+            return self._conversations.get(key, self.now())
+
+    def keep_conversation(self, conversation: Conversation, ttl_s: float) -> bool:
+        """Keep a state in place of its version; return False, and change nothing, where another one is kept."""
+        with self._lock:
+            now = self.now()
+            self._conversations.expire(now)
+            scopes = self._scopes(conversation.scope)
+            return self._conversations.keep(conversation, now + ttl_s, now, scopes)
+
+    def end_conversation(self, key: str) -> None:
+        """Forget a conversation, what it commits, and its cap unless a call of it is in flight."""
+        with self._lock:
+            self._conversations.end(key)
+            self._caps.end(key)
+
     def join(self, peer: Peer) -> None:
         """Do nothing: there is no other worker."""
 
@@ -187,6 +220,43 @@ class MemoryStore:
             ledger = self._ledgers[scope] = ledger.at(now_s)
         return ledger
 
+    def _scopes(self, scope: str) -> tuple[str, ...]:
+        """Return a scope and those that enclose it."""
+        scopes = [scope]
+        while scopes[-1] in self._parents:
+            scopes.append(self._parents[scopes[-1]])
+        return tuple(scopes)
+
+    def _commit(self, scopes: tuple[str, ...], before_usd: float, after_usd: float) -> None:
+        """Replace an amount that a run commits in its scopes."""
+        for scope in scopes:
+            committed_usd, runs = self._committed.get(scope, (0.0, 0))
+            runs += (after_usd > 0.0) - (before_usd > 0.0)
+            self._committed[scope] = committed_usd + after_usd - before_usd, runs
+            if not runs:  # leaves no rounding error
+                del self._committed[scope]
+            self._show_committed(scope)
+
+    def _show_committed(self, scope: str) -> None:
+        """Let the ledgers of a scope show the amount that open runs commit."""
+        committed_usd, _ = self._committed.get(scope, (0.0, 0))
+        if scope in self._ledgers:
+            for ledger in self._ledgers[scope].each:
+                ledger.committed_usd = committed_usd
+
+    def _reserve_in_run(self, record: Record, account: Account) -> Account:
+        """Reserve the cost of a call of a run in the account and in its caps, and return all of them as one."""
+        held_usd, expected_usd = record.decision.reserved_usd, record.decision.expected_cost_usd
+        now = self.now()
+        caps = self._caps.ledgers(record.caps, now)
+        if held_usd > account.room_usd():
+            raise account.exhausted(held_usd)
+        check_caps(caps, held_usd, expected_usd)
+        self._caps.keep(record.caps, caps, now)
+        every = NestedLedger((*account.each, *caps))
+        every.hold(held_usd, expected_usd, record.counts)
+        return every
+
     def _known(self, decision_id: str) -> tuple[Record, Account]:
         try:
             return self._records[self._aliases.get(decision_id, decision_id)]
@@ -207,6 +277,9 @@ class MemoryStore:
         change = ledger_change(record, to, cost_usd)
         for ledger in account.each:
             change(ledger)
+        if record.caps:
+            for cap in account.each[-len(record.caps) :]:
+                cap.now_s = self.now()
         set_outcome(record, to, cost_usd, model)
         return record
 
@@ -214,7 +287,8 @@ class MemoryStore:
         return self._finish(record, account, "presumed", presumed_cost_usd(record.decision, hard=account.hard))
 
     def _expire(self, now_s: float) -> None:
-        """Presume the reservations older than their time to live; they are in order of age."""
+        """Presume the reservations older than their time to live, in order of age, and end the runs likewise."""
+        self._conversations.expire(now_s)
         oldest_s = now_s - self._reservation_ttl_s
         while self._in_flight:
             record, account = next(iter(self._in_flight.values()))

@@ -38,15 +38,16 @@ def presumed_cost_usd(decision: Decision, *, hard: bool) -> float:
 
 def ledger_change(record: Record, to: Outcome, cost_usd: float) -> Callable[[Ledger], None]:
     """Return the change of each ledger of a call when the outcome `to`, at `cost_usd`, follows its present state."""
-    held = record.decision.reserved_usd, record.decision.expected_cost_usd
+    counts = record.counts
+    held = record.decision.reserved_usd, record.decision.expected_cost_usd, counts
     debit_usd = _debit_usd(record, cost_usd)
     if record.state == "released":
-        return lambda ledger: ledger.charge_released(cost_usd=cost_usd, debit_usd=debit_usd)
+        return lambda ledger: ledger.charge_released(counts, cost_usd=cost_usd, debit_usd=debit_usd)
     if record.state == "presumed":
         known_usd = record.cost_usd or 0.0
         presumed = known_usd, _debit_usd(record, known_usd)
         if to == "released":
-            return lambda ledger: ledger.release_presumed(*presumed)
+            return lambda ledger: ledger.release_presumed(*presumed, counts)
         return lambda ledger: ledger.charge_presumed(*presumed, cost_usd=cost_usd, debit_usd=debit_usd)
     if to == "released":
         return lambda ledger: ledger.release(*held)

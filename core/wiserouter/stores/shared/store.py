@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Literal
@@ -19,6 +19,8 @@ from wiserouter.budgets.budget import Budget
 from wiserouter.budgets.funds import BudgetSnapshot
 from wiserouter.budgets.ledger import Ledger
 from wiserouter.budgets.nested import Account, check_same_shape, open_account
+from wiserouter.budgets.run_caps import RunCap
+from wiserouter.conversations.conversation import Conversation
 from wiserouter.errors import AlreadySettled, InvalidInput, NotStarted, UnknownDecision
 from wiserouter.stores.base import Health, Peer, Record
 from wiserouter.stores.engines.base import Engine
@@ -169,7 +171,7 @@ class SharedStore:
         """Return the account of `scope`, as of the last reply and the worker's own steps since."""
         return self._worker.account(scope)
 
-    def snapshot(self, scope: str) -> BudgetSnapshot:
+    def snapshot(self, scope: str, caps: Sequence[RunCap] = ()) -> BudgetSnapshot:
         """Return the budget of `scope`, as of the last reply and the worker's own steps since."""
         account = self._worker.account(scope)
         with self._worker.lock:
@@ -240,6 +242,18 @@ class SharedStore:
             raise worker.restoring()
         if result != "ok":
             raise self.ledger(scope).exhausted(cost_usd)
+
+    def conversation(self, key: str) -> Conversation | None:
+        """Return the kept state of a conversation."""
+        raise NotImplementedError
+
+    def keep_conversation(self, conversation: Conversation, ttl_s: float) -> bool:
+        """Keep a state in place of its version."""
+        raise NotImplementedError
+
+    def end_conversation(self, key: str) -> None:
+        """Forget a conversation."""
+        raise NotImplementedError
 
     def join(self, peer: Peer) -> None:
         """Exchange the sums of a peer with its counterparts in other workers, for as long as the peer is referenced."""
