@@ -327,6 +327,17 @@ class UnknownDecision(WiseRouterError):
         super().__init__(f"decision {decision_id!r} is unknown or has expired: pass the id that decide() gave")
 
 
+class UnknownConversation(WiseRouterError):
+    """No conversation of this caller has this id, or its time to live is over."""
+
+    def __init__(self, conversation: str) -> None:
+        self.conversation = conversation
+        super().__init__(
+            f"conversation {conversation!r} is unknown or has expired: pass the id, the caller and the scope that "
+            f"decide() was given"
+        )
+
+
 class AlreadySettled(WiseRouterError):
     """The decision was charged, released or presumed before; nothing is charged twice."""
 

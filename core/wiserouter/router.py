@@ -17,28 +17,28 @@ from numpy.typing import ArrayLike
 
 from wiserouter.artifacts.parts import RouterParts
 from wiserouter.budgets.funds import BudgetSnapshot
+from wiserouter.conversations.settings import Conversations
 from wiserouter.errors import BudgetExhausted, InvalidInput, QuerySkipped
 from wiserouter.learning.drift import Watch
 from wiserouter.learning.estimates import Estimates
 from wiserouter.learning.reclustering import Growing
 from wiserouter.learning.residuals import QueryResiduals
-from wiserouter.planning.choice_inputs import ContextFigures
 from wiserouter.planning.envelope import SKIP
 from wiserouter.planning.policies import ExploreShare, Offline, Optimistic, Policy
-from wiserouter.planning.ranking import ranked, ranked_by_plan
 from wiserouter.pricing.pool import Model, Pool
 from wiserouter.prompts.contexts import Contexts
 from wiserouter.prompts.encoders import EncoderLike, open_encoder
 from wiserouter.prompts.query import Query
+from wiserouter.routing.conversation_calls import ConversationCalls
+from wiserouter.routing.conversation_methods import CallQuestion, RouterConversations, check_restrictions
 from wiserouter.routing.decider import Decider
-from wiserouter.routing.keyed_draws import KeyedDraws, check_draw_key
+from wiserouter.routing.keyed_draws import KeyedDraws
 from wiserouter.routing.label_budget import LabelBudget
 from wiserouter.routing.learner import Learner
-from wiserouter.routing.settlement import RouterSettlement
 from wiserouter.stores import Store, open_store
+from wiserouter.stores.base import Record
 from wiserouter.stores.shared.estimate_sync import EstimateSync
 from wiserouter.types import Decision
-from wiserouter.validation import check_count
 
 if TYPE_CHECKING:
     from wiserouter.fitting.fit import Progress
@@ -51,7 +51,7 @@ logger = logging.getLogger("wiserouter")
 T = TypeVar("T")
 
 
-class WiseRouter(RouterSettlement):
+class WiseRouter(RouterConversations):
     """A budget-aware router: sends each query to the model that the budget of the workload is best spent on.
 
     Parameters
@@ -82,6 +82,9 @@ class WiseRouter(RouterSettlement):
         Marks the decisions whose feedback is worth asking for.
     explore : ExploreShare, optional
         Draws a share of the models uniformly, so that the journal supports off-policy evaluation.
+    conversations : Conversations, optional
+        The unit of decision for calls that name their conversation: each call priced with what is cached, or one
+        decision per run. By default each call is decided alone.
 
     Attributes
     ----------
@@ -124,6 +127,7 @@ class WiseRouter(RouterSettlement):
         seed: int | None = None,
         labels: LabelBudget | None = None,
         explore: ExploreShare | None = None,
+        conversations: Conversations | None = None,
     ) -> None:
         if residuals is not None and growing is not None:
             raise InvalidInput("residuals belong to fixed contexts: give residuals or growing, not both")
@@ -146,6 +150,9 @@ class WiseRouter(RouterSettlement):
             store.join(sync)
         super().__init__(store, learner, growing)
         self._decider = Decider(learner, np.random.default_rng(seed), store.now, labels, explore, KeyedDraws(seed))
+        if conversations is not None:
+            grows = growing is not None
+            self._calls = ConversationCalls(conversations, store, learner, self._lock, grows=grows)
         self.comparison: Comparison | None = None
 
     @classmethod
@@ -174,15 +181,14 @@ class WiseRouter(RouterSettlement):
         encoder : str, Encoder or callable, default "tfidf"
             "tfidf", "minilm", or anything that maps a list of texts to an array.
         n_contexts : int, default 16
-            Number of clusters J; fewer, with a warning, where the log has fewer different prompts.
+            Number of clusters J.
         contexts : Contexts, optional
             The contexts of another router, together with its encoder: nothing is clustered, and the log is counted in
             these contexts. Routers fitted in this way on parts of a log can be merged.
         models : sequence of Model, optional
             Prices and limits of the log's models, in any order.
         policy : Policy, optional
-            By default `Offline()`, or `Optimistic()` where a model has no score in the log: its quality is then taken
-            from `Model(score=...)` and the prices, and learned.
+            `Offline()` by default.
         estimator : {"means", "ridge", "neighbours", "auto"}, default "means"
             Estimator of a query's deviation from the mean rewards of its context. "auto" compares all of them on
             held-out queries at `rate_usd`, and keeps the means unless another one gains more than a standard error.
@@ -206,7 +212,7 @@ class WiseRouter(RouterSettlement):
         Raises
         ------
         InvalidInput
-            If no call of a model has a cost, or the log is no log.
+            If there are fewer queries than contexts, a model was never observed, or the log is no log.
         LogError
             If a row cannot be read.
         """
@@ -224,12 +230,11 @@ class WiseRouter(RouterSettlement):
             seed=seed,
             progress=progress,
         )
-        all_scored = bool(fitted.estimates.labels.sum(axis=0).all())
         router = cls(
             fitted.models,
             fitted.contexts,
             encoder=fitted.encoder,
-            policy=policy or (Offline() if all_scored or contexts is not None else Optimistic()),
+            policy=policy or Offline(),
             estimates=fitted.estimates,
             residuals=fitted.residuals,
             store=store,
@@ -237,17 +242,6 @@ class WiseRouter(RouterSettlement):
         )
         router.comparison = fitted.comparison
         return router
-
-    def save(self, path: str | Path) -> str:
-        """Write the fitted and learned parts to one file, and return its hash; running budgets stay in the store."""
-        from wiserouter.artifacts.save_load import save  # a router that is never saved loads no zip
-
-        return save(self.parts(), path)
-
-    def parts(self) -> RouterParts:
-        """Return a copy of the fitted and learned parts, which no longer changes with this router."""
-        with self._lock:
-            return self._learner.copy()
 
     @classmethod
     def load(
@@ -336,24 +330,6 @@ class WiseRouter(RouterSettlement):
         terms = None if prices_from is None else parts(prices_from)
         return cls(**merging.merge(named, terms, policy)._asdict(), store=store, seed=seed)
 
-    @property
-    def labels(self) -> LabelBudget | None:
-        """The label budget, which marks the decisions whose feedback is worth asking for."""
-        return self._decider.labels
-
-    @labels.setter
-    def labels(self, labels: LabelBudget | None) -> None:
-        self._decider.labels = labels
-
-    @property
-    def explore(self) -> ExploreShare | None:
-        """The share of the decisions that is drawn uniformly."""
-        return self._decider.explore
-
-    @explore.setter
-    def explore(self, explore: ExploreShare | None) -> None:
-        self._decider.explore = explore
-
     def decide(
         self,
         text: str | None = None,
@@ -367,6 +343,9 @@ class WiseRouter(RouterSettlement):
         scope: str = "default",
         may_wait: bool = False,
         draw_key: str | None = None,
+        conversation: str | None = None,
+        caller: str = "",
+        parent: str | None = None,
     ) -> Decision:
         """Choose the model for one query and hold back its cost.
 
@@ -394,6 +373,14 @@ class WiseRouter(RouterSettlement):
         draw_key : str, optional
             What calls that are to get the same model where the plan mixes two have in common, such as the id of a
             conversation; by default each call draws for itself.
+        conversation : str, optional
+            Your id of the conversation or run that the call belongs to; only a hash of it is kept. A call without text
+            goes on in the context of its conversation.
+        caller : str, optional
+            Tells equal ids of different callers apart.
+        parent : str, optional
+            The id of the run that this one is a part of, and whose budget it draws on: that of an agent, for its
+            sub-agents.
 
         Returns
         -------
@@ -407,6 +394,22 @@ class WiseRouter(RouterSettlement):
         NoEligibleModel, UnknownModel, InvalidInput, EncoderError, UnknownPrice
             If the query or a restriction is wrong. Nothing is changed.
         """
+        if conversation is not None:
+            check_restrictions(max_output_tokens, draw_key)
+            eligible = None if eligible is None else tuple(eligible)
+            call = CallQuestion(
+                text,
+                embedding,
+                context,
+                eligible,
+                input_tokens,
+                max_output_tokens,
+                worst_case_usd,
+                scope,
+                may_wait,
+                draw_key,
+            )
+            return self._recorded(*self._decided_in(call, conversation, caller, parent))
         reader = self._learner.reader
         budget = self._store.snapshot(scope)
         query = reader.read(text, embedding, input_tokens, context, hard=budget.hard)
@@ -428,6 +431,9 @@ class WiseRouter(RouterSettlement):
         scope: str = "default",
         may_wait: bool = False,
         draw_key: str | None = None,
+        conversation: str | None = None,
+        caller: str = "",
+        parent: str | None = None,
     ) -> Decision:
         """Decide like `decide`, with encoding and token counting off the event loop."""
         import asyncio  # 25 ms that callers without an event loop need not pay
@@ -444,27 +450,23 @@ class WiseRouter(RouterSettlement):
             scope=scope,
             may_wait=may_wait,
             draw_key=draw_key,
+            conversation=conversation,
+            caller=caller,
+            parent=parent,
         )
-        if self._store.waits(scope):
+        if self._store.waits(scope) or (conversation is not None and self._store.durable):
             from wiserouter.stores.offload import offload
 
             return await offload(decide, self.release)
         reader = self._learner.reader
         if reader.is_quick(text):
             return decide()
+        if conversation is not None:
+            return await asyncio.to_thread(decide)
         hard = self._store.snapshot(scope).hard
         query = await asyncio.to_thread(reader.read, text, embedding, input_tokens, context, hard=hard)
         budget = self._store.snapshot(scope)
         return self._decide(query, budget, eligible, max_output_tokens, worst_case_usd, scope, may_wait, draw_key)
-
-    def ranking(self, decision: Decision) -> list[str]:
-        """Return all models for a query, the chosen one first, the others by reward less shadow price x cost."""
-        pool, trace = self._learner.pool, self._store.find(decision.id).trace
-        figures = None if trace is None else trace.choice.figures
-        if isinstance(figures, ContextFigures) and any(figures.calls) and len(figures.calls) == len(pool.names):
-            return ranked(figures, pool.names, decision)
-        with self._lock:
-            return ranked_by_plan(self._learner.policy.plan, pool, decision)
 
     def _decide(
         self,
@@ -477,11 +479,8 @@ class WiseRouter(RouterSettlement):
         may_wait: bool,
         draw_key: str | None,
     ) -> Decision:
-        """Decide, reserve the cost, and record and count the decision."""
-        if max_output_tokens is not None:
-            check_count("max_output_tokens", max_output_tokens, least=1)
-        if draw_key is not None:
-            check_draw_key(draw_key)
+        """Decide and reserve the cost of a call of its own."""
+        check_restrictions(max_output_tokens, draw_key)
         eligible = None if eligible is None else tuple(eligible)
         learner, store, decide = self._learner, self._store, self._decider.decide
         with self._lock:
@@ -495,13 +494,18 @@ class WiseRouter(RouterSettlement):
             with self._lock:
                 record = decide(query, budget, eligible, worst_case_usd, max_output_tokens, scope, may_wait, draw_key)
             store.reserve(record)
+        return self._recorded(record, query)
+
+    def _recorded(self, record: Record, query: Query) -> Decision:
+        """Record and count a reserved decision, and return it."""
         decision = record.decision
         for journal in self._journals:
             journal.decision(decision, record.trace)
         if record.model == SKIP:
             self._settle_skipped(decision)
-        with self._lock:
-            learner.add_decision(record, query)
+        if record.counts:
+            with self._lock:
+                self._learner.add_decision(record, query)
         return decision
 
     def _settle_skipped(self, decision: Decision) -> NoReturn:

@@ -42,6 +42,12 @@ class Decision(NamedTuple):
         Seconds of the store's clock.
     ask_feedback : bool
         True if a score of this answer is worth asking for; always False without a label budget.
+    conversation : str
+        The key of the conversation that the call belongs to; "" for a call of its own.
+    visit : {"", "first", "stay", "return"}
+        Whether the model meets the conversation for the first time, served its last call, or an earlier one.
+    run_id : str
+        The decision that chose the model of the run; it takes the cost and the reward of the whole run. "" elsewhere.
     """
 
     id: str
@@ -56,3 +62,6 @@ class Decision(NamedTuple):
     scope: str
     decided_at: float
     ask_feedback: bool = False
+    conversation: str = ""
+    visit: str = ""
+    run_id: str = ""

@@ -48,10 +48,16 @@ class Conversation:
         The unit of its decisions.
     model : str
         The model that holds it; "" before the first decision.
+    first_model : str
+        The model of its first decision.
+    failed_model : str
+        The model whose call failed last; "" where none did.
     context : int
         The last informative context.
     decision_id : str
         The decision that the reward of a run belongs to.
+    shadow_price, expected_reward : float
+        Those of the decision that chose the model; a shadow price of -1 stands for an infinite one.
     calls : int
         Number of calls decided.
     spent_usd : float, USD
@@ -86,8 +92,12 @@ class Conversation:
     scope: str
     unit: Unit
     model: str = ""
+    first_model: str = ""
+    failed_model: str = ""
     context: int = NO_CONTEXT
     decision_id: str = ""
+    shadow_price: float = 0.0
+    expected_reward: float = 0.0
     calls: int = 0
     spent_usd: float = 0.0
     estimate_usd: float = 0.0
@@ -117,8 +127,12 @@ class Conversation:
             self.scope,
             self.unit,
             self.model,
+            self.first_model,
+            self.failed_model,
             self.context,
             self.decision_id,
+            self.shadow_price,
+            self.expected_reward,
             self.calls,
             self.spent_usd,
             self.estimate_usd,

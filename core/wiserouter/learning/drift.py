@@ -125,6 +125,10 @@ class Watch:
         self.bucket = Estimates(*estimates.shape)
         self._faded_at = now_s
 
+    def sums_since(self, at_s: float) -> list[Estimates]:
+        """Return the sums that hold an observation of a decision made at `at_s`: the bucket too, if it is in it."""
+        return [self._estimates, self.bucket] if at_s >= self._faded_at else [self._estimates]
+
     def check_drift(self, now_s: float) -> Changes | None:
         """Fade observations if the bucket has ended, test it if it is full enough, and return the changes found.
 
@@ -173,7 +177,7 @@ def _changed(seen: Estimates, bucket: Estimates, fields: tuple[str, ...], z: flo
     count, total, square = (getattr(seen, field) for field in fields)
     n, new = (getattr(bucket, field) for field in fields[:2])
     former, old = np.maximum(count - n, 0.0), total - new
-    within = spreads(count, total, square).within
+    within = spreads(count, total, square)[0]
     harmonic = n * former / np.maximum(count, 1.0)  # h_j; `shift` is h_j d_j
     difference = new / np.maximum(n, 1.0) - old / np.maximum(former, 1e-9)
     rounding = ROUNDING * np.abs(total) / np.maximum(count, 1.0)  # of equal costs

@@ -9,18 +9,24 @@ from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING
 
+from wiserouter.artifacts.parts import RouterParts
 from wiserouter.budgets.budget import Budget
 from wiserouter.budgets.funds import BudgetSnapshot
 from wiserouter.errors import InvalidInput
 from wiserouter.learning.estimates import Estimates
 from wiserouter.learning.reclustering import Growing
 from wiserouter.learning.residuals import QueryResiduals
+from wiserouter.planning.choice_inputs import ContextFigures
 from wiserouter.planning.plan import Plan
-from wiserouter.planning.policies import Policy
+from wiserouter.planning.policies import ExploreShare, Policy
+from wiserouter.planning.ranking import ranked, ranked_by_plan
 from wiserouter.pricing.pool import Model, Pool
 from wiserouter.prompts.contexts import Contexts
 from wiserouter.prompts.encoders import Encoder
+from wiserouter.routing.conversation_calls import ConversationCalls
+from wiserouter.routing.decider import Decider
 from wiserouter.routing.journal import Journal
+from wiserouter.routing.label_budget import LabelBudget
 from wiserouter.routing.learner import Learner
 from wiserouter.routing.status import Status, status_of
 from wiserouter.stores import Health, Store
@@ -45,9 +51,12 @@ class RouterAdministration:
         Clusters the recent queries again as they come.
     """
 
+    _decider: Decider
+
     def __init__(self, store: Store, learner: Learner, growing: Growing | None) -> None:
         self._store, self._learner, self._growing = store, learner, growing
         self._lock = RLock()
+        self._calls: ConversationCalls | None = None
         self._journals: tuple[Journal, ...] = ()
         self._listeners: tuple[Callable[[], object], ...] = ()
         self.check_new_model: Callable[[Model], None] | None = None
@@ -94,6 +103,24 @@ class RouterAdministration:
     def needs_embedding(self) -> bool:
         """True if a query's embedding bears on its reward in addition to its context: then pass both to `decide`."""
         return self._learner.needs_embedding
+
+    @property
+    def labels(self) -> LabelBudget | None:
+        """The label budget, which marks the decisions whose feedback is worth asking for."""
+        return self._decider.labels
+
+    @labels.setter
+    def labels(self, labels: LabelBudget | None) -> None:
+        self._decider.labels = labels
+
+    @property
+    def explore(self) -> ExploreShare | None:
+        """The share of the decisions that is drawn uniformly."""
+        return self._decider.explore
+
+    @explore.setter
+    def explore(self, explore: ExploreShare | None) -> None:
+        self._decider.explore = explore
 
     @property
     def plan(self) -> Plan | None:
@@ -224,11 +251,24 @@ class RouterAdministration:
         with self._lock:
             self._learner.refit_contexts(self._growing, n_contexts)
 
+    def save(self, path: str | Path) -> str:
+        """Write the fitted and learned parts to one file, and return its hash; running budgets stay in the store."""
+        from wiserouter.artifacts.save_load import save  # a router that is never saved loads no zip
+
+        return save(self.parts(), path)
+
+    def parts(self) -> RouterParts:
+        """Return a copy of the fitted and learned parts, which no longer changes with this router."""
+        with self._lock:
+            return self._learner.copy()
+
     def status(self, scope: str = "default") -> Status:
         """Return the state of a scope's budget and what the rest of it will buy; raise `NotStarted` if none runs."""
         account = self._store.ledger(scope)
         with self._lock:
-            return status_of(scope, account, self.policy.plan, self.pool.names)
+            calls = self._calls
+            figures = None if calls is None else calls.counts.figures(calls.settings.unit)
+            return status_of(scope, account, self.policy.plan, self.pool.names, figures)
 
     def health(self) -> Health:
         """Return the state of the store: whether it can be reached, and how old the view of this worker is."""
@@ -299,6 +339,15 @@ class RouterAdministration:
         decision_id = decision if isinstance(decision, str) else decision.id
         contexts = self.contexts if self._growing is None else None
         return explanation_of(self._store.find(decision_id), self.pool.names, contexts)
+
+    def ranking(self, decision: Decision) -> list[str]:
+        """Return all models for a query, the chosen one first, the others by reward less shadow price x cost."""
+        pool, trace = self._learner.pool, self._store.find(decision.id).trace
+        figures = None if trace is None else trace.choice.figures
+        if isinstance(figures, ContextFigures) and any(figures.calls) and len(figures.calls) == len(pool.names):
+            return ranked(figures, pool.names, decision)
+        with self._lock:
+            return ranked_by_plan(self._learner.policy.plan, pool, decision)
 
     def close(self) -> None:
         """Send the store what it has not received yet, and close it."""

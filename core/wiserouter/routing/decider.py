@@ -14,10 +14,11 @@ import numpy as np
 from wiserouter.budgets.funds import BudgetSnapshot, Funds
 from wiserouter.learning.residuals import QueryFeatures
 from wiserouter.planning.envelope import SKIP
-from wiserouter.planning.mixture import cheapest_choice
 from wiserouter.planning.policies import Choice, ExploreShare
+from wiserouter.planning.ranking import cheapest_choice
 from wiserouter.planning.trace import DecisionTrace
 from wiserouter.prompts.query import Query
+from wiserouter.routing.call_terms import CallTerms
 from wiserouter.routing.keyed_draws import KeyedDraws
 from wiserouter.routing.label_budget import LabelBudget
 from wiserouter.routing.learner import Learner
@@ -73,6 +74,7 @@ class Decider:
         scope: str = "default",
         may_wait: bool = False,
         draw_key: str | None = None,
+        terms: CallTerms | None = None,
     ) -> Record:
         """Return the best decision for a query as the budget stands, with its trace; nothing is held back yet.
 
@@ -84,6 +86,8 @@ class Decider:
             The budget at this moment.
         eligible, worst_case_usd, max_output_tokens, scope, may_wait, draw_key
             As in `WiseRouter.decide`.
+        terms : CallTerms, optional
+            The terms of the conversation that the call belongs to.
 
         Raises
         ------
@@ -107,13 +111,22 @@ class Decider:
         rng = self._rng
         if draw_key is not None:
             rng = self._keyed.generator(draw_key, scope, budget.account.epoch_s)
-        choice = self._choose(budget, funds, context, allowed, features, rng)
+        if terms is None:
+            choice = self._choose(budget, funds, context, allowed, features, rng)
+        else:
+            learned, features = terms.learned_from(features), terms.weighed(features)
+            choice = self._choose_in(terms, budget, funds, context, allowed, features, rng)
         if may_wait and worst_usd is not None and max(worst_usd) > budget.room_usd:
             _check_room(budget, choice, worst_usd)
         shift = None if features is None else features.shift
         trace = DecisionTrace(pool, learner.contexts, choice, funds, candidates, tokens, worst_usd, room_usd, shift)
         decision = self._decision(choice, context, budget.rate_usd, worst_usd, scope)
-        return Record(decision, choice.model, choice.debit, "in flight", None, None, trace, features)
+        if terms is None:
+            return Record(decision, choice.model, choice.debit, "in flight", None, None, trace, features)
+        decision = terms.joined(decision)
+        record = Record(decision, choice.model, choice.debit, "in flight", None, None, trace, learned)
+        record.counts, record.caps = terms.counts, terms.caps
+        return record
 
     def _worst_usd(
         self, tokens: int | None, max_output_tokens: int | None, given_usd: Mapping[str, float] | None
@@ -157,6 +170,29 @@ class Decider:
         pool = self._learner.pool
         models = range(len(pool)) if allowed is None else allowed
         return cheapest_choice(policy.plan, context, models, pool.list_price_usd)
+
+    def _choose_in(
+        self,
+        terms: CallTerms,
+        budget: BudgetSnapshot,
+        funds: Funds,
+        context: int,
+        allowed: set[int] | None,
+        features: QueryFeatures | None,
+        rng: np.random.Generator,
+    ) -> Choice:
+        """Return the model that holds the conversation, if it can go on; else the policy's choice.
+
+        The expected cost of the choice is that of this call: what a run costs in all is for the plan alone.
+        """
+        held = terms.held
+        may_go_on = held is not None and (allowed is None or held.model in allowed)
+        if held is not None and may_go_on and held.expected_cost_usd <= budget.plannable_usd + terms.rest_usd:
+            return held
+        choice = self._choose(budget, funds, context, allowed, features, rng)
+        if choice.model == SKIP:
+            return choice
+        return choice._replace(expected_cost_usd=terms.call_usd(choice.model, choice.expected_cost_usd))
 
     def _decision(
         self, choice: Choice, context: int, rate_usd: float, worst_usd: list[float] | None, scope: str

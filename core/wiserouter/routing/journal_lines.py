@@ -87,7 +87,7 @@ def _is_flag(value: object) -> bool:
 
 
 def _is_rule(value: object) -> bool:
-    return value in ("plan", "explore", "cheapest")
+    return value in ("plan", "explore", "cheapest", "hold")
 
 
 def _finite(text: str) -> float:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from wiserouter.artifacts.parts import RouterParts, check_shape
 from wiserouter.learning.cost_prior import price_change
 from wiserouter.learning.drift import Watch
-from wiserouter.learning.estimates import AllSums
+from wiserouter.learning.estimates import Estimates
 from wiserouter.learning.new_model import new_model_prior
 from wiserouter.learning.reclustering import Growing, Seen
 from wiserouter.pricing.pool import Model, Pool
@@ -85,7 +85,8 @@ class Learner:
         self._read_with(self.pool)
         if former.price is not None and model.price is not None and former.price != model.price:
             factor = price_change(self.estimates, former.price, model.price)
-            self._sums.reprice(k, factor)
+            for sums in self._sums:
+                sums.reprice(k, factor)
         self._bind()
 
     def refit_contexts(self, growing: Growing, n_contexts: int | None = None) -> None:
@@ -97,7 +98,8 @@ class Learner:
         """Count a decision, and keep its query where contexts grow."""
         context, model = record.decision.context, record.model
         if context != NO_CONTEXT:
-            self._sums.add_invoked(context, model)
+            for sums in self._sums:
+                sums.add_invoked(context, model)
         growing, embedding = self._growing, query.embedding
         if growing is not None and embedding is not None:
             growing.add(record.decision, embedding, model)
@@ -109,7 +111,8 @@ class Learner:
         """Forget a decision whose call failed."""
         context = self._context(record)
         if context != NO_CONTEXT:
-            self._sums.add_invoked(context, record.model, -1)
+            for sums in self._sums:
+                sums.add_invoked(context, record.model, -1)
         if self._growing is not None:
             self._growing.drop(record.decision.id)
 
@@ -118,13 +121,27 @@ class Learner:
         context, model, features = self._context(record), record.model, record.query
         if context != NO_CONTEXT:
             plain_usd = cost_usd if features is None else features.plain_cost_usd(model, cost_usd)
-            self._sums.add_cost(context, model, plain_usd, usage)
+            for sums in self._sums:
+                sums.add_cost(context, model, plain_usd, usage)
             if self.residuals is not None and features is not None:
                 self.residuals.learn_cost(features, context, model, cost_usd)
             kept = self._kept(record)
             if kept is not None:
                 kept.cost_usd, kept.usage = cost_usd, usage
         self.check_drift()
+
+    def amend_cost(self, record: Record, cost_usd: float, replacing_usd: float) -> None:
+        """Replace the cost of a run, counted at its first charge, by what it has come to."""
+        context, model = self._context(record), record.model
+        if context == NO_CONTEXT:
+            return
+        for sums in [self.estimates] if self._watch is None else self._watch.sums_since(record.decision.decided_at):
+            sums.amend_cost(context, model, cost_usd, replacing=replacing_usd)
+        if self._sync is not None:
+            self._sync.amend_cost(context, model, cost_usd, replacing=replacing_usd)
+        kept = self._kept(record)
+        if kept is not None:
+            kept.cost_usd = cost_usd
 
     def add_reward(self, record: Record, score: float, replaced: float | None) -> None:
         """Learn the reward of a call, in place of an earlier one of the same call where `replaced` is given."""
@@ -198,7 +215,7 @@ class Learner:
     def _follow_sums(self) -> None:
         """List the sums that count each observation: the estimates, the bucket of drift detection, the shared sums."""
         sums = (self.estimates, None if self._watch is None else self._watch.bucket, self._sync)
-        self._sums = AllSums([one for one in sums if one is not None])
+        self._sums: list[Estimates | EstimateSync] = [one for one in sums if one is not None]
 
     def _read_with(self, pool: Pool) -> None:
         """Read queries with the limits and prices of a pool, and keep of them what is learned from."""

@@ -69,12 +69,15 @@ class RouterSettlement(RouterAdministration):
         served = None
         if model is not None:
             served = pool.positions[model] if model in pool.positions else pool.index(model)
-        tokens = usage if usage is None or isinstance(usage, Usage) else usage_from(usage)
+        tokens = None if usage is None else usage_from(usage)
         cost = self._cost_usd(decision, model, cost_usd, tokens)
         record = self._store.settle(decision_id, cost, served)
         for listener in self._listeners:
             listener()
-        if learn:
+        calls = self._calls
+        if calls is not None and record.decision.conversation:
+            calls.charged(record, cost, tokens if learn else None)
+        if learn and not record.decision.run_id:
             with self._lock:
                 self._learner.add_cost(record, cost, tokens)
         name = pool.names[record.model]
@@ -138,8 +141,10 @@ class RouterSettlement(RouterAdministration):
         record = self._store.release(_id(decision))
         for listener in self._listeners:
             listener()
-        with self._lock:
-            self._learner.take_back(record)
+        self._note_failure(record, released=True)
+        if record.counts:
+            with self._lock:
+                self._learner.take_back(record)
         for journal in self._journals:
             journal.event("release", record.decision.id, self._store.now())
 
@@ -158,6 +163,7 @@ class RouterSettlement(RouterAdministration):
         record = self._store.presume(_id(decision))
         for listener in self._listeners:
             listener()
+        self._note_failure(record, released=False)
         for journal in self._journals:
             journal.event("presume", record.decision.id, self._store.now(), cost_usd=record.cost_usd)
 
@@ -167,6 +173,8 @@ class RouterSettlement(RouterAdministration):
 
     def reward(self, decision: Decision | str, reward: float, *, comment: str | None = None) -> bool:
         """Record a score in [0, 1] for a decision; it replaces an earlier score of the same decision.
+
+        The score of any call of a run is that of the run.
 
         Parameters
         ----------
@@ -190,7 +198,7 @@ class RouterSettlement(RouterAdministration):
             If there is no such decision, or its call was released. Nothing is changed.
         """
         score = check_reward(reward)
-        record, replaced = self._store.reward(_id(decision), score)
+        record, replaced = self._store.reward(self._rewarded_id(decision), score)
         with self._lock:
             self._learner.add_reward(record, score, replaced)
         figures = {"reward": score} if comment is None else {"reward": score, "comment": comment}
@@ -223,7 +231,22 @@ class RouterSettlement(RouterAdministration):
         scope : str, optional
             The scope of the step; None for a step that knows a decision by its id only.
         """
-        return self._store.durable and self._store.waits("" if scope is None else scope)
+        if not self._store.durable:
+            return False
+        return self._calls is not None or self._store.waits("" if scope is None else scope)
+
+    def _note_failure(self, record: Record, *, released: bool) -> None:
+        """Note in the state of its conversation that a call has failed."""
+        if self._calls is not None and record.decision.conversation:
+            self._calls.failed(record, released=released)
+
+    def _rewarded_id(self, decision: Decision | str) -> str:
+        """Return the decision that a score belongs to: that of the run, for a call of a run."""
+        decision_id = _id(decision)
+        if self._calls is None:
+            return decision_id
+        known = self._store.find(decision_id).decision if isinstance(decision, str) else decision
+        return known.run_id or decision_id
 
     def _was_hard(self, record: Record) -> bool:
         """Return True if a hard limit bounded the decision."""
@@ -232,7 +255,8 @@ class RouterSettlement(RouterAdministration):
 
     async def _offload(self, scope: str, step: Callable[[], T], decision_id: str | None = None) -> T:
         """Run a step, off the event loop if the store may have to be waited for."""
-        if not self._store.waits(scope, decision_id):
+        keeps_conversations = self._calls is not None and self._store.durable
+        if not keeps_conversations and not self._store.waits(scope, decision_id):
             return step()
         from wiserouter.stores.offload import offload  # callers without an event loop do not pay for asyncio
 

@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple
 from wiserouter.budgets.ledger import Ledger
 from wiserouter.budgets.nested import Account
 from wiserouter.planning.plan import Plan
+from wiserouter.routing.conversation_figures import ConversationFigures
 from wiserouter.routing.status_text import html_of, text_of
 
 
@@ -85,6 +86,8 @@ class Status(AccountFigures):
         Planned share of each model.
     windows : tuple of WindowStatus
         Each budget of the scope, the innermost first.
+    conversations : ConversationFigures or None
+        The conversations of this worker, of all scopes; None where each call is decided alone.
     """
 
     scope: str
@@ -92,6 +95,7 @@ class Status(AccountFigures):
     expected_reward: float | None
     mix: dict[str, float]
     windows: tuple[WindowStatus, ...]
+    conversations: ConversationFigures | None = None
 
     def __str__(self) -> str:
         return text_of(self.as_dict())
@@ -130,7 +134,13 @@ def what_if(plan: Plan, rate_usd: float, names: tuple[str, ...]) -> WhatIf:
     return WhatIf(plan.spend_usd(rate_usd), plan.value(rate_usd), plan.shadow_price(rate_usd), mix)
 
 
-def status_of(scope: str, account: Account, plan: Plan | None, names: tuple[str, ...]) -> Status:
+def status_of(
+    scope: str,
+    account: Account,
+    plan: Plan | None,
+    names: tuple[str, ...],
+    conversations: ConversationFigures | None = None,
+) -> Status:
     """Return the status of an account, with the yield of `plan` at its rate."""
     ledger = account.tightest
     bought = None if plan is None else what_if(plan, max(ledger.rate_usd, plan.floor_usd), names)
@@ -146,6 +156,7 @@ def status_of(scope: str, account: Account, plan: Plan | None, names: tuple[str,
                 for one in account.each
             ]
         ),
+        conversations=conversations,
     )
 
 

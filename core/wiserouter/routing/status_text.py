@@ -21,6 +21,8 @@ def rows_of(status: Mapping[str, Any]) -> list[tuple[str, str]]:
     rows = [("budget", _budget(status)), ("calls", _calls(status)), ("ahead", _requests(status))]
     if status["expected_reward"] is not None:
         rows.append(("plan", _plan(status)))
+    if status.get("conversations"):
+        rows.append((f"{status['conversations']['unit']}s", _conversations(status["conversations"])))
     if len(status["windows"]) > 1:
         rows += [(_name(window), _budget(window) + _renewal(window)) for window in status["windows"]]
     return rows
@@ -83,6 +85,18 @@ def _plan(status: Mapping[str, Any]) -> str:
     price = "" if status["shadow_price"] is None else f", {status['shadow_price']:,.4g} more per extra USD"
     mix = ", ".join(f"{name} {share:.0%}" for name, share in status["mix"].items() if share >= 0.005)
     return f"expected reward {status['expected_reward']:.4f}{price}: {mix}"
+
+
+def _conversations(figures: Mapping[str, Any]) -> str:
+    visits = f"{figures['stays']:,} stays, {figures['first_visits']:,} first visits, {figures['returns']:,} returns"
+    hits = ", ".join(f"{name} {rate:.0%}" for name, rate in figures["hit_rate"].items())
+    parts = [f"{figures['calls']:,} calls: {visits}", *([f"read from caches: {hits}"] if hits else [])]
+    if figures["charged_usd"]:
+        parts.append(
+            f"{usd(figures['missed_usd'])} of {usd(figures['charged_usd'])} lost to misses (always staying "
+            f"{usd(figures['always_stay_usd'])}, never staying {usd(figures['never_stay_usd'])})"
+        )
+    return "; ".join(parts)
 
 
 def _time(seconds: float) -> str:

@@ -21,11 +21,14 @@ class Shift(NamedTuple):
         Deviations from the context's mean reward and mean cost.
     shadow_price : float or None
         Reward per USD at which queries with estimates of their own spend the rate; None for the plan's own.
+    own_cost_usd : ndarray of shape (n_models,) or None
+        The cost of this query itself, in place of mean and deviation; NaN where it is not known.
     """
 
     reward: FloatArray
     cost_usd: FloatArray
     shadow_price: float | None = None
+    own_cost_usd: FloatArray | None = None
 
     def applied(self, reward: FloatArray, cost_usd: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return the means with the deviations added, rewards kept in [0, 1] and costs at `LEAST_SHARE` of their mean.
@@ -36,4 +39,7 @@ class Shift(NamedTuple):
         (array([1.]), array([0.2]))
         """
         own_reward = np.minimum(np.maximum(reward + self.reward, 0.0), 1.0)  # np.clip takes four times as long
-        return own_reward, np.maximum(cost_usd + self.cost_usd, LEAST_SHARE * cost_usd)
+        own_cost = np.maximum(cost_usd + self.cost_usd, LEAST_SHARE * cost_usd)
+        if self.own_cost_usd is not None:
+            own_cost = np.where(np.isnan(self.own_cost_usd), own_cost, self.own_cost_usd)
+        return own_reward, own_cost

@@ -94,6 +94,13 @@ class EstimateSync:
                 addition["input_tokens"] += usage.input_tokens
                 addition["output_tokens"] += usage.output_tokens
 
+    def amend_cost(self, context: int, model: int, cost_usd: float, *, replacing: float) -> None:
+        """Replace the cost of one call, or of a run that has gone on, by what it has come to."""
+        with self._lock:
+            addition = self._additions[context, self._models[model]]
+            addition["cost"] += cost_usd - replacing
+            addition["cost_sq"] += cost_usd * cost_usd - replacing * replacing
+
     def add_reward(self, context: int, model: int, reward: float, replacing: float | None) -> None:
         """Count one reward, in place of the earlier one `replacing` where that is given."""
         old = 0.0 if replacing is None else replacing

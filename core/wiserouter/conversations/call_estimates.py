@@ -1,0 +1,136 @@
+"""The estimates behind the calls of conversations: tokens, cache hits and calls to come, and the costs that follow.
+
+Tokens are learned, not dollars: a cost follows from them, from the prices, and from what is warm at each model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from wiserouter.conversations.cache_hits import CacheHits
+from wiserouter.conversations.call_cost import next_call_usd, rest_usd
+from wiserouter.conversations.calls_left import CallsLeft
+from wiserouter.conversations.conversation import Conversation
+from wiserouter.conversations.token_growth import TokenGrowth
+from wiserouter.conversations.typical_cost import TypicalCost
+from wiserouter.pricing.pool import Model
+from wiserouter.pricing.prices import Usage
+from wiserouter.types import FloatArray
+
+_FAR_S = 1e9
+"""Gap of a model that never served the conversation."""
+
+
+class CallEstimates:
+    """All that is learned from the calls of conversations, for one pool.
+
+    Parameters
+    ----------
+    models : sequence of Model
+        The pool; a model without a price has no estimated cost.
+    n_contexts : int
+        Number of contexts that tokens are told apart by; 1 where contexts change while serving.
+    """
+
+    def __init__(self, models: Sequence[Model], n_contexts: int) -> None:
+        self._models = tuple(models)
+        self._n_contexts = n_contexts
+        self.hits = CacheHits([model.price for model in models])
+        self.tokens = TokenGrowth(n_contexts, len(models))
+        self.calls_left = CallsLeft(len(models))
+        self.typical = TypicalCost(n_contexts, len(models))
+        self.ended = 0
+
+    def follow(self, models: Sequence[Model]) -> None:
+        """Take over the models of a pool that has grown, or whose prices have changed."""
+        for model in models[len(self._models) :]:
+            self.hits.add_model(model.price)
+            self.tokens.add_model()
+            self.calls_left.add_model()
+            self.typical.add_model()
+        if any(new.price != old.price for new, old in zip(models, self._models, strict=False)):
+            self.hits = CacheHits.of_arrays([model.price for model in models], self.hits.arrays())
+        self._models = tuple(models)
+
+    def prompt_tokens(self, state: Conversation, context: int, input_tokens: int | None) -> float:
+        """Return the expected tokens of the next prompt: those given, else the last prompt and its mean growth."""
+        if input_tokens is not None:
+            return float(input_tokens)
+        row = self._row(context)
+        if not state.prompt_tokens:
+            return float(self.tokens.first(row).mean())
+        return state.prompt_tokens + float(self.tokens.growth(row).mean())
+
+    def next_usd(self, state: Conversation, context: int, input_tokens: int | None, now_s: float) -> FloatArray:
+        """Return the expected cost of the next call with each model, given what is warm; NaN without a price."""
+        prompt = self.prompt_tokens(state, context, input_tokens)
+        output = self.tokens.output(self._row(context))
+        return np.array([self._next_usd(state, k, prompt, float(output[k]), now_s) for k in range(len(self._models))])
+
+    def rest_usd(self, model: int, context: int, made: int, prompt_tokens: float) -> float:
+        """Return the expected cost of the calls after the `made` ones with one model; NaN without a price."""
+        price = self._models[model].price
+        if price is None:
+            return float("nan")
+        row = self._row(context)
+        return rest_usd(
+            price,
+            prompt_tokens,
+            float(self.tokens.growth(row)[model]),
+            float(self.tokens.output(row)[model]),
+            self.calls_left.expected(model, made),
+            self.hits.hit_probability(model, 0.0),
+            call_pairs=self.calls_left.pairs(model, made),
+            write_share=self.hits.write_share(model),
+        )
+
+    def per_call_usd(self, state: Conversation, context: int, next_usd: FloatArray, prompt_tokens: float) -> FloatArray:
+        """Return the mean cost of the next call and of those after it, if one model serves all of them."""
+        made = state.calls + 1
+        rest = np.array([self.rest_usd(k, context, made, prompt_tokens) for k in range(len(self._models))])
+        calls = 1.0 + np.array(self.calls_left.expected_of_all(made))
+        mean: FloatArray = (next_usd + rest) / calls
+        return mean
+
+    def learn(self, state: Conversation, context: int, model: int, usage: Usage, decided_at_s: float) -> None:
+        """Learn from the tokens of one call, and from those that it read from the cache."""
+        row, warm = self._row(context), state.warm.get(self._models[model].name)
+        if state.prompt_tokens:
+            grown = usage.input_tokens - state.prompt_tokens
+            self.tokens.learn(row, model, float(grown), float(usage.output_tokens))
+        else:
+            self.tokens.learn_first(row, model, float(usage.input_tokens), float(usage.output_tokens))
+        unread = usage.input_tokens - usage.cache_read_tokens
+        self.hits.learn_write(model, unread, min(usage.cache_write_tokens, unread))
+        if warm is None:
+            self.hits.learn_first(model, usage.cache_read_tokens)
+        else:
+            tokens = min(warm.tokens, usage.input_tokens)
+            self.hits.learn(model, max(decided_at_s - warm.at_s, 0.0), tokens, usage.cache_read_tokens)
+
+    def end(self, model: int, calls: int) -> None:
+        """Learn that a conversation has ended."""
+        self.calls_left.ended(model, calls)
+        self.ended += 1
+
+    def _next_usd(self, state: Conversation, k: int, prompt: float, output: float, now_s: float) -> float:
+        model = self._models[k]
+        if model.price is None:
+            return float("nan")
+        warm = state.warm.get(model.name)
+        tokens, gap_s = (0, _FAR_S) if warm is None else (warm.tokens, now_s - warm.at_s)
+        return next_call_usd(
+            model.price,
+            prompt,
+            tokens,
+            self.hits.hit_probability(k, gap_s),
+            output,
+            shared_tokens=self.hits.first_read_tokens(k),
+            write_share=self.hits.write_share(k),
+        )
+
+    def _row(self, context: int) -> int:
+        """Return the row of a context; the last one, that of all contexts, for a query without a context."""
+        return context if context < self._n_contexts else 0

@@ -1,0 +1,92 @@
+"""The terms that a conversation sets for the decision of one of its calls."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import NamedTuple
+
+import numpy as np
+
+from wiserouter.budgets.run_caps import RunCap
+from wiserouter.learning.residuals import QueryFeatures, Shift
+from wiserouter.planning.policies import Choice
+from wiserouter.types import Decision, FloatArray
+
+
+class CallTerms(NamedTuple):
+    """The terms of one call.
+
+    Attributes
+    ----------
+    conversation : str
+        The key of the conversation.
+    held : Choice or None
+        The model that holds the run, if it is to go on.
+    counts : bool
+        Whether the call uses up one request of the horizon.
+    run_id : str or None
+        The decision that the cost and the reward of the run belong to: "" for this one, None where the unit is no run.
+    rest_usd : float, USD
+        The part of the budget that is committed to this run.
+    caps : tuple of RunCap
+        The budgets of the run and of those that it is part of.
+    last_model : str
+        The model that served the last call; "" before the first one.
+    met : collection of str
+        The models that served the conversation before.
+    next_usd : ndarray of shape (n_models,) or None
+        The expected cost of this call with each model, NaN where it is not known; None where none is.
+    own_usd : ndarray of shape (n_models,) or None
+        The cost that the choice weighs, in place of the mean of its context; NaN where it is not known.
+    learned_shift_usd : ndarray of shape (n_models,) or None
+        The deviation that is subtracted from its true cost before that is learned.
+    """
+
+    conversation: str
+    held: Choice | None = None
+    counts: bool = True
+    run_id: str | None = None
+    rest_usd: float = 0.0
+    caps: tuple[RunCap, ...] = ()
+    last_model: str = ""
+    met: Collection[str] = ()
+    next_usd: FloatArray | None = None
+    own_usd: FloatArray | None = None
+    learned_shift_usd: FloatArray | None = None
+
+    def call_usd(self, model: int, mean_usd: float) -> float:
+        """Return the expected cost of this call with a model; `mean_usd` where it is not known.
+
+        Examples
+        --------
+        >>> CallTerms("a", next_usd=np.array([0.5, np.nan])).call_usd(0, 2.0), CallTerms("a").call_usd(0, 2.0)
+        (0.5, 2.0)
+        """
+        if self.next_usd is None:
+            return mean_usd
+        usd = float(self.next_usd[model])
+        return mean_usd if np.isnan(usd) else usd
+
+    def weighed(self, features: QueryFeatures | None) -> QueryFeatures | None:
+        """Return the features of the query for the choice, with the cost of this call."""
+        if self.own_usd is None:
+            return features
+        known = _features(features, len(self.own_usd))
+        return known._replace(shift=known.shift._replace(own_cost_usd=self.own_usd))
+
+    def learned_from(self, features: QueryFeatures | None) -> QueryFeatures | None:
+        """Return the features of the query to learn with, with the deviation of this call."""
+        if self.learned_shift_usd is None:
+            return features
+        known = _features(features, len(self.learned_shift_usd))
+        return known._replace(shift=known.shift._replace(cost_usd=known.shift.cost_usd + self.learned_shift_usd))
+
+    def joined(self, decision: Decision) -> Decision:
+        """Return a decision as one of this conversation."""
+        visit = "stay" if decision.model == self.last_model else "return" if decision.model in self.met else "first"
+        run_id = "" if self.run_id is None else self.run_id or decision.id
+        return decision._replace(conversation=self.conversation, visit=visit, run_id=run_id)
+
+
+def _features(features: QueryFeatures | None, n_models: int) -> QueryFeatures:
+    return features or QueryFeatures(None, None, Shift(np.zeros(n_models), np.zeros(n_models)))

@@ -1,0 +1,320 @@
+"""The calls of conversations and runs: the terms of each decision, and what its outcome changes in the kept state.
+
+A run is decided once. Its first decision uses up one request of the horizon at the cost and the reward of a whole run;
+its later calls hold the model and use up none. The cost of a run is learned with its first charge, as what it has spent
+and is expected to spend, and corrected with each further one, so that runs in progress count at their full cost.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from threading import RLock
+
+import numpy as np
+
+from wiserouter.budgets.run_caps import RunCap
+from wiserouter.conversations.call_estimates import CallEstimates
+from wiserouter.conversations.conversation import Conversation
+from wiserouter.conversations.open_runs import OpenRuns
+from wiserouter.conversations.settings import Conversations
+from wiserouter.conversations.stay_or_switch import stay_or_switch
+from wiserouter.errors import UnknownDecision
+from wiserouter.planning.policies import Choice
+from wiserouter.pricing.prices import Usage
+from wiserouter.routing.call_terms import CallTerms
+from wiserouter.routing.conversation_figures import ConversationCounts
+from wiserouter.routing.learner import Learner
+from wiserouter.stores.base import Record, Store
+from wiserouter.types import NO_CONTEXT, Decision
+
+logger = logging.getLogger("wiserouter")
+
+MAX_ATTEMPTS = 100
+"""Times that a state is read again where another call of the same conversation was faster."""
+
+KEPT_TTLS = 2.0
+"""A state is kept for this many times to live, so that the worker that served it last can count its end."""
+
+INFINITE_PRICE = -1.0
+"""Stands for an infinite shadow price in a kept state."""
+
+
+class ConversationCalls:
+    """The conversations of one router.
+
+    Parameters
+    ----------
+    settings : Conversations
+        The unit, the time to live and the budget of a run.
+    store : Store
+        Keeps their states.
+    learner : Learner
+        Learns the costs of runs.
+    lock : RLock
+        Guards the learner.
+    grows : bool
+        Whether contexts change while serving.
+    """
+
+    def __init__(self, settings: Conversations, store: Store, learner: Learner, lock: RLock, *, grows: bool) -> None:
+        self.settings, self._store, self._learner, self._lock = settings, store, learner, lock
+        self.estimates = CallEstimates(learner.pool.models, 1 if grows else learner.contexts.n_contexts)
+        self.counts = ConversationCounts()
+        self._open = OpenRuns(settings.ttl_s)
+        self._is_run = settings.unit == "run"
+
+    def opened(self, key: str, scope: str, parent: str) -> Conversation:
+        """Return the state of a conversation; a new one where there is none, or its time to live is over."""
+        store, now_s = self._store, self._store.now()
+        self._end_lapsed(now_s)
+        state = store.conversation(key)
+        if state is not None and now_s - state.used_s <= self.settings.ttl_s:
+            return state
+        if state is not None:
+            self.end(state)
+        return Conversation(key, scope, self.settings.unit, parent=self._root(parent), started_s=now_s, used_s=now_s)
+
+    def caps(self, state: Conversation) -> tuple[RunCap, ...]:
+        """Return the budget of the run, or of the run that it is part of."""
+        settings = self.settings
+        if settings.run_budget_usd is None:
+            return ()
+        key = state.parent or state.key
+        return (RunCap(key, settings.run_budget_usd, settings.run_limit == "hard", KEPT_TTLS * settings.ttl_s),)
+
+    def eligible(self, state: Conversation, eligible: Iterable[str] | None) -> Iterable[str] | None:
+        """Return the models that may take the next call: not the one that failed last, where there are others."""
+        if not state.failed_model:
+            return eligible
+        names = [model.name for model in self._learner.pool.models if not model.retired]
+        others = [name for name in (names if eligible is None else eligible) if name != state.failed_model]
+        return others or eligible
+
+    def terms(self, state: Conversation, context: int, input_tokens: int | None, caps: tuple[RunCap, ...]) -> CallTerms:
+        """Return the terms of the next call of a conversation; the lock is held."""
+        estimates, now_s = self.estimates, self._store.now()
+        pool = self._learner.pool
+        estimates.follow(pool.models)
+        next_usd = estimates.next_usd(state, context, input_tokens, now_s)
+        common = CallTerms(
+            state.key, last_model=state.model, met=state.warm, caps=caps, next_usd=next_usd, rest_usd=state.rest_usd
+        )
+        if self._is_run:
+            held = self._held(state, context, input_tokens, now_s)
+            return common._replace(held=held, counts=not state.decision_id, run_id=state.decision_id)
+        if context == NO_CONTEXT:
+            return common
+        prompt = estimates.prompt_tokens(state, context, input_tokens)
+        lasting = estimates.per_call_usd(state, context, next_usd, prompt)
+        row = context if estimates.typical.n_contexts > context else 0
+        learned = estimates.typical.deviation(row, next_usd)
+        estimates.typical.add(row, next_usd)
+        return common._replace(own_usd=lasting, learned_shift_usd=learned)
+
+    def decided(self, state: Conversation, record: Record) -> bool:
+        """Keep the state after a reserved decision; False if another call has chosen the model of the run meanwhile.
+
+        Parameters
+        ----------
+        state : Conversation
+            The state that the decision was made from.
+        record : Record
+            The decision.
+        """
+        decision = record.decision
+        for _ in range(MAX_ATTEMPTS):
+            after = self._after_decision(state, record)
+            if self._store.keep_conversation(after, KEPT_TTLS * self.settings.ttl_s):
+                with self._lock:
+                    self.estimates.calls_left.made(record.model, after.calls)
+                    self._open.touch(after.key, record.model, after.calls, after.used_s)
+                    self.counts.decided(decision)
+                return True
+            state = self._store.conversation(state.key) or replace(state, version=0)
+            if record.counts and self._is_run and state.decision_id:
+                return False
+        logger.warning("the state of a conversation changed %d times during one decision", MAX_ATTEMPTS)
+        return True
+
+    def charged(self, record: Record, cost_usd: float, usage: Usage | None) -> None:
+        """Learn from a charged call, and keep what it changes in the state of its conversation."""
+        decision = record.decision
+        both = self._changed(decision, lambda state: self._after_charge(state, record, cost_usd, usage))
+        if both is None:
+            return
+        state, after = both
+        owner = self._owner(record, after) if self._is_run else None
+        with self._lock:
+            self.estimates.follow(self._learner.pool.models)
+            if usage is not None and record.model < len(self._learner.pool):
+                self.counts.charged(state, self._learner.pool, record.model, cost_usd, usage, after.missed_usd)
+                self.estimates.learn(state, decision.context, record.model, usage, decision.decided_at)
+            if owner is not None:
+                self._book(owner, state.estimate_usd, after.estimate_usd)
+
+    def failed(self, record: Record, *, released: bool) -> None:
+        """Note that a call has failed: the next one of its conversation goes to another model where there is one."""
+        decision = record.decision
+
+        def change(state: Conversation) -> Conversation:
+            freed = released and state.decision_id == decision.id
+            return replace(state, failed_model=decision.model, decision_id="" if freed else state.decision_id)
+
+        self._changed(decision, change)
+
+    def end(self, state: Conversation) -> None:
+        """End a conversation: its committed amount is free, and its length and its cost are known."""
+        self._store.end_conversation(state.key)
+        owner = self._owner(None, state) if self._is_run and state.estimate_usd else None
+        with self._lock:
+            self._open.close(state.key)
+            pool = self._learner.pool
+            if state.model not in pool.positions:
+                return
+            self.estimates.follow(pool.models)
+            self.estimates.end(pool.positions[state.model], state.calls)
+            self.counts.ended += 1
+            if owner is not None:
+                self._book(owner, state.estimate_usd, state.spent_usd)
+
+    def _root(self, parent: str) -> str:
+        """Return the run whose budget pays for those that name `parent`."""
+        state = self._store.conversation(parent) if parent else None
+        return parent if state is None else state.parent or parent
+
+    def _end_lapsed(self, now_s: float) -> None:
+        """End the conversations that this worker served last, and that no worker has served since."""
+        with self._lock:
+            lapsed = self._open.lapsed(now_s)
+        for key, seen in lapsed:
+            state = self._store.conversation(key)
+            if state is not None and state.calls == seen.calls and now_s - state.used_s >= self.settings.ttl_s:
+                self.end(state)
+
+    def _held(self, state: Conversation, context: int, input_tokens: int | None, now_s: float) -> Choice | None:
+        """Return the choice of the model that holds a run; None where it has none, or is to be decided again."""
+        positions = self._learner.pool.positions
+        if not state.decision_id or state.model not in positions or state.model == state.failed_model:
+            return None
+        model = positions[state.model]
+        if self._is_cold(state, model, now_s):
+            model = self._best_when_cold(state, model, context, input_tokens, now_s)
+        price = math.inf if state.shadow_price == INFINITE_PRICE else state.shadow_price
+        call_usd = float(self.estimates.next_usd(state, context, input_tokens, now_s)[model])
+        if math.isnan(call_usd):
+            call_usd = state.spent_usd / max(state.calls, 1)
+        return Choice(model, 1.0, price, call_usd, state.expected_reward, "actual", ((model, 1.0),), rule="hold")
+
+    def _is_cold(self, state: Conversation, model: int, now_s: float) -> bool:
+        """Return True if the model that holds a run has a cache, and it is probably gone."""
+        warm, hits = state.warm.get(state.model), self.estimates.hits
+        if warm is None or hits.hit_probability(model, 0.0) == 0.0:
+            return False
+        return hits.hit_probability(model, now_s - warm.at_s) < 0.5 * hits.hit_probability(model, 0.0)
+
+    def _best_when_cold(
+        self, state: Conversation, holder: int, context: int, input_tokens: int | None, now_s: float
+    ) -> int:
+        """Return the model for the rest of a run whose cache is cold.
+
+        A run that two models share is taken to be worth the less of the two, so that a switch must pay by its cost.
+        """
+        plan = self._learner.policy.plan
+        if plan is None or context == NO_CONTEXT:
+            return holder
+        estimates = self.estimates
+        reward = np.minimum(plan.reward[context], plan.reward[context, holder])
+        next_usd = estimates.next_usd(state, context, input_tokens, now_s)
+        prompt = estimates.prompt_tokens(state, context, input_tokens)
+        rest = [estimates.rest_usd(k, context, state.calls + 1, prompt) for k in range(len(next_usd))]
+        known = [k for k, usd in enumerate(rest) if not math.isnan(usd) and not self._learner.pool.models[k].retired]
+        price = math.inf if state.shadow_price == INFINITE_PRICE else state.shadow_price
+        if holder not in known:
+            return holder
+        return stay_or_switch(reward.tolist(), price, next_usd.tolist(), rest, holder, known)
+
+    def _after_decision(self, state: Conversation, record: Record) -> Conversation:
+        """Return the state after a decision."""
+        decision = record.decision
+        calls = state.calls + 1
+        after = replace(
+            state,
+            model=decision.model,
+            first_model=state.first_model or decision.model,
+            context=decision.context,
+            calls=calls,
+            used_s=max(state.used_s, decision.decided_at),
+        )
+        if not self._is_run:
+            return replace(after, decision_id=decision.id)
+        if not state.decision_id:
+            price = decision.shadow_price
+            after = replace(
+                after,
+                decision_id=decision.id,
+                shadow_price=price if math.isfinite(price) else INFINITE_PRICE,
+                expected_reward=decision.expected_reward,
+            )
+        return replace(after, rest_usd=self._rest_usd(after, record))
+
+    def _rest_usd(self, state: Conversation, record: Record) -> float:
+        """Return the expected cost of the calls that follow a decision.
+
+        Until this worker has seen runs end, the mean cost of a run is all that is known.
+        """
+        decision, model = record.decision, record.model
+        if self.estimates.ended:
+            prompt = self.estimates.prompt_tokens(state, decision.context, None)
+            rest = self.estimates.rest_usd(model, decision.context, state.calls, prompt)
+            if not math.isnan(rest):
+                return rest
+        figures = None if record.trace is None else record.trace.choice.figures
+        total_usd = state.estimate_usd or (0.0 if figures is None else figures.means(model)[1])
+        return max(total_usd - state.spent_usd - decision.expected_cost_usd, 0.0)
+
+    def _after_charge(self, state: Conversation, record: Record, cost_usd: float, usage: Usage | None) -> Conversation:
+        """Return the state after a charge."""
+        decision, pool = record.decision, self._learner.pool
+        spent_usd = state.spent_usd + cost_usd
+        after = replace(state, spent_usd=spent_usd, failed_model="")
+        if usage is not None and record.model < len(pool):
+            name = pool.names[record.model]
+            missed = self.counts.missed_usd(state, pool.models[record.model].price, usage)
+            after = replace(after, prompt_tokens=usage.input_tokens, missed_usd=state.missed_usd + missed)
+            after = after.warmed(name, usage.input_tokens + usage.output_tokens, decision.decided_at)
+        if self._is_run:
+            after = replace(after, estimate_usd=spent_usd + state.rest_usd)
+        return after
+
+    def _changed(
+        self, decision: Decision, change: Callable[[Conversation], Conversation]
+    ) -> tuple[Conversation, Conversation] | None:
+        """Change the kept state of a conversation; return it as it was and as it is, None where it is gone."""
+        for _ in range(MAX_ATTEMPTS):
+            state = self._store.conversation(decision.conversation)
+            if state is None:
+                return None
+            after = change(state)
+            if self._store.keep_conversation(after, KEPT_TTLS * self.settings.ttl_s):
+                return state, after
+        logger.warning("the state of a conversation changed %d times during one settlement", MAX_ATTEMPTS)
+        return None
+
+    def _book(self, owner: Record, former_usd: float, usd: float) -> None:
+        """Learn the cost of a run, in place of what was learned of it before."""
+        if former_usd:
+            self._learner.amend_cost(owner, usd, former_usd)
+        else:
+            self._learner.add_cost(owner, usd, None)
+
+    def _owner(self, record: Record | None, state: Conversation) -> Record | None:
+        """Return the decision that the cost of a run belongs to; None where it is no longer kept."""
+        if record is not None and record.decision.id == state.decision_id:
+            return record
+        try:
+            return self._store.find(state.decision_id)
+        except UnknownDecision:
+            return None

@@ -1,0 +1,165 @@
+"""The methods of `WiseRouter` for conversations: how a call of one is decided, its end, and its reward."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from numpy.typing import ArrayLike
+
+from wiserouter.conversations.conversation import Conversation
+from wiserouter.conversations.identity import conversation_key
+from wiserouter.errors import BudgetExhausted, InvalidInput, UnknownConversation
+from wiserouter.prompts.query import Query
+from wiserouter.routing.conversation_calls import MAX_ATTEMPTS, ConversationCalls
+from wiserouter.routing.keyed_draws import check_draw_key
+from wiserouter.routing.settlement import RouterSettlement
+from wiserouter.stores.base import Record
+from wiserouter.types import NO_CONTEXT
+from wiserouter.validation import check_count
+
+
+class CallQuestion(NamedTuple):
+    """The arguments of `WiseRouter.decide` that describe one call."""
+
+    text: str | None
+    embedding: ArrayLike | None
+    context: int | None
+    eligible: Iterable[str] | None
+    input_tokens: int | None
+    max_output_tokens: int | None
+    worst_case_usd: Mapping[str, float] | None
+    scope: str
+    may_wait: bool
+    draw_key: str | None
+
+
+class RouterConversations(RouterSettlement):
+    """The methods that know which conversation a call belongs to."""
+
+    def conversation(self, conversation: str, *, caller: str = "", scope: str = "default") -> Conversation | None:
+        """Return the kept state of a conversation; None where none is known, or its time to live is over.
+
+        Parameters
+        ----------
+        conversation, caller : str
+            As in `decide`.
+        scope : str, default "default"
+            The scope that pays.
+        """
+        return self._store.conversation(conversation_key(conversation, _owner(scope, caller)))
+
+    def end(self, conversation: str, *, caller: str = "", scope: str = "default") -> None:
+        """End a conversation or run: the rest of its committed amount is free, and its cost and length are learned.
+
+        One that no one ends is over after its time to live. An unknown one is over already: nothing happens.
+        """
+        calls = self._conversation_calls()
+        state = self.conversation(conversation, caller=caller, scope=scope)
+        if state is not None:
+            calls.end(state)
+
+    def reward_conversation(
+        self,
+        conversation: str,
+        reward: float,
+        *,
+        caller: str = "",
+        scope: str = "default",
+        comment: str | None = None,
+    ) -> bool:
+        """Record a score in [0, 1] for a run, or for the latest call of a conversation, by its id.
+
+        Returns
+        -------
+        bool
+            True if an earlier score was replaced.
+
+        Raises
+        ------
+        UnknownConversation
+            If there is none, or its time to live is over. Nothing is changed.
+        InvalidInput
+            If the score is outside [0, 1].
+        """
+        state = self.conversation(conversation, caller=caller, scope=scope)
+        if state is None or not state.decision_id:
+            raise UnknownConversation(conversation)
+        return self.reward(state.decision_id, reward, comment=comment)
+
+    def _decided_in(
+        self, call: CallQuestion, conversation: str, caller: str, parent: str | None
+    ) -> tuple[Record, Query]:
+        """Return the reserved decision of a call of a conversation, whose state is kept, and the query as read."""
+        calls = self._conversation_calls()
+        scope = call.scope
+        owner = _owner(scope, caller)
+        key = conversation_key(conversation, owner)
+        parent_key = "" if parent is None else conversation_key(parent, owner)
+        for _ in range(MAX_ATTEMPTS):
+            state = calls.opened(key, scope, parent_key)
+            record, query = self._reserved_in(calls, state, call)
+            if calls.decided(state, record):
+                break
+            self._store.release(record.decision.id)  # another call has chosen the model: nothing was sent yet
+        return record, query
+
+    def _reserved_in(self, calls: ConversationCalls, state: Conversation, call: CallQuestion) -> tuple[Record, Query]:
+        """Return a reserved decision, whose conversation does not know of it yet, and the query as read."""
+        caps = calls.caps(state)
+        eligible = calls.eligible(state, call.eligible)
+        query = self._query_in(state, call, hard=self._store.snapshot(call.scope, caps).hard)
+        for _ in range(2):
+            budget = self._store.snapshot(call.scope, caps)
+            with self._lock:
+                if self._store.durable:
+                    self._learner.merge_remote()
+                terms = calls.terms(state, query.context, call.input_tokens, caps)
+                record = self._decider.decide(
+                    query,
+                    budget,
+                    eligible,
+                    call.worst_case_usd,
+                    call.max_output_tokens,
+                    call.scope,
+                    call.may_wait,
+                    call.draw_key or state.key,
+                    terms,
+                )
+            try:
+                self._store.reserve(record)
+            except BudgetExhausted as error:  # another call was faster
+                refused = error
+                continue
+            return record, query
+        raise refused
+
+    def _query_in(self, state: Conversation, call: CallQuestion, *, hard: bool) -> Query:
+        """Return the query of a call; one without a question of its own has the context of its conversation."""
+        reader, context = self._learner.reader, call.context
+        known = NO_CONTEXT < state.context < self._learner.contexts.n_contexts
+        asks = call.text is not None or call.embedding is not None or context is not None
+        if known and (not asks or state.unit == "run"):  # a run keeps that of its task
+            context = state.context
+        embedding = None if context is not None else call.embedding
+        return reader.read(call.text, embedding, call.input_tokens, context, hard=hard)
+
+    def _conversation_calls(self) -> ConversationCalls:
+        if self._calls is None:
+            raise InvalidInput(
+                "conversation= needs a router that keeps conversations: make it with conversations=Conversations(...)"
+            )
+        return self._calls
+
+
+def _owner(scope: str, caller: str) -> str:
+    """Return what tells the conversations of different callers apart, so that no id of one names that of another."""
+    return f"{len(scope)}:{scope}:{caller}"
+
+
+def check_restrictions(max_output_tokens: int | None, draw_key: str | None) -> None:
+    """Raise `InvalidInput` for a restriction of a call that is none."""
+    if max_output_tokens is not None:
+        check_count("max_output_tokens", max_output_tokens, least=1)
+    if draw_key is not None:
+        check_draw_key(draw_key)

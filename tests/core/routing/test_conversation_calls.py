@@ -1,0 +1,344 @@
+"""Calls of runs and conversations in a router with a store in memory: models, counts, costs, rewards and budgets."""
+
+from threading import Barrier, Thread
+
+import numpy as np
+import pytest
+
+from wiserouter import Budget, Conversations, Estimates, Model, Offline, Price, Usage, WiseRouter
+from wiserouter.errors import (
+    BudgetExhausted,
+    InvalidInput,
+    RunBudgetExhausted,
+    UnknownConversation,
+)
+from wiserouter.stores import MemoryStore
+
+SMALL = Model("small", Price(3e-7, 1.2e-6, cache_read=3e-8), max_output_tokens=200)
+LARGE = Model("large", Price(3e-6, 1.5e-5, cache_read=3e-7, cache_write=3.75e-6), max_output_tokens=200)
+RUN_USD = (0.01, 0.1)
+
+
+class Clock:
+    def __init__(self):
+        self.now_s = 1_000.0
+
+    def __call__(self):
+        return self.now_s
+
+
+def fitted(unit="run", reward=(0.2, 0.9), budget=None, clock=None, policy=None, **settings):
+    """Return a router whose estimates say what a run costs and is worth with each model."""
+    estimates = Estimates(1, 2)
+    estimates.add_table(np.zeros(50, dtype=np.int64), np.tile(reward, (50, 1)), np.tile(RUN_USD, (50, 1)))
+    router = WiseRouter(
+        [SMALL, LARGE],
+        policy=policy or Offline(),
+        estimates=estimates,
+        conversations=Conversations(unit, **settings),
+        store=MemoryStore(clock or Clock()),
+        seed=0,
+    )
+    router.start(budget or Budget(100.0, horizon=100))
+    return router
+
+
+def usage(call, cached=True):
+    """Return the tokens of the n-th call of an agent, whose prompt grows by 1,000 tokens."""
+    prompt = 2_000 + 1_000 * call
+    return Usage(prompt, 100, cache_read_tokens=prompt - 1_000 if cached and call else 0)
+
+
+def serve(router, run, calls, first=0):
+    decisions = []
+    for call in range(first, first + calls):
+        tokens = usage(call).input_tokens
+        decisions.append(router.decide("fix the bug", conversation=run, input_tokens=tokens))
+        router.charge(decisions[-1], usage=usage(call))
+    return decisions
+
+
+def test_a_run_is_one_decision_of_the_horizon_and_keeps_its_model():
+    router = fitted()
+    decisions = serve(router, "run-1", 8)
+    assert {decision.model for decision in decisions} == {"large"}
+    assert [decision.visit for decision in decisions] == ["first", *["stay"] * 7]
+    assert {decision.run_id for decision in decisions} == {decisions[0].id}
+    status = router.status()
+    assert (status.decided, status.horizon_left, status.charged) == (1, 99, 8)
+    assert [router.explain(one).rule for one in decisions[:2]] == ["plan", "hold"]
+
+
+def test_where_the_plan_mixes_two_models_each_run_keeps_its_own():
+    router = fitted(budget=Budget(5.5, horizon=100))
+    models = [{one.model for one in serve(router, f"run-{i}", 4)} for i in range(40)]
+    assert all(len(one) == 1 for one in models)
+    assert {next(iter(one)) for one in models} == {"small", "large"}
+
+
+def test_the_cost_of_a_run_is_learned_once_as_the_sum_of_its_calls():
+    router = fitted()
+    before = router.estimates.copy()
+    decisions = serve(router, "run-1", 5)
+    spent_usd = router.status().spent_usd
+    assert router.estimates.calls[0, 1] == before.calls[0, 1] + 1
+    router.end("run-1")
+    assert router.estimates.calls[0, 1] == before.calls[0, 1] + 1
+    assert router.estimates.cost[0, 1] - before.cost[0, 1] == pytest.approx(spent_usd, rel=1e-12)
+    assert router.estimates.cost_sq[0, 1] - before.cost_sq[0, 1] == pytest.approx(spent_usd**2, rel=1e-9)
+    assert router.estimates.invoked[0, 1] == 1
+    assert len(decisions) == 5
+
+
+def test_a_run_in_progress_counts_at_its_full_expected_cost():
+    router = fitted()
+    router.charge(router.decide("fix the bug", conversation="run-1"), usage=usage(0))
+    booked_usd = router.estimates.cost[0, 1] - 50 * RUN_USD[1]
+    assert booked_usd == pytest.approx(RUN_USD[1], rel=0.05)
+    assert booked_usd > 5 * router.status().spent_usd
+    assert router.snapshot().committed_usd == pytest.approx(booked_usd - router.status().spent_usd)
+
+
+def test_open_runs_are_committed_so_that_the_plan_does_not_spend_their_money_twice():
+    router = fitted(budget=Budget(10.0, horizon=100))
+    rates = [router.decide("fix the bug", conversation=f"run-{i}").rate_usd for i in range(50)]
+    assert max(rates) / min(rates) < 1.15
+    for i in range(50):
+        router.end(f"run-{i}")
+    assert router.snapshot().committed_usd == 0.0
+
+
+def test_the_reward_of_a_run_is_given_by_any_of_its_calls_or_by_its_id():
+    router = fitted()
+    decisions = serve(router, "run-1", 4)
+    assert router.reward(decisions[2], 0.5) is False
+    assert router.reward(decisions[3].id, 0.6) is True
+    assert router.reward_conversation("run-1", 0.7) is True
+    assert router.estimates.labels[0, 1] == 51
+    assert router.estimates.reward[0, 1] == pytest.approx(50 * 0.9 + 0.7)
+    with pytest.raises(UnknownConversation, match="run-2"):
+        router.reward_conversation("run-2", 0.7)
+    with pytest.raises(UnknownConversation):
+        router.reward_conversation("run-1", 0.7, caller="another")
+
+
+def test_a_failed_call_sends_the_run_to_another_model_which_then_keeps_it():
+    router = fitted()
+    serve(router, "run-1", 2)
+    router.release(router.decide("fix the bug", conversation="run-1"))
+    decisions = serve(router, "run-1", 3, first=2)
+    assert {one.model for one in decisions} == {"small"}
+    assert router.status().decided == 1
+
+
+def test_a_first_call_that_failed_does_not_use_up_the_horizon():
+    router = fitted()
+    router.release(router.decide("fix the bug", conversation="run-1"))
+    assert router.status().decided == 0
+    again = router.decide("fix the bug", conversation="run-1")
+    assert (again.model, again.run_id, router.status().decided) == ("small", again.id, 1)
+
+
+def test_a_run_whose_model_may_not_take_a_call_is_decided_again():
+    router = fitted()
+    serve(router, "run-1", 1)
+    other = router.decide("fix the bug", conversation="run-1", eligible=["small"])
+    assert (other.model, other.visit) == ("small", "first")
+    assert router.decide("fix the bug", conversation="run-1").model == "small"
+
+
+def test_ids_of_different_callers_and_scopes_are_different_runs():
+    router = fitted()
+    router.start(Budget(1.0, horizon=10), scope="team")
+    keys = {
+        router.decide("fix", conversation="run-1").conversation,
+        router.decide("fix", conversation="run-1", caller="b").conversation,
+        router.decide("fix", conversation="run-1", scope="team").conversation,
+    }
+    assert len(keys) == 3
+    assert not any("run-1" in key for key in keys)
+
+
+def test_the_budget_of_a_run_ends_a_runaway_loop():
+    router = fitted(run_budget_usd=0.05)
+    with pytest.raises(RunBudgetExhausted) as refused:
+        serve(router, "run-1", 100)
+    state = router.conversation("run-1")
+    assert state.spent_usd <= 0.05
+    assert refused.value.amount_usd == 0.05
+    assert serve(router, "run-2", 3)  # other runs go on
+
+
+def test_a_part_of_a_run_draws_on_the_budget_of_the_whole():
+    router = fitted(run_budget_usd=0.05)
+    serve(router, "agent", 2)
+    spent_usd = router.conversation("agent").spent_usd
+    with pytest.raises(RunBudgetExhausted):
+        for call in range(100):
+            tokens = usage(call).input_tokens
+            part = router.decide("look it up", conversation="helper", parent="agent", input_tokens=tokens)
+            router.charge(part, usage=usage(call))
+    assert spent_usd + router.conversation("helper").spent_usd <= 0.05
+    with pytest.raises(RunBudgetExhausted):
+        router.decide("look it up", conversation="helper-of-helper", parent="helper", input_tokens=100_000)
+
+
+def test_calls_of_one_run_at_once_share_one_model_and_one_budget():
+    router = fitted(budget=Budget(5.5, horizon=100), run_budget_usd=0.2)
+    for run in range(10):
+        barrier, found = Barrier(8), []
+
+        def call(run=run, barrier=barrier, found=found):
+            barrier.wait()
+            try:
+                found.append(router.decide("fix the bug", conversation=f"run-{run}", worst_case_usd=WORST_USD))
+            except BudgetExhausted:
+                found.append(None)
+
+        threads = [Thread(target=call) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        served = [decision for decision in found if decision is not None]
+        assert len({decision.model for decision in served}) == 1
+        assert len({decision.run_id for decision in served}) == 1
+        assert len(served) == 8
+    assert router.status().decided == 10
+
+
+def test_calls_of_one_run_at_once_cannot_both_take_the_rest_of_its_budget():
+    router = fitted(run_budget_usd=0.05)
+    barrier, found = Barrier(8), []
+
+    def call():
+        barrier.wait()
+        try:
+            found.append(router.decide("fix the bug", conversation="run-1", worst_case_usd=WORST_USD).reserved_usd)
+        except RunBudgetExhausted:
+            found.append(0.0)
+
+    threads = [Thread(target=call) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert 0.04 <= sum(found) <= 0.05 + 1e-12
+    assert found.count(0.0) >= 3
+
+
+WORST_USD = {"small": 0.01, "large": 0.02}
+
+
+def test_a_run_is_over_after_its_time_to_live_and_then_its_length_is_known():
+    clock = Clock()
+    router = fitted(clock=clock, ttl_s=60.0)
+    first = serve(router, "run-1", 3)[0]
+    clock.now_s += 59.0
+    assert router.decide("fix the bug", conversation="run-1").run_id == first.id
+    clock.now_s += 61.0
+    assert router.decide("fix the bug", conversation="run-1").run_id != first.id
+    assert router.status().conversations.ended == 1
+
+
+def test_a_silent_run_ends_with_the_next_decision_of_any_other():
+    clock = Clock()
+    router = fitted(clock=clock, ttl_s=60.0)
+    serve(router, "run-1", 3)
+    clock.now_s += 61.0
+    router.decide("fix the bug", conversation="run-2")
+    assert router.status().conversations.ended == 1
+
+
+def test_a_turn_without_text_goes_on_in_the_context_of_its_conversation():
+    estimates = Estimates(2, 2)
+    rewards = np.array([[0.9, 0.2], [0.2, 0.9]])
+    estimates.add_table(np.arange(2), rewards, np.tile((0.01, 0.01), (2, 1)))
+    from wiserouter import Contexts
+
+    router = WiseRouter(
+        [SMALL, LARGE],
+        Contexts([[1.0, 0.0], [0.0, 1.0]], [0.5, 0.5]),
+        policy=Offline(),
+        estimates=estimates,
+        conversations=Conversations(),
+        seed=0,
+    )
+    router.start(Budget(100.0, horizon=100))
+    assert router.decide(embedding=[0.0, 1.0], conversation="chat").context == 1
+    assert router.decide(conversation="chat").context == 1
+    with pytest.raises(InvalidInput, match="text or embedding"):
+        router.decide(conversation="other")
+
+
+def test_a_warm_model_is_kept_where_switching_costs_more_than_it_gains():
+    models = [Model(name, Price(p, 4 * p, cache_read=p / 10)) for name, p in (("plain", 2e-6), ("better", 3e-6))]
+    estimates = Estimates(1, 2)
+    estimates.add_table(np.zeros(50, dtype=np.int64), np.tile((0.55, 0.6), (50, 1)), np.tile((0.0066, 0.0099), (50, 1)))
+    switches = {}
+    for unit in ("call", "conversation"):
+        clock = Clock()
+        settings = None if unit == "call" else Conversations()
+        router = WiseRouter(
+            models,
+            policy=Offline(),
+            estimates=estimates.copy(),
+            conversations=settings,
+            store=MemoryStore(clock),
+            seed=0,
+        )
+        router.start(Budget(0.83, horizon=100))  # the plan mixes both
+        named, warm, chosen = {} if settings is None else {"conversation": "chat"}, {}, []
+        for turn in range(20):
+            prompt = 20_000 + 1_000 * turn
+            decision = router.decide("go on", input_tokens=prompt, **named)
+            chosen.append(decision.model)
+            router.charge(decision, usage=Usage(prompt, 100, cache_read_tokens=warm.get(decision.model, 0)))
+            warm[decision.model] = prompt
+            clock.now_s += 30.0
+        switches[unit] = sum(a != b for a, b in zip(chosen[1:], chosen, strict=False))
+    assert switches["conversation"] <= 1 < switches["call"]
+    figures = router.status().conversations
+    assert figures.stays >= 18
+    assert figures.charged_usd < 0.5 * figures.never_stay_usd
+
+
+def test_each_turn_of_a_conversation_uses_one_request_of_the_horizon():
+    router = fitted("conversation")
+    serve(router, "chat", 6)
+    assert (router.status().decided, router.status().horizon_left) == (6, 94)
+    assert router.estimates.calls.sum() == 106
+
+
+def test_a_conversation_needs_a_router_that_keeps_conversations():
+    router = WiseRouter([SMALL, LARGE])
+    router.start(Budget(1.0, horizon=10))
+    with pytest.raises(InvalidInput, match="conversations=Conversations"):
+        router.decide("hi", conversation="run-1")
+    with pytest.raises(InvalidInput, match="conversations=Conversations"):
+        router.end("run-1")
+
+
+def test_calls_without_a_conversation_are_decided_alone():
+    router, plain = fitted(), fitted()
+    plain._calls = None
+    assert [router.decide("a").model for _ in range(20)] == [plain.decide("a").model for _ in range(20)]
+
+
+def test_a_bill_that_comes_after_the_end_still_counts():
+    router = fitted()
+    decision = router.decide("fix the bug", conversation="run-1")
+    router.end("run-1")
+    router.charge(decision, usage=usage(0))
+    assert router.status().charged == 1
+
+
+async def test_the_steps_of_a_call_have_asynchronous_forms():
+    router = fitted()
+    first = await router.adecide("fix the bug", conversation="run-1")
+    await router.acharge(first, usage=usage(0))
+    second = await router.adecide("fix the bug", conversation="run-1")
+    assert second.run_id == first.id
+    await router.arelease(second)
+    await router.areward(second, 0.5)
+    assert router.estimates.labels[0, 1] == 51
