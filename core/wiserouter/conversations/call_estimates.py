@@ -45,6 +45,8 @@ class CallEstimates:
 
     def follow(self, models: Sequence[Model]) -> None:
         """Take over the models of a pool that has grown, or whose prices have changed."""
+        if models is self._models:
+            return
         for model in models[len(self._models) :]:
             self.hits.add_model(model.price)
             self.tokens.add_model()
@@ -63,36 +65,35 @@ class CallEstimates:
             return float(self.tokens.first(row).mean())
         return state.prompt_tokens + float(self.tokens.growth(row).mean())
 
-    def next_usd(self, state: Conversation, context: int, input_tokens: int | None, now_s: float) -> FloatArray:
+    def next_usd(self, state: Conversation, context: int, prompt_tokens: float, now_s: float) -> FloatArray:
         """Return the expected cost of the next call with each model, given what is warm; NaN without a price."""
-        prompt = self.prompt_tokens(state, context, input_tokens)
-        output = self.tokens.output(self._row(context))
-        return np.array([self._next_usd(state, k, prompt, float(output[k]), now_s) for k in range(len(self._models))])
+        output = self.tokens.output(self._row(context)).tolist()
+        return np.array([self._next_usd(state, k, prompt_tokens, tokens, now_s) for k, tokens in enumerate(output)])
+
+    def next_of_model_usd(
+        self, state: Conversation, context: int, prompt_tokens: float, now_s: float, model: int
+    ) -> float:
+        """Return the expected cost of the next call with one model, given what is warm; NaN without a price."""
+        output_tokens = float(self.tokens.output(self._row(context))[model])
+        return self._next_usd(state, model, prompt_tokens, output_tokens, now_s)
 
     def rest_usd(self, model: int, context: int, made: int, prompt_tokens: float) -> float:
         """Return the expected cost of the calls after the `made` ones with one model; NaN without a price."""
-        price = self._models[model].price
-        if price is None:
-            return float("nan")
         row = self._row(context)
-        return rest_usd(
-            price,
-            prompt_tokens,
-            float(self.tokens.growth(row)[model]),
-            float(self.tokens.output(row)[model]),
-            self.calls_left.expected(model, made),
-            self.hits.hit_probability(model, 0.0),
-            call_pairs=self.calls_left.pairs(model, made),
-            write_share=self.hits.write_share(model),
-        )
+        growth, output = float(self.tokens.growth(row)[model]), float(self.tokens.output(row)[model])
+        calls, pairs = self.calls_left.expected(model, made), self.calls_left.pairs(model, made)
+        return self._rest_usd(model, prompt_tokens, growth, output, calls, pairs)
 
     def per_call_usd(self, state: Conversation, context: int, next_usd: FloatArray, prompt_tokens: float) -> FloatArray:
         """Return the mean cost of the next call and of those after it, if one model serves all of them."""
-        made = state.calls + 1
-        rest = np.array([self.rest_usd(k, context, made, prompt_tokens) for k in range(len(self._models))])
-        calls = 1.0 + np.array(self.calls_left.expected_of_all(made))
-        mean: FloatArray = (next_usd + rest) / calls
-        return mean
+        made, row = state.calls + 1, self._row(context)
+        growth, output = self.tokens.growth(row).tolist(), self.tokens.output(row).tolist()
+        calls, pairs = self.calls_left.expected_of_all(made), self.calls_left.pairs_of_all(made)
+        mean = [
+            (usd + self._rest_usd(k, prompt_tokens, growth[k], output[k], calls[k], pairs[k])) / (1.0 + calls[k])
+            for k, usd in enumerate(next_usd.tolist())
+        ]
+        return np.array(mean)
 
     def learn(self, state: Conversation, context: int, model: int, usage: Usage, decided_at_s: float) -> None:
         """Learn from the tokens of one call, and from those that it read from the cache."""
@@ -130,6 +131,13 @@ class CallEstimates:
             shared_tokens=self.hits.first_read_tokens(k),
             write_share=self.hits.write_share(k),
         )
+
+    def _rest_usd(self, k: int, prompt: float, growth: float, output: float, calls: float, pairs: float) -> float:
+        price = self._models[k].price
+        if price is None:
+            return float("nan")
+        hit, write_share = self.hits.hit_probability(k, 0.0), self.hits.write_share(k)
+        return rest_usd(price, prompt, growth, output, calls, hit, call_pairs=pairs, write_share=write_share)
 
     def _row(self, context: int) -> int:
         """Return the row of a context; the last one, that of all contexts, for a query without a context."""

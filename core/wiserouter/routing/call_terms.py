@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 import numpy as np
@@ -34,8 +34,9 @@ class CallTerms(NamedTuple):
         The model that served the last call; "" before the first one.
     met : collection of str
         The models that served the conversation before.
-    next_usd : ndarray of shape (n_models,) or None
-        The expected cost of this call with each model, NaN where it is not known; None where none is.
+    next_usd : callable or None
+        Returns the expected cost of this call with each model, an ndarray of shape (n_models,), NaN where it is not
+        known; None where none is.
     own_usd : ndarray of shape (n_models,) or None
         The cost that the choice weighs, in place of the mean of its context; NaN where it is not known.
     learned_shift_usd : ndarray of shape (n_models,) or None
@@ -50,7 +51,7 @@ class CallTerms(NamedTuple):
     caps: tuple[RunCap, ...] = ()
     last_model: str = ""
     met: Collection[str] = ()
-    next_usd: FloatArray | None = None
+    next_usd: Callable[[], FloatArray] | None = None
     own_usd: FloatArray | None = None
     learned_shift_usd: FloatArray | None = None
 
@@ -59,12 +60,13 @@ class CallTerms(NamedTuple):
 
         Examples
         --------
-        >>> CallTerms("a", next_usd=np.array([0.5, np.nan])).call_usd(0, 2.0), CallTerms("a").call_usd(0, 2.0)
+        >>> terms = CallTerms("a", next_usd=lambda: np.array([0.5, np.nan]))
+        >>> terms.call_usd(0, 2.0), terms.call_usd(1, 2.0)
         (0.5, 2.0)
         """
         if self.next_usd is None:
             return mean_usd
-        usd = float(self.next_usd[model])
+        usd = float(self.next_usd()[model])
         return mean_usd if np.isnan(usd) else usd
 
     def weighed(self, features: QueryFeatures | None) -> QueryFeatures | None:
@@ -85,7 +87,7 @@ class CallTerms(NamedTuple):
         """Return a decision as one of this conversation."""
         visit = "stay" if decision.model == self.last_model else "return" if decision.model in self.met else "first"
         run_id = "" if self.run_id is None else self.run_id or decision.id
-        return decision._replace(conversation=self.conversation, visit=visit, run_id=run_id)
+        return Decision(*decision[:-3], self.conversation, visit, run_id)
 
 
 def _features(features: QueryFeatures | None, n_models: int) -> QueryFeatures:

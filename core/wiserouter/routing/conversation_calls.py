@@ -11,6 +11,7 @@ import logging
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from threading import RLock
 
 import numpy as np
@@ -95,24 +96,24 @@ class ConversationCalls:
 
     def terms(self, state: Conversation, context: int, input_tokens: int | None, caps: tuple[RunCap, ...]) -> CallTerms:
         """Return the terms of the next call of a conversation; the lock is held."""
-        estimates, now_s = self.estimates, self._store.now()
-        pool = self._learner.pool
+        estimates, pool = self.estimates, self._learner.pool
         estimates.follow(pool.models)
-        next_usd = estimates.next_usd(state, context, input_tokens, now_s)
-        common = CallTerms(
-            state.key, last_model=state.model, met=state.warm, caps=caps, next_usd=next_usd, rest_usd=state.rest_usd
-        )
-        if self._is_run:
-            held = self._held(state, context, input_tokens, now_s)
-            return common._replace(held=held, counts=not state.decision_id, run_id=state.decision_id)
-        if context == NO_CONTEXT:
-            return common
+        now_s = self._store.now()
         prompt = estimates.prompt_tokens(state, context, input_tokens)
-        lasting = estimates.per_call_usd(state, context, next_usd, prompt)
+        next_usd = partial(estimates.next_usd, state, context, prompt, now_s)
+        common = (state.rest_usd, caps, state.model, state.warm, next_usd)
+        if self._is_run:
+            held = self._held(state, context, prompt, now_s)
+            return CallTerms(state.key, held, not state.decision_id, state.decision_id, *common)
+        terms = CallTerms(state.key, None, True, None, *common)
+        if context == NO_CONTEXT:
+            return terms
+        known_usd = next_usd()
+        lasting = estimates.per_call_usd(state, context, known_usd, prompt)
         row = context if estimates.typical.n_contexts > context else 0
-        learned = estimates.typical.deviation(row, next_usd)
-        estimates.typical.add(row, next_usd)
-        return common._replace(own_usd=lasting, learned_shift_usd=learned)
+        learned = estimates.typical.deviation(row, known_usd)
+        estimates.typical.add(row, known_usd)
+        return terms._replace(next_usd=lambda: known_usd, own_usd=lasting, learned_shift_usd=learned)
 
     def decided(self, state: Conversation, record: Record) -> bool:
         """Keep the state after a reserved decision; False if another call has chosen the model of the run meanwhile.
@@ -194,19 +195,19 @@ class ConversationCalls:
             if state is not None and state.calls == seen.calls and now_s - state.used_s >= self.settings.ttl_s:
                 self.end(state)
 
-    def _held(self, state: Conversation, context: int, input_tokens: int | None, now_s: float) -> Choice | None:
+    def _held(self, state: Conversation, context: int, prompt_tokens: float, now_s: float) -> Choice | None:
         """Return the choice of the model that holds a run; None where it has none, or is to be decided again."""
         positions = self._learner.pool.positions
         if not state.decision_id or state.model not in positions or state.model == state.failed_model:
             return None
         model = positions[state.model]
         if self._is_cold(state, model, now_s):
-            model = self._best_when_cold(state, model, context, input_tokens, now_s)
+            model = self._best_when_cold(state, model, context, prompt_tokens, now_s)
         price = math.inf if state.shadow_price == INFINITE_PRICE else state.shadow_price
-        call_usd = float(self.estimates.next_usd(state, context, input_tokens, now_s)[model])
+        call_usd = self.estimates.next_of_model_usd(state, context, prompt_tokens, now_s, model)
         if math.isnan(call_usd):
             call_usd = state.spent_usd / max(state.calls, 1)
-        return Choice(model, 1.0, price, call_usd, state.expected_reward, "actual", ((model, 1.0),), rule="hold")
+        return Choice(model, 1.0, price, call_usd, state.expected_reward, "actual", ((model, 1.0),), None, "hold")
 
     def _is_cold(self, state: Conversation, model: int, now_s: float) -> bool:
         """Return True if the model that holds a run has a cache, and it is probably gone."""
@@ -216,7 +217,7 @@ class ConversationCalls:
         return hits.hit_probability(model, now_s - warm.at_s) < 0.5 * hits.hit_probability(model, 0.0)
 
     def _best_when_cold(
-        self, state: Conversation, holder: int, context: int, input_tokens: int | None, now_s: float
+        self, state: Conversation, holder: int, context: int, prompt_tokens: float, now_s: float
     ) -> int:
         """Return the model for the rest of a run whose cache is cold.
 
@@ -227,9 +228,8 @@ class ConversationCalls:
             return holder
         estimates = self.estimates
         reward = np.minimum(plan.reward[context], plan.reward[context, holder])
-        next_usd = estimates.next_usd(state, context, input_tokens, now_s)
-        prompt = estimates.prompt_tokens(state, context, input_tokens)
-        rest = [estimates.rest_usd(k, context, state.calls + 1, prompt) for k in range(len(next_usd))]
+        next_usd = estimates.next_usd(state, context, prompt_tokens, now_s)
+        rest = [estimates.rest_usd(k, context, state.calls + 1, prompt_tokens) for k in range(len(next_usd))]
         known = [k for k, usd in enumerate(rest) if not math.isnan(usd) and not self._learner.pool.models[k].retired]
         price = math.inf if state.shadow_price == INFINITE_PRICE else state.shadow_price
         if holder not in known:
@@ -238,27 +238,32 @@ class ConversationCalls:
 
     def _after_decision(self, state: Conversation, record: Record) -> Conversation:
         """Return the state after a decision."""
-        decision = record.decision
-        calls = state.calls + 1
-        after = replace(
-            state,
-            model=decision.model,
-            first_model=state.first_model or decision.model,
-            context=decision.context,
-            calls=calls,
-            used_s=max(state.used_s, decision.decided_at),
+        decision, decides = record.decision, not self._is_run or not state.decision_id
+        price = decision.shadow_price if math.isfinite(decision.shadow_price) else INFINITE_PRICE
+        after = Conversation(
+            state.key,
+            state.scope,
+            state.unit,
+            decision.model,
+            state.first_model or decision.model,
+            state.failed_model,
+            decision.context,
+            decision.id if decides else state.decision_id,
+            price if decides else state.shadow_price,
+            decision.expected_reward if decides else state.expected_reward,
+            state.calls + 1,
+            state.spent_usd,
+            state.estimate_usd,
+            0.0,
+            state.prompt_tokens,
+            state.warm,
+            state.missed_usd,
+            state.parent,
+            state.started_s,
+            max(state.used_s, decision.decided_at),
+            state.version,
         )
-        if not self._is_run:
-            return replace(after, decision_id=decision.id)
-        if not state.decision_id:
-            price = decision.shadow_price
-            after = replace(
-                after,
-                decision_id=decision.id,
-                shadow_price=price if math.isfinite(price) else INFINITE_PRICE,
-                expected_reward=decision.expected_reward,
-            )
-        return replace(after, rest_usd=self._rest_usd(after, record))
+        return replace(after, rest_usd=self._rest_usd(after, record)) if self._is_run else after
 
     def _rest_usd(self, state: Conversation, record: Record) -> float:
         """Return the expected cost of the calls that follow a decision.

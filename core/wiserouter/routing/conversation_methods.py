@@ -108,9 +108,11 @@ class RouterConversations(RouterSettlement):
         """Return a reserved decision, whose conversation does not know of it yet, and the query as read."""
         caps = calls.caps(state)
         eligible = calls.eligible(state, call.eligible)
-        query = self._query_in(state, call, hard=self._store.snapshot(call.scope, caps).hard)
-        for _ in range(2):
-            budget = self._store.snapshot(call.scope, caps)
+        budget = self._store.snapshot(call.scope, caps)
+        query = self._query_in(state, call, hard=budget.hard)
+        for attempt in range(2):
+            if attempt or not self._learner.reader.is_quick(call.text):  # other calls may have been decided meanwhile
+                budget = self._store.snapshot(call.scope, caps)
             with self._lock:
                 if self._store.durable:
                     self._learner.merge_remote()

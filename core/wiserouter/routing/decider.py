@@ -109,7 +109,7 @@ class Decider:
         residuals = learner.residuals
         features = None if residuals is None else residuals.features(context, embedding, length, budget.rate_usd)
         rng = self._rng
-        if draw_key is not None:
+        if draw_key is not None and (terms is None or terms.held is None):
             rng = self._keyed.generator(draw_key, scope, budget.account.epoch_s)
         if terms is None:
             choice = self._choose(budget, funds, context, allowed, features, rng)
