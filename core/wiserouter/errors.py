@@ -159,8 +159,8 @@ class BudgetExhausted(BudgetError):
         spent_usd: float,
         reserved_usd: float,
         needed_usd: float,
-        decided: int,
-        horizon: int,
+        decided: int = 0,
+        horizon: int = 0,
         carried_usd: float = 0.0,
         held_usd: float | None = None,
         leased_usd: float = 0.0,
@@ -247,26 +247,6 @@ class RunBudgetExhausted(BudgetExhausted):
     reserved_usd : float, USD
         The amount that its calls in flight reserve.
     """
-
-    def __init__(
-        self,
-        *,
-        amount_usd: float,
-        spent_usd: float,
-        reserved_usd: float,
-        needed_usd: float,
-        held_usd: float | None = None,
-        decided: int = 0,
-    ) -> None:
-        super().__init__(
-            amount_usd=amount_usd,
-            spent_usd=spent_usd,
-            reserved_usd=reserved_usd,
-            needed_usd=needed_usd,
-            held_usd=held_usd,
-            decided=decided,
-            horizon=decided,
-        )
 
     @property
     def account(self) -> str:

@@ -25,8 +25,8 @@ from wiserouter.conversations.stay_or_switch import stay_or_switch
 from wiserouter.errors import UnknownDecision
 from wiserouter.planning.policies import Choice
 from wiserouter.pricing.prices import Usage
-from wiserouter.routing.call_terms import CallTerms
 from wiserouter.routing.conversation_figures import ConversationCounts
+from wiserouter.routing.conversation_terms import ConversationTerms
 from wiserouter.routing.learner import Learner
 from wiserouter.stores.base import Record, Store
 from wiserouter.types import NO_CONTEXT, Decision
@@ -94,7 +94,9 @@ class ConversationCalls:
         others = [name for name in (names if eligible is None else eligible) if name != state.failed_model]
         return others or eligible
 
-    def terms(self, state: Conversation, context: int, input_tokens: int | None, caps: tuple[RunCap, ...]) -> CallTerms:
+    def terms(
+        self, state: Conversation, context: int, input_tokens: int | None, caps: tuple[RunCap, ...]
+    ) -> ConversationTerms:
         """Return the terms of the next call of a conversation; the lock is held."""
         estimates, pool = self.estimates, self._learner.pool
         estimates.follow(pool.models)
@@ -104,8 +106,8 @@ class ConversationCalls:
         common = (state.rest_usd, caps, state.model, state.warm, next_usd)
         if self._is_run:
             held = self._held(state, context, prompt, now_s)
-            return CallTerms(state.key, held, not state.decision_id, state.decision_id, *common)
-        terms = CallTerms(state.key, None, True, None, *common)
+            return ConversationTerms(state.key, held, not state.decision_id, state.decision_id, *common)
+        terms = ConversationTerms(state.key, None, True, None, *common)
         if context == NO_CONTEXT:
             return terms
         known_usd = next_usd()

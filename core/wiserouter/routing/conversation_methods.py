@@ -155,7 +155,7 @@ class RouterConversations(RouterSettlement):
 
 
 def _owner(scope: str, caller: str) -> str:
-    """Return what tells the conversations of different callers apart, so that no id of one names that of another."""
+    """Return the text that keeps the conversations of different callers apart: no id of one names that of another."""
     return f"{len(scope)}:{scope}:{caller}"
 
 

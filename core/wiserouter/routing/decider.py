@@ -18,7 +18,7 @@ from wiserouter.planning.policies import Choice, ExploreShare
 from wiserouter.planning.ranking import cheapest_choice
 from wiserouter.planning.trace import DecisionTrace
 from wiserouter.prompts.query import Query
-from wiserouter.routing.call_terms import CallTerms
+from wiserouter.routing.conversation_terms import ConversationTerms
 from wiserouter.routing.keyed_draws import KeyedDraws
 from wiserouter.routing.label_budget import LabelBudget
 from wiserouter.routing.learner import Learner
@@ -74,7 +74,7 @@ class Decider:
         scope: str = "default",
         may_wait: bool = False,
         draw_key: str | None = None,
-        terms: CallTerms | None = None,
+        terms: ConversationTerms | None = None,
     ) -> Record:
         """Return the best decision for a query as the budget stands, with its trace; nothing is held back yet.
 
@@ -86,7 +86,7 @@ class Decider:
             The budget at this moment.
         eligible, worst_case_usd, max_output_tokens, scope, may_wait, draw_key
             As in `WiseRouter.decide`.
-        terms : CallTerms, optional
+        terms : ConversationTerms, optional
             The terms of the conversation that the call belongs to.
 
         Raises
@@ -173,7 +173,7 @@ class Decider:
 
     def _choose_in(
         self,
-        terms: CallTerms,
+        terms: ConversationTerms,
         budget: BudgetSnapshot,
         funds: Funds,
         context: int,

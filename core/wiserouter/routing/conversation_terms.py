@@ -13,7 +13,7 @@ from wiserouter.planning.policies import Choice
 from wiserouter.types import Decision, FloatArray
 
 
-class CallTerms(NamedTuple):
+class ConversationTerms(NamedTuple):
     """The terms of one call.
 
     Attributes
@@ -60,7 +60,7 @@ class CallTerms(NamedTuple):
 
         Examples
         --------
-        >>> terms = CallTerms("a", next_usd=lambda: np.array([0.5, np.nan]))
+        >>> terms = ConversationTerms("a", next_usd=lambda: np.array([0.5, np.nan]))
         >>> terms.call_usd(0, 2.0), terms.call_usd(1, 2.0)
         (0.5, 2.0)
         """
