@@ -77,14 +77,29 @@ def _lines(found: dict[str, Any]) -> list[str]:
         f"{usd_per_1000(found['rate_usd'])}; {at_margin}{room}",
         f"reserved  {usd(found['reserved_usd'])}, expected cost {usd_per_1000(found['expected_cost_usd'])}, expected "
         f"reward {found['expected_reward']:.4f}",
+        *_conversation(found),
         f"since     {_since(found)}",
     ]
+
+
+def _conversation(found: dict[str, Any]) -> list[str]:
+    """Return the line on the conversation of the call, where it has one; journals of calls alone lack its fields."""
+    if not found.get("conversation"):
+        return []
+    run_id, visit = found.get("run_id"), _VISITS.get(str(found.get("visit")), "a call")
+    return [f"run       {run_id}: {visit}" if run_id else f"session   {found['conversation'][:12]}: {visit}"]
 
 
 _RULES = {
     "plan": "the plan's mix at that rate",
     "explore": "exploration of the models tried least in this context",
     "cheapest": "the budget is used up: the cheapest model continues",
+    "hold": "the run goes on with the model that holds it",
+}
+_VISITS = {
+    "first": "first visit of the model",
+    "stay": "the model of the call before stays",
+    "return": "the model returns after another one",
 }
 
 

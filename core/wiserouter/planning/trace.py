@@ -22,6 +22,13 @@ EXPLORING = "exploring"
 """First word of the rule that excluded a model because exploration tries another one first."""
 
 
+_ONE_MODEL = {
+    "cheapest": "budget used up: only the cheapest model goes on",
+    "hold": "another model holds the run",
+}
+"""The rules that leave one model, and why the others are excluded."""
+
+
 class DecisionTrace(NamedTuple):
     """The inputs of one decision.
 
@@ -82,7 +89,7 @@ def excluded_by(trace: DecisionTrace, model: int) -> str | None:
     if any(k == model for k, _ in trace.choice.mix):
         return None
     last = _worth_less if trace.shifted else _off_envelope
-    for rule in (_not_eligible, _beyond_limit, _not_explored, _not_cheapest, _beyond_reserve, last):
+    for rule in (_not_eligible, _beyond_limit, _not_explored, _not_of_rule, _beyond_reserve, last):
         reason = rule(trace, model)
         if reason is not None:
             return reason
@@ -114,8 +121,8 @@ def _not_explored(trace: DecisionTrace, model: int) -> str | None:
     return f"{EXPLORING}: tried {figures.invoked[model]:.0f} times here, others {least:.0f}"
 
 
-def _not_cheapest(trace: DecisionTrace, model: int) -> str | None:  # noqa: ARG001
-    return "budget used up: only the cheapest model goes on" if trace.choice.rule == "cheapest" else None
+def _not_of_rule(trace: DecisionTrace, model: int) -> str | None:  # noqa: ARG001
+    return _ONE_MODEL.get(trace.choice.rule)
 
 
 def _beyond_reserve(trace: DecisionTrace, model: int) -> str | None:

@@ -84,8 +84,9 @@ class Explanation:
     ----------
     id, model, scope, decided_at
         As in `Decision`.
-    rule : {"plan", "explore", "cheapest"}
-        The rule that chose: the plan's mix, exploration, or the cheapest model of a budget that is used up.
+    rule : {"plan", "explore", "cheapest", "hold"}
+        The rule that chose: the plan's mix, exploration, the cheapest model of a budget that is used up, or the model
+        that holds its run.
     context : ExplainedContext
         The context of the query.
     probability : float
@@ -112,6 +113,8 @@ class Explanation:
         True cost and latest score, once known; the cost at which a presumed call counts.
     models : tuple of ExplainedModel
         The whole pool; empty if the store does not keep the trace of a decision.
+    conversation, visit, run_id
+        As in `Decision`.
     """
 
     id: str
@@ -137,6 +140,9 @@ class Explanation:
     cost_usd: float | None
     reward: float | None
     models: tuple[ExplainedModel, ...]
+    conversation: str = ""
+    visit: str = ""
+    run_id: str = ""
 
     def as_dict(self) -> dict[str, Any]:
         """Return the fields as dictionaries, lists and numbers, for JSON."""
@@ -207,6 +213,9 @@ def _explained(
         cost_usd=cost_usd,
         reward=reward,
         models=() if trace is None else tuple(_model(trace, mix, k) for k in range(len(trace.pool))),
+        conversation=decision.conversation,
+        visit=decision.visit,
+        run_id=decision.run_id,
     )
 
 

@@ -6,12 +6,15 @@ import numpy as np
 import pytest
 
 from wiserouter import Budget, Conversations, Estimates, Model, Offline, Price, Usage, WiseRouter
+from wiserouter.cli.explain import _show as show
 from wiserouter.errors import (
     BudgetExhausted,
     InvalidInput,
     RunBudgetExhausted,
     UnknownConversation,
 )
+from wiserouter.evaluation.off_policy.logged_decisions import read_decisions
+from wiserouter.routing.journal_reader import JournalReader, find_explanation
 from wiserouter.stores import MemoryStore
 
 SMALL = Model("small", Price(3e-7, 1.2e-6, cache_read=3e-8), max_output_tokens=200)
@@ -342,3 +345,40 @@ async def test_the_steps_of_a_call_have_asynchronous_forms():
     await router.arelease(second)
     await router.areward(second, 0.5)
     assert router.estimates.labels[0, 1] == 51
+
+
+def test_an_explanation_says_to_which_run_a_call_belongs_and_which_model_holds_it():
+    router = fitted()
+    first, second = serve(router, "run-1", 2)
+    told = router.explain(second)
+    assert (told.visit, told.run_id, told.conversation) == ("stay", first.id, first.conversation)
+    assert {model.name: model.excluded_by for model in told.models} == {
+        "small": "another model holds the run",
+        "large": None,
+    }
+
+
+def test_a_journal_and_the_command_that_explains_have_the_run(tmp_path, capsys):
+    router = fitted()
+    kept = router.journal_to(tmp_path / "d.jsonl")
+    first, second = serve(router, "run-1", 2)
+    kept.close()
+    found = find_explanation(JournalReader(tmp_path / "d.jsonl"), second.id)
+    assert (found["rule"], found["visit"], found["run_id"]) == ("hold", "stay", first.id)
+    show(found)
+    printed = capsys.readouterr().out
+    assert "the run goes on with the model that holds it" in printed
+    assert f"run {first.id}: the model of the call before stays" in " ".join(printed.split())
+
+
+def test_off_policy_evaluation_takes_a_run_for_one_decision(tmp_path):
+    router = fitted()
+    kept = router.journal_to(tmp_path / "d.jsonl")
+    runs = [serve(router, f"run-{i}", 3) for i in range(4)]
+    router.reward(runs[0][2], 1.0)
+    kept.close()
+    read = read_decisions(JournalReader(tmp_path / "d.jsonl"))
+    assert read.n == 4
+    costs = [router.conversation(f"run-{i}").spent_usd for i in range(4)]
+    np.testing.assert_allclose(read.cost_usd, costs, rtol=1e-12)
+    np.testing.assert_array_equal(read.reward, [1.0, np.nan, np.nan, np.nan])

@@ -156,6 +156,7 @@ def read_decisions(events: Iterable[dict[str, Any]]) -> Decisions:
     the model chosen. Exploration tries the models of a context in rounds, in a random order per round: within a round
     each choice depends on those before it, but over the round all models are equally likely, and this probability is
     used here. After a refit of the contexts only later decisions count, because context numbers change their meaning.
+    A run is one decision: the one that chose its model, with the cost of all its calls.
     """
     try:
         return _decisions(*_collected(events))
@@ -194,11 +195,14 @@ def _collected(events: Iterable[dict[str, Any]]) -> tuple[list[dict[str, Any]], 
     """Return the decisions since the last refit of the contexts, all outcomes, and the number of earlier decisions."""
     drawn: list[dict[str, Any]] = []
     outcomes: dict[str, dict[str, float]] = {}
+    runs: dict[str, str] = {}
     share: dict[int, float] = {}
     left_out = 0
     for event in events:
         kind = event.get("event")
-        if kind == "decision":
+        if kind == "decision" and event.get("run_id") not in {None, "", event["id"]}:
+            runs[event["id"]] = event["run_id"]
+        elif kind == "decision":
             context = event["context"]
             if share.setdefault(context["id"], context["share"]) != context["share"]:
                 left_out, drawn, share = left_out + len(drawn), [], {context["id"]: context["share"]}
@@ -206,7 +210,16 @@ def _collected(events: Iterable[dict[str, Any]]) -> tuple[list[dict[str, Any]], 
         elif kind in _OUTCOME_OF_EVENT:
             name = _OUTCOME_OF_EVENT[kind]
             outcomes.setdefault(event["id"], {})[name] = event[name]
-    return drawn, outcomes, left_out
+    return drawn, _of_runs(outcomes, runs), left_out
+
+
+def _of_runs(outcomes: dict[str, dict[str, float]], runs: dict[str, str]) -> dict[str, dict[str, float]]:
+    """Return the outcomes with the costs of the later calls of each run added to that of its decision."""
+    for call, owner in runs.items():
+        for name, value in outcomes.pop(call, {}).items():
+            known = outcomes.setdefault(owner, {})
+            known[name] = known.get(name, 0.0) + value if name == "cost_usd" else value
+    return outcomes
 
 
 _OUTCOME_OF_EVENT = {"charge": "cost_usd", "reward": "reward"}
