@@ -29,7 +29,6 @@ from wiserouter.pricing.pool import Model, Pool
 from wiserouter.prompts.contexts import Contexts
 from wiserouter.prompts.encoders import EncoderLike, open_encoder
 from wiserouter.prompts.query import Query
-from wiserouter.routing.conversation_calls import ConversationCalls
 from wiserouter.routing.conversation_methods import CallQuestion, RouterConversations, check_restrictions
 from wiserouter.routing.decider import Decider
 from wiserouter.routing.keyed_draws import KeyedDraws
@@ -151,8 +150,7 @@ class WiseRouter(RouterConversations):
         super().__init__(store, learner, growing)
         self._decider = Decider(learner, np.random.default_rng(seed), store.now, labels, explore, KeyedDraws(seed))
         if conversations is not None:
-            grows = growing is not None
-            self._calls = ConversationCalls(conversations, store, learner, self._lock, grows=grows)
+            self.keep_conversations(conversations)
         self.comparison: Comparison | None = None
 
     @classmethod

@@ -171,6 +171,8 @@ class ConversationCalls:
     def end(self, state: Conversation) -> None:
         """End a conversation: its committed amount is free, and its length and its cost are known."""
         self._store.end_conversation(state.key)
+        if state.decision_id:
+            self._store.alias(name_of_ended(state.key), state.decision_id)
         owner = self._owner(None, state) if self._is_run and state.estimate_usd else None
         with self._lock:
             self._open.close(state.key)
@@ -325,3 +327,8 @@ class ConversationCalls:
             return self._store.find(state.decision_id)
         except UnknownDecision:
             return None
+
+
+def name_of_ended(key: str) -> str:
+    """Return the name by which a score finds the decision of a conversation that has ended."""
+    return f"conversation {key}"

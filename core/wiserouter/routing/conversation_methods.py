@@ -9,9 +9,10 @@ from numpy.typing import ArrayLike
 
 from wiserouter.conversations.conversation import Conversation
 from wiserouter.conversations.identity import conversation_key
-from wiserouter.errors import BudgetExhausted, InvalidInput, UnknownConversation
+from wiserouter.conversations.settings import Conversations
+from wiserouter.errors import AlreadySettled, BudgetExhausted, InvalidInput, UnknownConversation, UnknownDecision
 from wiserouter.prompts.query import Query
-from wiserouter.routing.conversation_calls import MAX_ATTEMPTS, ConversationCalls
+from wiserouter.routing.conversation_calls import MAX_ATTEMPTS, ConversationCalls, name_of_ended
 from wiserouter.routing.keyed_draws import check_draw_key
 from wiserouter.routing.settlement import RouterSettlement
 from wiserouter.stores.base import Record
@@ -36,6 +37,27 @@ class CallQuestion(NamedTuple):
 
 class RouterConversations(RouterSettlement):
     """The methods that know which conversation a call belongs to."""
+
+    @property
+    def conversations(self) -> Conversations | None:
+        """The settings of conversations; None where every call is decided alone."""
+        return None if self._calls is None else self._calls.settings
+
+    def keep_conversations(self, settings: Conversations) -> None:
+        """Keep conversations from now on, as with `WiseRouter(conversations=...)`: for a router that was loaded.
+
+        Raises
+        ------
+        InvalidInput
+            If the router keeps them under other settings already.
+        """
+        if self._calls is None:
+            grows = self._growing is not None
+            self._calls = ConversationCalls(settings, self._store, self._learner, self._lock, grows=grows)
+        elif self._calls.settings != settings:
+            raise InvalidInput(
+                f"a router keeps conversations under one setting, got {settings} for one with {self._calls.settings}"
+            )
 
     def conversation(self, conversation: str, *, caller: str = "", scope: str = "default") -> Conversation | None:
         """Return the kept state of a conversation; None where none is known, or its time to live is over.
@@ -68,7 +90,7 @@ class RouterConversations(RouterSettlement):
         scope: str = "default",
         comment: str | None = None,
     ) -> bool:
-        """Record a score in [0, 1] for a run, or for the latest call of a conversation, by its id.
+        """Record a score in [0, 1] for a run, or for the latest call of a conversation, by its id; it may have ended.
 
         Returns
         -------
@@ -78,14 +100,19 @@ class RouterConversations(RouterSettlement):
         Raises
         ------
         UnknownConversation
-            If there is none, or its time to live is over. Nothing is changed.
+            If none is known, or all its calls have failed. Nothing is changed.
         InvalidInput
             If the score is outside [0, 1].
         """
-        state = self.conversation(conversation, caller=caller, scope=scope)
-        if state is None or not state.decision_id:
-            raise UnknownConversation(conversation)
-        return self.reward(state.decision_id, reward, comment=comment)
+        key = conversation_key(conversation, _owner(scope, caller))
+        state = self._store.conversation(key)
+        decision_id = name_of_ended(key) if state is None else state.decision_id
+        try:
+            if decision_id:
+                return self.reward(decision_id, reward, comment=comment)
+        except (UnknownDecision, AlreadySettled) as error:
+            raise UnknownConversation(conversation) from error
+        raise UnknownConversation(conversation)
 
     def _decided_in(
         self, call: CallQuestion, conversation: str, caller: str, parent: str | None

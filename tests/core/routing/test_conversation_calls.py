@@ -382,3 +382,30 @@ def test_off_policy_evaluation_takes_a_run_for_one_decision(tmp_path):
     costs = [router.conversation(f"run-{i}").spent_usd for i in range(4)]
     np.testing.assert_allclose(read.cost_usd, costs, rtol=1e-12)
     np.testing.assert_array_equal(read.reward, [1.0, np.nan, np.nan, np.nan])
+
+
+def test_a_score_finds_a_run_that_has_ended():
+    router = fitted()
+    serve(router, "run-1", 3)
+    router.end("run-1")
+    assert router.conversation("run-1") is None
+    assert router.reward_conversation("run-1", 0.7) is False
+    assert router.reward_conversation("run-1", 0.5) is True
+    assert router.estimates.labels[0, 1] == 51
+    serve(router, "run-1", 1)
+    assert router.reward_conversation("run-1", 0.4) is False  # the id names a new run
+    with pytest.raises(UnknownConversation):
+        router.reward_conversation("run-1", 0.7, scope="team")
+
+
+def test_a_loaded_router_keeps_conversations(tmp_path):
+    fitted().save(tmp_path / "a.wise")
+    router = WiseRouter.load(tmp_path / "a.wise")
+    assert router.conversations is None
+    router.keep_conversations(Conversations("run"))
+    router.keep_conversations(Conversations("run"))
+    assert router.conversations == Conversations("run")
+    router.start(Budget(100.0, horizon=100))
+    assert {one.model for one in serve(router, "run-1", 3)} == {"large"}
+    with pytest.raises(InvalidInput, match="keeps conversations under one setting"):
+        router.keep_conversations(Conversations("conversation"))
