@@ -72,6 +72,8 @@ class Conversation:
         The prefixes that providers have read, by model; at most `MAX_WARM`.
     missed_usd : float, USD
         The amount paid for tokens of the prefix that a warm model would have read from its cache.
+    sent_tokens, read_tokens : int
+        Tokens of the prompts of all its calls, and those of them that were read from caches.
     parent : str
         Key of the parent run; "" without one.
     started_s, used_s : float, seconds
@@ -105,6 +107,8 @@ class Conversation:
     prompt_tokens: int = 0
     warm: Mapping[str, Warm] = field(default_factory=dict)
     missed_usd: float = 0.0
+    sent_tokens: int = 0
+    read_tokens: int = 0
     parent: str = ""
     started_s: float = 0.0
     used_s: float = 0.0
@@ -140,6 +144,8 @@ class Conversation:
             self.prompt_tokens,
             self.warm,
             self.missed_usd,
+            self.sent_tokens,
+            self.read_tokens,
             self.parent,
             self.started_s,
             self.used_s,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from wiserouter.conversations.identity import ConversationKey
 from wiserouter.integration.billing import Bill, clamped_usage, estimated_usage, settle
 from wiserouter.integration.call import FRAME_TOKENS, SHORT_TEXT_CHARS, TOOLS_TOKENS, CallRequest, DrawBy
 from wiserouter.integration.context_lookup import ContextAssignment, ContextLookup
@@ -29,6 +30,7 @@ __all__ = [
     "ContextAssignment",
     "ContextLookup",
     "ConversationId",
+    "ConversationKey",
     "DrawBy",
     "Embedded",
     "IntArray",

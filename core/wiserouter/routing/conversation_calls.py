@@ -158,13 +158,14 @@ class ConversationCalls:
             if owner is not None:
                 self._book(owner, state.estimate_usd, after.estimate_usd)
 
-    def failed(self, record: Record, *, released: bool) -> None:
-        """Note that a call has failed: the next one of its conversation goes to another model where there is one."""
+    def unanswered(self, record: Record, *, released: bool, failed: bool) -> None:
+        """Note a call without an answer: where its model failed, the next one goes to another where there is one."""
         decision = record.decision
 
         def change(state: Conversation) -> Conversation:
             freed = released and state.decision_id == decision.id
-            return replace(state, failed_model=decision.model, decision_id="" if freed else state.decision_id)
+            failed_model = decision.model if failed else state.failed_model
+            return replace(state, failed_model=failed_model, decision_id="" if freed else state.decision_id)
 
         self._changed(decision, change)
 
@@ -262,6 +263,8 @@ class ConversationCalls:
             state.prompt_tokens,
             state.warm,
             state.missed_usd,
+            state.sent_tokens,
+            state.read_tokens,
             state.parent,
             state.started_s,
             max(state.used_s, decision.decided_at),
@@ -292,7 +295,13 @@ class ConversationCalls:
         if usage is not None and record.model < len(pool):
             name = pool.names[record.model]
             missed = self.counts.missed_usd(state, pool.models[record.model].price, usage)
-            after = replace(after, prompt_tokens=usage.input_tokens, missed_usd=state.missed_usd + missed)
+            after = replace(
+                after,
+                prompt_tokens=usage.input_tokens,
+                missed_usd=state.missed_usd + missed,
+                sent_tokens=state.sent_tokens + usage.input_tokens,
+                read_tokens=state.read_tokens + usage.cache_read_tokens,
+            )
             after = after.warmed(name, usage.input_tokens + usage.output_tokens, decision.decided_at)
         if self._is_run:
             after = replace(after, estimate_usd=spent_usd + state.rest_usd)

@@ -167,7 +167,7 @@ class RouterConversations(RouterSettlement):
         """Return the query of a call; one without a question of its own has the context of its conversation."""
         reader, context = self._learner.reader, call.context
         known = NO_CONTEXT < state.context < self._learner.contexts.n_contexts
-        asks = call.text is not None or call.embedding is not None or context is not None
+        asks = call.text is not None or call.embedding is not None or context not in (None, NO_CONTEXT)
         if known and (not asks or state.unit == "run"):  # a run keeps that of its task
             context = state.context
         embedding = None if context is not None else call.embedding

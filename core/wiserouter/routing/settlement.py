@@ -136,24 +136,34 @@ class RouterSettlement(RouterAdministration):
         """
         return self._store.find(decision_id, *others).decision
 
-    def release(self, decision: Decision | str) -> None:
-        """Give back the reservation, or the presumed cost, of a call that costs nothing; raise as `charge` does."""
+    def release(self, decision: Decision | str, *, failed: bool = True) -> None:
+        """Give back the reservation, or the presumed cost, of a call that costs nothing; raise as `charge` does.
+
+        With `failed=False` the model did not fail, so that it keeps its conversation: the call was never sent.
+        """
         record = self._store.release(_id(decision))
         for listener in self._listeners:
             listener()
-        self._note_failure(record, released=True)
+        self._note_outcome(record, released=True, failed=failed)
         if record.counts:
             with self._lock:
                 self._learner.take_back(record)
         for journal in self._journals:
             journal.event("release", record.decision.id, self._store.now())
 
-    def presume(self, decision: Decision | str) -> None:
+    def presume(self, decision: Decision | str, *, failed: bool = True) -> None:
         """Count a call whose outcome is unknown as spent: after a timeout, or a connection lost in the middle.
 
         It counts at `reserved_usd` where a limit is hard, and at `expected_cost_usd` otherwise, until a charge or a
         release corrects it. Nothing is learned from it. A call that is not settled within the time to live of its
         reservation is presumed too.
+
+        Parameters
+        ----------
+        decision : Decision or str
+            The decision, or its id.
+        failed : bool, default True
+            False if the model did not fail, so that it keeps its conversation: only the cost is unknown.
 
         Raises
         ------
@@ -163,7 +173,7 @@ class RouterSettlement(RouterAdministration):
         record = self._store.presume(_id(decision))
         for listener in self._listeners:
             listener()
-        self._note_failure(record, released=False)
+        self._note_outcome(record, released=False, failed=failed)
         for journal in self._journals:
             journal.event("presume", record.decision.id, self._store.now(), cost_usd=record.cost_usd)
 
@@ -235,10 +245,10 @@ class RouterSettlement(RouterAdministration):
             return False
         return self._calls is not None or self._store.waits("" if scope is None else scope)
 
-    def _note_failure(self, record: Record, *, released: bool) -> None:
-        """Note in the state of its conversation that a call has failed."""
-        if self._calls is not None and record.decision.conversation:
-            self._calls.failed(record, released=released)
+    def _note_outcome(self, record: Record, *, released: bool, failed: bool) -> None:
+        """Note in the state of its conversation that a call has ended without an answer, or with an unknown cost."""
+        if self._calls is not None and record.decision.conversation and (released or failed):
+            self._calls.unanswered(record, released=released, failed=failed)
 
     def _rewarded_id(self, decision: Decision | str) -> str:
         """Return the decision that a score belongs to: that of the run, for a call of a run."""

@@ -5,7 +5,18 @@ from threading import Barrier, Thread
 import numpy as np
 import pytest
 
-from wiserouter import Budget, Conversations, Estimates, Model, Offline, Price, Usage, WiseRouter
+from wiserouter import (
+    NO_CONTEXT,
+    Budget,
+    Contexts,
+    Conversations,
+    Estimates,
+    Model,
+    Offline,
+    Price,
+    Usage,
+    WiseRouter,
+)
 from wiserouter.cli.explain import _show as show
 from wiserouter.errors import (
     BudgetExhausted,
@@ -257,8 +268,6 @@ def test_a_turn_without_text_goes_on_in_the_context_of_its_conversation():
     estimates = Estimates(2, 2)
     rewards = np.array([[0.9, 0.2], [0.2, 0.9]])
     estimates.add_table(np.arange(2), rewards, np.tile((0.01, 0.01), (2, 1)))
-    from wiserouter import Contexts
-
     router = WiseRouter(
         [SMALL, LARGE],
         Contexts([[1.0, 0.0], [0.0, 1.0]], [0.5, 0.5]),
@@ -409,3 +418,41 @@ def test_a_loaded_router_keeps_conversations(tmp_path):
     assert {one.model for one in serve(router, "run-1", 3)} == {"large"}
     with pytest.raises(InvalidInput, match="keeps conversations under one setting"):
         router.keep_conversations(Conversations("conversation"))
+
+
+def test_a_call_without_an_answer_keeps_its_model_unless_that_failed():
+    router = fitted()
+    held = serve(router, "run", 2)[0].model
+    router.presume(router.decide("on", conversation="run"), failed=False)
+    assert router.decide("on", conversation="run").model == held
+    router.release(router.decide("on", conversation="run"), failed=False)
+    assert router.decide("on", conversation="run").model == held
+    router.presume(router.decide("on", conversation="run"))
+    assert router.decide("on", conversation="run").model != held
+
+
+def test_a_first_call_that_was_never_sent_is_decided_again():
+    router = fitted()
+    first = router.decide("fix the bug", conversation="run")
+    router.release(first, failed=False)
+    second = router.decide("fix the bug", conversation="run")
+    assert (second.model, second.run_id) == (first.model, second.id)
+    assert router.status().decided == 1
+
+
+def test_the_state_of_a_conversation_has_the_share_of_its_prompts_that_was_cached():
+    router = fitted("conversation")
+    serve(router, "chat", 3)
+    state = router.conversation("chat")
+    assert (state.sent_tokens, state.read_tokens) == (2_000 + 3_000 + 4_000, 2_000 + 3_000)
+
+
+def test_a_turn_that_could_not_be_assigned_goes_on_in_the_context_of_its_conversation():
+    contexts = Contexts([[1.0, 0.0], [0.0, 1.0]], [0.5, 0.5])
+    estimates = Estimates(2, 2)
+    estimates.add_table(np.array([0, 1]), np.tile((0.2, 0.9), (2, 1)), np.tile(RUN_USD, (2, 1)))
+    router = WiseRouter([SMALL, LARGE], contexts, estimates=estimates, conversations=Conversations(), seed=0)
+    router.start(Budget(100.0, horizon=100))
+    assert router.decide(context=NO_CONTEXT, conversation="chat").context == NO_CONTEXT
+    assert router.decide(context=1, conversation="chat").context == 1
+    assert router.decide(context=NO_CONTEXT, conversation="chat").context == 1
