@@ -5,7 +5,7 @@ Tokens are learned, not dollars: a cost follows from them, from the prices, and 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -115,6 +115,29 @@ class CallEstimates:
         """Learn that a conversation has ended."""
         self.calls_left.ended(model, calls)
         self.ended += 1
+
+    def sums(self) -> dict[str, FloatArray]:
+        """Return the sums behind the estimates by name, those of a model in its row; views, not copies."""
+        parts = {"tokens": self.tokens.arrays(), "hits": self.hits.arrays(), "calls_left": self.calls_left.arrays()}
+        named = {f"{part}.{name}": sums for part, arrays in parts.items() for name, sums in arrays.items()}
+        return {name: np.moveaxis(sums, -1, 0) if name.startswith("tokens.") else sums for name, sums in named.items()}
+
+    def add_sums(self, sums: Mapping[str, FloatArray]) -> None:
+        """Add the sums of another worker, or those that were saved; a name that is missing stands for zeros.
+
+        Parameters
+        ----------
+        sums : mapping of str to ndarray
+            As `sums` returns them, with the same models in the same order.
+        """
+        parts: dict[str, dict[str, FloatArray]] = {"tokens": {}, "hits": {}, "calls_left": {}}
+        for name, own in self.sums().items():
+            part, _, of = name.partition(".")
+            added = np.asarray(sums.get(name, np.zeros(own.shape)))
+            parts[part][of] = np.moveaxis(added, 0, -1) if part == "tokens" else added
+        self.tokens.merge(TokenGrowth.of_arrays(parts["tokens"]))
+        self.hits.merge(CacheHits.of_arrays([model.price for model in self._models], parts["hits"]))
+        self.calls_left.merge(CallsLeft.of_arrays(parts["calls_left"]))
 
     def _next_usd(self, state: Conversation, k: int, prompt: float, output: float, now_s: float) -> float:
         model = self._models[k]

@@ -29,6 +29,7 @@ from wiserouter.routing.conversation_figures import ConversationCounts
 from wiserouter.routing.conversation_terms import ConversationTerms
 from wiserouter.routing.learner import Learner
 from wiserouter.stores.base import Record, Store
+from wiserouter.stores.shared.call_sync import CallSync
 from wiserouter.types import NO_CONTEXT, Decision
 
 logger = logging.getLogger("wiserouter")
@@ -66,6 +67,10 @@ class ConversationCalls:
         self.counts = ConversationCounts()
         self._open = OpenRuns(settings.ttl_s)
         self._is_run = settings.unit == "run"
+        self._sync = CallSync(learner.contexts, self.estimates) if store.durable else None
+        if self._sync is not None:
+            self._sync.set_models(learner.pool.names)
+            store.join(self._sync)
 
     def opened(self, key: str, scope: str, parent: str) -> Conversation:
         """Return the state of a conversation; a new one where there is none, or its time to live is over."""
@@ -98,8 +103,8 @@ class ConversationCalls:
         self, state: Conversation, context: int, input_tokens: int | None, caps: tuple[RunCap, ...]
     ) -> ConversationTerms:
         """Return the terms of the next call of a conversation; the lock is held."""
-        estimates, pool = self.estimates, self._learner.pool
-        estimates.follow(pool.models)
+        estimates = self.estimates
+        self._follow()
         now_s = self._store.now()
         prompt = estimates.prompt_tokens(state, context, input_tokens)
         next_usd = partial(estimates.next_usd, state, context, prompt, now_s)
@@ -151,7 +156,7 @@ class ConversationCalls:
         state, after = both
         owner = self._owner(record, after) if self._is_run else None
         with self._lock:
-            self.estimates.follow(self._learner.pool.models)
+            self._follow()
             if usage is not None and record.model < len(self._learner.pool):
                 self.counts.charged(state, self._learner.pool, record.model, cost_usd, usage, after.missed_usd)
                 self.estimates.learn(state, decision.context, record.model, usage, decision.decided_at)
@@ -180,11 +185,20 @@ class ConversationCalls:
             pool = self._learner.pool
             if state.model not in pool.positions:
                 return
-            self.estimates.follow(pool.models)
+            self._follow()
             self.estimates.end(pool.positions[state.model], state.calls)
             self.counts.ended += 1
             if owner is not None:
                 self._book(owner, state.estimate_usd, state.spent_usd)
+
+    def _follow(self) -> None:
+        """Take over the present models, and what other workers have learned; the lock is held."""
+        pool = self._learner.pool
+        self.estimates.follow(pool.models)
+        if self._sync is not None:
+            self._sync.set_models(pool.names)
+            if self._sync.has_news:
+                self._sync.merge()
 
     def _root(self, parent: str) -> str:
         """Return the run whose budget pays for those that name `parent`."""

@@ -11,7 +11,8 @@ from wiserouter import Contexts
 from wiserouter.learning.estimates import FIELDS
 from wiserouter.pricing.prices import Usage
 from wiserouter.stores.engines.base import ReadRequest, Reply
-from wiserouter.stores.shared.estimate_sync import DAY_S, MAX_AGE_DAYS, EstimateSync
+from wiserouter.stores.shared.daily_sums import DAY_S, MAX_AGE_DAYS
+from wiserouter.stores.shared.estimate_sync import EstimateSync
 
 TWO = Contexts(np.array([[1.0, 0.0], [0.0, 1.0]]), np.array([0.5, 0.5]))
 NOON_S = 20_000.5 * DAY_S

@@ -21,16 +21,8 @@ from wiserouter.pricing.prices import Usage
 from wiserouter.prompts.contexts import Contexts
 from wiserouter.stores.engines.base import Reply
 from wiserouter.stores.engines.events import Learn
-from wiserouter.stores.ids import WorkerIdentity
+from wiserouter.stores.shared.daily_sums import DailySums
 from wiserouter.types import FloatArray
-
-DAY_S = 86_400.0
-
-ROUNDING = 1e-12
-"""Relative change of a sum that is taken as a rounding error, not as an addition of another worker."""
-
-MAX_AGE_DAYS = 90
-"""A worker that starts reads the sums of this many days."""
 
 
 class RemoteObservations(NamedTuple):
@@ -58,16 +50,10 @@ class EstimateSync:
     """
 
     def __init__(self, contexts: Contexts) -> None:
-        self.sums = hashlib.sha256(contexts.centroids.tobytes()).hexdigest()[:16]
+        self._sums = DailySums(sums_name(contexts))
         self._n_contexts = contexts.n_contexts
         self._models: tuple[str, ...] = ()
-        self._identity, self._sequence = WorkerIdentity(), 0
         self._additions: defaultdict[tuple[int, str], dict[str, float]] = defaultdict(_nothing_added)
-        self._sent: list[Learn] = []
-        self._totals: dict[str, dict[str, float]] = {}
-        self._remote: dict[str, dict[str, float]] = {}
-        self._started = False
-        self._now_s = 0.0
         self._lock = Lock()
 
     def set_models(self, models: Sequence[str]) -> None:
@@ -116,46 +102,26 @@ class EstimateSync:
     def outgoing(self, now_s: float) -> list[Learn]:
         """Return the events that add to the sums; the same ones again until `incoming` confirms their arrival."""
         with self._lock:
-            if self._identity.renew_after_fork():  # the parent sends its own additions
-                self._sent = []
+            if self._sums.renew_after_fork():  # the parent sends its own additions
                 self._additions.clear()
-            if not self._sent and self._additions:
-                self._sequence += 1
-                deltas = _cells(self._additions)
-                self._sent = [Learn(self._day(now_s), self._identity.name, self._sequence, deltas)]
+            if not self._sums.sent and self._additions:
+                self._sums.send(now_s, _cells(self._additions))
                 self._additions.clear()
-            return list(self._sent)
+            return list(self._sums.sent)
 
     def wanted(self, now_s: float) -> list[str]:
         """Return the names of the sums to read: of today and yesterday, the first time of all days."""
-        self._now_s = now_s
-        days = 2 if self._started else MAX_AGE_DAYS
-        wanted = [self._day(now_s - day * DAY_S) for day in range(days)]
-        sent = [learn.sums for learn in self._sent]
-        return list(dict.fromkeys([*wanted, *sent]))
+        return self._sums.wanted(now_s)
 
     def incoming(self, reply: Reply) -> None:
         """Take over the sums as they are after the events of `outgoing`."""
         with self._lock:
-            own: defaultdict[tuple[str, str], float] = defaultdict(float)
-            for learn in self._sent:
-                for cell, delta in learn.deltas.items():
-                    own[learn.sums, cell] += delta
-            self._sent = []
-            for name, totals in reply.sums.items():
-                known = self._totals.setdefault(name, {})
-                for cell, total in totals.items():
-                    grown = total - known.get(cell, 0.0) - own[name, cell]
-                    if abs(grown) > ROUNDING * abs(total):
-                        remote = self._remote.setdefault(name, {})
-                        remote[cell] = remote.get(cell, 0.0) + grown
-                self._totals[name] = dict(totals)
-            self._started = True
+            self._sums.incoming(reply)
 
     @property
     def has_news(self) -> bool:
         """Whether other workers have added observations that were not read yet."""
-        return bool(self._remote)
+        return self._sums.has_news
 
     def remote_observations(self) -> list[RemoteObservations]:
         """Return the observations of the other workers since the last call, the oldest first.
@@ -163,20 +129,11 @@ class EstimateSync:
         Those of models that this worker does not know are kept until it does.
         """
         with self._lock:
-            if not self._remote:
+            if not self._sums.has_news:
                 return []
             column = {name: k for k, name in enumerate(self._models)}
-            found, unknown = [], {}
-            for name in sorted(self._remote, key=_day):
-                cells = self._remote[name]
-                known = {cell: total for cell, total in cells.items() if cell.split("|", 2)[2] in column}
-                if known:
-                    age_s = self._now_s - (_day(name) + 0.5) * DAY_S
-                    found.append(RemoteObservations(age_s if age_s >= DAY_S else 0.0, self._placed(known, column)))
-                if len(known) < len(cells):
-                    unknown[name] = {cell: total for cell, total in cells.items() if cell not in known}
-            self._remote = unknown
-            return found
+            taken = self._sums.take_remote(column)
+            return [RemoteObservations(age_s, self._placed(cells, column)) for age_s, cells in taken]
 
     def _placed(self, cells: dict[str, float], column: dict[str, int]) -> Estimates:
         """Return sums by the names of their cells as arrays."""
@@ -189,8 +146,10 @@ class EstimateSync:
         sums.n_observations = sum(sums.observed)
         return sums
 
-    def _day(self, now_s: float) -> str:
-        return f"{self.sums}@{int(now_s // DAY_S)}"
+
+def sums_name(contexts: Contexts) -> str:
+    """Return the name of the sums of these contexts."""
+    return hashlib.sha256(contexts.centroids.tobytes()).hexdigest()[:16]
 
 
 def _nothing_added() -> dict[str, float]:
@@ -205,8 +164,3 @@ def _cells(additions: Mapping[tuple[int, str], Mapping[str, float]]) -> dict[str
         for field, value in addition.items()
         if value
     }
-
-
-def _day(sums: str) -> int:
-    """Return the day of sums by their name, counted from 1970."""
-    return int(sums.rpartition("@")[2])
