@@ -270,7 +270,10 @@ class WiseRouter(RouterConversations):
         """
         from wiserouter.artifacts.save_load import load
 
-        return cls(**load(path, encoder)._asdict(), store=store, seed=seed)
+        parts = load(path, encoder)
+        router = cls(**parts.settings(), store=store, seed=seed)
+        router._call_sums = parts.call_sums
+        return router
 
     @classmethod
     def merge(
@@ -326,7 +329,7 @@ class WiseRouter(RouterConversations):
             for i, one in enumerate(routers, start=1)
         ]
         terms = None if prices_from is None else parts(prices_from)
-        return cls(**merging.merge(named, terms, policy)._asdict(), store=store, seed=seed)
+        return cls(**merging.merge(named, terms, policy).settings(), store=store, seed=seed)
 
     def decide(
         self,

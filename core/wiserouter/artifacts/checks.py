@@ -12,15 +12,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wiserouter.artifacts.json_values import MAX_NUMBER
+from wiserouter.conversations.call_estimates import CallEstimates
 from wiserouter.errors import InvalidInput
 from wiserouter.learning.estimates import FIELDS, Estimates
 from wiserouter.learning.residuals.nearest_neighbors import Neighbours
 from wiserouter.learning.residuals.ridge import Ridge
+from wiserouter.pricing.pool import Model
 
 Arrays = Mapping[str, NDArray[Any]]
 Shape = tuple[int, ...]
 
 _TAKEN_BACK = ("invoked", "met", "reward", "reward_sq")
+_NEVER_NEGATIVE = (*_TAKEN_BACK, "cost", "cost_sq")
 _DEVIATING = ("cost", "reward", "reward_sq")
 
 
@@ -90,14 +93,14 @@ def check_estimates(arrays: Arrays, shape: Shape, *, deviating: bool) -> None:
 
 
 def without_negatives(arrays: Arrays, *, deviating: bool) -> dict[str, NDArray[Any]]:
-    """Return the arrays of estimates with 0 for what is left of an observation that was taken back after it had faded.
+    """Return the arrays of estimates with 0 for sums below it: of observations that were taken back after they had faded.
 
     Examples
     --------
     >>> without_negatives({"invoked": np.array([[-0.5, 2.0]])}, deviating=False)
     {'invoked': array([[0., 2.]])}
     """
-    names = [name for name in _TAKEN_BACK if not (deviating and name in _DEVIATING)]
+    names = [name for name in _NEVER_NEGATIVE if not (deviating and name in _DEVIATING)]
     return {name: np.maximum(array, 0.0) if name in names else array for name, array in arrays.items()}
 
 
@@ -115,6 +118,17 @@ def check_means(estimates: Estimates, *, deviating: bool) -> None:
         raise InvalidInput("estimates must give finite means, got NaN or an infinity")
     if not deviating and (cost_usd < 0).any():
         raise InvalidInput(f"estimates must give costs of at least 0, got {cost_usd.min():.6g}")
+
+
+def check_call_sums(arrays: Arrays, shape: Shape) -> None:
+    """Raise `InvalidInput` unless the sums of the calls of conversations fit the contexts and the models."""
+    n_contexts, n_models = shape
+    known = CallEstimates([Model(str(k)) for k in range(n_models)], n_contexts).sums()
+    _check_names("calls.", arrays, known)
+    for name, sums in known.items():
+        per_context = name.startswith("tokens.")  # one row for all contexts where these change while serving
+        rows = arrays[name].shape[-1:] if per_context and arrays[name].shape[-1:] == (1,) else sums.shape[2:]
+        check_array(f"calls.{name}", arrays[name], Rule((*sums.shape[:2], *rows) if per_context else sums.shape))
 
 
 def check_residuals(settings: Mapping[str, Any], arrays: Arrays, shape: Shape, dim: int) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from wiserouter.errors import InvalidInput
 from wiserouter.learning.estimates import Estimates
@@ -12,6 +12,7 @@ from wiserouter.planning.policies import Policy
 from wiserouter.pricing.pool import Model
 from wiserouter.prompts.contexts import Contexts
 from wiserouter.prompts.encoders import Encoder
+from wiserouter.types import FloatArray
 
 
 class RouterParts(NamedTuple):
@@ -31,6 +32,8 @@ class RouterParts(NamedTuple):
         Sums of cost and reward per (context, model).
     residuals : QueryResiduals or None
         How single queries deviate from their context.
+    call_sums : mapping of str to ndarray, or None
+        Sums of the tokens, cache hits and lengths of conversations, where the router has kept any.
     """
 
     models: Sequence[Model]
@@ -39,6 +42,13 @@ class RouterParts(NamedTuple):
     policy: Policy
     estimates: Estimates
     residuals: QueryResiduals | None = None
+    call_sums: Mapping[str, FloatArray] | None = None
+
+    def settings(self) -> dict[str, Any]:
+        """Return the parameters of `WiseRouter`."""
+        parameters = self._asdict()
+        del parameters["call_sums"]
+        return parameters
 
 
 def check_shape(estimates: Estimates, n_contexts: int, n_models: int) -> Estimates:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from wiserouter.artifacts.checks import (
+    check_call_sums,
     check_contexts,
     check_estimates,
     check_manifest,
@@ -54,6 +55,7 @@ def save(parts: RouterParts, path: str | Path) -> str:
         **_prefixed("estimates.", without_negatives(parts.estimates.arrays(), deviating=residuals is not None)),
         **_prefixed("encoder.", encoder.state() if encoder is not None else {}),
         **_prefixed("finer.", residuals.arrays() if residuals is not None else {}),
+        **_prefixed("calls.", dict(parts.call_sums or {})),
     }
     return write_artifact(path, manifest, arrays)
 
@@ -91,6 +93,9 @@ def _parts(
     shape, settings = (contexts.n_contexts, len(models)), manifest.get("finer")
     sums, finer = _without("estimates.", arrays), _without("finer.", arrays)
     check_estimates(sums, shape, deviating=settings is not None)
+    call_sums = _without("calls.", arrays)
+    if call_sums:
+        check_call_sums(call_sums, shape)
     check_residuals(settings or {"n_models": shape[1], "residual": None}, finer, shape, contexts.dim)
     return RouterParts(
         models=models,
@@ -99,6 +104,7 @@ def _parts(
         policy=open_policy(manifest["policy"]["name"], manifest["policy"]["settings"]),
         estimates=Estimates.of_arrays(without_negatives(sums, deviating=settings is not None)),
         residuals=None if settings is None else QueryResiduals.of_arrays(settings, finer),
+        call_sums=call_sums or None,
     )
 
 
@@ -126,7 +132,7 @@ def _check_prefixes(arrays: dict[str, Any]) -> None:
     for name, array in arrays.items():
         if array.dtype.kind not in _KINDS:
             raise InvalidInput(f"{name} must hold real numbers or text, got {array.dtype}")
-        if name not in _CONTEXT_ARRAYS and not name.startswith(("estimates.", "encoder.", "finer.")):
+        if name not in _CONTEXT_ARRAYS and not name.startswith(("estimates.", "encoder.", "finer.", "calls.")):
             raise InvalidInput(f"the arrays of an artifact must be known ones, got {name!r}")
 
 

@@ -32,7 +32,7 @@ def merge(
     merging.check_distinct(artifacts)
     parts = [(str(path), load(path)) for path in artifacts]
     merged = merging.merge(parts, None if prices_from is None else load(prices_from))
-    router = WiseRouter(**merged._asdict())
+    router = WiseRouter(**merged.settings())
     digest = router.save(output)
     counts = [_counts(*part) for part in parts]
     total = _counts(str(output), merged)

@@ -123,7 +123,7 @@ class CallEstimates:
         return {name: np.moveaxis(sums, -1, 0) if name.startswith("tokens.") else sums for name, sums in named.items()}
 
     def add_sums(self, sums: Mapping[str, FloatArray]) -> None:
-        """Add the sums of another worker, or those that were saved; a name that is missing stands for zeros.
+        """Add the sums of another worker, or those that were saved; those of other contexts are left out.
 
         Parameters
         ----------
@@ -133,7 +133,8 @@ class CallEstimates:
         parts: dict[str, dict[str, FloatArray]] = {"tokens": {}, "hits": {}, "calls_left": {}}
         for name, own in self.sums().items():
             part, _, of = name.partition(".")
-            added = np.asarray(sums.get(name, np.zeros(own.shape)))
+            added = np.asarray(sums.get(name, 0.0))
+            added = added if added.shape == own.shape else np.zeros(own.shape)
             parts[part][of] = np.moveaxis(added, 0, -1) if part == "tokens" else added
         self.tokens.merge(TokenGrowth.of_arrays(parts["tokens"]))
         self.hits.merge(CacheHits.of_arrays([model.price for model in self._models], parts["hits"]))

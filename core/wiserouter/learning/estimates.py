@@ -215,7 +215,7 @@ class Estimates:
         unknown = np.isnan(cost) | np.isnan(reward)
         return Means(
             reward=np.where(unknown, 0.0, np.clip(reward, 0.0, 1.0)),
-            cost_usd=np.where(np.isnan(cost), np.nanmax(cost), cost),
+            cost_usd=np.maximum(np.where(np.isnan(cost), np.nanmax(cost), cost), 0.0),
         )
 
     def cost_spread_usd(self) -> FloatArray:

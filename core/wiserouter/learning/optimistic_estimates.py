@@ -134,7 +134,7 @@ class OptimisticEstimates:
         known = np.maximum(labels, self._answered * seen.invoked[j]) + self._borrowed
         radius = np.sqrt(np.log1p(self._visits_per_model[j] / known) / (2.0 * known))
         reward = np.minimum(np.maximum(mean + self._weight * radius, 0.0), 1.0)
-        cost = (seen.cost[j] + self._prior_cost[j]) / (seen.calls[j] + self._cost_kappa)
+        cost = (np.maximum(seen.cost[j], 0.0) + self._prior_cost[j]) / (seen.calls[j] + self._cost_kappa)
         if self._retired.any():  # no plan takes a model that costs most and yields nothing
             reward, cost = np.where(self._retired, 0.0, reward), np.where(self._retired, cost.max(), cost)
         return ContextEstimates(mean.tolist(), reward.tolist(), cost.tolist())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from threading import RLock
@@ -30,7 +30,7 @@ from wiserouter.routing.label_budget import LabelBudget
 from wiserouter.routing.learner import Learner
 from wiserouter.routing.status import Status, status_of
 from wiserouter.stores import Health, Store
-from wiserouter.types import Decision
+from wiserouter.types import Decision, FloatArray
 
 if TYPE_CHECKING:
     from wiserouter.routing.explanation import Explanation
@@ -57,6 +57,7 @@ class RouterAdministration:
         self._store, self._learner, self._growing = store, learner, growing
         self._lock = RLock()
         self._calls: ConversationCalls | None = None
+        self._call_sums: Mapping[str, FloatArray] | None = None
         self._journals: tuple[Journal, ...] = ()
         self._listeners: tuple[Callable[[], object], ...] = ()
         self.check_new_model: Callable[[Model], None] | None = None
@@ -260,7 +261,9 @@ class RouterAdministration:
     def parts(self) -> RouterParts:
         """Return a copy of the fitted and learned parts, which no longer changes with this router."""
         with self._lock:
-            return self._learner.copy()
+            sums = self._call_sums if self._calls is None else self._calls.estimates.sums()
+            copies = None if sums is None else {name: array.copy() for name, array in sums.items()}
+            return self._learner.copy()._replace(call_sums=copies)
 
     def status(self, scope: str = "default") -> Status:
         """Return the state of a scope's budget and what the rest of it will buy; raise `NotStarted` if none runs."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from threading import RLock
@@ -30,7 +30,7 @@ from wiserouter.routing.conversation_terms import ConversationTerms
 from wiserouter.routing.learner import Learner
 from wiserouter.stores.base import Record, Store
 from wiserouter.stores.shared.call_sync import CallSync
-from wiserouter.types import NO_CONTEXT, Decision
+from wiserouter.types import NO_CONTEXT, Decision, FloatArray
 
 logger = logging.getLogger("wiserouter")
 
@@ -59,11 +59,23 @@ class ConversationCalls:
         Guards the learner.
     grows : bool
         Whether contexts change while serving.
+    sums : mapping of str to ndarray, optional
+        What a saved router has learned of its calls.
     """
 
-    def __init__(self, settings: Conversations, store: Store, learner: Learner, lock: RLock, *, grows: bool) -> None:
+    def __init__(
+        self,
+        settings: Conversations,
+        store: Store,
+        learner: Learner,
+        lock: RLock,
+        *,
+        grows: bool,
+        sums: Mapping[str, FloatArray] | None = None,
+    ) -> None:
         self.settings, self._store, self._learner, self._lock = settings, store, learner, lock
         self.estimates = CallEstimates(learner.pool.models, 1 if grows else learner.contexts.n_contexts)
+        self.estimates.add_sums(sums or {})
         self.counts = ConversationCounts()
         self._open = OpenRuns(settings.ttl_s)
         self._is_run = settings.unit == "run"

@@ -53,7 +53,8 @@ class RouterConversations(RouterSettlement):
         """
         if self._calls is None:
             grows = self._growing is not None
-            self._calls = ConversationCalls(settings, self._store, self._learner, self._lock, grows=grows)
+            parts = (settings, self._store, self._learner, self._lock)
+            self._calls = ConversationCalls(*parts, grows=grows, sums=self._call_sums)
         elif self._calls.settings != settings:
             raise InvalidInput(
                 f"a router keeps conversations under one setting, got {settings} for one with {self._calls.settings}"

@@ -55,7 +55,7 @@ class Learner:
         growing: Growing | None = None,
         sync: EstimateSync | None = None,
     ) -> None:
-        models, self.contexts, self.encoder, self.policy, estimates, self.residuals = parts
+        models, self.contexts, self.encoder, self.policy, estimates, self.residuals, _ = parts
         self.pool = Pool(models)
         self.estimates = check_shape(estimates, self.contexts.n_contexts, len(self.pool))
         self._now, self._watch, self._growing, self._sync = now, watch, growing, sync

@@ -17,9 +17,11 @@ from wiserouter import (
     Usage,
     WiseRouter,
 )
+from wiserouter.artifacts.save_load import save
 from wiserouter.cli.explain import _show as show
 from wiserouter.errors import (
     BudgetExhausted,
+    DamagedArtifact,
     InvalidInput,
     RunBudgetExhausted,
     UnknownConversation,
@@ -456,3 +458,37 @@ def test_a_turn_that_could_not_be_assigned_goes_on_in_the_context_of_its_convers
     assert router.decide(context=NO_CONTEXT, conversation="chat").context == NO_CONTEXT
     assert router.decide(context=1, conversation="chat").context == 1
     assert router.decide(context=NO_CONTEXT, conversation="chat").context == 1
+
+
+def test_what_was_learned_of_the_calls_is_saved_and_loaded(tmp_path):
+    router = fitted()
+    serve(router, "run-1", 5)
+    router.end("run-1")
+    router.save(tmp_path / "a.wise")
+    loaded = WiseRouter.load(tmp_path / "a.wise")
+    loaded.save(tmp_path / "b.wise")  # a router that keeps no conversations loses nothing
+    again = WiseRouter.load(tmp_path / "b.wise")
+    again.keep_conversations(Conversations("run"))
+    sums = router.parts().call_sums
+    assert sums["calls_left.stopped"].sum() == 1.0
+    for name, array in again.parts().call_sums.items():
+        np.testing.assert_array_equal(array, sums[name], err_msg=name)
+
+
+def test_an_artifact_with_sums_of_other_models_is_refused(tmp_path):
+    router = fitted()
+    serve(router, "run-1", 5)
+    parts = router.parts()
+    save(parts._replace(call_sums={**parts.call_sums, "hits.firsts": np.zeros(3)}), tmp_path / "a.wise")
+    with pytest.raises(DamagedArtifact, match=r"calls.hits.firsts must have shape \(2,\), got \(3,\)"):
+        WiseRouter.load(tmp_path / "a.wise")
+
+
+def test_costs_below_zero_after_their_deviation_plan_as_zero_and_can_be_saved(tmp_path):
+    router = fitted(unit="conversation")
+    estimates = Estimates(1, 2)
+    estimates.add_cost(0, 0, -0.001)
+    estimates.add_cost(0, 1, 0.002)
+    np.testing.assert_array_equal(estimates.means(shrink=False).cost_usd, [[0.0, 0.002]])
+    save(router.parts()._replace(estimates=estimates), tmp_path / "a.wise")
+    assert WiseRouter.load(tmp_path / "a.wise").parts().estimates.cost.tolist() == [[0.0, 0.002]]

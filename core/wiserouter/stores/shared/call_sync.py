@@ -38,7 +38,7 @@ class CallSync:
     def __init__(self, contexts: Contexts, estimates: CallEstimates) -> None:
         self._sums, self._estimates = DailySums(f"{sums_name(contexts)}-calls"), estimates
         self._models: tuple[str, ...] = ()
-        self._known: dict[str, FloatArray] = {}
+        self._known = self._copied()  # what was saved is every worker's own
         self._asked_s, self._asks = -EVERY_S, False
         self._lock = Lock()
 
