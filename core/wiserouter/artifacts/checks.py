@@ -93,7 +93,7 @@ def check_estimates(arrays: Arrays, shape: Shape, *, deviating: bool) -> None:
 
 
 def without_negatives(arrays: Arrays, *, deviating: bool) -> dict[str, NDArray[Any]]:
-    """Return the arrays of estimates with 0 for sums below it: of observations that were taken back after they had faded.
+    """Return the arrays of estimates with 0 for a sum below it, as after observations that were taken back.
 
     Examples
     --------
