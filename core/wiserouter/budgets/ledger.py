@@ -244,11 +244,12 @@ class Ledger:
         if self.arrivals is not None:
             self.arrivals.note_refusal(self.now_s)
 
-    def reserve(self, reserved_usd: float, expected_usd: float, counts: bool = True) -> None:
-        """Reserve the cost of one call; raise `BudgetExhausted` if a hard limit does not admit it."""
+    def reserve(self, reserved_usd: float, expected_usd: float, counts: bool = True) -> tuple[Ledger, ...]:
+        """Reserve the cost of one call and return the ledgers that bear it, or raise `BudgetExhausted`."""
         if reserved_usd > self.room_usd():
             raise self.exhausted(reserved_usd)
         self.hold(reserved_usd, expected_usd, counts)
+        return (self,)
 
     def hold(self, reserved_usd: float, expected_usd: float, counts: bool = True) -> None:
         """Reserve the cost of one admitted call, which uses a request of the horizon where it `counts`."""

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wiserouter.errors import InvalidInput
-from wiserouter.learning.shrinkage import UNIDENTIFIED_STRENGTH, shrunk_means, spreads, strength
+from wiserouter.learning.shrinkage import UNIDENTIFIED_STRENGTH, shrunk_means, spreads
 from wiserouter.types import NO_CONTEXT, FloatArray
 from wiserouter.validation import check_count
 
@@ -52,7 +52,7 @@ def hierarchical_means(count: FloatArray, total: FloatArray, square: FloatArray,
         return np.full(count.shape, unknown)
     columns = [sums.sum(axis=0)[:, np.newaxis] for sums in (count, total, square)]
     column_mean = shrunk_means(*columns, shrink=True)[:, 0]
-    kappa = strength(spreads(count, total, square))
+    kappa = spreads(count, total, square).strength
     if kappa is None:
         kappa = UNIDENTIFIED_STRENGTH
     if np.isinf(kappa):

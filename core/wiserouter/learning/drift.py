@@ -177,7 +177,7 @@ def _changed(seen: Estimates, bucket: Estimates, fields: tuple[str, ...], z: flo
     count, total, square = (getattr(seen, field) for field in fields)
     n, new = (getattr(bucket, field) for field in fields[:2])
     former, old = np.maximum(count - n, 0.0), total - new
-    within = spreads(count, total, square)[0]
+    within = spreads(count, total, square).within
     harmonic = n * former / np.maximum(count, 1.0)  # h_j; `shift` is h_j d_j
     difference = new / np.maximum(n, 1.0) - old / np.maximum(former, 1e-9)
     rounding = ROUNDING * np.abs(total) / np.maximum(count, 1.0)  # of equal costs

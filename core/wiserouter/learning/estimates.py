@@ -6,8 +6,8 @@ own mean over all contexts, by a strength estimated from the data (`wiserouter.l
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -51,6 +51,8 @@ class Estimates:
 
     Attributes
     ----------
+    shape : tuple of int
+        (n_contexts, n_models).
     calls, cost, cost_sq : ndarray of shape (n_contexts, n_models)
         Number of calls with a known cost, their sum in USD and sum of squares.
     labels, reward, reward_sq : ndarray of shape (n_contexts, n_models)
@@ -77,7 +79,7 @@ class Estimates:
     """
 
     def __init__(self, n_contexts: int, n_models: int) -> None:
-        shape = (check_count("n_contexts", n_contexts, least=1), check_count("n_models", n_models, least=1))
+        self.shape = shape = check_count("n_contexts", n_contexts, least=1), check_count("n_models", n_models, least=1)
         self.calls, self.cost, self.cost_sq = np.zeros(shape), np.zeros(shape), np.zeros(shape)
         self.labels, self.reward, self.reward_sq = np.zeros(shape), np.zeros(shape), np.zeros(shape)
         self.invoked, self.met = np.zeros(shape), np.zeros(shape)
@@ -85,11 +87,6 @@ class Estimates:
         self.observed = [0] * shape[0]
         self.n_invoked = 0
         self.n_observations = 0
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """(n_contexts, n_models)."""
-        return self.calls.shape[0], self.calls.shape[1]
 
     def add_cost(self, context: int, model: int, cost_usd: float, usage: Usage | None = None) -> None:
         """Count the true cost of one call, and its tokens where they are known."""
@@ -173,6 +170,7 @@ class Estimates:
         columns |= {name: np.zeros(self.shape[0]) for name in FIELDS if name not in columns}
         for field, column in columns.items():
             setattr(self, field, np.column_stack([getattr(self, field), column]))
+        self.shape = self.shape[0], self.shape[1] + 1
         self.n_observations += round(2 * weight * self.shape[0])
 
     def merge(self, other: Estimates) -> None:
@@ -220,7 +218,7 @@ class Estimates:
 
     def cost_spread_usd(self) -> FloatArray:
         """Return the standard deviation of the cost of one call within a context, of shape (n_models,)."""
-        spread: FloatArray = np.sqrt(spreads(self.calls, self.cost, self.cost_sq)[0])
+        spread: FloatArray = np.sqrt(spreads(self.calls, self.cost, self.cost_sq).within)
         return spread
 
     def arrays(self) -> dict[str, NDArray[np.float64]]:
@@ -236,3 +234,54 @@ class Estimates:
         estimates.n_invoked = round(estimates.invoked.sum())
         estimates.n_observations = round(estimates.calls.sum() + estimates.labels.sum())
         return estimates
+
+
+class Sums(Protocol):
+    """Sums to which observations are added, such as `Estimates`."""
+
+    def add_invoked(self, context: int, model: int, count: int = 1) -> None:
+        """Count a decision, or take one back with `count=-1`."""
+        ...
+
+    def add_cost(self, context: int, model: int, cost_usd: float, usage: Usage | None = None) -> None:
+        """Count the true cost of one call, and its tokens where they are known."""
+        ...
+
+    def reprice(self, model: int, factor: FloatArray) -> None:
+        """Restate the costs of a model at a new price, `factor` times the old one in each context."""
+        ...
+
+
+class AllSums:
+    """Several sums that count the same observations.
+
+    Parameters
+    ----------
+    each : sequence of Sums
+        The sums.
+
+    Examples
+    --------
+    >>> estimates, recent = Estimates(1, 1), Estimates(1, 1)
+    >>> AllSums([estimates, recent]).add_invoked(0, 0)
+    >>> estimates.n_invoked, recent.n_invoked
+    (1, 1)
+    """
+
+    def __init__(self, each: Sequence[Sums]) -> None:
+        self._each = tuple(each)
+
+    def add_invoked(self, context: int, model: int, count: int = 1) -> None:
+        """Count a decision, or take one back with `count=-1`."""
+        for sums in self._each:
+            sums.add_invoked(context, model, count)
+
+    def add_cost(self, context: int, model: int, cost_usd: float, usage: Usage | None = None) -> None:
+        """Count the true cost of one call, and its tokens where they are known."""
+        for sums in self._each:
+            sums.add_cost(context, model, cost_usd, usage)
+
+    def reprice(self, model: int, factor: FloatArray) -> None:
+        """Restate the costs of a model at a new price."""
+        for sums in self._each:
+            sums.reprice(model, factor)

@@ -28,10 +28,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wiserouter.learning.cost_prior import log_prices, prior_costs_usd
+from wiserouter.learning.cost_prior import list_figures
 from wiserouter.learning.estimates import Estimates
 from wiserouter.learning.price_regression import toward_price_line
-from wiserouter.learning.shrinkage import Spreads, spreads, strength
+from wiserouter.learning.shrinkage import Spreads, spreads
 from wiserouter.pricing.pool import Model
 from wiserouter.pricing.prices import Price
 from wiserouter.types import FloatArray
@@ -64,6 +64,14 @@ class ContextEstimates(NamedTuple):
     mean: list[float]
     reward: list[float]
     cost_usd: list[float]
+
+
+class EstimatesOfAll(NamedTuple):
+    """All contexts: the same figures as ndarrays of shape (n_contexts, n_models)."""
+
+    mean: FloatArray
+    reward: FloatArray
+    cost_usd: FloatArray
 
 
 class OptimisticEstimates:
@@ -104,8 +112,8 @@ class OptimisticEstimates:
             [0.0 if m.score is None else m.score_weight for m in models] or np.zeros(estimates.shape[1])
         )
 
-    def refresh(self, requests: int, share: float) -> None:
-        """Compute the figures of all contexts together: frequencies, models' means, strengths, list costs.
+    def refresh(self, requests: int, share: float) -> EstimatesOfAll:
+        """Compute frequencies, models' means, strengths and list costs again, and return the estimates that follow.
 
         Parameters
         ----------
@@ -121,13 +129,20 @@ class OptimisticEstimates:
         self._weight = self._alpha * math.sqrt(share)
         met = seen.met.sum(axis=1)
         self.freq = met / met.sum()
-        self._visits_per_model = ahead * self.freq / seen.shape[1]
-        self._take_rewards()
-        self._take_costs()
+        self._visits_per_model = (ahead * self.freq / seen.shape[1])[:, np.newaxis]
+        prior_usd, log_price = list_figures(seen, self._models, self._first_prices)
+        self._take_rewards(log_price)
+        self._take_costs(prior_usd)
+        return EstimatesOfAll(*self._estimated(slice(None)))
 
     def row(self, context: int) -> ContextEstimates:
         """Return the estimates of one context."""
-        seen, j = self._estimates, context
+        mean, reward, cost = self._estimated(context)
+        return ContextEstimates(mean.tolist(), reward.tolist(), cost.tolist())
+
+    def _estimated(self, j: int | slice) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return mean reward, its upper confidence bound and mean cost, of one context or of a slice of them."""
+        seen = self._estimates
         labels, kappa = seen.labels[j], self._kappa
         mean = np.minimum(np.maximum((seen.reward[j] + self._prior_reward) / (labels + kappa), 0.0), 1.0)
         # n': rewards, those expected of calls under way, and those borrowed from other contexts
@@ -136,14 +151,11 @@ class OptimisticEstimates:
         reward = np.minimum(np.maximum(mean + self._weight * radius, 0.0), 1.0)
         cost = (np.maximum(seen.cost[j], 0.0) + self._prior_cost[j]) / (seen.calls[j] + self._cost_kappa)
         if self._retired.any():  # no plan takes a model that costs most and yields nothing
-            reward, cost = np.where(self._retired, 0.0, reward), np.where(self._retired, cost.max(), cost)
-        return ContextEstimates(mean.tolist(), reward.tolist(), cost.tolist())
+            most = cost.max(axis=-1, keepdims=True)
+            reward, cost = np.where(self._retired, 0.0, reward), np.where(self._retired, most, cost)
+        return mean, reward, cost
 
-    def rows(self) -> list[ContextEstimates]:
-        """Return the estimates of every context."""
-        return [self.row(j) for j in range(self._estimates.shape[0])]
-
-    def _take_rewards(self) -> None:
+    def _take_rewards(self, log_price: FloatArray | None) -> None:
         seen = self._estimates
         n = seen.labels.sum(axis=0) + self._scored
         total = seen.reward.sum(axis=0) + self._scored * self._score
@@ -152,19 +164,17 @@ class OptimisticEstimates:
         # empirical Bayes: strength of the models' means, and these drawn to the price line
         spread = spreads(seen.labels, seen.reward, seen.reward_sq)
         self._kappa = max(_strength_of_means(seen.labels, mean, spread), _WEAK)
-        log_price = log_prices(seen, self._first_prices)
         if log_price is not None:
             mean = toward_price_line(mean, _sampling_variance(seen.labels, n, spread), log_price)
         self._prior_reward = self._kappa * mean
         self._borrowed = np.maximum(BORROWED / (1.0 / self._kappa + 1.0 / np.maximum(n, _WEAK)), _WEAK)
         self._answered = min((seen.labels.sum() + _PATIENCE) / (seen.invoked.sum() + _PATIENCE), 1.0)
 
-    def _take_costs(self) -> None:
+    def _take_costs(self, prior: FloatArray) -> None:
         seen = self._estimates
-        prior = prior_costs_usd(seen, self._models)
         total, square = seen.cost / prior, seen.cost_sq / prior**2
         spread = spreads(seen.calls, total, square)
-        kappa = strength(spread)
+        kappa = spread.strength
         self._cost_kappa = UNIDENTIFIED_COST_STRENGTH if kappa is None else min(max(kappa, _WEAK), _STRONG)
         self._prior_cost = self._cost_kappa * prior
         self.spread_usd = np.sqrt(_pooled(seen.calls, spread.within)) * prior
@@ -191,8 +201,7 @@ def _strength_of_means(count: FloatArray, mean: FloatArray, of: Spreads) -> floa
     """Return the pseudo-counts of a model's mean reward: the strength, times the share that models' means explain."""
     if len(count) == 1:
         return _STRONG  # a single cell is its model's mean: a leaderboard's score counts in full
-    kappa = strength(of)
-    if kappa is None:
+    if of.strength is None:
         return 1.0
     # variance between models: that of their means, less the sampling variance of these
     n = count.sum(axis=0)
@@ -200,4 +209,4 @@ def _strength_of_means(count: FloatArray, mean: FloatArray, of: Spreads) -> floa
     noise = (of.within.mean() + of.between.mean() * (count**2).sum(axis=0)[tried] / n[tried]) / n[tried]
     between_models = max(float(mean[tried].var(ddof=1) - noise.mean()), 0.0) if tried.sum() > 1 else 0.0
     between_all = between_models + float(of.between.mean())
-    return min(kappa, _STRONG) * (between_models / between_all if between_all > 0 else 1.0)
+    return min(of.strength, _STRONG) * (between_models / between_all if between_all > 0 else 1.0)

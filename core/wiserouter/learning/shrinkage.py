@@ -24,11 +24,25 @@ UNIDENTIFIED_STRENGTH = 8.0
 
 
 class Spreads(NamedTuple):
-    """Variances within and between the cells of each column, and whether the data identify them."""
+    """Variances within and between the cells of each column, and the strength that follows from them.
+
+    Attributes
+    ----------
+    within, between : ndarray of shape (n_models,)
+        The variances of each column.
+    identified : ndarray of bool of shape (n_models,)
+        Whether the data identify both.
+    strength : float or None
+        The pseudo-counts of a column's mean: variance within cells over variance between them. Each column's variances
+        are taken relative to their sum and averaged over the columns: one strength for all models is steadier than one
+        each, and models differ in scale. Infinite where cells do not differ; None where no column identifies its
+        variances.
+    """
 
     within: FloatArray
     between: FloatArray
     identified: NDArray[np.bool_]
+    strength: float | None
 
 
 def shrunk_means(count: FloatArray, total: FloatArray, square: FloatArray, *, shrink: bool) -> FloatArray:
@@ -59,20 +73,6 @@ def shrunk_means(count: FloatArray, total: FloatArray, square: FloatArray, *, sh
     return means
 
 
-def strength(of: Spreads) -> float | None:
-    """Return the pseudo-counts of a column's mean: variance within cells over variance between them.
-
-    Each column's variances are taken relative to their sum and averaged over the columns: one strength for all models
-    is steadier than one each, and models differ in scale. Infinite where cells do not differ; None where no column
-    identifies its variances.
-    """
-    varies = of.identified & (of.within + of.between > 0)
-    if not varies.any():
-        return None
-    share = float((of.between[varies] / (of.within[varies] + of.between[varies])).mean())
-    return (1.0 - share) / share if share > 0 else float("inf")
-
-
 def spreads(count: FloatArray, total: FloatArray, square: FloatArray) -> Spreads:
     """Return the variances within and between the cells of each column, by one-way analysis of variance."""
     n, cells = count.sum(axis=0), (count > 0).sum(axis=0)
@@ -86,13 +86,21 @@ def spreads(count: FloatArray, total: FloatArray, square: FloatArray) -> Spreads
     # method of moments for cells of unequal size: `across` has expectation (cells - 1) within + spread_count between
     spread_count = n - (count**2).sum(axis=0) / np.maximum(n, 1.0)
     between = np.maximum(across - (cells - 1) * within, 0.0) / np.where(identified, spread_count, 1.0)
-    return Spreads(within, between, identified)
+    varies = identified & (within + between > 0)
+    return Spreads(within, between, identified, _strength(within[varies], between[varies]))
+
+
+def _strength(within: FloatArray, between: FloatArray) -> float | None:
+    """Return the ratio of the variances, averaged over the columns that identify them."""
+    if not within.size:
+        return None
+    share = float((between / (within + between)).mean())
+    return (1.0 - share) / share if share > 0 else float("inf")
 
 
 def _pseudo_counts(count: FloatArray, total: FloatArray, square: FloatArray) -> float:
     """Return the strength; where it is None, 0 if all columns are identified, else `UNIDENTIFIED_STRENGTH`."""
     of = spreads(count, total, square)
-    kappa = strength(of)
-    if kappa is None:
+    if of.strength is None:
         return 0.0 if of.identified.all() else UNIDENTIFIED_STRENGTH
-    return kappa
+    return of.strength

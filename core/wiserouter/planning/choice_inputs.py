@@ -6,10 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wiserouter.learning.estimates import Estimates
 from wiserouter.learning.residuals.shift import Shift
-from wiserouter.planning.plan import Plan
-from wiserouter.planning.reserve_rule import ReserveRule
 from wiserouter.types import FloatArray
 
 
@@ -18,11 +15,6 @@ class Counts(NamedTuple):
 
     calls: FloatArray
     labels: FloatArray
-
-    @classmethod
-    def of(cls, estimates: Estimates) -> Counts:
-        """Return a copy of the present counts."""
-        return cls(estimates.calls.copy(), estimates.labels.copy())
 
     def of_all_contexts(self) -> Counts:
         """Return the sums over the contexts, as one row."""
@@ -98,25 +90,3 @@ class ExplorationFigures(NamedTuple):
     def means(self, model: int) -> tuple[float, float]:
         """Return the running means of a model; 0 without observations."""
         return self.reward[model] / max(self.labels[model], 1.0), self.cost[model] / max(self.calls[model], 1.0)
-
-
-def figures_of(
-    plan: Plan,
-    context: int,
-    reserve_rule: ReserveRule | None = None,
-    counts: Counts | None = None,
-    means: list[float] | None = None,
-) -> ContextFigures:
-    """Return the figures of one context; `means` are its mean rewards, where the plan was solved for other rewards."""
-    planned = plan.reward[context].tolist()
-    unknown = [0.0] * len(planned)
-    return ContextFigures(
-        planned if means is None else means,
-        plan.cost_usd[context].tolist(),
-        counts.calls[context].tolist() if counts is not None else unknown,
-        counts.labels[context].tolist() if counts is not None else unknown,
-        plan.envelope_models(context),
-        reserve_rule.guarded_cost_usd[context] if reserve_rule is not None else None,
-        None if means is None else planned,
-        reserve_rule.drift_margin_usd if reserve_rule is not None else None,
-    )

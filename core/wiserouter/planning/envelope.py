@@ -37,12 +37,26 @@ class EnvelopeStep(NamedTuple):
 
 
 class ContextEnvelope(NamedTuple):
-    """The envelope of one context, its steps, and spend and value of its cheapest action, weighted as those are."""
+    """The envelope of one context, and the figures that it follows from; no list of it is ever changed.
+
+    Attributes
+    ----------
+    hull : list of int
+        The actions that some budget takes, from the cheapest to the best.
+    steps : list of EnvelopeStep
+        The steps from each of them to the next.
+    base_usd, base_value : float
+        Spend and value of the cheapest action, weighted as those of the steps are.
+    cost_usd, reward : list of float
+        Mean cost and mean reward of each model.
+    """
 
     hull: list[int]
     steps: list[EnvelopeStep]
     base_usd: float
     base_value: float
+    cost_usd: list[float]
+    reward: list[float]
 
 
 def context_envelopes(
@@ -63,7 +77,7 @@ def context_envelope(
     for a, b in pairwise(hull):
         spend, more = cost[b] - cost[a], gain[b] - gain[a]
         steps.append(EnvelopeStep(_ratio(more, spend), weight * spend, weight * more, context, b))
-    return ContextEnvelope(hull, steps, weight * cost[hull[0]], weight * gain[hull[0]])
+    return ContextEnvelope(hull, steps, weight * cost[hull[0]], weight * gain[hull[0]], cost_usd, reward)
 
 
 def envelope(cost_usd: list[float], reward: list[float], *, allow_skip: bool = False) -> list[int]:

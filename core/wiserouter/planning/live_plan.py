@@ -78,7 +78,8 @@ class LivePlan:
         actual = self._accounting == "actual"
         plan = Plan(self._freq, *self._estimates.means(shrink=actual), allow_skip=self._allow_skip)
         reserve_rule = ReserveRule(plan, self._estimates.cost_spread_usd()) if actual else None
-        self._mixture = Mixture(plan, self._accounting, reserve_rule, Counts.of(self._estimates))
+        counts = Counts(self._estimates.calls.copy(), self._estimates.labels.copy())
+        self._mixture = Mixture(plan, self._accounting, reserve_rule, counts)
         self._without_context = None
         seen = self._estimates.n_observations
         self._solve_at = max(seen + 1, seen * RESOLVE_GROWTH) if actual else float("inf")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,13 +11,13 @@ from wiserouter.budgets.budget import Debit
 from wiserouter.budgets.funds import Funds
 from wiserouter.learning.estimates import Estimates
 from wiserouter.learning.residuals.shift import Shift
-from wiserouter.planning.choice_inputs import ContextFigures, Counts, figures_of
+from wiserouter.planning.choice_inputs import ContextFigures, Counts
 from wiserouter.planning.envelope import SKIP
 from wiserouter.planning.plan import Plan
 from wiserouter.planning.policy import Choice, Mix
-from wiserouter.planning.ranking import worth_order
+from wiserouter.planning.ranking import best_at_price, worth_order
 from wiserouter.planning.reserve_rule import ReserveRule, permitted, room_usd
-from wiserouter.types import FloatArray
+from wiserouter.types import NO_CONTEXT, FloatArray
 
 _ROUNDING = 1e-9
 """Worths this close are equal."""
@@ -37,15 +37,15 @@ class Mixture:
         The reserve rule, where it is kept.
     counts : Counts or None
         Numbers of costs and rewards behind the plan.
-    means : list of list of float or None
-        Mean rewards per context, where the plan was solved for other rewards.
+    means : ndarray of shape (n_contexts, n_models) or None
+        Mean rewards, where the plan was solved for other rewards.
     """
 
     plan: Plan
     debit: Debit
     reserve_rule: ReserveRule | None = None
     counts: Counts | None = None
-    means: list[list[float]] | None = None
+    means: FloatArray | None = None
     _figures: dict[int, ContextFigures] = field(default_factory=dict)
 
     def choose(
@@ -91,8 +91,18 @@ class Mixture:
         """Return the figures of a context; made once."""
         known = self._figures.get(context)
         if known is None:
-            means = None if self.means is None else self.means[context]
-            known = self._figures[context] = figures_of(self.plan, context, self.reserve_rule, self.counts, means)
+            row, rule, counts, means = self.plan.rows[context], self.reserve_rule, self.counts, self.means
+            unknown = [0.0] * len(row.reward)
+            known = self._figures[context] = ContextFigures(
+                row.reward if means is None else means[context].tolist(),
+                row.cost_usd,
+                unknown if counts is None else counts.calls[context].tolist(),
+                unknown if counts is None else counts.labels[context].tolist(),
+                [action for action in row.hull if action != SKIP],
+                None if rule is None else rule.guarded_cost_usd[context],
+                None if means is None else row.reward,
+                None if rule is None else rule.drift_margin_usd,
+            )
         return known
 
     def revise(self, context: int, estimates: Estimates, means: list[float]) -> None:
@@ -118,7 +128,7 @@ class Mixture:
         """
         plan = self.plan.without_context()
         rule = None if self.reserve_rule is None else self.reserve_rule.of_plan(plan, spread_usd)
-        means = None if self.means is None else [(self.plan.freq @ self.means).tolist()]
+        means = None if self.means is None else (self.plan.freq @ self.means)[np.newaxis, :]
         return Mixture(plan, self.debit, rule, None if counts is None else counts.of_all_contexts(), means)
 
     def _choose_shifted(
@@ -153,3 +163,19 @@ class Mixture:
             mix = ((drawn, 1.0),)
         mean = 0.0 if drawn == SKIP else own.rewards[drawn]
         return Choice(drawn, probability, price, cost[drawn], mean, self.debit, mix, figures, "plan", floor)
+
+
+def cheapest_choice(
+    plan: Plan | None, context: int, models: Collection[int], list_price_usd: Callable[[int], float]
+) -> Choice:
+    """Return the cheapest model of `context`: by the plan's means, or by list price where there is no plan yet."""
+    price = float("inf")
+    if plan is None:
+        model = min(models, key=list_price_usd)
+        return Choice(model, 1.0, price, 0.0, 0.0, "actual", ((model, 1.0),), rule="cheapest")
+    if context == NO_CONTEXT:
+        plan, context = plan.without_context(), 0
+    model = best_at_price(plan, context, price, models)
+    known = Mixture(plan, "actual").figures(context)
+    reward, cost = known.means(model)
+    return Choice(model, 1.0, price, cost, reward, "actual", ((model, 1.0),), known, "cheapest")

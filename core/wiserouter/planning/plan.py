@@ -78,6 +78,11 @@ class Plan:
     allow_skip : bool, default False
         Allow the null action, which costs and yields nothing.
 
+    Attributes
+    ----------
+    rows : list of ContextEnvelope
+        The envelope and the means of each context.
+
     Raises
     ------
     InvalidInput
@@ -97,7 +102,7 @@ class Plan:
         self.allow_skip = allow_skip
         self._weights = self.freq.tolist()
         cost, gain = self.cost_usd.tolist(), self.reward.tolist()
-        self._rows = context_envelopes(self._weights, cost, gain, allow_skip=allow_skip)
+        self.rows = context_envelopes(self._weights, cost, gain, allow_skip=allow_skip)
         self._merge()
 
     def revise(self, context: int, reward: list[float], cost_usd: list[float]) -> None:
@@ -119,16 +124,16 @@ class Plan:
         """
         self.reward[context], self.cost_usd[context] = reward, cost_usd
         weight = self._weights[context]
-        self._rows[context] = context_envelope(context, weight, cost_usd, reward, allow_skip=self.allow_skip)
+        self.rows[context] = context_envelope(context, weight, cost_usd, reward, allow_skip=self.allow_skip)
         self._stale = True
 
     def _merge(self) -> None:
         """Sort the steps of all contexts by falling slope, and add up their spend."""
         self._steps: list[EnvelopeStep] = []
-        for row in self._rows:
+        for row in self.rows:
             self._steps += row.steps
         self._steps.sort(key=_SLOPE, reverse=True)
-        base_usd = sum([row.base_usd for row in self._rows])
+        base_usd = sum([row.base_usd for row in self.rows])
         self._spend = list(accumulate([step[1] for step in self._steps], initial=base_usd))
         self._gained: list[float] | None = None
         self._ranks: dict[int, list[int]] = {}
@@ -137,7 +142,7 @@ class Plan:
     @property
     def n_contexts(self) -> int:
         """Number of contexts."""
-        return len(self._rows)
+        return len(self.rows)
 
     @property
     def n_models(self) -> int:
@@ -241,7 +246,7 @@ class Plan:
         taken, share = self._locate(rate_usd)
         ranks = self._ranks.get(context)
         # the last step of this context among those taken leads to `low`
-        low = self._rows[context].hull[bisect_right(self._ranks_of(context) if ranks is None else ranks, taken - 1)]
+        low = self.rows[context].hull[bisect_right(self._ranks_of(context) if ranks is None else ranks, taken - 1)]
         if taken == len(self._steps):
             return low, low, 0.0, 0.0
         price, _, _, split_context, high = self._steps[taken]
@@ -272,10 +277,6 @@ class Plan:
         reward, cost = (mean[np.newaxis, :] for mean in means)
         return Plan([1.0], np.minimum(reward, 1.0), cost, allow_skip=self.allow_skip)
 
-    def envelope_models(self, context: int) -> list[int]:
-        """Return the models that some budget uses in `context`, from the cheapest to the best."""
-        return [model for model in self._rows[context].hull if model != SKIP]
-
     @property
     def _spends(self) -> list[float]:
         """Mean spend per request after each number of steps."""
@@ -289,7 +290,7 @@ class Plan:
         if self._stale:
             self._merge()
         if self._gained is None:
-            base = sum([row.base_value for row in self._rows])
+            base = sum([row.base_value for row in self.rows])
             self._gained = list(accumulate((step.gain for step in self._steps), initial=base))
         return self._gained
 

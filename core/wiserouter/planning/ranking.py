@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
-from wiserouter.planning.choice_inputs import ContextFigures, figures_of
+from wiserouter.planning.choice_inputs import ContextFigures
 from wiserouter.planning.plan import Plan
-from wiserouter.planning.policy import Choice
 from wiserouter.pricing.pool import Pool
 from wiserouter.types import NO_CONTEXT, Decision
 
@@ -58,19 +57,3 @@ def worth_order(reward: list[float], cost: list[float], shadow_price: float) -> 
     if shadow_price == float("inf"):
         return lambda k: (cost[k], -reward[k])
     return lambda k: (shadow_price * cost[k] - reward[k], cost[k])
-
-
-def cheapest_choice(
-    plan: Plan | None, context: int, models: Collection[int], list_price_usd: Callable[[int], float]
-) -> Choice:
-    """Return the cheapest model of `context`: by the plan's means, or by list price where there is no plan yet."""
-    price = float("inf")
-    if plan is None:
-        model = min(models, key=list_price_usd)
-        return Choice(model, 1.0, price, 0.0, 0.0, "actual", ((model, 1.0),), rule="cheapest")
-    if context == NO_CONTEXT:
-        plan, context = plan.without_context(), 0
-    model = best_at_price(plan, context, price, models)
-    known = figures_of(plan, context)
-    reward, cost = known.means(model)
-    return Choice(model, 1.0, price, cost, reward, "actual", ((model, 1.0),), known, "cheapest")

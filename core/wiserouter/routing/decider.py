@@ -14,8 +14,8 @@ import numpy as np
 from wiserouter.budgets.funds import BudgetSnapshot, Funds
 from wiserouter.learning.residuals import QueryFeatures
 from wiserouter.planning.envelope import SKIP
+from wiserouter.planning.mixture import cheapest_choice
 from wiserouter.planning.policies import Choice, ExploreShare
-from wiserouter.planning.ranking import cheapest_choice
 from wiserouter.planning.trace import DecisionTrace
 from wiserouter.prompts.query import Query
 from wiserouter.routing.conversation_terms import ConversationTerms

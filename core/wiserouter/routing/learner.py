@@ -8,7 +8,7 @@ from collections.abc import Callable
 from wiserouter.artifacts.parts import RouterParts, check_shape
 from wiserouter.learning.cost_prior import price_change
 from wiserouter.learning.drift import Watch
-from wiserouter.learning.estimates import Estimates
+from wiserouter.learning.estimates import AllSums
 from wiserouter.learning.new_model import new_model_prior
 from wiserouter.learning.reclustering import Growing, Seen
 from wiserouter.pricing.pool import Model, Pool
@@ -85,8 +85,7 @@ class Learner:
         self._read_with(self.pool)
         if former.price is not None and model.price is not None and former.price != model.price:
             factor = price_change(self.estimates, former.price, model.price)
-            for sums in self._sums:
-                sums.reprice(k, factor)
+            self._sums.reprice(k, factor)
         self._bind()
 
     def refit_contexts(self, growing: Growing, n_contexts: int | None = None) -> None:
@@ -98,8 +97,7 @@ class Learner:
         """Count a decision, and keep its query where contexts grow."""
         context, model = record.decision.context, record.model
         if context != NO_CONTEXT:
-            for sums in self._sums:
-                sums.add_invoked(context, model)
+            self._sums.add_invoked(context, model)
         growing, embedding = self._growing, query.embedding
         if growing is not None and embedding is not None:
             growing.add(record.decision, embedding, model)
@@ -111,8 +109,7 @@ class Learner:
         """Forget a decision whose call failed."""
         context = self._context(record)
         if context != NO_CONTEXT:
-            for sums in self._sums:
-                sums.add_invoked(context, record.model, -1)
+            self._sums.add_invoked(context, record.model, -1)
         if self._growing is not None:
             self._growing.drop(record.decision.id)
 
@@ -121,8 +118,7 @@ class Learner:
         context, model, features = self._context(record), record.model, record.query
         if context != NO_CONTEXT:
             plain_usd = cost_usd if features is None else features.plain_cost_usd(model, cost_usd)
-            for sums in self._sums:
-                sums.add_cost(context, model, plain_usd, usage)
+            self._sums.add_cost(context, model, plain_usd, usage)
             if self.residuals is not None and features is not None:
                 self.residuals.learn_cost(features, context, model, cost_usd)
             kept = self._kept(record)
@@ -215,7 +211,7 @@ class Learner:
     def _follow_sums(self) -> None:
         """List the sums that count each observation: the estimates, the bucket of drift detection, the shared sums."""
         sums = (self.estimates, None if self._watch is None else self._watch.bucket, self._sync)
-        self._sums: list[Estimates | EstimateSync] = [one for one in sums if one is not None]
+        self._sums = AllSums([one for one in sums if one is not None])
 
     def _read_with(self, pool: Pool) -> None:
         """Read queries with the limits and prices of a pool, and keep of them what is learned from."""

@@ -69,7 +69,7 @@ class RouterSettlement(RouterAdministration):
         served = None
         if model is not None:
             served = pool.positions[model] if model in pool.positions else pool.index(model)
-        tokens = None if usage is None else usage_from(usage)
+        tokens = usage if usage is None or isinstance(usage, Usage) else usage_from(usage)
         cost = self._cost_usd(decision, model, cost_usd, tokens)
         record = self._store.settle(decision_id, cost, served)
         for listener in self._listeners:

@@ -9,16 +9,20 @@ from threading import RLock
 
 from wiserouter.budgets.budget import Budget
 from wiserouter.budgets.funds import BudgetSnapshot
+from wiserouter.budgets.ledger import Ledger
 from wiserouter.budgets.nested import Account, NestedLedger, check_same_shape, open_account
 from wiserouter.budgets.run_caps import OpenCaps, RunCap, capped_snapshot, check_caps
 from wiserouter.conversations.conversation import Conversation
 from wiserouter.errors import AlreadySettled, NotStarted, UnknownDecision
 from wiserouter.stores.base import Health, Peer, Record
 from wiserouter.stores.kept_conversations import KeptConversations
-from wiserouter.stores.transitions import Outcome, check_open, ledger_change, presumed_cost_usd, set_outcome
+from wiserouter.stores.transitions import Outcome, presumed_cost_usd, settle
 
 ALIASES_PER_DECISION = 4
 """Number of names kept per decision: ids of its call, of its answer, of its runs."""
+
+_Kept = tuple[Record, tuple[Ledger, ...]]
+"""A record, and the ledgers that bear its call."""
 
 
 class MemoryStore:
@@ -57,8 +61,8 @@ class MemoryStore:
         self._parents: dict[str, str] = {}
         self._renewing: set[str] = set()
         self._aliases: OrderedDict[str, str] = OrderedDict()
-        self._in_flight: OrderedDict[str, tuple[Record, Account]] = OrderedDict()
-        self._records: OrderedDict[str, tuple[Record, Account]] = OrderedDict()
+        self._in_flight: OrderedDict[str, _Kept] = OrderedDict()
+        self._records: OrderedDict[str, _Kept] = OrderedDict()
         self._conversations = KeptConversations(max_conversations, self._commit)
         self._committed: dict[str, tuple[float, int]] = {}  # by scope, with the number of runs
         self._caps = OpenCaps(max_conversations)
@@ -111,14 +115,14 @@ class MemoryStore:
         """Reserve the cost of a decision and keep its record."""
         decision = record.decision
         with self._lock:
-            ledger = self._account_at(decision.scope, self.now())
+            account = self._account_at(decision.scope, self.now())
             if decision.id in self._records:
                 return
             if record.caps or not record.counts:
-                ledger = self._reserve_in_run(record, ledger)
+                ledgers = self._reserve_in_run(record, account)
             else:
-                ledger.reserve(decision.reserved_usd, decision.expected_cost_usd)
-            self._records[decision.id] = self._in_flight[decision.id] = (record, ledger)
+                ledgers = account.reserve(decision.reserved_usd, decision.expected_cost_usd)
+            self._records[decision.id] = self._in_flight[decision.id] = (record, ledgers)
             self._forget()
 
     def find(self, decision_id: str, *others: str) -> Record:
@@ -132,8 +136,7 @@ class MemoryStore:
     def settle(self, decision_id: str, cost_usd: float, model: int | None = None) -> Record:
         """Charge the true cost of a call, once."""
         with self._lock:
-            record, account = self._open_call(decision_id, "charged")
-            return self._finish(record, account, "charged", cost_usd, model)
+            return self._finish(*self._known(decision_id), decision_id, "charged", cost_usd, model)
 
     def spend(self, scope: str, cost_usd: float) -> None:
         """Count a cost that belongs to no decision."""
@@ -146,13 +149,12 @@ class MemoryStore:
     def release(self, decision_id: str) -> Record:
         """Return the reservation, or the presumed cost, of a call that cost nothing."""
         with self._lock:
-            record, account = self._open_call(decision_id, "released")
-            return self._finish(record, account, "released")
+            return self._finish(*self._known(decision_id), decision_id, "released")
 
     def presume(self, decision_id: str) -> Record:
         """Count a call whose outcome is unknown as spent."""
         with self._lock:
-            return self._presume(*self._open_call(decision_id, "presumed"))
+            return self._presume(*self._known(decision_id), decision_id)
 
     def reward(self, decision_id: str, reward: float) -> tuple[Record, float | None]:
         """Keep the reward of a decision; return its record and the reward that it replaces."""
@@ -244,8 +246,8 @@ class MemoryStore:
             for ledger in self._ledgers[scope].each:
                 ledger.committed_usd = committed_usd
 
-    def _reserve_in_run(self, record: Record, account: Account) -> Account:
-        """Reserve the cost of a call of a run in the account and in its caps, and return all of them as one."""
+    def _reserve_in_run(self, record: Record, account: Account) -> tuple[Ledger, ...]:
+        """Reserve the cost of a call of a run in the account and in its caps, and return all of their ledgers."""
         held_usd, expected_usd = record.decision.reserved_usd, record.decision.expected_cost_usd
         now = self.now()
         caps = self._caps.ledgers(record.caps, now)
@@ -255,46 +257,45 @@ class MemoryStore:
         self._caps.keep(record.caps, caps, now)
         every = NestedLedger((*account.each, *caps))
         every.hold(held_usd, expected_usd, record.counts)
-        return every
+        return every.each
 
-    def _known(self, decision_id: str) -> tuple[Record, Account]:
+    def _known(self, decision_id: str) -> _Kept:
         try:
             return self._records[self._aliases.get(decision_id, decision_id)]
         except KeyError:
             raise UnknownDecision(decision_id) from None
 
-    def _open_call(self, decision_id: str, to: Outcome) -> tuple[Record, Account]:
-        """Return a call whose state still changes to the outcome `to`; raise `AlreadySettled` otherwise."""
-        record, account = self._known(decision_id)
-        check_open(record, to, decision_id)
-        return record, account
-
     def _finish(
-        self, record: Record, account: Account, to: Outcome, cost_usd: float = 0.0, model: int | None = None
+        self,
+        record: Record,
+        ledgers: tuple[Ledger, ...],
+        decision_id: str,
+        to: Outcome,
+        cost_usd: float = 0.0,
+        model: int | None = None,
     ) -> Record:
-        """Change the state of a call, and its ledgers with it."""
+        """Change the state of a call that still changes to the outcome `to`, and its ledgers with it."""
+        settle(record, ledgers, decision_id, to, cost_usd, model)
         self._in_flight.pop(record.decision.id, None)
-        change = ledger_change(record, to, cost_usd)
-        for ledger in account.each:
-            change(ledger)
         if record.caps:
-            for cap in account.each[-len(record.caps) :]:
+            for cap in ledgers[-len(record.caps) :]:
                 cap.now_s = self.now()
-        set_outcome(record, to, cost_usd, model)
         return record
 
-    def _presume(self, record: Record, account: Account) -> Record:
-        return self._finish(record, account, "presumed", presumed_cost_usd(record.decision, hard=account.hard))
+    def _presume(self, record: Record, ledgers: tuple[Ledger, ...], decision_id: str) -> Record:
+        cost_usd = presumed_cost_usd(record.decision, hard=any(ledger.hard for ledger in ledgers))
+        return self._finish(record, ledgers, decision_id, "presumed", cost_usd)
 
     def _expire(self, now_s: float) -> None:
         """Presume the reservations older than their time to live, in order of age, and end the runs likewise."""
-        self._conversations.expire(now_s)
+        if self._committed:
+            self._conversations.expire(now_s)
         oldest_s = now_s - self._reservation_ttl_s
         while self._in_flight:
-            record, account = next(iter(self._in_flight.values()))
+            record, ledgers = next(iter(self._in_flight.values()))
             if record.decision.decided_at > oldest_s:
                 return
-            self._presume(record, account)
+            self._presume(record, ledgers, record.decision.id)
 
     def _forget(self) -> None:
         """Drop the oldest settled records that are too many or too old."""

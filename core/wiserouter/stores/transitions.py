@@ -7,7 +7,7 @@ charged.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Literal
 
 from wiserouter.budgets.ledger import Ledger
@@ -29,6 +29,22 @@ def check_open(record: Record, to: Outcome, decision_id: str) -> None:
     """Raise `AlreadySettled` where the state of a call no longer changes to the outcome `to`."""
     if record.state in FINAL[to]:
         raise AlreadySettled(decision_id, record.state)
+
+
+def settle(
+    record: Record,
+    ledgers: Iterable[Ledger],
+    decision_id: str,
+    to: Outcome,
+    cost_usd: float = 0.0,
+    model: int | None = None,
+) -> None:
+    """Change the state of a call to the outcome `to`, and the ledgers that bear it; raises as `check_open` does."""
+    check_open(record, to, decision_id)
+    change = ledger_change(record, to, cost_usd)
+    for ledger in ledgers:
+        change(ledger)
+    set_outcome(record, to, cost_usd, model)
 
 
 def presumed_cost_usd(decision: Decision, *, hard: bool) -> float:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from wiserouter.learning.shrinkage import UNIDENTIFIED_STRENGTH, shrunk_means, spreads, strength
+from wiserouter.learning.shrinkage import UNIDENTIFIED_STRENGTH, shrunk_means, spreads
 
 
 def balanced(cells, per_cell, spread_between, spread_within, seed):
@@ -61,10 +61,10 @@ def test_hand_checked_shrinkage():
 
 def test_the_strength_where_cells_are_alike_and_where_nothing_is_identified():
     count, total = np.array([[2.0], [2.0]]), np.array([[1.0], [2.0]])
-    assert strength(spreads(count, total, total)) == float("inf")
+    assert spreads(count, total, total).strength == float("inf")
     ones = np.ones((2, 1))
-    assert strength(spreads(ones, total, total**2)) is None
-    assert strength(spreads(count, count, count)) is None  # all observations are equal
+    assert spreads(ones, total, total**2).strength is None
+    assert spreads(count, count, count).strength is None  # all observations are equal
     assert shrunk_means(count, count, count, shrink=True).tolist() == [[1.0], [1.0]]
 
 
@@ -74,4 +74,4 @@ def test_columns_share_one_strength_from_those_that_are_identified():
     square = np.array([[0.5, 0.0], [2.5, 1.0]])
     of = spreads(count, total, square)
     assert (of.within[0], of.between[0], of.identified.tolist()) == (0.5, 0.25, [True, False])
-    assert strength(of) == pytest.approx(2.0)
+    assert of.strength == pytest.approx(2.0)

@@ -122,7 +122,7 @@ def test_the_null_action_serves_the_best_ratio_first():
     assert plan.floor_usd == 0.0
     assert plan.mix(0.5).tolist() == [[1.0], [0.0]]
     assert plan.choose(1, 0.5, np.random.default_rng(0)) is None
-    assert plan.envelope_models(0) == [0]
+    assert plan.rows[0].hull == [SKIP, 0]
 
 
 def test_degenerate_pools():

@@ -3,8 +3,8 @@
 import pytest
 
 from wiserouter import Decision, Model, Plan, Price
-from wiserouter.planning.choice_inputs import figures_of
-from wiserouter.planning.ranking import best_at_price, by_worth, cheapest_choice, ranked, ranked_by_plan
+from wiserouter.planning.mixture import Mixture, cheapest_choice
+from wiserouter.planning.ranking import best_at_price, by_worth, ranked, ranked_by_plan
 from wiserouter.pricing.pool import Pool
 from wiserouter.types import NO_CONTEXT
 
@@ -35,7 +35,9 @@ def test_the_ranking_begins_with_the_decided_model():
 def test_the_figures_of_a_decision_rank_as_the_plan_does(context, price):
     for model in POOL.names:
         decision = decided(model, context, price)
-        assert ranked(figures_of(PLAN, context), POOL.names, decision) == ranked_by_plan(PLAN, POOL, decision)
+        assert ranked(Mixture(PLAN, "actual").figures(context), POOL.names, decision) == ranked_by_plan(
+            PLAN, POOL, decision
+        )
 
 
 def test_the_cheapest_choice_goes_by_means_or_by_list_price():

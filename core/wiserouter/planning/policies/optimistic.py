@@ -15,7 +15,7 @@ import numpy as np
 from wiserouter.budgets.funds import Funds
 from wiserouter.errors import InvalidInput
 from wiserouter.learning.estimates import Estimates
-from wiserouter.learning.optimistic_estimates import ContextEstimates, OptimisticEstimates
+from wiserouter.learning.optimistic_estimates import OptimisticEstimates
 from wiserouter.learning.residuals.shift import Shift
 from wiserouter.planning.choice_inputs import Counts
 from wiserouter.planning.mixture import Mixture
@@ -87,9 +87,8 @@ class Optimistic:
             return None
         self._follow(NO_CONTEXT, self._requests, self._share)
         if self._at_means is None:
-            self._at_means = Plan(
-                self._optimistic.freq, [row.mean for row in self._rows], self._live.cost_usd, allow_skip=self.allow_skip
-            )
+            live = self._live
+            self._at_means = Plan(live.freq, self._means, live.cost_usd, allow_skip=self.allow_skip)
         return self._at_means
 
     def bind(self, freq: FloatArray, estimates: Estimates, models: Sequence[Model] = ()) -> None:
@@ -134,32 +133,27 @@ class Optimistic:
     def _refresh(self, requests: int, share: float) -> None:
         seen = self._estimates
         self._requests, self._share = requests, share
-        self._optimistic.refresh(requests, share)
-        self._rows: list[ContextEstimates] = self._optimistic.rows()
-        self._live = Plan(
-            self._optimistic.freq,
-            [row.reward for row in self._rows],
-            [row.cost_usd for row in self._rows],
-            allow_skip=self.allow_skip,
-        )
+        self._means, reward, cost_usd = self._optimistic.refresh(requests, share)
+        self._live = Plan(self._optimistic.freq, reward, cost_usd, allow_skip=self.allow_skip)
         reserve_rule = ReserveRule(self._live, self._optimistic.spread_usd, deviations=DEVIATIONS, drift=DRIFT)
-        self._mixture = Mixture(self._live, "actual", reserve_rule, Counts.of(seen), [row.mean for row in self._rows])
+        counts = Counts(seen.calls.copy(), seen.labels.copy())
+        self._mixture = Mixture(self._live, "actual", reserve_rule, counts, self._means)
         self._at_means, self._without_context = None, None
         self._revise_at = [_grown(count, REVISE_GROWTH) for count in seen.observed]
         self._refresh_at = _grown(seen.n_observations + seen.n_invoked, REFRESH_GROWTH)
 
     def _revise(self, context: int) -> None:
-        row = self._optimistic.row(context)
-        self._rows[context] = row
-        self._live.revise(context, row.reward, row.cost_usd)
-        self._mixture.revise(context, self._estimates, row.mean)
+        mean, reward, cost_usd = self._optimistic.row(context)
+        self._live.revise(context, reward, cost_usd)
+        self._mixture.revise(context, self._estimates, mean)  # in `_means`, too
         self._revise_at[context] = _grown(self._estimates.observed[context], REVISE_GROWTH)
         self._at_means, self._without_context = None, None
 
     def _of_all_contexts(self) -> Mixture:
         if self._without_context is None:
             spread_usd = self._optimistic.freq @ self._optimistic.spread_usd
-            self._without_context = self._mixture.without_context(spread_usd, Counts.of(self._estimates))
+            seen = self._estimates
+            self._without_context = self._mixture.without_context(spread_usd, Counts(seen.calls, seen.labels))
         return self._without_context
 
 
