@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import litellm
+from litellm.litellm_core_utils.get_model_cost_map import GetModelCostMap
 
 from wiserouter import Price
 from wiserouter.errors import UnknownPrice
@@ -96,7 +97,17 @@ def _map_entry(model: str, provider: str | None) -> Mapping[str, Any]:
     except Exception:
         return {}
     entry: Mapping[str, Any] = litellm.model_cost.get(key, {})
-    return entry
+    return {name: value for name, value in entry.items() if name not in _LIMITS} | _stated_limits(key)
+
+
+def _stated_limits(key: str) -> dict[str, Any]:
+    """Return the limits of a model that LiteLLM's catalogue and `litellm.register_model` state.
+
+    Its map may hold others: a router writes the limits of each deployment there, for all deployments of the model.
+    """
+    catalogue, registered = GetModelCostMap.loaded_model_cost_map(), litellm.utils._runtime_registered_model_cost
+    stated = {**catalogue.get(key, {}), **registered.get(key, {})}
+    return {name: stated[name] for name in _LIMITS if name in stated}
 
 
 def _rates(figures: Mapping[str, float]) -> Iterable[Rate]:

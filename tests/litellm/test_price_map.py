@@ -60,6 +60,23 @@ def test_what_a_router_has_registered_without_a_price_is_no_price():
         rate_card_of(dep("openai/unheard-of"))
 
 
+@pytest.mark.parametrize("model", ["openai/gpt-4o-mini", "openai/unheard-of"])
+def test_the_limits_of_one_deployment_are_not_those_of_another_one_of_the_model(model):
+    price = {"input_cost_per_token": 1.0, "output_cost_per_token": 2.0, "api_key": "x"}
+    limits = {"max_output_tokens": 50, "max_input_tokens": 60}
+    before = rate_card_of(dep(model, **price))
+    litellm.Router([dep(model, {"id": "free"}, **price), dep(model, {"id": "limited", **limits}, **price)])
+    assert rate_card_of(dep(model, **price)) == before
+    assert rate_card_of(dep(model, limits, **price)).max_output_tokens == 50
+
+
+def test_the_limits_that_a_program_registers_are_those_of_its_model(monkeypatch):
+    monkeypatch.setattr(litellm.utils, "_runtime_registered_model_cost", {})
+    price = {"input_cost_per_token": 1.0, "output_cost_per_token": 2.0}
+    litellm.register_model({"openai/of-my-own": {**price, "max_output_tokens": 70, "litellm_provider": "openai"}})
+    assert rate_card_of(dep("openai/of-my-own")).max_output_tokens == 70
+
+
 def test_a_table_of_ones_own_wins():
     assert rate_card_of(dep("openai/gpt-4o-mini"), Price(7.0, 8.0)).worst_case_usd(1, 1) == 15.0
 
