@@ -179,14 +179,15 @@ class WiseRouter(RouterConversations):
         encoder : str, Encoder or callable, default "tfidf"
             "tfidf", "minilm", or anything that maps a list of texts to an array.
         n_contexts : int, default 16
-            Number of clusters J.
+            Number of clusters J; fewer, with a warning, where the log has fewer different prompts.
         contexts : Contexts, optional
             The contexts of another router, together with its encoder: nothing is clustered, and the log is counted in
             these contexts. Routers fitted in this way on parts of a log can be merged.
         models : sequence of Model, optional
             Prices and limits of the log's models, in any order.
         policy : Policy, optional
-            `Offline()` by default.
+            By default `Offline()`, or `Optimistic()` where a model has no score in the log: its quality is then taken
+            from `Model(score=...)` and the prices, and learned.
         estimator : {"means", "ridge", "neighbours", "auto"}, default "means"
             Estimator of a query's deviation from the mean rewards of its context. "auto" compares all of them on
             held-out queries at `rate_usd`, and keeps the means unless another one gains more than a standard error.
@@ -210,7 +211,7 @@ class WiseRouter(RouterConversations):
         Raises
         ------
         InvalidInput
-            If there are fewer queries than contexts, a model was never observed, or the log is no log.
+            If no call of a model has a cost, or the log is no log.
         LogError
             If a row cannot be read.
         """
@@ -228,11 +229,12 @@ class WiseRouter(RouterConversations):
             seed=seed,
             progress=progress,
         )
+        all_scored = bool(fitted.estimates.labels.sum(axis=0).all())
         router = cls(
             fitted.models,
             fitted.contexts,
             encoder=fitted.encoder,
-            policy=policy or Offline(),
+            policy=policy or (Offline() if all_scored or contexts is not None else Optimistic()),
             estimates=fitted.estimates,
             residuals=fitted.residuals,
             store=store,

@@ -35,3 +35,10 @@ def check_count(name: str, value: int, *, least: int = 0) -> int:
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
         raise InvalidInput(f"{name} must be a whole number of at least {least}, got {value!r}", value=value)
     return int(value)
+
+
+def check_finite(name: str, value: float) -> float:
+    """Return `value` as a float if it is a finite number, else raise `InvalidInput` naming `name`."""
+    if not (isinstance(value, int | float | np.number) and math.isfinite(value)):
+        raise InvalidInput(f"{name} must be a finite number, got {value!r}", value=value)
+    return float(value)

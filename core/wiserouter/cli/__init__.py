@@ -13,6 +13,7 @@ from wiserouter.cli.demo import demo
 from wiserouter.cli.evaluate import evaluate_journal
 from wiserouter.cli.explain import explain
 from wiserouter.cli.fit import fit
+from wiserouter.cli.log import app as log
 from wiserouter.cli.merge import merge
 from wiserouter.cli.output import complain
 from wiserouter.cli.paper import app as paper
@@ -32,6 +33,7 @@ for command in (bench, demo, explain, fit, merge, plan, replay, simulate, status
     app.command()(command)
 app.command("evaluate")(evaluate_journal)
 app.add_typer(data, name="data")
+app.add_typer(log, name="log")
 app.add_typer(paper, name="paper")
 
 

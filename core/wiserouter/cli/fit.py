@@ -8,9 +8,17 @@ from typing import Annotated, Any
 
 import typer
 
+from wiserouter.cli.log_options import (
+    CostColumn,
+    Joined,
+    ModelColumn,
+    PromptColumn,
+    RewardColumn,
+    ScaleOption,
+    read_log,
+)
 from wiserouter.cli.output import check_writable, out, print_json, progress, reporter, table
 from wiserouter.errors import InvalidInput
-from wiserouter.fitting.log import RoutingLog
 from wiserouter.learning.residuals.model_selection import CandidateScore, Comparison
 from wiserouter.pricing.amounts import usd
 from wiserouter.pricing.pool import Model
@@ -29,6 +37,12 @@ def fit(
     ] = None,
     prices: Annotated[Path | None, typer.Option(help="JSON: model -> Model fields, price in USD per token.")] = None,
     models: Annotated[str | None, typer.Option(help="Keep only these models, separated by commas.")] = None,
+    prompt: PromptColumn = None,
+    model: ModelColumn = None,
+    reward: RewardColumn = None,
+    cost: CostColumn = None,
+    scale: ScaleOption = None,
+    joined: Joined = None,
     estimator: Annotated[
         str, typer.Option(help="means, ridge, neighbours, or auto: the best on held-out queries.")
     ] = "means",
@@ -46,11 +60,23 @@ def fit(
 
     Example: wiserouter fit calls.parquet -o support.wise
 
-    The log is streamed and may be larger than memory. For logs of several machines fit the first, the others
+    The log is streamed and may be larger than memory; wiserouter log check shows how it is read.
+    For logs of several machines fit the first, the others
     with --contexts-of first.wise, then use wiserouter merge.
     """
     check_writable(output)
-    source = RoutingLog.read(log, models=names(models))
+    priced = read_models(prices) if prices else None
+    source = read_log(
+        log,
+        models=names(models),
+        prompt=prompt,
+        model=model,
+        reward=reward,
+        cost=cost,
+        scale=scale,
+        joined=joined,
+        prices={one.name: one.price for one in priced or () if one.price is not None},
+    )
     first = None if contexts_of is None else WiseRouter.load(contexts_of)
     with progress(quiet=as_json) as bars:
         router = WiseRouter.fit(
@@ -58,7 +84,7 @@ def fit(
             encoder=encoder if first is None or first.encoder is None else first.encoder,
             n_contexts=contexts,
             contexts=None if first is None else first.contexts,
-            models=read_models(prices) if prices else None,
+            models=priced,
             estimator=estimator,
             token_cost=token_cost,
             rate_usd=budget_per_query,
@@ -76,20 +102,39 @@ def _fields(router: WiseRouter, output: Path, digest: str) -> dict[str, object]:
         "models": router.pool.names,
         "contexts": router.contexts.n_contexts,
         "queries": router.contexts.n_queries,
+        "labels": dict(zip(router.pool.names, _labels(router), strict=True)),
         **_comparison_fields(router.comparison),
     }
 
 
+def _labels(router: WiseRouter) -> list[int]:
+    """Return the number of scores of each model."""
+    return [round(n) for n in router.estimates.labels.sum(axis=0).tolist()]
+
+
 def _show(router: WiseRouter, output: Path) -> None:
+    labels = _labels(router)
     means = router.estimates.means(shrink=False)
     mean_cost, mean_reward = router.contexts.freq @ means.cost_usd, router.contexts.freq @ means.reward
     rows = [
-        (name, f"{mean_reward[k]:.4f}", usd(mean_cost[k]), f"{int(router.estimates.calls[:, k].sum()):,}")
+        (
+            name,
+            f"{mean_reward[k]:.4f}" if labels[k] else "",
+            usd(mean_cost[k]),
+            f"{int(router.estimates.calls[:, k].sum()):,}",
+            f"{labels[k]:,}",
+        )
         for k, name in enumerate(router.pool.names)
     ]
-    out.print(
-        table(f"{output}: {router.contexts.n_contexts} contexts", ("model", "quality", "cost per call", "calls"), rows)
-    )
+    columns = ("model", "quality", "cost per call", "calls", "scores")
+    out.print(table(f"{output}: {router.contexts.n_contexts} contexts", columns, rows))
+    unscored = [name for name, n in zip(router.pool.names, labels, strict=True) if not n]
+    if unscored:
+        out.print(
+            f"No score: {', '.join(unscored)}. Quality is taken from priors (the score of --prices, else the prices) "
+            f"and learned.",
+            highlight=False,
+        )
     if router.comparison is not None:
         _show_comparison(router.comparison)
     if router.plan is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +25,8 @@ from wiserouter.pricing.pool import Model
 from wiserouter.prompts.contexts import Contexts
 from wiserouter.prompts.encoders import Encoder, EncoderLike, open_encoder
 from wiserouter.types import Embedding, FloatArray
+
+logger = logging.getLogger("wiserouter")
 
 SAMPLE_QUERIES = 50_000
 """Encoder and contexts are fitted on at most this many queries, drawn evenly from the log."""
@@ -89,8 +92,8 @@ def fit_parts(
     LogError
         If a row cannot be read.
     """
-    log = opened_log(log)
     known = {model.name: model for model in models or ()}
+    log = opened_log(log, {name: model.price for name, model in known.items() if model.price is not None})
     for name in known.keys() - set(log.models):
         raise InvalidInput(f"models must be in the log ({', '.join(log.models)}), got {name!r}", value=name)
     prices = [known[name].price if name in known else None for name in log.models]
@@ -128,7 +131,7 @@ def fit_log(
     encoder : Encoder
         Fitted here, unless `contexts` are given.
     n_contexts : int
-        Number of contexts to find.
+        Number of contexts to find; fewer, with a warning, where the log has fewer different prompts.
     seed : int
         Seeds sample and clusters.
     progress : callable
@@ -142,7 +145,7 @@ def fit_log(
     Raises
     ------
     InvalidInput
-        If there are fewer queries than contexts, or no cost or reward at all.
+        If a model has no cost, or estimators of single queries are asked for and a model has no reward.
     LogError
         If a row cannot be read.
     """
@@ -155,12 +158,16 @@ def fit_log(
     if contexts is None:
         progress("clustering", 0)
         encoder, found = _discretized(sample.prompts, encoder, n_contexts, seed)
+        if found.n_contexts < n_contexts:
+            logger.warning(
+                "%d contexts in place of %d: the log has no more different prompts", found.n_contexts, n_contexts
+            )
     else:
         _check_fitted(encoder)
         found = contexts
     typical = TypicalPrompts(found)
     estimates, max_cost_usd, queries = _counted(log, encoder, found, typical, residual_sample, progress)
-    _check_observed(log, estimates, part=contexts is not None)
+    _check_observed(log, estimates, scored=terms is not None and terms.has_estimators, part=contexts is not None)
     counted = found.counted(queries)
     if contexts is None:
         counted = counted.with_summaries(context_summaries(counted, encoder, typical))
@@ -185,7 +192,7 @@ def sample_queries(log: RoutingLog, rng: np.random.Generator, progress: Progress
 def _discretized(prompts: list[str], encoder: Encoder, n_contexts: int, seed: int) -> tuple[Encoder, Contexts]:
     """Return the encoder fitted on some prompts, and their contexts."""
     encoder = encoder.fit(prompts)
-    return encoder, Contexts.fit(encoder.encode_many(prompts), n_contexts, seed=seed)
+    return encoder, Contexts.fit(encoder.encode_many(prompts), min(n_contexts, len(prompts)), seed=seed)
 
 
 def _counted(
@@ -236,14 +243,14 @@ def _check_fitted(encoder: Encoder) -> None:
         ) from error
 
 
-def _check_observed(log: RoutingLog, estimates: Estimates, *, part: bool) -> None:
-    """Refuse a log that lacks the costs or rewards of a model, or a part of one that lacks those of all."""
-    for name, count in (("cost", estimates.calls), ("reward", estimates.labels)):
+def _check_observed(log: RoutingLog, estimates: Estimates, *, scored: bool, part: bool) -> None:
+    """Refuse a log that lacks the costs of a model, or the rewards where they are needed, or a part that lacks all."""
+    for name, count in (("cost", estimates.calls), *([("reward", estimates.labels)] if scored else [])):
         missing = [model for model, n in zip(log.models, count.sum(axis=0), strict=True) if not n]
         if missing and not (part and len(missing) < log.n_models):
             raise InvalidInput(
                 f"the log must hold at least one {name} of every model, got none of {', '.join(missing)}: "
-                f"leave them out with models=[...]"
+                f"leave them out with models=[...]{'' if name == 'cost' else ', or use the means'}"
             )
 
 

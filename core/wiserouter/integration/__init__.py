@@ -8,12 +8,12 @@ from wiserouter.integration.call import FRAME_TOKENS, SHORT_TEXT_CHARS, TOOLS_TO
 from wiserouter.integration.context_lookup import ContextAssignment, ContextLookup
 from wiserouter.integration.conversation_id import ConversationId, StatedIds, conversation_of, name_of_answer
 from wiserouter.integration.outcome import proves_unbilled, refuses_request
-from wiserouter.integration.question import Message, Question, question_of
 from wiserouter.integration.rate_card import Rate, RateCard, exact_encoding, rates_of
 from wiserouter.integration.setup import PreparedRouter, check_bounded, prepare_router
 from wiserouter.integration.waiting import MAX_WAIT_S, AdmissionQueue, admission_queue
 from wiserouter.pricing.tokens import count_tokens, load_tokenizer
 from wiserouter.prompts.encoders.remote import Embedded, RemoteEncoder
+from wiserouter.prompts.question import Message, Question, question_of
 from wiserouter.routing.status import WhatIf, what_if
 from wiserouter.stores.offload import offload
 from wiserouter.types import IntArray

@@ -5,7 +5,7 @@ import polars as pl
 import pytest
 
 from support.long_logs import N_MODELS, write_long_log
-from wiserouter import RoutingLog, WiseRouter
+from wiserouter import Model, Optimistic, RoutingLog, WiseRouter
 from wiserouter.errors import InvalidInput
 from wiserouter.fitting import fit as fitting
 from wiserouter.fitting import fit_residuals, query_counts
@@ -95,11 +95,33 @@ def test_progress_is_reported():
     assert done == {"reading": 30, "clustering": 0, "estimating": 30}
 
 
-def test_a_model_without_any_reward_is_named():
-    prompts, reward, cost = table(10)
+def test_a_model_without_any_reward_is_left_to_its_prior():
+    prompts, reward, cost = table(40)
     reward[:, 1] = np.nan
+    log = RoutingLog.from_arrays(prompts, reward, cost, ("m", "n"))
+    assert isinstance(WiseRouter.fit(log, n_contexts=2).policy, Optimistic)
+    for score, better in ((0.0, "m"), (1.0, "n")):
+        router = WiseRouter.fit(log, n_contexts=1, models=[Model("n", score=score, score_weight=1e3)])
+        at_means = router.plan.reward[0]
+        assert router.pool.names[int(np.argmax(at_means))] == better
     with pytest.raises(InvalidInput, match="at least one reward of every model, got none of n"):
-        fitted(RoutingLog.from_arrays(prompts, reward, cost, ("m", "n")))
+        WiseRouter.fit(log, n_contexts=2, estimator="ridge")
+
+
+def test_a_log_of_costs_alone_is_welcome():
+    prompts, reward, cost = table(40)
+    log = RoutingLog.from_arrays(prompts, np.full_like(reward, np.nan), cost, ("m", "n"))
+    router = WiseRouter.fit(log, n_contexts=2)
+    assert router.estimates.labels.sum() == 0
+    assert router.estimates.cost.sum(axis=0) == pytest.approx(cost.sum(axis=0))
+    assert router.plan.ceiling_usd > 0
+
+
+def test_fewer_prompts_than_contexts_lower_the_contexts(caplog):
+    prompts, reward, cost = table(40)
+    router = WiseRouter.fit(RoutingLog.from_arrays(prompts[:3], reward[:3], cost[:3], ("m", "n")), n_contexts=16)
+    assert router.contexts.n_contexts <= 3
+    assert f"{router.contexts.n_contexts} contexts in place of 16" in caplog.text
 
 
 def test_rows_of_a_query_need_not_be_neighbours(tmp_path):

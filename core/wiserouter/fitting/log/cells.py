@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from wiserouter.errors import LogError
 from wiserouter.fitting.log.limits import MAX_ROW_BYTES
+from wiserouter.fitting.log.scores import UNIT, WORDS, Scale
+from wiserouter.prompts.messages import question_text
 from wiserouter.types import FloatArray
 
 if TYPE_CHECKING:
@@ -18,8 +21,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_REWARD_RULE = "a reward must lie in [0, 1]"
 _COST_RULE = "a cost in USD must be a finite number of at least 0"
+_TOKENS_RULE = "a number of tokens must be a finite number of at least 0"
+_EMPTY = "correct it, or leave it empty"
 
 
 def earliest(reads: Iterable[Callable[[], T]]) -> list[T]:
@@ -36,6 +40,44 @@ def earliest(reads: Iterable[Callable[[], T]]) -> list[T]:
     return done
 
 
+class Fault(NamedTuple):
+    """A rule that cells of a column break.
+
+    Attributes
+    ----------
+    column : str
+        As the log names it.
+    rule, remedy : str
+        The rule, and the ways out.
+    rows : ndarray of bool
+        True for the cells that break it.
+    cells : polars.Series or None
+        The cells, where an error shows them.
+    """
+
+    column: str
+    rule: str
+    remedy: str
+    rows: NDArray[np.bool_]
+    cells: Any = None
+
+    def error(self, first_row: int, file: Path | None) -> LogError:
+        """Return the error of the first bad cell."""
+        row = int(self.rows.argmax())
+        value = None if self.cells is None else self.cells[row]
+        got = "" if self.cells is None else f", got {value!r}"
+        return LogError(
+            f"{self.rule}{got}: {self.remedy}", file=file, row=first_row + row, column=self.column, value=value
+        )
+
+
+class Checked(NamedTuple):
+    """The values of a column, and the rules that some of its cells break."""
+
+    values: Any
+    faults: list[Fault]
+
+
 @dataclass(frozen=True, slots=True)
 class Cells:
     """A frame of a file, and its first row in the file.
@@ -48,62 +90,137 @@ class Cells:
         The number of its first row, from 1.
     file : Path or None
         Named in errors.
+    scale : Scale
+        That of the scores.
+    shown : callable
+        Returns the name of a column in errors.
     """
 
     frame: pl.DataFrame
     first_row: int
     file: Path | None
+    scale: Scale = UNIT
+    shown: Callable[[str], str] = field(default=str)
 
     def texts(self, column: str) -> list[str]:
         """Return a column of text; a missing one is an error, an empty one is not."""
+        values: list[str] = self._sound(self.check_texts(column))
+        return values
+
+    def prompts(self, column: str) -> list[str]:
+        """Return a column of prompts, where lists of messages become the question that they ask."""
+        values: list[str] = self._sound(self.check_prompts(column))
+        return values
+
+    def rewards(self, column: str) -> FloatArray:
+        """Return a column of scores as rewards in [0, 1]; null, NaN and empty text are NaN: not observed."""
+        values: FloatArray = self._sound(self.check_rewards(column))
+        return values
+
+    def costs(self, column: str) -> FloatArray:
+        """Return a column of finite amounts of at least 0; null, NaN and empty text are NaN: not observed."""
+        values: FloatArray = self._sound(self.check_costs(column))
+        return values
+
+    def tokens(self, column: str) -> FloatArray:
+        """Return a column of token counts; null, NaN and empty text are NaN: not counted."""
+        values: FloatArray = self._sound(self.check_tokens(column))
+        return values
+
+    def check_texts(self, column: str) -> Checked:
+        """Return a column of text with the rules that it breaks."""
         import polars as pl
 
         cells = self.frame[column]
         if cells.dtype.is_nested() or cells.dtype in (pl.Binary, pl.Object):
-            raise self._error(f"text is wanted, got {cells.dtype}: convert the column", column)
+            raise self._refusal(f"text is wanted, got {cells.dtype}: convert the column", column)
         values = cells.cast(pl.String)
-        if values.null_count():
-            row = int(values.is_null().arg_max() or 0)
-            raise self._error("text is missing: fill it in or drop the row", column, row)
-        too_long = values.str.len_bytes() > MAX_ROW_BYTES
-        if too_long.any():
-            raise self._error(
-                f"a text must have at most {MAX_ROW_BYTES:,} bytes: shorten it", column, int(too_long.arg_max() or 0)
-            )
-        return values.to_list()
+        missing = self._fault(column, "text is missing", "fill it in or drop the row", values.is_null())
+        long = (values.str.len_bytes() > MAX_ROW_BYTES).fill_null(value=False)
+        too_long = self._fault(column, f"a text must have at most {MAX_ROW_BYTES:,} bytes", "shorten it", long)
+        return Checked(values.to_list(), missing + too_long)
 
-    def rewards(self, column: str) -> FloatArray:
-        """Return a column of numbers in [0, 1], or booleans; null, NaN and empty text are NaN: not observed."""
+    def check_prompts(self, column: str) -> Checked:
+        """Return a column of prompts with the rules that it breaks."""
+        import polars as pl
+
+        cells = self.frame[column]
+        if cells.dtype.is_nested() or cells.dtype == pl.Object:
+            texts = [None if value is None else question_text(value) for value in cells.to_list()]
+            unread = pl.Series([text is None for text in texts], dtype=pl.Boolean)
+            return Checked(
+                texts,
+                self._fault(
+                    column,
+                    f"a prompt must be a text or messages, got {cells.dtype}",
+                    "fill it in or drop the row",
+                    unread,
+                ),
+            )
+        values, faults = self.check_texts(column)
+        if cells.dtype == pl.String and cells.str.contains(r"^\s*[\[{]").any():
+            values = [text and question_text(text) for text in values]
+        return Checked(values, faults)
+
+    def check_rewards(self, column: str) -> Checked:
+        """Return a column of rewards with the rules that it breaks."""
         import polars as pl
 
         cells = self.frame[column]
         if cells.dtype == pl.Boolean:
-            cells = cells.cast(pl.Float64)
+            return Checked(cells.cast(pl.Float64).fill_null(float("nan")).to_numpy().astype(np.float64), [])
+        low, high = self.scale.low, self.scale.high
+        rule = f"a reward must lie in [{low:g}, {high:g}]"
+        scaled = "" if self.scale != UNIT else "give its scale (Scale(1, 5), --scale 1..5), "
+        verdict = np.full(len(cells), np.nan)
         if cells.dtype == pl.String:
-            cells = cells.replace({"true": "1", "false": "0"})
-        return self._numbers(cells, column, 1.0, _REWARD_RULE)
+            verdict = _verdicts(cells)
+            cells = pl.select(pl.when(pl.Series(np.isnan(verdict))).then(cells)).to_series()
+        values, faults = self._numbers(cells, column, (low, high), rule, scaled + _EMPTY)
+        rewards = (values - self.scale.worst) / (self.scale.best - self.scale.worst)
+        return Checked(np.where(np.isnan(verdict), rewards, verdict), faults)
 
-    def costs(self, column: str) -> FloatArray:
-        """Return a column of finite amounts of at least 0; null, NaN and empty text are NaN: not observed."""
-        return self._numbers(self.frame[column], column, np.inf, _COST_RULE)
+    def check_costs(self, column: str) -> Checked:
+        """Return a column of costs with the rules that it breaks."""
+        return self._numbers(self.frame[column], column, (0.0, np.inf), _COST_RULE, _EMPTY)
 
-    def _numbers(self, cells: pl.Series, column: str, most: float, rule: str) -> FloatArray:
-        """Return the cells as floats, or raise `LogError` at the first that is text, infinite or out of [0, most]."""
+    def check_tokens(self, column: str) -> Checked:
+        """Return a column of token counts with the rules that it breaks."""
+        return self._numbers(self.frame[column], column, (0.0, np.inf), _TOKENS_RULE, _EMPTY)
+
+    def _numbers(self, cells: pl.Series, column: str, within: tuple[float, float], rule: str, remedy: str) -> Checked:
+        """Return the cells as floats; those that are text, infinite or out of bounds break the rule."""
         import polars as pl
 
         if cells.dtype == pl.String:
             cells = cells.str.strip_chars().replace("", None)
         elif not (cells.dtype.is_numeric() or cells.dtype == pl.Null):
-            raise self._error(f"{rule}, got a column of {cells.dtype}: convert it", column)
+            raise self._refusal(f"{rule}, got a column of {cells.dtype}: convert it", column)
         values = cells.cast(pl.Float64, strict=False)
         array = values.fill_null(float("nan")).to_numpy().astype(np.float64)
         unread = (values.is_null() & cells.is_not_null()).to_numpy()
-        bad = unread | (array < 0) | (array > most) | np.isinf(array)
-        if bad.any():
-            row = int(bad.argmax())
-            raise self._error(f"{rule}, got {cells[row]!r}: correct it, or leave it empty", column, row, cells[row])
-        return array
+        bad = unread | (array < within[0]) | (array > within[1]) | np.isinf(array)
+        return Checked(array, [Fault(self.shown(column), rule, remedy, bad, cells)] if bad.any() else [])
 
-    def _error(self, message: str, column: str, row: int | None = None, value: object = None) -> LogError:
-        number = None if row is None else self.first_row + row
-        return LogError(message, file=self.file, row=number, column=column, value=value)
+    def _fault(self, column: str, rule: str, remedy: str, rows: pl.Series) -> list[Fault]:
+        return [Fault(self.shown(column), rule, remedy, rows.to_numpy())] if rows.any() else []
+
+    def _sound(self, checked: Checked) -> Any:
+        """Return the values, or raise the error of the first bad cell."""
+        if checked.faults:
+            raise min(
+                (one.error(self.first_row, self.file) for one in checked.faults), key=lambda error: error.row or 0
+            )
+        return checked.values
+
+    def _refusal(self, message: str, column: str) -> LogError:
+        return LogError(message, file=self.file, column=self.shown(column))
+
+
+def _verdicts(cells: pl.Series) -> FloatArray:
+    """Return the rewards of the cells that hold a verdict such as "thumbs up"; NaN for the others."""
+    import polars as pl
+
+    words = cells.str.strip_chars().str.to_lowercase()
+    rewards = words.replace_strict(WORDS, default=None, return_dtype=pl.Float64)
+    return rewards.fill_null(float("nan")).to_numpy().astype(np.float64)

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from wiserouter.errors import InvalidInput
-from wiserouter.fitting.log.layout import layout_of
 from wiserouter.fitting.log.reader import RoutingLog
+from wiserouter.pricing.prices import Price
 
 DataFrame = Any
 """A data frame of polars or pandas, of which neither needs to be installed for the types."""
 
 
-def opened_log(log: RoutingLog | DataFrame | str | Path) -> RoutingLog:
+def opened_log(log: RoutingLog | DataFrame | str | Path, prices: Mapping[str, Price] | None = None) -> RoutingLog:
     """Return the log that a caller gave.
 
     Parameters
     ----------
     log : RoutingLog, str, Path, or data frame of polars or pandas
         A frame has the columns of a file that `RoutingLog.read` reads.
+    prices : mapping of str to Price, optional
+        By model, for logs that count tokens.
 
     Raises
     ------
@@ -35,27 +38,34 @@ def opened_log(log: RoutingLog | DataFrame | str | Path) -> RoutingLog:
     ('small',)
     """
     if isinstance(log, RoutingLog):
-        return log
+        return log.priced(prices or {})
     if isinstance(log, str | Path):
-        return RoutingLog.read(log)
+        return RoutingLog.read(log, prices=prices)
     package = type(log).__module__.partition(".")[0]
     if package == "polars" and hasattr(log, "lazy"):
-        frame = log.lazy()
-        return RoutingLog(frame, layout_of(frame.collect_schema().names(), None, None))
+        return RoutingLog.from_frame(log, prices=prices)
     if package == "pandas" and hasattr(log, "columns"):
-        return _of_pandas(log)
+        return _of_pandas(log, prices)
     raise InvalidInput(
         f"log must be a RoutingLog, the path of a file, or a data frame of polars or pandas, got {type(log).__name__}",
         value=log,
     )
 
 
-def _of_pandas(frame: DataFrame) -> RoutingLog:
+def _of_pandas(frame: DataFrame, prices: Mapping[str, Price] | None) -> RoutingLog:
     """Return the log of a pandas frame, copied column by column, since polars' own conversion needs pyarrow."""
     import polars as pl
 
     names = [str(name) for name in frame.columns]
     columns = {name: frame.iloc[:, k].tolist() for k, name in enumerate(names)}
-    return RoutingLog.from_frame(
-        pl.DataFrame({name: [None if value != value else value for value in cells] for name, cells in columns.items()})  # noqa: PLR0124
-    )
+    series = {name: _series([None if value != value else value for value in cells]) for name, cells in columns.items()}  # noqa: PLR0124
+    return RoutingLog.from_frame(pl.DataFrame(series), prices=prices)
+
+
+def _series(cells: list[Any]) -> Any:
+    """Return the cells of a column; objects of any shape, such as lists of messages, as they are."""
+    import polars as pl
+
+    if any(isinstance(value, list | dict) for value in cells):
+        return pl.Series(cells, dtype=pl.Object)
+    return pl.Series(cells)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import glob
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,6 +29,9 @@ SLICE_BYTES = 64_000_000
 
 _PROBED_ROWS = 64
 _SHOWN_CHARS = 200
+
+_IDS = ("custom_id", "query_id", "request_id", "call_id", "id")
+"""Columns to join by, the surest first."""
 
 _CSV = (".csv", ".csv.gz")
 _JSONL = (".jsonl", ".ndjson")
@@ -64,15 +67,57 @@ def scan(path: Path) -> pl.LazyFrame:
         return pl.scan_parquet(path, glob=False)
 
 
+def schema_of(frame: pl.LazyFrame, path: Path | None) -> pl.Schema:
+    """Return the names and types of the columns."""
+    with reading(path):
+        schema = frame.collect_schema()
+    check_columns(path, len(schema))
+    return schema
+
+
 def column_names(frame: pl.LazyFrame, path: Path | None) -> list[str]:
     """Return the names of the columns."""
+    return schema_of(frame, path).names()
+
+
+def columns(names: Iterable[str]) -> list[pl.Expr]:
+    """Return the expressions of some columns."""
+    import polars as pl
+
+    return [pl.col(name) for name in names]
+
+
+def joined(frame: pl.LazyFrame, path: Path, others: Sequence[Path]) -> pl.LazyFrame:
+    """Return a file's rows with the columns of other files, in memory, joined by an id that both have.
+
+    Raises
+    ------
+    LogError
+        If two files share no column to join by, or an id comes twice in a file that is joined.
+    """
+    import polars as pl
+
+    for other in others:
+        right = scan(other)
+        key = _shared_key(schema_of(frame, path).names(), schema_of(right, other).names(), other)
+        with reading(other):
+            found = right.with_columns(pl.col(key).cast(pl.String)).collect()
+        repeated = found[key].is_duplicated() & found[key].is_not_null()
+        if repeated.any():
+            row = int(repeated.arg_max() or 0)
+            rule = f"an id to join by must come once, got {found[key][row]!r} again: keep one row of each"
+            raise LogError(rule, file=other, row=row + 1, column=key, value=found[key][row])
+        frame = frame.with_columns(pl.col(key).cast(pl.String))
+        known = set(schema_of(frame, path).names()) - {key}
+        right = found.lazy().drop([name for name in found.columns if name in known])
+        frame = frame.join(right, on=key, how="left", maintain_order="left")
     with reading(path):
-        names = frame.collect_schema().names()
-    check_columns(path, len(names))
-    return names
+        return frame.collect().lazy()
 
 
-def batches(frame: pl.LazyFrame, columns: Sequence[str], rows: int, path: Path | None) -> Iterator[pl.DataFrame]:
+def batches(
+    frame: pl.LazyFrame, columns: Sequence[str] | Sequence[pl.Expr], rows: int, path: Path | None
+) -> Iterator[pl.DataFrame]:
     """Yield the rows in order, at most `rows` at a time, with at most some batches in memory."""
     streamed = path is not None and _is(path, (*_CSV, *_JSONL))
     for part in _streamed(frame, columns, rows, path) if streamed else _sliced(frame.select(columns), rows, path):
@@ -91,6 +136,16 @@ def reading(path: Path | None) -> Iterator[None]:
             raise
         first = str(error).split("\n", maxsplit=1)[0][:_SHOWN_CHARS]
         raise LogError(f"the file is damaged or malformed: {first}", file=path) from error
+
+
+def _shared_key(left: Sequence[str], right: Sequence[str], file: Path) -> str:
+    """Return the column to join by: the only one that both have, or of several the first that names an id."""
+    shared = [name for name in left if name in right]
+    ids = [name for name in _IDS if name in shared] or (shared if len(shared) == 1 else [])
+    if not ids:
+        has = f"both have {', '.join(shared)}" if shared else "they share no column"
+        raise LogError(f"files are joined by an id that both have ({', '.join(_IDS)}), and {has}: add one", file=file)
+    return ids[0]
 
 
 def _is(path: Path, endings: tuple[str, ...]) -> bool:
@@ -114,7 +169,9 @@ def _scan_jsonl(path: Path) -> pl.LazyFrame:
     return pl.scan_ndjson(glob.escape(str(path)), schema=dict.fromkeys(keys_of(path), pl.String))
 
 
-def _streamed(frame: pl.LazyFrame, columns: Sequence[str], rows: int, path: Path | None) -> Iterator[pl.DataFrame]:
+def _streamed(
+    frame: pl.LazyFrame, columns: Sequence[str] | Sequence[pl.Expr], rows: int, path: Path | None
+) -> Iterator[pl.DataFrame]:
     """Yield batches with every column parsed, so that a csv line with too many cells is an error and not cut off."""
     import polars as pl
 

@@ -2,25 +2,29 @@
 
 - wide: one row per query; per model the columns `score|<model>` and `cost|<model>`;
 - RouterBench's own wide files: `<model>` for the score and `<model>|total_cost`;
-- long: one row per call; `prompt`, `model`, `reward`, `cost_usd`, and `query_id` where calls share a query.
+- long: one row per call; `prompt`, `model`, `reward`, `cost_usd`, and `query_id` where calls share a query, by these
+  names or others (`wiserouter.fitting.log.columns`). Scores may be missing, and costs where tokens are counted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from wiserouter.errors import LogError
+from wiserouter.fitting.log.columns import TOKENS, LogColumns, Places, expression
 from wiserouter.fitting.log.limits import check_models
+
+if TYPE_CHECKING:
+    import polars as pl
 
 LayoutName = Literal["wide", "long"]
 
-_LONG = ("prompt", "model", "reward", "cost_usd")
 _KNOWN = (
     "wide (prompt, and score|<model> with cost|<model> or <model> with <model>|total_cost per model) or "
-    "long (prompt, model, reward, cost_usd; query_id optional)"
+    "long (prompt, model, cost_usd or token counts, reward where there are scores; query_id optional)"
 )
 
 
@@ -34,30 +38,36 @@ class Layout:
         One row per query, or per call.
     columns : dict of str to tuple of str
         Wide: the score and cost column of each model, in the file's order. Long: empty.
-    query_id : bool
-        Long: whether calls of one query share an id.
+    places : mapping of str to tuple of str
+        The columns, or paths into them, that hold each field: of a wide log the prompt only.
     """
 
     name: LayoutName
     columns: dict[str, tuple[str, str]]
-    query_id: bool = False
+    places: Places = field(default_factory=lambda: {"prompt": ("prompt",)})
 
     @property
-    def texts(self) -> tuple[str, ...]:
-        """Columns read as text."""
-        if self.name == "wide":
-            return ("prompt",)
-        return ("prompt", "model", "query_id") if self.query_id else ("prompt", "model")
+    def query_id(self) -> bool:
+        """Long: whether calls of one query share an id."""
+        return "query_id" in self.places
 
     @property
-    def numbers(self) -> tuple[str, ...]:
-        """Columns read as numbers: all scores, then all costs."""
-        if self.name == "long":
-            return ("reward", "cost_usd")
-        return (*(score for score, _ in self.columns.values()), *(cost for _, cost in self.columns.values()))
+    def fields(self) -> tuple[str, ...]:
+        """Fields of each row, which are the columns of the frames that `selection` gives."""
+        return tuple(self.places)
+
+    def selection(self, schema: pl.Schema, fields: Sequence[str]) -> list[pl.Expr]:
+        """Return the expressions of some fields, each under the field's name."""
+        return [expression(self.places[one], schema).alias(one) for one in fields]
+
+    def shown(self, column: str) -> str:
+        """Return the place of a field as errors name it."""
+        return self.places.get(column, (column,))[0]
 
 
-def layout_of(columns: Sequence[str], wanted: LayoutName | None, file: Path | None) -> Layout:
+def layout_of(
+    columns: Sequence[str], wanted: LayoutName | None, file: Path | None, given: LogColumns | None = None
+) -> Layout:
     """Return the layout of a table with these columns.
 
     Raises
@@ -67,16 +77,23 @@ def layout_of(columns: Sequence[str], wanted: LayoutName | None, file: Path | No
     """
     pairs = _model_columns(columns)
     name = wanted or ("wide" if pairs else "long")
-    missing = [column for column in (("prompt",) if name == "wide" else _LONG) if column not in columns]
+    given = given or LogColumns()
+    if name == "wide":
+        places = LogColumns(prompt=given.prompt).places(columns, file) if "prompt" in columns or given.prompt else {}
+        missing = [] if places else ["prompt"]
+    else:
+        places = given.places(columns, file)
+        missing = [one for one in ("prompt", "model") if one not in places]
+        missing += [] if "cost_usd" in places or set(TOKENS[:2]) <= set(places) else ["cost_usd"]
     if missing or (name == "wide" and not pairs):
         lacking = f"it lacks {', '.join(missing)}" if missing else "it has no column pair of any model"
         found = ", ".join(columns[:20]) + (", ..." if len(columns) > 20 else "")
         raise LogError(f"a log must be {_KNOWN}; read as {name}, {lacking}; found: {found}", file=file)
     if name == "long":
-        return Layout("long", {}, query_id="query_id" in columns)
+        return Layout("long", {}, places)
     _check_partners(columns, file)
     check_models(file, len(pairs))
-    return Layout("wide", pairs)
+    return Layout("wide", pairs, {"prompt": places["prompt"]})
 
 
 def _check_partners(columns: Sequence[str], file: Path | None) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,10 +12,13 @@ from numpy.typing import ArrayLike
 from wiserouter.errors import InvalidInput, LogError, UnknownModel
 from wiserouter.fitting.log import files
 from wiserouter.fitting.log.batch import LogBatch, merged
-from wiserouter.fitting.log.cells import Cells, earliest
+from wiserouter.fitting.log.cells import Cells
+from wiserouter.fitting.log.columns import LogColumns
 from wiserouter.fitting.log.layout import Layout, LayoutName, layout_of
 from wiserouter.fitting.log.limits import check_models
-from wiserouter.fitting.log.query_keys import query_keys
+from wiserouter.fitting.log.rows import Prices, long_batch, wide_batch
+from wiserouter.fitting.log.scores import UNIT, Scale
+from wiserouter.pricing.prices import Price
 from wiserouter.validation import check_count
 
 if TYPE_CHECKING:
@@ -36,6 +38,10 @@ class RoutingLog:
         The columns of scores and costs.
     path : Path or None
         The file.
+    scale : Scale
+        Worst and best score.
+    prices : mapping of str to Price
+        Prices of token counts, by model.
 
     Notes
     -----
@@ -43,20 +49,40 @@ class RoutingLog:
     a long log is read once to find its models, and a jsonl to find its columns, since a key may first appear late.
 
     Null, NaN and an empty cell of a number are not observed. In a csv `""` is an empty prompt, an empty cell is none.
+    A prompt may be a list of messages, of which the question is taken.
     """
 
     def __init__(
-        self, frame: pl.LazyFrame, layout: Layout, models: Sequence[str] | None = None, path: Path | None = None
+        self,
+        frame: pl.LazyFrame,
+        layout: Layout,
+        models: Sequence[str] | None = None,
+        path: Path | None = None,
+        *,
+        scale: Scale | tuple[float, float] = UNIT,
+        prices: Mapping[str, Price] | None = None,
+        in_memory: bool = False,
     ) -> None:
         self._frame = frame
+        self._source = None if in_memory else path
         self.layout = layout
         self.path = path
+        self.scale = Scale(*scale).checked()
+        self.prices: Prices = dict(prices or {})
         known = tuple(layout.columns) if layout.name == "wide" else self._read_models()
         self.models = known if models is None else _chosen(models, known)
 
     @classmethod
     def read(
-        cls, path: str | Path, *, layout: LayoutName | None = None, models: Sequence[str] | None = None
+        cls,
+        path: str | Path,
+        *,
+        layout: LayoutName | None = None,
+        models: Sequence[str] | None = None,
+        columns: LogColumns | None = None,
+        scale: Scale | tuple[float, float] = UNIT,
+        prices: Mapping[str, Price] | None = None,
+        joined: Sequence[str | Path] = (),
     ) -> RoutingLog:
         """Open a log; its rows are read and checked on each pass.
 
@@ -68,6 +94,15 @@ class RoutingLog:
             Its layout; derived from the columns by default.
         models : sequence of str, optional
             Keep only these, in this order. By default all: in the file's order, or sorted in a long log.
+        columns : LogColumns, optional
+            The columns of a long log, where they have other names; by default well-known names are looked for.
+        scale : Scale or (worst, best), default (0, 1)
+            The scale of the scores, such as (1, 5) or (-1, 1).
+        prices : mapping of str to Price, optional
+            By model; they turn token counts into costs where the log has none.
+        joined : sequence of str or Path, optional
+            Files with more columns of the same calls, joined in memory by an id that both have: the requests of an
+            OpenAI batch to its answers, or scores.
 
         Raises
         ------
@@ -80,7 +115,10 @@ class RoutingLog:
         """
         file = Path(path)
         frame = files.scan(file)
-        return cls(frame, layout_of(files.column_names(frame, file), layout, file), models, file)
+        if joined:
+            frame = files.joined(frame, file, [Path(other) for other in joined])
+        fitting = layout_of(files.column_names(frame, file), layout, file, columns)
+        return cls(frame, fitting, models, file, scale=scale, prices=prices, in_memory=bool(joined))
 
     @classmethod
     def from_arrays(
@@ -117,10 +155,27 @@ class RoutingLog:
 
     @classmethod
     def from_frame(
-        cls, frame: pl.DataFrame, *, layout: LayoutName | None = None, models: Sequence[str] | None = None
+        cls,
+        frame: pl.DataFrame | pl.LazyFrame,
+        *,
+        layout: LayoutName | None = None,
+        models: Sequence[str] | None = None,
+        columns: LogColumns | None = None,
+        scale: Scale | tuple[float, float] = UNIT,
+        prices: Mapping[str, Price] | None = None,
     ) -> RoutingLog:
         """Return a log of a polars frame, with the columns and the errors of `read`."""
-        return cls(frame.lazy(), layout_of(frame.columns, layout, None), models)
+        lazy = frame.lazy()
+        fitting = layout_of(files.column_names(lazy, None), layout, None, columns)
+        return cls(lazy, fitting, models, scale=scale, prices=prices)
+
+    def priced(self, prices: Mapping[str, Price]) -> RoutingLog:
+        """Return the same log with prices of more models."""
+        if not prices.keys() - self.prices.keys():
+            return self
+        more = object.__new__(RoutingLog)
+        more.__dict__.update(self.__dict__, prices={**prices, **self.prices})
+        return more
 
     @property
     def n_models(self) -> int:
@@ -131,6 +186,10 @@ class RoutingLog:
     def name(self) -> str:
         """The file's name, for titles."""
         return self.path.name if self.path is not None else "log"
+
+    def columns(self) -> list[str]:
+        """Return the names of all columns."""
+        return files.column_names(self._frame, self.path)
 
     def batches(self, rows: int = BATCH_ROWS) -> Iterator[LogBatch]:
         """Yield the rows in the order of the file.
@@ -146,14 +205,33 @@ class RoutingLog:
             If there is no row, or a cell is missing or out of range; the error names file, row and column, and no row
             of that batch is returned.
         """
-        check_count("rows", rows, least=1)
-        done = 0
-        for frame in files.batches(self._frame, (*self.layout.texts, *self._numbers()), rows, self.path):
-            cells = Cells(frame, done + 1, self.path)
-            batch = self._wide(cells) if self.layout.name == "wide" else self._long(cells)
-            done += frame.height
+        self._check_prices()
+        columns = [self.layout.columns[name] for name in self.models] if self.layout.name == "wide" else []
+        for cells in self.cells(rows):
+            if self.layout.name == "wide":
+                batch = wide_batch(cells, columns)
+            else:
+                batch = long_batch(cells, self.layout, self.models, self.prices)
             if batch.prompts:  # a long log's batch is empty where `models` keeps none of its rows
                 yield batch
+
+    def cells(self, rows: int = BATCH_ROWS, fields: Sequence[str] | None = None) -> Iterator[Cells]:
+        """Yield the rows unchecked, with the columns of the layout's fields and, in a wide log, of the models.
+
+        Raises
+        ------
+        LogError
+            If there is no row, or the file is damaged.
+        """
+        check_count("rows", rows, least=1)
+        done = 0
+        schema = files.schema_of(self._frame, self.path)
+        chosen = self.layout.selection(schema, self.layout.fields if fields is None else fields)
+        if self.layout.name == "wide":
+            chosen += files.columns(name for one in self.models for name in self.layout.columns[one])
+        for frame in files.batches(self._frame, chosen, rows, self._source):
+            yield Cells(frame, done + 1, self.path, self.scale, self.layout.shown)
+            done += frame.height
         if not done:
             raise LogError("the log must hold at least one row, got none", file=self.path)
 
@@ -164,47 +242,24 @@ class RoutingLog:
         """
         return merged(list(self.batches()))
 
-    def _numbers(self) -> tuple[str, ...]:
-        if self.layout.name == "long":
-            return self.layout.numbers
-        return tuple(column for name in self.models for column in self.layout.columns[name])
-
-    def _wide(self, cells: Cells) -> LogBatch:
-        columns = [self.layout.columns[name] for name in self.models]
-        reads: list[Callable[[], Any]] = [partial(cells.texts, "prompt")]
-        reads += [partial(cells.rewards, score) for score, _ in columns]
-        reads += [partial(cells.costs, cost) for _, cost in columns]
-        prompts, *tables = earliest(reads)
-        reward, cost_usd = np.split(np.stack(tables, axis=1), 2, axis=1)
-        return LogBatch(prompts, cells.first_row - 1 + np.arange(len(prompts)), reward, cost_usd)
-
-    def _long(self, cells: Cells) -> LogBatch:
-        reads: list[Callable[[], Any]] = [partial(cells.texts, column) for column in self.layout.texts]
-        reads += [partial(cells.rewards, "reward"), partial(cells.costs, "cost_usd")]
-        prompts, models, *names, reward, cost_usd = earliest(reads)
-        index = {name: k for k, name in enumerate(self.models)}
-        column = np.array([index.get(name, -1) for name in models])
-        kept = np.flatnonzero(column >= 0)
-        tables = np.full((2, len(prompts), self.n_models), np.nan)
-        for table, values in zip(tables, (reward, cost_usd), strict=True):
-            table[kept, column[kept]] = values[kept]
-        query = cells.first_row - 1 + np.arange(len(prompts))
-        if names:
-            query = query_keys(names[0])
-        ids_kept = [names[0][i] for i in kept] if names else None
-        return LogBatch([prompts[i] for i in kept], query[kept], tables[0, kept], tables[1, kept], ids_kept)
-
     def _read_models(self) -> tuple[str, ...]:
         """Return the models of a long log, sorted, after one pass over their column."""
         found: set[str] = set()
-        done = 0
-        for frame in files.batches(self._frame, ["model"], BATCH_ROWS, self.path):
-            found.update(Cells(frame, done + 1, self.path).texts("model"))
-            done += frame.height
-            check_models(self.path, len(found), row=done)
-        if not done:
-            raise LogError("the log must hold at least one row, got none", file=self.path)
+        for cells in self.cells(fields=["model"]):
+            found.update(cells.texts("model"))
+            check_models(self.path, len(found), row=cells.first_row - 1 + cells.frame.height)
         return tuple(sorted(found))
+
+    def _check_prices(self) -> None:
+        """Refuse a log without costs if tokens cannot be priced either."""
+        has_costs = self.layout.name == "wide" or "cost_usd" in self.layout.fields
+        missing = [] if has_costs else [name for name in self.models if name not in self.prices]
+        if missing:
+            raise LogError(
+                f"the log counts tokens and has no cost, which takes a price of every model, got none of "
+                f"{', '.join(missing)}: give prices (Model(price=...), --prices), or a column cost_usd",
+                file=self.path,
+            )
 
 
 def _chosen(models: Sequence[str], known: tuple[str, ...]) -> tuple[str, ...]:

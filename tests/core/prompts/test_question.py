@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from support.tables import ROUTERBENCH, SWEBENCH, needs_tables, read
 from wiserouter.integration import Message, Question, question_of
-from wiserouter.integration.harness_text import (
+from wiserouter.prompts.harness_text import (
     ASK_TAGS,
     NOISE_TAGS,
     OPENING_ASK_TAGS,
@@ -16,7 +16,7 @@ from wiserouter.integration.harness_text import (
     person_text,
     person_texts,
 )
-from wiserouter.integration.short_answers import is_informative
+from wiserouter.prompts.short_answers import is_informative
 
 TASK = "Translate this contract"
 

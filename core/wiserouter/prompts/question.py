@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from wiserouter.integration.harness_text import person_texts
-from wiserouter.integration.short_answers import is_informative
+from wiserouter.prompts.harness_text import person_texts
+from wiserouter.prompts.short_answers import is_informative
 
 
 class Message(NamedTuple):

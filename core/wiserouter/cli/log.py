@@ -1,0 +1,139 @@
+"""`wiserouter log`: past calls: the check of a log before anything is fitted on it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from wiserouter.cli.fit import names, read_models
+from wiserouter.cli.log_options import (
+    CostColumn,
+    Joined,
+    ModelColumn,
+    PromptColumn,
+    RewardColumn,
+    ScaleOption,
+    read_log,
+)
+from wiserouter.cli.output import out, print_json, table
+from wiserouter.fitting.log.scores import UNIT, Scale
+from wiserouter.fitting.log.survey import LogSurvey, survey
+from wiserouter.pricing.amounts import usd
+
+app = typer.Typer(help="Logs of past calls: check how one is read.", no_args_is_help=True)
+
+_FIELDS = ("prompt", "model", "reward", "cost_usd", "query_id", "input_tokens", "output_tokens", "cached_tokens")
+
+
+@app.command()
+def check(
+    file: Annotated[Path, typer.Argument(help="Past calls: parquet, csv or jsonl.")],
+    prompt: PromptColumn = None,
+    model: ModelColumn = None,
+    reward: RewardColumn = None,
+    cost: CostColumn = None,
+    scale: ScaleOption = None,
+    joined: Joined = None,
+    prices: Annotated[Path | None, typer.Option(help="JSON: model -> Model fields, price in USD per token.")] = None,
+    models: Annotated[str | None, typer.Option(help="Keep only these models, separated by commas.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Show how a log is read, what it holds, and which rows would be refused; nothing is written.
+
+    Example: wiserouter log check calls.csv --reward rating --scale 1..5
+    """
+    priced = {one.name: one.price for one in read_models(prices) if one.price} if prices else {}
+    log = read_log(
+        file,
+        models=names(models),
+        prompt=prompt,
+        model=model,
+        reward=reward,
+        cost=cost,
+        scale=scale,
+        joined=joined,
+        prices=priced,
+    )
+    found = survey(log)
+    return print_json(_fields(file, found, log.scale)) if as_json else _show(file, found, log.scale)
+
+
+def _fields(file: Path, found: LogSurvey, scale: Scale) -> dict[str, object]:
+    return {
+        "file": str(file),
+        "layout": found.layout,
+        "columns": found.columns,
+        "mapping": dict(found.places),
+        "scale": [scale.worst, scale.best],
+        "rows": found.rows,
+        "calls": found.calls,
+        "models": {
+            name: {
+                "calls": one.calls,
+                "scores": one.scores,
+                "costs": one.costs,
+                "mean_reward": one.mean_reward,
+                "mean_cost_usd": one.mean_cost_usd,
+            }
+            for name, one in found.models.items()
+        },
+        "refused": [
+            {"column": one.column, "rule": one.rule, "rows": one.rows, "first": one.first} for one in found.refusals
+        ],
+        "unpriced": list(found.unpriced),
+    }
+
+
+def _show(file: Path, found: LogSurvey, scale: Scale) -> None:
+    used = set(found.places.values())
+    rows = [
+        (name, found.places.get(name, "-"), _note(name, found, scale)) for name in _FIELDS if _is_shown(name, found)
+    ]
+    out.print(table(f"{file.name}: {found.layout}, {found.rows:,} rows", ("field", "column", ""), rows, left=3))
+    unused = [name for name in found.columns if name not in used] if found.layout == "long" else []
+    if unused:
+        out.print(f"Not used: {', '.join(unused[:20])}{', ...' if len(unused) > 20 else ''}", highlight=False)
+    out.print()
+    columns = ("model", "calls", "scores", "mean score", "costs", "mean cost", "")
+    out.print(table(f"{found.calls:,} calls that can be read", columns, _model_rows(found)))
+    for one in found.refusals:
+        out.print(f"\nRefused, {one.rows:,} rows: {one.first}", highlight=False, soft_wrap=True)
+    suggested = found.suggested_scale(scale.high)
+    if suggested and scale == UNIT:
+        low, high = found.scores or (0.0, 0.0)
+        out.print(f"Scores go from {low:g} to {high:g}: try --scale {suggested}", highlight=False)
+    if found.unpriced:
+        out.print(f"\nTokens without a price: {', '.join(found.unpriced)}: give --prices FILE", highlight=False)
+    if not found.refusals and not found.unpriced:
+        out.print(f"\nNext: wiserouter fit {file}, with the same options", highlight=False)
+
+
+def _is_shown(name: str, found: LogSurvey) -> bool:
+    return name in found.places or (found.layout == "long" and name in {"reward", "cost_usd"})
+
+
+def _note(name: str, found: LogSurvey, scale: Scale) -> str:
+    if name == "reward":
+        if name not in found.places:
+            return "no scores: quality comes from priors"
+        return "" if scale == UNIT else f"scale {scale.worst:g}..{scale.best:g}"
+    if name == "cost_usd" and name not in found.places:
+        return "from tokens and prices"
+    return ""
+
+
+def _model_rows(found: LogSurvey) -> list[tuple[str, ...]]:
+    return [
+        (
+            name,
+            f"{one.calls:,}",
+            f"{one.scores:,} ({one.scores / max(one.calls, 1):.0%})",
+            "" if one.mean_reward is None else f"{one.mean_reward:.4f}",
+            f"{one.costs:,} ({one.costs / max(one.calls, 1):.0%})",
+            "" if one.mean_cost_usd is None else usd(one.mean_cost_usd),
+            "" if one.scores else "no score",
+        )
+        for name, one in found.models.items()
+    ]
