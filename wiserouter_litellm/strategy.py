@@ -17,15 +17,21 @@ from litellm.types.router import CustomRoutingStrategyBase
 
 from wiserouter import Budget, WiseRouter
 from wiserouter.integration import MAX_WAIT_S, DrawBy
+from wiserouter_litellm.attachment import AttachedCallback
 from wiserouter_litellm.dispatcher import register
 from wiserouter_litellm.group import FallbackPolicy, Group
 from wiserouter_litellm.group_setup import open_group
 from wiserouter_litellm.litellm_compat import deployments_of
-from wiserouter_litellm.recorder import Recorder
 from wiserouter_litellm.scopes import ScopeFromMetadata
 from wiserouter_litellm.selection import Selection
 from wiserouter_litellm.sync_selection import selecting
-from wiserouter_litellm.wise_callback import WiseCallback, translate_error
+from wiserouter_litellm.wise_callback import translate_error
+
+
+class StrategyCallback(AttachedCallback):
+    """Settles the calls of a strategy, and reserves those to the id of a deployment, which no strategy selects."""
+
+    selects = False
 
 
 class WiseRoutingStrategy(CustomRoutingStrategyBase):
@@ -44,7 +50,7 @@ class WiseRoutingStrategy(CustomRoutingStrategyBase):
 
     Attributes
     ----------
-    callback : Recorder
+    callback : StrategyCallback
         Settles the calls, and takes feedback.
 
     Notes
@@ -92,10 +98,9 @@ class WiseRoutingStrategy(CustomRoutingStrategyBase):
             draw_by=draw_by,
             scope_resolver=lambda _: ScopeFromMetadata(),
         )
-        self._selector = WiseCallback({group: opened})
-        self.callback = Recorder({group: opened})
-        self._selector.owner, self._selector.attempts = self.callback.owner, self.callback.attempts
-        self._select_sync = selecting(litellm_router, self._selector, sync_select)
+        self.callback = StrategyCallback(litellm_router)
+        self.callback.groups[group] = opened
+        self._select_sync = selecting(litellm_router, self.callback, sync_select)
         register(self.callback)
 
     def install(self) -> None:
@@ -114,21 +119,22 @@ class WiseRoutingStrategy(CustomRoutingStrategyBase):
         """Return the deployment for an asynchronous call."""
         kwargs = request_kwargs if request_kwargs is not None else {}
         call = {"messages": messages, "input": input, "specific_deployment": specific_deployment}
-        await self._selector.asettle_earlier(kwargs)
+        await self.callback.asettle_earlier(kwargs)
         offered = [] if specific_deployment else deployments_of(self._router, model)
-        group = None if specific_deployment else self._selector.paying_group(model, offered, kwargs)
+        group = None if specific_deployment else self.callback.paying_group(model, offered, kwargs)
         if group is None:
             return await self._async_select(model=model, request_kwargs=kwargs, **call)
         healthy = await _healthy(self._router, model, kwargs, call)
         healthy = [healthy] if isinstance(healthy, dict) else healthy  # a fallback may name a deployment
         try:
-            routing = self._selector.begin(group, healthy, messages, kwargs, model)
+            routing = self.callback.begin(group, healthy, messages, kwargs, model)
             selection = None if routing is None else await group.aselect(routing)
         except Exception as error:  # a fault here must not stop traffic
             translate_error(group, healthy, error, kwargs)
             selection = None
         if selection is None:
-            return self._rng.choice(self._selector.unrouted(group, healthy, kwargs))
+            self.callback.note_group(group, kwargs, healthy)
+            return self._rng.choice(self.callback.unrouted(group, healthy, kwargs))
         return self._first(group, selection, kwargs)
 
     def get_available_deployment(self, model: str, **call: Any) -> Any:  # type: ignore[override]
@@ -136,7 +142,7 @@ class WiseRoutingStrategy(CustomRoutingStrategyBase):
         return self._select_sync(model=model, **call)
 
     def _first(self, group: Group, selection: Selection, kwargs: dict[str, Any]) -> dict[str, Any]:
-        copies = self._selector.record(group, selection, kwargs)
+        copies = self.callback.record(group, selection, kwargs)
         first = min(copy["litellm_params"]["order"] for copy in copies)
         return self._rng.choice([copy for copy in copies if copy["litellm_params"]["order"] == first])
 

@@ -33,7 +33,14 @@ class WiseCallback(Recorder):
     ----------
     groups : mapping of str to Group
         The groups by name.
+
+    Attributes
+    ----------
+    selects : bool
+        Whether it selects where LiteLLM filters deployments; False where a strategy selects after that.
     """
+
+    selects = True
 
     def __init__(self, groups: Mapping[str, Group]) -> None:
         super().__init__(groups)

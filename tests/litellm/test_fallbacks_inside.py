@@ -210,12 +210,22 @@ async def test_a_fallback_to_the_id_of_a_deployment_is_charged(stub, settled, li
     assert callback.groups["wise"].faults == {}
 
 
+def with_strategy(llm, group, **settings):
+    strategy = WiseRoutingStrategy(llm, group, **settings)
+    strategy.install()
+    return strategy.callback
+
+
+DOORS = {"attach": attach, "strategy": with_strategy}
+
+
+@pytest.mark.parametrize("door", DOORS)
 @pytest.mark.parametrize("surface", SURFACES)
-async def test_a_call_to_the_id_of_a_deployment_of_the_group_is_charged(stub, settled, surface):
+async def test_a_call_to_the_id_of_a_deployment_of_the_group_is_charged(stub, settled, surface, door):
     stub.behaviours = {}
     router = fitted()
     llm = serving(stub)
-    attach(llm, "wise", router=router, budget=RICH["hard"])
+    DOORS[door](llm, "wise", router=router, budget=RICH["hard"])
     await SURFACES[surface](_Named(llm, "large"))
     await settled(is_settled(router, stub))
     holds(router, stub)
@@ -226,11 +236,12 @@ class _Named(_Renamed):
         return lambda **call: getattr(self._llm, name)(**{**call, "model": self._model})
 
 
-async def test_a_call_to_an_id_that_does_not_fit_is_refused_and_the_deployment_stays_healthy(stub):
+@pytest.mark.parametrize("door", DOORS)
+async def test_a_call_to_an_id_that_does_not_fit_is_refused_and_the_deployment_stays_healthy(stub, door):
     stub.behaviours = {}
     router = fitted()
     llm = serving(stub, allowed_fails=0)
-    attach(llm, "wise", router=router, budget=Budget(0.001, 10, limit="hard"))
+    DOORS[door](llm, "wise", router=router, budget=Budget(0.001, 10, limit="hard"))
     with pytest.raises(BudgetRefused):
         await llm.acompletion(model="large", messages=HI, max_tokens=1_000)
     assert stub.calls == []
@@ -248,10 +259,22 @@ async def test_a_fallback_of_a_synchronous_call_is_charged(stub, settled, target
     holds(router, stub)
 
 
-async def test_a_fallback_of_a_custom_strategy_is_charged(stub, settled):
+@pytest.mark.parametrize("target", ["other", "rescue"])
+async def test_a_fallback_of_a_custom_strategy_is_charged(stub, settled, target):
     router = fitted()
-    llm = serving(stub, fallbacks=[{"wise": ["other"]}])
-    WiseRoutingStrategy(llm, "wise", router=router, budget=RICH["hard"]).install()
+    llm = serving(stub, fallbacks=[{"wise": [target]}])
+    with_strategy(llm, "wise", router=router, budget=RICH["hard"])
+    await llm.acompletion(**CHAT)
+    await settled(is_settled(router, stub))
+    holds(router, stub)
+
+
+async def test_a_strategy_leaves_the_selection_of_an_attached_group_alone(stub, settled):
+    stub.behaviours = {}
+    router = fitted()
+    llm = serving(stub)
+    with_strategy(llm, "other", budget=RICH["hard"])
+    attach(llm, "wise", router=router, budget=RICH["hard"])
     await llm.acompletion(**CHAT)
     await settled(is_settled(router, stub))
     holds(router, stub)
