@@ -21,6 +21,7 @@ from wiserouter.integration import offload
 from wiserouter_litellm.attempts import OpenAttempt, OpenAttempts, is_covered
 from wiserouter_litellm.billing import bill_of, was_abandoned
 from wiserouter_litellm.continuations import keys_of_answer, maker_names
+from wiserouter_litellm.counted_streams import is_counted, may_be_counted
 from wiserouter_litellm.deployments import DeploymentInfo
 from wiserouter_litellm.errors import BudgetRefused, BudgetUncertain, UnknownCall
 from wiserouter_litellm.feedback_keys import feedback_key, keys_to_try
@@ -83,7 +84,8 @@ class Recorder(CustomLogger):
     async def async_log_success_event(self, kwargs: Any, response_obj: Any, start_time: Any, end_time: Any) -> None:
         """Charge the call."""
         if marked := self.decision_of(answering(kwargs)):
-            await _off_the_loop(marked.group, partial(self._charge, marked, kwargs, response_obj))
+            counts = marked.group.hard and may_be_counted(kwargs, response_obj)
+            await _off_the_loop(marked.group, partial(self._charge, marked, kwargs, response_obj), takes_long=counts)
         elif mark := self._unrouted(kwargs):
             group = self.groups[mark["group"]]
             await _off_the_loop(group, partial(charge_unrouted, group, mark, kwargs, response_obj, self.unpaid))
@@ -280,6 +282,8 @@ class Recorder(CustomLogger):
             group.fault("accounting", "the bill of a call cannot be read: its cost is presumed", error=error)
             bill = None
         abandoned = was_abandoned(kwargs)
+        if bill is not None and hard and is_counted(kwargs, response):
+            bill = bill._replace(estimated=True)
         if bill is None or (hard and (bill.estimated or abandoned)):
             group.presume(decision_id)  # the provider may have billed more than was delivered, or than can be counted
         else:
@@ -340,9 +344,9 @@ def _keys_of(kwargs: Mapping[str, Any], response: object, info: DeploymentInfo) 
     return [*keys, *keys_of_answer(response, model_info[DECISION_KEY].get("lasting_ids", ()), caller, names)]
 
 
-async def _off_the_loop(group: Group, step: Callable[[], object]) -> None:
-    """Settle or release, off the event loop where the store is waited for."""
-    if group.router.waits():
+async def _off_the_loop(group: Group, step: Callable[[], object], *, takes_long: bool = False) -> None:
+    """Settle or release, off the event loop where the store is waited for or the step itself takes long."""
+    if takes_long or group.router.waits():
         await offload(step)
     else:
         step()

@@ -1,0 +1,66 @@
+"""Streams that report no usage: under a hard limit no count of tokens stands for the provider's bill."""
+
+import pytest
+
+from support.billing_stub import Behaviour, billing_stub
+from support.groups import fitted, llms
+from support.providers import deployment
+from wiserouter import Budget
+from wiserouter_litellm import attach
+
+QUESTION = [{"role": "user", "content": "hello there, tell me a long story"}]
+BUDGETS = {"hard": Budget(10.0, 100, limit="hard"), "expected": Budget(10.0, 100)}
+
+
+@pytest.fixture(scope="module")
+def stub():
+    with billing_stub() as stub:
+        yield stub
+
+
+async def read(litellm_router, **options):
+    stream = await litellm_router.acompletion(model="wise", messages=QUESTION, max_tokens=60, stream=True, **options)
+    assert [chunk async for chunk in stream]
+
+
+@pytest.mark.parametrize("limit", BUDGETS)
+@pytest.mark.parametrize("provider", ["openai", "anthropic", "hosted_vllm"])
+@pytest.mark.parametrize("usage", ["true", "none"])
+async def test_a_stream_without_usage_is_presumed_under_a_hard_limit(stub, settled, provider, usage, limit):
+    """The stub counts more tokens of the prompt than LiteLLM does."""
+    url = stub.root if provider == "anthropic" else stub.url
+    rows = [deployment(name, url=url, model=f"{provider}/{name}") for name in ("small", "large")]
+    router, litellm_router = fitted(), llms(*rows)
+    attach(litellm_router, "wise", router=router, budget=BUDGETS[limit])
+    stub.behaviour, before_usd = Behaviour(usage=usage), stub.ledger_usd
+    await read(litellm_router, stream_options={"include_usage": True})
+    await settled(lambda: router.status().charged + router.status().presumed == 1)
+    billed_usd, status = stub.ledger_usd - before_usd, router.status()
+    if usage == "true":
+        assert (status.charged, status.spent_usd) == (1, pytest.approx(billed_usd))
+    elif limit == "hard":
+        assert status.presumed == 1
+        assert status.spent_usd > billed_usd
+    else:
+        assert status.charged == 1
+        assert status.spent_usd == pytest.approx(billed_usd, rel=0.05)
+
+
+async def test_tools_and_reasoning_are_recognised_as_well(stub):
+    import litellm
+
+    from wiserouter_litellm.counted_streams import is_counted
+
+    head = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "small"}
+    call = {"index": 0, "id": "call_1", "type": "function", "function": {"name": "look", "arguments": '{"at": 1}'}}
+    deltas = [{"role": "assistant", "reasoning_content": "let me see"}, {"tool_calls": [call]}, {"content": None}]
+    chunks = [
+        litellm.ModelResponseStream(**head, choices=[{"index": 0, "delta": delta, "finish_reason": end}])
+        for delta, end in zip(deltas, (None, None, "tool_calls"), strict=True)
+    ]
+    response = litellm.stream_chunk_builder(chunks, messages=QUESTION)
+    event = {"stream": True, "model": "small", "messages": QUESTION}
+    assert is_counted(event, response)
+    response.usage.completion_tokens += 1
+    assert not is_counted(event, response)
+    assert not is_counted({**event, "stream": False}, response)
