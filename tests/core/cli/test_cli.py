@@ -9,7 +9,7 @@ from rich.progress import Progress
 from typer.testing import CliRunner
 
 from wiserouter import Budget, ExploreShare, WiseRouter
-from wiserouter.cli import app
+from wiserouter.cli import app, main
 from wiserouter.cli.output import reporter
 from wiserouter.errors import InvalidInput
 from wiserouter.evaluation.datasets.synthetic import make_table
@@ -33,9 +33,24 @@ def wiserouter(*arguments):
     return result.stdout
 
 
-def shell(*arguments):
+def process(*arguments):
     command = [sys.executable, "-m", "wiserouter.cli", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+def shell(capsys, monkeypatch):
+    """Run a command as a process would, in this one."""
+
+    def run(*arguments):
+        capsys.readouterr()
+        monkeypatch.setattr(sys, "argv", ["wiserouter", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        printed = capsys.readouterr()
+        return subprocess.CompletedProcess(arguments, ended.value.code or 0, printed.out, printed.err)
+
+    return run
 
 
 def test_demo_ends_in_a_table_and_a_picture(tmp_path):
@@ -51,7 +66,7 @@ def test_demo_without_a_budget_names_its_spend(tmp_path):
     assert "100.0%" not in printed.partition("WISERouter spent")[2]
 
 
-def test_a_plan_needs_a_request(log):
+def test_a_plan_needs_a_request(shell, log):
     failed = shell("plan", log, "--budget", 5, "--requests", 0)
     assert failed.returncode == 2
     assert "Traceback" not in failed.stderr
@@ -174,7 +189,7 @@ def test_explain_equals_the_routers_explanation(journal):
     assert last["context"].keys() == {"id", "share"}
 
 
-def test_explain_prints_a_table(journal, monkeypatch):
+def test_explain_prints_a_table(shell, journal, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     path, _, decisions = journal
     printed = wiserouter("explain", decisions[1].id, "--journal", path, "--artifact", path.parent / "r.wise")
@@ -233,7 +248,7 @@ def test_evaluate_estimates_other_budgets(explored):
     assert 0 < followed["targets"][1]["reward"]["dr"]["mean"] < 1
 
 
-def test_evaluate_prints_a_table_and_refusals(explored, journal, monkeypatch):
+def test_evaluate_prints_a_table_and_refusals(shell, explored, journal, monkeypatch):
     monkeypatch.setenv("COLUMNS", "220")
     with explored[0].open("a") as file:
         file.write('{"event": "dec')
@@ -249,7 +264,7 @@ def test_evaluate_prints_a_table_and_refusals(explored, journal, monkeypatch):
             wiserouter("evaluate", explored[0], *options)
 
 
-def test_prices_reach_the_artifact(log, tmp_path):
+def test_prices_reach_the_artifact(shell, log, tmp_path):
     prices = tmp_path / "prices.json"
     prices.write_text('{"nano": {"price": {"input": 1e-7, "output": 4e-7}, "max_output_tokens": 100}}')
     wiserouter("fit", log, "-o", tmp_path / "r.wise", "--contexts", 4, "--prices", prices, "--json")
@@ -295,44 +310,54 @@ def test_a_bar_takes_its_total_from_the_pass_before():
     ]
 
 
+MISTAKES = [
+    (("fit", "missing.csv"), "missing.csv: no such file"),
+    (("plan", "missing.wise"), "missing.wise"),
+    (("merge", "missing.wise", "other.wise"), "missing.wise"),
+    (("replay", "LOG"), "needs --budget"),
+    (("replay", "LOG", "--budget", "-1"), "amount_usd must be a finite number of at least 0, got -1"),
+    (("replay", "LOG", "--budget", "1", "--limit", "soft"), "--limit must be one of expected, hard, got 'soft'"),
+    (("replay", "LOG", "--budget", "1", "--models", "nano,gpt-9"), "got 'gpt-9'"),
+    (("fit", "LOG", "--encoder", "bert"), "bert"),
+    (("plan", "LOG"), "not a WISERouter artifact"),
+    (("fit", "LOG", "-o", "/nonexistent/x.wise"), "/nonexistent/x.wise needs a folder that can be written to"),
+    (("fit", "missing.csv", "-o", "."), ". must be a file, got a folder"),
+    (("merge", "a.wise", "b.wise", "-o", "/nonexistent/x.wise"), "needs a folder that can be written to"),
+    (("plan", "missing.wise", "--plot", "/nonexistent/x.png"), "needs a folder that can be written to"),
+    (("replay", "LOG", "--budget", "1", "--plot", "/nonexistent/x.png"), "needs a folder that can be written to"),
+    (("simulate", "--plot", "/nonexistent/x.png"), "needs a folder that can be written to"),
+    (("demo", "--plot", "/nonexistent/x.png"), "needs a folder that can be written to"),
+    (("explain", "last", "--journal", "missing.jsonl"), "missing.jsonl"),
+    (("explain", "unknown", "--journal", "LOG"), "decision 'unknown' is unknown"),
+    (("evaluate", "missing.jsonl", "--only", "a"), "missing.jsonl"),
+    (
+        (
+            "paper",
+            "exploration-length",
+        ),
+        "needs either an artifact, or --cost-gap",
+    ),
+    (("paper", "exploration-length", "LOG", "--models", 2), "needs either an artifact"),
+    (
+        ("paper", "exploration-length", "--cost-gap", 0, "--ratio-gap", 1, "--min-freq", 1, "--models", 2),
+        "cost_gap must lie",
+    ),
+]
+
+
+@pytest.mark.parametrize(("arguments", "says"), MISTAKES)
+def test_mistakes_are_one_line_and_exit_code_2(shell, log, arguments, says):
+    check_one_line(shell(*(log if a == "LOG" else a for a in arguments)), says)
+
+
 @pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (("fit", "missing.csv"), "missing.csv: no such file"),
-        (("plan", "missing.wise"), "missing.wise"),
-        (("merge", "missing.wise", "other.wise"), "missing.wise"),
-        (("replay", "LOG"), "needs --budget"),
-        (("replay", "LOG", "--budget", "-1"), "amount_usd must be a finite number of at least 0, got -1"),
-        (("replay", "LOG", "--budget", "1", "--limit", "soft"), "--limit must be one of expected, hard, got 'soft'"),
-        (("replay", "LOG", "--budget", "1", "--models", "nano,gpt-9"), "got 'gpt-9'"),
-        (("fit", "LOG", "--encoder", "bert"), "bert"),
-        (("plan", "LOG"), "not a WISERouter artifact"),
-        (("fit", "LOG", "-o", "/nonexistent/x.wise"), "/nonexistent/x.wise needs a folder that can be written to"),
-        (("fit", "missing.csv", "-o", "."), ". must be a file, got a folder"),
-        (("merge", "a.wise", "b.wise", "-o", "/nonexistent/x.wise"), "needs a folder that can be written to"),
-        (("plan", "missing.wise", "--plot", "/nonexistent/x.png"), "needs a folder that can be written to"),
-        (("replay", "LOG", "--budget", "1", "--plot", "/nonexistent/x.png"), "needs a folder that can be written to"),
-        (("simulate", "--plot", "/nonexistent/x.png"), "needs a folder that can be written to"),
-        (("demo", "--plot", "/nonexistent/x.png"), "needs a folder that can be written to"),
-        (("explain", "last", "--journal", "missing.jsonl"), "missing.jsonl"),
-        (("explain", "unknown", "--journal", "LOG"), "decision 'unknown' is unknown"),
-        (("evaluate", "missing.jsonl", "--only", "a"), "missing.jsonl"),
-        (
-            (
-                "paper",
-                "exploration-length",
-            ),
-            "needs either an artifact, or --cost-gap",
-        ),
-        (("paper", "exploration-length", "LOG", "--models", 2), "needs either an artifact"),
-        (
-            ("paper", "exploration-length", "--cost-gap", 0, "--ratio-gap", 1, "--min-freq", 1, "--models", 2),
-            "cost_gap must lie",
-        ),
-    ],
+    ("arguments", "says"), [MISTAKES[0], *(pytest.param(*each, marks=pytest.mark.slow) for each in MISTAKES[1:])]
 )
-def test_mistakes_are_one_line_and_exit_code_2(log, arguments, says):
-    failed = shell(*(log if a == "LOG" else a for a in arguments))
+def test_mistakes_of_a_process_are_one_line_and_exit_code_2(log, arguments, says):
+    check_one_line(process(*(log if a == "LOG" else a for a in arguments)), says)
+
+
+def check_one_line(failed, says):
     assert failed.returncode == 2
     assert says in failed.stderr
     assert failed.stderr.strip().count("\n") == 0, failed.stderr
