@@ -101,14 +101,13 @@ class Growing:
         """Forget a query whose call failed."""
         self._recent.pop(decision_id, None)
 
-    def context_of(self, decision: Decision) -> int:
+    def context_of(self, decision_id: str, context: int, decided_at: float) -> int:
         """Return the present context of a query, which may have been decided in an earlier set of contexts."""
-        kept = self._recent.get(decision.id)
+        kept = self._recent.get(decision_id)
         if kept is not None:
             return kept.context
-        context = decision.context
         for moved_at, moved_to in self._moves:
-            if context != NO_CONTEXT and decision.decided_at <= moved_at:
+            if context != NO_CONTEXT and decided_at <= moved_at:
                 context = int(moved_to[context])
         return context
 

@@ -167,10 +167,11 @@ class RouterConversations(RouterSettlement):
     def _query_in(self, state: Conversation, call: CallQuestion, *, hard: bool) -> Query:
         """Return the query of a call; one without a question of its own has the context of its conversation."""
         reader, context = self._learner.reader, call.context
-        known = NO_CONTEXT < state.context < self._learner.contexts.n_contexts
+        kept = self._learner.present_context(state.decision_id, state.context, state.used_s)
+        known = NO_CONTEXT < kept < self._learner.contexts.n_contexts
         asks = call.text is not None or call.embedding is not None or context not in (None, NO_CONTEXT)
         if known and (not asks or state.unit == "run"):  # a run keeps that of its task
-            context = state.context
+            context = kept
         embedding = None if context is not None else call.embedding
         return reader.read(call.text, embedding, call.input_tokens, context, hard=hard)
 

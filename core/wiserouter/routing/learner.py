@@ -93,6 +93,10 @@ class Learner:
         n_contexts = growing.n_contexts_now(len(self.pool)) if n_contexts is None else n_contexts
         self._move_to(growing, growing.fit(n_contexts))
 
+    def present_context(self, decision_id: str, context: int, decided_at: float) -> int:
+        """Return the context that the query of a decision belongs to now."""
+        return context if self._growing is None else self._growing.context_of(decision_id, context, decided_at)
+
     def add_decision(self, record: Record, query: Query) -> None:
         """Count a decision, and keep its query where contexts grow."""
         context, model = record.decision.context, record.model
@@ -230,8 +234,8 @@ class Learner:
         self.policy.bind(self.contexts.freq, self.estimates, self.pool.models)
 
     def _context(self, record: Record) -> int:
-        """Return the context that the query of a decision belongs to now."""
-        return record.decision.context if self._growing is None else self._growing.context_of(record.decision)
+        decision = record.decision
+        return self.present_context(decision.id, decision.context, decision.decided_at)
 
     def _kept(self, record: Record) -> Seen | None:
         """Return the kept query of a decision, if the model that answered is the one that was chosen."""

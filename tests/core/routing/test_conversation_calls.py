@@ -11,6 +11,7 @@ from wiserouter import (
     Contexts,
     Conversations,
     Estimates,
+    Growing,
     Model,
     Offline,
     Price,
@@ -492,3 +493,19 @@ def test_costs_below_zero_after_their_deviation_plan_as_zero_and_can_be_saved(tm
     np.testing.assert_array_equal(estimates.means(shrink=False).cost_usd, [[0.0, 0.002]])
     save(router.parts()._replace(estimates=estimates), tmp_path / "a.wise")
     assert WiseRouter.load(tmp_path / "a.wise").parts().estimates.cost.tolist() == [[0.0, 0.002]]
+
+
+@pytest.mark.parametrize("unit", ["run", "conversation"])
+def test_a_conversation_moves_with_its_queries_when_contexts_are_fitted_again(unit):
+    growing = Growing(2, first_after=40, per_context=10, background=False)
+    router = WiseRouter([SMALL, LARGE], growing=growing, conversations=Conversations(unit), seed=0)
+    router.start(Budget(100.0, horizon=1_000))
+    draw, ends = np.random.default_rng(0), np.eye(4, dtype=np.float32)[:2]
+    for i in range(60):
+        embedding = ends[i % 2] + draw.normal(0.0, 0.02, 4).astype(np.float32)
+        router.charge(router.decide(embedding=embedding, conversation=f"c-{i}"), usage=usage(0))
+        if i < 2:
+            assert router.contexts.n_contexts == 1
+    assert router.contexts.n_contexts == 2
+    for i in (30, 31):  # from before the fit
+        assert router.decide(conversation=f"c-{i}").context == router.contexts.assign(ends[i % 2])
