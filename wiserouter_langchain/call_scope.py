@@ -35,6 +35,7 @@ from wiserouter.integration import (
     refuses_request,
 )
 from wiserouter_langchain.candidates import CallTerms, begin_call, needed_usd
+from wiserouter_langchain.conversation_call import NO_PLACE, CallConversation, RunPlace, Unit, conversation_of_call
 from wiserouter_langchain.decision_index import DecisionIndex
 from wiserouter_langchain.pool_member import PoolMember
 from wiserouter_langchain.request import request_of
@@ -80,6 +81,10 @@ class CallEnvironment:
         What the log has said about the answers of models; each remark is logged once.
     rests : Rests
         The models that failed a short time ago.
+    unit : {"call", "conversation", "run"}
+        The unit of decision.
+    place : RunPlace
+        The run that the program has set.
     """
 
     core: WiseRouter
@@ -92,6 +97,8 @@ class CallEnvironment:
     durable: bool = False
     remarked: set[tuple[str, Remark]] = field(default_factory=set)
     rests: Rests = field(default_factory=lambda: Rests(0.0))
+    unit: Unit = "call"
+    place: RunPlace = NO_PLACE
 
 
 class RoutingChatModel(BaseChatModel):
@@ -131,8 +138,16 @@ def arouted(
     return AsyncCallScope(llm, input, config, kwargs)
 
 
+def stated_scope(config: RunnableConfig) -> str | None:
+    """Return the scope that a configuration names; None where it names none."""
+    named = (config.get("configurable") or {}).get(SCOPE) or (config.get("metadata") or {}).get(SCOPE)
+    return str(named) if named else None
+
+
 class _Scope:
     """The part that the sync and the async scope share."""
+
+    _run: Any
 
     def __init__(
         self, llm: RoutingChatModel, input: LanguageModelInput, config: RunnableConfig | None, kwargs: dict[str, Any]
@@ -146,6 +161,7 @@ class _Scope:
         self._assignment = ContextAssignment(0)
         self._failed: list[str] = []
         self._first_error: BaseException | None = None
+        self._conversation: CallConversation | None = None
 
     @property
     def call(self) -> RoutedCall:
@@ -184,12 +200,29 @@ class _Scope:
             failed=self._failed,
             resting=self._environment.rests.resting(),
             draw_key=self._request.draw_key(self._llm.draw_by),
+            conversation=self._conversation,
         )
 
     def _decided(self, may_wait: bool) -> RoutedCall:
         """Decide, and return the call."""
         core, members = self._environment.core, self._environment.members
+        if self._environment.unit != "call" and self._conversation is None:
+            self._conversation = self._found_conversation(self._environment.unit)
         return begin_call(core, members, self._request, self._assignment, self._call_terms(), may_wait=may_wait)
+
+    def _found_conversation(self, unit: Unit) -> CallConversation:
+        """Return the conversation that the call belongs to."""
+        environment = self._environment
+        return conversation_of_call(
+            environment.core,
+            unit,
+            self._config,
+            self._messages,
+            self._payer(),
+            self._run,
+            environment.place,
+            informative=self._request.informative,
+        )
 
     def _needed_usd(self) -> float:
         """Return the least worst case of the call under a hard limit."""
@@ -223,8 +256,7 @@ class _Scope:
         """Return the scope that pays: the one that the program has set, else the one of the configuration."""
         if self._environment.payer:
             return self._environment.payer
-        named = self._configurable().get(SCOPE) or (self._config.get("metadata") or {}).get(SCOPE)
-        return str(named) if named else "default"
+        return stated_scope(self._config) or "default"
 
     def _configurable(self) -> Mapping[str, Any]:
         return self._config.get("configurable") or {}
@@ -244,14 +276,13 @@ class _Scope:
 
     def _settle(self, call: RoutedCall) -> None:
         """Settle a call, and let other workers find it."""
-        core, model = self._environment.core, call.decision.model
+        model = call.decision.model
         try:
             remark = call.settle()
             if call.error is not None:
                 self._environment.index.forget(call.decision.id)
-            elif self._environment.durable:
-                for name in self._environment.index.shared_names(call.decision.id):
-                    core.alias(name, call.decision)
+            else:
+                self._name(call)
         except StoreError as error:  # the answer is there; what this worker decided is settled later
             logger.warning("%s: feedback may not find a call of %s", error, model)
             return
@@ -261,6 +292,15 @@ class _Scope:
         if remark and (model, remark) not in self._environment.remarked:
             self._environment.remarked.add((model, remark))
             logger.warning("%s %s", model, remark.value)
+
+    def _name(self, call: RoutedCall) -> None:
+        """Let other workers, and the calls that follow in its conversation, find a call."""
+        environment, conversation = self._environment, self._conversation
+        names = environment.index.shared_names(call.decision.id) if environment.durable else []
+        if conversation is not None:
+            names += conversation.names(call.observer.answer)
+        if names:
+            environment.core.alias(names, call.decision)
 
 
 class CallScope(_Scope):

@@ -11,6 +11,7 @@ from langchain_core.messages import BaseMessage
 from wiserouter import Decision, WiseRouter
 from wiserouter.errors import BudgetExhausted, NoEligibleModel, UnknownModel, UnknownPrice
 from wiserouter.integration import CallRequest, ContextAssignment
+from wiserouter_langchain.conversation_call import CallConversation
 from wiserouter_langchain.limits import Limits, bounded_limits
 from wiserouter_langchain.pool_member import PoolMember, about_tokens
 from wiserouter_langchain.routed_call import RoutedCall
@@ -41,6 +42,8 @@ class CallTerms:
         that can take the call.
     draw_key : str or None
         The key by which its model is drawn.
+    conversation : CallConversation or None
+        The conversation that it belongs to; None for a call of its own.
     """
 
     kwargs: Mapping[str, Any] = field(default_factory=dict)
@@ -52,6 +55,7 @@ class CallTerms:
     failed: Collection[str] = ()
     resting: Collection[str] = ()
     draw_key: str | None = None
+    conversation: CallConversation | None = None
 
 
 def begin_call(
@@ -99,6 +103,8 @@ def begin_call(
         worst_usd = worst_cases_usd(members, names, request, bound_tokens, terms.cap_output_tokens)
     asked: dict[str, Any] = {**assignment._asdict(), "worst_case_usd": worst_usd, "scope": terms.scope}
     asked["draw_key"] = terms.draw_key
+    if terms.conversation is not None:
+        asked.update(terms.conversation.arguments())
     awake = [name for name in names if name not in terms.resting]
     decision = _decide_preferred(router, awake or names, terms.preferred, asked)
     if decision is None and 0 < len(awake) < len(names):
@@ -120,8 +126,11 @@ def needed_usd(router: WiseRouter, members: Mapping[str, PoolMember], request: C
 
 
 def _hard_limits(router: WiseRouter, terms: CallTerms) -> Limits | None:
-    """Return the limits of a call under a hard budget; None under an expected one."""
-    return bounded_limits(terms.kwargs, terms.messages) if router.is_hard(terms.scope) else None
+    """Return the limits of a call under a hard budget, or in a run that has one; None under an expected one."""
+    hard = router.is_hard(terms.scope)
+    if terms.conversation is not None and router.conversations is not None:
+        hard = hard or router.conversations.has_hard_runs
+    return bounded_limits(terms.kwargs, terms.messages) if hard else None
 
 
 def _bounded(request: CallRequest, limits: Limits) -> CallRequest:

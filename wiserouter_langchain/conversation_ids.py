@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from langchain_core.messages import BaseMessage
@@ -22,7 +23,9 @@ MOST_ANSWERS = 4
 _MODEL = "assistant"
 
 
-def stated_ids(config: Mapping[str, Any], messages: Sequence[BaseMessage], tracked: str = "") -> StatedIds:
+def stated_ids(
+    config: Mapping[str, Any], messages: Sequence[BaseMessage], tracked: str = "", program: str = ""
+) -> StatedIds:
     """Return the ids that a call states.
 
     Parameters
@@ -33,6 +36,8 @@ def stated_ids(config: Mapping[str, Any], messages: Sequence[BaseMessage], track
         The conversation.
     tracked : str, optional
         The id of its root run, where `track_decisions` knows it.
+    program : str, optional
+        The id of the run that the program has set, which counts unless the configuration names a run.
 
     Examples
     --------
@@ -40,9 +45,10 @@ def stated_ids(config: Mapping[str, Any], messages: Sequence[BaseMessage], track
     '7'
     """
     places = [place for name in ("configurable", "metadata") if isinstance(place := config.get(name), Mapping)]
-    ids = [_text(place.get(name)) for name in (RUN, *THREADS) for place in places]
+    runs, *threads = [[_text(place.get(name)) for place in places] for name in (RUN, *THREADS)]
+    ids = [*runs, program, *chain.from_iterable(threads), tracked]
     return StatedIds(
-        conversation=next(filter(None, [*ids, tracked]), ""),
+        conversation=next(filter(None, ids), ""),
         answers=list(_answers(messages))[:MOST_ANSWERS],
         parent=next(filter(None, (_text(place.get(PARENT)) for place in places)), ""),
     )

@@ -8,7 +8,7 @@ from typing import Any
 from langchain_core.messages import BaseMessage
 
 from wiserouter import Explanation, WiseRouter
-from wiserouter.errors import AlreadySettled, UnknownDecision
+from wiserouter.errors import AlreadySettled, UnknownConversation, UnknownDecision
 from wiserouter.integration import check_reward
 from wiserouter_langchain.decision_index import DecisionIndex, shared_name
 from wiserouter_langchain.routed_call import RECORD
@@ -16,11 +16,30 @@ from wiserouter_langchain.routed_call import RECORD
 _RUN_PREFIXES = ("lc_run--", "run--", "run-")
 """What LangChain puts before a run id to make it the id of a message."""
 
+MOST_SHOWN_CHARS = 60
+"""The most characters of an unknown target that an error shows."""
 
-def credit(router: WiseRouter, index: DecisionIndex, target: Any, score: float, comment: str | None) -> int:
-    """Reward the decisions behind a message, run or decision id, and return their number."""
+
+def credit(
+    router: WiseRouter, index: DecisionIndex, target: Any, score: float, comment: str | None, scope: str = "default"
+) -> int:
+    """Reward the decisions behind a message, run, decision id or conversation, and return their number.
+
+    Raises
+    ------
+    UnknownDecision
+        If there is none.
+    """
     reward = check_reward(score)
-    return sum(_is_rewarded(router, each, reward, comment) for each in _decisions(router, index, target))
+    found = _decisions(router, index, target)
+    if router.conversations is not None:
+        found = list(dict.fromkeys(_of_agent_run(router, each) for each in found))
+    reached = sum(_is_rewarded(router, each, reward, comment) for each in found)
+    if reached or _is_conversation_rewarded(router, target, reward, comment, scope):
+        return reached or 1
+    raise UnknownDecision(
+        _shown(target), "pass the answer as a message, a decision id, or the id of a run that this router has served"
+    )
 
 
 def explained(router: WiseRouter, index: DecisionIndex, target: Any) -> Explanation:
@@ -33,7 +52,7 @@ def explained(router: WiseRouter, index: DecisionIndex, target: Any) -> Explanat
     """
     found = _decisions(router, index, target)
     if not found:
-        raise UnknownDecision(str(getattr(target, "id", target)))
+        raise UnknownDecision(_shown(target))
     return router.explain(found[-1])
 
 
@@ -44,6 +63,31 @@ def _is_rewarded(router: WiseRouter, decision_id: str, reward: float, comment: s
     except (UnknownDecision, AlreadySettled):
         return False
     return True
+
+
+def _is_conversation_rewarded(router: WiseRouter, target: Any, reward: float, comment: str | None, scope: str) -> bool:
+    """Reward a conversation by its id; return False where it is unknown."""
+    if router.conversations is None or isinstance(target, BaseMessage) or not str(target):
+        return False
+    try:
+        router.reward_conversation(str(target), reward, scope=scope, comment=comment)
+    except UnknownConversation:
+        return False
+    return True
+
+
+def _of_agent_run(router: WiseRouter, decision_id: str) -> str:
+    """Return the decision that the score of a call belongs to: that of its run, where it is part of one."""
+    try:
+        return router.decision(decision_id).run_id or decision_id
+    except UnknownDecision:
+        return decision_id
+
+
+def _shown(target: Any) -> str:
+    """Return the start of a target, which may be a long answer."""
+    text = str(getattr(target, "id", target))
+    return text if len(text) <= MOST_SHOWN_CHARS else f"{text[:MOST_SHOWN_CHARS]}..."
 
 
 def _decisions(router: WiseRouter, index: DecisionIndex, target: Any) -> list[str]:

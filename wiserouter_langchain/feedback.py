@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from threading import Lock
 from typing import Any, Protocol
@@ -17,6 +17,7 @@ from uuid import UUID
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.tracers.context import register_configure_hook
 
+from wiserouter.errors import UnknownDecision
 from wiserouter_langchain.routed_call import RECORD
 
 
@@ -53,21 +54,21 @@ class WiseFeedbackHandler(BaseCallbackHandler):
 
     @property
     def decisions(self) -> dict[UUID, list[str]]:
-        """Decision ids by root run."""
+        """Decision ids by root run; all calls of an agent's run have one."""
         with self._lock:
-            return {root: list(ids) for root, ids in self._decisions.items()}
+            return {root: list(dict.fromkeys(ids)) for root, ids in self._decisions.items()}
 
     def on_chain_start(
         self, serialized: Any, inputs: Any, *, run_id: UUID, parent_run_id: UUID | None = None, **_: Any
     ) -> None:
         """Record the run."""
-        self._root_of(run_id, parent_run_id)
+        self.root_of(run_id, parent_run_id)
 
     def on_tool_start(
         self, serialized: Any, input_str: str, *, run_id: UUID, parent_run_id: UUID | None = None, **_: Any
     ) -> None:
         """Record the run."""
-        self._root_of(run_id, parent_run_id)
+        self.root_of(run_id, parent_run_id)
 
     def on_chat_model_start(
         self,
@@ -80,11 +81,11 @@ class WiseFeedbackHandler(BaseCallbackHandler):
         **_: Any,
     ) -> None:
         """Record the run, and the decision in its metadata."""
-        root = self._root_of(run_id, parent_run_id)
+        root = self.root_of(run_id, parent_run_id)
         record = (metadata or {}).get(RECORD)
         if record:
             with self._lock:
-                self._decisions.setdefault(root, []).append(record["decision_id"])
+                self._decisions.setdefault(root, []).append(record.get("run_id") or record["decision_id"])
                 _trim(self._decisions, self._max_runs)
             self._router.note_run(record["decision_id"], root)
 
@@ -94,14 +95,25 @@ class WiseFeedbackHandler(BaseCallbackHandler):
         """Credit a score to every decision of a root run, and return their number.
 
         Where the store is shared, another worker may have served the run.
+
+        Raises
+        ------
+        UnknownDecision
+            If it reached none.
         """
         ids = self.decisions.get(UUID(str(root_run_id))) or [str(root_run_id)]
-        return sum(self._router.feedback(each, score, key=key, comment=comment) for each in dict.fromkeys(ids))
+        reached = 0
+        for each in dict.fromkeys(ids):
+            with suppress(UnknownDecision):
+                reached += self._router.feedback(each, score, key=key, comment=comment)
+        if not reached:
+            raise UnknownDecision(str(root_run_id), "pass the id of a root run that this handler has seen")
+        return reached
 
-    def _root_of(self, run_id: UUID, parent: UUID | None) -> UUID:
-        """Record a run, and return the root run above it."""
+    def root_of(self, run_id: UUID, parent: UUID | None = None) -> UUID:
+        """Record a run, and return the root run above it; without `parent`, that of a run recorded before."""
         with self._lock:
-            root = run_id if parent is None else self._roots.get(parent, parent)
+            root = self._roots.get(run_id, run_id) if parent is None else self._roots.get(parent, parent)
             self._roots[run_id] = root
             _trim(self._roots, self._max_runs)
         return root
@@ -151,14 +163,18 @@ def pull_langsmith(
 
     Notes
     -----
-    Feedback without a score, or with a score outside [0, 1], is skipped.
+    Feedback without a score, with a score outside [0, 1], or on runs that the router does not know, is skipped.
     """
     roots = list(handler.decisions if run_ids is None else run_ids)
     if not roots:
         return 0
     scores = client.list_feedback(run_ids=roots, feedback_key=[key])
     usable = [one for one in scores if one.score is not None and 0 <= float(one.score) <= 1]
-    return sum(handler.feedback(one.run_id, float(one.score), key=key, comment=one.comment) for one in usable)
+    reached = 0
+    for one in usable:
+        with suppress(UnknownDecision):
+            reached += handler.feedback(one.run_id, float(one.score), key=key, comment=one.comment)
+    return reached
 
 
 def _trim(by_run: OrderedDict[UUID, Any], max_runs: int) -> None:

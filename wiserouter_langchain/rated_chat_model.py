@@ -26,7 +26,8 @@ class RatedChatModel(RoutingChatModel):
         Parameters
         ----------
         target : AIMessage, str or UUID
-            The answer, a decision id, or the id of the router's run, of the model's run or of the run directly above.
+            The answer, a decision id, or the id of the router's run, of the model's run or of the run directly above;
+            or the id of an agent's run or of a thread, where these are the unit of decision.
         score : float
             The score, in [0, 1].
         key : str, default "user_score"
@@ -37,19 +38,33 @@ class RatedChatModel(RoutingChatModel):
         Returns
         -------
         int
-            The number of decisions that the score reached; 0 where none is known.
+            The number of decisions that the score reached; all calls of an agent's run are one.
 
         Raises
         ------
+        UnknownDecision
+            If it reached none: the target is unknown or forgotten, or its calls have failed.
         InvalidInput
             If the score is outside [0, 1].
         """
-        return credit(self.core, self._environment.index, target, score, comment)
+        return credit(self.core, self._environment.index, target, score, comment, self._scope)
 
     async def afeedback(self, target: Any, score: float, *, key: str = "user_score", comment: str | None = None) -> int:
         """Do what `feedback` does, in a thread where it may wait for the store."""
         step = partial(self.feedback, target, score, key=key, comment=comment)
         return await offload(step) if self.core.waits() else step()
+
+    def end_run(self, run: str) -> None:
+        """End a run or conversation by its id: the rest of its committed amount is free, and its cost is learned.
+
+        One that no one ends is over after its time to live. An unknown one is over already: nothing happens.
+        """
+        self.core.end(run, scope=self._scope)
+
+    async def aend_run(self, run: str) -> None:
+        """Do what `end_run` does, in a thread where it may wait for the store."""
+        step = partial(self.end_run, run)
+        await offload(step) if self.core.waits() else step()
 
     def explain(self, target: Any) -> Explanation:
         """Return the explanation of the decision behind an answer.
@@ -70,6 +85,11 @@ class RatedChatModel(RoutingChatModel):
         """Do what `explain` does, in a thread where it may wait for the store."""
         step = partial(self.explain, target)
         return await offload(step) if self.core.waits() else step()
+
+    @property
+    def _scope(self) -> str:
+        """The scope whose runs and threads are meant by their ids."""
+        return self._environment.payer or "default"
 
     def note_run(self, decision_id: str, run_id: uuid.UUID) -> None:
         """Let feedback on a run find a decision."""

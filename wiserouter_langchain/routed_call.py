@@ -95,6 +95,10 @@ class RoutedCall:
         self.record = {"decision_id": decision.id, "model": decision.model, "context": decision.context}
         if decision.ask_feedback:
             self.record["ask_feedback"] = True
+        if decision.visit:
+            self.record["visit"] = decision.visit
+        if decision.run_id:
+            self.record["run_id"] = decision.run_id
         if failed:
             self.record["failed_models"] = ", ".join(failed)
         self.messages = messages

@@ -11,7 +11,7 @@ import uuid
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import aclosing, closing
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import AIMessage, BaseMessage
@@ -25,6 +25,8 @@ from wiserouter import Budget, Price, WiseRouter
 from wiserouter.errors import InvalidInput, UnknownModel
 from wiserouter.integration import ContextLookup, admission_queue, load_tokenizer
 from wiserouter_langchain.call_scope import FORCED, SCOPE, CallEnvironment, arouted, routed
+from wiserouter_langchain.conversation_call import RunPlace, Unit
+from wiserouter_langchain.conversation_ids import PARENT, RUN
 from wiserouter_langchain.decision_index import DecisionIndex
 from wiserouter_langchain.event_streams import astream_events_v3, stream_events_v3
 from wiserouter_langchain.generate import ainvoke_each, configs_of, invoke_each
@@ -32,7 +34,7 @@ from wiserouter_langchain.operations import OPERATIONS
 from wiserouter_langchain.pool_member import common_params, common_profile
 from wiserouter_langchain.rated_chat_model import RatedChatModel
 from wiserouter_langchain.rests import Rests
-from wiserouter_langchain.setup import add_member, open_router, pool_members
+from wiserouter_langchain.setup import add_member, open_conversations, open_router, pool_members
 from wiserouter_langchain.structured_output import StructuredWiseRouter
 
 
@@ -62,6 +64,15 @@ class RunnableWiseRouter(RatedChatModel):
         The time for which a model that failed is left out where others can take the call.
     draw_by : {"request", "question"}, default "request"
         Where the plan mixes two models, each call draws for itself, or calls of equal questions get the same model.
+    unit : {"call", "conversation", "run"}, optional
+        The unit of decision: each call alone, each turn of a chat priced with the prompt caches that are warm, or one
+        decision for all calls of a run. By default that of `router`, or "call".
+    run_budget_usd : float, USD, optional
+        The most that one run may spend, with the runs that name it as their parent; needs the unit "run".
+    run_limit : {"hard", "expected"}, optional
+        As in `Conversations`; "hard" by default.
+    conversation_ttl_s : float, seconds, optional
+        The time after its last call at which a conversation or run is forgotten; 3,600 by default.
     encoder_timeout_s : float, default 1
         The time in which a question must be embedded; after it, the question is routed without a context.
     history_size : int, default 10,000
@@ -70,8 +81,8 @@ class RunnableWiseRouter(RatedChatModel):
     Raises
     ------
     InvalidInput
-        If a model is not a chat model, there is no budget, or a field is set that a delegating model cannot honour
-        (`cache`, `rate_limiter`, `disable_streaming`): set it on the models.
+        If a model is not a chat model, there is no budget, settings contradict each other, or a field is set that a
+        delegating model cannot honour (`cache`, `rate_limiter`, `disable_streaming`): set it on the models.
     UnknownModel
         If the router has no model of some name.
     UnknownPrice
@@ -82,6 +93,10 @@ class RunnableWiseRouter(RatedChatModel):
     Force a model with `config={"configurable": {"wise_model": "name"}}`. Let a scope pay with
     `{"configurable": {"wiserouter_scope": "team-a"}}`, the same key of `metadata`, or `paid_by`. `with_retry` never
     retries a stream; let the models' own clients retry. Set temperature, stop words and the like on the models.
+
+    The first of these identifies a conversation or run: `wiserouter_run` or `thread_id` of the configuration, the root
+    run that `track_decisions` has seen (runs only), the decisions recorded in the answers of the history, and the texts
+    of the history. `wiserouter_parent` names the run whose budget pays for this one as well.
 
     Examples
     --------
@@ -103,6 +118,10 @@ class RunnableWiseRouter(RatedChatModel):
     scopes: dict[str, Budget] = Field(default_factory=dict, exclude=True)
     prices: dict[str, Price] = Field(default_factory=dict, exclude=True)
     rest_s: float = 5.0
+    unit: Unit | None = None
+    run_budget_usd: float | None = None
+    run_limit: Literal["hard", "expected"] | None = None
+    conversation_ttl_s: float | None = None
     encoder_timeout_s: float = 1.0
     history_size: int = 10_000
 
@@ -117,6 +136,15 @@ class RunnableWiseRouter(RatedChatModel):
         load_tokenizer()
         members = pool_members(self.models, self.router, self.prices, self.output_version)
         core = open_router(members, self.router, self.budget, self.cap_output_tokens, self.scopes)
+        self.unit = open_conversations(
+            core,
+            members,
+            self.cap_output_tokens,
+            self.unit,
+            run_budget_usd=self.run_budget_usd,
+            run_limit=self.run_limit,
+            ttl_s=self.conversation_ttl_s,
+        )
         lookup = ContextLookup(
             core.contexts, core.encoder, self.encoder_timeout_s, keeps_embedding=core.needs_embedding
         )
@@ -128,6 +156,7 @@ class RunnableWiseRouter(RatedChatModel):
             admission_queue(core),
             durable=core.durable,
             rests=Rests(self.rest_s),
+            unit=self.unit,
         )
 
     # identity
@@ -149,10 +178,12 @@ class RunnableWiseRouter(RatedChatModel):
     @property
     def config_specs(self) -> list[ConfigurableFieldSpec]:
         """The keys that `config["configurable"]` may hold."""
-        model, scope = f"Force one of {', '.join(self.models)}", "The scope whose budget pays"
+        keys = {FORCED: ("Model", f"Force one of {', '.join(self.models)}"), SCOPE: ("Scope", "The scope that pays")}
+        if self._environment.unit != "call":
+            keys |= {RUN: ("Run", "The id of the run"), PARENT: ("Parent", "The id of the run that it works for")}
         return [
-            ConfigurableFieldSpec(id=FORCED, annotation=str | None, name="Model", description=model, default=None),
-            ConfigurableFieldSpec(id=SCOPE, annotation=str | None, name="Scope", description=scope, default=None),
+            ConfigurableFieldSpec(id=id_, annotation=str | None, name=name, description=description, default=None)
+            for id_, (name, description) in keys.items()
         ]
 
     def get_num_tokens(self, text: str) -> int:
@@ -212,9 +243,42 @@ class RunnableWiseRouter(RatedChatModel):
         """Return this router with all calls paid by one scope, whatever their configuration says."""
         return self._with_environment(payer=scope)
 
-    def _with_environment(self, **changes: str) -> RunnableWiseRouter:
+    def deciding_by(self, unit: Unit) -> RunnableWiseRouter:
+        """Return this router with another unit of decision; the calls of both are paid from one budget.
+
+        Raises
+        ------
+        InvalidInput
+            If the unit is unknown, or the router keeps conversations of another one.
+        """
+        if unit != "call":
+            open_conversations(self.core, self._environment.members, self.cap_output_tokens, unit)
+        copy = self._with_environment(unit=unit)
+        copy.unit = unit
+        return copy
+
+    def in_run(self, run: str, *, parent: str = "") -> RunnableWiseRouter:
+        """Return this router with all calls in one run, unless their configuration names another one.
+
+        Parameters
+        ----------
+        run : str
+            The id of the run.
+        parent : str, optional
+            The id of the run whose budget pays for this one as well.
+
+        Raises
+        ------
+        InvalidInput
+            If the unit of the router is not "run".
+        """
+        if self.unit != "run":
+            raise InvalidInput(f"in_run needs unit='run', got unit={self.unit!r}", value=self.unit)
+        return self._with_environment(place=RunPlace(run, parent))
+
+    def _with_environment(self, **changes: Any) -> RunnableWiseRouter:
         copy = self.model_copy()
-        copy._environment = replace(self._environment, **changes)  # type: ignore[arg-type]
+        copy._environment = replace(self._environment, **changes)
         return copy
 
     # calls

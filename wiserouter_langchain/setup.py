@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from langchain_core.language_models import BaseChatModel
 
-from wiserouter import Budget, Model, Price, WiseRouter
+from wiserouter import Budget, Conversations, Model, Price, WiseRouter
 from wiserouter.errors import InvalidInput, UnknownPrice
 from wiserouter.integration import check_bounded, prepare_router
+from wiserouter_langchain.conversation_call import Unit
 from wiserouter_langchain.pool_member import PoolMember, pool_member
 
 
@@ -68,6 +71,50 @@ def open_router(
     return router
 
 
+def open_conversations(
+    router: WiseRouter,
+    members: Mapping[str, PoolMember],
+    cap_output_tokens: int | None,
+    unit: Unit | None,
+    **settings: Any,
+) -> Unit:
+    """Let a router keep conversations as a chat model asks for, and return the unit of its calls.
+
+    Parameters
+    ----------
+    router : WiseRouter
+        The router.
+    members : mapping of str to PoolMember
+        The pool.
+    cap_output_tokens : int or None
+        The limit of the output where neither call nor model sets one.
+    unit : {"call", "conversation", "run"} or None
+        None for that of the router.
+    **settings
+        Of `Conversations`; None for that of the router, or the default.
+
+    Raises
+    ------
+    InvalidInput
+        If the settings contradict each other or those of the router.
+    UnknownPrice
+        If the budget of a run is hard, and nothing limits the output of a model.
+    """
+    kept, given = router.conversations, {name: value for name, value in settings.items() if value is not None}
+    if unit is None:
+        unit = "call" if kept is None else kept.unit
+    if unit == "call":
+        if given:
+            raise InvalidInput(f"{', '.join(given)} needs unit='run' or unit='conversation', got unit='call'")
+        return unit
+    own = kept if kept is not None and kept.unit == unit else Conversations(unit)
+    wanted = replace(own, **given)
+    router.keep_conversations(wanted)
+    if wanted.has_hard_runs:
+        _check_bounded(members, cap_output_tokens)
+    return unit
+
+
 def add_member(
     router: WiseRouter,
     members: dict[str, PoolMember],
@@ -82,7 +129,7 @@ def add_member(
     if name in members:
         raise InvalidInput(f"the name of a new model must be new, got {name!r}", value=name)
     member = pool_member(name, model, price)
-    if router.is_hard():
+    if router.is_hard() or (router.conversations is not None and router.conversations.has_hard_runs):
         _check_bounded({name: member}, cap_output_tokens)
     members[name] = member
     try:

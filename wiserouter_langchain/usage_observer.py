@@ -54,6 +54,11 @@ class UsageObserver(BaseCallbackHandler):
         """True if a run brought an answer or a part of one, or may still do so."""
         return self.started > len(self.runs) or any(run.message is not None or run.error is None for run in self.runs)
 
+    @property
+    def answer(self) -> BaseMessage | None:
+        """The answer of the last run, or the part of it that arrived."""
+        return self.runs[-1].message if self.runs else None
+
     def on_chat_model_start(self, serialized: Any, messages: Any, *, run_id: UUID, **kwargs: Any) -> None:
         """Report the run."""
         self.started += 1

@@ -302,9 +302,9 @@ class QuerySkipped(WiseRouterError):
 class UnknownDecision(WiseRouterError):
     """No decision has this id, or its record is older than the store keeps it."""
 
-    def __init__(self, decision_id: str) -> None:
+    def __init__(self, decision_id: str, remedy: str = "pass the id that decide() gave") -> None:
         self.decision_id = decision_id
-        super().__init__(f"decision {decision_id!r} is unknown or has expired: pass the id that decide() gave")
+        super().__init__(f"decision {decision_id!r} is unknown or has expired: {remedy}")
 
 
 class UnknownConversation(WiseRouterError):

@@ -58,6 +58,17 @@ class Conversations:
                 value=self.run_budget_usd,
             )
 
+    @property
+    def has_hard_runs(self) -> bool:
+        """True if a run has a budget that must never be exceeded, so that each of its calls needs a bound on its cost.
+
+        Examples
+        --------
+        >>> Conversations("run").has_hard_runs, Conversations("run", run_budget_usd=0.5).has_hard_runs
+        (False, True)
+        """
+        return self.run_budget_usd is not None and self.run_limit == "hard"
+
 
 def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
     if value not in choices:
