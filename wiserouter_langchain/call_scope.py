@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NoReturn, Self
 
@@ -18,98 +17,26 @@ from langchain_core.callbacks import (
     CallbackManager,
     CallbackManagerForChainRun,
 )
-from langchain_core.language_models import BaseChatModel, LanguageModelInput
+from langchain_core.language_models import LanguageModelInput
 from langchain_core.runnables import RunnableConfig, ensure_config
-from pydantic import PrivateAttr
 
-from wiserouter import WiseRouter
 from wiserouter.errors import AlreadySettled, StoreError, UnknownDecision, WiseRouterError
 from wiserouter.integration import (
-    MAX_WAIT_S,
     SHORT_TEXT_CHARS,
-    AdmissionQueue,
     ContextAssignment,
-    ContextLookup,
-    DrawBy,
     offload,
     refuses_request,
 )
+from wiserouter_langchain.call_environment import FORCED, RoutingChatModel, stated_scope
 from wiserouter_langchain.candidates import CallTerms, begin_call, needed_usd
-from wiserouter_langchain.conversation_call import NO_PLACE, CallConversation, RunPlace, Unit, conversation_of_call
-from wiserouter_langchain.decision_index import DecisionIndex
-from wiserouter_langchain.pool_member import PoolMember
+from wiserouter_langchain.conversation_call import CallConversation, Unit, conversation_of_call
 from wiserouter_langchain.request import request_of
-from wiserouter_langchain.rests import Rests
 from wiserouter_langchain.routed_call import RECORD, RoutedCall
-from wiserouter_langchain.settlement import Remark
 
 logger = logging.getLogger("wiserouter.langchain")
 
 AdmissionTerms = tuple[str, Callable[[bool], RoutedCall], Callable[[], float], float]
 """Scope, attempt, least worst case and longest wait, as `AdmissionQueue.admit` takes them."""
-
-FORCED = "wise_model"
-"""Name of the configurable that forces a model."""
-
-SCOPE = "wiserouter_scope"
-"""Name of the configurable, or key of the metadata, that names the scope whose budget pays."""
-
-
-@dataclass(frozen=True, slots=True)
-class CallEnvironment:
-    """The objects that all calls of a router share, and its settings.
-
-    Attributes
-    ----------
-    core : WiseRouter
-        Decides, and keeps the budget.
-    members : dict of str to PoolMember
-        The pool; models may be added.
-    lookup : ContextLookup
-        Finds the context of a question.
-    index : DecisionIndex
-        Finds decisions by run.
-    preferred : str or None
-        The model that takes each call that it can take and the budget pays for.
-    payer : str or None
-        The scope that pays, whatever the configuration says.
-    queue : AdmissionQueue
-        The calls that wait while the rest of the budget is only held by calls in flight.
-    durable : bool
-        Whether other workers can find decisions in the store.
-    remarked : set of (str, Remark)
-        What the log has said about the answers of models; each remark is logged once.
-    rests : Rests
-        The models that failed a short time ago.
-    unit : {"call", "conversation", "run"}
-        The unit of decision.
-    place : RunPlace
-        The run that the program has set.
-    """
-
-    core: WiseRouter
-    members: dict[str, PoolMember]
-    lookup: ContextLookup
-    index: DecisionIndex
-    queue: AdmissionQueue
-    preferred: str | None = None
-    payer: str | None = None
-    durable: bool = False
-    remarked: set[tuple[str, Remark]] = field(default_factory=set)
-    rests: Rests = field(default_factory=lambda: Rests(0.0))
-    unit: Unit = "call"
-    place: RunPlace = NO_PLACE
-
-
-class RoutingChatModel(BaseChatModel):
-    """A chat model that delegates its calls; the part of it that a scope needs."""
-
-    cap_output_tokens: int | None = None
-    max_wait_s: float = MAX_WAIT_S
-    max_attempts: int = 3
-    draw_by: DrawBy = "request"
-
-    _environment: CallEnvironment = PrivateAttr()
 
 
 def routed(
@@ -136,12 +63,6 @@ def arouted(
 ) -> AsyncCallScope:
     """Return the asynchronous context manager of one call; the parameters are those of `routed`."""
     return AsyncCallScope(llm, input, config, kwargs)
-
-
-def stated_scope(config: RunnableConfig) -> str | None:
-    """Return the scope that a configuration names; None where it names none."""
-    named = (config.get("configurable") or {}).get(SCOPE) or (config.get("metadata") or {}).get(SCOPE)
-    return str(named) if named else None
 
 
 class _Scope:
@@ -220,7 +141,7 @@ class _Scope:
             self._messages,
             self._payer(),
             self._run,
-            environment.place,
+            environment.named_run,
             informative=self._request.informative,
         )
 

@@ -19,22 +19,22 @@ Unit = Literal["call", "conversation", "run"]
 
 
 @dataclass(frozen=True, slots=True)
-class RunPlace:
+class NamedRun:
     """The run that a program sets for all calls of a router, whatever their configuration says of threads.
 
     Attributes
     ----------
-    run : str
-        The id of the run; "" leaves it to the configuration.
+    id : str
+        "" leaves it to the configuration.
     parent : str
         The id of the run that it works for.
     """
 
-    run: str = ""
+    id: str = ""
     parent: str = ""
 
 
-NO_PLACE = RunPlace()
+NO_RUN = NamedRun()
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +57,8 @@ class CallConversation:
 
     def arguments(self) -> dict[str, Any]:
         """Return the arguments of `WiseRouter.decide` that name the conversation."""
-        named: dict[str, Any] = {"conversation": self.id.id, "parent": self.parent}
-        return {**named, "context": None, "embedding": None} if self.keeps_context else named
+        arguments: dict[str, Any] = {"conversation": self.id.id, "parent": self.parent}
+        return {**arguments, "context": None, "embedding": None} if self.keeps_context else arguments
 
     def names(self, answer: BaseMessage | None) -> list[str]:
         """Return the names by which a call that repeats this one and its answer finds the conversation."""
@@ -73,7 +73,7 @@ def conversation_of_call(
     messages: Sequence[BaseMessage],
     scope: str,
     run: Any,
-    place: RunPlace,
+    named: NamedRun,
     *,
     informative: bool,
 ) -> CallConversation:
@@ -93,12 +93,12 @@ def conversation_of_call(
         The scope that pays: no call joins a conversation of another scope.
     run : run manager
         The chain run of the call; a handler among its callbacks may know the root run.
-    place : RunPlace
-        What the program has set.
+    named : NamedRun
+        The run that the program has set.
     informative : bool
         Whether the call says what is asked for.
     """
-    stated = stated_ids(config, messages, _tracked_root(run) if unit == "run" else "", place.run)
+    stated = stated_ids(config, messages, _tracked_root(run) if unit == "run" else "", named.id)
 
     def find(*names: str) -> str | None:
         with suppress(UnknownDecision):
@@ -108,7 +108,7 @@ def conversation_of_call(
     turns = () if stated.conversation else turns_of(messages)
     id_ = conversation_of(stated, turns, scope, find)
     keeps_context = not informative and router.conversation(id_.id, scope=scope) is not None
-    return CallConversation(id_, stated.parent or place.parent or None, keeps_context)
+    return CallConversation(id_, stated.parent or named.parent or None, keeps_context)
 
 
 def _tracked_root(run: Any) -> str:

@@ -7,7 +7,8 @@ from typing import Any
 from langchain_core.language_models import LanguageModelInput
 from langchain_core.runnables import RunnableConfig
 
-from wiserouter_langchain.call_scope import RoutingChatModel, arouted, routed
+from wiserouter_langchain.call_environment import RoutingChatModel
+from wiserouter_langchain.call_scope import arouted, routed
 
 
 def stream_events_v3(

@@ -8,7 +8,7 @@ from typing import Any
 
 from wiserouter import Explanation, WiseRouter
 from wiserouter.integration import offload
-from wiserouter_langchain.call_scope import RoutingChatModel
+from wiserouter_langchain.call_environment import RoutingChatModel
 from wiserouter_langchain.decision_lookup import credit, explained
 
 

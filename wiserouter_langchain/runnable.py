@@ -18,27 +18,26 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatResult, LLMResult
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import set_config_context
-from langchain_core.runnables.utils import ConfigurableFieldSpec, coro_with_context
+from langchain_core.runnables.utils import coro_with_context
 from pydantic import Field
 
 from wiserouter import Budget, Price, WiseRouter
 from wiserouter.errors import InvalidInput, UnknownModel
 from wiserouter.integration import ContextLookup, admission_queue, load_tokenizer
-from wiserouter_langchain.call_scope import FORCED, SCOPE, CallEnvironment, arouted, routed
-from wiserouter_langchain.conversation_call import RunPlace, Unit
-from wiserouter_langchain.conversation_ids import PARENT, RUN
+from wiserouter_langchain.call_environment import CallEnvironment
+from wiserouter_langchain.call_scope import arouted, routed
+from wiserouter_langchain.conversation_call import NamedRun, Unit
 from wiserouter_langchain.decision_index import DecisionIndex
 from wiserouter_langchain.event_streams import astream_events_v3, stream_events_v3
 from wiserouter_langchain.generate import ainvoke_each, configs_of, invoke_each
 from wiserouter_langchain.operations import OPERATIONS
-from wiserouter_langchain.pool_member import common_params, common_profile
-from wiserouter_langchain.rated_chat_model import RatedChatModel
+from wiserouter_langchain.pooled_chat_model import PooledChatModel
 from wiserouter_langchain.rests import Rests
 from wiserouter_langchain.setup import add_member, open_conversations, open_router, pool_members
 from wiserouter_langchain.structured_output import StructuredWiseRouter
 
 
-class RunnableWiseRouter(RatedChatModel):
+class RunnableWiseRouter(PooledChatModel):
     """A chat model that chooses a chat model for each input under a budget.
 
     Parameters
@@ -65,14 +64,11 @@ class RunnableWiseRouter(RatedChatModel):
     draw_by : {"request", "question"}, default "request"
         Where the plan mixes two models, each call draws for itself, or calls of equal questions get the same model.
     unit : {"call", "conversation", "run"}, optional
-        The unit of decision: each call alone, each turn of a chat priced with the prompt caches that are warm, or one
-        decision for all calls of a run. By default that of `router`, or "call".
-    run_budget_usd : float, USD, optional
-        The most that one run may spend, with the runs that name it as their parent; needs the unit "run".
-    run_limit : {"hard", "expected"}, optional
-        As in `Conversations`; "hard" by default.
-    conversation_ttl_s : float, seconds, optional
-        The time after its last call at which a conversation or run is forgotten; 3,600 by default.
+        Decide each call alone, each turn of a chat with its warm caches in the price, or once for all calls of a run.
+        By default as `router` does, or "call".
+    run_budget_usd, run_limit, conversation_ttl_s : optional
+        The most that one run may spend with those that name it as their parent, its limit, and the time to live, as in
+        `Conversations`.
     encoder_timeout_s : float, default 1
         The time in which a question must be embedded; after it, the question is routed without a context.
     history_size : int, default 10,000
@@ -94,9 +90,9 @@ class RunnableWiseRouter(RatedChatModel):
     `{"configurable": {"wiserouter_scope": "team-a"}}`, the same key of `metadata`, or `paid_by`. `with_retry` never
     retries a stream; let the models' own clients retry. Set temperature, stop words and the like on the models.
 
-    The first of these identifies a conversation or run: `wiserouter_run` or `thread_id` of the configuration, the root
-    run that `track_decisions` has seen (runs only), the decisions recorded in the answers of the history, and the texts
-    of the history. `wiserouter_parent` names the run whose budget pays for this one as well.
+    The first of these identifies a run: `wiserouter_run` or `thread_id` of the configuration, the root run that
+    `track_decisions` has seen (not of a chat), the decisions recorded in the answers of the history, and its texts.
+    `wiserouter_parent` names the run whose budget pays as well.
 
     Examples
     --------
@@ -112,7 +108,6 @@ class RunnableWiseRouter(RatedChatModel):
     1
     """
 
-    models: dict[str, BaseChatModel]
     router: WiseRouter | None = Field(default=None, exclude=True)
     budget: Budget | None = Field(default=None, exclude=True)
     scopes: dict[str, Budget] = Field(default_factory=dict, exclude=True)
@@ -158,49 +153,6 @@ class RunnableWiseRouter(RatedChatModel):
             rests=Rests(self.rest_s),
             unit=self.unit,
         )
-
-    # identity
-
-    @property
-    def _llm_type(self) -> str:
-        kinds = {model._llm_type for model in self.models.values()}
-        return kinds.pop() if len(kinds) == 1 else "wise-router"
-
-    def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> Any:
-        params = super()._get_ls_params(stop=stop, **kwargs)
-        name = params.get("ls_model_name", "wiserouter")
-        common = common_params([model._get_ls_params(stop=stop, **kwargs) for model in self.models.values()])
-        return {**params, "ls_provider": "wiserouter", **common, "ls_model_name": name}
-
-    def _resolve_model_profile(self) -> Any:
-        return common_profile(list(self.models.values()))
-
-    @property
-    def config_specs(self) -> list[ConfigurableFieldSpec]:
-        """The keys that `config["configurable"]` may hold."""
-        keys = {FORCED: ("Model", f"Force one of {', '.join(self.models)}"), SCOPE: ("Scope", "The scope that pays")}
-        if self._environment.unit != "call":
-            keys |= {RUN: ("Run", "The id of the run"), PARENT: ("Parent", "The id of the run that it works for")}
-        return [
-            ConfigurableFieldSpec(id=id_, annotation=str | None, name=name, description=description, default=None)
-            for id_, (name, description) in keys.items()
-        ]
-
-    def get_num_tokens(self, text: str) -> int:
-        """Count tokens as the first model does."""
-        return self._first_model.get_num_tokens(text)
-
-    def get_num_tokens_from_messages(self, messages: list[BaseMessage], tools: Sequence[Any] | None = None) -> int:
-        """Count tokens as the first model does."""
-        return self._first_model.get_num_tokens_from_messages(messages, tools)
-
-    def get_token_ids(self, text: str) -> list[int]:
-        """Tokenize as the first model does."""
-        return self._first_model.get_token_ids(text)
-
-    @property
-    def _first_model(self) -> BaseChatModel:
-        return next(iter(self.models.values()))
 
     def add_model(
         self,
@@ -274,7 +226,7 @@ class RunnableWiseRouter(RatedChatModel):
         """
         if self.unit != "run":
             raise InvalidInput(f"in_run needs unit='run', got unit={self.unit!r}", value=self.unit)
-        return self._with_environment(place=RunPlace(run, parent))
+        return self._with_environment(named_run=NamedRun(run, parent))
 
     def _with_environment(self, **changes: Any) -> RunnableWiseRouter:
         copy = self.model_copy()

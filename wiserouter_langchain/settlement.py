@@ -79,7 +79,8 @@ def settle_runs(
     n_unknown = observer.started - len(observer.runs) + sum(each.bill is None for each in bills)
     known = [each.bill for each in bills if each.bill is not None]
     if not known:
-        (router.presume if n_unknown else router.release)(decision)
+        failed = bool(observer.runs) and isinstance(observer.runs[-1].error, Exception)
+        (router.presume if n_unknown else router.release)(decision, failed=failed)
     else:
         presumed_usd = decision.reserved_usd if hard else decision.expected_cost_usd
         router.charge(

@@ -27,7 +27,7 @@ from pydantic import PrivateAttr
 from support.chat_calls import City, weather
 from support.chat_stub import PRICES, StubChat, core, cost_usd, routed
 from wiserouter import Budget
-from wiserouter.errors import BudgetExhausted, InvalidInput
+from wiserouter.errors import BudgetExhausted, InvalidInput, UnknownDecision
 from wiserouter_langchain import (
     RunnableWiseRouter,
     WiseFeedbackHandler,
@@ -201,7 +201,9 @@ def test_feedback_by_message_decision_and_run():
         assert llm.feedback(target, 0.5) == 1
     assert labels(llm) == 1  # one decision, rated again
     assert asyncio.run(llm.afeedback(answer, 1.0, key="judge", comment="good")) == 1
-    assert llm.feedback("unknown", 0.5) == llm.feedback(uuid4(), 0.5) == llm.feedback(AIMessage("x"), 0.5) == 0
+    for unknown in ("unknown", uuid4(), AIMessage("x")):
+        with pytest.raises(UnknownDecision, match="is unknown or has expired: pass the answer as a message"):
+            llm.feedback(unknown, 0.5)
     with pytest.raises(InvalidInput, match="reward must lie in"):
         llm.feedback(answer, 1.5)
 
@@ -254,11 +256,11 @@ def test_feedback_by_the_root_run_of_an_agent(way):
         asyncio.run(agent.ainvoke(ASK, config))
     else:
         list(agent.stream(ASK, config))
-    assert llm.feedback(uuid4(), 1.0) == 0
     assert llm.feedback(run_id, 1.0) == 2
     assert handler.feedback(run_id, 1.0) == 2
     assert labels(llm) == 2
-    assert handler.feedback(uuid4(), 1.0) == 0
+    with pytest.raises(UnknownDecision):
+        handler.feedback(uuid4(), 1.0)
 
 
 def test_decisions_are_tracked_without_a_callback():
@@ -305,4 +307,5 @@ def test_feedback_for_a_call_that_failed_counts_for_nothing():
     run_id = uuid4()
     with pytest.raises(RuntimeError):
         llm.invoke("x", {"run_id": run_id})
-    assert llm.feedback(run_id, 1.0) == 0
+    with pytest.raises(UnknownDecision):
+        llm.feedback(run_id, 1.0)

@@ -101,10 +101,10 @@ def test_feedback_for_the_root_of_an_agent_reaches_every_worker(pair):
     assert labels(pair) == [[50.0, 52.0]] * 2
 
 
-def test_what_no_worker_knows_is_credited_to_nothing(pair):
-    assert pair[0].feedback(uuid4(), 1.0) == 0
-    with pytest.raises(UnknownDecision):
-        pair[0].explain(uuid4())
+def test_what_no_worker_knows_is_refused(pair):
+    for step in (pair[0].explain, lambda run: pair[0].feedback(run, 1.0)):
+        with pytest.raises(UnknownDecision):
+            step(uuid4())
 
 
 def test_the_workers_spend_one_budget(pair):

@@ -1,0 +1,86 @@
+"""What all calls of a router share: its settings, its pool, and what it keeps between calls."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.runnables import RunnableConfig
+from pydantic import PrivateAttr
+
+from wiserouter import WiseRouter
+from wiserouter.integration import MAX_WAIT_S, AdmissionQueue, ContextLookup, DrawBy
+from wiserouter_langchain.conversation_call import NO_RUN, NamedRun, Unit
+from wiserouter_langchain.decision_index import DecisionIndex
+from wiserouter_langchain.pool_member import PoolMember
+from wiserouter_langchain.rests import Rests
+from wiserouter_langchain.settlement import Remark
+
+FORCED = "wise_model"
+"""Name of the configurable that forces a model."""
+
+SCOPE = "wiserouter_scope"
+"""Name of the configurable, or key of the metadata, that names the scope whose budget pays."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallEnvironment:
+    """The objects that all calls of a router share, and its settings.
+
+    Attributes
+    ----------
+    core : WiseRouter
+        Decides, and keeps the budget.
+    members : dict of str to PoolMember
+        The pool; models may be added.
+    lookup : ContextLookup
+        Finds the context of a question.
+    index : DecisionIndex
+        Finds decisions by run.
+    preferred : str or None
+        The model that takes each call that it can take and the budget pays for.
+    payer : str or None
+        The scope that pays, whatever the configuration says.
+    queue : AdmissionQueue
+        The calls that wait while the rest of the budget is only held by calls in flight.
+    durable : bool
+        Whether other workers can find decisions in the store.
+    remarked : set of (str, Remark)
+        What the log has said about the answers of models; each remark is logged once.
+    rests : Rests
+        The models that failed a short time ago.
+    unit : {"call", "conversation", "run"}
+        The unit of decision.
+    named_run : NamedRun
+        The run that the program has set.
+    """
+
+    core: WiseRouter
+    members: dict[str, PoolMember]
+    lookup: ContextLookup
+    index: DecisionIndex
+    queue: AdmissionQueue
+    preferred: str | None = None
+    payer: str | None = None
+    durable: bool = False
+    remarked: set[tuple[str, Remark]] = field(default_factory=set)
+    rests: Rests = field(default_factory=lambda: Rests(0.0))
+    unit: Unit = "call"
+    named_run: NamedRun = NO_RUN
+
+
+class RoutingChatModel(BaseChatModel):
+    """A chat model that delegates its calls; the part of it that a scope needs."""
+
+    cap_output_tokens: int | None = None
+    max_wait_s: float = MAX_WAIT_S
+    max_attempts: int = 3
+    draw_by: DrawBy = "request"
+
+    _environment: CallEnvironment = PrivateAttr()
+
+
+def stated_scope(config: RunnableConfig) -> str | None:
+    """Return the scope that a configuration names; None where it names none."""
+    named = (config.get("configurable") or {}).get(SCOPE) or (config.get("metadata") or {}).get(SCOPE)
+    return str(named) if named else None

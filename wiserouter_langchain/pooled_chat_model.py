@@ -1,0 +1,62 @@
+"""The half of the router that shows its pool as one chat model: names, limits and token counts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import BaseMessage
+from langchain_core.runnables.utils import ConfigurableFieldSpec
+
+from wiserouter_langchain.call_environment import FORCED, SCOPE
+from wiserouter_langchain.conversation_ids import PARENT, RUN
+from wiserouter_langchain.pool_member import common_params, common_profile
+from wiserouter_langchain.rated_chat_model import RatedChatModel
+
+
+class PooledChatModel(RatedChatModel):
+    """A chat model made of several: it shows what all of them have in common."""
+
+    models: dict[str, BaseChatModel]
+
+    @property
+    def _llm_type(self) -> str:
+        kinds = {model._llm_type for model in self.models.values()}
+        return kinds.pop() if len(kinds) == 1 else "wise-router"
+
+    def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> Any:
+        params = super()._get_ls_params(stop=stop, **kwargs)
+        name = params.get("ls_model_name", "wiserouter")
+        common = common_params([model._get_ls_params(stop=stop, **kwargs) for model in self.models.values()])
+        return {**params, "ls_provider": "wiserouter", **common, "ls_model_name": name}
+
+    def _resolve_model_profile(self) -> Any:
+        return common_profile(list(self.models.values()))
+
+    @property
+    def config_specs(self) -> list[ConfigurableFieldSpec]:
+        """The keys that `config["configurable"]` may hold."""
+        keys = {FORCED: ("Model", f"Force one of {', '.join(self.models)}"), SCOPE: ("Scope", "The scope that pays")}
+        if self._environment.unit != "call":
+            keys |= {RUN: ("Run", "The id of the run"), PARENT: ("Parent", "The id of the run that it works for")}
+        return [
+            ConfigurableFieldSpec(id=id_, annotation=str | None, name=name, description=description, default=None)
+            for id_, (name, description) in keys.items()
+        ]
+
+    def get_num_tokens(self, text: str) -> int:
+        """Count tokens as the first model does."""
+        return self._first_model.get_num_tokens(text)
+
+    def get_num_tokens_from_messages(self, messages: list[BaseMessage], tools: Sequence[Any] | None = None) -> int:
+        """Count tokens as the first model does."""
+        return self._first_model.get_num_tokens_from_messages(messages, tools)
+
+    def get_token_ids(self, text: str) -> list[int]:
+        """Tokenize as the first model does."""
+        return self._first_model.get_token_ids(text)
+
+    @property
+    def _first_model(self) -> BaseChatModel:
+        return next(iter(self.models.values()))
