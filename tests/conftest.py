@@ -1,9 +1,10 @@
-"""Frameworks and SDKs leave event loops and sockets open: they are collected here, before another test is blamed."""
+"""The order of the test files; and what frameworks and SDKs leave open after each, before another test is blamed."""
 
 import gc
 import logging
 import os
 import warnings
+from collections import Counter
 
 import pytest
 
@@ -28,3 +29,40 @@ def swept(request):
 
 def pytest_sessionfinish():
     sweep()
+
+
+LONGEST = (
+    "tests/hostile/test_store_faults_redis.py",
+    "tests/hostile/test_store_faults_sqlite.py",
+    "tests/hostile/test_killed_proxy.py",
+    "tests/litellm/test_proxy_workers.py",
+    "tests/hostile/test_outcomes_proxy.py",
+    "tests/packaging/test_examples.py",
+    "tests/hostile/test_killed_workers.py",
+    "tests/hostile/test_bodies_hard.py",
+    "tests/hostile/test_bodies_expected.py",
+    "tests/litellm/test_proxy_routes.py",
+    "tests/core/stores/test_killed_workers.py",
+    "tests/litellm/test_proxy_process.py",
+    "tests/litellm/test_shared_budgets_process.py",
+    "tests/core/stores/test_store_processes.py",
+    "tests/core/cli/test_cli.py",
+    "tests/litellm/test_outcomes.py",
+    "tests/litellm/test_utilisation.py",
+    "tests/core/stores/test_engines.py",
+    "tests/langchain/test_provider_ledger.py",
+)
+"""Files that take long, above all those that wait: they begin first, so that no worker is left alone with them."""
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items):
+    """Sort the files: those that take long first, then by their number of tests."""
+    sizes = Counter(item.nodeid.partition("::")[0] for item in items)
+    first = {path: place for place, path in enumerate(LONGEST)}
+
+    def rank(item):
+        path = item.nodeid.partition("::")[0]
+        return first.get(path, len(LONGEST)), -sizes[path], path
+
+    items.sort(key=rank)

@@ -8,6 +8,8 @@ import pytest
 from support.hostile_bodies import BODIES, body_for, marked_cases
 from support.hostile_proxy import GROUPS, PROVIDERS, charged, hostile_proxy
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def proxy(tmp_path_factory):

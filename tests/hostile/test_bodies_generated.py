@@ -136,9 +136,7 @@ likely = st.one_of(
 )
 
 
-@settings(max_examples=2_000, deadline=None, suppress_health_check=list(HealthCheck))
-@given(st.sampled_from(["chat", "completions", "responses", "messages"]), messages, likely)
-def test_the_reservation_covers_what_is_billed(callback, surface, chat, body):
+def reservation_covers_what_is_billed(callback, surface, chat, body):
     kwargs = {
         name: value for name, value in body.items() if name not in {"messages", "input", "prompt", "litellm_metadata"}
     }
@@ -152,6 +150,12 @@ def test_the_reservation_covers_what_is_billed(callback, surface, chat, body):
         limit = kwargs.pop("max_tokens", None)
         more = {} if limit is None else {"max_output_tokens": limit}
         check(callback, None, {**kwargs, **more, "input": chat, "litellm_metadata": {}})
+
+
+any_body = given(st.sampled_from(["chat", "completions", "responses", "messages"]), messages, likely)
+few, many = (settings(max_examples=n, deadline=None, suppress_health_check=list(HealthCheck)) for n in (250, 2_000))
+test_the_reservation_covers_what_is_billed = few(any_body(reservation_covers_what_is_billed))
+test_the_reservation_covers_what_many_bodies_cost = pytest.mark.slow(many(any_body(reservation_covers_what_is_billed)))
 
 
 def test_enough_bodies_pass_for_the_property_to_mean_something(callback):

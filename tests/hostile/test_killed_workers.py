@@ -19,7 +19,7 @@ from wiserouter.errors import StoreUnavailable
 WORKER = Path(__file__).parents[1] / "support" / "billed_worker.py"
 NEEDS_REDIS = pytest.mark.skipif(redis_server() is None, reason=MISSING)
 SLOW_SQLITE = pytest.param("sqlite", marks=pytest.mark.slow)
-REDIS, SLOW_REDIS = (pytest.param("redis", marks=[NEEDS_REDIS, *marks]) for marks in ([], [pytest.mark.slow]))
+SLOW_REDIS = pytest.param("redis", marks=[NEEDS_REDIS, pytest.mark.slow])
 AMOUNT_USD, TTL_S, THREADS = 60.0, 2.0, 6
 
 
@@ -100,7 +100,7 @@ LEASED = pytest.param("lease_share=0.1&lease_ttl_s=1&refresh_s=0.2", marks=pytes
 
 
 @pytest.mark.parametrize("settings", ["", LEASED], ids=["", "leased"])
-@pytest.mark.parametrize("place", [SLOW_SQLITE, REDIS])
+@pytest.mark.parametrize("place", [SLOW_SQLITE, SLOW_REDIS])
 def test_one_of_two_is_killed_and_another_takes_over(place, settings, request, ledger):
     url = request.getfixturevalue(place)
     url += ("&" if "?" in url else "?") + settings if settings else ""

@@ -10,6 +10,8 @@ from support.billing_stub import Behaviour, billing_stub
 from support.groups import fitted
 from support.proxies import config_of, running_proxy, write
 
+pytestmark = pytest.mark.slow
+
 HI = [{"role": "user", "content": "hello there"}]
 SURFACES = {
     "chat": ("/v1/chat/completions", {"messages": HI, "max_tokens": 60}),

@@ -84,6 +84,11 @@ FAULTS = [stopped, restarted_without_data, paused, emptied, emptied_twice, full,
 DURATIONS_S = [1.5, pytest.param(6.0, marks=pytest.mark.slow), pytest.param(10.0, marks=pytest.mark.slow)]
 
 
+def slow_but(plain, *faults):
+    """Return faults as parameters of a test: all are slow but the plain one."""
+    return [fault if fault is plain else pytest.param(fault, marks=pytest.mark.slow) for fault in faults]
+
+
 @pytest.fixture(scope="module")
 def server():
     """A server whose content survives a restart."""
@@ -107,7 +112,7 @@ def routers(server):
 
 
 @pytest.mark.parametrize("fault_s", DURATIONS_S)
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("fault", slow_but(stopped, *FAULTS))
 def test_a_hard_budget_is_not_exceeded(server, routers, ledger, send, fault, fault_s):
     both = routers(HARD)
     traffic = send(*both)
@@ -129,7 +134,7 @@ def test_a_hard_budget_is_not_exceeded(server, routers, ledger, send, fault, fau
 
 
 @pytest.mark.parametrize("fault_s", DURATIONS_S)
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("fault", slow_but(paused, *FAULTS))
 def test_every_call_under_an_expected_limit_is_counted(server, routers, ledger, send, fault, fault_s):
     both = routers(EXPECTED)
     traffic = send(*both)
@@ -148,7 +153,7 @@ def test_every_call_under_an_expected_limit_is_counted(server, routers, ledger, 
     assert traffic.closed == 0  # nothing was refused meanwhile
 
 
-@pytest.mark.parametrize("fault", [stopped, paused, full])
+@pytest.mark.parametrize("fault", slow_but(full, stopped, paused, full))
 def test_a_hard_budget_continues_on_its_leases(server, routers, ledger, send, fault):
     both = routers(HARD, settings="timeout_s=0.5&on_store_error=local&local_share=0.2")
     time.sleep(1.2)  # a lease is taken with the first refresh

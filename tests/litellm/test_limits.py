@@ -201,9 +201,7 @@ bodies = st.dictionaries(
 )
 
 
-@settings(max_examples=2_000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(bodies, st.one_of(st.none(), st.dictionaries(st.sampled_from(["n", "max_tokens", *EXTRA_BODY]), values)))
-def test_whatever_passes_is_a_whole_number_and_whatever_is_refused_is_unchanged(body, extra):
+def whatever_passes_is_a_whole_number_and_whatever_is_refused_is_unchanged(body, extra):
     given_body = {**body, **({} if extra is None else {"extra_body": extra})}
     sent = dict(given_body)
     try:
@@ -217,3 +215,13 @@ def test_whatever_passes_is_a_whole_number_and_whatever_is_refused_is_unchanged(
         assert (name in sent) == (given_body.get(name) is not None)
     assert not sent.get("drop_params")
     assert set(sent.get("extra_body") or ()) <= EXTRA_BODY
+
+
+extras = st.one_of(st.none(), st.dictionaries(st.sampled_from(["n", "max_tokens", *EXTRA_BODY]), values))
+few, many = (
+    settings(max_examples=n, deadline=None, suppress_health_check=[HealthCheck.too_slow]) for n in (250, 2_000)
+)
+test_some_bodies = few(given(bodies, extras)(whatever_passes_is_a_whole_number_and_whatever_is_refused_is_unchanged))
+test_many_bodies = pytest.mark.slow(
+    many(given(bodies, extras)(whatever_passes_is_a_whole_number_and_whatever_is_refused_is_unchanged))
+)

@@ -109,7 +109,11 @@ def test_a_hard_budget_ends_in_a_rate_limit_error_for_the_client(proxy):
 @pytest.mark.parametrize(
     ("wise", "message"),
     [
-        ({"budget": 1, "requests": 10}, "groups.wise: unknown key 'budget', did you mean budget_usd?"),
+        pytest.param(
+            {"budget": 1, "requests": 10},
+            "groups.wise: unknown key 'budget', did you mean budget_usd?",
+            marks=pytest.mark.slow,
+        ),
         pytest.param(
             {"budget_usd": 0, "requests": 10},
             "groups.wise.budget_usd: Input should be greater than 0, got 0",

@@ -17,6 +17,8 @@ from support.proxies import config_of, running_proxy, write
 from support.stub import Stub, serving
 from wiserouter_litellm.route_guard import MAX_BODY_BYTES, MOST_WAITING
 
+pytestmark = pytest.mark.slow
+
 ROUTES = {
     "/wiserouter/feedback": "POST",
     "/wiserouter/status": "GET",
@@ -177,7 +179,6 @@ def test_a_body_without_an_end_is_refused_before_it_is_read(proxy):
     assert sent < 2**26
 
 
-@pytest.mark.slow
 def test_a_flood_of_feedback_is_refused_and_the_chats_are_answered(proxy, answered):
     """The times are printed: without a bound on feedback a chat takes about seventeen times as long."""
     quiet, _ = asyncio.run(chats_beside_feedback(proxy, answered, flood=0))

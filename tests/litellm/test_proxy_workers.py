@@ -15,7 +15,7 @@ from support.redis_servers import serving as serving_redis
 from support.stub import Stub, serving
 from wiserouter import WiseRouter
 
-pytestmark = pytest.mark.skipif(redis_server() is None, reason=MISSING)
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(redis_server() is None, reason=MISSING)]
 
 REQUESTS, CONNECTIONS = 500, 20
 BUDGET_USD = 0.35  # of the 0.85 that the best model would cost

@@ -11,6 +11,8 @@ from support.billing_stub import Behaviour, billing_stub
 from support.providers import deployment
 from support.proxies import config_of, running_proxy, write
 
+pytestmark = pytest.mark.slow
+
 PRICES = {"small": (1e-6, 2e-6), "large": (1e-5, 3e-5), "coder": (2e-6, 4e-6), "rescue": (1e-6, 2e-6)}
 AMOUNT_USD = 0.02
 CALL = {"messages": [{"role": "user", "content": "hello there"}], "max_tokens": 60}

@@ -8,9 +8,15 @@ import pytest
 
 FOLDER = Path(__file__).parents[2] / "examples"
 EXAMPLES = sorted(FOLDER.glob("**/*.py"))
+PLAIN = ("01_fit_and_route", "04_hard_budget_async")
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+def marked(example):
+    """Return an example as the parameter of a test: those that import a framework or start a proxy take long."""
+    return pytest.param(example, id=example.stem, marks=[] if example.stem in PLAIN else [pytest.mark.slow])
+
+
+@pytest.mark.parametrize("example", [marked(example) for example in EXAMPLES])
 def test_example_runs(example, tmp_path):
     frameworks = ("litellm", "langchain")  # they warn a lot
     strict = [] if any(name in str(example) for name in frameworks) else ["-W", "error"]

@@ -63,7 +63,7 @@ def forecasts(kind: str, window_h: int, per_hour: float, seed: int, weeks: int =
     return np.array(rows)
 
 
-@pytest.mark.parametrize("window_h", [24, 168, 720])
+@pytest.mark.parametrize("window_h", [24, *(pytest.param(hours, marks=pytest.mark.slow) for hours in (168, 720))])
 def test_four_outcomes_in_five_lie_in_the_interval_and_the_pace_is_beaten(window_h):
     covered, missed = {}, {}
     for kind in KINDS:

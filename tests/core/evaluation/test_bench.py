@@ -88,6 +88,7 @@ def test_embeddings_of_the_table_are_used_unless_an_encoder_is_named():
     assert named.test.context_ids.tolist() == without.test.context_ids.tolist()
 
 
+@pytest.mark.slow
 def test_two_processes_give_the_same_rows(tmp_path):
     work = bench(methods=("always-cheapest", "always-best"))
     one, two = run_bench(work, tmp_path / "1"), run_bench(work, tmp_path / "2", jobs=2)

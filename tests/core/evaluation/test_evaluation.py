@@ -61,6 +61,7 @@ def test_a_hard_replay_never_exceeds_its_budget():
             assert run(setup(seed), budget(per_query, limit="hard")).outcome.spend_ratio <= 1.0
 
 
+@pytest.mark.slow
 def test_paper_accounting_drifts_from_the_budget_more_than_actual():
     large, terms = make_table(3_000, np.random.default_rng(2)), budget(1e-3, 1_500)
 

@@ -200,7 +200,15 @@ def test_port_begins_with_random_models_and_splits_the_budget():
 # All
 
 
-@pytest.mark.parametrize("method", [make() for make in PUBLISHED_ROUTERS], ids=lambda method: method.name)
+TAKES_LONG = ("routing", "cascade-routing")
+
+
+def marked(method):
+    """Return a method as the parameter of a test."""
+    return pytest.param(method, id=method.name, marks=[pytest.mark.slow] if method.name in TAKES_LONG else [])
+
+
+@pytest.mark.parametrize("method", [marked(make()) for make in PUBLISHED_ROUTERS])
 def test_the_unit_of_money_changes_nothing(method, split):
     rate_usd = float(np.sort(split.train.answers.cost_usd.mean(axis=0))[1])
     runs = []

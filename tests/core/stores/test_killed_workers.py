@@ -64,8 +64,8 @@ def billed_until_refused(store, name):
         calls += 1
 
 
-@pytest.mark.parametrize("settings", ["", LEASED], ids=["", "leased"])
-@pytest.mark.parametrize("place", ["sqlite", pytest.param("redis", marks=NEEDS_REDIS)])
+@pytest.mark.parametrize("settings", ["", pytest.param(LEASED, marks=pytest.mark.slow)], ids=["", "leased"])
+@pytest.mark.parametrize("place", ["sqlite", pytest.param("redis", marks=[NEEDS_REDIS, pytest.mark.slow])])
 def test_the_provider_bills_no_more_than_a_hard_budget(place, settings, request):
     url = request.getfixturevalue(place)
     url += ("&" if "?" in url else "?") + settings if settings else ""
@@ -86,6 +86,7 @@ def test_the_provider_bills_no_more_than_a_hard_budget(place, settings, request)
 
 
 @NEEDS_REDIS
+@pytest.mark.slow
 def test_a_worker_is_killed_while_it_serves_on_its_lease_and_the_store_is_away(redis):
     amount_usd, environment = 40.0, {**os.environ, "RESERVATION_TTL_S": str(TTL_S)}
     with line_to(urlsplit(redis).port) as line:
