@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from wiserouter.artifacts.parts import RouterParts
 from wiserouter.budgets.funds import BudgetSnapshot
 from wiserouter.conversations.settings import Conversations
-from wiserouter.errors import BudgetExhausted, InvalidInput, QuerySkipped
+from wiserouter.errors import BudgetExhausted, InvalidInput
 from wiserouter.learning.drift import Watch
 from wiserouter.learning.estimates import Estimates
 from wiserouter.learning.reclustering import Growing
@@ -483,7 +483,8 @@ class WiseRouter(RouterConversations):
         draw_key: str | None,
     ) -> Decision:
         """Decide and reserve the cost of a call of its own."""
-        check_restrictions(max_output_tokens, draw_key)
+        if max_output_tokens is not None or draw_key is not None:
+            check_restrictions(max_output_tokens, draw_key)
         eligible = None if eligible is None else tuple(eligible)
         learner, store, decide = self._learner, self._store, self._decider.decide
         with self._lock:
@@ -508,12 +509,7 @@ class WiseRouter(RouterConversations):
             self._settle_skipped(decision)
         if record.counts:
             with self._lock:
-                self._learner.add_decision(record, query)
+                self._learner.sums.add_invoked(decision.context, record.model)
+                if query.embedding is not None:
+                    self._learner.keep_query(record, query.embedding)
         return decision
-
-    def _settle_skipped(self, decision: Decision) -> NoReturn:
-        """Charge nothing for a query that is not served, and raise `QuerySkipped`."""
-        self._store.settle(decision.id, 0.0)
-        for journal in self._journals:
-            journal.event("charge", decision.id, self._store.now(), cost_usd=0.0, model="", learn=False)
-        raise QuerySkipped(decision.context, decision.rate_usd)

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from wiserouter.errors import InvalidInput
 from wiserouter.learning.shrinkage import shrunk_means, spreads
 from wiserouter.pricing.prices import Usage
-from wiserouter.types import FloatArray, IntArray
+from wiserouter.types import NO_CONTEXT, FloatArray, IntArray
 from wiserouter.validation import check_count
 
 FIELDS = (
@@ -253,7 +253,7 @@ class Sums(Protocol):
 
 
 class AllSums:
-    """Several sums that count the same observations.
+    """Several sums that count the same observations; a query without a context counts in none.
 
     Parameters
     ----------
@@ -273,13 +273,15 @@ class AllSums:
 
     def add_invoked(self, context: int, model: int, count: int = 1) -> None:
         """Count a decision, or take one back with `count=-1`."""
-        for sums in self._each:
-            sums.add_invoked(context, model, count)
+        if context != NO_CONTEXT:
+            for sums in self._each:
+                sums.add_invoked(context, model, count)
 
     def add_cost(self, context: int, model: int, cost_usd: float, usage: Usage | None = None) -> None:
         """Count the true cost of one call, and its tokens where they are known."""
-        for sums in self._each:
-            sums.add_cost(context, model, cost_usd, usage)
+        if context != NO_CONTEXT:
+            for sums in self._each:
+                sums.add_cost(context, model, cost_usd, usage)
 
     def reprice(self, model: int, factor: FloatArray) -> None:
         """Restate the costs of a model at a new price."""

@@ -11,8 +11,18 @@ visits to come: a rare context is explored less than `log t` would ask for. The 
 trial pays over the requests still to come, so that the same trial is worth most at first and nothing at the last
 request. A penalty for uncertainty (a negative alpha) does not shrink with `s`. The strength `kappa` is empirical Bayes:
 the variance within cells over that between them (`wiserouter.learning.shrinkage`), times the share of the variance
-between cells that the models' means explain; where these carry no signal, nothing is shrunk. Where prices are known,
-the models' means are themselves shrunk toward a regression on log prices (`wiserouter.learning.price_regression`).
+between cells that the models' means explain; where these carry no signal, nothing is shrunk.
+
+Prices. Where prices are known, the models' means are themselves shrunk toward a regression on log prices: expensive
+models tend to be better, by as much as the pool itself shows. The mean reward of model `k` is assumed to lie about a
+line over the logarithm of its list cost `x`,
+
+.. math:: \theta_k = a + b\,x_k + e_k, \qquad m_k \sim N(\theta_k,\ v_k), \qquad e_k \sim N(0,\ t^2),
+
+a small-area model (Fay and Herriot 1979) whose areas are the models. Level and slope have wide normal priors, the
+slope's about zero: where expensive models are no better the line is flat, and where they are worse it falls. The
+standard deviation `t` is averaged over a few values, each weighted by its marginal likelihood (Bayesian model
+averaging), so that a model is drawn to the line only as far as the others lie on it.
 
 Cost. The mean of a cell is shrunk toward its list cost (`wiserouter.learning.cost_prior`), with a strength estimated
 in the same way. The variance of a model's calls is shrunk toward that of all models: two calls of equal cost do not
@@ -30,8 +40,7 @@ import numpy as np
 
 from wiserouter.learning.cost_prior import list_figures
 from wiserouter.learning.estimates import Estimates
-from wiserouter.learning.price_regression import toward_price_line
-from wiserouter.learning.shrinkage import Spreads, spreads
+from wiserouter.learning.shrinkage import Spreads, spreads_of_each
 from wiserouter.pricing.pool import Model
 from wiserouter.pricing.prices import Price
 from wiserouter.types import FloatArray
@@ -50,6 +59,15 @@ PRIOR_SPREAD = 0.5
 
 PRIOR_REWARD_VARIANCE, PRIOR_REWARDS = 0.25, 2.0
 """Prior variance of one reward, that of a coin toss, and its pseudo-counts."""
+
+STRAYS = np.array([[0.05], [0.1], [0.2], [0.4]])
+"""Values of `t` that are averaged over: standard deviations of models about the line, in rewards."""
+
+LEVEL, LEVEL_SPREAD = 0.5, 0.3
+"""Prior mean reward of a model of the pool's typical price, and its standard deviation."""
+
+SLOPE_SPREAD = 0.1
+"""Prior standard deviation of the reward that a price e times as high buys."""
 
 _STRONG = 1e6  # pseudo-counts in place of infinitely many
 _WEAK = 1e-9  # and in place of none
@@ -131,8 +149,12 @@ class OptimisticEstimates:
         self.freq = met / met.sum()
         self._visits_per_model = (ahead * self.freq / seen.shape[1])[:, np.newaxis]
         prior_usd, log_price = list_figures(seen, self._models, self._first_prices)
-        self._take_rewards(log_price)
-        self._take_costs(prior_usd)
+        of_rewards, of_costs = spreads_of_each(
+            (seen.labels, seen.reward, seen.reward_sq),
+            (seen.calls, seen.cost / prior_usd, seen.cost_sq / prior_usd**2),
+        )
+        self._take_rewards(of_rewards, log_price)
+        self._take_costs(of_costs, prior_usd)
         return EstimatesOfAll(*self._estimated(slice(None)))
 
     def row(self, context: int) -> ContextEstimates:
@@ -155,29 +177,25 @@ class OptimisticEstimates:
             reward, cost = np.where(self._retired, 0.0, reward), np.where(self._retired, most, cost)
         return mean, reward, cost
 
-    def _take_rewards(self, log_price: FloatArray | None) -> None:
+    def _take_rewards(self, of: Spreads, log_price: FloatArray | None) -> None:
         seen = self._estimates
         n = seen.labels.sum(axis=0) + self._scored
         total = seen.reward.sum(axis=0) + self._scored * self._score
         overall = total.sum() / n.sum() if n.any() else 0.5
         mean = np.where(n > 0, total / np.maximum(n, _WEAK), overall)
         # empirical Bayes: strength of the models' means, and these drawn to the price line
-        spread = spreads(seen.labels, seen.reward, seen.reward_sq)
-        self._kappa = max(_strength_of_means(seen.labels, mean, spread), _WEAK)
+        self._kappa = max(_strength_of_means(seen.labels, mean, of), _WEAK)
         if log_price is not None:
-            mean = toward_price_line(mean, _sampling_variance(seen.labels, n, spread), log_price)
+            mean = toward_price_line(mean, _sampling_variance(seen.labels, n, of), log_price)
         self._prior_reward = self._kappa * mean
         self._borrowed = np.maximum(BORROWED / (1.0 / self._kappa + 1.0 / np.maximum(n, _WEAK)), _WEAK)
         self._answered = min((seen.labels.sum() + _PATIENCE) / (seen.invoked.sum() + _PATIENCE), 1.0)
 
-    def _take_costs(self, prior: FloatArray) -> None:
-        seen = self._estimates
-        total, square = seen.cost / prior, seen.cost_sq / prior**2
-        spread = spreads(seen.calls, total, square)
-        kappa = spread.strength
+    def _take_costs(self, of: Spreads, prior: FloatArray) -> None:
+        kappa = of.strength
         self._cost_kappa = UNIDENTIFIED_COST_STRENGTH if kappa is None else min(max(kappa, _WEAK), _STRONG)
         self._prior_cost = self._cost_kappa * prior
-        self.spread_usd = np.sqrt(_pooled(seen.calls, spread.within)) * prior
+        self.spread_usd = np.sqrt(_pooled(self._estimates.calls, of.within)) * prior
 
 
 def _pooled(count: FloatArray, within: FloatArray) -> FloatArray:
@@ -210,3 +228,48 @@ def _strength_of_means(count: FloatArray, mean: FloatArray, of: Spreads) -> floa
     between_models = max(float(mean[tried].var(ddof=1) - noise.mean()), 0.0) if tried.sum() > 1 else 0.0
     between_all = between_models + float(of.between.mean())
     return min(of.strength, _STRONG) * (between_models / between_all if between_all > 0 else 1.0)
+
+
+def toward_price_line(mean: FloatArray, noise: FloatArray, log_price: FloatArray) -> FloatArray:
+    """Return the posterior mean reward of each model, between its own mean and the line through all of them.
+
+    Parameters
+    ----------
+    mean : ndarray of shape (n_models,)
+        Mean reward of each model; any number for those never tried.
+    noise : ndarray of shape (n_models,)
+        Variance of these means; infinite for models never tried.
+    log_price : ndarray of shape (n_models,)
+        Logarithm of each model's list cost, less that of a typical one.
+
+    Returns
+    -------
+    ndarray of shape (n_models,)
+        Posterior means, within 0 and 1.
+
+    Examples
+    --------
+    Three models lie on a line, the fourth was never tried:
+
+    >>> mean, noise = np.array([0.3, 0.5, 0.7, 0.0]), np.array([1e-4, 1e-4, 1e-4, np.inf])
+    >>> toward_price_line(mean, noise, np.log([0.1, 1.0, 10.0, 100.0])).round(2).tolist()
+    [0.3, 0.5, 0.7, 0.86]
+    """
+    excess = mean - LEVEL
+    weight = 1.0 / (STRAYS**2 + noise)  # a row for each value of t
+    # level and slope: weighted ridge regression with two unknowns, solved by Cramer's rule
+    level = 1.0 / LEVEL_SPREAD**2 + weight.sum(axis=1)
+    slope = 1.0 / SLOPE_SPREAD**2 + weight @ log_price**2
+    both = weight @ log_price
+    of_level, of_slope = weight @ excess, weight @ (log_price * excess)
+    determinant = level * slope - both**2
+    a = (slope * of_level - both * of_slope) / determinant
+    b = (level * of_slope - both * of_level) / determinant
+    line = a[:, np.newaxis] + b[:, np.newaxis] * log_price
+    believed = line + STRAYS**2 * weight * (excess - line)
+    # log marginal likelihood of each t, but for a constant, and the average over t
+    fit = a * of_level + b * of_slope - weight @ excess**2 - np.log(determinant)
+    fit += np.log(weight, out=np.zeros_like(weight), where=weight > 0).sum(axis=1)
+    evidence = np.exp(0.5 * (fit - fit.max()))
+    beliefs: FloatArray = np.clip(LEVEL + evidence @ believed / evidence.sum(), 0.0, 1.0)
+    return beliefs

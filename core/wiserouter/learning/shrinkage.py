@@ -90,6 +90,11 @@ def spreads(count: FloatArray, total: FloatArray, square: FloatArray) -> Spreads
     return Spreads(within, between, identified, _strength(within[varies], between[varies]))
 
 
+def spreads_of_each(*tables: tuple[FloatArray, FloatArray, FloatArray]) -> list[Spreads]:
+    """Return the `spreads` of several tables of counts, sums and sums of squares."""
+    return [spreads(*table) for table in tables]
+
+
 def _strength(within: FloatArray, between: FloatArray) -> float | None:
     """Return the ratio of the variances, averaged over the columns that identify them."""
     if not within.size:

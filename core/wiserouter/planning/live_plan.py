@@ -10,10 +10,9 @@ from wiserouter.budgets.funds import Funds
 from wiserouter.learning.estimates import Estimates
 from wiserouter.learning.residuals.shift import Shift
 from wiserouter.planning.choice_inputs import Counts
-from wiserouter.planning.mixture import Mixture
+from wiserouter.planning.mixture import Mixture, ReserveRule
 from wiserouter.planning.plan import Plan
 from wiserouter.planning.policy import Accounting, Choice
-from wiserouter.planning.reserve_rule import ReserveRule
 from wiserouter.types import NO_CONTEXT, FloatArray
 
 RESOLVE_GROWTH = 1.02

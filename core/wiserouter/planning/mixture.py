@@ -1,11 +1,20 @@
-"""The mixture that a policy draws from: the plan's mix at a rate, within the reserve rule."""
+"""The mixture that a policy draws from: the plan's mix at a rate, within the reserve rule.
+
+The reserve rule: a call must leave enough for the cheapest models to serve the requests that come after it. A mean is
+a poor bound on one call where costs have heavy tails, so the guarded cost of a call is its mean plus some standard
+deviations. The rule binds in the last calls of a budget, and throughout a budget near the cheapest models' cost; it
+keeps a budget without a hard limit from ending with one expensive call too many.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+import math
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from wiserouter.budgets.budget import Debit
 from wiserouter.budgets.funds import Funds
@@ -16,11 +25,55 @@ from wiserouter.planning.envelope import SKIP
 from wiserouter.planning.plan import Plan
 from wiserouter.planning.policy import Choice, Mix
 from wiserouter.planning.ranking import best_at_price, worth_order
-from wiserouter.planning.reserve_rule import ReserveRule, permitted, room_usd
 from wiserouter.types import NO_CONTEXT, FloatArray
+
+DEVIATIONS = 1.0
+"""Standard deviations of its cost in the guarded cost of a call."""
 
 _ROUNDING = 1e-9
 """Worths this close are equal."""
+
+
+@dataclass(frozen=True)
+class ReserveRule:
+    """The guarded cost of each model, and the margin for the calls to come.
+
+    Attributes
+    ----------
+    plan : Plan
+        Mean costs, and the least mean cost of a request.
+    spread_usd : array-like, broadcast to (n_contexts, n_models)
+        Standard deviation of the cost of one call.
+    deviations : float, default 1
+        Standard deviations of its cost in the guarded cost of a call.
+    drift : float, default 0
+        Standard deviations of the total of the cheapest calls to come that are held back in addition to their mean.
+    """
+
+    plan: Plan
+    spread_usd: ArrayLike
+    deviations: float = DEVIATIONS
+    drift: float = 0.0
+
+    def guarded_cost_usd(self, context: int) -> list[float]:
+        """Return the guarded cost of each model in one context; the last, index -1, is the null action."""
+        guarded = self.plan.cost_usd[context] + self.deviations * self._spreads_usd[context]
+        return [*guarded.tolist(), 0.0]
+
+    @cached_property
+    def drift_margin_usd(self) -> float | None:
+        """The margin for one call to come, and sqrt(n) times as much for n of them; None where there is none."""
+        if not self.drift:
+            return None
+        plan = self.plan
+        if plan.allow_skip:
+            return 0.0  # the null action always costs nothing
+        cheapest = plan.cost_usd.argmin(axis=1)[:, np.newaxis]
+        return self.drift * float(plan.freq @ np.take_along_axis(self._spreads_usd, cheapest, axis=1)[:, 0])
+
+    @cached_property
+    def _spreads_usd(self) -> FloatArray:
+        return np.broadcast_to(np.asarray(self.spread_usd), self.plan.cost_usd.shape)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +152,7 @@ class Mixture:
                 unknown if counts is None else counts.calls[context].tolist(),
                 unknown if counts is None else counts.labels[context].tolist(),
                 [action for action in row.hull if action != SKIP],
-                None if rule is None else rule.guarded_cost_usd[context],
+                None if rule is None else rule.guarded_cost_usd(context),
                 None if means is None else row.reward,
                 None if rule is None else rule.drift_margin_usd,
             )
@@ -107,8 +160,6 @@ class Mixture:
 
     def revise(self, context: int, estimates: Estimates, means: list[float]) -> None:
         """Take over the present figures of one context from the plan and the estimates."""
-        if self.reserve_rule is not None:
-            self.reserve_rule.revise(context)
         if self.counts is not None:
             calls, labels = self.counts
             calls[context], labels[context] = estimates.calls[context], estimates.labels[context]
@@ -127,7 +178,7 @@ class Mixture:
             Numbers of costs and rewards per context.
         """
         plan = self.plan.without_context()
-        rule = None if self.reserve_rule is None else self.reserve_rule.of_plan(plan, spread_usd)
+        rule = None if self.reserve_rule is None else replace(self.reserve_rule, plan=plan, spread_usd=spread_usd)
         means = None if self.means is None else (self.plan.freq @ self.means)[np.newaxis, :]
         return Mixture(plan, self.debit, rule, None if counts is None else counts.of_all_contexts(), means)
 
@@ -179,3 +230,36 @@ def cheapest_choice(
     known = Mixture(plan, "actual").figures(context)
     reward, cost = known.means(model)
     return Choice(model, 1.0, price, cost, reward, "actual", ((model, 1.0),), known, "cheapest")
+
+
+def room_usd(funds: Funds, floor_usd: float, drift_margin_usd: float | None) -> float:
+    """Return the amount that a call may cost if each call after it costs `floor_usd`: b - (tau - 1) c_min.
+
+    Parameters
+    ----------
+    funds : Funds
+        b and tau; where several budgets bear the call, the least of their rooms counts.
+    floor_usd : float
+        Least mean cost of a request, c_min.
+    drift_margin_usd : float or None
+        Held back sqrt(tau - 1) times, and the cushion of the funds once: the sum of the calls after it may stray that
+        far from its mean. None holds back neither, unless there are several budgets.
+
+    Examples
+    --------
+    >>> room_usd(Funds(10.0, 5), 1.0, None), room_usd(Funds(10.0, 5), 1.0, 0.5)
+    (6.0, 5.0)
+    """
+    left, requests, each, cushion, _ = funds
+    if each:
+        return min([room_usd(one, floor_usd, drift_margin_usd or 0.0) for one in each]) - cushion
+    after = requests - 1
+    room = left - after * floor_usd
+    if drift_margin_usd is None:
+        return room
+    return room - drift_margin_usd * math.sqrt(after if after > 0 else 0) - cushion
+
+
+def permitted(models: Iterable[int], guarded_cost_usd: Sequence[float] | None, room_usd: float) -> list[int]:
+    """Return the models whose guarded cost is at most `room_usd`; all of them where no reserve is kept."""
+    return list(models) if guarded_cost_usd is None else [k for k in models if guarded_cost_usd[k] <= room_usd]

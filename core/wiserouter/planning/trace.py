@@ -13,8 +13,8 @@ from wiserouter.budgets.funds import Funds
 from wiserouter.learning.residuals.shift import Shift
 from wiserouter.planning.choice_inputs import ContextFigures, ExplorationFigures
 from wiserouter.planning.envelope import SKIP
+from wiserouter.planning.mixture import room_usd
 from wiserouter.planning.policies import Choice
-from wiserouter.planning.reserve_rule import room_usd
 from wiserouter.pricing.pool import Pool
 from wiserouter.prompts.contexts import Contexts
 

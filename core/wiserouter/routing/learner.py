@@ -14,10 +14,10 @@ from wiserouter.learning.reclustering import Growing, Seen
 from wiserouter.pricing.pool import Model, Pool
 from wiserouter.pricing.prices import Usage
 from wiserouter.prompts.contexts import Contexts
-from wiserouter.prompts.query import Query, QueryReader
+from wiserouter.prompts.query import QueryReader
 from wiserouter.stores.base import Record
 from wiserouter.stores.shared.estimate_sync import EstimateSync
-from wiserouter.types import NO_CONTEXT
+from wiserouter.types import NO_CONTEXT, Embedding
 
 logger = logging.getLogger("wiserouter")
 
@@ -25,7 +25,7 @@ logger = logging.getLogger("wiserouter")
 class Learner:
     """Owns what a router knows and hands every observation to all that learn from it.
 
-    A query without a context teaches nothing.
+    A query without a context teaches nothing. Decisions are counted in `sums`.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ class Learner:
         self._read_with(self.pool)
         if former.price is not None and model.price is not None and former.price != model.price:
             factor = price_change(self.estimates, former.price, model.price)
-            self._sums.reprice(k, factor)
+            self.sums.reprice(k, factor)
         self._bind()
 
     def refit_contexts(self, growing: Growing, n_contexts: int | None = None) -> None:
@@ -97,23 +97,18 @@ class Learner:
         """Return the context that the query of a decision belongs to now."""
         return context if self._growing is None else self._growing.context_of(decision_id, context, decided_at)
 
-    def add_decision(self, record: Record, query: Query) -> None:
-        """Count a decision, and keep its query where contexts grow."""
-        context, model = record.decision.context, record.model
-        if context != NO_CONTEXT:
-            self._sums.add_invoked(context, model)
-        growing, embedding = self._growing, query.embedding
-        if growing is not None and embedding is not None:
-            growing.add(record.decision, embedding, model)
+    def keep_query(self, record: Record, embedding: Embedding) -> None:
+        """Keep the query of a decision where contexts grow."""
+        growing = self._growing
+        if growing is not None:
+            growing.add(record.decision, embedding, record.model)
             contexts = growing.advance(len(self.pool))
             if contexts is not None:
                 self._move_to(growing, contexts)
 
     def take_back(self, record: Record) -> None:
         """Forget a decision whose call failed."""
-        context = self._context(record)
-        if context != NO_CONTEXT:
-            self._sums.add_invoked(context, record.model, -1)
+        self.sums.add_invoked(self._context(record), record.model, -1)
         if self._growing is not None:
             self._growing.drop(record.decision.id)
 
@@ -122,7 +117,7 @@ class Learner:
         context, model, features = self._context(record), record.model, record.query
         if context != NO_CONTEXT:
             plain_usd = cost_usd if features is None else features.plain_cost_usd(model, cost_usd)
-            self._sums.add_cost(context, model, plain_usd, usage)
+            self.sums.add_cost(context, model, plain_usd, usage)
             if self.residuals is not None and features is not None:
                 self.residuals.learn_cost(features, context, model, cost_usd)
             kept = self._kept(record)
@@ -215,7 +210,7 @@ class Learner:
     def _follow_sums(self) -> None:
         """List the sums that count each observation: the estimates, the bucket of drift detection, the shared sums."""
         sums = (self.estimates, None if self._watch is None else self._watch.bucket, self._sync)
-        self._sums = AllSums([one for one in sums if one is not None])
+        self.sums = AllSums([one for one in sums if one is not None])
 
     def _read_with(self, pool: Pool) -> None:
         """Read queries with the limits and prices of a pool, and keep of them what is learned from."""

@@ -10,9 +10,9 @@ import logging
 import math
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
-from wiserouter.errors import InvalidInput, UnknownPrice
+from wiserouter.errors import InvalidInput, QuerySkipped, UnknownPrice
 from wiserouter.pricing.prices import Usage
 from wiserouter.pricing.prices import cost_usd as cost_of_usage
 from wiserouter.pricing.usage_shapes import UsageLike, usage_from
@@ -244,6 +244,13 @@ class RouterSettlement(RouterAdministration):
         if not self._store.durable:
             return False
         return self._calls is not None or self._store.waits("" if scope is None else scope)
+
+    def _settle_skipped(self, decision: Decision) -> NoReturn:
+        """Charge nothing for a query that is not served, and raise `QuerySkipped`."""
+        self._store.settle(decision.id, 0.0)
+        for journal in self._journals:
+            journal.event("charge", decision.id, self._store.now(), cost_usd=0.0, model="", learn=False)
+        raise QuerySkipped(decision.context, decision.rate_usd)
 
     def _note_outcome(self, record: Record, *, released: bool, failed: bool) -> None:
         """Note in the state of its conversation that a call has ended without an answer, or with an unknown cost."""

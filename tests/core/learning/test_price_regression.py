@@ -8,8 +8,14 @@ from scipy.stats import multivariate_normal
 
 from wiserouter import Budget, Estimates, Model, Price, WiseRouter
 from wiserouter.learning.cost_prior import log_prices
-from wiserouter.learning.optimistic_estimates import OptimisticEstimates
-from wiserouter.learning.price_regression import LEVEL, LEVEL_SPREAD, SLOPE_SPREAD, STRAYS, toward_price_line
+from wiserouter.learning.optimistic_estimates import (
+    LEVEL,
+    LEVEL_SPREAD,
+    SLOPE_SPREAD,
+    STRAYS,
+    OptimisticEstimates,
+    toward_price_line,
+)
 
 
 def pools(seed, n_models=6, most_untried=3):

@@ -7,19 +7,18 @@ import pytest
 from support.draws import Scripted
 from wiserouter import Estimates, Plan
 from wiserouter.budgets.funds import Funds
-from wiserouter.planning.mixture import Mixture
-from wiserouter.planning.reserve_rule import DEVIATIONS, ReserveRule, permitted, room_usd
+from wiserouter.planning.mixture import DEVIATIONS, Mixture, ReserveRule, permitted, room_usd
 
 
 def permits(reserve_rule, plan, funds, model):
-    return reserve_rule.guarded_cost_usd[0][model] <= room_usd(funds, plan.floor_usd, reserve_rule.drift_margin_usd)
+    return reserve_rule.guarded_cost_usd(0)[model] <= room_usd(funds, plan.floor_usd, reserve_rule.drift_margin_usd)
 
 
 def test_the_reserve_rule_by_hand():
     # c = (1, 3) without spread: a call may cost b - (tau - 1) x 1
     plan = Plan([1.0], [[0.2, 0.9]], [[1.0, 3.0]])
     reserve_rule = ReserveRule(plan, 0.0)
-    assert reserve_rule.guarded_cost_usd[0] == [1.0, 3.0, 0.0]
+    assert reserve_rule.guarded_cost_usd(0) == [1.0, 3.0, 0.0]
     assert room_usd(Funds(12.0, 10), plan.floor_usd, reserve_rule.drift_margin_usd) == 3.0
     assert room_usd(Funds(11.9, 10), plan.floor_usd, reserve_rule.drift_margin_usd) == pytest.approx(2.9)
     mixture = Mixture(plan, "actual", reserve_rule)
@@ -34,7 +33,7 @@ def test_the_guarded_cost_adds_the_spread_of_a_models_costs():
     for cost in (1.0, 3.0):
         estimates.add_cost(0, 0, cost)
     reserve_rule = ReserveRule(Plan([1.0], [[0.5]], [[2.0]]), estimates.cost_spread_usd())  # sd = sqrt(2)
-    assert reserve_rule.guarded_cost_usd[0][0] == pytest.approx(2.0 + 2.0**0.5)
+    assert reserve_rule.guarded_cost_usd(0)[0] == pytest.approx(2.0 + 2.0**0.5)
 
 
 def test_the_reserve_rule_with_drift_and_cushion_by_hand():
@@ -47,7 +46,6 @@ def test_the_reserve_rule_with_drift_and_cushion_by_hand():
     assert not permits(reserve_rule, plan, Funds(least - 1e-9, 10, cushion_usd=0.5), 1)
     assert permits(reserve_rule, plan, Funds(least - 0.5 + 1e-9, 10), 1)
     plan.revise(0, [0.2, 0.9], [1.0, 2.0])
-    reserve_rule.revise(0)
     assert permits(reserve_rule, plan, Funds(least - 1.0 + 1e-9, 10, cushion_usd=0.5), 1)
 
 

@@ -1,7 +1,7 @@
 """WR-Offline (paper, Algorithm 1): the plan of a fitted history, at rate b / tau for every query.
 
 Departures under `accounting="actual"`: means are shrunk, every call debits its true cost, a reserve is kept
-(`planning.reserve_rule`), and the plan follows the estimates as costs and rewards come in. Under `"paper"` the
+(`planning.mixture`), and the plan follows the estimates as costs and rewards come in. Under `"paper"` the
 statistics of the history are fixed and their means are debited.
 """
 

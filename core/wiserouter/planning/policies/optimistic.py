@@ -18,10 +18,9 @@ from wiserouter.learning.estimates import Estimates
 from wiserouter.learning.optimistic_estimates import OptimisticEstimates
 from wiserouter.learning.residuals.shift import Shift
 from wiserouter.planning.choice_inputs import Counts
-from wiserouter.planning.mixture import Mixture
+from wiserouter.planning.mixture import Mixture, ReserveRule
 from wiserouter.planning.plan import Plan
 from wiserouter.planning.policy import Choice
-from wiserouter.planning.reserve_rule import ReserveRule
 from wiserouter.pricing.pool import Model
 from wiserouter.pricing.prices import Price
 from wiserouter.types import NO_CONTEXT, FloatArray

@@ -17,8 +17,7 @@ from wiserouter.fitting.log import reader
 from wiserouter.learning.residuals import LengthCost, QueryResiduals, Sample, Shift
 from wiserouter.learning.residuals.cross_validation import hold_out
 from wiserouter.learning.residuals.model_selection import compare, observed_weight, price_curve
-from wiserouter.planning.mixture import Mixture
-from wiserouter.planning.reserve_rule import ReserveRule
+from wiserouter.planning.mixture import Mixture, ReserveRule
 
 
 def funds(rate_usd, requests=1_000):
