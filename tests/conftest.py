@@ -31,8 +31,14 @@ def pytest_sessionfinish():
     sweep()
 
 
+def pytest_xdist_auto_num_workers(config):
+    """Return one worker more than there are cores: some tests wait for a clock or for a process."""
+    return (os.cpu_count() or 1) + 1
+
+
 LONGEST = (
     "tests/hostile/test_store_faults_redis.py",
+    "tests/hostile/test_calls_counted_redis.py",
     "tests/hostile/test_store_faults_sqlite.py",
     "tests/hostile/test_killed_proxy.py",
     "tests/litellm/test_proxy_workers.py",
