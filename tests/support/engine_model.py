@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import defaultdict
 from dataclasses import dataclass, field
 from threading import RLock
 from typing import Any
 
-from wiserouter.stores.engines.base import NOTHING, AccountState, Found, Reply, WindowState
+from wiserouter.budgets.run_caps import RunCap
+from wiserouter.stores.engines.base import NOTHING, AccountState, CapState, Found, Reply, WindowState
 from wiserouter.stores.engines.events import (
     COUNTERS,
     Alias,
     Amend,
+    EndConversation,
     Find,
+    FindConversation,
+    KeepConversation,
     Learn,
     Lease,
     Note,
@@ -29,6 +34,32 @@ from wiserouter.stores.engines.events import (
 
 
 @dataclass
+class OpenCap:
+    cap: RunCap
+    window: str
+    used_s: float
+    calls: list[Call] = field(default_factory=list)
+
+    def counters(self) -> dict[str, float]:
+        rows = [call.counts() for call in self.calls]
+        return {name: math.fsum([row.get(name, 0.0) for row in rows]) for name in COUNTERS}
+
+    def state(self) -> CapState:
+        return CapState(self.cap.amount_usd, self.cap.hard, self.counters())
+
+    def is_over(self, now_s: float) -> bool:
+        in_flight = any(call.state == "in flight" for call in self.calls)
+        return not in_flight and self.used_s + self.cap.ttl_s <= now_s
+
+    def admits(self, asked: Reserve) -> bool:
+        at = self.counters()
+        left_usd = self.cap.amount_usd - at["spent_usd"] + 1e-12 * self.cap.amount_usd
+        if self.cap.hard:
+            return asked.held_usd <= left_usd - at["reserved_usd"]
+        return asked.expected_usd <= left_usd - at["expected_usd"]
+
+
+@dataclass
 class Call:
     reserve: Reserve
     due_s: float
@@ -38,18 +69,20 @@ class Call:
     cost_usd: float | None = None
     reward: float | None = None
     results: dict[tuple[str, str], Any] = field(default_factory=dict)
+    caps: list[OpenCap] = field(default_factory=list)
 
     def counts(self) -> dict[str, float]:
+        one = int(self.reserve.counts)
         if self.state == "in flight":
             held = {"reserved_usd": self.reserve.held_usd, "expected_usd": self.reserve.expected_usd}
-            return {**held, "decided": 1, "in_flight": 1}
+            return {**held, "decided": one, "in_flight": 1, "continuing": 1 - one}
         if self.state == "charged":
             debited_usd = self.reserve.expected_usd if self.reserve.paper else self.cost_usd
-            return {"spent_usd": self.cost_usd, "debited_usd": debited_usd, "decided": 1, "charged": 1}
+            return {"spent_usd": self.cost_usd, "debited_usd": debited_usd, "decided": one, "charged": 1}
         if self.state == "presumed":
             debited_usd = self.reserve.expected_usd if self.reserve.paper else self.cost_usd
             cost = {"spent_usd": self.cost_usd, "presumed_usd": self.cost_usd, "debited_usd": debited_usd}
-            return {**cost, "decided": 1, "presumed": 1}
+            return {**cost, "decided": one, "presumed": 1}
         return {"released": 1}
 
 
@@ -95,6 +128,8 @@ class ModelEngine:
         self.sums: dict[str, dict[str, float]] = defaultdict(dict)
         self.learnt: dict[tuple[str, str], int] = {}
         self.notes: dict[str, str] = {}
+        self.conversations: dict[str, tuple[KeepConversation, float]] = {}
+        self.caps: dict[str, OpenCap] = {}
 
     def exchange(self, events, reading=NOTHING):
         with self.lock:
@@ -109,12 +144,15 @@ class ModelEngine:
         for name, held in list(self.leases.items()):
             if held.due_s <= self.now_s:
                 self.end_lease(name, held)
+        self.conversations = {key: kept for key, kept in self.conversations.items() if kept[1] > self.now_s}
+        self.caps = {key: one for key, one in self.caps.items() if not one.is_over(self.now_s)}
         return Reply(
             self.now_s,
-            [getattr(self, type(event).__name__.lower())(event) for event in events],
+            [getattr(self, _method(event))(event) for event in events],
             {scope: self.account(scope) for scope in self.asked(reading.scopes) if scope in self.accounts},
             {name: dict(self.sums[name]) for name in reading.sums},
             {name: self.notes[name] for name in reading.notes if name in self.notes},
+            {key: self.caps[key].state() for key in reading.caps if key in self.caps},
         )
 
     def close(self):
@@ -124,10 +162,12 @@ class ModelEngine:
         return sorted(self.accounts) if scopes is None else scopes
 
     def account(self, scope):
-        kept = self.accounts[scope]
-        ids = kept.windows
+        account = self.accounts[scope]
+        ids = account.windows
         states = [WindowState(i, self.windows[i].amount_usd, self.carried_usd(i), self.counters(i)) for i in ids]
-        return kept._replace(windows=tuple(states))
+        committing = [kept for kept, _ in self.conversations.values() if scope in kept.scopes]
+        committed_usd = math.fsum([kept.committed_usd for kept in committing])
+        return account._replace(windows=tuple(states), committed_usd=committed_usd)
 
     def counters(self, window):
         total = {name: self.windows[window].window.counters.get(name, 0.0) for name in COUNTERS}
@@ -225,10 +265,17 @@ class ModelEngine:
         answer = self.admits(event.windows, event.held_usd)
         if answer == "unknown" or (answer != "ok" and event.lease is None):
             return answer
+        caps = [self.caps.get(cap.key) or OpenCap(cap, f"cap|{cap.key}|{event.id}", self.now_s) for cap in event.caps]
+        if not event.admitted and not all(one.admits(event) for one in caps):
+            return "capped"
         if event.lease in self.leases:
             held = self.leases[event.lease]
             held.held_usd -= min(held.held_usd, event.held_usd)
-        self.calls[event.id] = Call(event, self.now_s + self.ttl_s)
+        call = self.calls[event.id] = Call(event, self.now_s + self.ttl_s, caps=caps)
+        for asked, one in zip(event.caps, caps, strict=True):
+            one.cap, one.used_s = one.cap._replace(ttl_s=asked.ttl_s), self.now_s
+            one.calls.append(call)
+            self.caps[asked.key] = one
         return "ok"
 
     def settle(self, event: Settle):
@@ -246,7 +293,9 @@ class ModelEngine:
 
     def finish(self, call: Call, to: str, cost_usd: float | None, model: int | None):
         call.state, call.forget_s = to, self.now_s + self.decision_ttl_s
-        worst = self.is_hard(call.reserve.windows)
+        worst = self.is_hard(call.reserve.windows) or any(one.cap.hard for one in call.caps)
+        for one in call.caps:
+            one.used_s = self.now_s
         presumed_usd = call.reserve.held_usd if worst else call.reserve.expected_usd
         call.cost_usd = {"charged": cost_usd, "presumed": presumed_usd, "released": None}[to]
         call.model = call.model if to != "charged" or model is None else model
@@ -303,8 +352,8 @@ class ModelEngine:
         if name not in self.calls:
             return None
         call = self.calls[name]
-        asked = call.reserve
-        return Found(name, asked.record, call.state, call.model, call.cost_usd, call.reward, asked.windows)
+        asked, caps = call.reserve, [one.window for one in call.caps]
+        return Found(name, asked.record, call.state, call.model, call.cost_usd, call.reward, (*asked.windows, *caps))
 
     def alias(self, event: Alias):
         self.aliases[event.alias] = event.id
@@ -320,3 +369,27 @@ class ModelEngine:
     def note(self, event: Note):
         self.notes[event.name] = event.text
         return "ok"
+
+    def find_conversation(self, event: FindConversation):
+        return self.conversations[event.key][0].text if event.key in self.conversations else None
+
+    def keep_conversation(self, event: KeepConversation):
+        kept = self.conversations[event.key][0] if event.key in self.conversations else None
+        if kept is not None and kept.token == event.token:
+            return "ok"
+        if (0 if kept is None else kept.version + 1) != event.version:
+            return "other"
+        scopes = [scope for scope in event.scopes if scope in self.accounts]
+        self.conversations[event.key] = event._replace(scopes=scopes), self.now_s + event.ttl_s
+        return "ok"
+
+    def end_conversation(self, event: EndConversation):
+        self.conversations.pop(event.key, None)
+        cap = self.caps.get(event.key)
+        if cap is not None and not any(call.state == "in flight" for call in cap.calls):
+            del self.caps[event.key]
+        return "ok"
+
+
+def _method(event) -> str:
+    return re.sub(r"(?<=[a-z])([A-Z])", r"_\1", type(event).__name__).lower()

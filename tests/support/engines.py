@@ -7,10 +7,12 @@ from dataclasses import dataclass
 
 import pytest
 
+from wiserouter.budgets.run_caps import RunCap
 from wiserouter.stores.engines.base import Engine, ReadRequest
 from wiserouter.stores.engines.events import (
     Alias,
     Event,
+    KeepConversation,
     Learn,
     Lease,
     Note,
@@ -64,6 +66,34 @@ def reserve(name: str, *windows: str, held_usd=0.25, expected_usd=0.125, paper=F
     return Reserve(name, windows or ("w",), held_usd, expected_usd, paper, f"record of {name}", lease)
 
 
+def in_run(name: str, *caps: RunCap, held_usd=0.25, expected_usd=0.125, **others) -> Reserve:
+    return reserve(name, held_usd=held_usd, expected_usd=expected_usd)._replace(caps=caps, **others)
+
+
+def hard_cap(key: str, amount_usd: float = 1.0, ttl_s: float = 900.0) -> RunCap:
+    return RunCap(key, amount_usd, True, ttl_s)
+
+
+def soft_cap(key: str, amount_usd: float = 1.0, ttl_s: float = 900.0) -> RunCap:
+    return RunCap(key, amount_usd, False, ttl_s)
+
+
+def keep(key: str, version: int = 0, committed_usd=0.0, *scopes: str, ttl_s=900.0, token=None) -> KeepConversation:
+    text = f"{key} {version + 1}"
+    return KeepConversation(key, version, text, ttl_s, token or text, scopes, committed_usd)
+
+
+def cap_counters(engine: Engine, key: str) -> dict[str, float] | None:
+    """Return the counters of a cap that are not zero; None where it is not open."""
+    found = engine.exchange([], ReadRequest(caps=[key])).caps.get(key)
+    return None if found is None else {name: value for name, value in found.counters.items() if value}
+
+
+def committed_usd(engine: Engine, *scopes: str) -> list[float]:
+    accounts = engine.exchange([], ReadRequest(scopes)).accounts
+    return [round(accounts[scope].committed_usd, 9) for scope in scopes]
+
+
 def charge(name: str, cost_usd: float, token: str | None = None, model: int | None = None) -> Settle:
     return Settle(name, "charged", token or f"charge {name}", cost_usd, model)
 
@@ -98,10 +128,15 @@ def assert_same(left, right) -> None:
     for scope, account in left.accounts.items():
         other = right.accounts[scope]
         assert account[:2] == other[:2]
+        assert account.committed_usd == pytest.approx(other.committed_usd, rel=0, abs=1e-9)
         for one, two in zip(account.windows, other.windows, strict=True):
             assert (one.id, one.amount_usd) == (two.id, two.amount_usd)
             assert one.carried_usd == pytest.approx(two.carried_usd, rel=0, abs=1e-9)
             assert dict(one.counters) == pytest.approx(dict(two.counters), rel=0, abs=1e-9)
+    assert left.caps.keys() == right.caps.keys()
+    for key, cap in left.caps.items():
+        assert cap[:2] == right.caps[key][:2]
+        assert dict(cap.counters) == pytest.approx(dict(right.caps[key].counters), rel=0, abs=1e-9)
     for name, sums in left.sums.items():
         assert sums == pytest.approx(right.sums[name], rel=0, abs=1e-9)
 

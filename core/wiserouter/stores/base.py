@@ -125,6 +125,8 @@ class Store(Protocol):
     def waits(self, scope: str, decision_id: str | None = None) -> bool:
         """Return True if a method may wait for input or output, so that it must not run on an event loop.
 
+        In a durable store the methods of conversations, and `snapshot` and `reserve` with caps, may always wait.
+
         Parameters
         ----------
         scope : str

@@ -26,6 +26,7 @@ from wiserouter.testing.presumed_calls import (
     presumes_a_call_that_is_not_settled_in_time,
     presumes_only_what_is_in_flight,
 )
+from wiserouter.testing.run_contract import RUN_CHECKS
 from wiserouter.testing.shelf import Shelf, figures, new_name, new_record, opened, other_store, raises, refresh
 
 
@@ -387,5 +388,6 @@ STORE_CHECKS: tuple[Callable[[Shelf], None], ...] = (
     renews_by_the_clock,
     adds_up_what_workers_learn,
     serves_event_loops,
+    *RUN_CHECKS,
 )
 """The checks that `check_store` runs."""

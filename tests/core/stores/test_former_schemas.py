@@ -4,10 +4,25 @@ from __future__ import annotations
 
 import sqlite3
 import uuid
+from contextlib import closing
 
 import pytest
 
-from support.engines import RELEASED, apply, charge, counters, presume, release, reserve, state
+from support.engines import (
+    RELEASED,
+    apply,
+    cap_counters,
+    charge,
+    committed_usd,
+    counters,
+    hard_cap,
+    in_run,
+    keep,
+    presume,
+    release,
+    reserve,
+    state,
+)
 from support.redis_servers import MISSING, redis_server
 from wiserouter import open_store
 from wiserouter.errors import StoreDamaged
@@ -65,6 +80,9 @@ def check_goes_on(engine):
     presumed = {"spent_usd": 1.75, "debited_usd": 1.375, "decided": 4, "presumed": 1, "presumed_usd": 0.25}
     assert counters(engine) == {**presumed, "charged": 3, **RELEASED}
     assert apply(engine, reserve("c", held_usd=0.5), reserve("c", held_usd=0.25)) == ["refused", "ok"]
+    continues = in_run("r", hard_cap("k", 0.25), held_usd=0.0, counts=False)
+    assert apply(engine, continues, keep("k", 0, 0.5, "s"), charge("r", 0.125)) == ["ok", "ok", "in flight"]
+    assert (cap_counters(engine, "k")["spent_usd"], committed_usd(engine, "s")) == (0.125, [0.5])
 
 
 def test_a_file_of_the_first_schema_is_migrated(tmp_path):
@@ -82,6 +100,14 @@ def test_a_file_of_the_first_schema_is_migrated(tmp_path):
     check_goes_on(engine)
     engine.close()
     other.close()
+    assert columns(path) == columns(SQLiteEngine(tmp_path / "new.db").path)
+
+
+def columns(path):
+    """Return the names of the columns of each table."""
+    with closing(sqlite3.connect(path)) as file:
+        tables = [name for (name,) in file.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        return {name: {column[1] for column in file.execute(f"PRAGMA table_info({name})")} for name in tables}
 
 
 def test_a_file_of_a_later_schema_is_left_alone(tmp_path):
@@ -120,5 +146,5 @@ def test_keys_of_the_first_schema_are_read_as_presumed(make, server):
         assert engine.exchange([], ReadRequest(["s"])).accounts["s"].windows[0].counters["presumed"] == 3
         assert client.get(base) == b"1"  # a read alone changes nothing
         check_goes_on(engine)
-        assert client.get(base) == b"2"
+        assert client.get(base) == b"3"
         assert client.hget(f"{base}:window:w", "expired") == b"3"

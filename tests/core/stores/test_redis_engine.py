@@ -149,9 +149,9 @@ def test_a_newer_schema(make, server, client):
     name = uuid.uuid4().hex
     engine = make(server.url, name)
     fill(engine)
-    assert client.get(f"{{wiserouter:{name}}}") == b"2"
-    client.set(f"{{wiserouter:{name}}}", 3)
-    with pytest.raises(StoreDamaged, match=r"comes from a newer version of WISERouter \(schema 3"):
+    assert client.get(f"{{wiserouter:{name}}}") == b"3"
+    client.set(f"{{wiserouter:{name}}}", 4)
+    with pytest.raises(StoreDamaged, match=r"comes from a newer version of WISERouter \(schema 4"):
         engine.exchange([])
 
 

@@ -12,7 +12,6 @@ from wiserouter import MemoryStore, open_store
 from wiserouter.stores.engines.sqlite import SQLiteEngine
 from wiserouter.stores.shared import SharedStore
 from wiserouter.testing import STORE_CHECKS, FakeClock, Shelf, check_store
-from wiserouter.testing.run_contract import RUN_CHECKS
 
 NEEDS_REDIS = pytest.mark.skipif(redis_server() is None, reason=MISSING)
 
@@ -77,11 +76,6 @@ def _shelf(url, closing):
 )
 def test_every_store_keeps_the_contract(place, check, request):
     check(request.getfixturevalue(place))
-
-
-@pytest.mark.parametrize("check", RUN_CHECKS, ids=lambda check: check.__name__)
-def test_memory_keeps_the_contract_of_runs(memory, check):
-    check(memory)
 
 
 def test_check_store_runs_all_checks_and_names_the_one_that_fails(memory):

@@ -6,12 +6,16 @@ import random
 
 from support.engine_model import ModelEngine
 from support.engines import assert_same, charge, presume, release, reserve, window
+from wiserouter.budgets.run_caps import RunCap
 from wiserouter.stores.engines.base import ReadRequest
 from wiserouter.stores.engines.events import (
     Alias,
     Amend,
+    EndConversation,
     Event,
     Find,
+    FindConversation,
+    KeepConversation,
     Learn,
     Lease,
     Note,
@@ -47,7 +51,8 @@ class Events:
 
     def __init__(self, rng: random.Random, mark: str, short_s: float):
         self.rng, self.mark, self.short_s = rng, mark, short_s
-        self.reading = ReadRequest([f"{mark}s{i}" for i in range(3)], [f"{mark}x"], [f"{mark}n"])
+        self.keys = [f"{mark}k{i}" for i in range(5)]
+        self.reading = ReadRequest([f"{mark}s{i}" for i in range(3)], [f"{mark}x"], [f"{mark}n"], self.keys)
         self.windows: list[tuple[str, ...]] = [(f"{mark}s{i} 0 0", f"{mark}s{i} 1 0") for i in range(3)]
         self.old: list[tuple[str, ...]] = []
         self.n = 0
@@ -56,6 +61,7 @@ class Events:
         kinds = {
             self.open: 1, self.amend: 1, self.renew: 1, self.reserve: 12, self.settle: 12, self.score: 3, self.spend: 2,
             self.lease: 4, self.find: 2, self.alias: 1, self.learn: 2, self.note: 1,
+            self.in_run: 6, self.keep: 8, self.find_conversation: 2, self.end_conversation: 1,
         }  # fmt: skip
         return self.rng.choices(list(kinds), list(kinds.values()))[0]()
 
@@ -127,3 +133,24 @@ class Events:
 
     def note(self) -> Note:
         return Note(f"{self.mark}n", f"text {self.n}")
+
+    def in_run(self) -> Reserve:
+        keys = self.rng.sample(self.keys, self.rng.choice([0, 1, 1, 2]))
+        caps = [RunCap(key, self.rng.choice([0.5, 1.5]), self.rng.random() < 0.6, self.ttl_s()) for key in keys]
+        admitted = self.rng.random() < 0.1
+        return self.reserve()._replace(caps=tuple(caps), counts=self.rng.random() < 0.4, admitted=admitted)
+
+    def keep(self) -> KeepConversation:
+        version, usd = int(self.rng.expovariate(0.7)), self.usd() * self.rng.choice([0, 1])
+        scopes = tuple(self.rng.sample([f"{self.mark}s{i}" for i in range(4)], self.rng.randrange(1, 3)))
+        token = f"{self.n} {self.rng.randrange(3)}"
+        return KeepConversation(self.rng.choice(self.keys), version, f"text {self.n}", self.ttl_s(), token, scopes, usd)
+
+    def find_conversation(self) -> FindConversation:
+        return FindConversation(self.rng.choice(self.keys))
+
+    def end_conversation(self) -> EndConversation:
+        return EndConversation(self.rng.choice(self.keys))
+
+    def ttl_s(self) -> float:
+        return self.rng.choice([900.0, self.short_s])

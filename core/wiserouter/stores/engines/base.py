@@ -8,13 +8,14 @@ decision means.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from wiserouter.stores.engines.events import Event
 
 
 class Found(NamedTuple):
-    """A decision and its outcome, as an engine keeps them."""
+    """A decision and its outcome, as an engine keeps them; its windows include those of its caps."""
 
     id: str
     record: str
@@ -37,21 +38,32 @@ class WindowState(NamedTuple):
 class AccountState(NamedTuple):
     """The state of an account: its generation, its terms and the latest window of each of its budgets.
 
-    `restored` is the token of the `Restore` that opened it again after a loss, "" where there was none.
+    `restored` is the token of the `Restore` that opened it again after a loss, "" where there was none; `committed_usd`
+    is the amount that kept conversations commit.
     """
 
     generation: int
     terms: str
     windows: tuple[WindowState, ...]
     restored: str = ""
+    committed_usd: float = 0.0
+
+
+class CapState(NamedTuple):
+    """The state of the cap of a run: its amount, whether it is hard, and its counters."""
+
+    amount_usd: float
+    hard: bool
+    counters: Mapping[str, float]
 
 
 class ReadRequest(NamedTuple):
-    """The data to read after the events: accounts by scope (None for all of them), sums and notes by name."""
+    """The data to read after the events: accounts by scope (None for all), sums and notes by name, caps by key."""
 
     scopes: Sequence[str] | None = ()
     sums: Sequence[str] = ()
     notes: Sequence[str] = ()
+    caps: Sequence[str] = ()
 
 
 NOTHING = ReadRequest()
@@ -72,6 +84,8 @@ class Reply(NamedTuple):
         Those requested; empty where nothing was added.
     notes : dict of str to str
         Those requested that exist.
+    caps : mapping of str to CapState
+        Those requested that are open.
     """
 
     now_s: float
@@ -79,6 +93,7 @@ class Reply(NamedTuple):
     accounts: dict[str, AccountState]
     sums: dict[str, dict[str, float]]
     notes: dict[str, str]
+    caps: Mapping[str, CapState] = MappingProxyType({})
 
 
 class Engine(Protocol):
@@ -95,7 +110,8 @@ class Engine(Protocol):
     def exchange(self, events: Sequence[Event], reading: ReadRequest = NOTHING) -> Reply:
         """Apply the events in order, all in one transaction, and read.
 
-        Reservations and leases whose time has run out are presumed or returned before that.
+        Reservations and leases whose time has run out are presumed or returned before that, and conversations and caps
+        whose time has run out are forgotten.
 
         Raises
         ------

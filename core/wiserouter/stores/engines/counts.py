@@ -26,6 +26,8 @@ class CountedCall(NamedTuple):
         "in flight", "charged", "released" or "presumed".
     cost_usd, debit_usd : float or None, USD
         The true or presumed cost, and what planning debits for it; None while it has none.
+    counted : int
+        1, or 0 for a call that continues a run and uses no request of the horizon.
     """
 
     id: str
@@ -36,6 +38,7 @@ class CountedCall(NamedTuple):
     state: str
     cost_usd: float | None = None
     debit_usd: float | None = None
+    counted: int = 1
 
     def with_outcome(self, to: str, cost_usd: float) -> CountedCall:
         """Return the call in another state, at a cost where it has one."""
@@ -45,14 +48,16 @@ class CountedCall(NamedTuple):
 
     def counts(self) -> Counts:
         """Return the counters of the call in each of its windows."""
+        one = self.counted
         if self.state == "in flight":
-            return counters(reserved_usd=self.held_usd, expected_usd=self.expected_usd, decided=1, in_flight=1)
+            held = {"reserved_usd": self.held_usd, "expected_usd": self.expected_usd}
+            return counters(**held, decided=one, in_flight=1, continuing=1 - one)
         if self.state == "released":
             return counters(released=1)
         cost_usd, debit_usd = self.cost_usd or 0.0, self.debit_usd or 0.0
         if self.state == "presumed":
-            return counters(spent_usd=cost_usd, debited_usd=debit_usd, decided=1, presumed=1, presumed_usd=cost_usd)
-        return counters(spent_usd=cost_usd, debited_usd=debit_usd, decided=1, charged=1)
+            return counters(spent_usd=cost_usd, debited_usd=debit_usd, decided=one, presumed=1, presumed_usd=cost_usd)
+        return counters(spent_usd=cost_usd, debited_usd=debit_usd, decided=one, charged=1)
 
 
 def lease_counts(held_usd: float, *, presumed: bool) -> Counts:

@@ -11,6 +11,10 @@ presumed     spent + cost, debited + debit, decided + 1,
              presumed + 1, presumed_usd + cost
 ============ ===================================================
 
+A call that continues a run adds nothing to `decided`, and 1 to `continuing` while it is in flight. The calls of a run
+count in a further window for each of its caps (`RunCap`), which the first of them opens. It is forgotten some time
+after the last of them, but not while one is in flight, and what counts in it later is skipped.
+
 A call whose outcome is unknown, or that is not settled in time, is presumed: it costs what was held where the limit of
 any of its windows is hard, and what was expected otherwise. In the same way the unused rest of a lease that is neither
 renewed nor returned in time is presumed to be spent (spent + rest, debited + rest, presumed_usd + rest) where the limit
@@ -18,7 +22,8 @@ of any of its windows is hard, since the worker may have made calls on it that i
 is returned.
 
 A window has amount + carried - spent - reserved - leased left. Where its limit is hard, nothing is reserved beyond
-that, except for a rounding error of 1e-12 of the amount. Where a window rolls over, the next one carries
+that, except for a rounding error of 1e-12 of the amount; the same holds for a hard cap. A cap that is not hard admits a
+call whose expected cost is at most amount - spent - expected. Where a window rolls over, the next one carries
 min(left + skipped x amount, amount), computed again whenever a late bill changes the amount left.
 """
 
@@ -27,6 +32,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Literal, NamedTuple
+
+from wiserouter.budgets.run_caps import RunCap
 
 COUNTERS = (
     "spent_usd",
@@ -40,6 +47,7 @@ COUNTERS = (
     "presumed",
     "leased_usd",
     "presumed_usd",
+    "continuing",
 )
 
 
@@ -165,7 +173,8 @@ class Reserve(NamedTuple):
     """Reserve the cost of a call in all its windows; result: "ok", or "refused" where a hard limit has no room.
 
     Delivered twice under one id, it reserves once and the result is "ok" both times. Where a window does not exist, the
-    result is "unknown" and nothing changes; where a hard limit was restored just now (`Restore`), it is "closed".
+    result is "unknown" and nothing changes; where a hard limit was restored just now (`Restore`), it is "closed"; where
+    only a cap does not admit it, it is "capped".
 
     Attributes
     ----------
@@ -182,6 +191,12 @@ class Reserve(NamedTuple):
     lease : str or None
         The lease that the money is taken from, as far as the lease goes, also where its rest was presumed. Such a
         reservation is never "refused" nor "closed", even where the lease does not exist.
+    caps : tuple of RunCap
+        The caps of its run, which must also bear it.
+    counts : bool
+        Whether it uses a request of the horizon; False for a call that continues a run.
+    admitted : bool
+        Whether a worker has admitted it while the engine was away: then it is never "capped".
     """
 
     id: str
@@ -191,6 +206,9 @@ class Reserve(NamedTuple):
     paper: bool
     record: str
     lease: str | None = None
+    caps: tuple[RunCap, ...] = ()
+    counts: bool = True
+    admitted: bool = False
 
 
 class Settle(NamedTuple):
@@ -297,4 +315,66 @@ class Note(NamedTuple):
     text: str
 
 
-Event = Open | Restore | Amend | Renew | Reserve | Settle | Score | Spend | Lease | Find | Alias | Learn | Note
+class FindConversation(NamedTuple):
+    """Look the kept state of a conversation up; result: its text, or None where there is none or it has expired."""
+
+    key: str
+
+
+class KeepConversation(NamedTuple):
+    """Keep a state in place of a version; result: "ok", or "other" where another version is kept and nothing changes.
+
+    The same `token` delivered twice gets the first result. Beyond a number of conversations, those kept longest ago are
+    forgotten.
+
+    Attributes
+    ----------
+    key : str
+        The key of the conversation.
+    version : int
+        The version that it replaces, 0 for none; it is kept as the next one.
+    text : str
+        Opaque text, returned by `FindConversation`.
+    ttl_s : float, seconds
+        Time after which it expires.
+    token : str
+        The unique name of this event.
+    scopes : tuple of str
+        The accounts that commit `committed_usd` until its end, in place of what an earlier state has committed.
+    committed_usd : float, USD
+        The amount; reported as `AccountState.committed_usd`, and no limit depends on it.
+    """
+
+    key: str
+    version: int
+    text: str
+    ttl_s: float
+    token: str
+    scopes: tuple[str, ...] = ()
+    committed_usd: float = 0.0
+
+
+class EndConversation(NamedTuple):
+    """Forget a conversation, what it commits, and its cap unless a call is in flight there; result: "ok"."""
+
+    key: str
+
+
+Event = (
+    Open
+    | Restore
+    | Amend
+    | Renew
+    | Reserve
+    | Settle
+    | Score
+    | Spend
+    | Lease
+    | Find
+    | Alias
+    | Learn
+    | Note
+    | FindConversation
+    | KeepConversation
+    | EndConversation
+)

@@ -3,26 +3,33 @@
 -- leaves the state unchanged. Numbers are stored and returned with 17 digits, so that doubles are exact.
 --
 --   :account:SCOPE   generation, terms, windows (the latest of each budget); where it was restored after a loss: restored
---                    (the token), and the latest view that it was restored from: restored_s, restored_usd, restored_view
+--                    (the token), and the latest view that it was restored from: restored_s, restored_usd, restored_view;
+--                    where runs commit an amount: committed_usd, committing (how many)
 --   :window:ID       amount_usd, carried_usd, hard, rollover, heir, skipped, the counters, leases (how many),
---                    closed_until_s (where it was restored)
---   :call:ID         a decision: its reservation, its outcome, the result of each token
+--                    closed_until_s (where it was restored); for the cap of a run: cap (its key), ttl_s, until_s
+--   :call:ID         a decision: its reservation, continues (1 for a call that uses no request of the horizon), its
+--                    outcome, the result of each token
 --   :lease:ID        held_usd, windows, presumed (1 where its rest counts as spent)
---   :due             calls and leases by their deadline
+--   :conversation:KEY   version, text, token (of the last change), until_s; where it commits an amount: scopes,
+--                    committed_usd
+--   :cap:KEY         the window of a cap
+--   :due             calls, leases and committing conversations by their deadline
+--   :conversations, :caps   keys by their last change and their last use
 --   :alias:NAME, :spent:TOKEN, :learnt:..., :note:NAME   texts
 --   :sums:NAME       cells
 --   :scopes          the scopes that have an account
 --
 -- Schema 1 returned what was not settled in time: its windows count such calls as `expired`, and its calls have that
--- state. They are read as presumed at a cost of 0.
+-- state. They are read as presumed at a cost of 0. Schema 2 knows neither runs nor the counter continuing.
 
-local SCHEMA, ROUNDING, MAX_DUE_PER_EXCHANGE = 2, 1e-12, 500
+local SCHEMA, ROUNDING, MAX_DUE_PER_EXCHANGE, MAX_DROPPED_PER_EVENT = 3, 1e-12, 500, 100
 local BASE, request = KEYS[1], cjson.decode(ARGV[1])
 local RESERVATION_S, DECISION_S = request.reservation_ttl_s, request.decision_ttl_s
 local ALIAS_S, OLD_S = RESERVATION_S + 2 * DECISION_S, RESERVATION_S + 4 * DECISION_S
 local DUE, SCOPES = BASE .. ':due', BASE .. ':scopes'
+local CONVERSATIONS, CAPS = BASE .. ':conversations', BASE .. ':caps'
 local COUNTERS = {'spent_usd', 'debited_usd', 'reserved_usd', 'expected_usd', 'decided', 'in_flight', 'charged',
-  'released', 'presumed', 'leased_usd', 'presumed_usd'}
+  'released', 'presumed', 'leased_usd', 'presumed_usd', 'continuing'}
 local WINDOW = {'amount_usd', 'carried_usd', 'skipped', 'leases', unpack(COUNTERS)}
 
 local time = redis.call('TIME')
@@ -85,7 +92,11 @@ local function put(one, fields)
 end
 
 local function drop(one)
-  one.is, one.changed, one.gone, one.ttl_s = {}, {}, true, nil
+  one.is, one.changed, one.gone, one.ttl_s, one.lasts, one.read = {}, {}, true, nil, nil, nil
+end
+
+local function expire(one, ttl_s)
+  one.ttl_s, one.lasts = ttl_s, ttl_s == nil
 end
 
 local function text_at(key)
@@ -120,6 +131,7 @@ local function write()
     if one.gone then redis.call('DEL', one.key) end
     write_fields(one.key, one.changed, one.is)
     if one.ttl_s then redis.call('PEXPIRE', one.key, string.format('%.0f', math.max(1, one.ttl_s * 1000))) end
+    if one.lasts then redis.call('PERSIST', one.key) end
   end
   for _, command in ipairs(last) do redis.call(unpack(command)) end
 end
@@ -133,6 +145,7 @@ local function window(id)
     if one.is.expired then  -- schema 1
       one.is.presumed, one.is.presumed_usd = one.is.presumed or one.is.expired, one.is.presumed_usd or '0'
     end
+    one.is.continuing = one.is.continuing or '0'  -- schema 2
     for _, field in ipairs(WINDOW) do one.is[field] = number(one.is[field], one.key .. ' ' .. field) end
     one.read = true
   end
@@ -207,18 +220,138 @@ local function begin(opened)
   return one, true
 end
 
+-- Caps of runs -------------------------------------------------------------------------------------------------------
+
+local function note_use(one)
+  local key, ttl_s = BASE .. ':cap:' .. one.is.cap, number(one.is.ttl_s, one.key .. ' ttl_s')
+  if one.is.in_flight > 0 then
+    put(one, {until_s = ''})
+    expire(one, nil)
+    keep(key, one.name)
+  else
+    put(one, {until_s = now_s + ttl_s})
+    expire(one, ttl_s + 1)
+    keep(key, one.name, ttl_s + 1)
+  end
+  later('ZADD', CAPS, text(now_s), one.is.cap)
+end
+
+local function cap_of(key)
+  local id = text_at(BASE .. ':cap:' .. key)
+  local one = id and window(id)
+  if not one or one.is.cap ~= key then return nil end
+  local until_s = one.is.until_s
+  if until_s ~= '' and number(until_s, one.key .. ' until_s') <= now_s then return nil end
+  return one
+end
+
+local function admits(cap, event)
+  local _, amount_usd, hard = unpack(cap)
+  local one, gone_usd = cap_of(cap[1]), 0
+  if one then
+    amount_usd, hard = one.is.amount_usd, one.is.hard == '1'
+    gone_usd = one.is.spent_usd + (hard and one.is.reserved_usd or one.is.expected_usd)
+  end
+  return (hard and event.held_usd or event.expected_usd) <= amount_usd - gone_usd + ROUNDING * amount_usd
+end
+
+local function capped(event)
+  if event.admitted then return false end
+  for _, cap in ipairs(event.caps) do
+    if not admits(cap, event) then return true end
+  end
+  return false
+end
+
+local function forget_cap(key, one)
+  if one then drop(one) end
+  texts[BASE .. ':cap:' .. key] = false
+  later('DEL', BASE .. ':cap:' .. key)
+  later('ZREM', CAPS, key)
+end
+
+local function begin_cap(cap, decision)
+  local key, amount_usd, hard, ttl_s = unpack(cap)
+  local one = cap_of(key)
+  if not one then
+    local id = 'cap|' .. key .. '|' .. decision  -- another one each time that it is opened: late bills reach their own
+    one = begin({id = id, amount_usd = amount_usd, carried_usd = 0, hard = hard, rollover = false, counters = {}})
+    put(one, {cap = key})
+  end
+  put(one, {ttl_s = ttl_s})
+  return one.name
+end
+
+local function drop_idle_caps(most)
+  local excess = redis.call('ZCARD', CAPS) - request.max_conversations
+  for _, key in ipairs(redis.call('ZRANGE', CAPS, 0, most - 1)) do
+    local one = cap_of(key)
+    if not one or (excess > 0 and one.is.in_flight == 0) then
+      forget_cap(key, one)
+      excess = excess - 1
+    elseif excess > 0 then
+      later('ZADD', CAPS, text(now_s), key)
+    end
+  end
+end
+
+-- Conversations ------------------------------------------------------------------------------------------------------
+
+local function commit(scopes, usd, runs)
+  local found = {}
+  for _, scope in ipairs(scopes) do
+    local account = row('account', scope)
+    if exists(account) then
+      local committing = number(account.is.committing or 0, account.key .. ' committing') + runs
+      local committed_usd = number(account.is.committed_usd or 0, account.key .. ' committed_usd') + usd
+      put(account, {committing = committing, committed_usd = committing == 0 and 0 or committed_usd})
+      found[#found + 1] = scope
+    end
+  end
+  return found
+end
+
+local function forget(one)
+  local committed_usd = number(one.is.committed_usd or 0, one.key .. ' committed_usd')
+  if committed_usd > 0 then
+    commit(list(one.is.scopes, one.key .. ' scopes'), -committed_usd, -1)
+    later('ZREM', DUE, 'conversation:' .. one.name)
+  end
+  drop(one)
+  later('ZREM', CONVERSATIONS, one.name)
+end
+
+local function is_alive(one)
+  return exists(one) and number(one.is.until_s, one.key .. ' until_s') > now_s
+end
+
+local function drop_old(key, added)
+  local excess = redis.call('ZCARD', CONVERSATIONS) + added - request.max_conversations
+  local most = excess > 0 and MAX_DROPPED_PER_EVENT or 2
+  for _, oldest in ipairs(redis.call('ZRANGE', CONVERSATIONS, 0, most - 1)) do
+    local one = row('conversation', oldest)
+    if oldest ~= key then
+      if is_alive(one) and excess <= 0 then return end
+      forget(one)
+      excess = excess - 1
+    end
+  end
+end
+
 -- Calls --------------------------------------------------------------------------------------------------------------
 
 local function counts(call, state)
   local is = call.is
+  local one = is.continues and 0 or 1
   if state == 'in flight' then
-    return {reserved_usd = is.held_usd, expected_usd = is.expected_usd, decided = 1, in_flight = 1}
+    return {reserved_usd = is.held_usd, expected_usd = is.expected_usd, decided = one, in_flight = 1,
+      continuing = 1 - one}
   elseif state == 'charged' then
     local debit_usd = is.paper == '1' and is.expected_usd or is.cost_usd
-    return {spent_usd = is.cost_usd, debited_usd = debit_usd, decided = 1, charged = 1}
+    return {spent_usd = is.cost_usd, debited_usd = debit_usd, decided = one, charged = 1}
   elseif state == 'presumed' then
     local debit_usd = is.paper == '1' and is.expected_usd or is.cost_usd
-    return {spent_usd = is.cost_usd, debited_usd = debit_usd, decided = 1, presumed = 1, presumed_usd = is.cost_usd}
+    return {spent_usd = is.cost_usd, debited_usd = debit_usd, decided = one, presumed = 1, presumed_usd = is.cost_usd}
   elseif state == 'released' then
     return {released = 1}
   elseif state == 'expired' then  -- schema 1
@@ -240,6 +373,7 @@ local function move(call, to, cost_usd)
     if one.is.in_flight == 0 then put(one, {reserved_usd = 0, expected_usd = 0}) end  -- leaves no rounding error
     count(one, after, 1)
     carry_over(one)
+    if one.is.cap then note_use(one) end
   end
   if call.is.state == 'in flight' then later('ZREM', DUE, 'call:' .. call.name) end
   if to ~= 'in flight' then call.ttl_s = DECISION_S end  -- a call in flight is kept: its reservation must be returned
@@ -471,16 +605,18 @@ function apply.Reserve(event)
   if exists(call) then return 'ok' end
   local windows, all_there = each(event.windows)
   if not all_there then return 'unknown' end
-  if event.lease ~= cjson.null then
-    draw(event.lease, event.held_usd)
-  elseif event.held_usd > 0 and closed(windows) then
-    return 'closed'
-  elseif refuses(windows, event.held_usd) then
-    return 'refused'
-  end
+  local leased = event.lease ~= cjson.null
+  if not leased and event.held_usd > 0 and closed(windows) then return 'closed' end
+  if not leased and refuses(windows, event.held_usd) then return 'refused' end
+  if event.caps and capped(event) then return 'capped' end
+  if leased then draw(event.lease, event.held_usd) end
   call.windows = event.windows
+  for _, cap in ipairs(event.caps or {}) do
+    call.windows[#call.windows + 1] = begin_cap(cap, event.id)
+  end
+  if event.counts == false then put(call, {continues = '1'}) end
   put(call, {
-    windows = cjson.encode(event.windows),
+    windows = cjson.encode(call.windows),
     held_usd = event.held_usd,
     expected_usd = event.expected_usd,
     paper = event.paper and '1' or '0',
@@ -488,6 +624,7 @@ function apply.Reserve(event)
   })
   move(call, 'in flight')
   later('ZADD', DUE, text(now_s + RESERVATION_S), 'call:' .. event.id)
+  if event.caps then drop_idle_caps(2 * #event.caps) end
   return 'ok'
 end
 
@@ -583,6 +720,38 @@ function apply.Note(event)
   return 'ok'
 end
 
+function apply.FindConversation(event)
+  local one = row('conversation', event.key)
+  return is_alive(one) and known(one.is.text, one.key .. ' text')
+end
+
+function apply.KeepConversation(event)
+  local one = row('conversation', event.key)
+  local version = is_alive(one) and number(one.is.version, one.key .. ' version') or 0
+  if version > 0 and one.is.token == event.token then return 'ok' end
+  if version ~= event.version then return 'other' end
+  local added = exists(one) and 0 or 1
+  if exists(one) then forget(one) end
+  put(one, {version = event.version + 1, text = event.text, token = event.token, until_s = now_s + event.ttl_s})
+  if event.committed_usd > 0 then
+    put(one, {scopes = cjson.encode(commit(event.scopes, event.committed_usd, 1)), committed_usd = event.committed_usd})
+    expire(one, nil)  -- what it commits must be taken back
+    later('ZADD', DUE, text(now_s + event.ttl_s), 'conversation:' .. event.key)
+  else
+    expire(one, event.ttl_s + 1)
+  end
+  later('ZADD', CONVERSATIONS, text(now_s), event.key)
+  drop_old(event.key, added)
+  return 'ok'
+end
+
+function apply.EndConversation(event)
+  local one, cap = row('conversation', event.key), cap_of(event.key)
+  if exists(one) then forget(one) end
+  if cap and cap.is.in_flight == 0 then forget_cap(event.key, cap) end
+  return 'ok'
+end
+
 -- The exchange -------------------------------------------------------------------------------------------------------
 
 local function end_overdue()
@@ -593,6 +762,8 @@ local function end_overdue()
       move(call, 'presumed', presumed_usd(call))
     elseif kind == 'lease' then
       end_lease(id)
+    elseif kind == 'conversation' and exists(row('conversation', id)) then
+      forget(row('conversation', id))
     else
       later('ZREM', DUE, member)
     end
@@ -612,7 +783,16 @@ local function read_account(scope)
     windows[level] = state
   end
   local generation = number(account.is.generation, account.key .. ' generation')
-  return {scope, text(generation), known(account.is.terms, account.key .. ' terms'), windows, account.is.restored or ''}
+  local terms, committed_usd = known(account.is.terms, account.key .. ' terms'), account.is.committed_usd or 0
+  return {scope, text(generation), terms, windows, account.is.restored or '', text(committed_usd)}
+end
+
+local function read_cap(key)
+  local one = cap_of(key)
+  if not one then return nil end
+  local state = {key, text(one.is.amount_usd), one.is.hard}
+  for _, counter in ipairs(COUNTERS) do state[#state + 1] = text(one.is[counter]) end
+  return state
 end
 
 local function read_sums(name)
@@ -656,6 +836,7 @@ local reply = {
   read_each(request.scopes == cjson.null and all_scopes() or request.scopes, read_account),
   read_each(request.sums, read_sums),
   read_each(request.notes, read_note),
+  read_each(request.caps, read_cap),
 }
 write()
 for _, one in pairs(sums) do write_fields(one.key, one.changed, one.is) end

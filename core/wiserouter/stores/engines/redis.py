@@ -15,14 +15,26 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from wiserouter.errors import InvalidInput, MissingExtra, StoreDamaged, StoreError, StoreUnavailable
-from wiserouter.stores.engines.base import NOTHING, AccountState, Found, ReadRequest, Reply, WindowState
-from wiserouter.stores.engines.events import COUNTERS, Event, Find, Lease, Open, Renew, Restore, Score
+from wiserouter.stores.engines.base import NOTHING, AccountState, CapState, Found, ReadRequest, Reply, WindowState
+from wiserouter.stores.engines.events import (
+    COUNTERS,
+    Event,
+    Find,
+    FindConversation,
+    Lease,
+    Open,
+    Renew,
+    Reserve,
+    Restore,
+    Score,
+)
 
 if TYPE_CHECKING:
     from redis import Redis, RedisCluster
 
 SCHEMES = ("redis", "rediss", "unix", "redis+cluster", "rediss+cluster")
 _SCRIPT = files("wiserouter.stores.engines").joinpath("exchange.lua").read_text(encoding="utf-8")
+_OF_RUNS = ("caps", "counts", "admitted")
 _SHA = hashlib.sha1(_SCRIPT.encode(), usedforsecurity=False).hexdigest()
 
 
@@ -42,6 +54,8 @@ class RedisEngine:
         Time after which an unsettled call is presumed to have been billed.
     decision_ttl_s : float, default 7 days
         Time for which a settled decision can be rewarded.
+    max_conversations : int, default 100,000
+        Beyond this many, the conversations kept longest ago are forgotten, as are the caps of runs.
     timeout_s : float, default 2
         Time limit for a connection, and for an answer.
 
@@ -67,18 +81,20 @@ class RedisEngine:
         prefix: str = "wiserouter",
         reservation_ttl_s: float = 900.0,
         decision_ttl_s: float = 7 * 86_400.0,
+        max_conversations: int = 100_000,
         timeout_s: float = 2.0,
     ) -> None:
         self.store = without_password(url)
         self._base = _base(prefix, name)
-        self._ttl_s = {"reservation_ttl_s": reservation_ttl_s, "decision_ttl_s": decision_ttl_s}
+        ttls_s = {"reservation_ttl_s": reservation_ttl_s, "decision_ttl_s": decision_ttl_s}
+        self._bounds = {**ttls_s, "max_conversations": max_conversations}
         self._connect = _connector(url, timeout_s)
         self._client: Redis | RedisCluster | None = None
         self._lock = Lock()
 
     def exchange(self, events: Sequence[Event], reading: ReadRequest = NOTHING) -> Reply:
         """Apply the events in order, all in one transaction, and read."""
-        request = {"events": [_plain(event) for event in events], **reading._asdict(), **self._ttl_s}
+        request = {"events": [_plain(event) for event in events], **reading._asdict(), **self._bounds}
         body = json.dumps(request, ensure_ascii=False, separators=(",", ":"), default=dict)
         return _reply(events, self._run(body.encode("utf-8", "surrogatepass")))
 
@@ -203,17 +219,21 @@ def _plain(event: Event) -> dict[str, Any]:
         fields["windows"] = [window._asdict() for window in event.windows]
     elif isinstance(event, Renew):
         fields["window"] = event.window._asdict()
+    elif isinstance(event, Reserve):
+        for name in _OF_RUNS if not event.caps and event.counts else ():
+            del fields[name]
     return fields
 
 
 def _reply(events: Sequence[Event], answer: list[Any]) -> Reply:
-    now_s, results, accounts, sums, notes = answer
+    now_s, results, accounts, sums, notes, caps = answer
     return Reply(
         float(now_s),
         [_READ.get(type(event), _text)(result) for event, result in zip(events, results, strict=True)],
         {_text(scope): _account(*rest) for scope, *rest in accounts},
         {_text(name): _cells(flat) for name, flat in sums},
         {_text(name): _text(note) for name, note in notes},
+        {_text(key): _cap(*rest) for key, *rest in caps},
     )
 
 
@@ -221,14 +241,23 @@ def _text(value: bytes) -> str:
     return value.decode("utf-8", "surrogatepass")
 
 
-def _account(generation: bytes, terms: bytes, windows: list[list[bytes]], restored: bytes) -> AccountState:
+def _account(
+    generation: bytes, terms: bytes, windows: list[list[bytes]], restored: bytes, committed_usd: bytes
+) -> AccountState:
     read = tuple([_window(*window) for window in windows])
-    return AccountState(int(generation), _text(terms), read, _text(restored))
+    return AccountState(int(generation), _text(terms), read, _text(restored), float(committed_usd))
 
 
 def _window(name: bytes, amount_usd: bytes, carried_usd: bytes, *counters: bytes) -> WindowState:
-    counted = dict(zip(COUNTERS, map(float, counters), strict=True))
-    return WindowState(_text(name), float(amount_usd), float(carried_usd), counted)
+    return WindowState(_text(name), float(amount_usd), float(carried_usd), _counters(counters))
+
+
+def _cap(amount_usd: bytes, hard: bytes, *counters: bytes) -> CapState:
+    return CapState(float(amount_usd), hard == b"1", _counters(counters))
+
+
+def _counters(values: Sequence[bytes]) -> dict[str, float]:
+    return dict(zip(COUNTERS, map(float, values), strict=True))
 
 
 def _cells(flat: list[bytes]) -> dict[str, float]:
@@ -258,4 +287,15 @@ def _found(result: list[Any] | None) -> Found | None:
     )
 
 
-_READ: dict[type, Callable[[Any], object]] = {Open: int, Restore: int, Lease: float, Score: _scored, Find: _found}
+def _text_or_none(result: bytes | None) -> str | None:
+    return None if result is None else _text(result)
+
+
+_READ: dict[type, Callable[[Any], object]] = {
+    Open: int,
+    Restore: int,
+    Lease: float,
+    Score: _scored,
+    Find: _found,
+    FindConversation: _text_or_none,
+}

@@ -41,6 +41,8 @@ class SQLiteEngine:
         Time after which an unsettled call is presumed to have been billed.
     decision_ttl_s : float, default 7 days
         Time for which a settled decision is kept.
+    max_conversations : int, default 100,000
+        Beyond this many, the conversations kept longest ago are forgotten, as are the caps of runs.
     synchronous : {"normal", "full"}, default "normal"
         Whether a commit waits for the disk.
     timeout_s : float, default 10
@@ -65,13 +67,14 @@ class SQLiteEngine:
         *,
         reservation_ttl_s: float = 900.0,
         decision_ttl_s: float = 7 * 86_400.0,
+        max_conversations: int = 100_000,
         synchronous: Literal["normal", "full"] = "normal",
         timeout_s: float = 10.0,
         create: bool = True,
     ) -> None:
         self.path, self._create = Path(path), create
         self._clock = clock
-        self._ttls_s = reservation_ttl_s, decision_ttl_s
+        self._bounds = reservation_ttl_s, decision_ttl_s, max_conversations
         self._synchronous, self._timeout_s = synchronous, timeout_s
         self._lock = RLock()
         self._connection: sqlite3.Connection | None = None
@@ -98,18 +101,20 @@ class SQLiteEngine:
     def _applied(self, events: Sequence[Event], reading: ReadRequest) -> Reply:
         with self._transaction() as cursor:
             now_s = self._clock()
-            transaction = Transaction(cursor, now_s, *self._ttls_s)
+            transaction = Transaction(cursor, now_s, *self._bounds)
             transaction.tidy()
             results = [transaction.apply(event) for event in events]
             scopes = transaction.scopes() if reading.scopes is None else reading.scopes
             accounts = {scope: transaction.account(scope) for scope in scopes}
             notes = {name: transaction.note(name) for name in reading.notes}
+            caps = {key: transaction.cap(key) for key in reading.caps}
             return Reply(
                 now_s,
                 results,
                 {scope: account for scope, account in accounts.items() if account is not None},
                 {name: transaction.sums(name) for name in reading.sums},
                 {name: note for name, note in notes.items() if note is not None},
+                {key: cap for key, cap in caps.items() if cap is not None},
             )
 
     def close(self) -> None:

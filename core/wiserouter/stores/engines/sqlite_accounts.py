@@ -10,6 +10,7 @@ from typing import Any
 from wiserouter.stores.engines.base import AccountState
 from wiserouter.stores.engines.counts import NOWHERE, counters, lease_counts
 from wiserouter.stores.engines.events import Amend, Open, Renew, Restore
+from wiserouter.stores.engines.sqlite_schema import OPEN_ACCOUNT, READ_ACCOUNT
 from wiserouter.stores.engines.sqlite_windows import WindowTables
 
 
@@ -18,10 +19,10 @@ class AccountTables(WindowTables):
 
     def account(self, scope: str) -> AccountState | None:
         """Return the state of an account."""
-        row = self._one("SELECT generation, terms, windows, restored FROM accounts WHERE scope = ?", scope)
+        row = self._one(READ_ACCOUNT, scope)
         if row is None:
             return None
-        return AccountState(row[0], row[1], tuple([self._window(window) for window in json.loads(row[2])]), row[3])
+        return AccountState(row[0], row[1], tuple([self._window(window) for window in json.loads(row[2])]), *row[3:])
 
     def scopes(self) -> list[str]:
         """Return the scopes that have an account."""
@@ -35,8 +36,7 @@ class AccountTables(WindowTables):
             self._begin(window)
         windows = json.dumps([window.id for window in event.windows])
         generation = event.generation + 1
-        account = event.scope, generation, event.terms, windows
-        self._do("INSERT OR REPLACE INTO accounts (scope, generation, terms, windows) VALUES (?, ?, ?, ?)", *account)
+        self._do(OPEN_ACCOUNT, event.scope, generation, event.terms, windows)
         return generation
 
     def _restore(self, event: Restore) -> int:

@@ -12,8 +12,11 @@ from wiserouter.stores.engines.counts import NOWHERE, CountedCall, counters, lea
 from wiserouter.stores.engines.events import (
     Alias,
     Amend,
+    EndConversation,
     Event,
     Find,
+    FindConversation,
+    KeepConversation,
     Learn,
     Lease,
     Note,
@@ -25,15 +28,12 @@ from wiserouter.stores.engines.events import (
     Settle,
     Spend,
 )
-from wiserouter.stores.engines.sqlite_accounts import AccountTables
-from wiserouter.stores.engines.sqlite_schema import CALL_COLUMNS
+from wiserouter.stores.engines.sqlite_runs import MAX_FORGOTTEN_PER_TRANSACTION, RunTables
+from wiserouter.stores.engines.sqlite_schema import CALL_COLUMNS, IS_ANYTHING_DUE
 from wiserouter.stores.transitions import FINAL, Outcome
 
-MAX_OVERDUE_PER_TRANSACTION = 100
-"""The most overdue rows of each kind that one transaction returns or deletes."""
 
-
-class Transaction(AccountTables):
+class Transaction(RunTables):
     """A transaction that applies events and reads.
 
     Parameters
@@ -44,10 +44,19 @@ class Transaction(AccountTables):
         The time.
     reservation_ttl_s, decision_ttl_s : float, seconds
         Time after which an unsettled call is presumed, and a settled decision is deleted.
+    max_conversations : int
+        As of `RunTables`.
     """
 
-    def __init__(self, cursor: sqlite3.Cursor, now_s: float, reservation_ttl_s: float, decision_ttl_s: float) -> None:
-        super().__init__(cursor, now_s)
+    def __init__(
+        self,
+        cursor: sqlite3.Cursor,
+        now_s: float,
+        reservation_ttl_s: float,
+        decision_ttl_s: float,
+        max_conversations: int,
+    ) -> None:
+        super().__init__(cursor, now_s, max_conversations)
         self._reservation_ttl_s, self._decision_ttl_s = reservation_ttl_s, decision_ttl_s
 
     def apply(self, event: Event) -> object:
@@ -56,6 +65,8 @@ class Transaction(AccountTables):
 
     def tidy(self) -> None:
         """Presume or return overdue reservations and leases, and delete old rows."""
+        if not self._one(IS_ANYTHING_DUE, self._now_s)[0]:
+            return
         calls = f"SELECT {CALL_COLUMNS} FROM decisions WHERE state = 'in flight' AND due_s <= ? LIMIT ?"  # noqa: S608
         for call in self._overdue(calls):
             self._finish(_call(call), "presumed")
@@ -63,7 +74,8 @@ class Transaction(AccountTables):
             self._end_lease(*lease)
         for table, key in (("decisions", "id"), ("aliases", "alias"), ("tokens", "token")):
             old = f"SELECT {key} FROM {table} WHERE forget_s <= ? LIMIT ?"  # noqa: S608
-            self._do(f"DELETE FROM {table} WHERE {key} IN ({old})", self._now_s, MAX_OVERDUE_PER_TRANSACTION)  # noqa: S608
+            self._do(f"DELETE FROM {table} WHERE {key} IN ({old})", self._now_s, MAX_FORGOTTEN_PER_TRANSACTION)  # noqa: S608
+        self._forget_expired()
 
     def sums(self, name: str) -> dict[str, float]:
         """Return shared sums."""
@@ -80,27 +92,34 @@ class Transaction(AccountTables):
         answer = self._admits(event.windows, float("-inf") if event.lease is not None else event.held_usd)
         if answer != "ok":
             return answer
+        if event.caps and not event.admitted and not self._caps_admit(event):
+            return "capped"
         if event.lease is not None:
             self._take(event.lease, event.held_usd)
-        call = CountedCall(event.id, event.windows, event.held_usd, event.expected_usd, event.paper, "in flight")
-        self._count(event.windows, NOWHERE, call.counts())
-        self._insert(event)
+        windows = (*event.windows, *self._windows_of_caps(event)) if event.caps else event.windows
+        held = event.held_usd, event.expected_usd
+        call = CountedCall(event.id, windows, *held, event.paper, "in flight", counted=int(event.counts))
+        self._count(windows, NOWHERE, call.counts())
+        self._insert(event, windows)
+        if event.caps:
+            self._drop_idle_caps(2 * len(event.caps))
         return "ok"
 
-    def _insert(self, event: Reserve) -> None:
+    def _insert(self, event: Reserve, windows: tuple[str, ...]) -> None:
         """Insert the row of a decision in flight."""
         due_s = self._now_s + self._reservation_ttl_s
         self._do(
-            "INSERT INTO decisions (id, windows, held_usd, expected_usd, paper, record, state, due_s, forget_s) "
-            "VALUES (?, ?, ?, ?, ?, ?, 'in flight', ?, ?)",
+            "INSERT INTO decisions (id, windows, held_usd, expected_usd, paper, record, state, due_s, forget_s, "
+            "counted) VALUES (?, ?, ?, ?, ?, ?, 'in flight', ?, ?, ?)",
             event.id,
-            json.dumps(event.windows),
+            json.dumps(windows),
             event.held_usd,
             event.expected_usd,
             event.paper,
             event.record,
             due_s,
             due_s + self._decision_ttl_s,
+            event.counts,
         )
 
     def _settle(self, event: Settle) -> str:
@@ -221,7 +240,7 @@ class Transaction(AccountTables):
         self._do("INSERT INTO tokens VALUES (?, ?, ?)", _token(event), json.dumps([result]), forget_s)
 
     def _overdue(self, statement: str) -> list[Any]:
-        return self._all(statement, self._now_s, MAX_OVERDUE_PER_TRANSACTION)
+        return self._all(statement, self._now_s, MAX_FORGOTTEN_PER_TRANSACTION)
 
 
 _APPLY: dict[type, Callable[[Transaction, Any], object]] = {
@@ -238,6 +257,9 @@ _APPLY: dict[type, Callable[[Transaction, Any], object]] = {
     Alias: Transaction._alias,
     Learn: Transaction._learn,
     Note: Transaction._keep,
+    FindConversation: Transaction._find_conversation,
+    KeepConversation: Transaction._keep_conversation,
+    EndConversation: Transaction._end_conversation,
 }
 
 

@@ -62,7 +62,7 @@ class WindowTables:
         """Subtract the counters `before` of a call from its windows, and add those `after`."""
         change = {name: new - old for name, new, old in zip(COUNTERS, after, before, strict=True)}
         for window in windows:
-            self._cursor.execute(ADD_COUNTS, {**change, "window": window})
+            self._cursor.execute(ADD_COUNTS, {**change, "window": window, "now_s": self._now_s})
             self._carry_over(window)
 
     def _carry_over(self, window: str) -> None:

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from wiserouter.budgets.budget import Budget
-from wiserouter.errors import StoreDamaged
+from wiserouter.budgets.run_caps import RunCap
+from wiserouter.conversations.conversation import Conversation
+from wiserouter.errors import InvalidInput, StoreDamaged
 from wiserouter.stores.base import Record
 from wiserouter.types import Decision
 
@@ -45,16 +47,28 @@ def terms_of_text(text: str, store: str) -> tuple[Budget, str | None]:
 def text_of_record(record: Record) -> str:
     """Return a decision and the features of its query as text, without its trace."""
     query = None if record.query is None else _of_features(record.query)
-    return json.dumps([list(record.decision), record.model, record.debit, query])
+    run = () if record.counts and not record.caps else (record.caps, record.counts)
+    return json.dumps([list(record.decision), record.model, record.debit, query, *run])
 
 
 def record_of_text(text: str, store: str) -> Record:
     """Return the record that `text_of_record` was called on; raises `StoreDamaged`."""
     try:
-        fields, model, debit, query = json.loads(text)
-        return Record(Decision(*fields), model, debit, query=None if query is None else _features(query))
+        fields, model, debit, query, *run = json.loads(text)
+        record = Record(Decision(*fields), model, debit, query=None if query is None else _features(query))
+        if run:
+            record.caps, record.counts = tuple([RunCap(*cap) for cap in run[0]]), run[1]
+        return record
     except (ValueError, TypeError) as error:
         raise StoreDamaged(f"{store} holds a decision that cannot be read: {error}", store=store) from error
+
+
+def conversation_of_text(text: str, store: str) -> Conversation:
+    """Return the conversation that `Conversation.to_text` was called on; raises `StoreDamaged`."""
+    try:
+        return Conversation.from_text(text)
+    except InvalidInput as error:
+        raise StoreDamaged(f"{store} holds a conversation that cannot be read: {error}", store=store) from error
 
 
 def _of_features(query: QueryFeatures) -> list[Any]:

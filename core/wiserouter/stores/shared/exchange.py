@@ -59,6 +59,8 @@ class PendingEvent:
         Whether it is in the spool.
     record : Record, optional
         The decision of a `Reserve`; encoded when it is sent, off the path of the decision.
+    caps : tuple of str
+        The keys of the caps that it counts in, which are read with it.
     defer : callable returning bool, optional
         Called where the engine fails a caller, with the lock held: shows the event on the local replica and returns
         True if it is to be sent later. Its result is then "ok".
@@ -74,6 +76,7 @@ class PendingEvent:
     resent: bool = False
     spooled: bool = False
     record: Record | None = None
+    caps: tuple[str, ...] = ()
     defer: Callable[[], bool] | None = None
     done: bool = False
     result: object = None

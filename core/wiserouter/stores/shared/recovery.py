@@ -90,5 +90,8 @@ def _reserve_again(record: Record, windows: tuple[str, ...], *, applied: bool) -
     decision = record.decision
     held = decision.reserved_usd, decision.expected_cost_usd
     event = Reserve(decision.id, windows, *held, record.debit == "paper", "", lost_lease(decision.scope))
-    effect = effect_of(Ledger.hold, *held)
-    return PendingEvent(event, decision.scope, windows, effect, applied=applied, resent=True, record=record)
+    event = event._replace(caps=record.caps, counts=record.counts, admitted=True)
+    effect = effect_of(Ledger.hold, *held, record.counts)
+    caps = tuple([cap.key for cap in record.caps])
+    scope = decision.scope
+    return PendingEvent(event, scope, windows, effect, applied=applied, resent=True, record=record, caps=caps)

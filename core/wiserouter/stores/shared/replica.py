@@ -23,9 +23,9 @@ MAX_NOTED_BUDGETS = 4
 Effect = Callable[[Ledger], None]
 
 
-def effect_of(verb: Callable[..., None], *held_usd: float) -> Effect:
+def effect_of(verb: Callable[..., None], reserved_usd: float, expected_usd: float, counts: bool) -> Effect:
     """Return the effect of a ledger's method on the reserved and the expected cost of a call."""
-    return lambda ledger: verb(ledger, *held_usd)
+    return lambda ledger: verb(ledger, reserved_usd, expected_usd, counts)
 
 
 @dataclass(slots=True)
@@ -184,6 +184,7 @@ class LocalReplica:
         view = AccountView(state.generation, budget, parent, [], [], now_s, used_s, state)
         for level, (terms, window) in enumerate(zip(budget.each, state.windows, strict=True)):
             ledger = _ledger(replace(terms, within=None), window, now_s)
+            ledger.committed_usd = state.committed_usd
             _apply_unsent(ledger, window.id, unsent)
             if ledger.window is not None:
                 note = notes.get(_note_name(scope, level))

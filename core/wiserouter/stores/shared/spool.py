@@ -15,12 +15,24 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from wiserouter.stores.engines.events import Alias, Event, Renew, Reserve, Settle, Spend, WindowOpening
+from wiserouter.budgets.run_caps import RunCap
+from wiserouter.stores.engines.events import (
+    Alias,
+    EndConversation,
+    Event,
+    KeepConversation,
+    Renew,
+    Reserve,
+    Settle,
+    Spend,
+    WindowOpening,
+)
 from wiserouter.stores.ids import WorkerIdentity
 
 logger = logging.getLogger("wiserouter")
 
-_SPOOLED: dict[str, type] = {one.__name__: one for one in (Reserve, Settle, Spend, Alias, Renew)}
+_KINDS = (Reserve, Settle, Spend, Alias, Renew, KeepConversation, EndConversation)
+_SPOOLED: dict[str, type] = {one.__name__: one for one in _KINDS}
 
 
 class Spool:
@@ -112,6 +124,8 @@ def _read(line: str) -> list[Event]:
         kind = _SPOOLED[fields.pop("kind")]
         if kind is Renew:
             fields["window"] = WindowOpening(**fields["window"])
+        if kind is Reserve:
+            fields["caps"] = [RunCap(*cap) for cap in fields.get("caps", ())]
         return [kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()})]
     except (ValueError, TypeError, KeyError):
         logger.warning("a line of unsent events cannot be read, and is left out")

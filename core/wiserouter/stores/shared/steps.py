@@ -8,7 +8,7 @@ from functools import partial
 from typing import cast
 
 from wiserouter.budgets.ledger import Ledger
-from wiserouter.errors import AlreadySettled, StoreError, UnknownDecision
+from wiserouter.errors import AlreadySettled, BudgetExhausted, StoreError, StoreUnavailable, UnknownDecision
 from wiserouter.stores.base import Record, State
 from wiserouter.stores.engines.base import Found
 from wiserouter.stores.engines.events import Find, Reserve, Settle
@@ -31,7 +31,7 @@ def reserve(worker: Worker, record: Record) -> None:
     with worker.lock:
         if _reserve_locally(worker, record):
             return
-    _reserve_now(worker, record)
+    (_reserve_in_run if record.caps else _reserve_now)(worker, record)
 
 
 def find(worker: Worker, *names: str) -> Record:
@@ -47,13 +47,15 @@ def finish(worker: Worker, record: Record, to: Outcome, cost_usd: float = 0.0, m
     """Settle a call, locally or at the engine; a step that the engine misses is sent again later."""
     decision = record.decision
     if to == "presumed":
-        cost_usd = presumed_cost_usd(decision, hard=worker.is_hard(decision.scope))
+        capped = any(cap.hard for cap in record.caps)
+        cost_usd = presumed_cost_usd(decision, hard=capped or worker.is_hard(decision.scope))
     with worker.lock:
         check_open(record, to, decision.id)
         kept = decision.id in worker.decisions
         windows = worker.decisions[decision.id][1] if kept else ()
         event = Settle(decision.id, to, fresh_id(), cost_usd, model)
         pending = PendingEvent(event, decision.scope, windows, ledger_change(record, to, cost_usd))
+        pending.caps = _keys(record)
         if kept and decision.scope in worker.replica.views and worker.may_act_locally(decision.scope):
             worker.apply_locally(pending)
             set_outcome(record, to, cost_usd, model)
@@ -67,7 +69,7 @@ def _reserve_locally(worker: Worker, record: Record) -> bool:
     decision = record.decision
     if decision.id in worker.decisions:
         return True
-    if not worker.may_act_locally(decision.scope):
+    if record.caps or not worker.may_act_locally(decision.scope):
         return False
     covered, lease = _covered(worker, decision.scope, decision.reserved_usd)
     if covered:
@@ -84,9 +86,10 @@ def _reserving(worker: Worker, record: Record, lease: str | None = None) -> Pend
     decision = record.decision
     scope, reserved_usd, expected_usd = decision.scope, decision.reserved_usd, decision.expected_cost_usd
     windows = worker.replica.chain(scope).windows
-    event = Reserve(decision.id, windows, reserved_usd, expected_usd, record.debit == "paper", "", lease)
-    effect = effect_of(Ledger.hold, reserved_usd, expected_usd)
-    return PendingEvent(event, scope, windows, effect, record=record)
+    run = record.caps, record.counts
+    event = Reserve(decision.id, windows, reserved_usd, expected_usd, record.debit == "paper", "", lease, *run)
+    effect = effect_of(Ledger.hold, reserved_usd, expected_usd, record.counts)
+    return PendingEvent(event, scope, windows, effect, record=record, caps=_keys(record))
 
 
 def _covered(worker: Worker, scope: str, reserved_usd: float) -> tuple[bool, str | None]:
@@ -102,7 +105,8 @@ def _reserve_now(worker: Worker, record: Record) -> None:
     decision = record.decision
     for _ in range(2):
         with worker.lock:
-            pending = _reserving(worker, record)
+            lease = _lease_of_run(worker, record)
+            pending = _reserving(worker, record, lease)
         pending.defer = partial(_defer, worker, record, pending)
         result = worker.client.request(pending)
         if result == "ok":
@@ -111,9 +115,54 @@ def _reserve_now(worker: Worker, record: Record) -> None:
             return
         if result == "closed":
             raise worker.restoring()
+        if result == "capped":
+            raise _capped(worker, record)
         if result == "refused":
             break
     raise worker.account(decision.scope).exhausted(decision.reserved_usd)
+
+
+def _reserve_in_run(worker: Worker, record: Record) -> None:
+    """Reserve a call that caps must bear: at the engine, so that no two workers take the same money."""
+    try:
+        _reserve_now(worker, record)
+    except StoreUnavailable:
+        with worker.lock:
+            if _may_defer_in_run(worker, record) and not _fits_caps(worker, record):
+                raise _capped(worker, record) from None
+        raise
+
+
+def _may_defer_in_run(worker: Worker, record: Record) -> bool:
+    """Return True if a call may be decided without the engine, which does not answer: under no hard cap."""
+    return worker.may_act_locally(record.decision.scope) and not any(cap.hard for cap in record.caps)
+
+
+def _fits_caps(worker: Worker, record: Record) -> bool:
+    """Return True if the caps of a call admit it, as they were last seen."""
+    held = record.decision.reserved_usd, record.decision.expected_cost_usd
+    return all(ledger.admits(*held) for ledger in worker.caps.ledgers(record.caps, worker.now()))
+
+
+def _capped(worker: Worker, record: Record) -> BudgetExhausted:
+    """Return the error of the cap that does not admit a call."""
+    held_usd, expected_usd = record.decision.reserved_usd, record.decision.expected_cost_usd
+    with worker.lock:
+        ledgers = worker.caps.ledgers(record.caps, worker.now())
+        refusing = [one for one in ledgers if not one.admits(held_usd, expected_usd)]
+        cap = min(refusing or ledgers, key=lambda one: one.room_usd() if one.hard else one.plannable_usd)
+        return cap.exhausted(held_usd if cap.hard else expected_usd)
+
+
+def _lease_of_run(worker: Worker, record: Record) -> str | None:
+    """Return the lease that a call of a run is taken from, where the worker decides on leases."""
+    if not record.caps or not worker.decides_on_leases:
+        return None
+    return worker.leases.reserve(record.decision.scope, record.decision.reserved_usd)
+
+
+def _keys(record: Record) -> tuple[str, ...]:
+    return tuple([cap.key for cap in record.caps]) if record.caps else ()
 
 
 def _defer(worker: Worker, record: Record, pending: PendingEvent) -> bool:
@@ -121,9 +170,13 @@ def _defer(worker: Worker, record: Record, pending: PendingEvent) -> bool:
     decision = record.decision
     if not worker.may_act_locally(decision.scope):
         return False
-    covered, lease = _covered(worker, decision.scope, decision.reserved_usd)
+    if record.caps and not (_may_defer_in_run(worker, record) and _fits_caps(worker, record)):
+        return False
+    event = cast("Reserve", pending.event)
+    covered, lease = (True, event.lease) if event.lease else _covered(worker, decision.scope, decision.reserved_usd)
     if covered:
-        pending.event = cast("Reserve", pending.event)._replace(lease=lease)
+        pending.event = event._replace(lease=lease, admitted=True)
+        worker.caps.open(record.caps, worker.now())
         worker.apply(pending)
         worker.keep(record, pending.windows)
     return covered

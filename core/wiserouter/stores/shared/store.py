@@ -19,14 +19,14 @@ from wiserouter.budgets.budget import Budget
 from wiserouter.budgets.funds import BudgetSnapshot
 from wiserouter.budgets.ledger import Ledger
 from wiserouter.budgets.nested import Account, check_same_shape, open_account
-from wiserouter.budgets.run_caps import RunCap
+from wiserouter.budgets.run_caps import RunCap, capped_snapshot
 from wiserouter.conversations.conversation import Conversation
 from wiserouter.errors import AlreadySettled, InvalidInput, NotStarted, UnknownDecision
 from wiserouter.stores.base import Health, Peer, Record
 from wiserouter.stores.engines.base import Engine
 from wiserouter.stores.engines.events import Alias, Amend, Open, Score, Spend
 from wiserouter.stores.ids import fresh_id
-from wiserouter.stores.shared import steps
+from wiserouter.stores.shared import conversations, steps
 from wiserouter.stores.shared.codec import text_of_terms
 from wiserouter.stores.shared.exchange import PendingEvent
 from wiserouter.stores.shared.leases import Leases
@@ -127,7 +127,10 @@ class SharedStore:
         return self._worker.now()
 
     def waits(self, scope: str, decision_id: str | None = None) -> bool:
-        """Return True if a step waits for the engine and must stay off the event loop."""
+        """Return True if a step waits for the engine and must stay off the event loop.
+
+        A step of a conversation, or of a call with caps, always does.
+        """
         worker = self._worker
         with worker.lock:
             if worker.near or scope not in worker.replica.views or not worker.may_act_locally(scope):
@@ -173,9 +176,10 @@ class SharedStore:
 
     def snapshot(self, scope: str, caps: Sequence[RunCap] = ()) -> BudgetSnapshot:
         """Return the budget of `scope`, as of the last reply and the worker's own steps since."""
-        account = self._worker.account(scope)
-        with self._worker.lock:
-            return account.snapshot()
+        worker, account = self._worker, self._worker.account(scope)
+        ledgers = worker.cap_ledgers(scope, caps) if caps else ()
+        with worker.lock:
+            return capped_snapshot(account, ledgers) if caps else account.snapshot()
 
     def reserve(self, record: Record) -> None:
         """Reserve the cost of a decision, in all budgets of its scope or in none, and keep its record."""
@@ -244,16 +248,16 @@ class SharedStore:
             raise self.ledger(scope).exhausted(cost_usd)
 
     def conversation(self, key: str) -> Conversation | None:
-        """Return the kept state of a conversation."""
-        raise NotImplementedError
+        """Return the kept state of a conversation; None where it is unknown, has ended or has expired."""
+        return conversations.find_conversation(self._worker, key)
 
     def keep_conversation(self, conversation: Conversation, ttl_s: float) -> bool:
-        """Keep a state in place of its version."""
-        raise NotImplementedError
+        """Keep a state in place of its version; return False, and change nothing, where another one is kept."""
+        return conversations.keep_conversation(self._worker, conversation, ttl_s)
 
     def end_conversation(self, key: str) -> None:
-        """Forget a conversation."""
-        raise NotImplementedError
+        """Forget a conversation, what it commits, and its cap unless a call of it is in flight."""
+        conversations.end_conversation(self._worker, key)
 
     def join(self, peer: Peer) -> None:
         """Exchange the sums of a peer with its counterparts in other workers, for as long as the peer is referenced."""

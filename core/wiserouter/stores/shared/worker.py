@@ -12,11 +12,13 @@ from pathlib import Path
 from threading import RLock
 
 from wiserouter.budgets.nested import Account
+from wiserouter.budgets.run_caps import CapLedger, RunCap
 from wiserouter.errors import StoreUnavailable
 from wiserouter.stores.base import Peer, Record
 from wiserouter.stores.engines.base import Engine, ReadRequest, Reply
 from wiserouter.stores.engines.events import Event, Find, Lease, Reserve
 from wiserouter.stores.ids import fresh_id
+from wiserouter.stores.shared.cap_views import CapViews
 from wiserouter.stores.shared.exchange import RETRY_S, EngineClient, PendingEvent
 from wiserouter.stores.shared.leases import Leases
 from wiserouter.stores.shared.recovery import (
@@ -73,6 +75,10 @@ class Worker:
         The accounts, as this worker sees them.
     decisions : OrderedDict of str to (Record, tuple of str)
         The latest decisions of this worker, with the windows that they count in.
+    caps : CapViews
+        The caps of runs, as this worker last saw them.
+    seen : OrderedDict of str to str
+        The states of conversations that this worker saw last, as text.
     """
 
     def __init__(
@@ -92,15 +98,18 @@ class Worker:
         spool: Path | None = None,
     ) -> None:
         self.name, self.near, self.flush_s = name, engine.near, flush_s
+        self.decides_on_leases, self.continues = decides_on_leases, continues
+        self.caps, self.seen = CapViews(), OrderedDict[str, str]()
         self.lock, self.leases, self.replica = RLock(), leases, LocalReplica(name)
         self.decisions: OrderedDict[str, KeptDecision] = OrderedDict()
         self.peers: weakref.WeakSet[Peer] = weakref.WeakSet()
-        self._clock, self._decides_on_leases, self._continues = clock, decides_on_leases, continues
+        self._clock, self._refresh_s = clock, refresh_s
         self._max_staleness_s, self._reservation_ttl_s = max_staleness_s, reservation_ttl_s
         self._max_decisions = max_decisions
         self._why_closed = "its limit is hard" if continues else "on_store_error is 'closed'"
         self._noted_s = float("-inf")
         self._read: list[str] = []
+        self._read_caps: list[str] = []
         self._renewing: dict[str, Lease] = {}
         self._returning: dict[str, Lease] = {}
         self._loss, self._closed_s = "", min(3.0 * refresh_s + 2.0 * RETRY_S, MAX_CLOSED_S)
@@ -124,7 +133,7 @@ class Worker:
 
     def may_act_locally(self, scope: str) -> bool:
         """Return True if reservations and settlements of a scope need not wait for the engine."""
-        if self._decides_on_leases:
+        if self.decides_on_leases:
             return True
         if self.replica.chain(scope).hard:
             return self.client.broken and self.leases.left_usd(scope) > 0.0
@@ -132,11 +141,11 @@ class Worker:
 
     def continues_alone(self, scope: str) -> bool:
         """Return True if the engine does not answer and its limit lets a scope be decided on the replica."""
-        return self.client.broken and self._continues and not self.replica.chain(scope).hard
+        return self.client.broken and self.continues and not self.replica.chain(scope).hard
 
     def leases_to(self, scope: str) -> bool:
         """Return True if what is decided in a scope without the engine is taken from a lease."""
-        return self.leases.share is not None and (self._decides_on_leases or self.replica.chain(scope).hard)
+        return self.leases.share is not None and (self.decides_on_leases or self.replica.chain(scope).hard)
 
     def is_hard(self, scope: str) -> bool:
         """Return True if any limit of the account of `scope` is hard."""
@@ -166,6 +175,19 @@ class Worker:
                 account.each[0].lease_usd = self.leases.left_usd(scope)
             return account
 
+    def cap_ledgers(self, scope: str, caps: Sequence[RunCap]) -> tuple[CapLedger, ...]:
+        """Return the account of each cap of a run, as of the last reply and the local steps since."""
+        with self.lock:
+            known = self.caps.are_known(caps, self.now() - self._refresh_s)
+        if not known:
+            try:
+                self.client.request(PendingEvent(Find(""), scope, caps=tuple([cap.key for cap in caps])))
+            except StoreUnavailable:
+                if any(cap.hard for cap in caps) or not self.may_act_locally(scope):
+                    raise
+        with self.lock:
+            return self.caps.ledgers(caps, self.now())
+
     def refresh_account(self, scope: str) -> None:
         """Read an account, and those that it is within."""
         while True:
@@ -189,6 +211,7 @@ class Worker:
         """Apply an event to the replica."""
         if pending.effect is not None:
             self.replica.apply(pending.windows, pending.effect)
+            self.caps.apply(pending.caps, pending.effect)
 
     def kept_record(self, decision_id: str) -> Record | None:
         """Return the record of a recent decision of this worker; the engine presumes it when its time is up."""
@@ -199,7 +222,8 @@ class Worker:
             record, decision = kept[0], kept[0].decision
             overdue = self.now() - decision.decided_at >= self._reservation_ttl_s
             if record.state == "in flight" and overdue and decision.scope in self.replica.views:
-                cost_usd = presumed_cost_usd(decision, hard=self.replica.chain(decision.scope).hard)
+                hard = self.replica.chain(decision.scope).hard or any(cap.hard for cap in record.caps)
+                cost_usd = presumed_cost_usd(decision, hard=hard)
                 set_outcome(record, "presumed", cost_usd, None)
             return record
 
@@ -233,7 +257,8 @@ class Worker:
             name for scope in self._read if scope not in self.replica.views for name in self.replica.note_names(scope)
         ]
         sums = [name for peer in self.peers for name in peer.wanted(now_s)] if due else []
-        return events, ReadRequest(self._read, sums, notes)
+        self._read_caps = [key for pending in sent for key in pending.caps]
+        return events, ReadRequest(self._read, sums, notes, self._read_caps)
 
     def take(
         self, sent: Sequence[PendingEvent], extras: list[object], reply: Reply, asked_s: float
@@ -249,6 +274,8 @@ class Worker:
         for pending in sent:
             self.client.waiting.extend(repair_unknown(pending, self.decisions, self.name))
         self._take_accounts(reply)
+        if self._read_caps:
+            self.caps.take(self._read_caps, reply.caps, reply.now_s, self._unsent_in_cap)
         for scope, granted in zip(self._renewing, extras, strict=False):
             self.leases.take(scope, granted, asked_s, self.client.waiting)
         for scope in self._returning:
@@ -289,6 +316,11 @@ class Worker:
             if scope not in self.replica.views:
                 self._noted_s = float("-inf")  # a worker that starts next can read the record of arrivals at once
             self.replica.take(scope, state, reply.now_s, reply.notes, unsent)
+
+    def _unsent_in_cap(self, key: str) -> list[Effect]:
+        """Return the effects on a cap of the events that are not sent yet."""
+        waiting = [pending for pending in self.client.waiting if pending.applied and key in pending.caps]
+        return [pending.effect for pending in waiting if pending.effect is not None]
 
     def _untold_leases(self, n_sent: int) -> set[str]:
         """Return the leases on which calls were reserved that this exchange does not report yet."""
