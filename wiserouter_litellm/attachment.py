@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from litellm.router import Router
 
-from wiserouter import Budget, WiseRouter
+from wiserouter import Budget, Conversations, WiseRouter
 from wiserouter.errors import InvalidInput
 from wiserouter.integration import MAX_WAIT_S, DrawBy
 from wiserouter_litellm.deployments import Deployment
@@ -36,6 +36,7 @@ def attach(
     max_wait_s: float = MAX_WAIT_S,
     fallback_policy: FallbackPolicy = "inside",
     draw_by: DrawBy = "request",
+    conversations: Conversations | None = None,
 ) -> WiseCallback:
     """Route the calls of one model group of a LiteLLM router under a budget.
 
@@ -61,6 +62,9 @@ def attach(
         outside of the budget, which the fault `outside_calls` counts.
     draw_by : {"request", "question"}, default "request"
         Where the plan mixes two models, each call draws for itself, or calls of equal questions get the same model.
+    conversations : Conversations, optional
+        Decides the calls of a conversation or a run in its unit, such as `Conversations(unit="run")`; by default each
+        call is decided alone, unless `router` has conversations already.
 
     Returns
     -------
@@ -109,6 +113,7 @@ def attach(
         max_wait_s=max_wait_s,
         fallback_policy=fallback_policy,
         draw_by=draw_by,
+        conversations=conversations,
         scope_resolver=lambda _: ScopeFromMetadata(),
         sharing=sharing,
     )

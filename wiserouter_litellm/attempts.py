@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from wiserouter import Decision
+from wiserouter.integration import refuses_request
 from wiserouter_litellm.outcome import Outcome, outcome_of
 
 if TYPE_CHECKING:
@@ -56,6 +57,14 @@ class OpenAttempt:
     def outcome(self, error: BaseException | None) -> Outcome:
         """Return the outcome of the attempt, which ended with this error as far as anyone knows."""
         return outcome_of(error, earlier=self.earlier) if self.sent else "unbilled"
+
+    def blames_model(self, error: BaseException | None) -> bool:
+        """Return True if a failure is that of the model, so that its conversation must go on with another one.
+
+        A client that left, a request that was refused, and one of several deployments prove nothing against it.
+        """
+        is_failure = self.sent and isinstance(error, Exception) and not refuses_request(error)
+        return is_failure and self.group.registry.n_deployments(self.decision.model) < 2
 
     def error_that_followed(self) -> BaseException | None:
         """Return the error that is being handled now, unless it is older than the attempt."""

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
 
-from wiserouter import Budget, Price
+from wiserouter import Budget, Conversations, Price
 
 WORD, BUDGET = "a word", "a budget"
 """Tags of the union of a word and a budget, which are no part of a key."""
@@ -150,7 +150,45 @@ class ScopeSettings(Strict):
         return self
 
 
-class AccountSettings(NestedSettings):
+class ConversationSettings(Strict):
+    """The unit of decision.
+
+    Attributes
+    ----------
+    unit : {"call", "conversation", "run"}
+        Each call is decided alone, or priced with what its conversation has in caches; or once for all calls of a run.
+    run_budget_usd : float, USD, optional
+        The most that one run may spend, with those that name it as their parent.
+    run_limit : {"hard", "expected"}
+        Whether the worst case of each call must fit the budget of its run, or its expected cost.
+    conversation_ttl_s : float, seconds
+        Time after the last call at which a conversation or a run is over.
+    """
+
+    unit: Literal["call", "conversation", "run"] = "call"
+    run_budget_usd: float | None = Field(None, gt=0)
+    run_limit: Literal["hard", "expected"] = "hard"
+    conversation_ttl_s: float = Field(3_600.0, gt=0)
+
+    @model_validator(mode="after")
+    def _fits_its_unit(self) -> ConversationSettings:
+        if self.run_budget_usd is not None and self.unit != "run":
+            raise ValueError(f"run_budget_usd needs unit: run, got unit: {self.unit}")
+        if "run_limit" in self.model_fields_set and self.run_budget_usd is None:
+            raise ValueError("run_limit needs run_budget_usd: it is the limit of that budget")
+        if "conversation_ttl_s" in self.model_fields_set and self.unit == "call":
+            raise ValueError("conversation_ttl_s needs unit: conversation or unit: run")
+        return self
+
+    @property
+    def conversations(self) -> Conversations | None:
+        """The core's settings; None where each call is decided alone."""
+        if self.unit == "call":
+            return None
+        return Conversations(self.unit, self.conversation_ttl_s, self.run_budget_usd, self.run_limit)
+
+
+class AccountSettings(ConversationSettings, NestedSettings):
     """A budget and the router that it belongs to, for one group or for several.
 
     Attributes

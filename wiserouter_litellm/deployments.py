@@ -97,6 +97,10 @@ class DeploymentRegistry:
         """All deployments registered so far, by id."""
         return dict(self._infos)
 
+    def n_deployments(self, model: str) -> int:
+        """Return the number of deployments of a model."""
+        return sum(info.model == model for info in self._infos.values())
+
     def find(self, deployment_id: object) -> DeploymentInfo | None:
         """Return the deployment of this id, if it is one of the group's."""
         return self._infos.get(str(deployment_id)) if deployment_id else None

@@ -33,7 +33,9 @@ from litellm.exceptions import (
     ServiceUnavailableError,
 )
 
-from wiserouter.errors import BudgetError, BudgetExhausted, HorizonExhausted, WiseRouterError
+from wiserouter.errors import BudgetError, BudgetExhausted, HorizonExhausted, RunBudgetExhausted, WiseRouterError
+
+END_RUN, RAISE_RUN = "end the run and begin another", "ask an administrator to raise run_budget_usd"
 
 HELD_RETRY_S = 2
 """Time in seconds after which a client asks again where only calls in flight stand in the way."""
@@ -53,7 +55,8 @@ class UnknownCall(WiseRouterError):
     def __init__(self, call_id: str) -> None:
         self.call_id = call_id
         super().__init__(
-            f"call {call_id!r} is unknown or has expired: pass the x-litellm-call-id of an answer that this key got"
+            f"call {call_id!r} is unknown or has expired: pass the x-litellm-call-id of an answer that this key got, "
+            f"or the session id of its calls"
         )
 
 
@@ -93,6 +96,8 @@ def refusal_text(error: BudgetError) -> str:
     >>> refusal_text(HorizonExhausted(100, 0.5))
     'the 100 requests that the budget was planned for are used up (0.5 USD left); an administrator can plan for more'
     """
+    if isinstance(error, RunBudgetExhausted):
+        return f"{error.account}: {', or '.join([*error.remedies, END_RUN, RAISE_RUN])}"
     if isinstance(error, BudgetExhausted):
         renewal = "" if error.renews_at is None else f"; it renews at {_instant(error.renews_at)}"
         return (

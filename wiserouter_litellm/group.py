@@ -10,7 +10,7 @@ from functools import partial
 from threading import Lock
 from typing import Any, Literal
 
-from wiserouter import Decision, WiseRouter
+from wiserouter import NO_CONTEXT, Decision, WiseRouter
 from wiserouter.errors import AlreadySettled, BudgetExhausted, StoreError, UnknownDecision, UnknownPrice
 from wiserouter.integration import (
     MAX_WAIT_S,
@@ -20,6 +20,7 @@ from wiserouter.integration import (
     CallRequest,
     ContextAssignment,
     ContextLookup,
+    ConversationKey,
     DrawBy,
     admission_queue,
     offload,
@@ -39,6 +40,7 @@ from wiserouter_litellm.continuations import makers
 from wiserouter_litellm.deployments import Deployment, DeploymentInfo, DeploymentRegistry
 from wiserouter_litellm.errors import unbounded
 from wiserouter_litellm.feedback_keys import keys_of_decision
+from wiserouter_litellm.request_conversation import LONG_HISTORY_CHARS, SESSION_KEYS, TURN_KEY
 from wiserouter_litellm.scopes import OWN, GroupScope, ScopeResolver
 from wiserouter_litellm.selection import Bounds, RoutingRequest, Selection
 
@@ -46,6 +48,8 @@ logger = logging.getLogger("wiserouter.litellm")
 
 FallbackPolicy = Literal["inside", "refuse", "outside"]
 """Whose budget pays for a fallback: the group's own, none since it is refused, or that of its target, if it has one."""
+
+UNPLACED = ContextAssignment(NO_CONTEXT)
 
 DECISION_KEY = "wiserouter_decision"
 """Key of `model_info` under which a deployment's copy carries the decision to the log events of its call."""
@@ -83,6 +87,8 @@ class Group:
         The name of the budget that it shares with other groups of the proxy.
     faults : Counter of str
         Faults by kind.
+    keeps_conversations : bool
+        Whether its calls are decided as those of conversations or runs.
     """
 
     name: str
@@ -98,10 +104,13 @@ class Group:
     shared_budget: str | None = None
     faults: Counter[str] = field(default_factory=Counter)
     queue: AdmissionQueue = field(init=False)
+    keeps_conversations: bool = field(init=False)
     _adding: Lock = field(default_factory=Lock)
 
     def __post_init__(self) -> None:
         self.queue = admission_queue(self.router)
+        self.keeps_conversations = self.router.conversations is not None
+        self._run_is_hard = has_hard_runs(self.router)
 
     @property
     def reads_question(self) -> bool:
@@ -151,15 +160,17 @@ class Group:
         if routing.references:
             keep = partial(self._kept, routing)
             routing = await offload(keep) if self.router.waits() else keep()
-        attempt = Attempt(self, routing, await self.lookup.alook_up(routing.request.question))
-        off_loop = self._is_slow_to_count(routing) or self.router.waits(routing.scope)
+        placed = UNPLACED if self._goes_on(routing) else await self.lookup.alook_up(routing.request.question)
+        attempt = Attempt(self, routing, placed)
+        off_loop = self._is_slow_to_read(routing) or self.router.waits(routing.scope)
         undo = self._undo if off_loop else None
         return await self.queue.aadmit(routing.scope, attempt, attempt.needed_usd, self.max_wait_s, undo)
 
     def select(self, routing: RoutingRequest) -> Selection:
         """Do what `aselect` does, in a thread that may wait."""
         routing = self._kept(routing)
-        attempt = Attempt(self, routing, self.lookup.look_up(routing.request.question))
+        placed = UNPLACED if self._goes_on(routing) else self.lookup.look_up(routing.request.question)
+        attempt = Attempt(self, routing, placed)
         return self.queue.admit(routing.scope, attempt, attempt.needed_usd, self.max_wait_s)
 
     def settle(self, decision_id: str, bill: Bill) -> None:
@@ -175,19 +186,19 @@ class Group:
         except StoreError as error:  # another worker decided this call; the store settles our own later
             self.fault("lost_decisions", f"{bill.cost_usd:.6g} USD of {decision_id} are not counted", error=error)
 
-    def release(self, decision_id: str) -> None:
-        """Give back the reservation of a failed call; several events may report one failure."""
+    def release(self, decision_id: str, *, failed: bool = False) -> None:
+        """Give back the reservation of a call; several events may report one failure, of which `failed` is that."""
         try:
-            self.router.release(decision_id)
+            self.router.release(decision_id, failed=failed)
         except (AlreadySettled, UnknownDecision):
             return
         except StoreError as error:  # the reservation expires
             self.fault("store", f"{decision_id} is not released", error=error)
 
-    def presume(self, decision_id: str) -> None:
-        """Count a call whose outcome is unknown as spent, unless it is settled."""
+    def presume(self, decision_id: str, *, failed: bool = False) -> None:
+        """Count a call whose outcome is unknown as spent, unless it is settled; `failed` if it was its model's."""
         try:
-            self.router.presume(decision_id)
+            self.router.presume(decision_id, failed=failed)
         except (AlreadySettled, UnknownDecision):
             return
         except StoreError as error:  # it is presumed when its reservation expires
@@ -203,7 +214,11 @@ class Group:
         """
         self.release(decision.id)
         return self.router.decide(
-            context=decision.context, eligible=[model], worst_case_usd=worst_usd, scope=decision.scope
+            context=decision.context,
+            eligible=[model],
+            worst_case_usd=worst_usd,
+            scope=decision.scope,
+            conversation=ConversationKey(decision.conversation) if decision.conversation else None,
         )
 
     def alias(self, keys: Iterable[str], decision_id: str) -> None:
@@ -239,9 +254,18 @@ class Group:
             return False
         return True
 
-    def _is_slow_to_count(self, routing: RoutingRequest) -> bool:
-        is_long = len(routing.request.counted) >= SHORT_TEXT_CHARS
-        return is_long and is_worth_counting(routing.request, routing.candidates, hard=self.hard)
+    def _is_slow_to_read(self, routing: RoutingRequest) -> bool:
+        n_chars, conversation = len(routing.request.counted), routing.conversation
+        if n_chars < SHORT_TEXT_CHARS:
+            return False
+        if n_chars >= LONG_HISTORY_CHARS and conversation is not None and conversation.reads_history:
+            return True
+        return is_worth_counting(routing.request, routing.candidates, hard=self.hard)
+
+    def _goes_on(self, routing: RoutingRequest) -> bool:
+        """Return True if a request asks for nothing by itself, so that it has the context of its conversation."""
+        has_question = routing.request.informative or not self.lookup.needs_question
+        return routing.conversation is not None and not has_question
 
     def _undo(self, abandoned: Selection) -> None:
         self.release(abandoned.decision.id)
@@ -251,7 +275,7 @@ class Group:
         candidates, request, scope = routing.candidates, routing.request, routing.scope
         if scope != OWN:
             self.scope_resolver.open(scope)
-        hard = self.router.is_hard(scope)
+        hard = self._run_is_hard or self.router.is_hard(scope)
         self.hard |= hard
         models, length = fitting_models(self.name, request, candidates, hard=self.hard)
         worst_usd = worst_cases_usd(request, candidates, length, self.cap_output_tokens) if hard else None
@@ -263,7 +287,8 @@ class Group:
         self, routing: RoutingRequest, assignment: ContextAssignment, bounds: Bounds, *, may_wait: bool
     ) -> Selection:
         """Decide, and alias the decision; waits for the store where that is shared."""
-        candidates, worst_usd = routing.candidates, bounds.worst_usd
+        candidates, worst_usd, conversation = routing.candidates, bounds.worst_usd, routing.conversation
+        terms = {} if conversation is None else conversation.terms(self.router)
         decision = self.router.decide(
             context=assignment.context,
             embedding=assignment.embedding,
@@ -272,17 +297,21 @@ class Group:
             scope=routing.scope,
             may_wait=may_wait,
             draw_key=routing.request.draw_key(self.draw_by, routing.caller),
+            **terms,
         )
         keys = keys_of_decision(decision.id, routing.call_id, routing.caller, chosen=routing.chose_id)
-        self.alias(keys, decision.id)
+        note = None if conversation is None else conversation.note(self.router, decision)
+        self.alias(keys if note is None else [*keys, *note.names], decision.id)
         mark = Mark(owner=routing.owner, group=self.name, id=decision.id, keys=keys)
+        if note is not None:
+            mark |= {TURN_KEY: note.id.request, SESSION_KEYS: note.names}
         if routing.lasting_ids:
             mark["lasting_ids"] = list(routing.lasting_ids)
         ranking = self._ranking(decision, worst_usd)
         copies = ranked(
             candidates, ranking, partial(self._params, routing.request, worst_usd is not None), {DECISION_KEY: mark}
         )
-        return Selection(decision, copies, {one.id: one.info.model for one in candidates}, mark, worst_usd)
+        return Selection(decision, copies, {one.id: one.info.model for one in candidates}, mark, worst_usd, note)
 
     def _ranking(self, decision: Decision, worst_usd: Mapping[str, float] | None) -> list[str]:
         """Return all models, the chosen one first, and under a hard limit those last that its reservation cannot bear.
@@ -300,6 +329,12 @@ class Group:
         unlimited = request.output_tokens is None and self.cap_output_tokens is not None
         cap = {request.limit_name: self.cap_output_tokens} if unlimited else {}
         return {**candidate.deployment["litellm_params"], **cap}
+
+
+def has_hard_runs(router: WiseRouter) -> bool:
+    """Return True if each run has a budget that it must never exceed."""
+    settings = router.conversations
+    return settings is not None and settings.run_budget_usd is not None and settings.run_limit == "hard"
 
 
 class Attempt:

@@ -7,11 +7,11 @@ from itertools import chain
 from types import MappingProxyType
 from typing import get_args
 
-from wiserouter import Budget, Price, WiseRouter
+from wiserouter import Budget, Conversations, Price, WiseRouter
 from wiserouter.errors import InvalidInput
 from wiserouter.integration import MAX_WAIT_S, ContextLookup, DrawBy, RateCard, check_bounded, prepare_router
 from wiserouter_litellm.deployments import Deployment, DeploymentInfo, DeploymentRegistry
-from wiserouter_litellm.group import FallbackPolicy, Group
+from wiserouter_litellm.group import FallbackPolicy, Group, has_hard_runs
 from wiserouter_litellm.scopes import GroupScope, ScopeResolver
 
 
@@ -27,6 +27,7 @@ def open_group(
     max_wait_s: float = MAX_WAIT_S,
     fallback_policy: FallbackPolicy = "inside",
     draw_by: DrawBy = "request",
+    conversations: Conversations | None = None,
     scope_resolver: Callable[[WiseRouter], ScopeResolver] | None = None,
     shared_budget: str | None = None,
     sharing: Sequence[Group] = (),
@@ -58,6 +59,8 @@ def open_group(
         Whose budget pays for a call that LiteLLM sends on to another group.
     draw_by : {"request", "question"}, default "request"
         What calls that get the same model, where the plan mixes two, have in common.
+    conversations : Conversations, optional
+        The unit of decision; by default that of the router: each call is decided alone, unless it says otherwise.
     scope_resolver : callable, optional
         Makes the resolver of scopes, once the group's own budget runs.
     shared_budget : str, optional
@@ -72,7 +75,8 @@ def open_group(
     Raises
     ------
     InvalidInput
-        If there is no deployment, two of one model differ in price, or there is no budget or no encoder.
+        If there is no deployment, two of one model differ in price, or there is no budget or no encoder; or if the
+        router has other settings of conversations already.
     UnknownPrice
         If a deployment has no price, or nothing bounds the cost of its calls and the budget is hard.
     """
@@ -89,13 +93,15 @@ def open_group(
     _check_one_price({name: infos, **shared, **joining})
     rate_cards = {info.model: info.rate_card for info in chain(infos, *joining.values())}
     router, hard = prepare_router(router, rate_cards, budget, owner=f"group {name!r}", adds_models=True, **settings)
+    if conversations is not None:
+        router.keep_conversations(conversations)
     resolver = GroupScope() if scope_resolver is None else scope_resolver(router)
     group = Group(
         name,
         router,
         registry,
         ContextLookup(router.contexts, router.encoder, encoder_timeout_s, keeps_embedding=router.needs_embedding),
-        hard=hard or resolver.hard,
+        hard=hard or resolver.hard or has_hard_runs(router),
         scope_resolver=resolver,
         cap_output_tokens=cap_output_tokens,
         max_wait_s=max_wait_s,

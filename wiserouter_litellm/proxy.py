@@ -147,6 +147,7 @@ def _account_of(
         "policy": _policy(account),
         "store": _store(name, account),
         "seed": account.seed,
+        "conversations": account.conversations,
     }
 
 

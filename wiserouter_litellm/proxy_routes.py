@@ -19,14 +19,16 @@ from litellm.proxy.auth.user_api_key_auth import user_api_key_auth
 from wiserouter import WiseRouter
 from wiserouter.errors import AlreadySettled, NotStarted, StoreError, UnknownDecision
 from wiserouter.integration import what_if
+from wiserouter_litellm.conversation_ids import tenant_of
 from wiserouter_litellm.errors import UnknownCall
 from wiserouter_litellm.feedback_keys import keys_to_try
 from wiserouter_litellm.group import Group
 from wiserouter_litellm.recorder import Recorder
-from wiserouter_litellm.route_guard import RETRY_AFTER_S, Feedback, FeedbackQueue, GuardedRoute
+from wiserouter_litellm.route_guard import RETRY_AFTER_S, EndedSession, Feedback, FeedbackQueue, GuardedRoute
 from wiserouter_litellm.scopes import OWN
 
-FEEDBACK = "/wiserouter/feedback"
+POSTED = ("/wiserouter/feedback", "/wiserouter/end")
+"""The routes that every key may post to."""
 
 MOST_USD = 1e12
 """Largest budget that a plan is asked for."""
@@ -46,8 +48,7 @@ def mount(app: FastAPI, recorder: Recorder) -> None:
     app.state.wiserouter = recorder
     app.state.wiserouter_feedback_queue = FeedbackQueue()
     for routes in (LiteLLMRoutes.openai_routes, LiteLLMRoutes.llm_api_routes):  # otherwise only administrators may post
-        if FEEDBACK not in routes.value:
-            routes.value.append(FEEDBACK)
+        routes.value.extend(route for route in POSTED if route not in routes.value)
     if first:
         app.include_router(router_of(lambda: app.state.wiserouter))
 
@@ -58,12 +59,17 @@ def router_of(recorder: Callable[[], Recorder]) -> APIRouter:
 
     @router.post("/feedback")
     def feedback(body: Feedback, caller: Caller) -> dict[str, Any]:
-        """Record a user's score of an answer that this key got; a second one replaces the first."""
+        """Record a user's score of an answer or a run that this key got; a second one replaces the first."""
         with _http_errors():
-            replaced = recorder().feedback(
-                body.id, body.score, comment=body.comment, caller=caller.api_key, any_caller=_is_admin(caller)
-            )
+            replaced = recorder().feedback(body.id, body.score, comment=body.comment, **_terms(caller))
         return {"status": "recorded", "replaced": replaced}
+
+    @router.post("/end")
+    def end(body: EndedSession, caller: Caller) -> dict[str, str]:
+        """End a run or a conversation of this key, so that the budget no longer reckons with its rest."""
+        with _http_errors():
+            recorder().end(body.id, **_terms(caller))
+        return {"status": "ended"}
 
     @router.get("/status")
     def status(caller: Caller) -> dict[str, Any]:
@@ -196,6 +202,16 @@ def group_plan(group: Group, budget_usd: float | None, requests: int | None, sco
 
 def _mean(total: float, count: float) -> float | None:
     return float(total / count) if count else None
+
+
+def _terms(caller: UserAPIKeyAuth) -> dict[str, Any]:
+    """Return whose calls a caller may rate and end, as the recorder takes it."""
+    token = {
+        "user_api_key_hash": caller.api_key,
+        "user_api_key_user_id": caller.user_id,
+        "user_api_key_team_id": caller.team_id,
+    }
+    return {"caller": caller.api_key, "any_caller": _is_admin(caller), "tenant": tenant_of(token)}
 
 
 def _is_admin(caller: UserAPIKeyAuth) -> bool:

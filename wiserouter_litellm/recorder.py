@@ -23,12 +23,14 @@ from wiserouter_litellm.billing import bill_of, was_abandoned
 from wiserouter_litellm.continuations import keys_of_answer, maker_names
 from wiserouter_litellm.counted_streams import is_counted, may_be_counted
 from wiserouter_litellm.deployments import DeploymentInfo
-from wiserouter_litellm.errors import BudgetRefused, BudgetUncertain, UnknownCall
+from wiserouter_litellm.errors import BudgetRefused, BudgetUncertain
 from wiserouter_litellm.feedback_keys import feedback_key, keys_to_try
 from wiserouter_litellm.group import DECISION_KEY, Group
 from wiserouter_litellm.origin import caller_of, metadata_of, trace_of
 from wiserouter_litellm.other_surfaces import RecentIds, charge_unrouted, unrouted_mark
+from wiserouter_litellm.request_conversation import SESSION_KEYS, TURN_KEY, names_of_answer
 from wiserouter_litellm.selection import Selection
+from wiserouter_litellm.sessions import end_session, rate_session
 from wiserouter_litellm.unpaid_costs import UnpaidCosts
 
 REQUEST_NOTE_KEY = "wiserouter"
@@ -149,7 +151,7 @@ class Recorder(CustomLogger):
             self.attempts.replace(attempt, decision)
             mark, note = model_info[DECISION_KEY], self.note_of(kwargs)
             mark["id"] = decision.id
-            group.alias(mark["keys"], decision.id)
+            group.alias([*mark["keys"], *mark.get(SESSION_KEYS, ())], decision.id)
             if isinstance(note, dict) and note["decision"] == earlier.id:
                 note |= {"decision": decision.id, "ask_feedback": decision.ask_feedback}
         attempt.sent = True
@@ -162,14 +164,15 @@ class Recorder(CustomLogger):
         comment: str | None = None,
         caller: str | None = None,
         any_caller: bool = False,
+        tenant: str = "",
     ) -> bool:
-        """Take a user's score of an answer.
+        """Take a user's score of an answer, or of a run.
 
         Parameters
         ----------
         call : str or response
             The call id (`x-litellm-call-id`), the decision id (`x-wiserouter-decision`), the response id, or the
-            answer itself.
+            answer itself; the id of a session rates its run, or the latest call of its conversation.
         score : float
             In [0, 1].
         comment : str, optional
@@ -178,6 +181,8 @@ class Recorder(CustomLogger):
             The hash of the key that asks; only the key that made a call may rate it.
         any_caller : bool, default False
             Whether the caller may rate the calls of every key, as administrators may.
+        tenant : str, optional
+            The caller as conversations know it (`tenant_of`).
 
         Returns
         -------
@@ -206,7 +211,13 @@ class Recorder(CustomLogger):
                 continue
             except StoreError as error:
                 unavailable = error
-        raise unavailable or UnknownCall(id_)
+        if unavailable is not None:
+            raise unavailable
+        return rate_session(self.groups.values(), id_, tenant, score, comment)
+
+    def end(self, call: object, *, caller: str | None = None, any_caller: bool = False, tenant: str = "") -> None:
+        """End the run of a session, or of a call; parameters and errors as in `feedback`."""
+        end_session(self.groups.values(), _call_id(call), caller, tenant, any_caller=any_caller)
 
     async def afeedback(self, call: object, score: float, **terms: Any) -> bool:
         """Do what `feedback` does, off the event loop where a store is waited for."""
@@ -232,6 +243,7 @@ class Recorder(CustomLogger):
             "context": decision.context,
             "ask_feedback": decision.ask_feedback,
             "models": selection.models,
+            "conversation": selection.conversation,
         }
         return selection.deployments
 
@@ -302,10 +314,11 @@ class Recorder(CustomLogger):
 
 def _settle_failed(attempt: OpenAttempt, error: BaseException | None) -> None:
     """Release a failed attempt if its error proves that nothing was billed, else presume its cost."""
+    failed = attempt.blames_model(error)
     if attempt.outcome(error) == "unbilled":
-        attempt.group.release(attempt.decision.id)
+        attempt.group.release(attempt.decision.id, failed=failed)
     else:
-        attempt.group.presume(attempt.decision.id)
+        attempt.group.presume(attempt.decision.id, failed=failed)
 
 
 def _decided_again(group: Group, earlier: Decision, model: str, worst_usd: Mapping[str, float]) -> Decision:
@@ -338,10 +351,12 @@ def attempted(kwargs: Mapping[str, Any]) -> object:
 def _keys_of(kwargs: Mapping[str, Any], response: object, info: DeploymentInfo) -> list[str]:
     """Return the keys by which feedback finds the decision of an answer, and what continues it finds its maker."""
     model_info, caller = answering(kwargs), caller_of(metadata_of(kwargs.get("litellm_params") or {}))
+    mark = model_info[DECISION_KEY]
     response_id = getattr(response, "id", None) or (response.get("id") if isinstance(response, Mapping) else None)
     keys = [feedback_key(response_id, caller)] if isinstance(response_id, str) else []
     names = maker_names(str(model_info.get("id")), info)
-    return [*keys, *keys_of_answer(response, model_info[DECISION_KEY].get("lasting_ids", ()), caller, names)]
+    keys += keys_of_answer(response, mark.get("lasting_ids", ()), caller, names)
+    return keys + names_of_answer(mark[TURN_KEY], response) if TURN_KEY in mark else keys
 
 
 async def _off_the_loop(group: Group, step: Callable[[], object], *, takes_long: bool = False) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 from fastapi import HTTPException, Request, Response
@@ -39,13 +40,23 @@ class Feedback(BaseModel):
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
-    id: str = Field(min_length=1, max_length=256, description="call id, decision id or response id of the answer")
+    id: str = Field(
+        min_length=1, max_length=256, description="call, decision or response id of an answer, or a session id"
+    )
     score: float = Field(ge=0, le=1, description="0 is useless, 1 is perfect", strict=True)
     comment: str | None = Field(None, max_length=2_000)
 
 
+class EndedSession(BaseModel):
+    """A run or a conversation that is over."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    id: str = Field(min_length=1, max_length=256, description="session id, or the id of one of the calls")
+
+
 class FeedbackQueue:
-    """Lets a few requests pass at a time, in order of arrival; it belongs to one event loop.
+    """Lets a few feedbacks pass at a time, in order of arrival; it belongs to one event loop.
 
     Parameters
     ----------
@@ -85,12 +96,13 @@ class FeedbackQueue:
 
 
 class GuardedRoute(APIRoute):
-    """A route whose requests are bounded before anything reads them; only `POST` has a body, which is feedback."""
+    """A route whose requests are bounded before anything reads them; only `POST` has a body."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Return the handler of a request."""
         handler = super().get_route_handler()
-        answer = _answer_feedback if "POST" in (self.methods or ()) else _answer_without_body
+        body = EndedSession if self.path.endswith("/end") else Feedback
+        answer = partial(_answer_posted, body) if "POST" in (self.methods or ()) else _answer_without_body
 
         async def guarded(request: Request) -> Response:
             try:
@@ -111,9 +123,9 @@ async def _answer_without_body(handler: Handler, request: Request) -> Response:
     return await handler(_with_body(request, b""))
 
 
-async def _answer_feedback(handler: Handler, request: Request) -> Response:
+async def _answer_posted(body: type[BaseModel], handler: Handler, request: Request) -> Response:
     queue: FeedbackQueue = request.app.state.wiserouter_feedback_queue
-    checked = _with_body(request, _checked(await _bounded_body(request)))
+    checked = _with_body(request, _checked(await _bounded_body(request), body))
     async with queue.admit():
         return await handler(checked)
 
@@ -136,8 +148,8 @@ async def _bounded_body(request: Request) -> bytes:
     return b"".join(pieces)
 
 
-def _checked(body: bytes) -> bytes:
-    """Return a body that is feedback.
+def _checked(body: bytes, kind: type[BaseModel]) -> bytes:
+    """Return a body that is of a kind.
 
     Raises
     ------
@@ -145,7 +157,7 @@ def _checked(body: bytes) -> bytes:
         If it is none; what it holds is not repeated.
     """
     try:
-        Feedback.model_validate_json(body)
+        kind.model_validate_json(body)
     except ValidationError as error:
         faults = error.errors(include_url=False, include_context=False, include_input=False)
         raise RequestValidationError([{**fault, "loc": ("body", *fault["loc"])} for fault in faults]) from None

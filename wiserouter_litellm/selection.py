@@ -11,6 +11,7 @@ from wiserouter_litellm.attempts import Mark
 from wiserouter_litellm.candidates import Candidates, Length
 from wiserouter_litellm.continuations import Reference
 from wiserouter_litellm.deployments import Deployment, id_of
+from wiserouter_litellm.request_conversation import ConversationNote, RequestConversation
 
 
 class RoutingRequest(NamedTuple):
@@ -34,6 +35,8 @@ class RoutingRequest(NamedTuple):
         What it continues: only the deployment that made it can serve the request.
     lasting_ids : sequence of str
         The conversation and the containers that it names, which live where it is answered.
+    conversation : RequestConversation or None
+        The conversation or run that it belongs to; None where each call is decided alone.
     """
 
     candidates: Candidates
@@ -45,6 +48,7 @@ class RoutingRequest(NamedTuple):
     owner: str
     references: Sequence[Reference] = ()
     lasting_ids: Sequence[str] = ()
+    conversation: RequestConversation | None = None
 
     def among(self, deployments: Sequence[Deployment]) -> RoutingRequest:
         """Return the same request with only these deployments as candidates."""
@@ -67,6 +71,8 @@ class Selection(NamedTuple):
         The decision, as the log events of its call report it.
     worst_usd : dict of str to float, USD, or None
         The most that the call can cost with each model, where a limit is hard.
+    conversation : ConversationNote or None
+        The conversation or run that the call belongs to.
     """
 
     decision: Decision
@@ -74,6 +80,7 @@ class Selection(NamedTuple):
     models: dict[str, str]
     mark: Mark
     worst_usd: dict[str, float] | None
+    conversation: ConversationNote | None = None
 
 
 class Bounds(NamedTuple):

@@ -15,7 +15,7 @@ from typing import Any
 from litellm.router import Router
 from litellm.types.router import CustomRoutingStrategyBase
 
-from wiserouter import Budget, WiseRouter
+from wiserouter import Budget, Conversations, WiseRouter
 from wiserouter.integration import MAX_WAIT_S, DrawBy
 from wiserouter_litellm.attachment import AttachedCallback
 from wiserouter_litellm.dispatcher import register
@@ -43,7 +43,7 @@ class WiseRoutingStrategy(CustomRoutingStrategyBase):
         The router that `install` sets it on.
     group : str
         The group: a `model_name`, or the `group_name` of a routing group.
-    router, budget, cap_output_tokens, encoder_timeout_s, max_wait_s, fallback_policy, draw_by
+    router, budget, cap_output_tokens, encoder_timeout_s, max_wait_s, fallback_policy, draw_by, conversations
         As in `attach`.
     rng : random.Random, optional
         Generator of the draws between the deployments of one model.
@@ -81,6 +81,7 @@ class WiseRoutingStrategy(CustomRoutingStrategyBase):
         max_wait_s: float = MAX_WAIT_S,
         fallback_policy: FallbackPolicy = "inside",
         draw_by: DrawBy = "request",
+        conversations: Conversations | None = None,
         rng: random.Random | None = None,
     ) -> None:
         self._router = litellm_router
@@ -96,6 +97,7 @@ class WiseRoutingStrategy(CustomRoutingStrategyBase):
             max_wait_s=max_wait_s,
             fallback_policy=fallback_policy,
             draw_by=draw_by,
+            conversations=conversations,
             scope_resolver=lambda _: ScopeFromMetadata(),
         )
         self.callback = StrategyCallback(litellm_router)

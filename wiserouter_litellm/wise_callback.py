@@ -17,11 +17,12 @@ from wiserouter_litellm.errors import BudgetRefused, BudgetUncertain, FallbackRe
 from wiserouter_litellm.fallbacks import GROUP_NOTE_KEY, group_note, note_group, noted_group, paying_group, refusal
 from wiserouter_litellm.group import Group
 from wiserouter_litellm.limits import drop_null_limits, surface_of, write_limits
-from wiserouter_litellm.origin import failed_before_hop, metadata_of, origin_of
+from wiserouter_litellm.origin import Origin, failed_before_hop, metadata_of, origin_of
 from wiserouter_litellm.other_surfaces import marked_deployments
 from wiserouter_litellm.pre_call_checks import Filtered, filtered_by_later_checks
 from wiserouter_litellm.recorder import REQUEST_NOTE_KEY, Recorder
 from wiserouter_litellm.request import has_text, is_count, request_of
+from wiserouter_litellm.request_conversation import RequestConversation, conversation_of_request
 from wiserouter_litellm.selection import RoutingRequest, Selection
 from wiserouter_litellm.several_models import refuse_as_one_of_several
 
@@ -127,6 +128,7 @@ class WiseCallback(Recorder):
             "x-wiserouter-context": str(note["context"]),
             "x-wiserouter-decision": note["decision"],
             **({"x-wiserouter-ask-feedback": "true"} if note["ask_feedback"] else {}),
+            **({} if note["conversation"] is None else note["conversation"].headers),
         }
 
     def _selection_of(self, data: Mapping[str, Any]) -> Mapping[str, Any] | None:
@@ -266,7 +268,17 @@ class WiseCallback(Recorder):
             self.owner,
             references_of(messages, kwargs),
             lasting_ids(kwargs),
+            self._conversation_of(messages, kwargs, origin, scope) if group.keeps_conversations else None,
         )
+
+    def _conversation_of(
+        self, messages: object, kwargs: dict[str, Any], origin: Origin, scope: str
+    ) -> RequestConversation | None:
+        """Return the conversation of a request, that of its earlier attempts where it has any."""
+        noted = group_note(origin.metadata, kwargs, self.owner) or {}
+        earlier = (noted.get("selection") or {}).get("conversation")
+        known = None if earlier is None else earlier.id
+        return conversation_of_request(messages, kwargs, origin.metadata, origin.caller, scope, known)
 
     def unrouted(self, group: Group, deployments: list[Any], kwargs: Mapping[str, Any]) -> list[Any]:
         """Return deployments among which LiteLLM picks by itself, marked so that the call is charged after its answer.

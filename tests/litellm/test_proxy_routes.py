@@ -21,6 +21,7 @@ pytestmark = pytest.mark.slow
 
 ROUTES = {
     "/wiserouter/feedback": "POST",
+    "/wiserouter/end": "POST",
     "/wiserouter/status": "GET",
     "/wiserouter/plan": "GET",
     "/wiserouter/explain/{call}": "GET",

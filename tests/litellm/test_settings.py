@@ -5,6 +5,7 @@ import pytest
 
 import wiserouter_litellm
 from support.providers import deployment
+from wiserouter import Conversations
 from wiserouter_litellm import SettingsError
 from wiserouter_litellm.proxy import build_callback, configured_deployments
 from wiserouter_litellm.settings import settings_of, store_of
@@ -95,6 +96,19 @@ WISE = {"budget_usd": 5.0, "requests": 100}
             "",
             "store must differ between groups",
         ),
+        ({"groups": {"wise": {**WISE, "unit": "chat"}}}, ".groups.wise.unit", "'conversation' or 'run', got 'chat'"),
+        (
+            {"groups": {"wise": {**WISE, "run_budget_usd": 1}}},
+            ".groups.wise",
+            "run_budget_usd needs unit: run, got unit: call",
+        ),
+        (
+            {"groups": {"wise": {**WISE, "unit": "run", "run_budget_usd": 0}}},
+            ".groups.wise.run_budget_usd",
+            "greater than 0, got 0",
+        ),
+        ({"groups": {"wise": {**WISE, "unit": "run", "run_limit": "hard"}}}, ".groups.wise", "needs run_budget_usd"),
+        ({"groups": {"wise": {**WISE, "conversation_ttl_s": 60}}}, ".groups.wise", "needs unit: conversation or"),
         ({"groups": {"wise": {**WISE, "budget_usd": float("nan")}}}, ".groups.wise.budget_usd", "finite"),
     ],
 )
@@ -272,3 +286,11 @@ def test_names_of_the_package():
         assert getattr(wiserouter_litellm, name)
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         wiserouter_litellm.nothing  # noqa: B018
+
+
+def test_the_unit_of_decision_is_a_call_unless_it_is_set():
+    accounts = settings_of(
+        {"groups": {"wise": WISE, "runs": {**WISE, "unit": "run", "run_budget_usd": "0.5"}}}
+    ).accounts
+    assert accounts["wise"].conversations is None
+    assert accounts["runs"].conversations == Conversations("run", 3_600.0, 0.5, "hard")

@@ -318,6 +318,8 @@ class ConversationCalls:
         decision, pool = record.decision, self._learner.pool
         spent_usd = state.spent_usd + cost_usd
         after = replace(state, spent_usd=spent_usd, failed_model="")
+        if self._is_run and record.model < len(pool) and state.model == decision.model:
+            after = replace(after, model=pool.names[record.model])  # a fallback may have answered
         if usage is not None and record.model < len(pool):
             name = pool.names[record.model]
             missed = self.counts.missed_usd(state, pool.models[record.model].price, usage)

@@ -1,0 +1,65 @@
+"""Scores and the end of runs and conversations, by the id of their session or of one of their calls.
+
+An id counts for the caller who made the calls, and in every group that has served them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from wiserouter import WiseRouter
+from wiserouter.errors import UnknownDecision
+from wiserouter.integration import ConversationKey
+from wiserouter_litellm.errors import UnknownCall
+from wiserouter_litellm.feedback_keys import keys_to_try
+from wiserouter_litellm.group import Group
+from wiserouter_litellm.request_conversation import session_key
+
+
+def rate_session(groups: Iterable[Group], id_: str, tenant: str, score: float, comment: str | None) -> bool:
+    """Record a score for a run, or for the latest call of a conversation; return True if it replaces another.
+
+    Raises
+    ------
+    UnknownCall
+        If this caller has none of this id.
+    AlreadySettled
+        If all its calls failed.
+    """
+    rated = []
+    for router in _keeping(groups):
+        try:
+            decision_id = router.decision(session_key(id_, tenant)).id
+            rated.append(router.reward(decision_id, score, comment=comment))
+        except UnknownDecision:
+            continue
+    if not rated:
+        raise UnknownCall(id_)
+    return any(rated)
+
+
+def end_session(groups: Iterable[Group], id_: str, caller: str | None, tenant: str, *, any_caller: bool) -> None:
+    """End a run or a conversation, found by the id of its session or of one of its calls.
+
+    Raises
+    ------
+    UnknownCall
+        If this caller has none of this id.
+    """
+    names = (session_key(id_, tenant), *keys_to_try(id_, caller, any_caller=any_caller))
+    ended = False
+    for router in _keeping(groups):
+        try:
+            conversation = router.decision(*names).conversation
+        except UnknownDecision:
+            continue
+        if conversation:
+            router.end(ConversationKey(conversation))
+            ended = True
+    if not ended:
+        raise UnknownCall(id_)
+
+
+def _keeping(groups: Iterable[Group]) -> list[WiseRouter]:
+    """Return the routers of some groups that keep conversations, each once."""
+    return list(dict.fromkeys(group.router for group in groups if group.keeps_conversations))
