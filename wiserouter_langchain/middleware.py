@@ -1,30 +1,40 @@
-"""`WiseRouterMiddleware` for `create_agent`: it knows where a run begins, which a chat model cannot see.
+"""`WiseRouterMiddleware` for `create_agent`: it knows where a run begins and ends, which a chat model cannot see.
 
-A router given as `create_agent(model=router)` decides at every model call. The middleware keeps one model through a
-run, for the provider's prompt cache and for a history in one model's format, and writes its name to the agent's state.
+With the unit "run", one invocation of the agent is one run: its model is chosen once, its calls share one budget, and
+its end is reported. An agent that works as a tool of another one draws on the budget of that one's run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from importlib.util import find_spec
-from typing import Any, Literal, NotRequired
+from typing import Any, NotRequired
+from uuid import uuid4
 
-from wiserouter.errors import InvalidInput, MissingExtra
+from wiserouter.errors import MissingExtra
 
 if find_spec("langchain") is None:
     raise MissingExtra("WiseRouterMiddleware", "langchain", "langchain-agents")
 
 from langchain.agents.middleware import AgentMiddleware, AgentState, ModelRequest, ModelResponse
 from langchain_core.language_models import BaseChatModel
+from langchain_core.runnables import ensure_config
 
+from wiserouter_langchain.call_environment import stated_scope
+from wiserouter_langchain.conversation_call import Unit
 from wiserouter_langchain.routed_call import RECORD
 from wiserouter_langchain.runnable import RunnableWiseRouter
 
+_calling: ContextVar[str] = ContextVar("wiserouter_calling", default="")
+"""The run whose tool is at work: what it calls works for that run."""
+
 
 class WiseState(AgentState[Any]):
-    """The agent's state; `wise_model` is the model of the current run."""
+    """The agent's state; `wise_run` is the id of the current run, and `wise_model` the model that answered last."""
 
+    wise_run: NotRequired[str | None]
     wise_model: NotRequired[str | None]
 
 
@@ -35,8 +45,9 @@ class WiseRouterMiddleware(AgentMiddleware[Any, Any, Any]):
     ----------
     router : RunnableWiseRouter
         The router.
-    per : {"run", "call"}, default "run"
-        Decide once per run and keep that model as long as the budget pays for it, or decide at every call.
+    unit : {"run", "conversation", "call"}, optional
+        Decide once for all calls of an invocation, at each turn of a thread with its warm caches in the price, or at
+        every call alone. By default that of the router, or "run" where it decides each call alone.
     scope : callable of (Runtime) -> str or None, optional
         Returns the scope that pays from the runtime of the run: `lambda runtime: runtime.context["team"]`. None leaves
         the choice to the configuration.
@@ -44,7 +55,7 @@ class WiseRouterMiddleware(AgentMiddleware[Any, Any, Any]):
     Raises
     ------
     InvalidInput
-        If `per` is neither.
+        If the unit is unknown, or the router has another one.
     """
 
     state_schema = WiseState
@@ -53,17 +64,17 @@ class WiseRouterMiddleware(AgentMiddleware[Any, Any, Any]):
         self,
         router: RunnableWiseRouter,
         *,
-        per: Literal["run", "call"] = "run",
+        unit: Unit | None = None,
         scope: Callable[[Any], str | None] | None = None,
     ) -> None:
         super().__init__()
-        if per not in {"run", "call"}:
-            raise InvalidInput(f"per must be 'run' or 'call', got {per!r}", value=per)
-        self._router, self._per, self._scope = router, per, scope
+        self._scope = scope
+        own = router.core.conversations
+        self._router = router.deciding_by(unit or ("run" if own is None else own.unit))
 
     def before_agent(self, state: Any, runtime: Any) -> dict[str, Any]:
         """Begin a run with no model chosen."""
-        return {"wise_model": None}
+        return {"wise_run": uuid4().hex, "wise_model": None}
 
     def after_model(self, state: Any, runtime: Any) -> dict[str, Any] | None:
         """Write the model that answered to the state."""
@@ -71,20 +82,49 @@ class WiseRouterMiddleware(AgentMiddleware[Any, Any, Any]):
         record = next(filter(None, records), None)
         return None if record is None else {"wise_model": record["model"]}
 
+    def after_agent(self, state: Any, runtime: Any) -> None:
+        """End the run."""
+        if self._router.unit == "run":
+            scope = self._payer(runtime) or stated_scope(ensure_config())
+            (self._router if scope is None else self._router.paid_by(scope)).end_run(state["wise_run"])
+
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
     ) -> Any:
-        """Pass the call to the router, or to the model of this run."""
+        """Pass the call to the router, as one of this run."""
         return handler(request.override(model=self._model(request)))
 
     async def awrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
     ) -> Any:
-        """Pass the call to the router, or to the model of this run."""
+        """Pass the call to the router, as one of this run."""
         return await handler(request.override(model=self._model(request)))
 
+    def wrap_tool_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
+        """Let the model calls of a tool draw on the budget of this run."""
+        with _working_for(request.state):
+            return handler(request)
+
+    async def awrap_tool_call(self, request: Any, handler: Callable[[Any], Awaitable[Any]]) -> Any:
+        """Let the model calls of a tool draw on the budget of this run."""
+        with _working_for(request.state):
+            return await handler(request)
+
     def _model(self, request: ModelRequest[Any]) -> BaseChatModel:
-        name = request.state.get("wise_model") if self._per == "run" else None
-        scope = None if self._scope is None else self._scope(request.runtime)
-        router = self._router if scope is None else self._router.paid_by(scope)
-        return router if name is None else router.preferring(str(name))
+        router, run, scope = self._router, request.state.get("wise_run"), self._payer(request.runtime)
+        if router.unit == "run" and isinstance(run, str):
+            router = router.in_run(run, parent=_calling.get())
+        return router if scope is None else router.paid_by(scope)
+
+    def _payer(self, runtime: Any) -> str | None:
+        """Return the scope that the program lets pay; None leaves it to the configuration."""
+        return None if self._scope is None else self._scope(runtime)
+
+
+@contextmanager
+def _working_for(state: Any) -> Iterator[None]:
+    token = _calling.set(state.get("wise_run") or "")
+    try:
+        yield
+    finally:
+        _calling.reset(token)

@@ -4,9 +4,7 @@ import asyncio
 import json
 import warnings
 from contextlib import closing
-from itertools import cycle
 from types import SimpleNamespace
-from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -22,16 +20,14 @@ from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.tools import tool
 from langchain_core.tracers.context import collect_runs
-from pydantic import PrivateAttr
 
 from support.chat_calls import City, weather
-from support.chat_stub import PRICES, StubChat, core, cost_usd, routed
+from support.chat_stub import PRICES, StubChat, cost_usd, routed
 from wiserouter import Budget
 from wiserouter.errors import BudgetExhausted, InvalidInput, UnknownDecision
 from wiserouter_langchain import (
     RunnableWiseRouter,
     WiseFeedbackHandler,
-    WiseRouterMiddleware,
     pull_langsmith,
     track_decisions,
 )
@@ -126,62 +122,6 @@ def test_a_hard_budget_stops_a_runaway_loop_with_an_error_that_gives_the_figures
     assert status.spent_usd <= 0.02
     assert stopped.value.spent_usd == pytest.approx(status.spent_usd)
     assert status.charged > 5
-
-
-class Undecided(RunnableWiseRouter):
-    """Takes the models in turn, which shows when the middleware keeps one."""
-
-    _turns: Any = PrivateAttr(default_factory=lambda: cycle(("small", "large")))
-
-    def invoke(self, prompt, config=None, **kwargs):
-        return super().invoke(prompt, self._forced(config), **kwargs)
-
-    async def ainvoke(self, prompt, config=None, **kwargs):
-        return await super().ainvoke(prompt, self._forced(config), **kwargs)
-
-    def _forced(self, config):
-        preferred = self._environment.preferred
-        return config if preferred else {**(config or {}), "configurable": {"wise_model": next(self._turns)}}
-
-
-def undecided():
-    models = {"small": StubChat(model="stub-small"), "large": StubChat(model="stub-large")}
-    return Undecided(models=models, router=core(), prices=PRICES)
-
-
-@pytest.mark.parametrize(("per", "models"), [("call", ["small", "large"]), ("run", ["small", "small"])])
-@pytest.mark.parametrize("way", ["invoke", "ainvoke"])
-def test_the_middleware_keeps_one_model_per_run(per, models, way):
-    llm = undecided()
-    agent = create_agent(StubChat(model="never"), [weather], middleware=[WiseRouterMiddleware(llm, per=per)])
-    out = agent.invoke(ASK) if way == "invoke" else asyncio.run(agent.ainvoke(ASK))
-    assert served(out) == models
-    assert out["wise_model"] == models[-1]
-    assert llm.core.status().charged == 2
-
-
-def test_a_new_run_of_the_middleware_decides_again():
-    llm = undecided()
-    agent = create_agent(StubChat(model="never"), [weather], middleware=[WiseRouterMiddleware(llm)])
-    first = agent.invoke(ASK)
-    again = agent.invoke({"messages": [*first["messages"], ("human", "and in 'Oslo'?")], "wise_model": "small"})
-    assert served(again) == ["small", "small", "large", "large"]
-
-
-def test_the_middleware_with_a_response_format_and_a_preferred_model_that_is_too_expensive():
-    llm = undecided()
-    agent = create_agent(StubChat(), [], response_format=City, middleware=[WiseRouterMiddleware(llm)])
-    out = agent.invoke({"messages": [("human", "a city like 'Rome'")]})
-    assert out["structured_response"] == City(city="Rome")
-    models = {
-        name: StubChat(model=name, max_tokens=20, profile={"max_input_tokens": 1_000}) for name in ("small", "large")
-    }
-    poor = RunnableWiseRouter(models=models, prices=PRICES, budget=Budget(0.0012, 100, limit="hard"))
-    for _ in range(3):
-        answer = poor.preferring("large").invoke("hello")
-    assert answer.response_metadata["wise_router"]["model"] == "small"
-    with pytest.raises(InvalidInput, match="per must be 'run' or 'call'"):
-        WiseRouterMiddleware(llm, per="day")
 
 
 # feedback

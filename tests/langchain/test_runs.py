@@ -4,7 +4,6 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from uuid import uuid4
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,55 +11,14 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
 
-from support.caching_chat import RATES, CachingChat, Provider
+from support.agent_runs import MIXED, estimates, fitted, ledger_usd, model_of, routed, thread
 from support.chat_calls import DOORS, City, weather
 from support.chat_stub import PRICES, StubChat, core
-from wiserouter import Budget, Conversations, Estimates, Model, Offline, WiseRouter
+from wiserouter import Budget, Conversations, Model, Offline, WiseRouter
 from wiserouter.errors import InvalidInput, RunBudgetExhausted, UnknownDecision, UnknownPrice
 from wiserouter_langchain import RunnableWiseRouter, track_decisions
 
-RUN_USD = (0.01, 0.1)
-MIXED = Budget(5.5, horizon=100)
-"""A budget at which half of the runs get the better model."""
 ASK = "weather in 'Rome'?"
-
-
-def estimates(cost_usd=RUN_USD, reward=(0.2, 0.9)):
-    known = Estimates(1, 2)
-    known.add_table(np.zeros(50, dtype=np.int64), np.tile(reward, (50, 1)), np.tile(cost_usd, (50, 1)))
-    return known
-
-
-def fitted(budget=None, **options):
-    models = [Model(name, price) for name, price in RATES.items()]
-    router = WiseRouter(models, policy=Offline(), estimates=estimates(), seed=0, **options)
-    router.start(budget or Budget(1_000.0, horizon=1_000))
-    return router
-
-
-def routed(budget=None, unit="run", steps=0, router=None, **fields):
-    providers = {name: Provider(price) for name, price in RATES.items()}
-    models = {
-        name: CachingChat(model=name, provider=providers[name], steps=steps, max_tokens=2_000) for name in providers
-    }
-    profile = {"max_input_tokens": 400_000, "tool_calling": True}
-    models = {name: model.model_copy(update={"profile": profile}) for name, model in models.items()}
-    llm = RunnableWiseRouter(models=models, router=router or fitted(budget), prices=RATES, unit=unit, **fields)
-    return llm, providers
-
-
-def thread(name):
-    return {"configurable": {"thread_id": name}}
-
-
-def model_of(answer):
-    return answer.response_metadata["wise_router"]["model"]
-
-
-def ledger_usd(providers):
-    return sum(provider.ledger_usd for provider in providers.values())
-
-
 WAYS = ["thread_id", "wiserouter_run", "records", "texts"]
 
 

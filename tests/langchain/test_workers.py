@@ -260,20 +260,20 @@ def test_a_bound_scope_is_not_overruled_and_an_unknown_one_refused(organisation)
         organisation.invoke("hello", {"configurable": {"wiserouter_scope": "team-c"}})
 
 
-@pytest.mark.parametrize("per", ["run", "call"])
-def test_a_middleware_pays_by_the_runtime(organisation, per):
+@pytest.mark.parametrize(("unit", "decided"), [("run", 1), ("call", 2)])
+def test_a_middleware_pays_by_the_runtime(organisation, unit, decided):
     def team(runtime):
         return runtime.context["team"]
 
     agent = create_agent(
         organisation,
         [weather],
-        middleware=[WiseRouterMiddleware(organisation, per=per, scope=team)],
+        middleware=[WiseRouterMiddleware(organisation, unit=unit, scope=team)],
         context_schema=dict,
     )
     agent.invoke({"messages": [("human", "weather in 'Rome'?")]}, context={"team": "team-b"})
     assert (spent(organisation, "team-a"), spent(organisation, "team-b") > 0) == (0.0, True)
-    assert organisation.core.status().decided == 2
+    assert organisation.core.status().decided == decided
 
 
 def test_an_agent_pays_by_its_configuration(organisation):
