@@ -22,6 +22,8 @@ from wiserouter.types import FloatArray
 _FAR_S = 1e9
 """Gap of a model that never served the conversation."""
 
+_NO_CALLS = Conversation("", "", "run")
+
 
 class CallEstimates:
     """All that is learned from the calls of conversations, for one pool.
@@ -84,6 +86,15 @@ class CallEstimates:
         calls, pairs = self.calls_left.expected(model, made), self.calls_left.pairs(model, made)
         return self._rest_usd(model, prompt_tokens, growth, output, calls, pairs)
 
+    def run_usd(self, model: int, context: int) -> float:
+        """Return the expected cost of all calls of a run whose first prompt has the mean length; NaN without a price.
+
+        It serves to compare these estimates with the costs of runs that are known as a whole.
+        """
+        row = self._row(context)
+        first, output = float(self.tokens.first(row)[model]), float(self.tokens.output(row)[model])
+        return self._next_usd(_NO_CALLS, model, first, output, 0.0) + self.rest_usd(model, context, 1, first)
+
     def per_call_usd(self, state: Conversation, context: int, next_usd: FloatArray, prompt_tokens: float) -> FloatArray:
         """Return the mean cost of the next call and of those after it, if one model serves all of them."""
         made, row = state.calls + 1, self._row(context)
@@ -139,6 +150,7 @@ class CallEstimates:
         self.tokens.merge(TokenGrowth.of_arrays(parts["tokens"]))
         self.hits.merge(CacheHits.of_arrays([model.price for model in self._models], parts["hits"]))
         self.calls_left.merge(CallsLeft.of_arrays(parts["calls_left"]))
+        self.ended += round(parts["calls_left"]["stopped"].sum())
 
     def _next_usd(self, state: Conversation, k: int, prompt: float, output: float, now_s: float) -> float:
         model = self._models[k]

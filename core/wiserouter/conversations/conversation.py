@@ -25,7 +25,7 @@ class Warm(NamedTuple):
     Attributes
     ----------
     tokens : int
-        Tokens of the prompt and the answer of the last call.
+        Tokens of the prompt of the last call; what it answered is new to the cache.
     at_s : float, seconds
         The time of the last call.
     """

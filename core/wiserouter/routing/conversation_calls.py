@@ -40,6 +40,9 @@ MAX_ATTEMPTS = 100
 KEPT_TTLS = 2.0
 """A state is kept for this many times to live, so that the worker that served it last can count its end."""
 
+PRIOR_RUNS = 5.0
+"""Number of runs that an estimate from tokens counts for, beside the costs of runs that are known as a whole."""
+
 INFINITE_PRICE = -1.0
 """Stands for an infinite shadow price in a kept state."""
 
@@ -308,10 +311,22 @@ class ConversationCalls:
             prompt = self.estimates.prompt_tokens(state, decision.context, None)
             rest = self.estimates.rest_usd(model, decision.context, state.calls, prompt)
             if not math.isnan(rest):
-                return rest
+                return rest * self._known_ratio(model, decision.context)
         figures = None if record.trace is None else record.trace.choice.figures
         total_usd = state.estimate_usd or (0.0 if figures is None else figures.means(model)[1])
         return max(total_usd - state.spent_usd - decision.expected_cost_usd, 0.0)
+
+    def _known_ratio(self, model: int, context: int) -> float:
+        """Return the mean cost of the runs that are known, over the estimate from tokens and numbers of calls.
+
+        Few calls and runs in progress say little of the length of runs, so that the rest of those would be committed at
+        too much; a history in runs says more. The estimate itself counts for `PRIOR_RUNS`.
+        """
+        estimates, known = self.estimates.run_usd(model, context), self._learner.estimates
+        if not NO_CONTEXT < context < known.shape[0] or not estimates > 0.0:
+            return 1.0
+        runs, usd = float(known.calls[context, model]), float(known.cost[context, model])
+        return (usd + PRIOR_RUNS * estimates) / ((runs + PRIOR_RUNS) * estimates)
 
     def _after_charge(self, state: Conversation, record: Record, cost_usd: float, usage: Usage | None) -> Conversation:
         """Return the state after a charge."""
@@ -330,7 +345,7 @@ class ConversationCalls:
                 sent_tokens=state.sent_tokens + usage.input_tokens,
                 read_tokens=state.read_tokens + usage.cache_read_tokens,
             )
-            after = after.warmed(name, usage.input_tokens + usage.output_tokens, decision.decided_at)
+            after = after.warmed(name, usage.input_tokens, decision.decided_at)
         if self._is_run:
             after = replace(after, estimate_usd=spent_usd + state.rest_usd)
         return after

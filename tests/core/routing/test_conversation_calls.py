@@ -509,3 +509,19 @@ def test_a_conversation_moves_with_its_queries_when_contexts_are_fitted_again(un
     assert router.contexts.n_contexts == 2
     for i in (30, 31):  # from before the fit
         assert router.decide(conversation=f"c-{i}").context == router.contexts.assign(ends[i % 2])
+
+
+def test_the_rest_of_a_run_is_committed_at_what_runs_are_known_to_cost():
+    router = fitted()
+    for run in range(3):
+        serve(router, f"short-{run}", calls=2)
+        router.end(f"short-{run}")
+    decision = serve(router, "next", calls=1)[0]
+    state = router.conversation("next")
+    model = router.pool.index(decision.model)
+    known = router.estimates.cost[decision.context, model] / router.estimates.calls[decision.context, model]
+    estimate = router._calls.estimates.run_usd(model, decision.context)
+    assert estimate != pytest.approx(known, rel=0.05)
+    plain = router._calls.estimates.rest_usd(model, decision.context, 1, state.prompt_tokens)
+    ratio = state.rest_usd / plain
+    assert min(1.0, known / estimate) <= ratio <= max(1.0, known / estimate)
