@@ -9,25 +9,37 @@ from typing import Annotated, Any
 
 import typer
 
+from wiserouter.cli import simulate_conversations as conversations
 from wiserouter.cli.fit import names
 from wiserouter.cli.output import check_writable, out, print_json, progress, table
+from wiserouter.errors import InvalidInput
 from wiserouter.evaluation import simulation
 from wiserouter.evaluation.simulation import MethodSummary, Study, slopes, summarise
 from wiserouter.pricing.amounts import usd
 
 _COLUMNS = ("method", "reward\nratio", "\ns.e.", "\nregret", "spend\nratio", "\nmost", "\nserved")
 
+SEEDS = 40
+"""By default, of requests; conversations have fewer."""
+
 
 def simulate(
-    environment: Annotated[str, typer.Option(help="paper, or routerbench: a wider range of costs.")] = "paper",
-    horizon: Annotated[list[int] | None, typer.Option(help="Number of requests; repeatable. 1500 by default.")] = None,
-    seeds: Annotated[int, typer.Option(help="Number of seeds; each has its own environment.", min=1)] = 40,
+    environment: Annotated[
+        str, typer.Option(help="paper, or routerbench: a wider range of costs; agents, or chats.")
+    ] = "paper",
+    horizon: Annotated[
+        list[int] | None,
+        typer.Option(help="Number of requests; repeatable. 1500 by default. Of agents and chats: conversations, 200."),
+    ] = None,
+    seeds: Annotated[
+        int | None, typer.Option(help="Number of seeds, each with its own environment: 40; agents and chats 3.", min=1)
+    ] = None,
     first_seed: Annotated[int, typer.Option(help="The first seed.", min=0)] = 0,
     fraction: Annotated[
         float | None,
         typer.Option(
             help="Budget between always the cheapest (0) and always the most expensive model (1); by default 0.5 in "
-            "paper, 0.02 in routerbench."
+            "paper, 0.02 in routerbench, five budgets in agents and chats."
         ),
     ] = None,
     limit: Annotated[str, typer.Option(help="expected, or hard: through the router, with worst cases.")] = "expected",
@@ -35,6 +47,12 @@ def simulate(
         str, typer.Option(help="actual, or paper: true costs, or the mean cost of each pair.")
     ] = "actual",
     methods: Annotated[str | None, typer.Option(help="Only these methods, separated by commas.")] = None,
+    credit: Annotated[
+        str,
+        typer.Option(
+            help="agents: a run that models share is worth their mean by share (linear) or the worst of them."
+        ),
+    ] = "linear",
     jobs: Annotated[int, typer.Option(help="Number of processes.", min=1)] = 1,
     plot: Annotated[Path | None, typer.Option(help="Save a picture of the longest horizon (png, svg, pdf).")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
@@ -48,15 +66,32 @@ def simulate(
 
     Example: wiserouter simulate --horizon 1500 --seeds 40 --plot regret.png
 
+    With --environment agents or chats: units of decision on conversations over
+    providers with prompt caches. Methods: call (each call alone), pinned (the
+    model of the first call), never-switch (one for all, the text unread),
+    conversation (each turn with its cache), run (one decision per conversation)
+    and oracle (a bound). docs/agents_simulation.md has the setup.
+
+    Example: wiserouter simulate --environment agents --plot agents.png
+
     JSON: {"methods": [{"method", "horizon", "seeds", "reward_ratio", "regret",
     "spend_ratio", "served", "reward_ratio_se", "regret_se", "spend_ratio_max",
     "budget_usd", "per_seed": {"seed": [...], ...}, "curves": {"step": [...],
     "amortized_regret": [...], "spend_usd": [...]}, "regret_slope"}]}, one for
     each horizon and method. regret_slope is that of log regret per request over
-    log horizon; null with one horizon.
+    log horizon; null with one horizon. Of agents and chats: {"environment",
+    "conversations", "reference", "policies": [{"policy", "budget_usd": [...],
+    "quality", "at_budget", "spend_ratio", "waste", "switches", "gain":
+    {"by_budget", "mean", "se"}, "per_seed", ...}]}, lists by budget.
     """
     check_writable(plot)
     chosen = None if methods is None else tuple(names(methods) or ())
+    if environment in conversations.ENVIRONMENTS:
+        _check_unused(environment, limit, accounting, horizon)
+        asked = conversations.study_of(environment, chosen, horizon[0] if horizon else None, credit, fraction)
+        each = range(first_seed, first_seed + (seeds or conversations.SEEDS))
+        return conversations.compare_units(asked, each, jobs=jobs, plot=plot, as_json=as_json)
+    seeds = seeds or SEEDS
     study: Study = Study(environment, chosen, limit, accounting, fraction)  # type: ignore[arg-type]
     horizons = sorted(set(horizon or (1_500,)))
     with progress(quiet=as_json) as bars:
@@ -82,6 +117,16 @@ def simulate(
     if plot is not None:
         out.print(f"Picture: {plot}", highlight=False)
     return None
+
+
+def _check_unused(environment: str, limit: str, accounting: str, horizon: list[int] | None) -> None:
+    """Raise `InvalidInput` for an option that simulated conversations do not have."""
+    if (limit, accounting) != ("expected", "actual"):
+        raise InvalidInput(
+            f"{environment} are simulated under an expected limit with actual costs, got {limit!r} and {accounting!r}"
+        )
+    if horizon is not None and len(horizon) > 1:
+        raise InvalidInput(f"{environment} take one --horizon, got {len(horizon)}", value=horizon)
 
 
 def _figures(summaries: Sequence[MethodSummary]) -> list[dict[str, Any]]:
