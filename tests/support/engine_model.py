@@ -131,7 +131,7 @@ class ModelEngine:
         self.conversations: dict[str, tuple[KeepConversation, float]] = {}
         self.caps: dict[str, OpenCap] = {}
 
-    def exchange(self, events, reading=NOTHING):
+    def exchange(self, events, reading=NOTHING, within_s=None):
         with self.lock:
             return self.exchanged(events, reading)
 

@@ -38,7 +38,7 @@ class OffLoop:
         self.open, self.down = threading.Event(), False
         self.open.set()
 
-    def exchange(self, events, reading=None):
+    def exchange(self, events, reading=None, within_s=None):
         try:
             asyncio.get_running_loop()
         except RuntimeError:

@@ -107,11 +107,12 @@ class Engine(Protocol):
 
     near: bool
 
-    def exchange(self, events: Sequence[Event], reading: ReadRequest = NOTHING) -> Reply:
+    def exchange(self, events: Sequence[Event], reading: ReadRequest = NOTHING, within_s: float | None = None) -> Reply:
         """Apply the events in order, all in one transaction, and read.
 
         Reservations and leases whose time has run out are presumed or returned before that, and conversations and caps
         whose time has run out are forgotten.
+        A near engine waits at most `within_s` for other writers, where that is given and less than its own limit.
 
         Raises
         ------

@@ -92,8 +92,8 @@ class RedisEngine:
         self._client: Redis | RedisCluster | None = None
         self._lock = Lock()
 
-    def exchange(self, events: Sequence[Event], reading: ReadRequest = NOTHING) -> Reply:
-        """Apply the events in order, all in one transaction, and read."""
+    def exchange(self, events: Sequence[Event], reading: ReadRequest = NOTHING, within_s: float | None = None) -> Reply:
+        """Apply the events in order, all in one transaction, and read; `timeout_s` alone limits the time."""
         request = {"events": [_plain(event) for event in events], **reading._asdict(), **self._bounds}
         body = json.dumps(request, ensure_ascii=False, separators=(",", ":"), default=dict)
         return _reply(events, self._run(body.encode("utf-8", "surrogatepass")))

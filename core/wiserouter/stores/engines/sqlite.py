@@ -76,6 +76,7 @@ class SQLiteEngine:
         self._clock = clock
         self._bounds = reservation_ttl_s, decision_ttl_s, max_conversations
         self._synchronous, self._timeout_s = synchronous, timeout_s
+        self._waits_s = timeout_s
         self._lock = RLock()
         self._connection: sqlite3.Connection | None = None
         self._file: OpenFile | None = None
@@ -87,9 +88,10 @@ class SQLiteEngine:
         """Return the class and the file."""
         return f"SQLiteEngine({str(self.path)!r})"
 
-    def exchange(self, events: Sequence[Event], reading: ReadRequest = NOTHING) -> Reply:
-        """Apply the events in order, all in one transaction, and read."""
+    def exchange(self, events: Sequence[Event], reading: ReadRequest = NOTHING, within_s: float | None = None) -> Reply:
+        """Apply the events in order, all in one transaction, and read; wait at most `within_s` for other writers."""
         with self._lock, self._named_errors():
+            self._wait_at_most(self._timeout_s if within_s is None else min(within_s, self._timeout_s))
             try:
                 return self._applied(events, reading)
             except Superseded as ended:
@@ -123,6 +125,13 @@ class SQLiteEngine:
             if self._connection is not None:
                 self._connection.close()
                 self._connection = None
+
+    def _wait_at_most(self, time_s: float) -> None:
+        """Set how long transactions wait for other writers; a new connection waits for `timeout_s`."""
+        connection = self._connected()
+        if time_s != self._waits_s:
+            connection.execute(f"PRAGMA busy_timeout = {round(1_000 * time_s)}")
+            self._waits_s = time_s
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Cursor]:
@@ -161,7 +170,7 @@ class SQLiteEngine:
         """Return the connection of this process: one opened before a fork must not be used after it."""
         if self._connection is None or not self._owner.is_current:
             with self._named_errors():
-                self._connection = self._connect()
+                self._connection, self._waits_s = self._connect(), self._timeout_s
             self._file = OpenFile(self.path, self._migrate)
             self._owner.renew_after_fork()
         return self._connection

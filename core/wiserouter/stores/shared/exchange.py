@@ -33,6 +33,9 @@ logger = logging.getLogger("wiserouter")
 MAX_EVENTS_PER_EXCHANGE = 500
 """The most pending events that one exchange sends."""
 
+BRIEF_S = 1.0
+"""The longest wait for other writers where no account has a hard limit: its calls are decided without the engine."""
+
 RETRY_S = 1.0
 """Pause after a failed exchange in which requests fail at once."""
 
@@ -104,6 +107,10 @@ class ExchangeParticipant(Protocol):
 
         Returns None, or, where the engine has lost its data, the events to send in place of those that were sent.
         """
+        ...
+
+    def decides_alone(self) -> bool:
+        """Return True if what was composed last is decided without the engine while it does not answer."""
         ...
 
     def close(self) -> None:
@@ -253,8 +260,10 @@ class EngineClient:
             started_s = self._clock()
             due = refresh or started_s - self._refreshed_s >= self._refresh_s
             extras, reading = participant.compose(sent, due=due)
+            brief = self._engine.near and not refresh and participant.decides_alone()
         try:
-            reply = self._engine.exchange([*[_encoded(pending) for pending in sent], *extras], reading)
+            events = [*[_encoded(pending) for pending in sent], *extras]
+            reply = self._engine.exchange(events, reading, BRIEF_S if brief else None)
         except StoreError as error:
             self._fail(len(sent), error)
             raise

@@ -110,6 +110,7 @@ class Worker:
         self._noted_s = float("-inf")
         self._read: list[str] = []
         self._read_caps: list[str] = []
+        self._hard_scopes: set[str] = set()
         self._renewing: dict[str, Lease] = {}
         self._returning: dict[str, Lease] = {}
         self._loss, self._closed_s = "", min(3.0 * refresh_s + 2.0 * RETRY_S, MAX_CLOSED_S)
@@ -142,6 +143,10 @@ class Worker:
     def continues_alone(self, scope: str) -> bool:
         """Return True if the engine does not answer and its limit lets a scope be decided on the replica."""
         return self.client.broken and self.continues and not self.replica.chain(scope).hard
+
+    def decides_alone(self) -> bool:
+        """Return True if all that an exchange is about is decided on the replica while the engine does not answer."""
+        return self.continues and bool(self.replica.views) and not self._hard_scopes and not self._read_caps
 
     def leases_to(self, scope: str) -> bool:
         """Return True if what is decided in a scope without the engine is taken from a lease."""
@@ -316,6 +321,8 @@ class Worker:
             if scope not in self.replica.views:
                 self._noted_s = float("-inf")  # a worker that starts next can read the record of arrivals at once
             self.replica.take(scope, state, reply.now_s, reply.notes, unsent)
+            hard = self.replica.views[scope].budget.hard
+            (self._hard_scopes.add if hard else self._hard_scopes.discard)(scope)
 
     def _unsent_in_cap(self, key: str) -> list[Effect]:
         """Return the effects on a cap of the events that are not sent yet."""

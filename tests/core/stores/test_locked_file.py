@@ -1,0 +1,94 @@
+"""An SQLite file that another process keeps locked: what waits for it, how long, and that no event loop does."""
+
+import asyncio
+import sqlite3
+import time
+from contextlib import closing, contextmanager
+
+import pytest
+
+from support.store_worker import record
+from wiserouter import Budget, Contexts, Model, WiseRouter, open_store
+from wiserouter.errors import StoreUnavailable
+from wiserouter.stores.shared import exchange
+
+BRIEF_S, TIMEOUT_S = 0.1, 0.6
+EXPECTED, HARD = Budget(10.0, 100), Budget(10.0, 100, limit="hard")
+
+
+@pytest.fixture(autouse=True)
+def brief(monkeypatch):
+    monkeypatch.setattr(exchange, "BRIEF_S", BRIEF_S)
+
+
+@pytest.fixture
+def url(tmp_path):
+    return f"sqlite:///{tmp_path / 'budget.db'}?timeout_s={TIMEOUT_S}&refresh_s=1000"
+
+
+@pytest.fixture
+def locked(tmp_path):
+    @contextmanager
+    def held():
+        with closing(sqlite3.connect(tmp_path / "budget.db", isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            yield
+            other.execute("ROLLBACK")
+
+    return held
+
+
+def time_of(step, *arguments):
+    started_s = time.perf_counter()
+    try:
+        step(*arguments)
+    except StoreUnavailable as error:
+        return time.perf_counter() - started_s, error
+    return time.perf_counter() - started_s, None
+
+
+def test_the_first_call_of_expected_limits_waits_briefly_and_the_next_not_at_all(url, locked):
+    store = open_store(url)
+    store.open("s", EXPECTED)
+    store.reserve(record(store, "s", "before", 0.5, 0.5))
+    with locked():
+        first_s, error = time_of(store.reserve, record(store, "s", "first", 0.5, 0.5))
+        assert (error, BRIEF_S <= first_s < TIMEOUT_S) == (None, True), first_s
+        next_s, error = time_of(store.reserve, record(store, "s", "next", 0.5, 0.5))
+        assert (error, next_s < BRIEF_S) == (None, True), next_s
+    store.refresh()
+    assert store.ledger("s").in_flight == 3
+    store.close()
+
+
+def test_a_hard_limit_waits_for_its_whole_time_and_so_do_expected_ones_beside_it(url, locked):
+    store = open_store(url)
+    store.open("s", EXPECTED)
+    store.open("t", HARD)
+    for scope in ("t", "s"):
+        with locked():
+            waited_s, error = time_of(store.reserve, record(store, scope, f"call of {scope}", 0.5, 0.5))
+        assert waited_s >= TIMEOUT_S
+        assert (error is None) == (scope == "s")
+        store.refresh()
+    store.close()
+
+
+async def test_the_event_loop_goes_on(url, locked):
+    router = WiseRouter([Model("a", max_cost_usd=0.1)], Contexts.single(), store=url)
+    router.start(EXPECTED)
+    beats = []
+
+    async def beat():
+        while True:
+            beats.append(time.perf_counter())
+            await asyncio.sleep(0.005)
+
+    beating = asyncio.create_task(beat())
+    with locked():
+        decision = await router.adecide("hello")
+        await router.acharge(decision, 0.01)
+    beating.cancel()
+    assert len(beats) > 5
+    assert router.status().charged == 1
+    router.close()
