@@ -10,7 +10,6 @@ from typing import Any
 from langchain_core.language_models import BaseChatModel, ModelProfile
 
 from wiserouter import Price
-from wiserouter.errors import InvalidInput
 from wiserouter.integration import TOOLS_TOKENS, CallRequest, RateCard, count_tokens, exact_encoding
 from wiserouter_langchain.limits import (
     BODIES,
@@ -24,6 +23,7 @@ from wiserouter_langchain.limits import (
 )
 from wiserouter_langchain.price_catalogue import rate_card_of
 from wiserouter_langchain.single_attempt import single_attempt
+from wiserouter_langchain.wrapped_models import Wrapping
 
 MEDIA_TOKENS = 2_000
 """Tokens of a typical image, to hold against context windows; a hard budget reserves the whole window instead."""
@@ -60,6 +60,8 @@ class PoolMember:
         The setting by which a hard budget cannot bound its calls.
     own_tokens : int
         A bound on the input tokens that its own settings add.
+    wrapping : Wrapping or None
+        What the caller has wrapped around it.
     """
 
     name: str
@@ -73,6 +75,7 @@ class PoolMember:
     most_output_tokens: int | None = None
     unbounded: str | None = None
     own_tokens: int = 0
+    wrapping: Wrapping | None = None
 
     @property
     def can_be_capped(self) -> bool:
@@ -162,7 +165,9 @@ class PoolMember:
         return model, rewritten(kwargs, output_tokens, answers)
 
 
-def pool_member(name: str, model: BaseChatModel, own_price: Price | None) -> PoolMember:
+def pool_member(
+    name: str, model: BaseChatModel, own_price: Price | None, wrapping: Wrapping | None = None
+) -> PoolMember:
     """Return the member of the pool that a chat model makes.
 
     Parameters
@@ -173,20 +178,14 @@ def pool_member(name: str, model: BaseChatModel, own_price: Price | None) -> Poo
         The chat model.
     own_price : Price or None
         A price that comes before the catalogue's.
+    wrapping : Wrapping, optional
+        What was wrapped around it.
 
     Raises
     ------
-    InvalidInput
-        If it is no chat model.
     UnknownPrice
         If neither `own_price` nor the catalogue has a price.
     """
-    if not isinstance(model, BaseChatModel):
-        raise InvalidInput(
-            f"models must be chat models, got {type(model).__name__} for {name!r}: pass the model itself, and bind or "
-            f"wrap the router instead",
-            value=name,
-        )
     profile: Mapping[str, Any] = model.profile or {}
     fields = {name: getattr(model, name) for name in type(model).model_fields}
     field = next((name for name in OUTPUT_LIMITS if name in fields), None)
@@ -204,14 +203,15 @@ def pool_member(name: str, model: BaseChatModel, own_price: Price | None) -> Poo
         own,
         fixed,
         most,
-        costly_field(fields),
-        _bound_of_settings(fields),
+        costly_field(fields) or (None if wrapping is None else wrapping.unbounded),
+        _bound_of_settings(fields, {} if wrapping is None else wrapping.kwargs),
+        wrapping,
     )
 
 
-def _bound_of_settings(fields: Mapping[str, Any]) -> int:
+def _bound_of_settings(fields: Mapping[str, Any], bound: Mapping[str, Any]) -> int:
     """Return a bound on the input tokens that the settings of a model add, such as tools in its `model_kwargs`."""
-    bodies = [body for name in BODIES if (body := fields.get(name))]
+    bodies = [body for body in (*(fields.get(name) for name in BODIES), bound) if body]
     return TOOLS_TOKENS + len(json.dumps(bodies, default=str)) if bodies else 0
 
 

@@ -106,8 +106,12 @@ class RoutedCall:
             self.runnable, self.kwargs = member.capped(cap_output_tokens, self.request), dict(kwargs)
         else:
             self.runnable, self.kwargs = member.bounded(self.limits, cap_output_tokens, kwargs)
-        for name, args, keywords in self.kwargs.pop(OPERATIONS, ()):
+        operations = self.kwargs.pop(OPERATIONS, ())
+        for name, args, keywords in operations:
             self.runnable = getattr(self.runnable, name)(*args, **keywords)
+        if member.wrapping is not None:
+            self.kwargs = member.wrapping.arguments(self.kwargs, own_tools=bool(operations))
+            self.runnable = member.wrapping.around(self.runnable, retries=self.limits is None)
         callbacks.add_handler(self.observer, inherit=True)
         self.config = patch_config(config, callbacks=callbacks)
         self.config["metadata"] = {**(self.config.get("metadata") or {}), RECORD: self.record}

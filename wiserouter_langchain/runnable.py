@@ -35,6 +35,7 @@ from wiserouter_langchain.pooled_chat_model import PooledChatModel
 from wiserouter_langchain.rests import Rests
 from wiserouter_langchain.setup import add_member, open_conversations, open_router, pool_members
 from wiserouter_langchain.structured_output import StructuredWiseRouter
+from wiserouter_langchain.wrapped_models import all_unwrapped
 
 
 class RunnableWiseRouter(PooledChatModel):
@@ -43,7 +44,7 @@ class RunnableWiseRouter(PooledChatModel):
     Parameters
     ----------
     models : dict of str to BaseChatModel
-        The pool; the names are those of `router`.
+        The pool; the names are those of `router`. `bind`, `with_config` and `with_retry` may be around a model.
     router : WiseRouter, optional
         Fitted on history. By default one that knows the models' prices and learns the rest.
     budget : Budget, optional
@@ -56,19 +57,18 @@ class RunnableWiseRouter(PooledChatModel):
         The limit of the output where neither call nor model sets one; also passed to the model.
     max_wait_s : float, default 10
         How long a call waits while the rest of the budget is only held by calls in flight; 0 refuses it at once.
-    max_attempts : int, default 3
-        The most models that may try one call. Where a model fails before any part of its answer arrives, the next best
-        one that the budget pays for is tried; 1 for no failover.
+    max_attempts, failover : int, default 3, and bool, default True
+        The most models that may try one call: where one fails before any part of its answer arrives, the next best one
+        that the budget pays for is tried. `failover=False` is one attempt.
     rest_s : float, default 5
-        The time for which a model that failed is left out where others can take the call.
+        The time for which a model that failed is left out where others can answer.
     draw_by : {"request", "question"}, default "request"
-        Where the plan mixes two models, each call draws for itself, or calls of equal questions get the same model.
+        Where the plan mixes models, each call draws for itself, or calls of equal questions get the same one.
     unit : {"call", "conversation", "run"}, optional
         Decide each call alone, each turn of a chat with its warm caches in the price, or once for all calls of a run.
         By default as `router` does, or "call".
     run_budget_usd, run_limit, conversation_ttl_s : optional
-        The most that one run may spend with those that name it as their parent, its limit, and the time to live, as in
-        `Conversations`.
+        As in `Conversations`.
     encoder_timeout_s : float, default 1
         The time in which a question must be embedded; after it, the question is routed without a context.
     history_size : int, default 10,000
@@ -89,10 +89,6 @@ class RunnableWiseRouter(PooledChatModel):
     Force a model with `config={"configurable": {"wise_model": "name"}}`. Let a scope pay with
     `{"configurable": {"wiserouter_scope": "team-a"}}`, the same key of `metadata`, or `paid_by`. `with_retry` never
     retries a stream; let the models' own clients retry. Set temperature, stop words and the like on the models.
-
-    The first of these identifies a run: `wiserouter_run` or `thread_id` of the configuration, the root run that
-    `track_decisions` has seen (not of a chat), the decisions recorded in the answers of the history, and its texts.
-    `wiserouter_parent` names the run whose budget pays as well.
 
     Examples
     --------
@@ -117,19 +113,23 @@ class RunnableWiseRouter(PooledChatModel):
     run_budget_usd: float | None = None
     run_limit: Literal["hard", "expected"] | None = None
     conversation_ttl_s: float | None = None
+    failover: bool = True
     encoder_timeout_s: float = 1.0
     history_size: int = 10_000
 
     def __init__(self, **fields: Any) -> None:
         """Look up prices and limits, and start the budget."""  # not in a validator, which would wrap our errors
+        fields["models"], wrappings = all_unwrapped(fields.get("models"))
         super().__init__(**fields)
         for name in ("cache", "rate_limiter", "disable_streaming"):
             if getattr(self, name):
                 raise InvalidInput(f"{name} must be set on the models, not on the router, which never generates itself")
         if self.max_attempts < 1:
             raise InvalidInput(f"max_attempts must be at least 1, got {self.max_attempts}", value=self.max_attempts)
+        if not self.failover:
+            self.max_attempts = 1
         load_tokenizer()
-        members = pool_members(self.models, self.router, self.prices, self.output_version)
+        members = pool_members(self.models, self.router, self.prices, self.output_version, wrappings)
         core = open_router(members, self.router, self.budget, self.cap_output_tokens, self.scopes)
         self.unit = open_conversations(
             core,
@@ -183,7 +183,7 @@ class RunnableWiseRouter(PooledChatModel):
             Nothing is changed.
         """
         add_member(self.core, self._environment.members, name, model, price, self.cap_output_tokens, reward, cost_usd)
-        self.models[name] = model
+        self.models[name] = self._environment.members[name].model
 
     def preferring(self, name: str) -> RunnableWiseRouter:
         """Return this router with a model that takes each call that it can take and the budget pays for."""

@@ -14,6 +14,7 @@ from wiserouter.errors import InvalidInput, UnknownPrice
 from wiserouter.integration import check_bounded, prepare_router
 from wiserouter_langchain.conversation_call import Unit
 from wiserouter_langchain.pool_member import PoolMember, pool_member
+from wiserouter_langchain.wrapped_models import PLAIN, Wrapping, unwrapped
 
 
 def pool_members(
@@ -21,6 +22,7 @@ def pool_members(
     router: WiseRouter | None,
     prices: Mapping[str, Price],
     output_version: str | None,
+    wrappings: Mapping[str, Wrapping],
 ) -> dict[str, PoolMember]:
     """Return the members of a pool: prices are the caller's own, else the router's, else the catalogue's.
 
@@ -34,13 +36,18 @@ def pool_members(
         The caller's own prices.
     output_version : str or None
         A field of the runnable that its models have to honour.
+    wrappings : mapping of str to Wrapping
+        What was wrapped around models.
     """
     if not models:
         raise InvalidInput("models must hold at least one chat model, got none")
     fitted = {} if router is None else {model.name: model.price for model in router.pool.models}
     fields = {} if output_version is None else {"output_version": output_version}
     own = {name: prices.get(name) or fitted.get(name) for name in models}
-    return {name: pool_member(name, _with_fields(model, fields), own[name]) for name, model in models.items()}
+    return {
+        name: pool_member(name, model.model_copy(update=fields) if fields else model, own[name], wrappings.get(name))
+        for name, model in models.items()
+    }
 
 
 def open_router(
@@ -119,7 +126,7 @@ def add_member(
     router: WiseRouter,
     members: dict[str, PoolMember],
     name: str,
-    model: BaseChatModel,
+    model: object,
     price: Price | None,
     cap_output_tokens: int | None,
     reward: float | None,
@@ -128,7 +135,8 @@ def add_member(
     """Add a chat model to a running router and to its members; raises as `RunnableWiseRouter.add_model` does."""
     if name in members:
         raise InvalidInput(f"the name of a new model must be new, got {name!r}", value=name)
-    member = pool_member(name, model, price)
+    inner, wrapping = unwrapped(name, model)
+    member = pool_member(name, inner, price, None if wrapping == PLAIN else wrapping)
     if router.is_hard() or (router.conversations is not None and router.conversations.has_hard_runs):
         _check_bounded({name: member}, cap_output_tokens)
     members[name] = member
@@ -156,7 +164,3 @@ def _check_member(members: Mapping[str, PoolMember], model: Model) -> None:
             f"no chat model stands behind {model.name!r}: add it with RunnableWiseRouter.add_model(name, model)",
             value=model.name,
         )
-
-
-def _with_fields(model: BaseChatModel, fields: Mapping[str, object]) -> BaseChatModel:
-    return model.model_copy(update=fields) if fields and isinstance(model, BaseChatModel) else model

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from langchain_core.language_models import FakeListChatModel
+from langchain_core.output_parsers import StrOutputParser
 
 from support.chat_calls import City
 from support.chat_stub import PRICES, OtherStub, StubChat, core, routed
@@ -109,7 +110,7 @@ def test_what_cannot_be_added_changes_nothing():
     with pytest.raises(UnknownPrice, match="bound on the cost"):
         llm.add_model("large", StubChat(), price=Price(1e-6, 1e-6))
     with pytest.raises(InvalidInput, match="chat models"):
-        llm.add_model("large", StubChat().with_retry(), price=Price(1e-6, 1e-6))
+        llm.add_model("large", StubChat() | StrOutputParser(), price=Price(1e-6, 1e-6))
     with pytest.raises(InvalidInput, match="reward"):
         llm.add_model("large", StubChat(max_tokens=5), price=Price(1e-6, 1e-6), reward=2.0)
     assert set(llm.models) == set(llm._environment.members) == set(llm.core.pool.names) == {"small"}

@@ -86,13 +86,11 @@ def test_a_pool_that_cannot_work_is_refused(fields, error, message):
         RunnableWiseRouter(**{"router": core(), "prices": {**PRICES, "huge": Price(1, 1)}, **fields})
 
 
-def test_a_wrapped_model_a_missing_budget_and_a_missing_price_are_refused():
+def test_a_missing_budget_and_a_missing_price_are_refused():
     with pytest.raises(InvalidInput, match="needs a budget"):
         RunnableWiseRouter(models={"small": StubChat()}, prices=PRICES)
     with pytest.raises(UnknownPrice, match=r"model 'small' has no price .*prices=\{'small': Price"):
         RunnableWiseRouter(models={"small": StubChat()}, budget=Budget(1.0, 10))
-    with pytest.raises(Exception, match=r"BaseChatModel|chat model"):
-        RunnableWiseRouter(models={"small": StubChat().with_retry()}, prices=PRICES, budget=Budget(1.0, 10))
     with pytest.raises(UnknownPrice, match="bound on the cost of a call"):
         RunnableWiseRouter(models={"small": StubChat()}, prices=PRICES, budget=Budget(1.0, 10, limit="hard"))
 
