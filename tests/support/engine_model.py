@@ -47,9 +47,12 @@ class OpenCap:
     def state(self) -> CapState:
         return CapState(self.cap.amount_usd, self.cap.hard, self.counters())
 
+    @property
+    def is_idle(self) -> bool:
+        return not any(call.state == "in flight" for call in self.calls)
+
     def is_over(self, now_s: float) -> bool:
-        in_flight = any(call.state == "in flight" for call in self.calls)
-        return not in_flight and self.used_s + self.cap.ttl_s <= now_s
+        return self.is_idle and self.used_s + self.cap.ttl_s <= now_s
 
     def admits(self, asked: Reserve) -> bool:
         at = self.counters()
@@ -115,7 +118,7 @@ class ModelEngine:
     def __init__(self, reservation_ttl_s=900.0, decision_ttl_s=7 * 86_400.0):
         self.now_s = 0.0
         self.lock = RLock()
-        self.ttl_s, self.decision_ttl_s = reservation_ttl_s, decision_ttl_s
+        self.ttl_s, self.decision_ttl_s, self.max_conversations = reservation_ttl_s, decision_ttl_s, 100_000
         self.accounts: dict[str, AccountState] = {}
         self.restores: dict[str, Restore] = {}
         self.windows: dict[str, Kept] = {}
@@ -276,6 +279,9 @@ class ModelEngine:
             one.cap, one.used_s = one.cap._replace(ttl_s=asked.ttl_s), self.now_s
             one.calls.append(call)
             self.caps[asked.key] = one
+        idle = sorted([key for key, one in self.caps.items() if one.is_idle], key=lambda key: self.caps[key].used_s)
+        for key in idle[: max(0, len(self.caps) - self.max_conversations)]:
+            del self.caps[key]
         return "ok"
 
     def settle(self, event: Settle):
@@ -380,13 +386,16 @@ class ModelEngine:
         if (0 if kept is None else kept.version + 1) != event.version:
             return "other"
         scopes = [scope for scope in event.scopes if scope in self.accounts]
+        self.conversations.pop(event.key, None)
         self.conversations[event.key] = event._replace(scopes=scopes), self.now_s + event.ttl_s
+        while len(self.conversations) > self.max_conversations:
+            del self.conversations[next(iter(self.conversations))]
         return "ok"
 
     def end_conversation(self, event: EndConversation):
         self.conversations.pop(event.key, None)
         cap = self.caps.get(event.key)
-        if cap is not None and not any(call.state == "in flight" for call in cap.calls):
+        if cap is not None and cap.is_idle:
             del self.caps[event.key]
         return "ok"
 

@@ -25,7 +25,7 @@ from wiserouter.stores.engines.events import (
     WindowOpening,
 )
 
-READ_ALL = ReadRequest(["s"], ["sums"], ["note"])
+READ_ALL = ReadRequest(["s"], ["sums"], ["note"], ["k"])
 HELD = {"reserved_usd": 0.25, "expected_usd": 0.125, "decided": 1, "in_flight": 1}
 CHARGED = {"spent_usd": 0.5, "debited_usd": 0.5, "decided": 1, "charged": 1}
 RELEASED = {"released": 1}
@@ -39,8 +39,8 @@ class Place:
     Attributes
     ----------
     open : callable returning Engine
-        Opens an engine on it, as another worker would; takes `reservation_ttl_s` and `decision_ttl_s`. The fixture that
-        made the place closes the engines.
+        Opens an engine on it, as another worker would; takes `reservation_ttl_s`, `decision_ttl_s` and
+        `max_conversations`. The fixture that made the place closes the engines.
     advance : callable
         Lets the given number of seconds pass, by the engine's time.
     short_s : float
@@ -56,8 +56,8 @@ def window(name: str, amount_usd: float = 1.0, *, hard: bool = True, rollover: b
     return WindowOpening(name, amount_usd, hard, rollover, **begins)
 
 
-def opened(place: Place, *windows: WindowOpening, **ttl_s: float) -> Engine:
-    engine = place.open(**ttl_s)
+def opened(place: Place, *windows: WindowOpening, **bounds: float) -> Engine:
+    engine = place.open(**bounds)
     assert apply(engine, Open("s", 0, "terms", windows or (window("w"),))) == [1]
     return engine
 
@@ -168,6 +168,8 @@ def fill(engine):
             renew("w", rolling("v", 10.0)),
             Learn("sums", "worker", 1, {"n": 1.0}),
             Note("note", "text"),
+            in_run("r", hard_cap("k")),
+            keep("k", 0, 0.5, "s"),
         ],
         READ_ALL,
     )

@@ -43,8 +43,9 @@ def redis_place(url):
 def model_place():
     engine = ModelEngine()
 
-    def open_engine(reservation_ttl_s=900.0, decision_ttl_s=7 * 86_400.0):
+    def open_engine(reservation_ttl_s=900.0, decision_ttl_s=7 * 86_400.0, max_conversations=100_000):
         engine.ttl_s, engine.decision_ttl_s = reservation_ttl_s, decision_ttl_s
+        engine.max_conversations = max_conversations
         return engine
 
     def advance(seconds):

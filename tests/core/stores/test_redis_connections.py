@@ -163,7 +163,7 @@ def test_a_cluster_keeps_a_router_in_one_slot(make, nodes):
                 found = client.keys(f"{{wiserouter:{name}}}*")
                 keys += found
                 slots |= {(name, client.cluster("KEYSLOT", key.decode())) for key in found}
-        assert len(keys) == 14
+        assert len(keys) == 20
     assert len(slots) == len(names)
 
 

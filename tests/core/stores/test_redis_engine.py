@@ -16,6 +16,9 @@ from support.engines import (
     charge,
     counters,
     fill,
+    hard_cap,
+    in_run,
+    keep,
     lease,
     opened,
     release,
@@ -28,7 +31,7 @@ from support.engines import (
 from support.redis_servers import MISSING, redis_server, wait_until
 from wiserouter.errors import InvalidInput, StoreDamaged
 from wiserouter.stores.engines.base import ReadRequest
-from wiserouter.stores.engines.events import Find, Learn, Note, Open, Spend
+from wiserouter.stores.engines.events import EndConversation, Find, Learn, Note, Open, Spend
 
 pytest.importorskip("redis")
 
@@ -112,6 +115,12 @@ DAMAGE = {
     "note": lambda client, base: [client.delete(f"{base}:note:note"), client.lpush(f"{base}:note:note", 1)],
     "sums": lambda client, base: [client.delete(f"{base}:sums:sums"), client.set(f"{base}:sums:sums", 1)],
     "cell": lambda client, base: [client.hset(f"{base}:sums:sums", "n", "one")],
+    "version of a conversation": lambda client, base: [client.hset(f"{base}:conversation:k", "version", "x")],
+    "half a conversation": lambda client, base: [client.hdel(f"{base}:conversation:k", "until_s")],
+    "scopes of a conversation": lambda client, base: [client.hset(f"{base}:conversation:k", "scopes", "[")],
+    "committed amount": lambda client, base: [client.hset(f"{base}:account:s", "committed_usd", "nan")],
+    "cap": lambda client, base: [client.hset(f"{base}:window:cap|k|r", "until_s", "x")],
+    "caps": lambda client, base: [client.delete(f"{base}:caps"), client.set(f"{base}:caps", 1)],
     "scopes": lambda client, base: [client.delete(f"{base}:scopes"), client.set(f"{base}:scopes", 1)],
     "schema": lambda client, base: [client.set(base, "x")],
     "schema of another type": lambda client, base: [client.delete(base), client.lpush(base, 1)],
@@ -138,6 +147,9 @@ def test_damaged_data_is_left_unchanged(make, server, client, what):
         Find("other"),
         release("a"),
         Note("another", "text"),
+        keep("k", 1),
+        in_run("q", hard_cap("k")),
+        charge("r", 0.25),
     ]
     with pytest.raises(StoreDamaged, match=re.escape(f"redis://127.0.0.1:{server.port}")):
         engine.exchange(events, READ_ALL)
@@ -168,13 +180,18 @@ def test_expiry_of_keys(make, server, client):
     lasts = {key for key, seconds in left_s.items() if seconds < 0}
     assert lasts == {
         "", ":account:s", ":window:v", ":call:b", ":lease:l", ":due", ":note:note", ":sums:sums", ":scopes",
+        ":call:r", ":window:cap|k|r", ":cap:k", ":caps", ":conversation:k", ":conversations",
     }  # fmt: skip
     ends = {key: seconds for key, seconds in left_s.items() if key not in lasts}
     expected = {":window:w": 4100.0, ":call:a": 1000.0, ":alias:other": 2100.0, ":spent:t": 1000.0}
     assert ends == pytest.approx({**expected, ":learnt:4:sums:worker": 4100.0}, rel=0.02)
-    assert client.zcard(f"{base}:due") == 2
-    apply(engine, release("b"), lease("l", 0.0, ttl_s=0.0))
+    assert client.zcard(f"{base}:due") == 4
+    apply(engine, release("b"), release("r"), lease("l", 0.0, ttl_s=0.0), keep("k", 1), keep("l", ttl_s=5.0))
     assert not client.exists(f"{base}:due", f"{base}:lease:l")
+    capped_s = [client.pttl(f"{base}:{key}") / 1000.0 for key in ("window:cap|k|r", "cap:k", "conversation:k")]
+    assert capped_s == pytest.approx([901.0, 901.0, 901.0], rel=0.02)
+    apply(engine, EndConversation("k"), EndConversation("l"))
+    assert not [key for key in client.keys(f"{base}:*") if b":cap" in key or b":conversation" in key]
 
 
 @needs_server
@@ -239,7 +256,7 @@ def test_an_old_window_that_is_used_again_does_not_expire(make, server, client):
 RACE = """
 import sys
 from wiserouter.stores.engines.base import ReadRequest
-from wiserouter.stores.engines.events import Note, Reserve
+from wiserouter.stores.engines.events import EndConversation, Note, Reserve
 from wiserouter.stores.engines.redis import RedisEngine
 
 url, name, worker = sys.argv[1:]

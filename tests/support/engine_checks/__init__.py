@@ -5,13 +5,13 @@ No check depends on the speed of the machine: short times to live are only read 
 
 from types import ModuleType
 
-from support.engine_checks import accounts, calls, leases, losses, races, random_events, sums
+from support.engine_checks import accounts, calls, leases, losses, races, random_events, runs, sums
 
 
 def _checks_of(module: ModuleType) -> list:
     return [check for name, check in vars(module).items() if name.startswith("check_")]
 
 
-_MODULES = (accounts, calls, leases, losses, sums, races, random_events)
+_MODULES = (accounts, calls, leases, losses, sums, races, runs, random_events)
 
 CONTRACT = [check for module in _MODULES for check in _checks_of(module)]

@@ -146,7 +146,10 @@ local function window(id)
       one.is.presumed, one.is.presumed_usd = one.is.presumed or one.is.expired, one.is.presumed_usd or '0'
     end
     one.is.continuing = one.is.continuing or '0'  -- schema 2
-    for _, field in ipairs(WINDOW) do one.is[field] = number(one.is[field], one.key .. ' ' .. field) end
+    for _, field in ipairs(WINDOW) do
+      local n = tonumber(one.is[field] or nil)
+      one.is[field] = n == n and n or number(one.is[field], one.key .. ' ' .. field)
+    end
     one.read = true
   end
   return one
@@ -220,122 +223,175 @@ local function begin(opened)
   return one, true
 end
 
--- Caps of runs -------------------------------------------------------------------------------------------------------
+-- Runs and conversations ---------------------------------------------------------------------------------------------
 
-local function note_use(one)
-  local key, ttl_s = BASE .. ':cap:' .. one.is.cap, number(one.is.ttl_s, one.key .. ' ttl_s')
-  if one.is.in_flight > 0 then
-    put(one, {until_s = ''})
-    expire(one, nil)
-    keep(key, one.name)
-  else
-    put(one, {until_s = now_s + ttl_s})
-    expire(one, ttl_s + 1)
-    keep(key, one.name, ttl_s + 1)
+local runs
+
+local function of_runs()  -- most exchanges need none of these functions, and would pay for making them
+  if runs then return runs end
+  runs = {}
+
+  local caps_begun, conversations_begun = 0, 0  -- in this exchange, less those forgotten
+
+  function runs.note_use(one)
+    local key, ttl_s = BASE .. ':cap:' .. one.is.cap, number(one.is.ttl_s, one.key .. ' ttl_s')
+    if one.is.in_flight > 0 then
+      put(one, {until_s = ''})
+      expire(one, nil)
+      keep(key, one.name)
+    else
+      put(one, {until_s = now_s + ttl_s})
+      expire(one, ttl_s + 1)
+      keep(key, one.name, ttl_s + 1)
+    end
+    later('ZADD', CAPS, text(now_s), one.is.cap)
   end
-  later('ZADD', CAPS, text(now_s), one.is.cap)
-end
 
-local function cap_of(key)
-  local id = text_at(BASE .. ':cap:' .. key)
-  local one = id and window(id)
-  if not one or one.is.cap ~= key then return nil end
-  local until_s = one.is.until_s
-  if until_s ~= '' and number(until_s, one.key .. ' until_s') <= now_s then return nil end
-  return one
-end
-
-local function admits(cap, event)
-  local _, amount_usd, hard = unpack(cap)
-  local one, gone_usd = cap_of(cap[1]), 0
-  if one then
-    amount_usd, hard = one.is.amount_usd, one.is.hard == '1'
-    gone_usd = one.is.spent_usd + (hard and one.is.reserved_usd or one.is.expected_usd)
+  local function cap_of(key)
+    local id = text_at(BASE .. ':cap:' .. key)
+    local one = id and window(id)
+    if not one or one.is.cap ~= key then return nil end
+    local until_s = one.is.until_s
+    if until_s ~= '' and number(until_s, one.key .. ' until_s') <= now_s then return nil end
+    return one
   end
-  return (hard and event.held_usd or event.expected_usd) <= amount_usd - gone_usd + ROUNDING * amount_usd
-end
 
-local function capped(event)
-  if event.admitted then return false end
-  for _, cap in ipairs(event.caps) do
-    if not admits(cap, event) then return true end
+  local function admits(cap, event)
+    local _, amount_usd, hard = unpack(cap)
+    local one, gone_usd = cap_of(cap[1]), 0
+    if one then
+      amount_usd, hard = one.is.amount_usd, one.is.hard == '1'
+      gone_usd = one.is.spent_usd + (hard and one.is.reserved_usd or one.is.expected_usd)
+    end
+    return (hard and event.held_usd or event.expected_usd) <= amount_usd - gone_usd + ROUNDING * amount_usd
   end
-  return false
-end
 
-local function forget_cap(key, one)
-  if one then drop(one) end
-  texts[BASE .. ':cap:' .. key] = false
-  later('DEL', BASE .. ':cap:' .. key)
-  later('ZREM', CAPS, key)
-end
-
-local function begin_cap(cap, decision)
-  local key, amount_usd, hard, ttl_s = unpack(cap)
-  local one = cap_of(key)
-  if not one then
-    local id = 'cap|' .. key .. '|' .. decision  -- another one each time that it is opened: late bills reach their own
-    one = begin({id = id, amount_usd = amount_usd, carried_usd = 0, hard = hard, rollover = false, counters = {}})
-    put(one, {cap = key})
+  function runs.capped(event)
+    if event.admitted then return false end
+    for _, cap in ipairs(event.caps) do
+      if not admits(cap, event) then return true end
+    end
+    return false
   end
-  put(one, {ttl_s = ttl_s})
-  return one.name
-end
 
-local function drop_idle_caps(most)
-  local excess = redis.call('ZCARD', CAPS) - request.max_conversations
-  for _, key in ipairs(redis.call('ZRANGE', CAPS, 0, most - 1)) do
+  local function forget_cap(key, one)
+    if one then drop(one) end
+    caps_begun = caps_begun - 1
+    texts[BASE .. ':cap:' .. key] = false
+    later('DEL', BASE .. ':cap:' .. key)
+    later('ZREM', CAPS, key)
+  end
+
+  function runs.begin_cap(cap, decision)
+    local key, amount_usd, hard, ttl_s = unpack(cap)
     local one = cap_of(key)
-    if not one or (excess > 0 and one.is.in_flight == 0) then
-      forget_cap(key, one)
-      excess = excess - 1
-    elseif excess > 0 then
-      later('ZADD', CAPS, text(now_s), key)
+    if not one then
+      local id = 'cap|' .. key .. '|' .. decision  -- another one each time: late bills reach their own
+      one = begin({id = id, amount_usd = amount_usd, carried_usd = 0, hard = hard, rollover = false, counters = {}})
+      put(one, {cap = key})
+      caps_begun = caps_begun + 1
+    end
+    put(one, {ttl_s = ttl_s})
+    return one.name
+  end
+
+  function runs.drop_idle_caps(most)
+    local excess = redis.call('ZCARD', CAPS) + caps_begun - request.max_conversations
+    for _, key in ipairs(redis.call('ZRANGE', CAPS, 0, most - 1)) do
+      local one = cap_of(key)
+      if not one or (excess > 0 and one.is.in_flight == 0) then
+        forget_cap(key, one)
+        excess = excess - 1
+      elseif excess > 0 then
+        later('ZADD', CAPS, text(now_s), key)
+      end
     end
   end
-end
 
--- Conversations ------------------------------------------------------------------------------------------------------
+  local function commit(scopes, usd, more)
+    local found = {}
+    for _, scope in ipairs(scopes) do
+      local account = row('account', scope)
+      if exists(account) then
+        local committing = number(account.is.committing or 0, account.key .. ' committing') + more
+        local committed_usd = number(account.is.committed_usd or 0, account.key .. ' committed_usd') + usd
+        put(account, {committing = committing, committed_usd = committing == 0 and 0 or committed_usd})
+        found[#found + 1] = scope
+      end
+    end
+    return found
+  end
 
-local function commit(scopes, usd, runs)
-  local found = {}
-  for _, scope in ipairs(scopes) do
-    local account = row('account', scope)
-    if exists(account) then
-      local committing = number(account.is.committing or 0, account.key .. ' committing') + runs
-      local committed_usd = number(account.is.committed_usd or 0, account.key .. ' committed_usd') + usd
-      put(account, {committing = committing, committed_usd = committing == 0 and 0 or committed_usd})
-      found[#found + 1] = scope
+  function runs.forget(one)
+    local committed_usd = number(one.is.committed_usd or 0, one.key .. ' committed_usd')
+    if committed_usd > 0 then
+      commit(list(one.is.scopes, one.key .. ' scopes'), -committed_usd, -1)
+      later('ZREM', DUE, 'conversation:' .. one.name)
+    end
+    drop(one)
+    conversations_begun = conversations_begun - 1
+    later('ZREM', CONVERSATIONS, one.name)
+  end
+
+  local function is_alive(one)
+    return exists(one) and number(one.is.until_s, one.key .. ' until_s') > now_s
+  end
+
+  local function drop_old(key)
+    local excess = redis.call('ZCARD', CONVERSATIONS) + conversations_begun - request.max_conversations
+    local most = excess > 0 and MAX_DROPPED_PER_EVENT or 2
+    for _, oldest in ipairs(redis.call('ZRANGE', CONVERSATIONS, 0, most - 1)) do
+      local one = row('conversation', oldest)
+      if oldest ~= key then
+        if is_alive(one) and excess <= 0 then return end
+        runs.forget(one)
+        excess = excess - 1
+      end
     end
   end
-  return found
-end
 
-local function forget(one)
-  local committed_usd = number(one.is.committed_usd or 0, one.key .. ' committed_usd')
-  if committed_usd > 0 then
-    commit(list(one.is.scopes, one.key .. ' scopes'), -committed_usd, -1)
-    later('ZREM', DUE, 'conversation:' .. one.name)
+  function runs.FindConversation(event)
+    local one = row('conversation', event.key)
+    return is_alive(one) and known(one.is.text, one.key .. ' text')
   end
-  drop(one)
-  later('ZREM', CONVERSATIONS, one.name)
-end
 
-local function is_alive(one)
-  return exists(one) and number(one.is.until_s, one.key .. ' until_s') > now_s
-end
-
-local function drop_old(key, added)
-  local excess = redis.call('ZCARD', CONVERSATIONS) + added - request.max_conversations
-  local most = excess > 0 and MAX_DROPPED_PER_EVENT or 2
-  for _, oldest in ipairs(redis.call('ZRANGE', CONVERSATIONS, 0, most - 1)) do
-    local one = row('conversation', oldest)
-    if oldest ~= key then
-      if is_alive(one) and excess <= 0 then return end
-      forget(one)
-      excess = excess - 1
+  function runs.KeepConversation(event)
+    local one = row('conversation', event.key)
+    local version = is_alive(one) and number(one.is.version, one.key .. ' version') or 0
+    if version > 0 and one.is.token == event.token then return 'ok' end
+    if version ~= event.version then return 'other' end
+    if exists(one) then runs.forget(one) end
+    conversations_begun = conversations_begun + 1
+    put(one, {version = event.version + 1, text = event.text, token = event.token, until_s = now_s + event.ttl_s})
+    if event.committed_usd > 0 then
+      local scopes = commit(event.scopes, event.committed_usd, 1)
+      put(one, {scopes = cjson.encode(scopes), committed_usd = event.committed_usd})
+      expire(one, nil)  -- what it commits must be taken back
+      later('ZADD', DUE, text(now_s + event.ttl_s), 'conversation:' .. event.key)
+    else
+      expire(one, event.ttl_s + 1)
     end
+    later('ZADD', CONVERSATIONS, text(now_s), event.key)
+    drop_old(event.key)
+    return 'ok'
   end
+
+  function runs.EndConversation(event)
+    local one, cap = row('conversation', event.key), cap_of(event.key)
+    if exists(one) then runs.forget(one) end
+    if cap and cap.is.in_flight == 0 then forget_cap(event.key, cap) end
+    return 'ok'
+  end
+
+  function runs.read_cap(key)
+    local one = cap_of(key)
+    if not one then return nil end
+    local state = {key, text(one.is.amount_usd), one.is.hard}
+    for _, counter in ipairs(COUNTERS) do state[#state + 1] = text(one.is[counter]) end
+    return state
+  end
+
+  return runs
 end
 
 -- Calls --------------------------------------------------------------------------------------------------------------
@@ -345,7 +401,7 @@ local function counts(call, state)
   local one = is.continues and 0 or 1
   if state == 'in flight' then
     return {reserved_usd = is.held_usd, expected_usd = is.expected_usd, decided = one, in_flight = 1,
-      continuing = 1 - one}
+      continuing = is.continues and 1}
   elseif state == 'charged' then
     local debit_usd = is.paper == '1' and is.expected_usd or is.cost_usd
     return {spent_usd = is.cost_usd, debited_usd = debit_usd, decided = one, charged = 1}
@@ -373,7 +429,7 @@ local function move(call, to, cost_usd)
     if one.is.in_flight == 0 then put(one, {reserved_usd = 0, expected_usd = 0}) end  -- leaves no rounding error
     count(one, after, 1)
     carry_over(one)
-    if one.is.cap then note_use(one) end
+    if one.is.cap then of_runs().note_use(one) end
   end
   if call.is.state == 'in flight' then later('ZREM', DUE, 'call:' .. call.name) end
   if to ~= 'in flight' then call.ttl_s = DECISION_S end  -- a call in flight is kept: its reservation must be returned
@@ -608,11 +664,11 @@ function apply.Reserve(event)
   local leased = event.lease ~= cjson.null
   if not leased and event.held_usd > 0 and closed(windows) then return 'closed' end
   if not leased and refuses(windows, event.held_usd) then return 'refused' end
-  if event.caps and capped(event) then return 'capped' end
+  if event.caps and of_runs().capped(event) then return 'capped' end
   if leased then draw(event.lease, event.held_usd) end
   call.windows = event.windows
   for _, cap in ipairs(event.caps or {}) do
-    call.windows[#call.windows + 1] = begin_cap(cap, event.id)
+    call.windows[#call.windows + 1] = of_runs().begin_cap(cap, event.id)
   end
   if event.counts == false then put(call, {continues = '1'}) end
   put(call, {
@@ -624,7 +680,7 @@ function apply.Reserve(event)
   })
   move(call, 'in flight')
   later('ZADD', DUE, text(now_s + RESERVATION_S), 'call:' .. event.id)
-  if event.caps then drop_idle_caps(2 * #event.caps) end
+  if event.caps then of_runs().drop_idle_caps(2 * #event.caps) end
   return 'ok'
 end
 
@@ -720,38 +776,6 @@ function apply.Note(event)
   return 'ok'
 end
 
-function apply.FindConversation(event)
-  local one = row('conversation', event.key)
-  return is_alive(one) and known(one.is.text, one.key .. ' text')
-end
-
-function apply.KeepConversation(event)
-  local one = row('conversation', event.key)
-  local version = is_alive(one) and number(one.is.version, one.key .. ' version') or 0
-  if version > 0 and one.is.token == event.token then return 'ok' end
-  if version ~= event.version then return 'other' end
-  local added = exists(one) and 0 or 1
-  if exists(one) then forget(one) end
-  put(one, {version = event.version + 1, text = event.text, token = event.token, until_s = now_s + event.ttl_s})
-  if event.committed_usd > 0 then
-    put(one, {scopes = cjson.encode(commit(event.scopes, event.committed_usd, 1)), committed_usd = event.committed_usd})
-    expire(one, nil)  -- what it commits must be taken back
-    later('ZADD', DUE, text(now_s + event.ttl_s), 'conversation:' .. event.key)
-  else
-    expire(one, event.ttl_s + 1)
-  end
-  later('ZADD', CONVERSATIONS, text(now_s), event.key)
-  drop_old(event.key, added)
-  return 'ok'
-end
-
-function apply.EndConversation(event)
-  local one, cap = row('conversation', event.key), cap_of(event.key)
-  if exists(one) then forget(one) end
-  if cap and cap.is.in_flight == 0 then forget_cap(event.key, cap) end
-  return 'ok'
-end
-
 -- The exchange -------------------------------------------------------------------------------------------------------
 
 local function end_overdue()
@@ -763,7 +787,7 @@ local function end_overdue()
     elseif kind == 'lease' then
       end_lease(id)
     elseif kind == 'conversation' and exists(row('conversation', id)) then
-      forget(row('conversation', id))
+      of_runs().forget(row('conversation', id))
     else
       later('ZREM', DUE, member)
     end
@@ -785,14 +809,6 @@ local function read_account(scope)
   local generation = number(account.is.generation, account.key .. ' generation')
   local terms, committed_usd = known(account.is.terms, account.key .. ' terms'), account.is.committed_usd or 0
   return {scope, text(generation), terms, windows, account.is.restored or '', text(committed_usd)}
-end
-
-local function read_cap(key)
-  local one = cap_of(key)
-  if not one then return nil end
-  local state = {key, text(one.is.amount_usd), one.is.hard}
-  for _, counter in ipairs(COUNTERS) do state[#state + 1] = text(one.is[counter]) end
-  return state
 end
 
 local function read_sums(name)
@@ -829,14 +845,14 @@ if version > SCHEMA then error('NEWER ' .. schema .. ';', 0) end
 if version < SCHEMA and #request.events > 0 then later('SET', BASE, text(SCHEMA)) end  -- a read alone writes nothing
 end_overdue()
 local results = {}
-for i, event in ipairs(request.events) do results[i] = apply[event.kind](event) end
+for i, event in ipairs(request.events) do results[i] = (apply[event.kind] or of_runs()[event.kind])(event) end
 local reply = {
   text(now_s),
   results,
   read_each(request.scopes == cjson.null and all_scopes() or request.scopes, read_account),
   read_each(request.sums, read_sums),
   read_each(request.notes, read_note),
-  read_each(request.caps, read_cap),
+  #request.caps > 0 and read_each(request.caps, of_runs().read_cap) or {},
 }
 write()
 for _, one in pairs(sums) do write_fields(one.key, one.changed, one.is) end

@@ -55,7 +55,8 @@ def finish(worker: Worker, record: Record, to: Outcome, cost_usd: float = 0.0, m
         windows = worker.decisions[decision.id][1] if kept else ()
         event = Settle(decision.id, to, fresh_id(), cost_usd, model)
         pending = PendingEvent(event, decision.scope, windows, ledger_change(record, to, cost_usd))
-        pending.caps = _keys(record)
+        if record.caps:
+            pending.caps = _keys(record)
         if kept and decision.scope in worker.replica.views and worker.may_act_locally(decision.scope):
             worker.apply_locally(pending)
             set_outcome(record, to, cost_usd, model)

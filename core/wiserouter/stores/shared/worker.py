@@ -216,7 +216,8 @@ class Worker:
         """Apply an event to the replica."""
         if pending.effect is not None:
             self.replica.apply(pending.windows, pending.effect)
-            self.caps.apply(pending.caps, pending.effect)
+            if pending.caps:
+                self.caps.apply(pending.caps, pending.effect)
 
     def kept_record(self, decision_id: str) -> Record | None:
         """Return the record of a recent decision of this worker; the engine presumes it when its time is up."""
