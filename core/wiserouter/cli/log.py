@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from wiserouter.cli.fit import names, read_models
+from wiserouter.cli.log_import import import_log
 from wiserouter.cli.log_options import (
     CostColumn,
     Joined,
@@ -22,7 +23,8 @@ from wiserouter.fitting.log.scores import UNIT, Scale
 from wiserouter.fitting.log.survey import LogSurvey, survey
 from wiserouter.pricing.amounts import usd
 
-app = typer.Typer(help="Logs of past calls: check how one is read.", no_args_is_help=True)
+app = typer.Typer(help="Logs of past calls: import them, and check how one is read.", no_args_is_help=True)
+app.command("import")(import_log)
 
 _FIELDS = ("prompt", "model", "reward", "cost_usd", "query_id", "input_tokens", "output_tokens", "cached_tokens")
 

@@ -1,0 +1,127 @@
+"""`wiserouter log import`: past calls and their scores from the systems that recorded them, as one log."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from wiserouter.cli.fit import read_models
+from wiserouter.cli.log_options import ScaleOption
+from wiserouter.cli.output import check_writable, out, print_json, progress, reporter, table
+from wiserouter.errors import InvalidInput
+from wiserouter.fitting.imports.calls import time_of
+from wiserouter.fitting.imports.litellm import CUT
+from wiserouter.fitting.imports.log_writer import ImportCounts, LogWriter
+from wiserouter.fitting.imports.postgres import SpendTables
+from wiserouter.fitting.imports.run_import import Wanted, import_files, import_tables, request_of
+from wiserouter.fitting.imports.scores import Scores
+from wiserouter.fitting.imports.sources import SOURCES, source_of
+from wiserouter.fitting.log.scores import UNIT, Scale
+
+_AGO = re.compile(r"(\d+)([hdw])")
+_UNIT_S = {"h": 3_600.0, "d": 86_400.0, "w": 604_800.0}
+_POSTGRES = ("postgresql://", "postgres://")
+
+
+def import_log(
+    source: Annotated[str, typer.Argument(help=f"The system: {', '.join(SOURCES)}.")],
+    inputs: Annotated[
+        list[str],
+        typer.Argument(help="Exported files (jsonl, JSON, csv, parquet), or for litellm its postgresql:// URL."),
+    ],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The log to write, a .parquet file.")],
+    scores: Annotated[
+        list[Path] | None, typer.Option("--scores", help="A file of scores of these calls, joined by id; repeatable.")
+    ] = None,
+    score: Annotated[str | None, typer.Option("--score", help="The metric, where there are several.")] = None,
+    scale: ScaleOption = None,
+    since: Annotated[
+        str | None, typer.Option(help="The earliest call: a date, or an age such as 30d, 12h, 4w.")
+    ] = None,
+    group: Annotated[str | None, typer.Option(help="Only calls that asked for this model or group.")] = None,
+    prices: Annotated[
+        Path | None, typer.Option(help="JSON: model -> Model fields; prices calls whose cost was not recorded.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Import past calls with their prompts, costs, tokens and scores; an import that was stopped is resumed.
+
+    Example: wiserouter log import langfuse observations.jsonl --scores scores.jsonl --score helpful -o calls.parquet
+    """
+    check_writable(output)
+    reader, wanted = source_of(source), Wanted(_since_s(since, time.time()), group)
+    priced = {one.name: one.price for one in read_models(prices) if one.price} if prices else {}
+    taken = Scores(score, UNIT if scale is None else Scale.parse(scale))
+    request = request_of(source, inputs, Wanted(wanted.since_s if since and not _AGO.fullmatch(since) else None, group))
+    log = LogWriter(output, priced, CUT if source.startswith("litellm") else "", request=request)
+    with progress(quiet=as_json) as bars:
+        told = reporter(bars)
+        if any(one.startswith(_POSTGRES) for one in inputs):
+            tables = SpendTables(_only_url(source, inputs))
+            try:
+                counts = import_tables(reader, tables, scores or (), taken, wanted, log, told)
+            finally:
+                tables.close()
+        else:
+            paths = [Path(one) for one in inputs]
+            counts = import_files(reader, paths, scores or (), taken, wanted, log, told)
+    if as_json:
+        return print_json({**_fields(counts), "refused_scores": taken.refused, "output": str(output)})
+    return _show(counts, taken.refused, output, source)
+
+
+def _since_s(since: str | None, now_s: float) -> float | None:
+    """Return the earliest start of a call.
+
+    Examples
+    --------
+    >>> _since_s("2d", now_s=1_000_000.0)
+    827200.0
+    """
+    if since is None:
+        return None
+    ago = _AGO.fullmatch(since)
+    found = now_s - float(ago[1]) * _UNIT_S[ago[2]] if ago else time_of(since)
+    if found is None:
+        raise InvalidInput(f"--since must be a date or an age such as 30d, got {since!r}", value=since)
+    return found
+
+
+def _only_url(source: str, inputs: Sequence[str]) -> str:
+    if source != "litellm" or len(inputs) != 1:
+        raise InvalidInput(f"a database is read alone, as the source litellm; got {source} with {len(inputs)} inputs")
+    return inputs[0]
+
+
+def _fields(counts: ImportCounts) -> dict[str, object]:
+    return {name: getattr(counts, name) for name in counts.__slots__}
+
+
+def _show(counts: ImportCounts, refused: int, output: Path, source: str) -> None:
+    rows = [(name, f"{n:,}") for name, n in sorted(counts.models.items(), key=lambda one: -one[1])[:20]]
+    out.print(table(f"{counts.calls:,} calls in {output}", ("model", "calls"), rows))
+    for line in _notes(counts, refused, source):
+        out.print(line, highlight=False, soft_wrap=True)
+    if counts.calls:
+        out.print(f"\nNext: wiserouter log check {output}", highlight=False, soft_wrap=True)
+
+
+def _notes(counts: ImportCounts, refused: int, source: str) -> list[str]:
+    hint = ": turn on store_prompts_in_spend_logs, or export the payloads of a logging callback"
+    told = [
+        (counts.cut_prompt, "with a prompt that was cut when it was stored"),
+        (counts.priced, "priced by their tokens"),
+        (counts.no_cost, "without a cost: give --prices FILE"),
+        (counts.no_score, "without a score"),
+        (counts.no_prompt, "left out: no stored prompt" + (hint if source == "litellm" else "")),
+        (counts.failed, "left out: failed, or answered from a cache"),
+        (counts.older, "left out: from before --since"),
+        (counts.other_group, "left out: of other groups"),
+        (refused, "scores refused: not on the scale, try --scale"),
+    ]
+    return [f"{n:,} {text}" for n, text in told if n]

@@ -1,0 +1,62 @@
+"""Langfuse: observations of the type GENERATION, of its API and its exports, and its scores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from wiserouter.fitting.imports.calls import (
+    ImportedCall,
+    ImportedScore,
+    Recorded,
+    first_filled,
+    first_number,
+    json_of,
+    mapping_of,
+    seconds_between,
+    text_of,
+    texts,
+    time_of,
+)
+
+
+def calls(record: Recorded) -> Iterator[ImportedCall]:
+    """Yield the call of an observation; its fields are named as in the API, `traceId`, or as in clients, `trace_id`."""
+    model = text_of(first_filled(record, "model", "providedModelName", "provided_model_name", "internalModelId"))
+    if str(record.get("type", "GENERATION")).upper() != "GENERATION" or not model:
+        return
+    usage = mapping_of(first_filled(record, "usageDetails", "usage_details", "usage"))
+    cost = mapping_of(first_filled(record, "costDetails", "cost_details"))
+    cached = first_number(usage, "input_cached_tokens", "input_cache_read", "cache_read_input_tokens", "input_cached")
+    new = first_number(usage, "input", "prompt_tokens", "input_tokens", "promptTokens")
+    started_s = time_of(first_filled(record, "startTime", "start_time"))
+    ended_s = time_of(first_filled(record, "endTime", "end_time"))
+    session = text_of(first_filled(record, "sessionId", "session_id"))
+    total = first_number(record, "totalCost", "total_cost", "calculatedTotalCost", "calculated_total_cost")
+    yield ImportedCall(
+        ids=texts(first_filled(record, *names) for names in _IDS),
+        model=model,
+        started_s=started_s,
+        prompt=json_of(record.get("input")),
+        # Langfuse counts cached tokens apart from the other input
+        input_tokens=new if new is None or cached is None or "input" not in usage else new + cached,
+        output_tokens=first_number(usage, "output", "completion_tokens", "output_tokens", "completionTokens"),
+        cached_tokens=cached,
+        cost_usd=first_number(cost, "total") if total is None else total,
+        latency_s=seconds_between(started_s, ended_s),
+        conversation=session,
+        group=text_of(record.get("name")),
+        failed=str(record.get("level", "")).upper() == "ERROR",
+    )
+
+
+def scores(record: Recorded) -> Iterator[ImportedScore]:
+    """Yield a score; one of a trace or a session counts for each of its calls."""
+    target = next(iter(texts(first_filled(record, *names) for names in _TARGETS)), "")
+    value = first_filled(record, "value", "stringValue", "string_value")
+    if "name" in record and target and value is not None and "model" not in record:
+        boolean = str(first_filled(record, "dataType", "data_type")).upper() == "BOOLEAN"
+        yield ImportedScore(target, text_of(record["name"]), bool(value) if boolean and value in {0, 1} else value)
+
+
+_IDS = (("id",), ("parentObservationId", "parent_observation_id"), ("traceId", "trace_id"), ("sessionId", "session_id"))
+_TARGETS = (("observationId", "observation_id"), ("traceId", "trace_id"), ("sessionId", "session_id"))

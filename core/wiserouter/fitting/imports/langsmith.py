@@ -1,0 +1,58 @@
+"""LangSmith: runs of the type llm, of its client and its exports, and its feedback."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from wiserouter.fitting.imports.calls import (
+    ImportedCall,
+    ImportedScore,
+    Recorded,
+    first_filled,
+    first_number,
+    mapping_of,
+    seconds_between,
+    text_of,
+    texts,
+    time_of,
+)
+
+_SESSIONS = ("session_id", "thread_id", "conversation_id")
+
+
+def calls(record: Recorded) -> Iterator[ImportedCall]:
+    """Yield the call of a run."""
+    if record.get("run_type") != "llm":
+        return
+    extra = mapping_of(record.get("extra"))
+    metadata, parameters = mapping_of(extra.get("metadata")), mapping_of(extra.get("invocation_params"))
+    model = text_of(first_filled(metadata, "ls_model_name") or first_filled(parameters, "model", "model_name"))
+    if not model:
+        return
+    started_s, ended_s = time_of(record.get("start_time")), time_of(record.get("end_time"))
+    details = mapping_of(record.get("prompt_token_details"))
+    session = text_of(first_filled(metadata, *_SESSIONS))
+    parents = record.get("parent_run_ids") or [record.get("parent_run_id")]
+    ids = [record.get("id"), *reversed(parents), record.get("trace_id"), session]
+    yield ImportedCall(
+        ids=texts(None if one is None else str(one) for one in ids),
+        model=model,
+        started_s=started_s,
+        prompt=record.get("inputs"),
+        input_tokens=first_number(record, "prompt_tokens"),
+        output_tokens=first_number(record, "completion_tokens"),
+        cached_tokens=first_number(details, "cache_read", "cached_tokens"),
+        cost_usd=first_number(record, "total_cost"),
+        latency_s=seconds_between(started_s, ended_s),
+        conversation=session,
+        group=text_of(record.get("name")),
+        failed=bool(record.get("error")),
+    )
+
+
+def scores(record: Recorded) -> Iterator[ImportedScore]:
+    """Yield a feedback; one of a root run counts for each call below it."""
+    target = first_filled(record, "run_id", "trace_id")
+    value = first_filled(record, "score", "value")
+    if "key" in record and target is not None and value is not None:
+        yield ImportedScore(str(target), text_of(record["key"]), value)

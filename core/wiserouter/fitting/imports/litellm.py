@@ -1,0 +1,76 @@
+"""LiteLLM: rows of `LiteLLM_SpendLogs`, lines of `StandardLoggingPayload`, and verdicts of its shadow evaluation.
+
+A row of the spend log has its prompt in `proxy_server_request`, and only where `store_prompts_in_spend_logs` is on;
+texts over 2,048 characters are cut there. The payloads of logging callbacks (s3, gcs, ...) have it whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from wiserouter.fitting.imports.calls import (
+    ImportedCall,
+    ImportedScore,
+    Recorded,
+    first_filled,
+    first_number,
+    json_of,
+    mapping_of,
+    number_of,
+    seconds_between,
+    text_of,
+    texts,
+    time_of,
+)
+
+CUT = "litellm_truncated"
+"""The mark that LiteLLM leaves in a text that it has cut."""
+
+_VERDICTS = {"real": (1.0, 0.0), "shadow": (0.0, 1.0), "tie": (0.5, 0.5)}
+"""Scores of the real and of the shadow answer."""
+
+
+def calls(record: Recorded) -> Iterator[ImportedCall]:
+    """Yield the call of a row of the spend log, or of a line of a logging payload."""
+    if not text_of(record.get("model")):
+        return
+    started_s, ended_s = time_of(record.get("startTime")), time_of(record.get("endTime"))
+    session = text_of(record.get("session_id"))
+    cached, from_cache = _cached_tokens(record), record.get("cache_hit")
+    yield ImportedCall(
+        ids=texts(record.get(name) for name in ("litellm_call_id", "request_id", "id", "trace_id", "session_id")),
+        model=text_of(record["model"]),
+        started_s=started_s,
+        prompt=_prompt(record),
+        input_tokens=first_number(record, "prompt_tokens"),
+        output_tokens=first_number(record, "completion_tokens"),
+        cached_tokens=cached,
+        cost_usd=first_number(record, "response_cost", "spend"),
+        latency_s=seconds_between(started_s, ended_s),
+        conversation=session,
+        group=text_of(record.get("model_group")),
+        failed=record.get("status") == "failure" or str(from_cache).lower() == "true",
+    )
+
+
+def scores(record: Recorded) -> Iterator[ImportedScore]:
+    """Yield the score of the real answer by a verdict of the shadow evaluation.
+
+    The answer of the shadow was never sent to anyone: it has no row of its own in the spend log.
+    """
+    outcome, request = record.get("outcome"), text_of(record.get("request_id"))
+    if isinstance(outcome, str) and outcome in _VERDICTS and request:
+        yield ImportedScore(request, "shadow", _VERDICTS[outcome][0])
+
+
+def _prompt(record: Recorded) -> object:
+    request = mapping_of(record.get("proxy_server_request"))
+    body = mapping_of(request.get("body")) or request
+    found = first_filled(body, "messages", "input", "prompt")
+    return found if found is not None else json_of(first_filled(record, "messages"))
+
+
+def _cached_tokens(record: Recorded) -> float | None:
+    usage = mapping_of(mapping_of(record.get("metadata")).get("usage_object"))
+    details = mapping_of(usage.get("prompt_tokens_details"))
+    return number_of(details.get("cached_tokens"))

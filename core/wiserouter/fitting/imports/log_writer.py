@@ -1,0 +1,153 @@
+"""The log of imported calls: parquet in the long layout, written in parts so that an import can be resumed."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from wiserouter.errors import InvalidInput
+from wiserouter.fitting.imports.calls import ImportedCall
+from wiserouter.pricing.prices import Price, Usage, cost_usd
+from wiserouter.prompts.messages import question_text
+
+PART_ROWS = 50_000
+"""Rows of one part: what an import that was stopped reads again at most."""
+
+_TEXTS = ("call_id", "prompt", "model", "conversation", "group")
+_NUMBERS = ("reward", "cost_usd", "latency_s", "started_s")
+_COUNTS = ("input_tokens", "output_tokens", "cached_tokens")
+COLUMNS = (*_TEXTS, *_NUMBERS, *_COUNTS)
+
+
+@dataclass(slots=True)
+class ImportCounts:
+    """What an import has read.
+
+    Attributes
+    ----------
+    calls : int
+        Number of calls written.
+    cut_prompt, no_cost, priced, no_score : int
+        Number of calls whose prompt was cut; without a cost, even after prices; with a cost from tokens and prices; and
+        without a score.
+    no_prompt, failed, older, other_group : int
+        Number of calls left out: without a stored prompt, failed or answered from a cache of answers, from before the
+        start, of other groups.
+    models : dict of str to int
+        Number of calls by model.
+    """
+
+    calls: int = 0
+    cut_prompt: int = 0
+    no_cost: int = 0
+    priced: int = 0
+    no_score: int = 0
+    no_prompt: int = 0
+    failed: int = 0
+    older: int = 0
+    other_group: int = 0
+    models: dict[str, int] = field(default_factory=dict)
+
+
+class LogWriter:
+    """Writes calls to `<file>.parts/`, and the whole log at the end.
+
+    Parameters
+    ----------
+    path : Path
+        The parquet file to write.
+    prices : mapping of str to Price
+        For calls whose cost was not recorded.
+    cut_mark : str
+        A text that stands in a prompt that was cut.
+
+    Attributes
+    ----------
+    counts : ImportCounts
+        What was read, also before the import was resumed.
+    cursor : list or None
+        Where to go on; None at the start.
+    """
+
+    def __init__(self, path: Path, prices: dict[str, Price], cut_mark: str = "", *, request: dict[str, Any]) -> None:
+        if path.suffix != ".parquet":
+            raise InvalidInput(f"the log must be a .parquet file, got {path.name!r}", value=str(path))
+        self._path, self._prices, self._cut_mark, self._request = path, prices, cut_mark, request
+        self._parts = path.with_name(path.name + ".parts")
+        self._rows: list[tuple[Any, ...]] = []
+        self.counts, self._n_parts = ImportCounts(), 0
+        self.cursor: list[Any] | None = None
+        self._resume()
+
+    def _resume(self) -> None:
+        state = self._parts / "state.json"
+        if not state.exists():
+            return
+        kept = json.loads(state.read_text())
+        if kept["request"] != self._request:
+            raise InvalidInput(
+                f"{self._parts} holds another import that was stopped, {kept['request']}: go on with it, or delete it"
+            )
+        self.counts, self.cursor = ImportCounts(**kept["counts"]), kept["cursor"]
+        self._n_parts = kept["n_parts"]
+
+    def add(self, call: ImportedCall, reward: float | None) -> None:
+        """Write one call; one whose prompt was not stored is left out, since it has no context."""
+        counts, prompt = self.counts, question_text(call.prompt)
+        if not prompt:
+            counts.no_prompt += 1
+            return
+        counts.calls += 1
+        counts.models[call.model] = counts.models.get(call.model, 0) + 1
+        counts.cut_prompt += bool(self._cut_mark) and self._cut_mark in prompt
+        counts.no_score += reward is None
+        cost = call.cost_usd if call.cost_usd is not None else self._priced(call)
+        counts.no_cost += cost is None
+        tokens = (call.input_tokens, call.output_tokens, call.cached_tokens)
+        texts = (call.ids[0] if call.ids else None, prompt, call.model, call.conversation or None, call.group or None)
+        self._rows.append((*texts, reward, cost, call.latency_s, call.started_s, *tokens))
+
+    def save(self, cursor: list[Any] | None) -> None:
+        """Write the rows so far as one part, and where to go on after them, if they fill one."""
+        if len(self._rows) >= PART_ROWS:
+            self._write_part(cursor)
+
+    def finish(self) -> None:
+        """Write the whole log, in place of an earlier one, and delete the parts."""
+        import polars as pl
+
+        self._write_part(self.cursor)
+        parts = [self._parts / _part(n) for n in range(self._n_parts)]
+        written = self._path.with_name(self._path.name + ".new")
+        pl.scan_parquet(parts, glob=False).sink_parquet(written, compression="zstd")
+        written.replace(self._path)
+        shutil.rmtree(self._parts)
+
+    def _priced(self, call: ImportedCall) -> float | None:
+        price = self._prices.get(call.model) or self._prices.get(call.model.rpartition("/")[2])
+        if price is None or call.input_tokens is None or call.output_tokens is None:
+            return None
+        self.counts.priced += 1
+        cached = min(call.cached_tokens or 0.0, call.input_tokens)
+        return cost_usd(price, Usage(int(call.input_tokens), int(call.output_tokens), cache_read_tokens=int(cached)))
+
+    def _write_part(self, cursor: list[Any] | None) -> None:
+        import polars as pl
+
+        schema = dict.fromkeys(_TEXTS, pl.String) | dict.fromkeys((*_NUMBERS, *_COUNTS), pl.Float64)
+        self._parts.mkdir(exist_ok=True)
+        frame = pl.DataFrame(self._rows, schema=schema, orient="row")
+        frame.with_columns(pl.col(_COUNTS).cast(pl.Int64)).write_parquet(self._parts / _part(self._n_parts))
+        self._n_parts += 1
+        state = {"request": self._request, "counts": asdict(self.counts), "cursor": cursor, "n_parts": self._n_parts}
+        new = self._parts / "state.new"
+        new.write_text(json.dumps(state))
+        new.replace(self._parts / "state.json")  # the part counts from now on
+        self._rows, self.cursor = [], cursor
+
+
+def _part(number: int) -> str:
+    return f"{number:05}.parquet"

@@ -1,0 +1,70 @@
+"""MLflow: the spans of its traces that call a model, and the assessments of a trace (`Trace.to_dict`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from wiserouter.fitting.imports.calls import (
+    ImportedCall,
+    ImportedScore,
+    Recorded,
+    first_filled,
+    first_number,
+    json_of,
+    mapping_of,
+    number_of,
+    seconds_between,
+    text_of,
+    texts,
+    time_of,
+)
+
+_MODEL_SPANS = frozenset({"LLM", "CHAT_MODEL"})
+_SESSION = "mlflow.trace.session"
+
+
+def calls(record: Recorded) -> Iterator[ImportedCall]:
+    """Yield the calls of a trace."""
+    info = mapping_of(record.get("info"))
+    metadata = {**mapping_of(info.get("tags")), **mapping_of(info.get("trace_metadata"))}
+    trace, session = text_of(first_filled(info, "trace_id", "request_id")), text_of(metadata.get(_SESSION))
+    for span in mapping_of(record.get("data")).get("spans") or ():
+        attributes = {name: json_of(value) for name, value in mapping_of(mapping_of(span).get("attributes")).items()}
+        model = text_of(first_filled(attributes, "mlflow.llm.model", "model", "ai.model.name"))
+        if str(attributes.get("mlflow.spanType")).strip('"') not in _MODEL_SPANS or not model:
+            continue
+        usage = mapping_of(attributes.get("mlflow.chat.tokenUsage"))
+        started_s = time_of(first_filled(span, "start_time_unix_nano", "start_time_ns", "start_time"))
+        ended_s = time_of(first_filled(span, "end_time_unix_nano", "end_time_ns", "end_time"))
+        parent = first_filled(span, "parent_span_id", "parent_id")
+        yield ImportedCall(
+            ids=texts([span.get("span_id"), parent, trace, session]),
+            model=model,
+            started_s=started_s,
+            prompt=attributes.get("mlflow.spanInputs"),
+            input_tokens=first_number(usage, "input_tokens"),
+            output_tokens=first_number(usage, "output_tokens"),
+            cached_tokens=first_number(usage, "cache_read_input_tokens"),
+            cost_usd=_cost_usd(attributes.get("mlflow.llm.cost")),
+            latency_s=seconds_between(started_s, ended_s),
+            conversation=session,
+            group=text_of(span.get("name")),
+            failed="ERROR" in str(span.get("status")),
+        )
+
+
+def scores(record: Recorded) -> Iterator[ImportedScore]:
+    """Yield the assessments that are valid; one of a trace counts for each of its calls."""
+    info = mapping_of(record.get("info"))
+    trace = text_of(first_filled(info, "trace_id", "request_id"))
+    for one in info.get("assessments") or ():
+        assessment = mapping_of(one)
+        feedback = mapping_of(assessment.get("feedback"))
+        value = feedback.get("value")
+        if assessment.get("valid", True) and value is not None and not isinstance(value, list | dict):
+            target = text_of(assessment.get("span_id")) or trace
+            yield ImportedScore(target, text_of(first_filled(assessment, "assessment_name", "name")), value)
+
+
+def _cost_usd(value: object) -> float | None:
+    return first_number(value, "total_cost", "total") if isinstance(value, dict) else number_of(value)

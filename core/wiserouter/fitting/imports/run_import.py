@@ -1,0 +1,134 @@
+"""An import from its first record to the whole log: scores first, then the calls that they mean."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from wiserouter.fitting.imports.calls import ImportedCall, Recorded
+from wiserouter.fitting.imports.log_writer import ImportCounts, LogWriter
+from wiserouter.fitting.imports.postgres import SpendTables
+from wiserouter.fitting.imports.records import records_of
+from wiserouter.fitting.imports.scores import Scores, plain_scores
+from wiserouter.fitting.imports.sources import Source
+
+Report = Callable[[str, int], None]
+"""Called with the name of the step and the number of records just read."""
+
+REPORTED_EVERY = 1_000
+
+
+class Wanted(NamedTuple):
+    """The calls to keep.
+
+    Attributes
+    ----------
+    since_s : float or None
+        The earliest start, in seconds since 1970.
+    group : str or None
+        The name under which the caller asked for a model.
+    """
+
+    since_s: float | None = None
+    group: str | None = None
+
+
+def import_files(
+    source: Source,
+    paths: Sequence[Path],
+    scored: Sequence[Path],
+    scores: Scores,
+    wanted: Wanted,
+    log: LogWriter,
+    report: Report,
+) -> ImportCounts:
+    """Write the calls of exported files.
+
+    Parameters
+    ----------
+    source : Source
+        The system that exported them.
+    paths, scored : sequence of Path
+        The files; and files of scores only, of the same system or plain tables of ids and scores.
+    scores : Scores
+        Which scores to take; those of the files are added.
+    wanted : Wanted
+        Which calls to keep.
+    log : LogWriter
+        The log.
+    report : callable
+        Told of the progress.
+
+    Raises
+    ------
+    LogError, FileNotFoundError
+        If a file cannot be read.
+    InvalidInput
+        If there are scores of several metrics, and none is named.
+    """
+    _take_scores(source, [*paths, *scored], scores, report)
+    for path in paths:
+        for record in _counted(records_of(path), "calls", report):
+            for call in source.calls(record):
+                _add(call, scores, wanted, log)
+            log.save(None)
+    log.finish()
+    return log.counts
+
+
+def import_tables(
+    source: Source,
+    tables: SpendTables,
+    scored: Sequence[Path],
+    scores: Scores,
+    wanted: Wanted,
+    log: LogWriter,
+    report: Report,
+) -> ImportCounts:
+    """Write the calls of LiteLLM's tables; an import that was stopped goes on after its last part."""
+    for verdict in tables.verdicts():
+        scores.add(source.scores(verdict))
+    _take_scores(source, scored, scores, report)
+    for rows, place in tables.pages(wanted.since_s, log.cursor):
+        for row in rows:
+            for call in source.calls(row):
+                _add(call, scores, wanted, log)
+        report("calls", len(rows))
+        log.save(place)
+    log.finish()
+    return log.counts
+
+
+def _take_scores(source: Source, paths: Iterable[Path], scores: Scores, report: Report) -> None:
+    for path in paths:
+        for record in _counted(records_of(path), "scores", report):
+            found = list(source.scores(record))
+            scores.add(found or ([] if any(True for _ in source.calls(record)) else plain_scores(record)))
+    scores.check()
+
+
+def _add(call: ImportedCall, scores: Scores, wanted: Wanted, log: LogWriter) -> None:
+    counts = log.counts
+    if call.failed:
+        counts.failed += 1
+    elif wanted.since_s is not None and (call.started_s is None or call.started_s < wanted.since_s):
+        counts.older += 1
+    elif wanted.group is not None and call.group != wanted.group:
+        counts.other_group += 1
+    else:
+        log.add(call, scores.reward_of(call))
+
+
+def _counted(records: Iterator[Recorded], step: str, report: Report) -> Iterator[Recorded]:
+    number = 0
+    for number, record in enumerate(records, start=1):
+        yield record
+        if number % REPORTED_EVERY == 0:
+            report(step, REPORTED_EVERY)
+    report(step, number % REPORTED_EVERY)
+
+
+def request_of(source: str, inputs: Sequence[str], wanted: Wanted) -> dict[str, Any]:
+    """Return the terms of an import, by which it is resumed, without any password."""
+    return {"source": source, "inputs": [one.rpartition("@")[2] for one in inputs], **wanted._asdict()}

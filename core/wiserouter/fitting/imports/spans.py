@@ -1,0 +1,184 @@
+"""Spans of OpenTelemetry: GenAI conventions and OpenInference (Phoenix), as OTLP JSON or as one object per span.
+
+Evaluations are events `gen_ai.evaluation.result`, of a span or a log record of their own, and annotations of Phoenix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from wiserouter.fitting.imports.calls import (
+    ImportedCall,
+    ImportedScore,
+    Recorded,
+    first_filled,
+    first_number,
+    json_of,
+    mapping_of,
+    seconds_between,
+    text_of,
+    texts,
+    time_of,
+)
+
+EVALUATION = "gen_ai.evaluation.result"
+"""The event of a score."""
+
+_MODEL_OPERATIONS = frozenset({"chat", "text_completion", "generate_content", "None"})
+_ATTRIBUTES = "attributes."
+
+
+def calls(record: Recorded) -> Iterator[ImportedCall]:
+    """Yield the calls of models among the spans of a record."""
+    for span in _spans(record):
+        attributes = _attributes(span)
+        model = text_of(first_filled(attributes, "gen_ai.response.model", "gen_ai.request.model", "llm.model_name"))
+        kind = str(first_filled(attributes, "openinference.span.kind") or span.get("span_kind") or "LLM").upper()
+        operation = str(attributes.get("gen_ai.operation.name"))
+        if not model or kind != "LLM" or operation not in _MODEL_OPERATIONS:
+            continue
+        started_s = time_of(first_filled(span, "startTimeUnixNano", "start_time_unix_nano", "start_time"))
+        ended_s = time_of(first_filled(span, "endTimeUnixNano", "end_time_unix_nano", "end_time"))
+        session = text_of(first_filled(attributes, "gen_ai.conversation.id", "session.id"))
+        cached = ("gen_ai.usage.cache_read.input_tokens", "llm.token_count.prompt_details.cache_read")
+        response = attributes.get("gen_ai.response.id")
+        yield ImportedCall(
+            ids=texts([_span_id(span), response, first_filled(span, *_PARENTS), _trace_id(span), session]),
+            model=model,
+            started_s=started_s,
+            prompt=_prompt(attributes),
+            input_tokens=first_number(attributes, "gen_ai.usage.input_tokens", "llm.token_count.prompt"),
+            output_tokens=first_number(attributes, "gen_ai.usage.output_tokens", "llm.token_count.completion"),
+            cached_tokens=first_number(attributes, *cached),
+            cost_usd=first_number(attributes, "llm.cost.total", "gen_ai.usage.cost"),
+            latency_s=seconds_between(started_s, ended_s),
+            conversation=session,
+            group=text_of(attributes.get("gen_ai.request.model")),
+            failed="error.type" in attributes or _has_failed(span),
+        )
+
+
+def scores(record: Recorded) -> Iterator[ImportedScore]:
+    """Yield the evaluations of a record: events of spans, log records, or annotations."""
+    for span in _spans(record):
+        for event in span.get("events") or ():
+            if mapping_of(event).get("name") == EVALUATION:
+                yield from _evaluation(_attributes(event), _span_id(span))
+    for log in _log_records(record):
+        attributes = _attributes(log)
+        if EVALUATION in {log.get("eventName"), log.get("event_name"), attributes.get("event.name")}:
+            yield from _evaluation(attributes, _span_id(log))
+    result = mapping_of(record.get("result"))
+    if "annotator_kind" in record and "span_id" in record:  # Phoenix
+        value = first_filled(result, "score", "label")
+        if value is not None:
+            yield ImportedScore(text_of(record["span_id"]), text_of(record.get("name")), value)
+
+
+_PARENTS = ("parentSpanId", "parent_span_id", "parent_id")
+
+
+def _evaluation(attributes: Recorded, span_id: str) -> Iterator[ImportedScore]:
+    target = span_id or text_of(attributes.get("gen_ai.response.id"))
+    value = first_filled(attributes, "gen_ai.evaluation.score.value", "gen_ai.evaluation.score.label")
+    if target and value is not None:
+        yield ImportedScore(target, text_of(attributes.get("gen_ai.evaluation.name")), value)
+
+
+def _spans(record: Recorded) -> Iterator[Recorded]:
+    """Yield the spans of a record: of OTLP JSON all of a request, else the record itself."""
+    if "resourceSpans" not in record and "resource_spans" not in record:
+        yield record
+        return
+    for resource in first_filled(record, "resourceSpans", "resource_spans") or ():
+        for scope in first_filled(mapping_of(resource), "scopeSpans", "scope_spans") or ():
+            yield from map(mapping_of, mapping_of(scope).get("spans") or ())
+
+
+def _log_records(record: Recorded) -> Iterator[Recorded]:
+    if "resourceLogs" not in record:
+        if "body" in record or "eventName" in record or "event_name" in record:
+            yield record
+        return
+    for resource in record["resourceLogs"] or ():
+        for scope in mapping_of(resource).get("scopeLogs") or ():
+            yield from map(mapping_of, mapping_of(scope).get("logRecords") or ())
+
+
+def _attributes(span: Recorded) -> dict[str, Any]:
+    """Return attributes by name: of a list of keys and values, of nested objects, or of columns `attributes.<name>`."""
+    given = span.get("attributes")
+    if isinstance(given, Sequence) and not isinstance(given, str):
+        return {str(one.get("key")): _value(one.get("value")) for one in map(mapping_of, given)}
+    flat = _flat(mapping_of(given))
+    columns = {name[len(_ATTRIBUTES) :]: value for name, value in span.items() if name.startswith(_ATTRIBUTES)}
+    return flat | _flat({name: value for name, value in columns.items() if value is not None})
+
+
+def _flat(attributes: Recorded, prefix: str = "", depth: int = 0) -> dict[str, Any]:
+    """Return nested objects by dotted names, beside the objects themselves."""
+    found: dict[str, Any] = {}
+    for name, value in attributes.items():
+        found[prefix + name] = value
+        if isinstance(value, Mapping) and depth < _MAX_DEPTH:
+            found |= _flat(value, f"{prefix}{name}.", depth + 1)
+    return found
+
+
+_MAX_DEPTH = 10
+
+
+def _value(value: object) -> object:
+    """Return the value of an attribute in OTLP JSON, such as {"stringValue": "a"}."""
+    if not isinstance(value, Mapping):
+        return value
+    if "arrayValue" in value:
+        return [_value(one) for one in mapping_of(value["arrayValue"]).get("values") or ()]
+    if "kvlistValue" in value:
+        listed = mapping_of(value["kvlistValue"]).get("values") or ()
+        return {str(one.get("key")): _value(one.get("value")) for one in map(mapping_of, listed)}
+    return next(iter(value.values()), None)
+
+
+def _prompt(attributes: Recorded) -> object:
+    given = json_of(first_filled(attributes, "gen_ai.input.messages", "gen_ai.prompt", "llm.input_messages"))
+    if given is None:
+        given = _numbered(attributes, "llm.input_messages.") or _numbered(attributes, "gen_ai.prompt.")
+    if isinstance(given, list):  # OpenInference wraps each message, or the names of its fields, once more
+        return [one.get("message") or _without_prefix(one, "message.") for one in map(mapping_of, given)]
+    return given or json_of(attributes.get("input.value"))
+
+
+def _numbered(attributes: Recorded, prefix: str) -> list[dict[str, Any]]:
+    """Return the messages that are kept as attributes such as llm.input_messages.0.message.role."""
+    found: dict[int, dict[str, Any]] = {}
+    for name, value in attributes.items():
+        place, _, field = name[len(prefix) :].partition(".") if name.startswith(prefix) else ("", "", "")
+        if place.isdigit() and field:
+            found.setdefault(int(place), {})[field.removeprefix("message.")] = value
+    return [found[place] for place in sorted(found)]
+
+
+def _without_prefix(fields: Recorded, prefix: str) -> dict[str, Any]:
+    return {name.removeprefix(prefix): value for name, value in fields.items()}
+
+
+def _span_id(span: Recorded) -> str:
+    context = mapping_of(span.get("context"))
+    found = first_filled(span, "spanId", "span_id", "context.span_id") or context.get("span_id")
+    return text_of(found).removeprefix("0x")
+
+
+def _trace_id(span: Recorded) -> str:
+    context = mapping_of(span.get("context"))
+    found = first_filled(span, "traceId", "trace_id", "context.trace_id") or context.get("trace_id")
+    return text_of(found).removeprefix("0x")
+
+
+def _has_failed(span: Recorded) -> bool:
+    status = span.get("status")
+    code = (
+        mapping_of(status).get("code", mapping_of(status).get("status_code")) if isinstance(status, Mapping) else None
+    )
+    return code in {2, "STATUS_CODE_ERROR", "ERROR"} or span.get("status_code") == "ERROR"

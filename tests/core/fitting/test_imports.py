@@ -1,0 +1,479 @@
+"""Records of each system, in its own published format, become calls and scores of one log."""
+
+import gzip
+import json
+from datetime import UTC, datetime
+from uuid import UUID
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from wiserouter import Price, WiseRouter
+from wiserouter.cli import app
+from wiserouter.errors import InvalidInput, LogError
+from wiserouter.fitting.imports.calls import ImportedCall, time_of
+from wiserouter.fitting.imports.log_writer import LogWriter
+from wiserouter.fitting.imports.records import records_of
+from wiserouter.fitting.imports.run_import import Wanted, import_files
+from wiserouter.fitting.imports.scores import Scores
+from wiserouter.fitting.imports.sources import SOURCES, source_of
+from wiserouter.fitting.log.scores import Scale
+
+ASK = [{"role": "system", "content": "Be kind."}, {"role": "user", "content": "sort a list"}]
+BEGAN_S = 1793491200.0
+
+PAYLOAD = {
+    "id": "chatcmpl-1",
+    "litellm_call_id": "c-1",
+    "trace_id": "t-1",
+    "session_id": "s-1",
+    "call_type": "acompletion",
+    "status": "success",
+    "model": "gpt-mini",
+    "model_group": "wise",
+    "response_cost": 0.002,
+    "prompt_tokens": 100,
+    "completion_tokens": 20,
+    "startTime": BEGAN_S,
+    "endTime": BEGAN_S + 2.0,
+    "cache_hit": None,
+    "messages": ASK,
+    "metadata": {"usage_object": {"prompt_tokens_details": {"cached_tokens": 30}}},
+}
+OBSERVATION = {
+    "id": "c-1",
+    "traceId": "t-1",
+    "parentObservationId": "p-1",
+    "type": "GENERATION",
+    "name": "answer",
+    "level": "DEFAULT",
+    "model": "gpt-mini",
+    "input": {"messages": ASK},
+    "startTime": "2026-11-01T00:00:00.000Z",
+    "endTime": "2026-11-01T00:00:02.000Z",
+    "usageDetails": {"input": 70, "input_cached_tokens": 30, "output": 20, "total": 120},
+    "costDetails": {"total": 0.002},
+    "sessionId": "s-1",
+}
+OBSERVATION_V2 = {
+    "id": "c-1",
+    "trace_id": "t-1",
+    "type": "GENERATION",
+    "provided_model_name": "gpt-mini",
+    "input": json.dumps(ASK),
+    "start_time": "2026-11-01T00:00:00+00:00",
+    "end_time": "2026-11-01T00:00:02+00:00",
+    "usage_details": {"input": 70, "input_cached_tokens": 30, "output": 20},
+    "total_cost": 0.002,
+    "session_id": "s-1",
+}
+SPAN_ATTRIBUTES = {
+    "gen_ai.operation.name": "chat",
+    "gen_ai.request.model": "gpt",
+    "gen_ai.response.model": "gpt-mini",
+    "gen_ai.response.id": "chatcmpl-1",
+    "gen_ai.usage.input_tokens": 100,
+    "gen_ai.usage.output_tokens": 20,
+    "gen_ai.usage.cache_read.input_tokens": 30,
+    "gen_ai.conversation.id": "s-1",
+    "gen_ai.input.messages": json.dumps(
+        [{"role": "user", "parts": [{"type": "text", "content": "sort a list"}]}],
+    ),
+}
+OPENINFERENCE = {
+    "openinference.span.kind": "LLM",
+    "llm.model_name": "gpt-mini",
+    "llm.input_messages.0.message.role": "system",
+    "llm.input_messages.0.message.content": "Be kind.",
+    "llm.input_messages.1.message.role": "user",
+    "llm.input_messages.1.message.content": "sort a list",
+    "llm.token_count.prompt": 100,
+    "llm.token_count.completion": 20,
+    "llm.token_count.prompt_details.cache_read": 30,
+    "llm.cost.total": 0.002,
+    "session.id": "s-1",
+}
+
+
+def otlp_value(value):
+    if isinstance(value, int):
+        return {"intValue": str(value)}
+    return {"doubleValue": value} if isinstance(value, float) else {"stringValue": value}
+
+
+def otlp(attributes, events=()):
+    """Return one request of OTLP JSON, as the file exporter of the collector writes it."""
+    listed = [{"key": name, "value": otlp_value(value)} for name, value in attributes.items()]
+    span = {
+        "traceId": "t-1",
+        "spanId": "c-1",
+        "parentSpanId": "p-1",
+        "name": "chat gpt-mini",
+        "startTimeUnixNano": "1793491200000000000",
+        "endTimeUnixNano": "1793491202000000000",
+        "attributes": listed,
+        "status": {},
+        "events": list(events),
+    }
+    return {"resourceSpans": [{"resource": {}, "scopeSpans": [{"scope": {}, "spans": [span]}]}]}
+
+
+def evaluation(value, name="helpful"):
+    attributes = {"gen_ai.evaluation.name": name, "gen_ai.evaluation.score.value": value}
+    return [{"key": key, "value": otlp_value(one)} for key, one in attributes.items()]
+
+
+PHOENIX_ROW = {  # one row of `get_spans_dataframe`
+    "context.span_id": "c-1",
+    "context.trace_id": "t-1",
+    "parent_id": "p-1",
+    "span_kind": "LLM",
+    "start_time": datetime(2026, 11, 1, tzinfo=UTC),
+    "end_time": datetime(2026, 11, 1, 0, 0, 2, tzinfo=UTC),
+    "status_code": "OK",
+    "attributes.llm.model_name": "gpt-mini",
+    "attributes.llm.input_messages": [{"message.role": "user", "message.content": "sort a list"}],
+    "attributes.llm.token_count.prompt": 100.0,
+    "attributes.llm.token_count.completion": 20.0,
+    "attributes.llm.token_count.prompt_details.cache_read": 30.0,
+    "attributes.llm.cost.total": 0.002,
+    "attributes.session.id": "s-1",
+}
+PHOENIX_SPAN = {  # one object of `client.spans.get_spans`
+    "context": {"span_id": "c-1", "trace_id": "t-1"},
+    "parent_id": "p-1",
+    "span_kind": "LLM",
+    "start_time": "2026-11-01T00:00:00+00:00",
+    "end_time": "2026-11-01T00:00:02+00:00",
+    "status_code": "OK",
+    "attributes": OPENINFERENCE,
+}
+TRACE = {  # `Trace.to_dict`
+    "info": {
+        "trace_id": "t-1",
+        "state": "OK",
+        "trace_metadata": {"mlflow.trace.session": "s-1"},
+        "assessments": [
+            {"assessment_name": "helpful", "feedback": {"value": True}, "source": {"source_type": "HUMAN"}},
+            {"assessment_name": "helpful", "feedback": {"value": False}, "valid": False},
+            {"assessment_name": "expected", "expectation": {"value": "42"}},
+        ],
+    },
+    "data": {
+        "spans": [
+            {"span_id": "p-1", "attributes": {"mlflow.spanType": '"AGENT"'}},
+            {
+                "span_id": "c-1",
+                "parent_span_id": "p-1",
+                "name": "answer",
+                "start_time_unix_nano": 1793491200000000000,
+                "end_time_unix_nano": 1793491202000000000,
+                "status": {"code": "STATUS_CODE_OK"},
+                "attributes": {
+                    "mlflow.spanType": '"CHAT_MODEL"',
+                    "mlflow.llm.model": '"gpt-mini"',
+                    "mlflow.spanInputs": json.dumps({"messages": ASK}),
+                    "mlflow.chat.tokenUsage": json.dumps(
+                        {"input_tokens": 100, "output_tokens": 20, "cache_read_input_tokens": 30}
+                    ),
+                    "mlflow.llm.cost": json.dumps({"total_cost": 0.002}),
+                },
+            },
+        ]
+    },
+}
+
+
+def langsmith_run():
+    """Return a run as LangSmith's own client has it."""
+    schemas = pytest.importorskip("langsmith").schemas
+    run, root = UUID(int=1), UUID(int=2)
+    made = schemas.Run(
+        id=run,
+        name="answer",
+        run_type="llm",
+        trace_id=root,
+        parent_run_id=root,
+        parent_run_ids=[root],
+        dotted_order="a",
+        start_time=datetime(2026, 11, 1, tzinfo=UTC),
+        end_time=datetime(2026, 11, 1, 0, 0, 2, tzinfo=UTC),
+        inputs={"messages": [[{"lc": 1, "id": ["a", "HumanMessage"], "kwargs": {"content": "sort a list"}}]]},
+        extra={"metadata": {"ls_model_name": "gpt-mini", "session_id": "s-1"}},
+        prompt_tokens=100,
+        completion_tokens=20,
+        prompt_token_details={"cache_read": 30},
+        total_cost="0.002",
+    )
+    return json.loads(made.model_dump_json(include=set(schemas.Run.model_fields)))
+
+
+RECORDS = {
+    "litellm-payloads": PAYLOAD,
+    "langfuse": OBSERVATION,
+    "langfuse-v2": OBSERVATION_V2,
+    "mlflow": TRACE,
+    "otel": otlp(SPAN_ATTRIBUTES),
+    "otel-openinference": otlp(OPENINFERENCE),
+    "phoenix": PHOENIX_SPAN,
+    "phoenix-row": PHOENIX_ROW,
+}
+
+
+def source(name):
+    return source_of(next(one for one in SOURCES if name == one or name.startswith(one + "-")))
+
+
+@pytest.mark.parametrize("name", [*RECORDS, "langsmith"])
+def test_a_record_of_each_system_becomes_the_same_call(name, tmp_path):
+    record = langsmith_run() if name == "langsmith" else RECORDS[name]
+    reader = source_of("litellm-payloads") if name == "litellm-payloads" else source(name)
+    (call,) = reader.calls(record)
+    log = LogWriter(tmp_path / "a.parquet", {}, request={})
+    log.add(call, None)
+    log.finish()
+    row = pl.read_parquet(tmp_path / "a.parquet").row(0, named=True)
+    cost = None if name == "otel" else 0.002  # the conventions have no cost
+    assert row == {
+        "call_id": "00000000-0000-0000-0000-000000000001" if name == "langsmith" else "c-1",
+        "prompt": "sort a list",
+        "model": "gpt-mini",
+        "conversation": "s-1",
+        "group": row["group"],
+        "reward": None,
+        "cost_usd": cost,
+        "latency_s": 2.0,
+        "started_s": BEGAN_S,
+        "input_tokens": 100,
+        "output_tokens": 20,
+        "cached_tokens": 30,
+    }
+
+
+FEEDBACK = {"id": "f", "run_id": str(UUID(int=2)), "trace_id": str(UUID(int=2)), "key": "helpful", "score": 1.0}
+SCORED = {
+    "langfuse": (OBSERVATION, {"id": "x", "traceId": "t-1", "name": "helpful", "value": 1, "dataType": "BOOLEAN"}),
+    "langfuse-of-a-session": (OBSERVATION, {"id": "x", "sessionId": "s-1", "name": "helpful", "value": 1.0}),
+    "mlflow": (TRACE, {}),
+    "otel": (otlp(SPAN_ATTRIBUTES, [{"name": "gen_ai.evaluation.result", "attributes": evaluation(1.0)}]), {}),
+    "otel-log": (
+        otlp(SPAN_ATTRIBUTES),
+        {
+            "resourceLogs": [
+                {
+                    "scopeLogs": [
+                        {
+                            "logRecords": [
+                                {
+                                    "eventName": "gen_ai.evaluation.result",
+                                    "attributes": [
+                                        *evaluation(1.0),
+                                        {"key": "gen_ai.response.id", "value": {"stringValue": "chatcmpl-1"}},
+                                    ],
+                                }
+                            ]
+                        }
+                    ]
+                }
+            ]
+        },
+    ),
+    "phoenix": (
+        PHOENIX_SPAN,
+        {"id": "x", "span_id": "c-1", "name": "helpful", "annotator_kind": "HUMAN", "result": {"score": 1.0}},
+    ),
+    "litellm-payloads": (PAYLOAD, {"request_id": "c-1", "outcome": "real"}),
+}
+
+
+@pytest.mark.parametrize("name", [*SCORED, "langsmith"])
+def test_a_score_of_each_system_finds_its_call(name, tmp_path):
+    record, score = (langsmith_run(), FEEDBACK) if name == "langsmith" else SCORED[name]
+    path = tmp_path / "records.jsonl"
+    path.write_text("".join(json.dumps(one) + "\n" for one in (score, record) if one))
+    reader = source_of("litellm-payloads") if name == "litellm-payloads" else source(name)
+    log = LogWriter(tmp_path / "a.parquet", {}, request={})
+    counts = import_files(reader, [path], [], Scores(), Wanted(), log, lambda *_: None)
+    assert (counts.calls, counts.no_score) == (1, 0)
+    assert pl.read_parquet(tmp_path / "a.parquet")["reward"].to_list() == [1.0]
+
+
+def test_the_closest_score_counts_and_of_those_the_latest():
+    scores = Scores(scale=Scale(1, 5))
+    reader = source_of("langfuse")
+    for target, value in (("sessionId", 1), ("traceId", 2), ("traceId", 3), ("observationId", 5), ("observationId", 9)):
+        ids = {"sessionId": "s-1", "traceId": "t-1", "observationId": "c-1"}
+        scores.add(reader.scores({target: ids[target], "name": "stars", "value": value}))
+    scores.check()
+    assert scores.refused == 1
+    assert scores.reward_of(ImportedCall(("c-1", "t-1", "s-1"), "m")) == 1.0
+    assert scores.reward_of(ImportedCall(("c-2", "t-1", "s-1"), "m")) == 0.5
+    assert scores.reward_of(ImportedCall(("c-3", "t-3", "s-1"), "m")) == 0.0
+    assert scores.reward_of(ImportedCall(("c-4",), "m")) is None
+
+
+def test_of_several_metrics_one_has_to_be_named():
+    scores, named = Scores(), Scores("b")
+    reader = source_of("langsmith")
+    for one in (scores, named):
+        for key in "ab":
+            one.add(reader.scores({"run_id": "r", "key": key, "score": 1.0}))
+    with pytest.raises(InvalidInput, match=r"scores of a \(1\), b \(1\): say which, with --score NAME"):
+        scores.check()
+    named.check()
+    assert named.reward_of(ImportedCall(("r",), "m")) == 1.0
+    with pytest.raises(InvalidInput, match="a score must be named 'c', got none"):
+        Scores("c").check()
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, ["log", "import", *map(str, arguments)])
+
+
+def test_the_command_imports_files_and_the_log_can_be_fitted(tmp_path):
+    lines = [
+        {**PAYLOAD, "id": f"i-{n}", "litellm_call_id": f"c-{n}", "model": ("a", "b")[n % 2], "startTime": BEGAN_S + n}
+        for n in range(40)
+    ]
+    lines[7]["status"] = "failure"
+    lines[8]["messages"] = None
+    lines[9]["response_cost"] = None
+    (tmp_path / "calls.jsonl.gz").write_bytes(gzip.compress("".join(json.dumps(x) + "\n" for x in lines).encode()))
+    (tmp_path / "stars.csv").write_text("call_id,rating\n" + "".join(f"c-{n},{1 + n % 5}\n" for n in range(0, 40, 3)))
+    (tmp_path / "prices.json").write_text(json.dumps({"b": {"price": {"input": 1e-6, "output": 2e-6}}}))
+    log = tmp_path / "log.parquet"
+    done = run(
+        "litellm-payloads",
+        tmp_path / "calls.jsonl.gz",
+        "-o",
+        log,
+        "--scores",
+        tmp_path / "stars.csv",
+        "--scale",
+        "1..5",
+        "--prices",
+        tmp_path / "prices.json",
+        "--json",
+    )
+    assert done.exit_code == 0, done.output
+    told = json.loads(done.stdout)
+    assert (told["calls"], told["failed"], told["no_prompt"], told["priced"], told["no_cost"]) == (38, 1, 1, 1, 0)
+    assert told["no_score"] == 38 - 14
+    assert told["models"] == {"a": 19, "b": 19}
+    frame = pl.read_parquet(log)
+    priced = frame.filter(pl.col("call_id") == "c-9")["cost_usd"][0]
+    assert priced == pytest.approx(100e-6 + 40e-6)
+    assert frame.filter(pl.col("call_id") == "c-3")["reward"][0] == 0.75
+    shown = run("litellm-payloads", tmp_path / "calls.jsonl.gz", "-o", log)
+    assert "38 calls in" in shown.stdout
+    assert "1 left out: failed, or answered from a cache" in shown.stdout
+    assert "1 without a cost: give --prices FILE" in shown.stdout
+    assert CliRunner().invoke(app, ["log", "check", str(log)]).exit_code == 0
+    fit = [
+        "fit",
+        str(log),
+        "--prices",
+        str(tmp_path / "prices.json"),
+        "--contexts",
+        "1",
+        "-o",
+        str(tmp_path / "a.wise"),
+    ]
+    assert CliRunner().invoke(app, fit).exit_code == 0
+    assert {model.name for model in WiseRouter.load(tmp_path / "a.wise").parts().models} == {"a", "b"}
+
+
+def test_calls_since_a_date_and_of_one_group(tmp_path):
+    lines = [{**PAYLOAD, "startTime": BEGAN_S + 86_400.0 * n, "model_group": f"g{n % 2}"} for n in range(6)]
+    (tmp_path / "a.json").write_text(json.dumps(lines, indent=1))
+    done = run(
+        "litellm-payloads",
+        tmp_path / "a.json",
+        "-o",
+        tmp_path / "b.parquet",
+        "--since",
+        "2026-11-03",
+        "--group",
+        "g1",
+        "--json",
+    )
+    told = json.loads(done.stdout)
+    assert (told["calls"], told["older"], told["other_group"]) == (2, 2, 2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("wandb", "a.jsonl", "-o", "b.parquet"), "a source must be one of litellm"),
+        (("otel", "missing.jsonl", "-o", "b.parquet"), "missing.jsonl: no such file"),
+        (("otel", "a.jsonl", "-o", "b.csv"), "must be a .parquet file"),
+        (("otel", "a.jsonl", "-o", "b.parquet", "--since", "soon"), "--since must be a date or an age"),
+        (("langfuse", "postgresql://u:secret@h/d", "-o", "b.parquet"), "a database is read alone"),
+    ],
+)
+def test_a_wrong_argument_is_refused(tmp_path, monkeypatch, arguments, says):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.jsonl").write_text("{}\n")
+    done = run(*arguments)
+    assert done.exit_code != 0
+    assert says in str(done.exception)
+    assert "secret" not in str(done.exception)
+
+
+@pytest.mark.parametrize("text", ['{"a": 1', "nothing", '{"a": 1}\n{"b": ', "[" * 100_000])
+def test_a_damaged_export_is_refused_in_one_line(tmp_path, text):
+    (tmp_path / "a.jsonl").write_text(text)
+    with pytest.raises(LogError) as refused:
+        list(records_of(tmp_path / "a.jsonl"))
+    assert "\n" not in str(refused.value)
+
+
+def test_pages_of_an_api_kept_as_lines_give_their_records(tmp_path):
+    pages = [{"data": [OBSERVATION, OBSERVATION], "meta": {"page": n}} for n in range(3)]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(page) + "\n" for page in pages))
+    assert len(list(records_of(tmp_path / "a.jsonl"))) == 6
+
+
+@pytest.mark.parametrize("value", ["x", None, [], {}, "2026-13-01", float("nan")])
+def test_what_is_no_time_has_none(value):
+    assert time_of(value) is None
+
+
+NAMES = {
+    *PAYLOAD,
+    *OBSERVATION,
+    *OBSERVATION_V2,
+    *SPAN_ATTRIBUTES,
+    *OPENINFERENCE,
+    *PHOENIX_ROW,
+    *PHOENIX_SPAN,
+    *("info", "data", "spans", "attributes", "assessments", "feedback", "value", "events", "resourceSpans"),
+    *("scopeSpans", "resourceLogs", "scopeLogs", "logRecords", "extra", "run_type", "inputs", "key", "score", "result"),
+}
+
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(sorted(NAMES)), inner, max_size=4),
+    max_leaves=20,
+)
+
+
+@given(st.dictionaries(st.sampled_from(sorted(NAMES)), anything, max_size=8))
+def test_no_record_breaks_an_importer(record):
+    for reader in SOURCES.values():
+        for call in reader.calls(record):
+            assert call.model
+            assert all(isinstance(one, str) for one in call.ids)
+        list(reader.scores(record))
+
+
+def test_prices_count_cached_tokens_at_their_price(tmp_path):
+    log = LogWriter(tmp_path / "a.parquet", {"m": Price(1e-6, 2e-6, cache_read=1e-7)}, request={})
+    log.add(
+        ImportedCall(("a",), "openai/m", prompt="hi", input_tokens=100.0, output_tokens=10.0, cached_tokens=40.0), None
+    )
+    log.finish()
+    assert pl.read_parquet(tmp_path / "a.parquet")["cost_usd"][0] == pytest.approx(60e-6 + 4e-6 + 20e-6)
