@@ -31,6 +31,7 @@ from wiserouter_litellm.other_surfaces import RecentIds, charge_unrouted, unrout
 from wiserouter_litellm.request_conversation import SESSION_KEYS, TURN_KEY, names_of_answer
 from wiserouter_litellm.selection import Selection
 from wiserouter_litellm.sessions import end_session, rate_session
+from wiserouter_litellm.single_send import send_once
 from wiserouter_litellm.unpaid_costs import UnpaidCosts
 
 REQUEST_NOTE_KEY = "wiserouter"
@@ -72,6 +73,7 @@ class Recorder(CustomLogger):
             If a hard budget does not bear the worst case of that deployment.
         """
         attempt = self._attempt_of(kwargs.get("model_info"))
+        send_once(attempt is not None and attempt.worst_usd is not None)
         if attempt is not None and not attempt.sent:
             await _off_the_loop(attempt.group, partial(self.confirm, kwargs["model_info"], kwargs))
         return None

@@ -1,0 +1,94 @@
+"""A connection that breaks after the request was read: under a hard limit nothing is sent again unreserved."""
+
+import socket
+import struct
+import threading
+from contextlib import contextmanager
+
+import litellm
+import openai
+import pytest
+
+from support.groups import HI, fitted, llms
+from support.providers import deployment
+from wiserouter import Budget
+from wiserouter_litellm import attach
+
+SLOW = pytest.mark.slow
+BUDGETS = {"hard": Budget(10.0, 100, limit="hard"), "expected": Budget(10.0, 100)}
+
+
+class Breaking:
+    """A provider that reads each request, and bills it, and then resets the connection or closes it."""
+
+    def __init__(self, *, resets: bool) -> None:
+        self.billed, self._resets = 0, resets
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self):
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            with connection:
+                if _read(connection):
+                    self.billed += 1
+                if self._resets:
+                    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+    def close(self):
+        self._listener.close()
+
+
+def _read(connection):
+    """Read one request; return False if none comes."""
+    data = b""
+    while b"\r\n\r\n" not in data:
+        if not (more := connection.recv(65_536)):
+            return False
+        data += more
+    head, _, body = data.partition(b"\r\n\r\n")
+    lines = [line.lower() for line in head.split(b"\r\n")]
+    length = next(int(line.partition(b":")[2]) for line in lines if line.startswith(b"content-length"))
+    while len(body) < length:
+        body += connection.recv(65_536)
+    return True
+
+
+@contextmanager
+def breaking(monkeypatch, transport):
+    """Serve a provider whose connections break as those after which LiteLLM's client on a transport sends again."""
+    monkeypatch.setattr(litellm, "disable_aiohttp_transport", transport == "httpx")
+    litellm.in_memory_llm_clients_cache.flush_cache()
+    provider = Breaking(resets=transport == "aiohttp")
+    yield provider
+    provider.close()
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+@pytest.mark.parametrize("limit", ["hard", pytest.param("expected", marks=SLOW)])
+@pytest.mark.parametrize("transport", ["aiohttp", "httpx"])
+@pytest.mark.parametrize("kind", ["mistral", pytest.param("anthropic", marks=SLOW), pytest.param("openai", marks=SLOW)])
+async def test_each_request_that_reaches_the_provider_is_reserved_under_a_hard_limit(
+    monkeypatch, settled, kind, transport, limit, stream
+):
+    with breaking(monkeypatch, transport) as provider:
+        rows = [
+            deployment(name, url=provider.url, model=f"{kind}/{name}", max_retries=0) for name in ("small", "large")
+        ]
+        router, litellm_router = fitted(), llms(*rows)
+        attach(litellm_router, "wise", router=router, budget=BUDGETS[limit])
+        with pytest.raises(openai.APIError):  # of a stream, perhaps later
+            answer = await litellm_router.acompletion(model="wise", messages=HI, max_tokens=60, stream=stream)
+            if stream:
+                [chunk async for chunk in answer]
+        await settled(lambda: router.status().in_flight == 0)
+        status = router.status()
+    assert (status.charged, status.released) == (0, 0)
+    if limit == "hard":
+        assert provider.billed == status.presumed == 1
+    else:
+        assert provider.billed >= status.presumed == 1
