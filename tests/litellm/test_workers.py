@@ -5,10 +5,10 @@ import asyncio
 import pytest
 import respx
 
-from support.groups import HI, fitted, llms
+from support.groups import HI, asked, fitted, llms
 from support.off_loop import store_at
 from support.providers import URL, cost_usd, deployment, failing
-from wiserouter import Budget, Offline, WiseRouter
+from wiserouter import Budget, Conversations, Offline, WiseRouter
 from wiserouter.errors import StoreUnavailable
 from wiserouter_litellm import BudgetUncertain, UnknownCall, WiseRoutingStrategy, attach
 
@@ -29,13 +29,14 @@ async def workers(tmp_path):
     """Return what makes a worker: its LiteLLM router, callback, core router and engine."""
     stores = []
 
-    async def open_worker(budget=RICH, *, near=True, **settings):
+    async def open_worker(budget=RICH, *, near=True, conversations=None, **settings):
         store, engine = store_at(tmp_path / "b.db", near=near, **settings)
         stores.append(store)
         own = [deployment(name, info={"id": f"{name}-{len(stores)}"}) for name in ("small", "large")]
         llms_ = llms(*own, num_retries=1, allowed_fails=1_000)
         router = await asyncio.to_thread(knowing, store)
-        callback = await asyncio.to_thread(lambda: attach(llms_, "wise", router=router, budget=budget))
+        terms = {"router": router, "budget": budget, "conversations": conversations}
+        callback = await asyncio.to_thread(lambda: attach(llms_, "wise", **terms))
         return llms_, callback, router, engine
 
     yield open_worker
@@ -92,6 +93,45 @@ async def test_no_door_waits_for_the_store_on_the_event_loop(settled, workers, n
     assert engine.seen == []
     assert router.status().charged == 14
     assert callback.groups["wise"].faults == {}
+
+
+@pytest.mark.parametrize("near", [True, False], ids=["file", "server"])
+async def test_the_calls_of_runs_do_not_wait_for_the_store_on_the_event_loop(settled, workers, near):
+    llms_, callback, router, engine = await workers(near=near, conversations=Conversations("run", run_budget_usd=1.0))
+    with respx.mock(assert_all_called=False) as mock:
+        mock.route(url__startswith=URL).mock(side_effect=failing())
+        for ids in ({}, {"metadata": {"session_id": "run-1"}}):
+            await ask(llms_, max_tokens=10, **ids)
+            stream = await ask(llms_, max_tokens=10, stream=True, stream_options={"include_usage": True}, **ids)
+            assert [chunk async for chunk in stream]
+        mock.routes[0].side_effect = failing("large")
+        await ask(llms_, max_tokens=10, metadata={"session_id": "run-1"})
+        long = [{"role": "user", "content": "word " * 30_000}]
+        with pytest.raises(Exception, match="tokens"):
+            await llms_.acompletion(model="wise", messages=long, max_tokens=5)
+    await settled(lambda: router.status().in_flight == 0)
+    assert await callback.afeedback("run-1", 1.0) is False
+    await asyncio.to_thread(callback.end, "run-1")
+    assert engine.seen == []
+    assert callback.groups["wise"].faults == {}
+
+
+async def test_a_run_goes_on_at_another_worker(provider, settled, workers):
+    runs = Conversations("run")
+    opened = [await workers(near=False, conversations=runs) for _ in range(2)]
+    messages = [{"role": "user", "content": "fix the failing test"}]
+    for turn in range(6):
+        llms_, _, router, _ = opened[turn % 2]
+        await asyncio.to_thread(router._store.refresh)
+        answer = await llms_.acompletion(model="wise", messages=messages)
+        await settled(lambda router=router: router.status().in_flight == 0)
+        await asyncio.to_thread(router._store.refresh)
+        said = {"role": "assistant", "content": answer.choices[0].message.content}
+        messages += [said, {"role": "user", "content": f"and {turn}?"}]
+    assert asked(provider) == ["large"] * 6
+    await asyncio.to_thread(opened[0][2]._store.refresh)
+    status = opened[0][2].status()
+    assert (status.decided, status.charged) == (1, 6)
 
 
 async def test_the_strategy_does_not_wait_on_the_event_loop_either(provider, settled, tmp_path):

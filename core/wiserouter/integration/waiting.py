@@ -5,6 +5,8 @@ fit now waits for the next settlement instead of being refused:
 
 * The first of a scope tries again after each settlement of this process and, for settlements of other workers and for
   budgets that renew, every `poll_s`. The others wait until they are the first.
+* A request that only the budget of its run holds up steps aside, and tries again like the first of a scope: behind it the
+  other runs would wait.
 * A request that would not fit even if all calls in flight cost nothing is refused at once, and so is one that finds too
   many waiting.
 * A request that has waited for its time tries once more, with any model that fits; then it is refused.
@@ -22,7 +24,7 @@ from functools import partial
 from typing import Protocol, TypeVar
 from weakref import WeakKeyDictionary, ref
 
-from wiserouter.errors import BudgetExhausted
+from wiserouter.errors import BudgetExhausted, RunBudgetExhausted
 from wiserouter.router import WiseRouter
 from wiserouter.stores.offload import offload
 
@@ -41,9 +43,16 @@ OVERDUE_S = 1.0
 T = TypeVar("T")
 
 
-class Waiter(Protocol):
-    """A request that waits until `until_s`; `wake` lets it try again, and is False if its event loop is closed."""
+class OwnLine(str):
+    """The line of one request that waits for its run."""
 
+    __slots__ = ()
+
+
+class Waiter(Protocol):
+    """A request that waits in `line` until `until_s`; `wake` lets it try again, and is False if its loop is closed."""
+
+    line: str
     until_s: float
 
     def wake(self) -> bool:
@@ -54,8 +63,8 @@ class Waiter(Protocol):
 class ThreadWaiter:
     """A request that waits in a thread."""
 
-    def __init__(self, until_s: float) -> None:
-        self.until_s, self.woken = until_s, threading.Event()
+    def __init__(self, line: str, until_s: float) -> None:
+        self.line, self.until_s, self.woken = line, until_s, threading.Event()
 
     def wake(self) -> bool:
         """Let it try again."""
@@ -66,8 +75,8 @@ class ThreadWaiter:
 class TaskWaiter:
     """A request that waits on an event loop."""
 
-    def __init__(self, until_s: float) -> None:
-        self.until_s, self.woken = until_s, asyncio.Event()
+    def __init__(self, line: str, until_s: float) -> None:
+        self.line, self.until_s, self.woken = line, until_s, asyncio.Event()
         self._loop = asyncio.get_running_loop()
 
     def wake(self) -> bool:
@@ -130,8 +139,8 @@ class AdmissionQueue:
         """Let the first of each scope try again."""
         if self._lines:
             with self._lock:
-                for scope in list(self._lines):
-                    self._wake_first(scope)
+                for line in list(self._lines):
+                    self._wake_first(line)
 
     def admit(self, scope: str, attempt: Callable[[bool], T], needed_usd: Callable[[], float], max_wait_s: float) -> T:
         """Return the result of the first attempt that succeeds: one is made at once, and one after each settlement.
@@ -159,9 +168,9 @@ class AdmissionQueue:
                 return attempt(max_wait_s > 0.0)
             except BudgetExhausted as error:
                 _check_waits(error, may_wait=max_wait_s > 0.0)
-        waiter = ThreadWaiter(self._clock() + (0.0 if _holds_up_tasks() else max_wait_s))
-        with self._in_line(scope, waiter, needed_usd()):
-            return self._wait(scope, waiter, attempt)
+        waiter = ThreadWaiter(scope, self._clock() + (0.0 if _holds_up_tasks() else max_wait_s))
+        with self._in_line(waiter, needed_usd()):
+            return self._wait(waiter, attempt)
 
     async def aadmit(
         self,
@@ -187,74 +196,82 @@ class AdmissionQueue:
             except BudgetExhausted as error:
                 _check_waits(error, may_wait=max_wait_s > 0.0)
         needed = needed_usd() if undo is None else await offload(needed_usd)
-        waiter = TaskWaiter(self._clock() + max_wait_s)
-        with self._in_line(scope, waiter, needed):
-            return await self._await(scope, waiter, attempt, undo)
+        waiter = TaskWaiter(scope, self._clock() + max_wait_s)
+        with self._in_line(waiter, needed):
+            return await self._await(waiter, attempt, undo)
 
-    def _wait(self, scope: str, waiter: ThreadWaiter, attempt: Callable[[bool], T]) -> T:
+    def _wait(self, waiter: ThreadWaiter, attempt: Callable[[bool], T]) -> T:
         """Try again whenever it is this request's turn."""
         while True:
             waiter.woken.clear()
-            is_first, may_wait = self._stage(scope, waiter)
+            is_first, may_wait = self._stage(waiter)
             if is_first or not may_wait:
                 try:
                     return attempt(may_wait)
                 except BudgetExhausted as error:
                     _check_waits(error, may_wait=may_wait)
+                    self._step_aside(waiter, error)
             woken = waiter.woken.wait(self._pause_s(waiter, is_first=is_first))
             if is_first and not woken and self._is_refresh_due():
                 self._known_router().refresh()
 
-    async def _await(
-        self, scope: str, waiter: TaskWaiter, attempt: Callable[[bool], T], undo: Callable[[T], object] | None
-    ) -> T:
+    async def _await(self, waiter: TaskWaiter, attempt: Callable[[bool], T], undo: Callable[[T], object] | None) -> T:
         """Do what `_wait` does, on an event loop."""
         while True:
             waiter.woken.clear()
-            is_first, may_wait = self._stage(scope, waiter)
+            is_first, may_wait = self._stage(waiter)
             if is_first or not may_wait:
                 try:
                     return attempt(may_wait) if undo is None else await _offloaded(attempt, undo, may_wait)
                 except BudgetExhausted as error:
                     _check_waits(error, may_wait=may_wait)
+                    self._step_aside(waiter, error)
             woken = await waiter.pause(self._pause_s(waiter, is_first=is_first))
             if is_first and not woken and self._is_refresh_due():
                 await offload(self._known_router().refresh)
 
     @contextmanager
-    def _in_line(self, scope: str, waiter: Waiter, needed_usd: float) -> Iterator[None]:
-        """Let a request wait behind the others; however it ends, the next one is woken."""
-        account = self._known_router().snapshot(scope).account
+    def _in_line(self, waiter: Waiter, needed_usd: float) -> Iterator[None]:
+        """Let a request wait behind the others of its scope; however it ends, the next one is woken."""
+        account = self._known_router().snapshot(waiter.line).account
         if needed_usd > account.reachable_usd() or self.n_waiting >= self.max_waiting:
             raise account.exhausted(needed_usd)
         with self._lock:
-            self._lines.setdefault(scope, deque()).append(waiter)
+            self._lines.setdefault(waiter.line, deque()).append(waiter)
         try:
             yield
         finally:
             with self._lock:
-                self._leave(scope, waiter)
+                self._leave(waiter)
 
-    def _leave(self, scope: str, waiter: Waiter) -> None:
-        line = self._lines.get(scope)
+    def _leave(self, waiter: Waiter) -> None:
+        line = self._lines.get(waiter.line)
         if line is not None and waiter in line:
             was_first = line[0] is waiter
             line.remove(waiter)
             if was_first:
-                self._wake_first(scope)
+                self._wake_first(waiter.line)
 
-    def _wake_first(self, scope: str) -> None:
-        """Wake the first of a scope; those whose event loop has ended make room for the next."""
-        line, now_s = self._lines[scope], self._clock()
+    def _step_aside(self, waiter: Waiter, error: BudgetExhausted) -> None:
+        """Let a request that waits for its own run make room for the others of its scope."""
+        if isinstance(error, RunBudgetExhausted) and not isinstance(waiter.line, OwnLine):
+            with self._lock:
+                self._leave(waiter)
+                waiter.line = OwnLine(f"{waiter.line} {id(waiter)}")
+                self._lines[waiter.line] = deque([waiter])
+
+    def _wake_first(self, name: str) -> None:
+        """Wake the first of a line; those whose event loop has ended make room for the next."""
+        line, now_s = self._lines[name], self._clock()
         while line and (now_s > line[0].until_s + OVERDUE_S or not line[0].wake()):
             line.popleft()
         if not line:
-            del self._lines[scope]
+            del self._lines[name]
 
-    def _stage(self, scope: str, waiter: Waiter) -> tuple[bool, bool]:
-        """Return two flags: a request is the first of its scope, and it has time left."""
+    def _stage(self, waiter: Waiter) -> tuple[bool, bool]:
+        """Return two flags: a request is the first of its line, and it has time left."""
         with self._lock:
-            line = self._lines.get(scope)
+            line = self._lines.get(waiter.line)
             return line is not None and line[0] is waiter, self._clock() < waiter.until_s
 
     def _pause_s(self, waiter: Waiter, *, is_first: bool) -> float:

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from wiserouter import Budget, Contexts, Estimates, Model, Offline, WiseRouter
+from wiserouter import Budget, Contexts, Conversations, Estimates, Model, Offline, WiseRouter
 from wiserouter.errors import BudgetExhausted, HorizonExhausted
 from wiserouter.integration import AdmissionQueue, admission_queue
 from wiserouter.stores import MemoryStore
@@ -427,3 +427,43 @@ def test_nothing_is_lost_among_threads_and_loops(seed):
     assert (crowd.queue.n_waiting, *idle(crowd.router)) == (0, 0, 0.0)
     assert crowd.router.status().charged == crowd.outcomes.count("served")
     assert crowd.router.status().spent_usd <= 40.0
+
+
+def run_attempt(router, run, worst_usd=WORST_USD):
+    return lambda may_wait: router.decide(worst_case_usd={"only": worst_usd}, conversation=run, may_wait=may_wait)
+
+
+@pytest.mark.parametrize("two", [False, True], ids=["one", "two"])
+async def test_a_request_that_waits_for_its_run_holds_up_no_other_run(two):
+    router = make(amount_usd=100.0)
+    router.keep_conversations(Conversations("run", run_budget_usd=1.5))
+    queue, first = admission_queue(router), router.decide(conversation="a")
+    waiters = [
+        asyncio.create_task(queue.aadmit("default", run_attempt(router, "a"), needs(), NEVER_S)) for _ in range(1 + two)
+    ]
+    await waiting(queue, 1 + two)
+    other = await asyncio.wait_for(queue.aadmit("default", run_attempt(router, "b"), needs(), NEVER_S), 5.0)
+    assert other.conversation != first.conversation
+    router.charge(first, 0.25)
+    second = await waiters[0]
+    assert second.conversation == first.conversation
+    router.charge(second, 0.25)
+    for waiter in waiters[1:]:
+        router.charge(await waiter, 0.25)
+    assert queue.n_waiting == 0
+    assert router.conversation("a").spent_usd <= 1.5
+
+
+def test_a_thread_that_waits_for_its_run_holds_up_no_other_run():
+    router = make(amount_usd=100.0)
+    router.keep_conversations(Conversations("run", run_budget_usd=1.5))
+    queue, first = admission_queue(router), router.decide(conversation="a")
+    with ThreadPoolExecutor(2) as threads:
+        waiter = threads.submit(queue.admit, "default", run_attempt(router, "a"), needs(), NEVER_S)
+        while queue.n_waiting != 1:
+            time.sleep(0.001)
+        other = threads.submit(queue.admit, "default", run_attempt(router, "b"), needs(), NEVER_S)
+        assert other.result(5.0).conversation != first.conversation
+        router.charge(first, 0.25)
+        assert waiter.result(5.0).conversation == first.conversation
+    assert queue.n_waiting == 0
