@@ -5,8 +5,8 @@ fit now waits for the next settlement instead of being refused:
 
 * The first of a scope tries again after each settlement of this process and, for settlements of other workers and for
   budgets that renew, every `poll_s`. The others wait until they are the first.
-* A request that only the budget of its run holds up steps aside, and tries again like the first of a scope: behind it the
-  other runs would wait.
+* A request that only the budget of its run holds up steps aside, and tries again like the first of a scope, since the
+  other runs would wait behind it.
 * A request that would not fit even if all calls in flight cost nothing is refused at once, and so is one that finds too
   many waiting.
 * A request that has waited for its time tries once more, with any model that fits; then it is refused.
