@@ -12,7 +12,7 @@ from wiserouter import Budget, Conversations
 from wiserouter.errors import InvalidInput, RunBudgetExhausted
 from wiserouter_litellm import BudgetRefused, UnknownCall, attach, detach
 from wiserouter_litellm.feedback_keys import feedback_key
-from wiserouter_litellm.request_conversation import session_key
+from wiserouter_litellm.request_conversation import conversation_of_request, session_key
 
 RUN = Conversations("run")
 TASK = {"role": "user", "content": "fix the failing test in the parser"}
@@ -49,6 +49,10 @@ def calling_tools(request):
     i = sum(message["role"] == "tool" for message in body["messages"])
     call = {"id": f"call_{i}", "type": "function", "function": {"name": "ls", "arguments": json.dumps({"at": i})}}
     return httpx.Response(200, json=chat(body["model"], None, tool_calls=[call]))
+
+
+def presumed_usd(router):
+    return router.status().presumed_usd
 
 
 def answer_with(provider, respond):
@@ -215,6 +219,47 @@ async def test_a_run_that_is_ended_gives_back_what_it_commits_and_can_still_be_r
     assert router.conversation("run-1") is None
     assert router.status().conversations.ended == 1
     assert callback.feedback("run-1", 1.0) is False
+
+
+async def test_a_run_that_falls_back_to_another_group_comes_back(provider, settled):
+    rows = [deployment("small"), deployment("large"), deployment("rescue", "rescue")]
+    llm, router, _ = attached(*rows, fallbacks=[{"wise": ["rescue"]}], allowed_fails=1_000)
+    for broken in ((), ("small", "large"), ()):
+        answer_with(provider, failing(*broken))
+        await llm.acompletion(model="wise", messages=[TASK], metadata={"session_id": "run-1"})
+        await settled(lambda: router.status().in_flight == 0)
+    answered = [asked(provider)[0], *asked(provider)[-2:]]
+    assert answered == ["large", "rescue", "large"]
+    assert router.status().decided == 1
+    state = router.conversation("run-1")
+    assert (state.model, state.spent_usd) == ("large", pytest.approx(router.status().spent_usd - presumed_usd(router)))
+
+
+async def test_a_response_is_continued_in_its_conversation(provider, settled):
+    llm, router, _ = attached()
+    first = await llm.aresponses(model="wise", input="fix the test", max_output_tokens=60)
+    await settled(lambda: router.status().charged == 1)
+    turned(router, "small")
+    await llm.aresponses(model="wise", input="go on", previous_response_id=first.id, max_output_tokens=60)
+    await settled(lambda: router.status().charged == 2)
+    assert (router.status().decided, router.status().conversations.stays) == (1, 1)
+    assert asked(provider) == ["large"] * 2
+
+
+async def test_requests_that_run_beside_others_belong_to_no_conversation():
+    assert conversation_of_request([TASK], {}, {"is_silent_experiment": True}, None, "default", None) is None
+
+
+@pytest.mark.parametrize("input_", ["fix the test", ["fix the test"], None, 5])
+async def test_any_input_of_a_response_has_a_conversation(input_):
+    router = fitted()
+    router.start(RICH)
+    router.keep_conversations(RUN)
+    found = conversation_of_request(None, {"input": input_}, {}, None, "default", None)
+    terms = found.terms(router)
+    assert terms == found.terms(router)
+    decision = router.decide(context=0, **terms)
+    assert found.note(router, decision).headers["x-wiserouter-visit"] == "first"
 
 
 async def test_the_spend_of_a_run_equals_the_bills(provider, settled):
