@@ -120,7 +120,7 @@ class _Scope:
             scope=self._payer(),
             failed=self._failed,
             resting=self._environment.rests.resting(),
-            draw_key=self._request.draw_key(self._llm.draw_by),
+            draw_key=self._request.draw_key(self._llm.draw_by, context=self._assignment.context),
             conversation=self._conversation,
         )
 

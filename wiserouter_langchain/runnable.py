@@ -62,8 +62,8 @@ class RunnableWiseRouter(PooledChatModel):
         that the budget pays for is tried. `failover=False` is one attempt.
     rest_s : float, default 5
         The time for which a model that failed is left out where others can answer.
-    draw_by : {"request", "question"}, default "request"
-        Where the plan mixes models, each call draws for itself, or calls of equal questions get the same one.
+    draw_by : {"request", "question", "context"}, default "request"
+        Where the plan mixes models: what calls that get the same one share, besides context the hour.
     unit : {"call", "conversation", "run"}, optional
         Decide each call alone, each turn of a chat with its warm caches in the price, or once for all calls of a run.
         By default as `router` does, or "call".

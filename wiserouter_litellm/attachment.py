@@ -60,8 +60,9 @@ def attach(
     fallback_policy : {"inside", "refuse", "outside"}, default "inside"
         Whether the group's budget pays for calls that LiteLLM sends on to another group, they are refused, or they are
         outside of the budget, which the fault `outside_calls` counts.
-    draw_by : {"request", "question"}, default "request"
-        Where the plan mixes two models, each call draws for itself, or calls of equal questions get the same model.
+    draw_by : {"request", "question", "context"}, default "request"
+        Where the plan mixes two models, each call draws for itself, or those of equal questions, or of one context and
+        hour, get the same model.
     conversations : Conversations, optional
         Decides the calls of a conversation or a run in its unit, such as `Conversations(unit="run")`; by default each
         call is decided alone, unless `router` has conversations already.

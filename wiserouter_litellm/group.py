@@ -81,7 +81,7 @@ class Group:
         The requests that wait.
     fallback_policy : {"inside", "refuse", "outside"}
         Whose budget pays for a call that LiteLLM sends on to another group.
-    draw_by : {"request", "question"}
+    draw_by : {"request", "question", "context"}
         What calls that get the same model, where the plan mixes two, have in common.
     shared_budget : str or None
         The name of the budget that it shares with other groups of the proxy.
@@ -296,7 +296,7 @@ class Group:
             worst_case_usd=worst_usd,
             scope=routing.scope,
             may_wait=may_wait,
-            draw_key=routing.request.draw_key(self.draw_by, routing.caller),
+            draw_key=routing.request.draw_key(self.draw_by, routing.caller, assignment.context),
             **terms,
         )
         keys = keys_of_decision(decision.id, routing.call_id, routing.caller, chosen=routing.chose_id)

@@ -57,7 +57,7 @@ def open_group(
         How long a request waits while the rest of the budget is only held by calls in flight; 0 refuses it at once.
     fallback_policy : {"inside", "refuse", "outside"}, default "inside"
         Whose budget pays for a call that LiteLLM sends on to another group.
-    draw_by : {"request", "question"}, default "request"
+    draw_by : {"request", "question", "context"}, default "request"
         What calls that get the same model, where the plan mixes two, have in common.
     conversations : Conversations, optional
         The unit of decision; by default that of the router: each call is decided alone, unless it says otherwise.

@@ -38,8 +38,9 @@ class RoutingSettings(Strict):
         How long it waits.
     fallback_policy : {"inside", "refuse", "outside"}
         Whose budget pays for a call that LiteLLM sends on to another group: this one, none, or the other group's.
-    draw_by : {"request", "question"}
-        What calls that get the same model, where the plan mixes two, have in common: nothing, or the question.
+    draw_by : {"request", "question", "context"}
+        What calls that get the same model, where the plan mixes two, have in common: nothing, the question, or
+        context and hour.
     """
 
     encoder_timeout_s: float = Field(1.0, gt=0)

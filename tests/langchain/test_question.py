@@ -79,3 +79,12 @@ def test_calls_of_equal_questions_get_one_model():
 def test_each_call_draws_for_itself_by_default():
     llm = router()
     assert {llm.invoke(TASK).content for _ in range(30)} == {"small", "large"}
+
+
+def test_calls_of_one_context_and_hour_get_one_model():
+    llm = router(draw_by="context")
+    assert len({llm.invoke(f"wording {i}").content for i in range(30)}) == 1
+    keys = {
+        request_of([HumanMessage("hi")], {}).draw_key("context", None, 0, lambda s=s: s) for s in (0.0, 9.0, 3_600.0)
+    }
+    assert len(keys) == 2

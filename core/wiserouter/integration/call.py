@@ -5,10 +5,14 @@ Each adapter parses the requests of its framework into a `CallRequest`.
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
 from wiserouter.pricing.tokens import SHORT_TEXT_CHARS
+from wiserouter.routing.keyed_draws import context_key
+from wiserouter.types import NO_CONTEXT
 
 __all__ = ["FRAME_TOKENS", "SHORT_TEXT_CHARS", "TOOLS_TOKENS", "CallRequest", "DrawBy"]
 
@@ -17,8 +21,8 @@ FRAME_TOKENS = 8
 TOOLS_TOKENS = 1_000
 """A generous bound on what providers add to the prompt where tools are given."""
 
-DrawBy = Literal["request", "question"]
-"""What calls that get the same model, where the plan mixes two, have in common: nothing, or the question."""
+DrawBy = Literal["request", "question", "context"]
+"""What calls that get the same model, where the plan mixes two, share: nothing, the question, or context and hour."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,21 +73,35 @@ class CallRequest:
     limit_name: str = "max_tokens"
     informative: bool = True
 
-    def draw_key(self, draw_by: DrawBy, caller: str | None = None) -> str | None:
+    def draw_key(
+        self,
+        draw_by: DrawBy,
+        caller: str | None = None,
+        context: int = NO_CONTEXT,
+        clock: Callable[[], float] = time.time,
+    ) -> str | None:
         """Return the key by which the model is drawn, as `WiseRouter.decide` takes it; None draws for this call alone.
 
         Parameters
         ----------
-        draw_by : {"request", "question"}
+        draw_by : {"request", "question", "context"}
             Questions that differ in spaces or case are equal; one that says nothing has no key.
         caller : str, optional
-            Tells the calls of different callers apart.
+            Tells equal questions of different callers apart.
+        context : int, optional
+            The context of the question; without one it has no key by context.
+        clock : callable returning float, default time.time
+            Seconds.
 
         Examples
         --------
         >>> CallRequest("Sort  a list", counted="", overhead_tokens=0).draw_key("question", "team-a")
         'team-a sort a list'
+        >>> CallRequest("Sort a list", counted="", overhead_tokens=0).draw_key("context", context=3, clock=lambda: 7e3)
+        'context 3 3600 1'
         """
+        if draw_by == "context":
+            return None if context == NO_CONTEXT else context_key(context, clock())
         if draw_by == "request" or not self.informative or not self.question:
             return None
         return " ".join([caller or "", *self.question.casefold().split()])
