@@ -66,7 +66,7 @@ def test_callers_draw_for_themselves():
 
 
 def test_the_setting_is_checked():
-    with pytest.raises(InvalidInput, match="draw_by must be one of request, question, got 'key'"):
+    with pytest.raises(InvalidInput, match="draw_by must be one of request, question, context, got 'key'"):
         attach(llms(), "wise", budget=MIXED, draw_by="key")
     block = {"groups": {"wise": {"budget_usd": 1, "requests": 10, "draw_by": "question"}}}
     assert settings_of(block).groups["wise"].draw_by == "question"
