@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from wiserouter.conversations.cache_hits import CacheHits
-from wiserouter.conversations.call_cost import next_call_usd, rest_usd
+from wiserouter.conversations.call_cost import MIN_CACHEABLE_TOKENS, next_call_usd, rest_usd
 from wiserouter.conversations.calls_left import CallsLeft
 from wiserouter.conversations.conversation import Conversation
 from wiserouter.conversations.token_growth import TokenGrowth
@@ -120,6 +120,8 @@ class CallEstimates:
             self.hits.learn_first(model, usage.cache_read_tokens)
         else:
             tokens = min(warm.tokens, usage.input_tokens)
+            if tokens < MIN_CACHEABLE_TOKENS:  # no provider keeps it, so that it says nothing of longer ones
+                return
             self.hits.learn(model, max(decided_at_s - warm.at_s, 0.0), tokens, usage.cache_read_tokens)
 
     def end(self, model: int, calls: int) -> None:

@@ -204,7 +204,8 @@ class Mixture:
             models = [SKIP, *models]
         best = max(models, key=lambda k: (worth[k], -cost[k]))
         least = worth[best] - _ROUNDING * max(1.0, abs(worth[best]))
-        tied = [k for k in (low, high) if k in models and worth[k] >= least]
+        free = price == 0.0  # then worth leaves the cost out, and the cheapest of equal models is taken
+        tied = [k for k in (low, high) if k in models and worth[k] >= least and not (free and cost[k] > cost[best])]
         if len(tied) == 2 and share:
             drawn = high if rng.random() < share else low
             probability = share if drawn == high else 1.0 - share
