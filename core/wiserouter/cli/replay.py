@@ -24,8 +24,7 @@ from wiserouter.cli.output import (
 )
 from wiserouter.errors import InvalidInput
 from wiserouter.evaluation.outcome import Outcome
-from wiserouter.evaluation.replay import Replay, ReplaySetup, Table, dense_table, prepare, prepare_with, run
-from wiserouter.fitting.log import RoutingLog
+from wiserouter.evaluation.replay import Replay, ReplaySetup, Table, dense_table, open_log, prepare, prepare_with, run
 from wiserouter.planning.policies import Offline
 from wiserouter.pricing.amounts import usd
 from wiserouter.router import WiseRouter
@@ -56,6 +55,9 @@ def replay(
 ) -> None:
     """Split a log 50:50, learn from one half, and route the other under a budget.
 
+    With a column `conversation`, the calls of one are replayed as one run: one
+    decision, the cost of all its calls, their mean score.
+
     Example: wiserouter replay calls.parquet --budget 2.50 --plot replay.png
     """
     check_writable(plot)
@@ -67,7 +69,7 @@ def replay(
         token_cost,
         budgets[0].amount_usd if len(budgets) == 1 and budgets[0].per_query else None,
     )
-    full, dropped = dense_table(RoutingLog.read(log, models=names(models)))
+    full, dropped = dense_table(open_log(log, names(models)))
     if dropped:
         err.print(f"left out {dropped} of {dropped + len(full.prompts)} queries without a score or a cost")
     loaded = WiseRouter.load(router) if router else None

@@ -6,8 +6,9 @@ training half, and a workload budget for the test half. The router is called as 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ from wiserouter.budgets.budget import Budget
 from wiserouter.errors import BudgetError, InvalidInput, LogError, QuerySkipped
 from wiserouter.evaluation.outcome import NOT_SERVED, Outcome, outcome_of
 from wiserouter.evaluation.reference_policies import reference_outcomes
-from wiserouter.fitting.log import LogBatch, RoutingLog
+from wiserouter.fitting.log import LogBatch, LogColumns, RoutingLog
 from wiserouter.planning.policies import Policy
 from wiserouter.pricing.tokens import count_tokens
 from wiserouter.prompts.encoders import EncoderLike
@@ -75,15 +76,30 @@ class ReplaySetup(NamedTuple):
     tokens: list[int] | None = None
 
 
+CONVERSATION = "conversation"
+"""The column that says which run a call belongs to."""
+
+
+def open_log(path: str | Path, models: Sequence[str] | None = None) -> RoutingLog:
+    """Return a log to replay; where it has a column `conversation`, that is the id of its queries."""
+    log = RoutingLog.read(path, models=models)
+    if CONVERSATION not in log.columns():
+        return log
+    return RoutingLog.read(path, models=models, columns=LogColumns(query_id=CONVERSATION))
+
+
 def dense_table(log: RoutingLog) -> tuple[Table, int]:
     """Return the queries that have a score and a cost for every model, and the number of queries left out.
+
+    The calls of a conversation are one query: a run, with the text of its first call, the cost of all calls and their
+    mean score.
 
     Raises
     ------
     LogError
         If no query is complete.
     """
-    batch: LogBatch = log.table()
+    batch: LogBatch = log.totals() if log.layout.places.get("query_id") == (CONVERSATION,) else log.table()
     if not batch.complete.any():
         raise LogError("replay needs queries that every model answered, got none: name fewer models", file=log.path)
     kept = np.flatnonzero(batch.complete)

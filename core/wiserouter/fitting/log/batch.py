@@ -56,6 +56,29 @@ def merged(parts: Sequence[LogBatch]) -> LogBatch:
     )
 
 
+def total(parts: Sequence[LogBatch], *, all_models: bool) -> LogBatch:
+    """Return one row per query, with the cost of all its rows and their mean score: the rows are the calls of a run.
+
+    Parameters
+    ----------
+    parts : sequence of LogBatch
+        The rows.
+    all_models : bool
+        Whether each row has the cost of every model. A cost that is missing in one row is then missing in the total of
+        that model, and otherwise in the totals of all models.
+    """
+    mean = merged(parts)
+    query, cost = (np.concatenate([getattr(part, name) for part in parts]) for name in ("query", "cost_usd"))
+    first = first_rows(query)
+    order = np.argsort(query[first])
+    row = order[np.searchsorted(query[first], query, sorter=order)]
+    sums = np.zeros((len(first), cost.shape[1]))
+    known = cost if all_models else np.where(np.isnan(cost).all(axis=1, keepdims=True), np.nan, np.nan_to_num(cost))
+    np.add.at(sums, row, known)
+    cost_usd = np.where(np.isnan(mean.cost_usd), np.nan, sums)
+    return LogBatch(mean.prompts, mean.query, mean.reward, cost_usd)
+
+
 def first_rows(query: IntArray) -> IntArray:
     """Return the first row of each query, in the order of the rows.
 

@@ -48,7 +48,7 @@ class Layout:
 
     @property
     def query_id(self) -> bool:
-        """Long: whether calls of one query share an id."""
+        """Whether the rows of one query share an id; in a wide log only where a column was given for it."""
         return "query_id" in self.places
 
     @property
@@ -76,11 +76,14 @@ def layout_of(
         If they fit no layout, or not the wanted one; the message lists the columns missing and those found.
     """
     pairs = _model_columns(columns)
+    places: Places
     name = wanted or ("wide" if pairs else "long")
     given = given or LogColumns()
     if name == "wide":
-        places = LogColumns(prompt=given.prompt).places(columns, file) if "prompt" in columns or given.prompt else {}
-        missing = [] if places else ["prompt"]
+        kept = ("prompt",) if given.query_id is None else ("prompt", "query_id")
+        known = LogColumns(prompt=given.prompt, query_id=given.query_id).places(columns, file)
+        missing = [] if "prompt" in columns or given.prompt else ["prompt"]
+        places = {} if missing else {field: known[field] for field in kept}
     else:
         places = given.places(columns, file)
         missing = [one for one in ("prompt", "model") if one not in places]
@@ -93,7 +96,7 @@ def layout_of(
         return Layout("long", {}, places)
     _check_partners(columns, file)
     check_models(file, len(pairs))
-    return Layout("wide", pairs, {"prompt": places["prompt"]})
+    return Layout("wide", pairs, places)
 
 
 def _check_partners(columns: Sequence[str], file: Path | None) -> None:

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from wiserouter.errors import InvalidInput, LogError, UnknownModel
 from wiserouter.fitting.log import files
-from wiserouter.fitting.log.batch import LogBatch, merged
+from wiserouter.fitting.log.batch import LogBatch, merged, total
 from wiserouter.fitting.log.cells import Cells
 from wiserouter.fitting.log.columns import LogColumns
 from wiserouter.fitting.log.layout import Layout, LayoutName, layout_of
@@ -241,6 +241,13 @@ class RoutingLog:
         A query keeps the prompt of its first row; several calls of one model on it are averaged.
         """
         return merged(list(self.batches()))
+
+    def totals(self) -> LogBatch:
+        """Return the whole log in memory like `table`, with the sum of the costs of each query and its mean score.
+
+        It reads a log whose rows are the calls of runs: their id is given as that of the query.
+        """
+        return total(list(self.batches()), all_models=self.layout.name == "wide")
 
     def _read_models(self) -> tuple[str, ...]:
         """Return the models of a long log, sorted, after one pass over their column."""

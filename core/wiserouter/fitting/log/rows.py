@@ -21,12 +21,16 @@ Prices = Mapping[str, Price]
 
 def wide_batch(cells: Cells, columns: Sequence[tuple[str, str]]) -> LogBatch:
     """Return the batch of a wide frame, with the score and the cost column of each model."""
+    named = "query_id" in cells.frame.columns
     reads: list[Callable[[], Any]] = [partial(cells.prompts, "prompt")]
+    reads += [partial(cells.texts, "query_id")] if named else []
     reads += [partial(cells.rewards, score) for score, _ in columns]
     reads += [partial(cells.costs, cost) for _, cost in columns]
     prompts, *tables = earliest(reads)
+    ids = tables.pop(0) if named else None
     reward, cost_usd = np.split(np.stack(tables, axis=1), 2, axis=1)
-    return LogBatch(prompts, cells.first_row - 1 + np.arange(len(prompts)), reward, cost_usd)
+    query = cells.first_row - 1 + np.arange(len(prompts)) if ids is None else query_keys(ids)
+    return LogBatch(prompts, query, reward, cost_usd, ids)
 
 
 def long_batch(cells: Cells, layout: Layout, models: Sequence[str], prices: Prices) -> LogBatch:
