@@ -15,7 +15,7 @@ from wiserouter_litellm.deployments import Deployment
 from wiserouter_litellm.dispatcher import register, unregister
 from wiserouter_litellm.group import FallbackPolicy
 from wiserouter_litellm.group_setup import open_group
-from wiserouter_litellm.litellm_compat import deployments_of, hands_out, owns
+from wiserouter_litellm.litellm_compat import deployments_of, hands_out, ownership
 from wiserouter_litellm.pre_call_checks import move_before_pins
 from wiserouter_litellm.scopes import ScopeFromMetadata
 from wiserouter_litellm.sync_selection import selecting
@@ -149,11 +149,11 @@ class AttachedCallback(WiseCallback):
 
     def __init__(self, litellm_router: Router) -> None:
         super().__init__({})
-        self._router = litellm_router
+        self._router, self._owns = litellm_router, ownership(litellm_router)
 
     def serves(self, deployment: Deployment) -> bool:
         """Return True if a deployment is one of this router's."""
-        return owns(self._router, deployment)
+        return self._owns(str((deployment.get("model_info") or {}).get("id")))
 
     def hands_out(self, deployment: Deployment) -> bool:
         """Return True if a deployment is the very one of this router."""

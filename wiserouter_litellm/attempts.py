@@ -72,8 +72,8 @@ class OpenAttempt:
         return None if id_ == self.earlier else error
 
 
-class OpenAttempts:
-    """All attempts in flight.
+class OpenAttempts(dict[str, OpenAttempt]):
+    """All attempts in flight, by the ids of their decisions.
 
     Parameters
     ----------
@@ -83,44 +83,36 @@ class OpenAttempts:
     """
 
     def __init__(self, end: Callable[[OpenAttempt], None]) -> None:
+        super().__init__()
         self._end = end
-        self._open: dict[str, OpenAttempt] = {}
 
-    def begin(self, attempt: OpenAttempt, mark: Mark) -> None:
+    def begin(self, group: Group, decision: Decision, worst_usd: Mapping[str, float] | None, mark: Mark) -> None:
         """Note an attempt, and watch its mark."""
-        self._open[attempt.decision.id] = attempt
+        attempt = self[decision.id] = OpenAttempt(group, decision, worst_usd)
         weakref.finalize(mark, self._mark_gone, attempt, _running_loop()).atexit = False
-
-    def find(self, decision_id: str) -> OpenAttempt | None:
-        """Return an attempt that is in flight."""
-        return self._open.get(decision_id)
-
-    def close(self, decision_id: str) -> OpenAttempt | None:
-        """Return an attempt that was in flight until now."""
-        return self._open.pop(decision_id, None)
 
     def replace(self, attempt: OpenAttempt, decision: Decision) -> None:
         """Note that another decision stands for an attempt."""
-        self._open.pop(attempt.decision.id, None)
+        self.pop(attempt.decision.id, None)
         attempt.decision = decision
-        self._open[decision.id] = attempt
+        self[decision.id] = attempt
 
     def end_soon(self, decision_id: str) -> None:
         """End an attempt that may still be reported, unless it is settled within the time of grace."""
-        if attempt := self.find(decision_id):
+        if attempt := self.get(decision_id):
             asyncio.get_running_loop().call_later(GRACE_S, self._end_unreported, attempt)
 
     def _mark_gone(self, attempt: OpenAttempt, loop: asyncio.AbstractEventLoop | None) -> None:
         """End an attempt that nothing will report, unless it is settled; runs anywhere in any thread, takes no lock."""
-        if attempt.decision.id not in self._open:
+        if attempt.decision.id not in self:
             return
         if loop is None or loop.is_closed():
-            self.close(attempt.decision.id)
+            self.pop(attempt.decision.id, None)
         else:
             loop.call_soon_threadsafe(loop.call_later, GRACE_S, self._end_unreported, attempt)
 
     def _end_unreported(self, attempt: OpenAttempt) -> None:
-        if self.close(attempt.decision.id) is not None:
+        if self.pop(attempt.decision.id, None) is not None:
             self._end(attempt)
 
 

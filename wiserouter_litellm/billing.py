@@ -11,6 +11,7 @@ from typing import Any
 
 from wiserouter import Usage
 from wiserouter.integration import Bill, clamped_usage, estimated_usage
+from wiserouter_litellm.counted_streams import is_counted
 from wiserouter_litellm.deployments import DeploymentInfo
 from wiserouter_litellm.request import request_of
 
@@ -52,11 +53,20 @@ def bill_of(kwargs: Mapping[str, Any], response: object, info: DeploymentInfo) -
     return Bill(info.rate_card.cost_usd(usage), usage, info.model, estimated=unknown)
 
 
-def was_abandoned(kwargs: Mapping[str, Any]) -> bool:
-    """Return True if the client of the proxy left before the end of a stream: the event has what was delivered."""
+def read_answer(
+    kwargs: Mapping[str, Any], response: object, info: DeploymentInfo, *, hard: bool
+) -> tuple[Bill | None, bool]:
+    """Return the bill of a call, and True if the proxy's client left before the end: the event has what was delivered.
+
+    Under a hard limit, tokens that LiteLLM has counted itself are estimated; the other parameters and errors are those
+    of `bill_of`.
+    """
+    bill = bill_of(kwargs, response, info)
+    if bill is not None and hard and kwargs.get("stream") and is_counted(kwargs, response):
+        bill = bill._replace(estimated=True)
     params = kwargs.get("litellm_params") or {}
     buckets = (params.get("metadata"), params.get("litellm_metadata"), kwargs.get("metadata"))
-    return any(isinstance(bucket, Mapping) and bool(bucket.get("client_disconnected")) for bucket in buckets)
+    return bill, any(isinstance(bucket, Mapping) and bool(bucket.get("client_disconnected")) for bucket in buckets)
 
 
 def usage_of(block: object, logged: Mapping[str, Any]) -> Usage:

@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from wiserouter.errors import BudgetExhausted
 from wiserouter.integration import CallRequest, count_tokens
-from wiserouter_litellm.deployments import Deployment, DeploymentInfo
-from wiserouter_litellm.errors import too_long
+from wiserouter_litellm.deployments import Candidate, Candidates, DeploymentInfo
+from wiserouter_litellm.errors import too_long, unbounded
 from wiserouter_litellm.limits import ALL_LIMITS, LEAST_OUTPUT_TOKENS
-
-
-class Candidate(NamedTuple):
-    """A healthy deployment, its id, its figures, and whether it failed earlier in this request."""
-
-    deployment: Deployment
-    id: str
-    info: DeploymentInfo
-    failed: bool
-
-
-Candidates = Sequence[Candidate]
 
 
 class Length(NamedTuple):
@@ -50,40 +38,101 @@ class Length(NamedTuple):
         return self.exact.get(info.encoding or "", self.estimate)
 
 
-def is_worth_counting(request: CallRequest, candidates: Candidates, *, hard: bool) -> bool:
-    """Return True if tokens must be counted: for a tighter bound, or where a context window may be too small."""
-    return _is_worth_counting(request.input_bound_tokens, candidates, hard=hard)
+class Bounds(NamedTuple):
+    """The models that take a request, its length, and the bounds on its cost, where a limit is hard."""
+
+    models: list[str]
+    length: Length
+    worst_usd: dict[str, float] | None
 
 
-def _length_of(request: CallRequest, candidates: Candidates, *, hard: bool) -> Length:
-    """Return the length of a request, counted by each encoding of the candidates where that is worth it."""
-    bound = request.input_bound_tokens
-    if not _is_worth_counting(bound, candidates, hard=hard):
-        return Length(bound, bound, {})
-    text, overhead = request.counted, request.overhead_tokens
-    models = {one.info.encoding: one.info.encoding_of for one in candidates if one.info.encoding}
-    exact = {encoding: count_tokens(text, model).at_most + overhead for encoding, model in models.items()}
-    return Length(bound, max(exact.values()) if exact else count_tokens(text).tokens + overhead, exact)
+NOT_READ = Length(0, 0, {})
+"""The length of a request that nothing depends on."""
 
 
-def fitting_models(group: str, request: CallRequest, candidates: Candidates, *, hard: bool) -> tuple[list[str], Length]:
-    """Return the models whose context window takes the request, and its length.
+def bounds_of(
+    group: str,
+    request: CallRequest,
+    candidates: Candidates,
+    cap_output_tokens: int | None,
+    *,
+    exact: bool,
+    hard: bool,
+) -> Bounds:
+    """Return the models that take a request, and the most that it can cost with each under a hard limit.
 
     A model that failed in this request counts only where there is no other.
+
+    Parameters
+    ----------
+    group : str
+        The model group, for errors.
+    request : CallRequest
+        The request.
+    candidates : sequence of Candidate
+        The deployments that can serve it.
+    cap_output_tokens : int or None
+        The limit of the output where the request sets none.
+    exact : bool
+        Whether its tokens are counted where a candidate's encoding is known.
+    hard : bool
+        Whether its cost must be bounded.
 
     Raises
     ------
     litellm.ContextWindowExceededError
-        If there is none, so that LiteLLM's `context_window_fallbacks` apply.
+        If no context window takes it, so that LiteLLM's `context_window_fallbacks` apply.
+    litellm.BadRequestError
+        If nothing bounds its cost.
     """
-    length = _length_of(request, candidates, hard=hard)
-    infos = {one.info.model: one.info for one in candidates}
-    names = list(dict.fromkeys(one.info.model for one in candidates if not one.failed)) or list(infos)
-    windows = {name: window for name in names if (window := infos[name].rate_card.max_input_tokens)}
-    fitting = [name for name in names if name not in windows or length.estimate_for(infos[name]) <= windows[name]]
+    models, windows = _models_of(candidates)
+    length = _length_of(request, candidates, exact=exact) if hard or windows else NOT_READ
+    if windows:
+        models = _fitting(group, models, windows, candidates, length)
+    if not hard:
+        return Bounds(models, length, None)
+    worst_usd = worst_cases_usd(request, candidates, length, cap_output_tokens)
+    if min(worst_usd[name] for name in models) == float("inf"):
+        raise unbounded(group, models, {one.info.defaults.unbounded for one in candidates})
+    return Bounds(models, length, worst_usd)
+
+
+def is_worth_counting(bound: int, candidates: Candidates, *, exact: bool) -> bool:
+    """Return True if tokens must be counted: for a tighter bound, or where a context window may be too small."""
+    if exact and any(one.info.encoding for one in candidates):
+        return True
+    windows = [one.info.rate_card.max_input_tokens for one in candidates]
+    return any(window is not None and window < bound for window in windows)
+
+
+def _models_of(candidates: Candidates) -> tuple[list[str], dict[str, int]]:
+    """Return the models that have not failed, all where each has, and those of their context windows that are known."""
+    names = list(dict.fromkeys(one.info.model for one in candidates if not one.failed))
+    names = names or list(dict.fromkeys(one.info.model for one in candidates))
+    found = {one.info.model: one.info.rate_card.max_input_tokens for one in candidates}
+    return names, {name: window for name in names if (window := found[name])}
+
+
+def _length_of(request: CallRequest, candidates: Candidates, *, exact: bool) -> Length:
+    """Return the length of a request, counted by each encoding of the candidates where that is worth it."""
+    bound = request.input_bound_tokens
+    if not is_worth_counting(bound, candidates, exact=exact):
+        return Length(bound, bound, {})
+    text, overhead = request.counted, request.overhead_tokens
+    models = {one.info.encoding: one.info.encoding_of for one in candidates if one.info.encoding}
+    counts = {encoding: count_tokens(text, model).at_most + overhead for encoding, model in models.items()}
+    return Length(bound, max(counts.values()) if counts else count_tokens(text).tokens + overhead, counts)
+
+
+def _fitting(
+    group: str, names: Sequence[str], windows: dict[str, int], candidates: Candidates, length: Length
+) -> list[str]:
+    """Return the models whose context window takes a request of some length."""
+    lengths = {one.info.model: length.estimate_for(one.info) for one in candidates}
+    fitting = [name for name in names if name not in windows or lengths[name] <= windows[name]]
     if not fitting:
-        raise too_long(group, min(length.estimate_for(info) for info in infos.values()), windows)
-    return fitting, length
+        raise too_long(group, min(lengths.values()), windows)
+    return fitting
 
 
 def worst_cases_usd(
@@ -139,10 +188,13 @@ def _worst_case_usd(
 
 
 def ranked(
+    request: CallRequest,
     candidates: Candidates,
     ranking: Sequence[str],
-    params_of: Callable[[Candidate], Mapping[str, Any]],
     model_info: Mapping[str, Any],
+    cap_output_tokens: int | None,
+    *,
+    hard: bool,
 ) -> list[dict[str, Any]]:
     """Return copies of the deployments with the lowest `order` for the first model of the ranking.
 
@@ -151,37 +203,42 @@ def ranked(
 
     Parameters
     ----------
+    request : CallRequest
+        The request.
     candidates : sequence of Candidate
         The deployments.
     ranking : sequence of str
         Models, best first; deployments of others are left out.
-    params_of : callable
-        Returns the `litellm_params` of a candidate, which are sent to the provider.
     model_info : mapping
         Added to `model_info`, and so carried to the log events of the call.
+    cap_output_tokens : int or None
+        The limit of the output that is sent where the request sets none.
+    hard : bool
+        Whether the limits that are sent must be those that bound the cost.
     """
     rank = {name: i for i, name in enumerate(ranking)}
     kept = [one for one in candidates if one.info.model in rank]
     keys = [(rank[one.info.model], one.failed, _configured_order(one)) for one in kept]
     order = {key: place for place, key in enumerate(sorted(set(keys)), start=1)}
     return [
-        _copy(one.deployment, {**params_of(one), "order": order[key]}, model_info)
+        {
+            **one.deployment,
+            "litellm_params": {**_params(request, one, cap_output_tokens, hard=hard), "order": order[key]},
+            "model_info": {**one.deployment["model_info"], **model_info},
+        }
         for one, key in zip(kept, keys, strict=True)
     ]
 
 
-def _is_worth_counting(bound: int, candidates: Candidates, *, hard: bool) -> bool:
-    windows = [one.info.rate_card.max_input_tokens for one in candidates]
-    exact = hard and any(one.info.encoding for one in candidates)
-    return exact or any(window is not None and window < bound for window in windows)
-
-
-def _copy(deployment: Deployment, params: Mapping[str, Any], model_info: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        **deployment,
-        "litellm_params": dict(params),
-        "model_info": {**deployment["model_info"], **model_info},
-    }
+def _params(
+    request: CallRequest, candidate: Candidate, cap_output_tokens: int | None, *, hard: bool
+) -> Mapping[str, Any]:
+    """Return the `litellm_params` of a deployment as they are sent."""
+    if hard:
+        return bounded_params(request, candidate, cap_output_tokens)
+    params: Mapping[str, Any] = candidate.deployment["litellm_params"]
+    unlimited = request.output_tokens is None and cap_output_tokens is not None
+    return {**params, request.limit_name: cap_output_tokens} if unlimited else params
 
 
 def _configured_order(one: Candidate) -> float:

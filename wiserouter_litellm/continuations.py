@@ -15,8 +15,7 @@ from typing import Any, NamedTuple
 import litellm
 from litellm.responses.utils import ResponsesAPIRequestUtils as Ids
 
-from wiserouter_litellm.candidates import Candidate, Candidates
-from wiserouter_litellm.deployments import DeploymentInfo
+from wiserouter_litellm.deployments import Candidate, Candidates, DeploymentInfo
 from wiserouter_litellm.feedback_keys import feedback_key
 
 MOST_VALUES = 4
@@ -47,6 +46,34 @@ _LASTING = ("conversation", "container", "tools")
 """The parameters that may name what lasts longer than an answer."""
 
 
+class Continued(NamedTuple):
+    """What a request goes on with.
+
+    Attributes
+    ----------
+    candidates : Candidates
+        The deployments that can take its tool calls.
+    references : list of Reference
+        What it refers to, the most binding first.
+    lasting_ids : list of str
+        The ids of the conversation and the containers that it names, as the provider made them.
+    """
+
+    candidates: Candidates
+    references: list[Reference]
+    lasting_ids: list[str]
+
+
+def continued(candidates: Candidates, messages: object, kwargs: Mapping[str, Any]) -> Continued:
+    """Return the references of a request, and the candidates that can take it; parameters as in `references_of`."""
+    lasting = list(_lasting(kwargs))
+    items = [one for one in _items(kwargs.get("input") if messages is None else messages) if _may_refer(one)]
+    if not items and not lasting and not kwargs.get("previous_response_id"):
+        return Continued(candidates, [], [])
+    ids = [one.value for one in lasting if one.deployment_id is None]
+    return Continued(able(candidates, messages, kwargs), references_of(messages, kwargs), ids)
+
+
 def references_of(messages: object, kwargs: Mapping[str, Any]) -> list[Reference]:
     """Return the references of a request to what it continues, the most binding first.
 
@@ -69,20 +96,31 @@ def references_of(messages: object, kwargs: Mapping[str, Any]) -> list[Reference
     return list(dict.fromkeys(one for one in found if one is not None))
 
 
-def keys_of_answer(response: object, continued: Iterable[str], caller: str | None, made_by: Iterable[str]) -> list[str]:
-    """Return the keys by which the makers of an answer are found when a request continues it.
+def keys_of_answer(response: object, mark: Mapping[str, Any], deployment_id: str, info: DeploymentInfo) -> list[str]:
+    """Return the keys by which feedback finds the decision of an answer, and what continues it finds its maker.
 
     Parameters
     ----------
     response : object
         The answer.
-    continued : iterable of str
-        The conversation and the containers that the request named: they live where they were answered.
-    caller : str or None
-        The hash of the key that made the call.
-    made_by : iterable of str
-        The deployment that answered, and its model.
+    mark : mapping
+        The mark of the decision: who made the call, and the conversation and containers that it named, which live where
+        they were answered.
+    deployment_id : str
+        The deployment that answered.
+    info : DeploymentInfo
+        Its figures.
     """
+    id_, caller = _get(response, "id"), mark["caller"]
+    keys = [feedback_key(id_, caller)] if isinstance(id_, str) else []
+    values = _values_of_answer(response, mark.get("lasting_ids", ()))
+    if not values:
+        return keys
+    return keys + [made_key(value, caller, maker) for maker in maker_names(deployment_id, info) for value in values]
+
+
+def _values_of_answer(response: object, lasting_ids: Iterable[str]) -> list[str]:
+    """Return the ids and signatures in an answer that a request may refer to which continues it."""
     messages = [_get(choice, "message") for choice in _list(_get(response, "choices"))]
     found: list[Reference | None] = []
     if not messages:  # a response, or a message of Anthropic
@@ -91,13 +129,7 @@ def keys_of_answer(response: object, continued: Iterable[str], caller: str | Non
     items = [message for message in messages if _may_refer(message)]
     for values in (_encrypted(items), _signatures(items)):
         found += list(values)[-MOST_VALUES:]
-    values_found = dict.fromkeys([*continued, *(one.value for one in found if one is not None)])
-    return [made_key(value, caller, maker) for maker in made_by for value in values_found]
-
-
-def lasting_ids(kwargs: Mapping[str, Any]) -> list[str]:
-    """Return the ids of the conversation and the containers that a request names, as the provider made them."""
-    return [one.value for one in _lasting(kwargs) if one.deployment_id is None]
+    return list(dict.fromkeys([*lasting_ids, *(one.value for one in found if one is not None)]))
 
 
 def maker_names(deployment_id: str, info: DeploymentInfo) -> tuple[str, str]:

@@ -72,6 +72,18 @@ class DeploymentInfo(NamedTuple):
     unknown_limits: frozenset[str] = frozenset()
 
 
+class Candidate(NamedTuple):
+    """A healthy deployment, its id, its figures, and whether it failed earlier in this request."""
+
+    deployment: Deployment
+    id: str
+    info: DeploymentInfo
+    failed: bool
+
+
+Candidates = Sequence[Candidate]
+
+
 class DeploymentRegistry:
     """The deployments of one group, registered as they appear.
 
@@ -101,17 +113,20 @@ class DeploymentRegistry:
         """Return the number of deployments of a model."""
         return sum(info.model == model for info in self._infos.values())
 
-    def find(self, deployment_id: object) -> DeploymentInfo | None:
-        """Return the deployment of this id, if it is one of the group's."""
-        return self._infos.get(str(deployment_id)) if deployment_id else None
+    def find(self, *deployment_ids: object) -> DeploymentInfo | None:
+        """Return the deployment of one of these ids, if it is one of the group's."""
+        ids = (str(id_) for id_ in deployment_ids if id_)
+        return next((self._infos[id_] for id_ in ids if id_ in self._infos), None)
 
     def resolve(
-        self, deployments: Sequence[Deployment], model_group: str = ""
-    ) -> tuple[list[tuple[Deployment, str, DeploymentInfo]], list[DeploymentInfo]]:
-        """Return the deployments that can serve, each with its id and its info; and the infos that are new."""
-        new = self.register(deployments, model_group)
+        self, deployments: Sequence[Deployment], failed_ids: Collection[str], model_group: str = ""
+    ) -> tuple[Candidates, list[DeploymentInfo]]:
+        """Return the deployments that can serve, and the infos that are new; parameters as in `Group.candidates`."""
         with_ids = [(deployment, id_of(deployment)) for deployment in deployments]
-        return [(deployment, id_, self._infos[id_]) for deployment, id_ in with_ids if id_ in self._infos], new
+        unknown = [one for one, id_ in with_ids if id_ not in self._infos and id_ not in self._refused]
+        new = self.register(unknown, model_group) if unknown else []
+        known = self._infos
+        return [Candidate(one, id_, known[id_], id_ in failed_ids) for one, id_ in with_ids if id_ in known], new
 
     def register(
         self, deployments: Iterable[Deployment], model_group: str = "", *, strict: bool = False

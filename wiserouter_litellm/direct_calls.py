@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 from wiserouter_litellm.deployments import Deployment
 from wiserouter_litellm.fallbacks import passes_uncounted
 from wiserouter_litellm.group import DECISION_KEY
-from wiserouter_litellm.origin import metadata_of
 from wiserouter_litellm.parameters import CHAT, MESSAGES, RESPONSES, SENT_REFUSED
 
 
@@ -23,17 +22,19 @@ class DirectCall(NamedTuple):
     given: frozenset[str]
 
 
-def unreserved(kwargs: Mapping[str, Any], owner: str) -> Deployment | None:
+def unreserved(kwargs: Mapping[str, Any], metadata: Mapping[str, Any], owner: str) -> Deployment | None:
     """Return the deployment of a call that no selection has reserved or let pass; None where there was a selection.
 
     Parameters
     ----------
     kwargs : mapping
         The arguments of the call as it is sent, those of its deployment included.
+    metadata : mapping
+        LiteLLM's own metadata of the request.
     owner : str
         The recorder whose selections count.
     """
-    info, metadata = kwargs.get("model_info"), metadata_of(kwargs)
+    info = kwargs.get("model_info")
     if not isinstance(info, Mapping) or not info.get("id") or "deployment_model_name" not in metadata:
         return None  # LiteLLM's router has not sent it
     if DECISION_KEY in info or DECISION_KEY in (metadata.get("model_info") or {}):
@@ -42,9 +43,9 @@ def unreserved(kwargs: Mapping[str, Any], owner: str) -> Deployment | None:
     return None if passes_uncounted(metadata, kwargs, owner, deployment) else deployment
 
 
-def with_selected(kwargs: Mapping[str, Any], selected: Deployment) -> dict[str, Any]:
+def with_selected(kwargs: Mapping[str, Any], metadata: dict[str, Any], selected: Deployment) -> dict[str, Any]:
     """Return the arguments of a call with the mark of its decision, and the limit of the output that was bounded."""
-    metadata_of(kwargs)["model_info"] = selected["model_info"]
+    metadata["model_info"] = selected["model_info"]
     added = {name: value for name, value in selected["litellm_params"].items() if name not in {*kwargs, "order"}}
     return {**kwargs, **added, "model_info": selected["model_info"]}
 

@@ -55,8 +55,15 @@ class Dispatcher(CustomLogger):
 
     async def async_pre_call_deployment_hook(self, kwargs: dict[str, Any], call_type: Any) -> dict[str, Any] | None:
         """Return the arguments of a call that is sent, as the recorders change them."""
+        info = kwargs.get("model_info")
+        if isinstance(info, Mapping) and DECISION_KEY in info:  # one of them has reserved it
+            if recorder := self._of(info):
+                await recorder.aconfirm(info, kwargs)
+            return kwargs
         for recorder in list(self._recorders.values()):
-            kwargs = await recorder.async_pre_call_deployment_hook(kwargs, call_type) or kwargs
+            changed = await recorder.async_pre_call_deployment_hook(kwargs, call_type)
+            if changed is not None:
+                return changed
         return kwargs
 
     async def async_post_call_failure_deployment_hook(

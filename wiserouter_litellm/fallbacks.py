@@ -14,7 +14,7 @@ from typing import Any
 from wiserouter_litellm.deployments import Deployment, id_of
 from wiserouter_litellm.errors import FallbackRefused
 from wiserouter_litellm.group import Group
-from wiserouter_litellm.origin import trace_of
+from wiserouter_litellm.origin import TRACE_KEY
 
 GROUP_NOTE_KEY = "wiserouter_group"
 """Key of the request's metadata under which the group that it was made under is noted."""
@@ -82,14 +82,14 @@ def note_group(
     """
     note = group_note(metadata, kwargs, owner)
     if note is None:
-        note = metadata[GROUP_NOTE_KEY] = {"owner": owner, "trace": trace_of(kwargs)}
+        note = metadata[GROUP_NOTE_KEY] = {"owner": owner, "trace": kwargs.get(TRACE_KEY)}
     note.update(group=group, uncounted=sorted(uncounted))
 
 
 def group_note(metadata: Mapping[str, Any], kwargs: Mapping[str, Any], owner: str) -> dict[str, Any] | None:
     """Return the note of a request, if this owner made it for this request."""
     note = metadata.get(GROUP_NOTE_KEY)
-    is_ours = isinstance(note, dict) and note.get("owner") == owner and note.get("trace") == trace_of(kwargs)
+    is_ours = isinstance(note, dict) and note.get("owner") == owner and note.get("trace") == kwargs.get(TRACE_KEY)
     return note if is_ours else None
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from threading import Lock
-from typing import Any, Literal
+from typing import Literal
 
 from wiserouter import NO_CONTEXT, Decision, WiseRouter
 from wiserouter.errors import AlreadySettled, BudgetExhausted, StoreError, UnknownDecision, UnknownPrice
@@ -17,7 +17,6 @@ from wiserouter.integration import (
     SHORT_TEXT_CHARS,
     AdmissionQueue,
     Bill,
-    CallRequest,
     ContextAssignment,
     ContextLookup,
     ConversationKey,
@@ -27,22 +26,18 @@ from wiserouter.integration import (
 )
 from wiserouter_litellm.attempts import Mark, is_covered
 from wiserouter_litellm.candidates import (
-    Candidate,
-    Candidates,
-    bounded_params,
-    fitting_models,
+    Bounds,
+    bounds_of,
     is_worth_counting,
     note_fitting_output,
     ranked,
-    worst_cases_usd,
 )
 from wiserouter_litellm.continuations import makers
-from wiserouter_litellm.deployments import Deployment, DeploymentInfo, DeploymentRegistry
-from wiserouter_litellm.errors import unbounded
+from wiserouter_litellm.deployments import Candidates, Deployment, DeploymentInfo, DeploymentRegistry
 from wiserouter_litellm.feedback_keys import keys_of_decision
 from wiserouter_litellm.request_conversation import LONG_HISTORY_CHARS, SESSION_KEYS, TURN_KEY
 from wiserouter_litellm.scopes import OWN, GroupScope, ScopeResolver
-from wiserouter_litellm.selection import Bounds, RoutingRequest, Selection
+from wiserouter_litellm.selection import RoutingRequest, Selection
 
 logger = logging.getLogger("wiserouter.litellm")
 
@@ -50,6 +45,9 @@ FallbackPolicy = Literal["inside", "refuse", "outside"]
 """Whose budget pays for a fallback: the group's own, none since it is refused, or that of its target, if it has one."""
 
 UNPLACED = ContextAssignment(NO_CONTEXT)
+
+ONLY_CONTEXT = ContextAssignment(0)
+"""The context of every question where nothing is routed by it."""
 
 DECISION_KEY = "wiserouter_decision"
 """Key of `model_info` under which a deployment's copy carries the decision to the log events of its call."""
@@ -89,6 +87,8 @@ class Group:
         Faults by kind.
     keeps_conversations : bool
         Whether its calls are decided as those of conversations or runs.
+    durable : bool
+        Whether the budget lives in a store that outlasts the process, and that may have to be waited for.
     """
 
     name: str
@@ -105,12 +105,14 @@ class Group:
     faults: Counter[str] = field(default_factory=Counter)
     queue: AdmissionQueue = field(init=False)
     keeps_conversations: bool = field(init=False)
+    durable: bool = field(init=False)
     _adding: Lock = field(default_factory=Lock)
 
     def __post_init__(self) -> None:
         self.queue = admission_queue(self.router)
         self.keeps_conversations = self.router.conversations is not None
         self._run_is_hard = has_hard_runs(self.router)
+        self.durable = self.router.durable
 
     @property
     def reads_question(self) -> bool:
@@ -134,9 +136,9 @@ class Group:
         UnknownPrice
             If none of them has a price.
         """
-        resolved, new = self.registry.resolve(healthy, model_group)
-        self.add_new_models(new)
-        candidates = [Candidate(deployment, id_, info, id_ in failed_ids) for deployment, id_, info in resolved]
+        candidates, new = self.registry.resolve(healthy, failed_ids, model_group)
+        if new:
+            self.add_new_models(new)
         if not candidates:
             raise UnknownPrice(
                 str(healthy[0]["litellm_params"].get("model")), "price, nor has any other that is healthy"
@@ -160,9 +162,8 @@ class Group:
         if routing.references:
             keep = partial(self._kept, routing)
             routing = await offload(keep) if self.router.waits() else keep()
-        placed = UNPLACED if self._goes_on(routing) else await self.lookup.alook_up(routing.request.question)
-        attempt = Attempt(self, routing, placed)
-        off_loop = self._is_slow_to_read(routing) or self.router.waits(routing.scope)
+        attempt = Attempt(self, routing, await self._aplaced(routing))
+        off_loop = self._is_slow_to_read(routing) or (self.durable and self.router.waits(routing.scope))
         undo = self._undo if off_loop else None
         return await self.queue.aadmit(routing.scope, attempt, attempt.needed_usd, self.max_wait_s, undo)
 
@@ -260,7 +261,13 @@ class Group:
             return False
         if n_chars >= LONG_HISTORY_CHARS and conversation is not None and conversation.reads_history:
             return True
-        return is_worth_counting(routing.request, routing.candidates, hard=self.hard)
+        return is_worth_counting(routing.request.input_bound_tokens, routing.candidates, exact=self.hard)
+
+    async def _aplaced(self, routing: RoutingRequest) -> ContextAssignment:
+        """Return the context of a request's question, if anything is routed by it."""
+        if not self.lookup.needs_question:
+            return ONLY_CONTEXT
+        return UNPLACED if self._goes_on(routing) else await self.lookup.alook_up(routing.request.question)
 
     def _goes_on(self, routing: RoutingRequest) -> bool:
         """Return True if a request asks for nothing by itself, so that it has the context of its conversation."""
@@ -277,11 +284,7 @@ class Group:
             self.scope_resolver.open(scope)
         hard = self._run_is_hard or self.router.is_hard(scope)
         self.hard |= hard
-        models, length = fitting_models(self.name, request, candidates, hard=self.hard)
-        worst_usd = worst_cases_usd(request, candidates, length, self.cap_output_tokens) if hard else None
-        if worst_usd is not None and min(worst_usd[name] for name in models) == float("inf"):
-            raise unbounded(self.name, models, {one.info.defaults.unbounded for one in candidates})
-        return Bounds(models, length, worst_usd)
+        return bounds_of(self.name, request, candidates, self.cap_output_tokens, exact=self.hard, hard=hard)
 
     def decide(
         self, routing: RoutingRequest, assignment: ContextAssignment, bounds: Bounds, *, may_wait: bool
@@ -296,22 +299,26 @@ class Group:
             worst_case_usd=worst_usd,
             scope=routing.scope,
             may_wait=may_wait,
-            draw_key=routing.request.draw_key(self.draw_by, routing.caller, assignment.context),
+            draw_key=self._draw_key(routing, assignment),
             **terms,
         )
         keys = keys_of_decision(decision.id, routing.call_id, routing.caller, chosen=routing.chose_id)
         note = None if conversation is None else conversation.note(self.router, decision)
         self.alias(keys if note is None else [*keys, *note.names], decision.id)
-        mark = Mark(owner=routing.owner, group=self.name, id=decision.id, keys=keys)
+        mark = Mark(owner=routing.owner, group=self.name, id=decision.id, keys=keys, caller=routing.caller)
         if note is not None:
             mark |= {TURN_KEY: note.id.request, SESSION_KEYS: note.names}
         if routing.lasting_ids:
             mark["lasting_ids"] = list(routing.lasting_ids)
         ranking = self._ranking(decision, worst_usd)
-        copies = ranked(
-            candidates, ranking, partial(self._params, routing.request, worst_usd is not None), {DECISION_KEY: mark}
-        )
+        hard = worst_usd is not None
+        copies = ranked(routing.request, candidates, ranking, {DECISION_KEY: mark}, self.cap_output_tokens, hard=hard)
         return Selection(decision, copies, {one.id: one.info.model for one in candidates}, mark, worst_usd, note)
+
+    def _draw_key(self, routing: RoutingRequest, assignment: ContextAssignment) -> str | None:
+        if self.draw_by == "request":
+            return None
+        return routing.request.draw_key(self.draw_by, routing.caller, assignment.context)
 
     def _ranking(self, decision: Decision, worst_usd: Mapping[str, float] | None) -> list[str]:
         """Return all models, the chosen one first, and under a hard limit those last that its reservation cannot bear.
@@ -322,13 +329,6 @@ class Group:
         if worst_usd is None:
             return ranking
         return sorted(ranking, key=lambda name: not is_covered(decision, name, worst_usd))
-
-    def _params(self, request: CallRequest, hard: bool, candidate: Candidate) -> dict[str, Any]:
-        if hard:
-            return bounded_params(request, candidate, self.cap_output_tokens)
-        unlimited = request.output_tokens is None and self.cap_output_tokens is not None
-        cap = {request.limit_name: self.cap_output_tokens} if unlimited else {}
-        return {**candidate.deployment["litellm_params"], **cap}
 
 
 def has_hard_runs(router: WiseRouter) -> bool:

@@ -7,15 +7,16 @@ A parameter that is not known to be harmless is refused.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection
 from typing import Any
 
 from litellm.exceptions import BadRequestError
 
-from wiserouter_litellm.parameters import ANSWERS, CHAT, MESSAGES, OUTPUT_LIMITS, RESPONSES, broken_parameter
+from wiserouter_litellm.parameters import ANSWERS, CHAT, OUTPUT_LIMITS, broken_parameter
 
 ALL_LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 ALL_ANSWERS = ("n", "best_of")
+LIMIT_NAMES = frozenset({*ALL_LIMITS, *ALL_ANSWERS})
 
 LEAST_OUTPUT_TOKENS = 16
 """LiteLLM raises a lower limit to this where it calls the responses API."""
@@ -24,21 +25,6 @@ MAX_OUTPUT_TOKENS = 10**9
 """A larger limit bounds nothing."""
 
 MAX_ANSWERS = 1_024
-
-
-def surface_of(messages: object, kwargs: Mapping[str, Any]) -> str:
-    """Return the surface of a call with text: "chat", "responses" or "messages".
-
-    Parameters
-    ----------
-    messages : list of dict or None
-        As LiteLLM passes them: None for the responses API.
-    kwargs : mapping
-        The request's keyword arguments, which hold the messages of `/v1/messages`.
-    """
-    if messages is None:
-        return RESPONSES
-    return MESSAGES if "messages" in kwargs else CHAT
 
 
 def write_limits(group: str, kwargs: dict[str, Any], surface: str = CHAT, given: Collection[str] | None = None) -> None:
@@ -85,25 +71,9 @@ def write_limits(group: str, kwargs: dict[str, Any], surface: str = CHAT, given:
 
 def drop_null_limits(kwargs: dict[str, Any]) -> None:
     """Remove limits that are null from a request, in place: LiteLLM would let them replace `cap_output_tokens`."""
-    for name in (*ALL_LIMITS, *ALL_ANSWERS):
-        if name in kwargs and kwargs[name] is None:
+    for name in LIMIT_NAMES & kwargs.keys():
+        if kwargs[name] is None:
             del kwargs[name]
-
-
-def n_prompts(messages: object) -> int:
-    """Return the number of prompts of a text completion; 1 for a chat.
-
-    Examples
-    --------
-    >>> n_prompts([{"role": "user", "content": ["one", "two"]}]), n_prompts([{"role": "user", "content": [15496, 0]}])
-    (2, 1)
-    """
-    if not isinstance(messages, Sequence) or len(messages) != 1 or not isinstance(messages[0], Mapping):
-        return 1
-    content = messages[0].get("content")
-    if not isinstance(content, Sequence) or isinstance(content, str) or all(isinstance(part, int) for part in content):
-        return 1  # a text, or the ids of its tokens
-    return max(1, sum(not isinstance(part, Mapping) for part in content))
 
 
 def _limit(group: str, name: str, value: object, most: int) -> int | None:

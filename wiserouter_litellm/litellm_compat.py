@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from litellm.router import Router
@@ -21,12 +22,11 @@ def deployments_of(litellm_router: Router, group: str) -> list[Deployment]:
     return [deployment for deployment in everything if id_of(deployment) in ids]
 
 
-def owns(litellm_router: Router, deployment: Deployment) -> bool:
-    """Return True if a deployment that serves is one of the router's."""
-    deployment_id = str((deployment.get("model_info") or {}).get("id"))
+def ownership(litellm_router: Router) -> Callable[[str], bool]:
+    """Return the function that returns True if a deployment of an id is one of the router's."""
     if hasattr(litellm_router, "registry"):
-        return bool(litellm_router.registry().has_deployment(deployment_id))
-    return bool(litellm_router.has_model_id(deployment_id))
+        return lambda deployment_id: bool(litellm_router.registry().has_deployment(deployment_id))
+    return litellm_router.has_model_id
 
 
 def hands_out(litellm_router: Router, deployment: Deployment) -> bool:

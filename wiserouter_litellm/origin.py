@@ -9,6 +9,9 @@ from typing import Any, NamedTuple
 CALL_ID_HEADER = "x-litellm-call-id"
 """The header by which a client of the proxy chooses the id of its call."""
 
+TRACE_KEY = "litellm_trace_id"
+"""The keyword argument with the id that all attempts of a request share."""
+
 
 class Origin(NamedTuple):
     """The origin of a request, as its keyword arguments state it.
@@ -43,12 +46,18 @@ def metadata_of(kwargs: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def origin_of(kwargs: dict[str, Any]) -> Origin:
-    """Return the origin of a request; a call without an id gets one."""
+    """Return the origin of a request; a call without an id gets one, in place.
+
+    A `_target_order` is removed: the order of the deployments is our own, so that any that has not failed may answer.
+    """
     metadata = metadata_of(kwargs)
     earlier = [attempt for attempt in metadata.get("previous_models") or () if isinstance(attempt, Mapping)]
     failed_ids = {str(attempt.get("deployment_id")) for attempt in earlier}
-    call_id = str(kwargs.setdefault("litellm_call_id", str(uuid.uuid4())))
-    return Origin(metadata, call_id, caller_of(metadata), _chose_id(kwargs), failed_ids)
+    if kwargs.pop("_target_order", None) is not None and isinstance(info := metadata.get("model_info"), Mapping):
+        failed_ids.add(str(info.get("id")))  # it failed before LiteLLM went on to the next `order` of the group
+    if "litellm_call_id" not in kwargs:
+        kwargs["litellm_call_id"] = str(uuid.uuid4())
+    return Origin(metadata, str(kwargs["litellm_call_id"]), caller_of(metadata), _chose_id(kwargs), failed_ids)
 
 
 def _chose_id(kwargs: Mapping[str, Any]) -> bool:
@@ -61,20 +70,3 @@ def caller_of(metadata: Mapping[str, Any]) -> str | None:
     """Return the hash of the key that made a call."""
     caller = metadata.get("user_api_key_hash") or metadata.get("user_api_key")
     return str(caller) if caller else None
-
-
-def failed_before_hop(kwargs: dict[str, Any]) -> set[str]:
-    """Return the deployment that failed before LiteLLM's fallback to a higher `order` in the same group.
-
-    The target is removed from the request, in place: the order of the deployments is our own, so that any that has not
-    failed may answer.
-    """
-    if kwargs.pop("_target_order", None) is None:
-        return set()
-    info = metadata_of(kwargs).get("model_info")
-    return {str(info.get("id"))} if isinstance(info, Mapping) else set()
-
-
-def trace_of(kwargs: Mapping[str, Any]) -> str:
-    """Return the id that all attempts of a request share."""
-    return str(kwargs.get("litellm_trace_id"))

@@ -19,19 +19,18 @@ from wiserouter import Decision
 from wiserouter.errors import BudgetError, StoreError, UnknownDecision
 from wiserouter.integration import offload
 from wiserouter_litellm.attempts import OpenAttempt, OpenAttempts, is_covered
-from wiserouter_litellm.billing import bill_of, was_abandoned
-from wiserouter_litellm.continuations import keys_of_answer, maker_names
-from wiserouter_litellm.counted_streams import is_counted, may_be_counted
+from wiserouter_litellm.billing import read_answer
+from wiserouter_litellm.continuations import keys_of_answer
+from wiserouter_litellm.counted_streams import may_be_counted
 from wiserouter_litellm.deployments import DeploymentInfo
 from wiserouter_litellm.errors import BudgetRefused, BudgetUncertain
-from wiserouter_litellm.feedback_keys import feedback_key, keys_to_try
+from wiserouter_litellm.feedback_keys import keys_to_try
 from wiserouter_litellm.group import DECISION_KEY, Group
-from wiserouter_litellm.origin import caller_of, metadata_of, trace_of
+from wiserouter_litellm.origin import TRACE_KEY, metadata_of
 from wiserouter_litellm.other_surfaces import RecentIds, charge_unrouted, unrouted_mark
 from wiserouter_litellm.request_conversation import SESSION_KEYS, TURN_KEY, names_of_answer
-from wiserouter_litellm.selection import Selection
 from wiserouter_litellm.sessions import end_session, rate_session
-from wiserouter_litellm.single_send import send_once
+from wiserouter_litellm.single_send import SENDS_ONCE, send_once
 from wiserouter_litellm.unpaid_costs import UnpaidCosts
 
 REQUEST_NOTE_KEY = "wiserouter"
@@ -39,11 +38,11 @@ REQUEST_NOTE_KEY = "wiserouter"
 
 
 class Marked(NamedTuple):
-    """The decision that a log event belongs to, and the keys by which feedback finds it."""
+    """The decision that a log event belongs to, and the mark that says so."""
 
     group: Group
     decision_id: str
-    keys: list[str]
+    mark: Mapping[str, Any]
 
 
 class Recorder(CustomLogger):
@@ -72,10 +71,7 @@ class Recorder(CustomLogger):
         BudgetRefused, BudgetUncertain
             If a hard budget does not bear the worst case of that deployment.
         """
-        attempt = self._attempt_of(kwargs.get("model_info"))
-        send_once(attempt is not None and attempt.worst_usd is not None)
-        if attempt is not None and not attempt.sent:
-            await _off_the_loop(attempt.group, partial(self.confirm, kwargs["model_info"], kwargs))
+        await self.aconfirm(kwargs.get("model_info"), kwargs)
         return None
 
     async def async_post_call_failure_deployment_hook(
@@ -87,9 +83,11 @@ class Recorder(CustomLogger):
 
     async def async_log_success_event(self, kwargs: Any, response_obj: Any, start_time: Any, end_time: Any) -> None:
         """Charge the call."""
-        if marked := self.decision_of(answering(kwargs)):
-            counts = marked.group.hard and may_be_counted(kwargs, response_obj)
-            await _off_the_loop(marked.group, partial(self._charge, marked, kwargs, response_obj), takes_long=counts)
+        model_info = answering(kwargs)
+        if marked := self.decision_of(model_info):
+            counts = marked.group.hard and bool(kwargs.get("stream")) and may_be_counted(kwargs, response_obj)
+            charge = partial(self._charge, marked, model_info, kwargs, response_obj)
+            await _off_the_loop(marked.group, charge, takes_long=counts)
         elif mark := self._unrouted(kwargs):
             group = self.groups[mark["group"]]
             await _off_the_loop(group, partial(charge_unrouted, group, mark, kwargs, response_obj, self.unpaid))
@@ -101,34 +99,48 @@ class Recorder(CustomLogger):
 
     def log_success_event(self, kwargs: Any, response_obj: Any, start_time: Any, end_time: Any) -> None:
         """Charge the call, where it was a synchronous one."""
-        if marked := self.decision_of(answering(kwargs)):
-            self._charge(marked, kwargs, response_obj)
+        model_info = answering(kwargs)
+        if marked := self.decision_of(model_info):
+            self._charge(marked, model_info, kwargs, response_obj)
         elif mark := self._unrouted(kwargs):
             charge_unrouted(self.groups[mark["group"]], mark, kwargs, response_obj, self.unpaid)
 
     def log_failure_event(self, kwargs: Any, response_obj: Any, start_time: Any, end_time: Any) -> None:
         """Settle a failed attempt by its error, where it was a synchronous one."""
         marked = self.decision_of(attempted(kwargs))
-        if marked and (attempt := self.attempts.close(marked.decision_id)):
+        if marked and (attempt := self.attempts.pop(marked.decision_id, None)):
             _settle_failed(attempt, kwargs.get("exception"))
 
     def settle_earlier(self, kwargs: Mapping[str, Any]) -> None:
         """Settle the attempt that this one follows, of whatever group, if no hook and no event has."""
         note = self._earlier(kwargs)
-        if note is not None and (attempt := self.attempts.close(note["decision"])):
+        if note is not None and (attempt := self.attempts.pop(note["decision"], None)):
             _settle_failed(attempt, attempt.error_that_followed())
 
     async def asettle_earlier(self, kwargs: Mapping[str, Any]) -> None:
         """Do what `settle_earlier` does, off the event loop where the store is waited for."""
         note = self._earlier(kwargs)
-        if note is not None and (attempt := self.attempts.find(note["decision"])):
+        if note is not None and (attempt := self.attempts.get(note["decision"])):
             await self._aend(note["decision"], attempt.error_that_followed())
 
     async def asettle_noted(self, note: Mapping[str, Any], error: Exception) -> None:
         """Settle the attempt of a note, whose request ended with this error, if no hook and no event has."""
         await self._aend(note["decision"], error)
 
-    def confirm(self, model_info: Mapping[str, Any], kwargs: Mapping[str, Any]) -> None:
+    async def aconfirm(self, model_info: object, kwargs: Mapping[str, Any]) -> None:
+        """Do what `confirm` does, off the event loop where the store is waited for."""
+        attempt = self._attempt_of(model_info)
+        hard = attempt is not None and attempt.worst_usd is not None
+        if SENDS_ONCE.get() is not hard:
+            send_once(hard)
+        if attempt is None or attempt.sent:
+            return
+        if hard:
+            await _off_the_loop(attempt.group, partial(self.confirm, model_info, kwargs))
+        else:  # any deployment may answer
+            attempt.sent = True
+
+    def confirm(self, model_info: object, kwargs: Mapping[str, Any]) -> None:
         """Note that an attempt is sent to a deployment; where its reservation does not bear that one, decide again.
 
         Parameters
@@ -144,7 +156,7 @@ class Recorder(CustomLogger):
             If a hard budget does not bear the worst case of the deployment.
         """
         attempt = self._attempt_of(model_info)
-        if attempt is None or attempt.sent:
+        if attempt is None or attempt.sent or not isinstance(model_info, Mapping):
             return
         group, earlier, worst_usd = attempt.group, attempt.decision, attempt.worst_usd
         info = _info_of(group, model_info)
@@ -231,23 +243,7 @@ class Recorder(CustomLogger):
         mark = model_info.get(DECISION_KEY) if isinstance(model_info, Mapping) else None
         if not isinstance(mark, Mapping) or mark.get("owner") != self.owner:
             return None
-        return Marked(self.groups[mark["group"]], mark["id"], mark["keys"])
-
-    def record_decision(self, group: Group, selection: Selection, kwargs: dict[str, Any]) -> list[dict[str, Any]]:
-        """Note the decision in the request, for headers and retries; return the deployments."""
-        decision = selection.decision
-        self.attempts.begin(OpenAttempt(group, decision, selection.worst_usd), selection.mark)
-        metadata_of(kwargs)[REQUEST_NOTE_KEY] = {
-            "owner": self.owner,
-            "group": group.name,
-            "trace": trace_of(kwargs),
-            "decision": decision.id,
-            "context": decision.context,
-            "ask_feedback": decision.ask_feedback,
-            "models": selection.models,
-            "conversation": selection.conversation,
-        }
-        return selection.deployments
+        return Marked(self.groups[mark["group"]], mark["id"], mark)
 
     def note_of(self, kwargs: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """Return the note of a request's latest decision, if this recorder owns it."""
@@ -258,15 +254,16 @@ class Recorder(CustomLogger):
         if metadata_of(kwargs).get("is_silent_experiment"):  # it runs beside the call whose note it copied
             return None
         note = self.note_of(kwargs)
-        return note if note is not None and note["trace"] == trace_of(kwargs) else None
+        return note if note is not None and note["trace"] == kwargs.get(TRACE_KEY) else None
 
     def _attempt_of(self, model_info: object) -> OpenAttempt | None:
+        """Return the attempt in flight that a deployment's `model_info` carries."""
         marked = self.decision_of(model_info)
-        return None if marked is None else self.attempts.find(marked.decision_id)
+        return None if marked is None else self.attempts.get(marked.decision_id)
 
     async def _aend(self, decision_id: str, error: BaseException | None) -> None:
         """Settle an attempt that ended without an answer, off the event loop where the store is waited for."""
-        if attempt := self.attempts.close(decision_id):
+        if attempt := self.attempts.pop(decision_id, None):
             await _off_the_loop(attempt.group, partial(_settle_failed, attempt, error))
 
     def _end(self, attempt: OpenAttempt) -> None:
@@ -280,32 +277,32 @@ class Recorder(CustomLogger):
         mark = unrouted_mark(answering(kwargs), self.owner)
         return mark if mark is not None and self._unrouted_ids.is_new(mark["id"]) else None
 
-    def _charge(self, marked: Marked, kwargs: Mapping[str, Any], response: object) -> None:
+    def _charge(
+        self, marked: Marked, model_info: Mapping[str, Any], kwargs: Mapping[str, Any], response: object
+    ) -> None:
         """Charge a call; where its cost cannot be known, presume it."""
-        group, decision_id, _ = marked
-        attempt = self.attempts.close(decision_id)
+        group, decision_id, mark = marked
+        attempt = self.attempts.pop(decision_id, None)
         hard = group.hard if attempt is None else attempt.worst_usd is not None
-        info = _info_of(group, answering(kwargs))
+        info = _info_of(group, model_info)
         if info is None:
             group.fault("lost_decisions", "a deployment answered that is unknown: the cost of its call is presumed")
             group.presume(decision_id)
             return
         try:
-            bill = bill_of(kwargs, response, info)
+            bill, abandoned = read_answer(kwargs, response, info, hard=hard)
         except Exception as error:  # an answer that cannot be read was paid for all the same
             group.fault("accounting", "the bill of a call cannot be read: its cost is presumed", error=error)
-            bill = None
-        abandoned = was_abandoned(kwargs)
-        if bill is not None and hard and is_counted(kwargs, response):
-            bill = bill._replace(estimated=True)
+            bill, abandoned = None, False
         if bill is None or (hard and (bill.estimated or abandoned)):
             group.presume(decision_id)  # the provider may have billed more than was delivered, or than can be counted
         else:
-            group.settle(decision_id, bill._replace(learn=bill.learn and not abandoned))
+            group.settle(decision_id, bill._replace(learn=False) if abandoned else bill)
         if bill is not None and not bill.learn:
-            group.alias(marked.keys, "")  # an answer of LiteLLM's cache cannot be rated
+            group.alias(mark["keys"], "")  # an answer of LiteLLM's cache cannot be rated
         else:
-            group.alias(_keys_of(kwargs, response, info), decision_id)
+            keys = keys_of_answer(response, mark, str(model_info.get("id")), info)
+            group.alias(keys + names_of_answer(mark[TURN_KEY], response) if TURN_KEY in mark else keys, decision_id)
         if bill is not None and bill.estimated:
             group.fault(
                 "estimated_costs",
@@ -335,8 +332,7 @@ def _decided_again(group: Group, earlier: Decision, model: str, worst_usd: Mappi
 
 def _info_of(group: Group, model_info: Mapping[str, Any]) -> DeploymentInfo | None:
     """Return the deployment of a call; LiteLLM gives it another id where the request brings credentials."""
-    ids = (model_info.get("id"), model_info.get("original_model_id"))
-    return next((info for id_ in ids if (info := group.registry.find(id_)) is not None), None)
+    return group.registry.find(model_info.get("id"), model_info.get("original_model_id"))
 
 
 def answering(kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -350,20 +346,9 @@ def attempted(kwargs: Mapping[str, Any]) -> object:
     return (kwargs.get("litellm_params") or {}).get("model_info")
 
 
-def _keys_of(kwargs: Mapping[str, Any], response: object, info: DeploymentInfo) -> list[str]:
-    """Return the keys by which feedback finds the decision of an answer, and what continues it finds its maker."""
-    model_info, caller = answering(kwargs), caller_of(metadata_of(kwargs.get("litellm_params") or {}))
-    mark = model_info[DECISION_KEY]
-    response_id = getattr(response, "id", None) or (response.get("id") if isinstance(response, Mapping) else None)
-    keys = [feedback_key(response_id, caller)] if isinstance(response_id, str) else []
-    names = maker_names(str(model_info.get("id")), info)
-    keys += keys_of_answer(response, mark.get("lasting_ids", ()), caller, names)
-    return keys + names_of_answer(mark[TURN_KEY], response) if TURN_KEY in mark else keys
-
-
 async def _off_the_loop(group: Group, step: Callable[[], object], *, takes_long: bool = False) -> None:
     """Settle or release, off the event loop where the store is waited for or the step itself takes long."""
-    if takes_long or group.router.waits():
+    if takes_long or (group.durable and group.router.waits()):
         await offload(step)
     else:
         step()

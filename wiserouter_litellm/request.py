@@ -6,13 +6,13 @@ It covers the five text surfaces: chat, text completions, the responses API, `/v
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from wiserouter.integration import FRAME_TOKENS, TOOLS_TOKENS, CallRequest, Message, Question, question_of
-from wiserouter_litellm.limits import n_prompts, surface_of
+from wiserouter_litellm.limits import LIMIT_NAMES, drop_null_limits, write_limits
 from wiserouter_litellm.parameter_checks import TEXT_ITEMS, tier_of
-from wiserouter_litellm.parameters import ANSWERS, CHAT, OUTPUT_LIMITS
+from wiserouter_litellm.parameters import ANSWERS, CHAT, MESSAGES, OUTPUT_LIMITS, RESPONSES
 from wiserouter_litellm.tools import is_hosted, n_known_schemas
 
 PLACEHOLDERS = frozenset(
@@ -74,9 +74,81 @@ def request_of(
     True
     """
     chat = _chat(messages, kwargs)
+    return None if chat is None else _read(chat, kwargs, surface or surface_of(messages, kwargs), reads_question)
+
+
+def admitted_request(
+    group: str,
+    messages: object,
+    kwargs: dict[str, Any],
+    surface: str = "",
+    given: Collection[str] | None = None,
+    *,
+    hard: bool,
+    reads_question: bool,
+) -> CallRequest | None:
+    """Return the request as `request_of` does, after its limits were checked and written back.
+
+    Parameters
+    ----------
+    group : str
+        The model group, for the error.
+    messages, kwargs, surface, reads_question
+        As in `request_of`; the limits in `kwargs` are changed in place.
+    given : collection of str, optional
+        As in `write_limits`.
+    hard : bool
+        Whether the limits must bound the cost.
+
+    Raises
+    ------
+    litellm.BadRequestError
+        If a hard budget cannot bound the call because of a parameter.
+    """
+    chat = _chat(messages, kwargs)
     if chat is None:
         return None
-    surface, prompts = surface or surface_of(messages, kwargs), n_prompts(chat)
+    surface = surface or surface_of(messages, kwargs)
+    if hard:
+        write_limits(group, kwargs, surface, given)
+    elif not LIMIT_NAMES.isdisjoint(kwargs):
+        drop_null_limits(kwargs)
+    return _read(chat, kwargs, surface, reads_question)
+
+
+def surface_of(messages: object, kwargs: Mapping[str, Any]) -> str:
+    """Return the surface of a call with text: "chat", "responses" or "messages".
+
+    Parameters
+    ----------
+    messages : list of dict or None
+        As LiteLLM passes them: None for the responses API.
+    kwargs : mapping
+        The request's keyword arguments, which hold the messages of `/v1/messages`.
+    """
+    if messages is None:
+        return RESPONSES
+    return MESSAGES if "messages" in kwargs else CHAT
+
+
+def n_prompts(messages: object) -> int:
+    """Return the number of prompts of a text completion; 1 for a chat.
+
+    Examples
+    --------
+    >>> n_prompts([{"role": "user", "content": ["one", "two"]}]), n_prompts([{"role": "user", "content": [15496, 0]}])
+    (2, 1)
+    """
+    if not isinstance(messages, Sequence) or len(messages) != 1 or not isinstance(messages[0], Mapping):
+        return 1
+    content = messages[0].get("content")
+    if not isinstance(content, Sequence) or isinstance(content, str) or all(isinstance(part, int) for part in content):
+        return 1  # a text, or the ids of its tokens
+    return max(1, sum(not isinstance(part, Mapping) for part in content))
+
+
+def _read(chat: list[Mapping[str, Any]], kwargs: Mapping[str, Any], surface: str, reads_question: bool) -> CallRequest:
+    prompts = n_prompts(chat)
     given = {name: kwargs[name] for name in kwargs.keys() & _READ[surface] if kwargs[name] is not None}
     if surface == CHAT:  # the question of a text completion, where LiteLLM passes it at all
         given.pop("prompt", None)
@@ -94,19 +166,9 @@ def request_of(
         countable=all_text and not _has_more_input(given),
         output_tokens=_output_limit(given, OUTPUT_LIMITS[surface]),
         choices=prompts * max((_whole(given.get(name)) or 1 for name in ANSWERS[surface]), default=1),
-        tier=tier_of(given.get("service_tier")),
+        tier=tier_of(given["service_tier"]) if "service_tier" in given else "",
         limit_name=(limits or OUTPUT_LIMITS[surface])[0],
     )
-
-
-def has_text(messages: object, kwargs: Mapping[str, Any]) -> bool:
-    """Return True if a call has text to route by; parameters as in `request_of`."""
-    return _chat(messages, kwargs) is not None
-
-
-def is_count(messages: object, kwargs: Mapping[str, Any]) -> bool:
-    """Return True if LiteLLM asks for a deployment only to count tokens: no call follows, and none has parameters."""
-    return messages is None and not kwargs
 
 
 def _chat(messages: object, kwargs: Mapping[str, Any]) -> list[Mapping[str, Any]] | None:

@@ -8,9 +8,8 @@ from typing import Any, NamedTuple
 from wiserouter import Decision
 from wiserouter.integration import CallRequest
 from wiserouter_litellm.attempts import Mark
-from wiserouter_litellm.candidates import Candidates, Length
 from wiserouter_litellm.continuations import Reference
-from wiserouter_litellm.deployments import Deployment, id_of
+from wiserouter_litellm.deployments import Candidates, Deployment, id_of
 from wiserouter_litellm.request_conversation import ConversationNote, RequestConversation
 
 
@@ -81,11 +80,3 @@ class Selection(NamedTuple):
     mark: Mark
     worst_usd: dict[str, float] | None
     conversation: ConversationNote | None = None
-
-
-class Bounds(NamedTuple):
-    """The models that take a request, its length, and the bounds on its cost, where a limit is hard."""
-
-    models: list[str]
-    length: Length
-    worst_usd: dict[str, float] | None

@@ -14,7 +14,9 @@ from typing import Any
 
 from litellm.llms.custom_httpx.http_handler import AsyncHTTPHandler
 
-_SENDS_ONCE: ContextVar[bool] = ContextVar("wiserouter_sends_once", default=False)
+SENDS_ONCE: ContextVar[bool] = ContextVar("wiserouter_sends_once", default=False)
+"""Whether the request of the attempt that the current task makes is sent once only."""
+
 _AGAIN = "single_connection_post_request"
 """The method by which LiteLLM sends again, while it handles the error of the first connection."""
 
@@ -23,7 +25,7 @@ def send_once(once: bool) -> None:
     """Determine for the attempt that the current task makes whether its request is sent once only."""
     if once:
         _install()
-    _SENDS_ONCE.set(once)
+    SENDS_ONCE.set(once)
 
 
 def _install() -> None:
@@ -35,7 +37,7 @@ def _install() -> None:
     @wraps(again)
     async def unless_once(*arguments: Any, **options: Any) -> Any:
         error = sys.exc_info()[1]
-        if error is not None and _SENDS_ONCE.get():
+        if error is not None and SENDS_ONCE.get():
             raise error
         return await again(*arguments, **options)
 

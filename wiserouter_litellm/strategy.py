@@ -22,6 +22,7 @@ from wiserouter_litellm.dispatcher import register
 from wiserouter_litellm.group import FallbackPolicy, Group
 from wiserouter_litellm.group_setup import open_group
 from wiserouter_litellm.litellm_compat import deployments_of
+from wiserouter_litellm.origin import metadata_of
 from wiserouter_litellm.scopes import ScopeFromMetadata
 from wiserouter_litellm.selection import Selection
 from wiserouter_litellm.sync_selection import selecting
@@ -122,8 +123,9 @@ class WiseRoutingStrategy(CustomRoutingStrategyBase):
         kwargs = request_kwargs if request_kwargs is not None else {}
         call = {"messages": messages, "input": input, "specific_deployment": specific_deployment}
         await self.callback.asettle_earlier(kwargs)
+        metadata = metadata_of(kwargs)
         offered = [] if specific_deployment else deployments_of(self._router, model)
-        group = None if specific_deployment else self.callback.paying_group(model, offered, kwargs)
+        group = None if specific_deployment else self.callback.paying_group(model, offered, kwargs, metadata)
         if group is None:
             return await self._async_select(model=model, request_kwargs=kwargs, **call)
         healthy = await _healthy(self._router, model, kwargs, call)
@@ -135,7 +137,7 @@ class WiseRoutingStrategy(CustomRoutingStrategyBase):
             translate_error(group, healthy, error, kwargs)
             selection = None
         if selection is None:
-            self.callback.note_group(group, kwargs, healthy)
+            self.callback.note_group(group, kwargs, metadata, healthy)
             return self._rng.choice(self.callback.unrouted(group, healthy, kwargs))
         return self._first(group, selection, kwargs)
 
@@ -144,7 +146,7 @@ class WiseRoutingStrategy(CustomRoutingStrategyBase):
         return self._select_sync(model=model, **call)
 
     def _first(self, group: Group, selection: Selection, kwargs: dict[str, Any]) -> dict[str, Any]:
-        copies = self.callback.record(group, selection, kwargs)
+        copies = self.callback.record(group, selection, kwargs, metadata_of(kwargs))
         first = min(copy["litellm_params"]["order"] for copy in copies)
         return self._rng.choice([copy for copy in copies if copy["litellm_params"]["order"] == first])
 

@@ -15,6 +15,7 @@ from litellm.types.router import RouterRateLimitError
 from wiserouter_litellm.deployments import Deployment, id_of
 from wiserouter_litellm.group import Group
 from wiserouter_litellm.litellm_compat import deployments_of
+from wiserouter_litellm.origin import metadata_of
 from wiserouter_litellm.selection import Selection
 from wiserouter_litellm.wise_callback import WiseCallback, translate_error
 
@@ -56,13 +57,14 @@ def selecting(litellm_router: Router, callback: WiseCallback, select: Select) ->
             )
 
         callback.settle_earlier(kwargs)
+        metadata = metadata_of(kwargs)
         if specific_deployment:
             return select_by_litellm()
         deployments, select_one = deployments_of(litellm_router, model), select_by_litellm
         if not deployments:  # the id of one, or a pattern: there is nothing to choose from
             only = select_by_litellm()
             deployments, select_one = [only], lambda: only
-        group = callback.paying_group(model, deployments, kwargs)
+        group = callback.paying_group(model, deployments, kwargs, metadata)
         if group is None:
             return select_one()
         return select_in_order(callback, group, deployments, messages, kwargs, select_one, model)
@@ -120,7 +122,7 @@ def select_in_order(
     except Exception:
         group.release(selection.decision.id)
         raise
-    callback.record(group, selection, kwargs)
+    callback.record(group, selection, kwargs, metadata_of(kwargs))
     callback.confirm(deployment["model_info"], kwargs)  # no hook follows on this path
     return deployment
 

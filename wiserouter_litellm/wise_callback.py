@@ -9,19 +9,17 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, cast
 
 from wiserouter.errors import BudgetError, BudgetExhausted, StoreError, UnknownPrice
-from wiserouter_litellm.candidates import Candidates
-from wiserouter_litellm.continuations import able, lasting_ids, references_of
-from wiserouter_litellm.deployments import Deployment, id_of
+from wiserouter_litellm.continuations import continued
+from wiserouter_litellm.deployments import Candidates, Deployment, id_of
 from wiserouter_litellm.direct_calls import DirectCall, direct_call, messages_of, unreserved, with_selected
 from wiserouter_litellm.errors import BudgetRefused, BudgetUncertain, FallbackRefused, ScopeRefused, uncountable
 from wiserouter_litellm.fallbacks import GROUP_NOTE_KEY, group_note, note_group, noted_group, paying_group, refusal
-from wiserouter_litellm.group import Group
-from wiserouter_litellm.limits import drop_null_limits, surface_of, write_limits
-from wiserouter_litellm.origin import Origin, failed_before_hop, metadata_of, origin_of
+from wiserouter_litellm.group import DECISION_KEY, Group
+from wiserouter_litellm.origin import TRACE_KEY, Origin, metadata_of, origin_of
 from wiserouter_litellm.other_surfaces import marked_deployments
 from wiserouter_litellm.pre_call_checks import Filtered, filtered_by_later_checks
 from wiserouter_litellm.recorder import REQUEST_NOTE_KEY, Recorder
-from wiserouter_litellm.request import has_text, is_count, request_of
+from wiserouter_litellm.request import admitted_request
 from wiserouter_litellm.request_conversation import RequestConversation, conversation_of_request
 from wiserouter_litellm.selection import RoutingRequest, Selection
 from wiserouter_litellm.several_models import refuse_as_one_of_several
@@ -63,8 +61,10 @@ class WiseCallback(Recorder):
             If the budget, a fault under a hard limit, or the request itself stands in the way.
         """
         kwargs = request_kwargs if request_kwargs is not None else {}
-        await self.asettle_earlier(kwargs)
-        group = self.paying_group(model, healthy_deployments, kwargs)
+        metadata = metadata_of(kwargs)
+        if REQUEST_NOTE_KEY in metadata:
+            await self.asettle_earlier(kwargs)
+        group = self.paying_group(model, healthy_deployments, kwargs, metadata)
         if group is None or not healthy_deployments:
             return healthy_deployments
         checks = (self.registered, model, healthy_deployments, messages, kwargs, parent_otel_span)
@@ -72,10 +72,10 @@ class WiseCallback(Recorder):
         try:
             routing = self.begin(group, filtered.able, messages, kwargs, model)
             if routing is not None:
-                return self.record(group, await aselect_from(group, routing, filtered), kwargs)
+                return self.record(group, await aselect_from(group, routing, filtered), kwargs, metadata)
         except Exception as error:  # a fault here must not stop traffic
             translate_error(group, filtered.able, error, kwargs)
-        self.note_group(group, kwargs, filtered.able)
+        self.note_group(group, kwargs, metadata, filtered.able)
         return self.unrouted(group, filtered.able, kwargs)
 
     async def async_pre_call_deployment_hook(self, kwargs: dict[str, Any], call_type: Any) -> dict[str, Any] | None:
@@ -86,11 +86,16 @@ class WiseCallback(Recorder):
         FallbackRefused, BudgetRefused, BudgetUncertain, litellm.BadRequestError
             As a selection does.
         """
-        deployment = unreserved(kwargs, self.owner)
+        info = kwargs.get("model_info")
+        if isinstance(info, Mapping) and DECISION_KEY in info:
+            await self.aconfirm(info, kwargs)
+            return None
+        metadata = metadata_of(kwargs)
+        deployment = unreserved(kwargs, metadata, self.owner)
         if deployment is None or not self.serves(deployment):
             return await super().async_pre_call_deployment_hook(kwargs, call_type)
         await self.asettle_earlier(kwargs)
-        group = self.paying_group(id_of(deployment), [deployment], kwargs)
+        group = self.paying_group(id_of(deployment), [deployment], kwargs, metadata)
         if group is None:
             return None
         messages, model = messages_of(kwargs), str(deployment["model_name"])
@@ -101,10 +106,10 @@ class WiseCallback(Recorder):
             translate_error(group, [deployment], error, kwargs)
             selection = None
         if selection is None:
-            self.note_group(group, kwargs, [deployment])
-            return with_selected(kwargs, self.unrouted(group, [deployment], kwargs)[0])
-        selected = with_selected(kwargs, self.record(group, selection, kwargs)[0])
-        await super().async_pre_call_deployment_hook(selected, call_type)
+            self.note_group(group, kwargs, metadata, [deployment])
+            return with_selected(kwargs, metadata, self.unrouted(group, [deployment], kwargs)[0])
+        selected = with_selected(kwargs, metadata, self.record(group, selection, kwargs, metadata)[0])
+        await self.aconfirm(selected["model_info"], selected)
         return selected
 
     async def async_post_call_response_headers_hook(
@@ -172,7 +177,9 @@ class WiseCallback(Recorder):
         """Return True if it is these routers that hand out a deployment, and not others with deployments like it."""
         return True
 
-    def paying_group(self, model: str, deployments: Sequence[Deployment], kwargs: dict[str, Any]) -> Group | None:
+    def paying_group(
+        self, model: str, deployments: Sequence[Deployment], kwargs: dict[str, Any], metadata: dict[str, Any]
+    ) -> Group | None:
         """Return the group whose budget pays for a call, and note it; None where none of ours does.
 
         Raises
@@ -180,30 +187,53 @@ class WiseCallback(Recorder):
         FallbackRefused
             If it is a fallback that the group's policy refuses.
         """
-        metadata = metadata_of(kwargs)
         if model in self.groups and not kwargs.get("fallback_depth"):
             self._names[str(metadata.get("model_group"))] = model
+            if GROUP_NOTE_KEY not in metadata:  # this is the first of our groups that the request reaches
+                self.note_group(self.groups[model], kwargs, metadata)
+                return self.groups[model]
         noted = noted_group(metadata, kwargs, self.owner)
         noted = self._names.get(noted or "", noted)
         group = paying_group(self.groups, noted, model, deployments)
         if group is not None:
-            self.note_group(group, kwargs)
+            self.note_group(group, kwargs, metadata)
         elif noted in self.groups:
-            self.note_group(self.groups[noted], kwargs, deployments)
+            self.note_group(self.groups[noted], kwargs, metadata, deployments)
         return group
 
-    def note_group(self, group: Group, kwargs: dict[str, Any], uncounted: Sequence[Deployment] = ()) -> None:
+    def note_group(
+        self,
+        group: Group,
+        kwargs: Mapping[str, Any],
+        metadata: dict[str, Any],
+        uncounted: Sequence[Deployment] = (),
+    ) -> None:
         """Note the group that a request is made under, and the deployments that may serve it uncounted."""
-        note_group(metadata_of(kwargs), kwargs, self.owner, group.name, [id_of(each) for each in uncounted])
+        note_group(metadata, kwargs, self.owner, group.name, [id_of(each) for each in uncounted])
 
-    def record(self, group: Group, selection: Selection, kwargs: dict[str, Any]) -> list[dict[str, Any]]:
-        """Note the decision in the request, for headers, retries and fallbacks; return the deployments."""
-        deployments = self.record_decision(group, selection, kwargs)
-        metadata = metadata_of(kwargs)
-        noted = group_note(metadata, kwargs, self.owner)
-        if noted is not None:
-            noted["selection"] = metadata[REQUEST_NOTE_KEY]
-        return deployments
+    def record(
+        self, group: Group, selection: Selection, kwargs: Mapping[str, Any], metadata: dict[str, Any]
+    ) -> list[dict[str, Any]]:
+        """Note the decision in the metadata of its request, for headers, retries and fallbacks.
+
+        Returns
+        -------
+        list of dict
+            The ranked deployments.
+        """
+        decision = selection.decision
+        self.attempts.begin(group, decision, selection.worst_usd, selection.mark)
+        metadata[REQUEST_NOTE_KEY] = metadata.setdefault(GROUP_NOTE_KEY, {})["selection"] = {
+            "owner": self.owner,
+            "group": group.name,
+            "trace": kwargs.get(TRACE_KEY),
+            "decision": decision.id,
+            "context": decision.context,
+            "ask_feedback": decision.ask_feedback,
+            "models": selection.models,
+            "conversation": selection.conversation,
+        }
+        return selection.deployments
 
     def begin(
         self,
@@ -241,23 +271,21 @@ class WiseCallback(Recorder):
             If a hard budget cannot bound the call: because of a parameter, or because the call has no text. If the
             request asks several models at once.
         """
-        refuse_as_one_of_several(group.name, kwargs, model)
-        if not has_text(messages, kwargs):
-            if group.hard and not is_count(messages, kwargs):
+        if "proxy_server_request" in kwargs:
+            refuse_as_one_of_several(group.name, kwargs, model)
+        surface, given = call or ("", None)
+        request = admitted_request(
+            group.name, messages, kwargs, surface, given, hard=group.hard, reads_question=group.reads_question
+        )
+        if request is None:
+            is_count = messages is None and not kwargs  # LiteLLM counts tokens, and no call follows
+            if group.hard and not is_count:
                 raise uncountable(group.name)
             return None
-        surface, given = call or (surface_of(messages, kwargs), None)
-        if group.hard:
-            write_limits(group.name, kwargs, surface, given)
-        else:
-            drop_null_limits(kwargs)
-        request = request_of(messages, kwargs, surface, reads_question=group.reads_question)
-        if request is None:
-            return None
         origin = origin_of(kwargs)
-        failed_ids = origin.failed_ids | failed_before_hop(kwargs)
         scope = group.scope_resolver.scope_of(origin.metadata)
-        candidates = able(candidates_of(group, healthy, failed_ids, model), messages, kwargs)
+        candidates = candidates_of(group, healthy, origin.failed_ids, model)
+        candidates, references, lasting_ids = continued(candidates, messages, kwargs)
         return RoutingRequest(
             candidates,
             request,
@@ -266,8 +294,8 @@ class WiseCallback(Recorder):
             origin.caller,
             origin.chose_id,
             self.owner,
-            references_of(messages, kwargs),
-            lasting_ids(kwargs),
+            references,
+            lasting_ids,
             self._conversation_of(messages, kwargs, origin, scope) if group.keeps_conversations else None,
         )
 
@@ -299,8 +327,9 @@ async def aselect_from(group: Group, routing: RoutingRequest, filtered: Filtered
 
     What a request continues comes before a pin.
     """
-    pinned = routing.among(filtered.pinned)
-    if routing.references or not pinned.candidates or len(filtered.pinned) == len(filtered.able):
+    is_pinned = len(filtered.pinned) < len(filtered.able) and not routing.references
+    pinned = routing.among(filtered.pinned) if is_pinned else routing
+    if not is_pinned or not pinned.candidates:
         return await group.aselect(routing)
     try:
         return await group.aselect(pinned)

@@ -15,8 +15,9 @@ from support.providers import deployment
 from wiserouter import Budget
 from wiserouter_litellm import attach
 from wiserouter_litellm.candidates import bounded_params
-from wiserouter_litellm.limits import ALL_ANSWERS, ALL_LIMITS, surface_of
+from wiserouter_litellm.limits import ALL_ANSWERS, ALL_LIMITS
 from wiserouter_litellm.parameters import _ROUTER_KEYS, ALLOWED, OWN_REFUSED, SENT_REFUSED
+from wiserouter_litellm.request import surface_of
 
 CAP = 60
 NOT_SENT = {*all_litellm_params, *_ROUTER_KEYS, "timeout", "extra_body", "extra_headers"}

@@ -407,8 +407,8 @@ async def test_events_that_come_twice_charge_once(provider, settled):
     callback._charge = lambda *event: (events.append(event), original(*event))
     await callback._router.acompletion(model="wise", messages=HI)
     await settled(lambda: router.status().charged == 1)
-    for call, kwargs, response in events:
-        original(call, kwargs, response)
+    for *call, kwargs, response in events:
+        original(*call, kwargs, response)
         await callback.async_log_failure_event(kwargs, None, None, None)
     assert router.status().charged == 1
     assert router.status().spent_usd == pytest.approx(cost_usd("large"))

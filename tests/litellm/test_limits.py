@@ -16,8 +16,9 @@ from wiserouter import Budget
 from wiserouter_litellm import attach
 from wiserouter_litellm.limits import ALL_ANSWERS as ANSWERS
 from wiserouter_litellm.limits import ALL_LIMITS as OUTPUT_LIMITS
-from wiserouter_litellm.limits import n_prompts, write_limits
+from wiserouter_litellm.limits import write_limits
 from wiserouter_litellm.parameter_checks import EXTRA_BODY
+from wiserouter_litellm.request import n_prompts
 
 CAP, UNLIMITED = 40, 4_000
 """The group's own limit, and the length of an answer that nothing limits."""

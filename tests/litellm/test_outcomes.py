@@ -218,7 +218,7 @@ async def test_nothing_is_kept_of_attempts_that_are_settled(stub, settled):
     for _ in range(5):
         await SURFACES["chat"](litellm_router)
     await settled(lambda: outcomes(router) == {"charged": 5, "released": 5})
-    assert litellm_router._wiserouter_callback.attempts._open == {}
+    assert litellm_router._wiserouter_callback.attempts == {}
 
 
 def wait(condition, timeout_s=5.0):
