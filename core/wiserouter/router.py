@@ -512,4 +512,6 @@ class WiseRouter(RouterConversations):
                 self._learner.sums.add_invoked(decision.context, record.model)
                 if query.embedding is not None:
                     self._learner.keep_query(record, query.embedding)
+            if self._learner.estimates.n_invoked >= self._learner.pending.due:
+                self._take_stock(decision)
         return decision

@@ -56,7 +56,8 @@ def use(base: str, key: str) -> None:
     print(f"served {dict(served)}")
     print(f"spent {status['spent_usd']:.5f} of {status['amount_usd']} USD, {status['in_flight']} calls in flight")
     for name, model in status["models"].items():
-        print(f"{name}: {model['calls']} calls, mean reward {model['mean_reward']:.2f}")
+        rated = "" if model["mean_reward"] is None else f", mean reward {model['mean_reward']:.2f}"
+        print(f"{name}: {model['calls']} calls{rated}")
     assert status["spent_usd"] <= status["amount_usd"]
 
 

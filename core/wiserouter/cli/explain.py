@@ -78,6 +78,7 @@ def _lines(found: dict[str, Any]) -> list[str]:
         f"reserved  {usd(found['reserved_usd'])}, expected cost {usd_per_1000(found['expected_cost_usd'])}, expected "
         f"reward {found['expected_reward']:.4f}",
         *_conversation(found),
+        *_unspent(found),
         f"since     {_since(found)}",
     ]
 
@@ -88,6 +89,11 @@ def _conversation(found: dict[str, Any]) -> list[str]:
         return []
     run_id, visit = found.get("run_id"), _VISITS.get(str(found.get("visit")), "a call")
     return [f"run       {run_id}: {visit}" if run_id else f"session   {found['conversation'][:12]}: {visit}"]
+
+
+def _unspent(found: dict[str, Any]) -> list[str]:
+    """Return the line on money that is left; earlier journals lack it."""
+    return [f"unspent   {found['unspent']}"] if found.get("unspent") else []
 
 
 _RULES = {

@@ -25,6 +25,8 @@ FIELDS = (
     "labels",
     "reward",
     "reward_sq",
+    "scored",
+    "delay_s",
     "invoked",
     "met",
     "metered",
@@ -57,6 +59,9 @@ class Estimates:
         Number of calls with a known cost, their sum in USD and sum of squares.
     labels, reward, reward_sq : ndarray of shape (n_contexts, n_models)
         Number of rewards, their sum and sum of squares.
+    scored, delay_s : ndarray of shape (n_contexts, n_models)
+        Number of calls decided that got a score, and the sum of the seconds from decision to score; drift does not
+        fade them.
     invoked : ndarray of shape (n_contexts, n_models)
         Number of calls decided, settled or not: N of the paper's Algorithm 2.
     met : ndarray of shape (n_contexts, n_models)
@@ -68,6 +73,8 @@ class Estimates:
         Number of costs and rewards added in each context, since these estimates were made.
     n_observations : int
         Number of costs and rewards added.
+    pending : float
+        Expected number of calls whose score may still come, which the router keeps up to date.
 
     Examples
     --------
@@ -82,11 +89,13 @@ class Estimates:
         self.shape = shape = check_count("n_contexts", n_contexts, least=1), check_count("n_models", n_models, least=1)
         self.calls, self.cost, self.cost_sq = np.zeros(shape), np.zeros(shape), np.zeros(shape)
         self.labels, self.reward, self.reward_sq = np.zeros(shape), np.zeros(shape), np.zeros(shape)
+        self.scored, self.delay_s = np.zeros(shape), np.zeros(shape)
         self.invoked, self.met = np.zeros(shape), np.zeros(shape)
         self.metered, self.input_tokens, self.output_tokens = np.zeros(shape), np.zeros(shape), np.zeros(shape)
         self.observed = [0] * shape[0]
         self.n_invoked = 0
         self.n_observations = 0
+        self.pending = 0.0
 
     def add_cost(self, context: int, model: int, cost_usd: float, usage: Usage | None = None) -> None:
         """Count the true cost of one call, and its tokens where they are known."""
@@ -111,9 +120,14 @@ class Estimates:
         self.cost[:, model] *= ratio
         self.cost_sq[:, model] *= ratio**2
 
-    def add_reward(self, context: int, model: int, reward: float, *, replacing: float | None = None) -> None:
-        """Count one reward; it takes the place of an earlier one of the same call where `replacing` is given."""
+    def add_reward(
+        self, context: int, model: int, reward: float, *, replacing: float | None = None, delay_s: float = 0.0
+    ) -> None:
+        """Count one reward, `delay_s` after its decision, or in place of an earlier one where `replacing` is given."""
         old = 0.0 if replacing is None else replacing
+        if replacing is None:
+            self.scored[context, model] += 1.0
+            self.delay_s[context, model] += max(delay_s, 0.0)
         self.labels[context, model] += replacing is None
         self.reward[context, model] += reward - old
         self.reward_sq[context, model] += reward * reward - old * old

@@ -7,22 +7,25 @@ Reward. The mean of a cell is shrunk toward its model's mean, and an upper confi
 
 with `n` rewards of mean `m`, `n'` those rewards and a share of the model's rewards in other contexts, and `tau`
 requests to come, a share `s` of the whole horizon. The logarithm is that of MOSS (Audibert and Bubeck 2009), over the
-visits to come: a rare context is explored less than `log t` would ask for. The factor `s` is ours: the information of a
-trial pays over the requests still to come, so that the same trial is worth most at first and nothing at the last
-request. A penalty for uncertainty (a negative alpha) does not shrink with `s`. The strength `kappa` is empirical Bayes:
-the variance within cells over that between them (`wiserouter.learning.shrinkage`), times the share of the variance
-between cells that the models' means explain; where these carry no signal, nothing is shrunk.
+visits to come: a rare context is explored less than `log t` would ask for. The factor `s` is ours: the information of
+a trial pays over the requests still to come, so that the same trial is worth most at first and nothing at the last
+request. A positive alpha is scaled by the share of calls that get a score (`scored_share`): a trial is worth what its
+score would teach, times the probability of a score. A penalty for uncertainty (a negative alpha) shrinks with
+neither. Bounds that are capped at 1 are ordered by their means. The strength `kappa` is empirical Bayes: the variance
+within cells over that between them (`wiserouter.learning.shrinkage`), times the share of the variance between cells
+that the models' means explain; where these carry no signal, nothing is shrunk.
 
-Prices. Where prices are known, the models' means are themselves shrunk toward a regression on log prices: expensive
-models tend to be better, by as much as the pool itself shows. The mean reward of model `k` is assumed to lie about a
-line over the logarithm of its list cost `x`,
+Prices. Where prices are known, the means of models without a prior quality of their own are themselves shrunk toward
+a regression on log prices: expensive models tend to be better, by as much as the pool itself shows. The mean reward
+of model `k` is assumed to lie about a line over the logarithm of its list cost `x`,
 
 .. math:: \theta_k = a + b\,x_k + e_k, \qquad m_k \sim N(\theta_k,\ v_k), \qquad e_k \sim N(0,\ t^2),
 
-a small-area model (Fay and Herriot 1979) whose areas are the models. Level and slope have wide normal priors, the
-slope's about zero: where expensive models are no better the line is flat, and where they are worse it falls. The
-standard deviation `t` is averaged over a few values, each weighted by its marginal likelihood (Bayesian model
-averaging), so that a model is drawn to the line only as far as the others lie on it.
+a small-area model (Fay and Herriot 1979) whose areas are the models. Level and slope have wide normal priors: where
+expensive models are no better the line becomes flat, and where they are worse it falls. Before the first reward the
+line rises slightly, so that a budget is spent on the models that its price level suggests. The standard deviation `t`
+is averaged over a few values, each weighted by its marginal likelihood (Bayesian model averaging), so that a model is
+drawn to the line only as far as the others lie on it.
 
 Cost. The mean of a cell is shrunk toward its list cost (`wiserouter.learning.cost_prior`), with a strength estimated
 in the same way. The variance of a model's calls is shrunk toward that of all models: two calls of equal cost do not
@@ -66,14 +69,18 @@ STRAYS = np.array([[0.05], [0.1], [0.2], [0.4]])
 LEVEL, LEVEL_SPREAD = 0.5, 0.3
 """Prior mean reward of a model of the pool's typical price, and its standard deviation."""
 
+SLOPE = 0.04
+"""Prior mean of the reward that a price e times as high buys: the mean slope of four tables of models (BFCL,
+LLMRouterBench, Natural Questions, OpenHands: -.004, .092, .034, .040), none of which the policy is judged on."""
+
 SLOPE_SPREAD = 0.1
-"""Prior standard deviation of the reward that a price e times as high buys."""
+"""Its prior standard deviation."""
+
+TIE = 1e-6
+"""Weight of the mean among models whose bound is capped at 1: it breaks ties, and nothing else."""
 
 _STRONG = 1e6  # pseudo-counts in place of infinitely many
 _WEAK = 1e-9  # and in place of none
-
-_PATIENCE = 20.0
-"""Calls that may still wait for their reward before rewards count as rare."""
 
 
 class ContextEstimates(NamedTuple):
@@ -144,7 +151,8 @@ class OptimisticEstimates:
         ahead: float = requests
         if self._alpha < 0 < share:  # a penalty counts the whole horizon: at its end a thin mean is no better known
             ahead, share = requests / share, 1.0
-        self._weight = self._alpha * math.sqrt(share)
+        self.scored_share = scored_share(seen)
+        self._weight = self._alpha * math.sqrt(share) * (self.scored_share if self._alpha > 0 else 1.0)
         met = seen.met.sum(axis=1)
         self.freq = met / met.sum()
         self._visits_per_model = (ahead * self.freq / seen.shape[1])[:, np.newaxis]
@@ -168,9 +176,10 @@ class OptimisticEstimates:
         labels, kappa = seen.labels[j], self._kappa
         mean = np.minimum(np.maximum((seen.reward[j] + self._prior_reward) / (labels + kappa), 0.0), 1.0)
         # n': rewards, those expected of calls under way, and those borrowed from other contexts
-        known = np.maximum(labels, self._answered * seen.invoked[j]) + self._borrowed
+        known = np.maximum(labels, self.scored_share * seen.invoked[j]) + self._borrowed
         radius = np.sqrt(np.log1p(self._visits_per_model[j] / known) / (2.0 * known))
         reward = np.minimum(np.maximum(mean + self._weight * radius, 0.0), 1.0)
+        reward -= np.where(reward >= 1.0, TIE * (1.0 - mean), 0.0)
         cost = (np.maximum(seen.cost[j], 0.0) + self._prior_cost[j]) / (seen.calls[j] + self._cost_kappa)
         if self._retired.any():  # no plan takes a model that costs most and yields nothing
             most = cost.max(axis=-1, keepdims=True)
@@ -180,22 +189,57 @@ class OptimisticEstimates:
     def _take_rewards(self, of: Spreads, log_price: FloatArray | None) -> None:
         seen = self._estimates
         n = seen.labels.sum(axis=0) + self._scored
-        total = seen.reward.sum(axis=0) + self._scored * self._score
+        of_calls, rewards = seen.labels.sum(axis=0), seen.reward.sum(axis=0)
+        total = rewards + self._scored * (self._score + _level(of_calls, rewards, self._scored, self._score))
         overall = total.sum() / n.sum() if n.any() else 0.5
         mean = np.where(n > 0, total / np.maximum(n, _WEAK), overall)
         # empirical Bayes: strength of the models' means, and these drawn to the price line
         self._kappa = max(_strength_of_means(seen.labels, mean, of), _WEAK)
         if log_price is not None:
-            mean = toward_price_line(mean, _sampling_variance(seen.labels, n, of), log_price)
+            line = toward_price_line(mean, _sampling_variance(seen.labels, n, of), log_price)
+            mean = np.where(self._scored > 0, np.clip(mean, 0.0, 1.0), line)
         self._prior_reward = self._kappa * mean
         self._borrowed = np.maximum(BORROWED / (1.0 / self._kappa + 1.0 / np.maximum(n, _WEAK)), _WEAK)
-        self._answered = min((seen.labels.sum() + _PATIENCE) / (seen.invoked.sum() + _PATIENCE), 1.0)
 
     def _take_costs(self, of: Spreads, prior: FloatArray) -> None:
         kappa = of.strength
         self._cost_kappa = UNIDENTIFIED_COST_STRENGTH if kappa is None else min(max(kappa, _WEAK), _STRONG)
         self._prior_cost = self._cost_kappa * prior
         self.spread_usd = np.sqrt(_pooled(self._estimates.calls, of.within)) * prior
+
+
+def scored_share(estimates: Estimates) -> float:
+    """Return the share of calls that get a score: Laplace's rule of succession, over calls old enough to have one.
+
+    Examples
+    --------
+    >>> estimates = Estimates(n_contexts=1, n_models=1)
+    >>> scored_share(estimates)
+    0.5
+    >>> estimates.add_invoked(0, 0, count=98)
+    >>> scored_share(estimates)
+    0.01
+    >>> estimates.pending = 98.0
+    >>> scored_share(estimates)
+    0.5
+    """
+    scored = float(estimates.scored.sum())
+    scorable = max(float(estimates.invoked.sum()) - estimates.pending, scored)
+    return (scored + 1.0) / (scorable + 2.0)
+
+
+def _level(labels: FloatArray, rewards: FloatArray, weight: FloatArray, score: FloatArray) -> float:
+    """Return by how much rewards lie above the models' scores, where several have one: the scales may differ.
+
+    A model that was rewarded would otherwise stand apart from those that are known by their scores alone.
+    """
+    scored = weight > 0
+    both = (labels > 0) & scored
+    if not both.any() or scored.sum() < 2:
+        return 0.0
+    n, w = labels[both], weight[both]
+    precision = 1.0 / (PRIOR_REWARD_VARIANCE * (1.0 / n + 1.0 / w))
+    return float(precision @ (rewards[both] / n - score[both]) / (precision.sum() + 1.0 / LEVEL_SPREAD**2))
 
 
 def _pooled(count: FloatArray, within: FloatArray) -> FloatArray:
@@ -255,7 +299,8 @@ def toward_price_line(mean: FloatArray, noise: FloatArray, log_price: FloatArray
     >>> toward_price_line(mean, noise, np.log([0.1, 1.0, 10.0, 100.0])).round(2).tolist()
     [0.3, 0.5, 0.7, 0.86]
     """
-    excess = mean - LEVEL
+    expected = LEVEL + SLOPE * log_price
+    excess = mean - expected
     weight = 1.0 / (STRAYS**2 + noise)  # a row for each value of t
     # level and slope: weighted ridge regression with two unknowns, solved by Cramer's rule
     level = 1.0 / LEVEL_SPREAD**2 + weight.sum(axis=1)
@@ -271,5 +316,5 @@ def toward_price_line(mean: FloatArray, noise: FloatArray, log_price: FloatArray
     fit = a * of_level + b * of_slope - weight @ excess**2 - np.log(determinant)
     fit += np.log(weight, out=np.zeros_like(weight), where=weight > 0).sum(axis=1)
     evidence = np.exp(0.5 * (fit - fit.max()))
-    beliefs: FloatArray = np.clip(LEVEL + evidence @ believed / evidence.sum(), 0.0, 1.0)
+    beliefs: FloatArray = np.clip(expected + evidence @ believed / evidence.sum(), 0.0, 1.0)
     return beliefs

@@ -27,7 +27,8 @@ class Model:
     max_cost_usd : float, optional
         The most that one call can cost, where it does not follow from prices and token counts.
     score : float, optional
-        A prior mean reward in [0, 1], such as a leaderboard's.
+        A prior mean reward in [0, 1], such as a leaderboard's. Scores of several models are compared with one another:
+        once rewards come, their level follows that of the rewards.
     score_weight : float, default 20
         Number of observations that the score counts for.
     retired : bool, default False

@@ -14,6 +14,7 @@ from wiserouter.budgets.budget import Budget
 from wiserouter.budgets.funds import BudgetSnapshot
 from wiserouter.errors import InvalidInput
 from wiserouter.learning.estimates import Estimates
+from wiserouter.learning.optimistic_estimates import scored_share
 from wiserouter.learning.reclustering import Growing
 from wiserouter.learning.residuals import QueryResiduals
 from wiserouter.planning.choice_inputs import ContextFigures
@@ -29,6 +30,7 @@ from wiserouter.routing.journal import Journal
 from wiserouter.routing.label_budget import LabelBudget
 from wiserouter.routing.learner import Learner
 from wiserouter.routing.status import Status, status_of
+from wiserouter.routing.unspent import FIRST_LOGGED, RARE, why_unspent
 from wiserouter.stores import Health, Store
 from wiserouter.types import Decision, FloatArray
 
@@ -60,6 +62,7 @@ class RouterAdministration:
         self._call_sums: Mapping[str, FloatArray] | None = None
         self._journals: tuple[Journal, ...] = ()
         self._listeners: tuple[Callable[[], object], ...] = ()
+        self._unspent_due = FIRST_LOGGED
         self.check_new_model: Callable[[Model], None] | None = None
         """Called by `add_model` before anything is changed; an adapter refuses a model that it could not call."""
 
@@ -271,7 +274,7 @@ class RouterAdministration:
         with self._lock:
             calls = self._calls
             figures = None if calls is None else calls.counts.figures(calls.settings.unit)
-            return status_of(scope, account, self.policy.plan, self.pool.names, figures)
+            return status_of(scope, account, self.policy.plan, self.pool.names, figures, self.estimates)
 
     def health(self) -> Health:
         """Return the state of the store: whether it can be reached, and how old the view of this worker is."""
@@ -351,6 +354,20 @@ class RouterAdministration:
             return ranked(figures, pool.names, decision)
         with self._lock:
             return ranked_by_plan(self._learner.policy.plan, pool, decision)
+
+    def _take_stock(self, decision: Decision) -> None:
+        """Count the scores that may still come; after 100 decisions and at each doubling, log why money is left."""
+        with self._lock:
+            seen = self.estimates
+            self._learner.pending.update(seen, decision.decided_at)
+            plan = self.policy.plan if seen.n_invoked >= self._unspent_due else None
+            if plan is None:
+                return
+            self._unspent_due = 2 * seen.n_invoked
+            line = why_unspent(plan, decision.rate_usd, self.pool.names, seen)
+            rare = scored_share(seen) < RARE
+        if line is not None:
+            logger.log(logging.WARNING if rare else logging.INFO, "budget of %s: %s", decision.scope, line)
 
     def close(self) -> None:
         """Send the store what it has not received yet, and close it."""

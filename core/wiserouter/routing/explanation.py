@@ -11,6 +11,7 @@ from wiserouter.planning.envelope import SKIP
 from wiserouter.planning.policies import Rule
 from wiserouter.planning.trace import DecisionTrace, excluded_by, on_envelope
 from wiserouter.prompts.contexts import Contexts, ContextSummary
+from wiserouter.routing.unspent import why_no_more
 from wiserouter.stores import Record
 from wiserouter.stores.base import State
 from wiserouter.types import NO_CONTEXT, Decision
@@ -115,6 +116,8 @@ class Explanation:
         The whole pool; empty if the store does not keep the trace of a decision.
     conversation, visit, run_id
         As in `Decision`.
+    unspent : str or None
+        Why more money would not have changed the decision, and what would help; None where it would have.
     """
 
     id: str
@@ -143,6 +146,7 @@ class Explanation:
     conversation: str = ""
     visit: str = ""
     run_id: str = ""
+    unspent: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Return the fields as dictionaries, lists and numbers, for JSON."""
@@ -216,7 +220,16 @@ def _explained(
         conversation=decision.conversation,
         visit=decision.visit,
         run_id=decision.run_id,
+        unspent=None if trace is None else _unspent(trace),
     )
+
+
+def _unspent(trace: DecisionTrace) -> str | None:
+    """Return why more money would not change the decision of a plan; None where it would."""
+    choice = trace.choice
+    if choice.rule != "plan" or choice.shadow_price != 0.0 or not isinstance(choice.figures, ContextFigures):
+        return None
+    return why_no_more(choice.figures, trace.pool.names)
 
 
 def _context(contexts: Contexts | None, context: int) -> ExplainedContext:

@@ -10,6 +10,7 @@ from wiserouter.learning.cost_prior import price_change
 from wiserouter.learning.drift import Watch
 from wiserouter.learning.estimates import AllSums
 from wiserouter.learning.new_model import new_model_prior
+from wiserouter.learning.pending_scores import PendingScores
 from wiserouter.learning.reclustering import Growing, Seen
 from wiserouter.pricing.pool import Model, Pool
 from wiserouter.pricing.prices import Usage
@@ -59,6 +60,7 @@ class Learner:
         self.pool = Pool(models)
         self.estimates = check_shape(estimates, self.contexts.n_contexts, len(self.pool))
         self._now, self._watch, self._growing, self._sync = now, watch, growing, sync
+        self.pending = PendingScores(estimates.n_invoked)
         self._restart()
 
     @property
@@ -145,9 +147,10 @@ class Learner:
             return
         plain = score if features is None else features.plain_reward(model, score)
         former = replaced if replaced is None or features is None else features.plain_reward(model, replaced)
-        self.estimates.add_reward(context, model, plain, replacing=former)
+        delay_s = self._now() - record.decision.decided_at
+        self.estimates.add_reward(context, model, plain, replacing=former, delay_s=delay_s)
         if self._sync is not None:
-            self._sync.add_reward(context, model, plain, former)
+            self._sync.add_reward(context, model, plain, former, delay_s)
         if self._watch is not None and replaced is None:
             self._watch.bucket.add_reward(context, model, plain)
         kept = self._kept(record)
@@ -192,7 +195,9 @@ class Learner:
 
     def _move_to(self, growing: Growing, contexts: Contexts) -> None:
         """Go on with other contexts; the observations move with their queries."""
-        self.estimates = growing.move(self.estimates, contexts, self._now())
+        moved = growing.move(self.estimates, contexts, self._now())
+        moved.pending = self.estimates.pending
+        self.estimates = moved
         logger.info("%d contexts replace the %d so far", contexts.n_contexts, self.contexts.n_contexts)
         self.contexts = contexts
         self._restart()

@@ -7,9 +7,11 @@ from typing import Any, Literal, NamedTuple
 
 from wiserouter.budgets.ledger import Ledger
 from wiserouter.budgets.nested import Account
+from wiserouter.learning.estimates import Estimates
 from wiserouter.planning.plan import Plan
 from wiserouter.routing.conversation_figures import ConversationFigures
 from wiserouter.routing.status_text import html_of, text_of
+from wiserouter.routing.unspent import why_unspent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +90,8 @@ class Status(AccountFigures):
         Each budget of the scope, the innermost first.
     conversations : ConversationFigures or None
         The conversations of this worker, of all scopes; None where each call is decided alone.
+    unspent : str or None
+        Why the plan leaves money of the rate unspent, and what would help; None where it uses all of it.
     """
 
     scope: str
@@ -96,6 +100,7 @@ class Status(AccountFigures):
     mix: dict[str, float]
     windows: tuple[WindowStatus, ...]
     conversations: ConversationFigures | None = None
+    unspent: str | None = None
 
     def __str__(self) -> str:
         return text_of(self.as_dict())
@@ -140,9 +145,11 @@ def status_of(
     plan: Plan | None,
     names: tuple[str, ...],
     conversations: ConversationFigures | None = None,
+    estimates: Estimates | None = None,
 ) -> Status:
-    """Return the status of an account, with the yield of `plan` at its rate."""
+    """Return the status of an account, with the yield of `plan` at its rate, and why money is left."""
     ledger = account.tightest
+    unspent = None if plan is None or estimates is None else why_unspent(plan, ledger.rate_usd, names, estimates)
     bought = None if plan is None else what_if(plan, max(ledger.rate_usd, plan.floor_usd), names)
     return Status(
         scope=scope,
@@ -157,6 +164,7 @@ def status_of(
             ]
         ),
         conversations=conversations,
+        unspent=unspent,
     )
 
 

@@ -21,6 +21,8 @@ def rows_of(status: Mapping[str, Any]) -> list[tuple[str, str]]:
     rows = [("budget", _budget(status)), ("calls", _calls(status)), ("ahead", _requests(status))]
     if status["expected_reward"] is not None:
         rows.append(("plan", _plan(status)))
+    if status.get("unspent"):
+        rows.append(("unspent", status["unspent"]))
     if status.get("conversations"):
         rows.append((f"{status['conversations']['unit']}s", _conversations(status["conversations"])))
     if len(status["windows"]) > 1:

@@ -56,8 +56,8 @@ def test_a_worker_reads_the_additions_of_another(engine, pair):
     one.add_invoked(0, 1, -1)
     one.add_cost(0, 1, 0.5, Usage(10, 20))
     one.add_cost(0, 1, 1.5)
-    one.add_reward(1, 0, 0.5, None)
-    one.add_reward(1, 0, 0.8, 0.5)
+    one.add_reward(1, 0, 0.5, None, delay_s=60.0)
+    one.add_reward(1, 0, 0.8, 0.5, delay_s=90.0)
     exchange(one, engine)
     exchange(other, engine)
     assert (one.has_news, other.has_news) == (False, True)
@@ -73,7 +73,7 @@ def test_a_worker_reads_the_additions_of_another(engine, pair):
         "output_tokens": 20.0,
     }.items():
         expected[field][0, 1] = value
-    for field, value in {"labels": 1.0, "reward": 0.8, "reward_sq": 0.64}.items():
+    for field, value in {"labels": 1.0, "reward": 0.8, "reward_sq": 0.64, "scored": 1.0, "delay_s": 60.0}.items():
         expected[field][1, 0] = value
     (found,) = other.remote_observations()
     for field in FIELDS:

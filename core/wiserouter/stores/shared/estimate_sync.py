@@ -87,12 +87,16 @@ class EstimateSync:
             addition["cost"] += cost_usd - replacing
             addition["cost_sq"] += cost_usd * cost_usd - replacing * replacing
 
-    def add_reward(self, context: int, model: int, reward: float, replacing: float | None) -> None:
-        """Count one reward, in place of the earlier one `replacing` where that is given."""
+    def add_reward(
+        self, context: int, model: int, reward: float, replacing: float | None, delay_s: float = 0.0
+    ) -> None:
+        """Count one reward, `delay_s` after its decision, or in place of an earlier one where `replacing` is given."""
         old = 0.0 if replacing is None else replacing
         with self._lock:
             addition = self._additions[context, self._models[model]]
             addition["labels"] += float(replacing is None)
+            addition["scored"] += float(replacing is None)
+            addition["delay_s"] += max(delay_s, 0.0) if replacing is None else 0.0
             addition["reward"] += reward - old
             addition["reward_sq"] += reward * reward - old * old
 

@@ -1,0 +1,43 @@
+"""Why money is left: one line with the figures, and what would help."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from wiserouter.learning.estimates import Estimates
+from wiserouter.planning.choice_inputs import ContextFigures
+from wiserouter.planning.plan import Plan
+from wiserouter.pricing.amounts import usd_per_1000
+
+RARE = 0.05
+"""Share of calls with a score below which scores are what is missing."""
+
+FIRST_LOGGED = 100
+"""Decisions after which a budget that stays unspent is logged, and again at each doubling."""
+
+
+def why_unspent(plan: Plan, rate_usd: float, names: Sequence[str], estimates: Estimates) -> str | None:
+    """Return why the plan leaves a part of the rate unspent, and what would help; None where it uses all of it."""
+    needed_usd = plan.ceiling_usd
+    if not needed_usd < rate_usd:
+        return None
+    best = names[int((plan.freq @ plan.mix(needed_usd)).argmax())]
+    return (
+        f"{1.0 - needed_usd / rate_usd:.0%} of the rate stays unspent: the budget gives {usd_per_1000(rate_usd)}, and "
+        f"by the estimates no model is worth more than the plan's, mostly {best}, at {usd_per_1000(needed_usd)}; "
+        f"{_what_would_help(float(estimates.labels.sum()), float(estimates.calls.sum()))}"
+    )
+
+
+def why_no_more(figures: ContextFigures, names: Sequence[str]) -> str:
+    """Return why more money would not change a decision, and what would help."""
+    best = names[figures.envelope[-1]] if figures.envelope else "skipping"
+    known = _what_would_help(sum(figures.labels), sum(figures.calls))
+    return f"more money buys nothing here: no model is taken to be better than {best}; {known}"
+
+
+def _what_would_help(scores: float, calls: float) -> str:
+    counted = f"{scores:,.0f} scores of {calls:,.0f} calls are known"
+    if scores < RARE * calls:
+        return f"{counted}: scores (reward) or prior qualities (Model(score=...)) may show that others are worth more"
+    return f"{counted}: a smaller budget buys as much"
