@@ -16,6 +16,7 @@ from wiserouter import Budget
 from wiserouter_litellm import attach
 from wiserouter_litellm.candidates import bounded_params
 from wiserouter_litellm.limits import ALL_ANSWERS, ALL_LIMITS
+from wiserouter_litellm.litellm_compat import deployments_of
 from wiserouter_litellm.parameters import _ROUTER_KEYS, ALLOWED, OWN_REFUSED, SENT_REFUSED
 from wiserouter_litellm.request import surface_of
 
@@ -39,7 +40,7 @@ def callback():
 def check(callback, messages, kwargs):
     """Check the bound for a call, for every deployment; return True if it was bounded."""
     group = callback.groups["wise"]
-    deployments = callback._router.model_list
+    deployments = deployments_of(callback._router, "wise")
     try:
         routing = callback.begin(group, deployments, messages, kwargs, "wise")
         if routing is None:

@@ -155,3 +155,19 @@ def assert_soon(condition, timeout_s=5.0):
 def test_recent_ids_are_new_once_and_the_oldest_are_forgotten():
     ids = RecentIds(most=2)
     assert [ids.is_new(id_) for id_ in "aabca"] == [True, False, True, True, True]
+
+
+async def test_batches_are_refused_under_a_hard_limit_and_reported_under_an_expected_one(provider):
+    from wiserouter_litellm.proxy import ProxyCallback
+
+    batch = {"model": "wise", "input_file_id": "file-1", "endpoint": "/v1/chat/completions"}
+    for limit in ("expected", "hard"):
+        attached = attach(llms(), "wise", router=fitted(), budget=Budget(1.0, 100, limit=limit))
+        callback, group = ProxyCallback(attached.groups), attached.groups["wise"]
+        if limit == "hard":
+            with pytest.raises(litellm.BadRequestError):
+                await callback.async_pre_call_hook(None, None, dict(batch), "acreate_batch")
+        else:
+            await callback.async_pre_call_hook(None, None, dict(batch), "acreate_batch")
+            await callback.async_pre_call_hook(None, None, {"batch_id": "batch_1", **batch}, "aretrieve_batch")
+        assert group.faults["uncounted_calls"] == (limit == "expected")

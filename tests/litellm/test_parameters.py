@@ -26,7 +26,7 @@ DOCS = Path(__file__).parents[2] / "docs" / "litellm.md"
 
 NOT_ALLOWED = {
     "chat": {"moderation"},
-    "responses": {"moderation", "context_management"},
+    "responses": {"moderation", "context_management", "access_programs", "background_options", "image"},
     "messages": {"diagnostics", "user_profile_id", "workspace_id"},
 }
 """Parameters of the clients that are neither allowed nor refused by name."""

@@ -28,7 +28,16 @@ def main() -> None:
         python = work / "venv" / "bin" / "python"
         install = ("uv", "pip", "install", "--quiet", "--no-config", "--python", python)
         run(*install, "--override", work / "overrides.txt", "--editable", ROOT, LITELLM, *TESTING)
-        run(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/litellm")
+        run(
+            python,
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            "tests/litellm",
+            "tests/hostile/test_bodies_generated.py",
+        )
 
 
 if __name__ == "__main__":
