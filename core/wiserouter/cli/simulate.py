@@ -68,7 +68,7 @@ def simulate(
 
     With --environment agents or chats: units of decision on conversations over
     providers with prompt caches. Methods: call (each call alone), pinned (the
-    model of the first call), never-switch (one for all, the text unread),
+    model of the first call), never-switch (one per conversation, text unread),
     conversation (each turn with its cache), run (one decision per conversation)
     and oracle (a bound). docs/agents_simulation.md has the setup.
 
