@@ -239,8 +239,10 @@ class Plan:
         if self._stale:
             self._merge()
         floor = self._spend[0]
-        low, high, share, price = self._split(context, rate_usd if rate_usd > floor else floor)
-        return low, high, share, price if rate_usd >= floor else _INFINITE, floor
+        if rate_usd >= floor:
+            return *self._split(context, rate_usd), floor
+        low, high, share, _ = self._split(context, floor)
+        return low, high, share, _INFINITE, floor
 
     def _split(self, context: int, rate_usd: float) -> tuple[int, int, float, float]:
         taken, share = self._locate(rate_usd)

@@ -101,7 +101,7 @@ class QueryReader:
         if self._reassigns and embedding is not None:
             context = None
         assigned = self._assigned(text, embedding) if context is None else self._checked(context)
-        tokens = self._tokens(text, input_tokens, hard=hard)
+        tokens = None if text is None and input_tokens is None else self._tokens(text, input_tokens, hard=hard)
         if not (self._keeps_embedding or self._keeps_length):
             return Query(assigned, tokens)
         return Query(assigned, tokens, self._kept(embedding), self._length(text, input_tokens))

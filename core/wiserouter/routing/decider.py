@@ -156,11 +156,15 @@ class Decider:
         """Return the policy's choice; the cheapest model if the budget is used up and goes on with that."""
         policy, needed_usd = self._learner.policy, 0.0
         if funds.requests > 0 and funds.left_usd > 0:
-            shift = () if features is None else (features.shift,)
-            choice = policy.choose(context, funds, rng, allowed, *shift)
+            shift = None if features is None else features.shift
+            choice = (
+                policy.choose(context, funds, rng, allowed)
+                if shift is None
+                else policy.choose(context, funds, rng, allowed, shift)
+            )
             if self.explore is not None:
                 rng = rng if rng is self._rng else self._keyed.exploring()
-                choice = self.explore.vary(choice, funds, rng, allowed, *shift)
+                choice = self.explore.vary(choice, funds, rng, allowed, shift)
             needed_usd = choice.expected_cost_usd
             if needed_usd <= budget.plannable_usd or choice.debit == "paper":
                 return choice

@@ -122,7 +122,7 @@ class Learner:
             self.sums.add_cost(context, model, plain_usd, usage)
             if self.residuals is not None and features is not None:
                 self.residuals.learn_cost(features, context, model, cost_usd)
-            kept = self._kept(record)
+            kept = None if self._growing is None else self._kept(record)
             if kept is not None:
                 kept.cost_usd, kept.usage = cost_usd, usage
         self.check_drift()
@@ -235,7 +235,9 @@ class Learner:
 
     def _context(self, record: Record) -> int:
         decision = record.decision
-        return self.present_context(decision.id, decision.context, decision.decided_at)
+        if self._growing is None:
+            return decision.context
+        return self._growing.context_of(decision.id, decision.context, decision.decided_at)
 
     def _kept(self, record: Record) -> Seen | None:
         """Return the kept query of a decision, if the model that answered is the one that was chosen."""

@@ -64,7 +64,7 @@ class RouterSettlement(RouterAdministration):
             If the cost is not a finite number of at least 0, or the model is unknown or has no price. Nothing is
             changed.
         """
-        decision_id = _id(decision)
+        decision_id = decision if isinstance(decision, str) else decision.id
         pool = self._learner.pool
         served = None
         if model is not None:
@@ -80,13 +80,13 @@ class RouterSettlement(RouterAdministration):
         if learn and not record.decision.run_id:
             with self._lock:
                 self._learner.add_cost(record, cost, tokens)
-        name = pool.names[record.model]
         for journal in self._journals:
+            name = pool.names[record.model]
             journal.event("charge", decision_id, self._store.now(), cost_usd=cost, model=name, learn=learn)
         if cost > record.decision.reserved_usd and self._was_hard(record):
             logger.warning(
                 "a call of %s cost %.6g USD, more than its worst case of %.6g: the hard limit may not hold",
-                name,
+                pool.names[record.model],
                 cost,
                 record.decision.reserved_usd,
             )

@@ -94,7 +94,8 @@ class MemoryStore:
     def amend(self, scope: str, *, amount_usd: float | None, horizon: int | None, every: str | None = None) -> None:
         """Change the running budget of `scope`."""
         with self._lock:
-            self._ledger_at(scope, self.now()).amend(amount_usd=amount_usd, horizon=horizon, every=every)
+            self._account_at(scope, self.now())
+            self._ledgers[scope].amend(amount_usd=amount_usd, horizon=horizon, every=every)
 
     def ledger(self, scope: str) -> Account:
         """Return the account of `scope`, after overdue reservations were presumed."""
@@ -115,15 +116,16 @@ class MemoryStore:
         """Reserve the cost of a decision and keep its record."""
         decision = record.decision
         with self._lock:
-            account = self._account_at(decision.scope, self.now())
+            now = self.now()
+            account = self._account_at(decision.scope, now)
             if decision.id in self._records:
                 return
             if record.caps or not record.counts:
-                ledgers = self._reserve_in_run(record, account)
+                ledgers = self._reserve_in_run(record, account, now)
             else:
                 ledgers = account.reserve(decision.reserved_usd, decision.expected_cost_usd)
             self._records[decision.id] = self._in_flight[decision.id] = (record, ledgers)
-            self._forget()
+            self._forget(now)
 
     def find(self, decision_id: str, *others: str) -> Record:
         """Return the record of a decision, by the first of the ids and aliases that is known."""
@@ -206,21 +208,15 @@ class MemoryStore:
         """Do nothing: there is no connection or file."""
 
     def _account_at(self, scope: str, now_s: float) -> Account:
-        """Return the account of `scope` with those that enclose it."""
-        account = self._ledger_at(scope, now_s)
+        """Return the account of `scope` with those that enclose it, all in their present windows."""
+        account = self._ledgers.get(scope)
+        if account is None:
+            raise NotStarted(scope)
+        if scope in self._renewing:
+            account = self._ledgers[scope] = account.at(now_s)
         if scope not in self._parents:
             return account
         return NestedLedger((*account.each, *self._account_at(self._parents[scope], now_s).each))
-
-    def _ledger_at(self, scope: str, now_s: float) -> Account:
-        """Return the account of `scope` alone; a new one replaces it where its window has ended."""
-        try:
-            ledger = self._ledgers[scope]
-        except KeyError:
-            raise NotStarted(scope) from None
-        if scope in self._renewing:
-            ledger = self._ledgers[scope] = ledger.at(now_s)
-        return ledger
 
     def _scopes(self, scope: str) -> tuple[str, ...]:
         """Return a scope and those that enclose it."""
@@ -246,15 +242,14 @@ class MemoryStore:
             for ledger in self._ledgers[scope].each:
                 ledger.committed_usd = committed_usd
 
-    def _reserve_in_run(self, record: Record, account: Account) -> tuple[Ledger, ...]:
+    def _reserve_in_run(self, record: Record, account: Account, now_s: float) -> tuple[Ledger, ...]:
         """Reserve the cost of a call of a run in the account and in its caps, and return all of their ledgers."""
         held_usd, expected_usd = record.decision.reserved_usd, record.decision.expected_cost_usd
-        now = self.now()
-        caps = self._caps.ledgers(record.caps, now)
+        caps = self._caps.ledgers(record.caps, now_s)
         if held_usd > account.room_usd():
             raise account.exhausted(held_usd)
         check_caps(caps, held_usd, expected_usd)
-        self._caps.keep(record.caps, caps, now)
+        self._caps.keep(record.caps, caps, now_s)
         every = NestedLedger((*account.each, *caps))
         every.hold(held_usd, expected_usd, record.counts)
         return every.each
@@ -297,13 +292,11 @@ class MemoryStore:
                 return
             self._presume(record, ledgers, record.decision.id)
 
-    def _forget(self) -> None:
+    def _forget(self, now_s: float) -> None:
         """Drop the oldest settled records that are too many or too old."""
         while self._records:
             record, _ = next(iter(self._records.values()))
-            if record.state == "in flight":
-                return
-            few = len(self._records) <= self._max_decisions
-            if few and record.decision.decided_at > self.now() - self._decision_ttl_s:
+            many = len(self._records) > self._max_decisions
+            if record.state == "in flight" or not (many or record.decision.decided_at <= now_s - self._decision_ttl_s):
                 return
             del self._records[record.decision.id]

@@ -25,12 +25,6 @@ FINAL: dict[Outcome, tuple[State, ...]] = {
 """The states that no longer change to each outcome."""
 
 
-def check_open(record: Record, to: Outcome, decision_id: str) -> None:
-    """Raise `AlreadySettled` where the state of a call no longer changes to the outcome `to`."""
-    if record.state in FINAL[to]:
-        raise AlreadySettled(decision_id, record.state)
-
-
 def settle(
     record: Record,
     ledgers: Iterable[Ledger],
@@ -39,9 +33,8 @@ def settle(
     cost_usd: float = 0.0,
     model: int | None = None,
 ) -> None:
-    """Change the state of a call to the outcome `to`, and the ledgers that bear it; raises as `check_open` does."""
-    check_open(record, to, decision_id)
-    change = ledger_change(record, to, cost_usd)
+    """Change the state of a call to the outcome `to`, and the ledgers that bear it; raises as `ledger_change` does."""
+    change = ledger_change(record, decision_id, to, cost_usd)
     for ledger in ledgers:
         change(ledger)
     set_outcome(record, to, cost_usd, model)
@@ -52,10 +45,17 @@ def presumed_cost_usd(decision: Decision, *, hard: bool) -> float:
     return decision.reserved_usd if hard else decision.expected_cost_usd
 
 
-def ledger_change(record: Record, to: Outcome, cost_usd: float) -> Callable[[Ledger], None]:
-    """Return the change of each ledger of a call when the outcome `to`, at `cost_usd`, follows its present state."""
-    counts = record.counts
-    held = record.decision.reserved_usd, record.decision.expected_cost_usd, counts
+def ledger_change(record: Record, decision_id: str, to: Outcome, cost_usd: float) -> Callable[[Ledger], None]:
+    """Return the change of each ledger of a call when the outcome `to`, at `cost_usd`, follows its present state.
+
+    Raises
+    ------
+    AlreadySettled
+        If no such change is left.
+    """
+    if record.state in FINAL[to]:
+        raise AlreadySettled(decision_id, record.state)
+    reserved_usd, expected_usd, counts = record.decision.reserved_usd, record.decision.expected_cost_usd, record.counts
     debit_usd = _debit_usd(record, cost_usd)
     if record.state == "released":
         return lambda ledger: ledger.charge_released(counts, cost_usd=cost_usd, debit_usd=debit_usd)
@@ -66,10 +66,10 @@ def ledger_change(record: Record, to: Outcome, cost_usd: float) -> Callable[[Led
             return lambda ledger: ledger.release_presumed(*presumed, counts)
         return lambda ledger: ledger.charge_presumed(*presumed, cost_usd=cost_usd, debit_usd=debit_usd)
     if to == "released":
-        return lambda ledger: ledger.release(*held)
+        return lambda ledger: ledger.release(reserved_usd, expected_usd, counts)
     if to == "presumed":
-        return lambda ledger: ledger.presume(*held, cost_usd=cost_usd, debit_usd=debit_usd)
-    return lambda ledger: ledger.settle(*held, cost_usd=cost_usd, debit_usd=debit_usd)
+        return lambda ledger: ledger.presume(reserved_usd, expected_usd, counts, cost_usd=cost_usd, debit_usd=debit_usd)
+    return lambda ledger: ledger.settle(reserved_usd, expected_usd, counts, cost_usd=cost_usd, debit_usd=debit_usd)
 
 
 def set_outcome(record: Record, to: Outcome, cost_usd: float, model: int | None) -> None:

@@ -18,7 +18,7 @@ from wiserouter.stores.shared.exchange import PendingEvent
 from wiserouter.stores.shared.recovery import replay_lost
 from wiserouter.stores.shared.replica import effect_of
 from wiserouter.stores.shared.worker import Worker
-from wiserouter.stores.transitions import Outcome, check_open, ledger_change, presumed_cost_usd, set_outcome
+from wiserouter.stores.transitions import Outcome, ledger_change, presumed_cost_usd, set_outcome
 
 
 def reserve(worker: Worker, record: Record) -> None:
@@ -50,14 +50,13 @@ def finish(worker: Worker, record: Record, to: Outcome, cost_usd: float = 0.0, m
         capped = any(cap.hard for cap in record.caps)
         cost_usd = presumed_cost_usd(decision, hard=capped or worker.is_hard(decision.scope))
     with worker.lock:
-        check_open(record, to, decision.id)
-        kept = decision.id in worker.decisions
-        windows = worker.decisions[decision.id][1] if kept else ()
+        change = ledger_change(record, decision.id, to, cost_usd)
+        kept = worker.decisions.get(decision.id)
         event = Settle(decision.id, to, fresh_id(), cost_usd, model)
-        pending = PendingEvent(event, decision.scope, windows, ledger_change(record, to, cost_usd))
+        pending = PendingEvent(event, decision.scope, () if kept is None else kept[1], change)
         if record.caps:
             pending.caps = _keys(record)
-        if kept and decision.scope in worker.replica.views and worker.may_act_locally(decision.scope):
+        if kept is not None and decision.scope in worker.replica.views and worker.may_act_locally(decision.scope):
             worker.apply_locally(pending)
             set_outcome(record, to, cost_usd, model)
             return
@@ -74,23 +73,22 @@ def _reserve_locally(worker: Worker, record: Record) -> bool:
         return False
     covered, lease = _covered(worker, decision.scope, decision.reserved_usd)
     if covered:
-        pending = _reserving(worker, record, lease)
+        chain = worker.replica.chain(decision.scope)
+        pending = _reserving(record, chain.windows, lease)
         pending.applied = True
-        worker.apply(pending)
-        worker.keep(record, pending.windows)
+        chain.account.hold(decision.reserved_usd, decision.expected_cost_usd, record.counts)
+        worker.keep(record, chain.windows)
         worker.client.enqueue(pending)
     return covered
 
 
-def _reserving(worker: Worker, record: Record, lease: str | None = None) -> PendingEvent:
+def _reserving(record: Record, windows: tuple[str, ...], lease: str | None = None) -> PendingEvent:
     """Return the event that reserves the cost of a decision in the windows known here."""
-    decision = record.decision
-    scope, reserved_usd, expected_usd = decision.scope, decision.reserved_usd, decision.expected_cost_usd
-    windows = worker.replica.chain(scope).windows
-    run = record.caps, record.counts
-    event = Reserve(decision.id, windows, reserved_usd, expected_usd, record.debit == "paper", "", lease, *run)
-    effect = effect_of(Ledger.hold, reserved_usd, expected_usd, record.counts)
-    return PendingEvent(event, scope, windows, effect, record=record, caps=_keys(record))
+    decision, caps, counts = record.decision, record.caps, record.counts
+    reserved_usd, expected_usd, on_paper = decision.reserved_usd, decision.expected_cost_usd, record.debit == "paper"
+    event = Reserve(decision.id, windows, reserved_usd, expected_usd, on_paper, "", lease, caps, counts)
+    effect = effect_of(Ledger.hold, reserved_usd, expected_usd, counts)
+    return PendingEvent(event, decision.scope, windows, effect, record=record, caps=_keys(record) if caps else ())
 
 
 def _covered(worker: Worker, scope: str, reserved_usd: float) -> tuple[bool, str | None]:
@@ -107,7 +105,7 @@ def _reserve_now(worker: Worker, record: Record) -> None:
     for _ in range(2):
         with worker.lock:
             lease = _lease_of_run(worker, record)
-            pending = _reserving(worker, record, lease)
+            pending = _reserving(record, worker.replica.chain(decision.scope).windows, lease)
         pending.defer = partial(_defer, worker, record, pending)
         result = worker.client.request(pending)
         if result == "ok":
@@ -163,7 +161,7 @@ def _lease_of_run(worker: Worker, record: Record) -> str | None:
 
 
 def _keys(record: Record) -> tuple[str, ...]:
-    return tuple([cap.key for cap in record.caps]) if record.caps else ()
+    return tuple([cap.key for cap in record.caps])
 
 
 def _defer(worker: Worker, record: Record, pending: PendingEvent) -> bool:

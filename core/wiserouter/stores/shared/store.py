@@ -121,10 +121,7 @@ class SharedStore:
             max_decisions=max_decisions,
             spool=None if spool is None else Path(spool),
         )
-
-    def now(self) -> float:
-        """Return the engine's time, estimated from its last reply."""
-        return self._worker.now()
+        self.now = self._worker.now
 
     def waits(self, scope: str, decision_id: str | None = None) -> bool:
         """Return True if a step waits for the engine and must stay off the event loop.
@@ -200,19 +197,19 @@ class SharedStore:
 
     def settle(self, decision_id: str, cost_usd: float, model: int | None = None) -> Record:
         """Charge the true cost of a call, once, and record the model that answered where it is another one."""
-        record = self.find(decision_id)
+        record = steps.find(self._worker, decision_id)
         steps.finish(self._worker, record, "charged", cost_usd, model)
         return record
 
     def release(self, decision_id: str) -> Record:
         """Return the reservation, or the presumed cost, of a call that cost nothing."""
-        record = self.find(decision_id)
+        record = steps.find(self._worker, decision_id)
         steps.finish(self._worker, record, "released")
         return record
 
     def presume(self, decision_id: str) -> Record:
         """Count a call whose outcome is unknown as spent."""
-        record = self.find(decision_id)
+        record = steps.find(self._worker, decision_id)
         steps.finish(self._worker, record, "presumed")
         return record
 

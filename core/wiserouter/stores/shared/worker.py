@@ -226,8 +226,8 @@ class Worker:
             if kept is None:
                 return None
             record, decision = kept[0], kept[0].decision
-            overdue = self.now() - decision.decided_at >= self._reservation_ttl_s
-            if record.state == "in flight" and overdue and decision.scope in self.replica.views:
+            overdue = record.state == "in flight" and self.now() - decision.decided_at >= self._reservation_ttl_s
+            if overdue and decision.scope in self.replica.views:
                 hard = self.replica.chain(decision.scope).hard or any(cap.hard for cap in record.caps)
                 cost_usd = presumed_cost_usd(decision, hard=hard)
                 set_outcome(record, "presumed", cost_usd, None)
