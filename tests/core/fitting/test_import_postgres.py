@@ -21,9 +21,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.enable_socket]
 
 
 @pytest.fixture(scope="module")
-def url(tmp_path_factory):
+def url():
     """Yield a database whose tables LiteLLM's migrations have made."""
-    with spend_database(tmp_path_factory.mktemp("pg") / "server") as url:
+    with spend_database() as url:
         yield url
 
 

@@ -94,11 +94,16 @@ class SpendTables:
             yield from self._rows(query, ())
 
     def _rows(self, query: Composed, values: tuple[Any, ...]) -> list[Recorded]:
+        from psycopg import Error
         from psycopg.rows import dict_row
 
-        with self._connection.cursor(row_factory=dict_row) as cursor:
-            cursor.execute(query, values)
-            return list(cursor.fetchall())
+        try:
+            with self._connection.cursor(row_factory=dict_row) as cursor:
+                cursor.execute(query, values)
+                return list(cursor.fetchall())
+        except Error as error:
+            rule = f"the database {self._name} must answer, got {_one_line(error)}"
+            raise InvalidInput(f"{rule}: run the same command again, it goes on after its last part") from error
 
     def _columns_of(self, table: str) -> set[str]:
         with self._connection.cursor() as cursor:
