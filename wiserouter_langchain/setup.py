@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
 
-from wiserouter import Budget, Conversations, Model, Price, WiseRouter
+from wiserouter import Budget, Model, Price, WiseRouter
 from wiserouter.errors import InvalidInput, UnknownPrice
-from wiserouter.integration import check_bounded, prepare_router
+from wiserouter.integration import check_bounded, keep_conversations, prepare_router
 from wiserouter_langchain.conversation_call import Unit
 from wiserouter_langchain.pool_member import PoolMember, pool_member
 from wiserouter_langchain.wrapped_models import PLAIN, Wrapping, unwrapped
@@ -107,17 +106,9 @@ def open_conversations(
     UnknownPrice
         If the budget of a run is hard, and nothing limits the output of a model.
     """
-    kept, given = router.conversations, {name: value for name, value in settings.items() if value is not None}
-    if unit is None:
-        unit = "call" if kept is None else kept.unit
-    if unit == "call":
-        if given:
-            raise InvalidInput(f"{', '.join(given)} needs unit='run' or unit='conversation', got unit='call'")
-        return unit
-    own = kept if kept is not None and kept.unit == unit else Conversations(unit)
-    wanted = replace(own, **given)
-    router.keep_conversations(wanted)
-    if wanted.has_hard_runs:
+    unit = keep_conversations(router, unit, **settings)
+    kept = router.conversations
+    if unit != "call" and kept is not None and kept.has_hard_runs:
         _check_bounded(members, cap_output_tokens)
     return unit
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from litellm.router import Router
 
-from wiserouter import Budget, Conversations, WiseRouter
+from wiserouter import Budget, WiseRouter
 from wiserouter.errors import InvalidInput
-from wiserouter.integration import MAX_WAIT_S, DrawBy
+from wiserouter.integration import MAX_WAIT_S, DrawBy, Unit
 from wiserouter_litellm.deployments import Deployment
 from wiserouter_litellm.dispatcher import register, unregister
 from wiserouter_litellm.group import FallbackPolicy
-from wiserouter_litellm.group_setup import open_group
+from wiserouter_litellm.group_setup import Limit, conversation_terms, open_group
 from wiserouter_litellm.litellm_compat import deployments_of, hands_out, ownership
 from wiserouter_litellm.pre_call_checks import move_before_pins
 from wiserouter_litellm.scopes import ScopeFromMetadata
@@ -36,7 +36,10 @@ def attach(
     max_wait_s: float = MAX_WAIT_S,
     fallback_policy: FallbackPolicy = "inside",
     draw_by: DrawBy = "request",
-    conversations: Conversations | None = None,
+    unit: Unit | None = None,
+    run_budget_usd: float | None = None,
+    run_limit: Limit | None = None,
+    conversation_ttl_s: float | None = None,
 ) -> WiseCallback:
     """Route the calls of one model group of a LiteLLM router under a budget.
 
@@ -63,9 +66,11 @@ def attach(
     draw_by : {"request", "question", "context"}, default "request"
         Where the plan mixes two models, each call draws for itself, or those of equal questions, or of one context and
         hour, get the same model.
-    conversations : Conversations, optional
-        Decides the calls of a conversation or a run in its unit, such as `Conversations(unit="run")`; by default each
-        call is decided alone, unless `router` has conversations already.
+    unit : {"call", "conversation", "run"}, optional
+        Decide each call alone, each turn of a chat with its warm caches in the price, or once for all calls of a run.
+        By default as `router` does, or "call".
+    run_budget_usd, run_limit, conversation_ttl_s : optional
+        As in `Conversations`.
 
     Returns
     -------
@@ -114,7 +119,7 @@ def attach(
         max_wait_s=max_wait_s,
         fallback_policy=fallback_policy,
         draw_by=draw_by,
-        conversations=conversations,
+        conversations=conversation_terms(unit, run_budget_usd, run_limit, conversation_ttl_s),
         scope_resolver=lambda _: ScopeFromMetadata(),
         sharing=sharing,
     )

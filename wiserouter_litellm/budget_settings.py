@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
 
-from wiserouter import Budget, Conversations, Price
+from wiserouter import Budget, Price
 
 WORD, BUDGET = "a word", "a budget"
 """Tags of the union of a word and a budget, which are no part of a key."""
@@ -181,11 +181,16 @@ class ConversationSettings(Strict):
         return self
 
     @property
-    def conversations(self) -> Conversations | None:
-        """The core's settings; None where each call is decided alone."""
+    def conversations(self) -> dict[str, Any]:
+        """The arguments of `keep_conversations`."""
         if self.unit == "call":
-            return None
-        return Conversations(self.unit, self.conversation_ttl_s, self.run_budget_usd, self.run_limit)
+            return {"unit": "call"}
+        return {
+            "unit": self.unit,
+            "run_budget_usd": self.run_budget_usd,
+            "run_limit": self.run_limit,
+            "ttl_s": self.conversation_ttl_s,
+        }
 
 
 class AccountSettings(ConversationSettings, NestedSettings):

@@ -83,10 +83,10 @@ class Group:
         What calls that get the same model, where the plan mixes two, have in common.
     shared_budget : str or None
         The name of the budget that it shares with other groups of the proxy.
-    faults : Counter of str
-        Faults by kind.
     keeps_conversations : bool
         Whether its calls are decided as those of conversations or runs.
+    faults : Counter of str
+        Faults by kind.
     durable : bool
         Whether the budget lives in a store that outlasts the process, and that may have to be waited for.
     """
@@ -102,17 +102,18 @@ class Group:
     fallback_policy: FallbackPolicy = "inside"
     draw_by: DrawBy = "request"
     shared_budget: str | None = None
+    keeps_conversations: bool = False
     faults: Counter[str] = field(default_factory=Counter)
     queue: AdmissionQueue = field(init=False)
-    keeps_conversations: bool = field(init=False)
     durable: bool = field(init=False)
     _adding: Lock = field(default_factory=Lock)
 
     def __post_init__(self) -> None:
         self.queue = admission_queue(self.router)
-        self.keeps_conversations = self.router.conversations is not None
-        self._run_is_hard = has_hard_runs(self.router)
         self.durable = self.router.durable
+        kept = self.router.conversations
+        self._run_is_hard = self.keeps_conversations and kept is not None and kept.has_hard_runs
+        self.hard |= self._run_is_hard
 
     @property
     def reads_question(self) -> bool:
@@ -329,12 +330,6 @@ class Group:
         if worst_usd is None:
             return ranking
         return sorted(ranking, key=lambda name: not is_covered(decision, name, worst_usd))
-
-
-def has_hard_runs(router: WiseRouter) -> bool:
-    """Return True if each run has a budget that it must never exceed."""
-    settings = router.conversations
-    return settings is not None and settings.run_budget_usd is not None and settings.run_limit == "hard"
 
 
 class Attempt:

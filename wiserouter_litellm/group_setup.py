@@ -5,14 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from types import MappingProxyType
-from typing import get_args
+from typing import Any, Literal, get_args
 
-from wiserouter import Budget, Conversations, Price, WiseRouter
+from wiserouter import Budget, Price, WiseRouter
 from wiserouter.errors import InvalidInput
-from wiserouter.integration import MAX_WAIT_S, ContextLookup, DrawBy, RateCard, check_bounded, prepare_router
+from wiserouter.integration import (
+    MAX_WAIT_S,
+    ContextLookup,
+    DrawBy,
+    RateCard,
+    Unit,
+    check_bounded,
+    keep_conversations,
+    prepare_router,
+)
 from wiserouter_litellm.deployments import Deployment, DeploymentInfo, DeploymentRegistry
-from wiserouter_litellm.group import FallbackPolicy, Group, has_hard_runs
+from wiserouter_litellm.group import FallbackPolicy, Group
 from wiserouter_litellm.scopes import GroupScope, ScopeResolver
+
+Limit = Literal["hard", "expected"]
 
 
 def open_group(
@@ -27,7 +38,7 @@ def open_group(
     max_wait_s: float = MAX_WAIT_S,
     fallback_policy: FallbackPolicy = "inside",
     draw_by: DrawBy = "request",
-    conversations: Conversations | None = None,
+    conversations: Mapping[str, Any] = MappingProxyType({}),
     scope_resolver: Callable[[WiseRouter], ScopeResolver] | None = None,
     shared_budget: str | None = None,
     sharing: Sequence[Group] = (),
@@ -59,8 +70,8 @@ def open_group(
         Whose budget pays for a call that LiteLLM sends on to another group.
     draw_by : {"request", "question", "context"}, default "request"
         What calls that get the same model, where the plan mixes two, have in common.
-    conversations : Conversations, optional
-        The unit of decision; by default that of the router: each call is decided alone, unless it says otherwise.
+    conversations : mapping of str to object
+        The arguments of `keep_conversations`.
     scope_resolver : callable, optional
         Makes the resolver of scopes, once the group's own budget runs.
     shared_budget : str, optional
@@ -93,21 +104,21 @@ def open_group(
     _check_one_price({name: infos, **shared, **joining})
     rate_cards = {info.model: info.rate_card for info in chain(infos, *joining.values())}
     router, hard = prepare_router(router, rate_cards, budget, owner=f"group {name!r}", adds_models=True, **settings)
-    if conversations is not None:
-        router.keep_conversations(conversations)
+    unit = keep_conversations(router, **{"unit": None, **conversations})
     resolver = GroupScope() if scope_resolver is None else scope_resolver(router)
     group = Group(
         name,
         router,
         registry,
         ContextLookup(router.contexts, router.encoder, encoder_timeout_s, keeps_embedding=router.needs_embedding),
-        hard=hard or resolver.hard or has_hard_runs(router),
+        hard=hard or resolver.hard,
         scope_resolver=resolver,
         cap_output_tokens=cap_output_tokens,
         max_wait_s=max_wait_s,
         fallback_policy=fallback_policy,
         draw_by=draw_by,
         shared_budget=shared_budget,
+        keeps_conversations=unit != "call",
     )
     if group.hard:
         check_bounded(
@@ -118,6 +129,18 @@ def open_group(
         _check_defaults(name, infos)
     group.add_new_models(infos)
     return group
+
+
+def conversation_terms(
+    unit: Unit | None, run_budget_usd: float | None, run_limit: Limit | None, conversation_ttl_s: float | None
+) -> dict[str, Any]:
+    """Return the arguments of `keep_conversations`; what is None is left to the router."""
+    return {
+        "unit": unit,
+        "run_budget_usd": run_budget_usd,
+        "run_limit": run_limit,
+        "ttl_s": conversation_ttl_s,
+    }
 
 
 def _check_choice(name: str, value: str, choices: Sequence[str]) -> None:

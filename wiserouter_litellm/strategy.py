@@ -15,12 +15,12 @@ from typing import Any
 from litellm.router import Router
 from litellm.types.router import CustomRoutingStrategyBase
 
-from wiserouter import Budget, Conversations, WiseRouter
-from wiserouter.integration import MAX_WAIT_S, DrawBy
+from wiserouter import Budget, WiseRouter
+from wiserouter.integration import MAX_WAIT_S, DrawBy, Unit
 from wiserouter_litellm.attachment import AttachedCallback
 from wiserouter_litellm.dispatcher import register
 from wiserouter_litellm.group import FallbackPolicy, Group
-from wiserouter_litellm.group_setup import open_group
+from wiserouter_litellm.group_setup import Limit, conversation_terms, open_group
 from wiserouter_litellm.litellm_compat import deployments_of
 from wiserouter_litellm.origin import metadata_of
 from wiserouter_litellm.scopes import ScopeFromMetadata
@@ -44,7 +44,9 @@ class WiseRoutingStrategy(CustomRoutingStrategyBase):
         The router that `install` sets it on.
     group : str
         The group: a `model_name`, or the `group_name` of a routing group.
-    router, budget, cap_output_tokens, encoder_timeout_s, max_wait_s, fallback_policy, draw_by, conversations
+    router, budget, cap_output_tokens, encoder_timeout_s, max_wait_s, fallback_policy, draw_by, unit
+        As in `attach`.
+    run_budget_usd, run_limit, conversation_ttl_s
         As in `attach`.
     rng : random.Random, optional
         Generator of the draws between the deployments of one model.
@@ -82,7 +84,10 @@ class WiseRoutingStrategy(CustomRoutingStrategyBase):
         max_wait_s: float = MAX_WAIT_S,
         fallback_policy: FallbackPolicy = "inside",
         draw_by: DrawBy = "request",
-        conversations: Conversations | None = None,
+        unit: Unit | None = None,
+        run_budget_usd: float | None = None,
+        run_limit: Limit | None = None,
+        conversation_ttl_s: float | None = None,
         rng: random.Random | None = None,
     ) -> None:
         self._router = litellm_router
@@ -98,7 +103,7 @@ class WiseRoutingStrategy(CustomRoutingStrategyBase):
             max_wait_s=max_wait_s,
             fallback_policy=fallback_policy,
             draw_by=draw_by,
-            conversations=conversations,
+            conversations=conversation_terms(unit, run_budget_usd, run_limit, conversation_ttl_s),
             scope_resolver=lambda _: ScopeFromMetadata(),
         )
         self.callback = StrategyCallback(litellm_router)

@@ -14,14 +14,14 @@ from wiserouter_litellm import BudgetRefused, UnknownCall, attach, detach
 from wiserouter_litellm.feedback_keys import feedback_key
 from wiserouter_litellm.request_conversation import conversation_of_request, session_key
 
-RUN = Conversations("run")
+RUN = {"unit": "run"}
 TASK = {"role": "user", "content": "fix the failing test in the parser"}
 
 
 def attached(*deployments, settings=RUN, budget=RICH, router=None, **options):
     router = router or fitted()
     llm = llms(*deployments, **options)
-    return llm, router, attach(llm, "wise", router=router, budget=budget, conversations=settings)
+    return llm, router, attach(llm, "wise", router=router, budget=budget, **settings)
 
 
 def turned(router, prefer):
@@ -85,7 +85,7 @@ async def test_a_run_without_an_id_is_found_by_its_messages(provider, settled):
 
 
 async def test_two_chats_that_begin_alike_part_at_their_answers(provider, settled):
-    llm, router, _ = attached(settings=Conversations("conversation"))
+    llm, router, _ = attached(settings={"unit": "conversation"})
     answers = iter(["hello, how are you?", "hi there", "fine", "well"])
     answer_with(provider, lambda request: httpx.Response(200, json=chat("large", next(answers))))
     begun = [await llm.acompletion(model="wise", messages=[TASK]) for _ in range(2)]
@@ -102,7 +102,7 @@ async def test_two_chats_that_begin_alike_part_at_their_answers(provider, settle
 
 
 async def test_each_call_is_decided_alone_by_default(provider, settled):
-    llm, router, callback = attached(settings=None)
+    llm, router, callback = attached(settings={})
     for i in range(2):
         await llm.acompletion(model="wise", messages=[TASK], metadata={"session_id": "run-1"})
         await settled(lambda i=i: router.status().charged == i + 1)
@@ -154,7 +154,7 @@ async def test_a_run_goes_on_after_a_request_that_was_refused(provider, settled)
 
 
 async def test_a_run_budget_ends_in_an_error_with_its_figures(provider, settled):
-    llm, router, _ = attached(settings=Conversations("run", run_budget_usd=0.004))
+    llm, router, _ = attached(settings={"unit": "run", "run_budget_usd": 0.004})
     served = 0
     with pytest.raises(BudgetRefused) as refused:
         for served in range(10):
@@ -170,7 +170,7 @@ async def test_a_run_budget_ends_in_an_error_with_its_figures(provider, settled)
 
 
 async def test_parts_of_a_run_share_its_budget(provider, settled):
-    llm, router, _ = attached(settings=Conversations("run", run_budget_usd=0.004))
+    llm, router, _ = attached(settings={"unit": "run", "run_budget_usd": 0.004})
     metadata = [{"session_id": "main"}, {"session_id": "part", "wiserouter_parent": "main"}]
     with pytest.raises(BudgetRefused):
         for i in range(10):
@@ -182,7 +182,7 @@ async def test_parts_of_a_run_share_its_budget(provider, settled):
 
 
 async def test_concurrent_calls_of_a_run_cannot_both_take_the_rest(provider, settled):
-    llm, router, _ = attached(settings=Conversations("run", run_budget_usd=0.004))
+    llm, router, _ = attached(settings={"unit": "run", "run_budget_usd": 0.004})
     calls = [
         llm.acompletion(model="wise", messages=[TASK], max_tokens=50, metadata={"session_id": "run-1"})
         for _ in range(8)
@@ -254,7 +254,7 @@ async def test_requests_that_run_beside_others_belong_to_no_conversation():
 async def test_any_input_of_a_response_has_a_conversation(input_):
     router = fitted()
     router.start(RICH)
-    router.keep_conversations(RUN)
+    router.keep_conversations(Conversations("run"))
     found = conversation_of_request(None, {"input": input_}, {}, None, "default", None)
     terms = found.terms(router)
     assert terms == found.terms(router)
@@ -289,4 +289,4 @@ def test_the_settings_of_a_router_are_those_of_its_groups():
 def test_a_hard_run_budget_needs_bounds():
     rows = [deployment(name, info={"max_output_tokens": None, "max_input_tokens": None}) for name in ("small", "large")]
     with pytest.raises(Exception, match="bound on the cost of a call"):
-        attached(*rows, settings=Conversations("run", run_budget_usd=1.0), budget=Budget(10.0, 100))
+        attached(*rows, settings={"unit": "run", "run_budget_usd": 1.0}, budget=Budget(10.0, 100))

@@ -5,7 +5,6 @@ import pytest
 
 import wiserouter_litellm
 from support.providers import deployment
-from wiserouter import Conversations
 from wiserouter_litellm import SettingsError
 from wiserouter_litellm.proxy import build_callback, configured_deployments
 from wiserouter_litellm.settings import settings_of, store_of
@@ -292,5 +291,6 @@ def test_the_unit_of_decision_is_a_call_unless_it_is_set():
     accounts = settings_of(
         {"groups": {"wise": WISE, "runs": {**WISE, "unit": "run", "run_budget_usd": "0.5"}}}
     ).accounts
-    assert accounts["wise"].conversations is None
-    assert accounts["runs"].conversations == Conversations("run", 3_600.0, 0.5, "hard")
+    assert accounts["wise"].conversations == {"unit": "call"}
+    terms = {"run_budget_usd": 0.5, "run_limit": "hard", "ttl_s": 3_600.0}
+    assert accounts["runs"].conversations == {"unit": "run", **terms}

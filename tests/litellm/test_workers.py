@@ -8,7 +8,7 @@ import respx
 from support.groups import HI, asked, fitted, llms
 from support.off_loop import store_at
 from support.providers import URL, cost_usd, deployment, failing
-from wiserouter import Budget, Conversations, Offline, WiseRouter
+from wiserouter import Budget, Offline, WiseRouter
 from wiserouter.errors import StoreUnavailable
 from wiserouter_litellm import BudgetUncertain, UnknownCall, WiseRoutingStrategy, attach
 
@@ -29,13 +29,13 @@ async def workers(tmp_path):
     """Return what makes a worker: its LiteLLM router, callback, core router and engine."""
     stores = []
 
-    async def open_worker(budget=RICH, *, near=True, conversations=None, **settings):
+    async def open_worker(budget=RICH, *, near=True, unit=None, run_budget_usd=None, **settings):
         store, engine = store_at(tmp_path / "b.db", near=near, **settings)
         stores.append(store)
         own = [deployment(name, info={"id": f"{name}-{len(stores)}"}) for name in ("small", "large")]
         llms_ = llms(*own, num_retries=1, allowed_fails=1_000)
         router = await asyncio.to_thread(knowing, store)
-        terms = {"router": router, "budget": budget, "conversations": conversations}
+        terms = {"router": router, "budget": budget, "unit": unit, "run_budget_usd": run_budget_usd}
         callback = await asyncio.to_thread(lambda: attach(llms_, "wise", **terms))
         return llms_, callback, router, engine
 
@@ -97,7 +97,7 @@ async def test_no_door_waits_for_the_store_on_the_event_loop(settled, workers, n
 
 @pytest.mark.parametrize("near", [True, False], ids=["file", "server"])
 async def test_the_calls_of_runs_do_not_wait_for_the_store_on_the_event_loop(settled, workers, near):
-    llms_, callback, router, engine = await workers(near=near, conversations=Conversations("run", run_budget_usd=1.0))
+    llms_, callback, router, engine = await workers(near=near, unit="run", run_budget_usd=1.0)
     with respx.mock(assert_all_called=False) as mock:
         mock.route(url__startswith=URL).mock(side_effect=failing())
         for ids in ({}, {"metadata": {"session_id": "run-1"}}):
@@ -117,8 +117,7 @@ async def test_the_calls_of_runs_do_not_wait_for_the_store_on_the_event_loop(set
 
 
 async def test_a_run_goes_on_at_another_worker(provider, settled, workers):
-    runs = Conversations("run")
-    opened = [await workers(near=False, conversations=runs) for _ in range(2)]
+    opened = [await workers(near=False, unit="run") for _ in range(2)]
     messages = [{"role": "user", "content": "fix the failing test"}]
     for turn in range(6):
         llms_, _, router, _ = opened[turn % 2]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from wiserouter.conversations.conversation import Unit
 from wiserouter.conversations.identity import ConversationKey
 from wiserouter.integration.billing import Bill, clamped_usage, estimated_usage, settle
 from wiserouter.integration.call import FRAME_TOKENS, SHORT_TEXT_CHARS, TOOLS_TOKENS, CallRequest, DrawBy
@@ -9,7 +10,7 @@ from wiserouter.integration.context_lookup import ContextAssignment, ContextLook
 from wiserouter.integration.conversation_id import ConversationId, StatedIds, conversation_of, name_of_answer
 from wiserouter.integration.outcome import proves_unbilled, refuses_request
 from wiserouter.integration.rate_card import Rate, RateCard, exact_encoding, rates_of
-from wiserouter.integration.setup import PreparedRouter, check_bounded, prepare_router
+from wiserouter.integration.setup import PreparedRouter, check_bounded, keep_conversations, prepare_router
 from wiserouter.integration.waiting import MAX_WAIT_S, AdmissionQueue, admission_queue
 from wiserouter.pricing.tokens import count_tokens, load_tokenizer
 from wiserouter.prompts.encoders.remote import Embedded, RemoteEncoder
@@ -41,6 +42,7 @@ __all__ = [
     "RateCard",
     "RemoteEncoder",
     "StatedIds",
+    "Unit",
     "WhatIf",
     "admission_queue",
     "check_bounded",
@@ -50,6 +52,7 @@ __all__ = [
     "count_tokens",
     "estimated_usage",
     "exact_encoding",
+    "keep_conversations",
     "load_tokenizer",
     "name_of_answer",
     "offload",

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from wiserouter.budgets.budget import Budget
+from wiserouter.conversations.conversation import Unit
+from wiserouter.conversations.settings import Conversations
 from wiserouter.errors import InvalidInput, NotStarted, UnknownModel, UnknownPrice
 from wiserouter.integration.rate_card import RateCard
 from wiserouter.prompts.encoders.remote import RemoteEncoder
@@ -66,6 +69,35 @@ def prepare_router(
     if isinstance(router.encoder, RemoteEncoder):
         router.encoder.pay, router.encoder.apay = router.spend, router.aspend
     return PreparedRouter(router, _start(router, budget, owner))
+
+
+def keep_conversations(router: WiseRouter, unit: Unit | None, **settings: Any) -> Unit:
+    """Let a router keep conversations, where its calls are to be decided in their unit, and return that unit.
+
+    Parameters
+    ----------
+    router : WiseRouter
+        The router.
+    unit : {"call", "conversation", "run"} or None
+        None for that of the router.
+    **settings
+        Of `Conversations`; None for that of the router, or the default.
+
+    Raises
+    ------
+    InvalidInput
+        If the settings contradict each other or those of the router.
+    """
+    kept, given = router.conversations, {name: value for name, value in settings.items() if value is not None}
+    if unit is None:
+        unit = "call" if kept is None else kept.unit
+    if unit == "call":
+        if given:
+            raise InvalidInput(f"{', '.join(given)} needs unit='run' or unit='conversation', got unit='call'")
+        return unit
+    own = kept if kept is not None and kept.unit == unit else Conversations(unit)
+    router.keep_conversations(replace(own, **given))
+    return unit
 
 
 def check_bounded(
