@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
+from uuid import UUID
 
 from langchain_core.messages import BaseMessage
 
@@ -90,4 +91,4 @@ def _role(message: BaseMessage) -> str:
 
 
 def _text(value: object) -> str:
-    return str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""
+    return str(value) if isinstance(value, str | int | UUID) and not isinstance(value, bool) else ""

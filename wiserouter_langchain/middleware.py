@@ -84,9 +84,10 @@ class WiseRouterMiddleware(AgentMiddleware[Any, Any, Any]):
 
     def after_agent(self, state: Any, runtime: Any) -> None:
         """End the run."""
-        if self._router.unit == "run":
+        run = state.get("wise_run")
+        if self._router.unit == "run" and run:
             scope = self._payer(runtime) or stated_scope(ensure_config())
-            (self._router if scope is None else self._router.paid_by(scope)).end_run(state["wise_run"])
+            (self._router if scope is None else self._router.paid_by(scope)).end_run(run)
 
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]

@@ -1,5 +1,7 @@
 """Which ids of conversations a call states, and the turns of LangChain's messages."""
 
+from uuid import uuid4
+
 import pytest
 from langchain_core.messages import AIMessage, ChatMessage, HumanMessage, SystemMessage, ToolMessage
 
@@ -30,6 +32,17 @@ def test_threads_and_runs(config):
 def test_without_a_thread_the_tracked_run_counts(config):
     assert stated_ids(config, [], tracked="root").conversation == "root"
     assert stated_ids(config, []).conversation == ""
+
+
+def test_a_thread_may_be_a_uuid_or_a_number():
+    id_ = uuid4()
+    found = [stated_ids({"configurable": {"thread_id": thread}}, []).conversation for thread in (id_, 7)]
+    assert found == [str(id_), "7"]
+
+
+def test_a_run_that_the_program_sets_comes_before_a_thread_and_after_a_run_that_the_configuration_names():
+    thread, run = {"configurable": {"thread_id": "t"}}, {"metadata": {"wiserouter_run": "r"}}
+    assert [stated_ids(config, [], "root", "set").conversation for config in (thread, run, {})] == ["set", "r", "set"]
 
 
 def test_the_parent_of_a_run():

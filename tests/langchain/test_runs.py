@@ -12,7 +12,7 @@ from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
 
 from support.agent_runs import MIXED, estimates, fitted, ledger_usd, model_of, routed, thread
-from support.chat_calls import DOORS, City, weather
+from support.chat_calls import DOORS, City, settled, weather
 from support.chat_stub import PRICES, StubChat, core
 from wiserouter import Budget, Conversations, Model, Offline, WiseRouter
 from wiserouter.errors import InvalidInput, RunBudgetExhausted, UnknownDecision, UnknownPrice
@@ -55,6 +55,16 @@ def test_every_way_to_call_goes_on_with_the_run(door):
     assert [state.calls for state in kept] == [2] * 8
     assert {state.model for state in kept} == {"small", "large"}
     assert all(state.model == state.first_model for state in kept)
+
+
+async def test_streams_of_version_3_go_on_with_the_run():
+    llm, providers = routed()
+    for _ in range(2):
+        stream = await llm.astream_events("hello", thread("t"), version="v3")
+        await stream.output
+    await settled(llm)
+    assert llm.core.conversation("t").calls == 2
+    assert llm.core.status().spent_usd == pytest.approx(ledger_usd(providers), rel=1e-12)
 
 
 def test_tools_and_schemas_go_on_with_the_run():
