@@ -208,6 +208,8 @@ class AccountSettings(ConversationSettings, NestedSettings):
         Parameters of the embedding call, such as `api_key`.
     prices : dict
         Prices by model, which come before LiteLLM's.
+    priors : str or dict, optional
+        Prior qualities: a family of published scores such as "code", a csv file, or scores by model.
     explore_requests : int, optional
         Without an artifact: the number of requests that explore all models in turn, as in the paper, instead of
         learning optimistically.
@@ -232,6 +234,7 @@ class AccountSettings(ConversationSettings, NestedSettings):
     encoder: str | None = Field(None, pattern=r"^litellm/.+")
     encoder_params: dict[str, Any] = Field(default_factory=dict)
     prices: dict[str, PriceSettings] = Field(default_factory=dict)
+    priors: Annotated[str, Field(min_length=1)] | dict[str, Annotated[float, Field(ge=0, le=1)]] | None = None
     explore_requests: int | None = Field(None, ge=1)
     store: str = "memory://"
     reservation_ttl_s: float = Field(900.0, gt=0)

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import litellm
 
 from wiserouter import Price
 from wiserouter.errors import InvalidInput, UnknownPrice
-from wiserouter.integration import RateCard, exact_encoding
+from wiserouter.integration import PriorScores, RateCard, exact_encoding
 from wiserouter_litellm.limits import ALL_ANSWERS, ALL_LIMITS, whole_number
 from wiserouter_litellm.parameter_checks import tier_of
 from wiserouter_litellm.parameters import broken_default
@@ -95,11 +96,18 @@ class DeploymentRegistry:
         Models of a fitted pool; deployments are matched with them by name.
     prices : mapping of str to Price
         Prices by model, deployment id or LiteLLM model, which come before LiteLLM's.
+    priors : PriorScores, optional
+        Prior qualities by model, deployment id or LiteLLM model.
     """
 
     def __init__(
-        self, group: str, fitted_models: Collection[str] = (), prices: Mapping[str, Price] | None = None
+        self,
+        group: str,
+        fitted_models: Collection[str] = (),
+        prices: Mapping[str, Price] | None = None,
+        priors: PriorScores | None = None,
     ) -> None:
+        self._priors = priors or PriorScores([])
         self._group, self._fitted_models, self._prices = group, set(fitted_models), dict(prices or {})
         self._infos: dict[str, DeploymentInfo] = {}
         self._refused: set[str] = set()
@@ -166,7 +174,9 @@ class DeploymentRegistry:
         name = self._model_of(deployment, model_group)
         litellm_model = str(deployment["litellm_params"].get("model"))
         own = next((self._prices[key] for key in (name, id_of(deployment), litellm_model) if key in self._prices), None)
-        rate_card = rate_card_of(deployment, own)
+        base_model = str((deployment.get("model_info") or {}).get("base_model") or litellm_model)
+        prior = self._priors.find(name, id_of(deployment), litellm_model, base_model)
+        rate_card = replace(rate_card_of(deployment, own), prior=prior)
         if model_group and self._price_differs(name, rate_card, new):
             name = f"{name} ({model_group})"
         for other in self._known(new):
@@ -177,7 +187,6 @@ class DeploymentRegistry:
                     f"model_info.wiserouter_model",
                     value=name,
                 )
-        base_model = str((deployment.get("model_info") or {}).get("base_model") or litellm_model)
         encoding_of = base_model.removeprefix("azure/")
         params = deployment["litellm_params"]
         encoding = exact_encoding(encoding_of)

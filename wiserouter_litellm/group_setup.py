@@ -13,6 +13,7 @@ from wiserouter.integration import (
     MAX_WAIT_S,
     ContextLookup,
     DrawBy,
+    PriorScores,
     RateCard,
     Unit,
     check_bounded,
@@ -33,6 +34,7 @@ def open_group(
     router: WiseRouter | None = None,
     budget: Budget | None = None,
     prices: Mapping[str, Price] | None = None,
+    priors: PriorScores | None = None,
     cap_output_tokens: int | None = None,
     encoder_timeout_s: float = 1.0,
     max_wait_s: float = MAX_WAIT_S,
@@ -60,6 +62,8 @@ def open_group(
         Started on the router; needed where none runs yet.
     prices : mapping of str to Price, optional
         Prices by model, deployment id or LiteLLM model, which come before LiteLLM's.
+    priors : PriorScores, optional
+        Prior qualities by the same names.
     cap_output_tokens : int, optional
         The limit of the output where a request sets none.
     encoder_timeout_s : float, default 1
@@ -97,10 +101,11 @@ def open_group(
         )
     _check_choice("fallback_policy", fallback_policy, get_args(FallbackPolicy))
     _check_choice("draw_by", draw_by, get_args(DrawBy))
-    registry = DeploymentRegistry(name, () if router is None else router.pool.names, prices)
+    registry = DeploymentRegistry(name, () if router is None else router.pool.names, prices, priors)
     infos = registry.register(deployments, strict=True)
     shared = {one.name: one.registry.infos.values() for one in sharing}
-    joining = {peer: DeploymentRegistry(peer, (), prices).register(rows, strict=True) for peer, rows in to_join.items()}
+    registries = {peer: DeploymentRegistry(peer, (), prices, priors) for peer in to_join}
+    joining = {peer: registries[peer].register(rows, strict=True) for peer, rows in to_join.items()}
     _check_one_price({name: infos, **shared, **joining})
     rate_cards = {info.model: info.rate_card for info in chain(infos, *joining.values())}
     router, hard = prepare_router(router, rate_cards, budget, owner=f"group {name!r}", adds_models=True, **settings)

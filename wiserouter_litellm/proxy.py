@@ -18,6 +18,7 @@ import litellm
 
 from wiserouter import EpsilonFirst, ExploreShare, LabelBudget, Optimistic, WiseRouter, open_store
 from wiserouter.errors import WiseRouterError
+from wiserouter.integration import PriorScore, PriorScores
 from wiserouter_litellm.boot_refusal import announce_refusal
 from wiserouter_litellm.budget_settings import AccountSettings, ScopeSettings
 from wiserouter_litellm.deployments import Deployment
@@ -121,6 +122,7 @@ def _groups_of(
                 group,
                 deployments[group],
                 prices={model: price.price() for model, price in account.prices.items()},
+                priors=_priors(account),
                 cap_output_tokens=settings.cap_output_tokens,
                 encoder_timeout_s=settings.encoder_timeout_s,
                 max_wait_s=settings.wait_s,
@@ -178,6 +180,14 @@ def _observe(router: WiseRouter, settings: AccountSettings) -> None:
         router.labels = LabelBudget(settings.label_share)
     if settings.explore_share is not None:
         router.explore = ExploreShare(settings.explore_share)
+
+
+def _priors(settings: AccountSettings) -> PriorScores | None:
+    """Return the prior qualities that the settings name, or hold."""
+    priors = settings.priors
+    if isinstance(priors, dict):
+        return PriorScores([PriorScore(model, score) for model, score in priors.items()])
+    return None if priors is None else PriorScores.open(priors)
 
 
 def _policy(settings: AccountSettings) -> Optimistic | EpsilonFirst:

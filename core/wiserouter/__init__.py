@@ -28,6 +28,7 @@ from wiserouter.types import NO_CONTEXT, Decision
 
 if TYPE_CHECKING:
     from wiserouter.fitting.log import RoutingLog
+    from wiserouter.pricing.prior_scores import PriorScores
     from wiserouter.routing.explanation import Explanation
 
 __version__ = "0.1.0"
@@ -50,6 +51,7 @@ __all__ = [
     "Optimistic",
     "Plan",
     "Price",
+    "PriorScores",
     "RoutingLog",
     "Status",
     "Usage",
@@ -62,7 +64,11 @@ __all__ = [
 ]
 
 
-_LATE = {"Explanation": "wiserouter.routing.explanation", "RoutingLog": "wiserouter.fitting.log"}
+_LATE = {
+    "Explanation": "wiserouter.routing.explanation",
+    "PriorScores": "wiserouter.pricing.prior_scores",
+    "RoutingLog": "wiserouter.fitting.log",
+}
 
 
 def __getattr__(name: str) -> object:

@@ -18,6 +18,7 @@ from wiserouter.cli.merge import merge
 from wiserouter.cli.output import complain
 from wiserouter.cli.paper import app as paper
 from wiserouter.cli.plan import plan
+from wiserouter.cli.priors import priors
 from wiserouter.cli.replay import replay
 from wiserouter.cli.simulate import simulate
 from wiserouter.cli.status import status
@@ -29,7 +30,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (bench, demo, explain, fit, merge, plan, replay, simulate, status):
+for command in (bench, demo, explain, fit, merge, plan, priors, replay, simulate, status):
     app.command()(command)
 app.command("evaluate")(evaluate_journal)
 app.add_typer(data, name="data")

@@ -12,6 +12,7 @@ from wiserouter.integration.outcome import proves_unbilled, refuses_request
 from wiserouter.integration.rate_card import Rate, RateCard, exact_encoding, rates_of
 from wiserouter.integration.setup import PreparedRouter, check_bounded, keep_conversations, prepare_router
 from wiserouter.integration.waiting import MAX_WAIT_S, AdmissionQueue, admission_queue
+from wiserouter.pricing.prior_scores import PriorScore, PriorScores
 from wiserouter.pricing.tokens import count_tokens, load_tokenizer
 from wiserouter.prompts.encoders.remote import Embedded, RemoteEncoder
 from wiserouter.prompts.question import Message, Question, question_of
@@ -37,6 +38,8 @@ __all__ = [
     "IntArray",
     "Message",
     "PreparedRouter",
+    "PriorScore",
+    "PriorScores",
     "Question",
     "Rate",
     "RateCard",

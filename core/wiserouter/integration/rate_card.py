@@ -6,11 +6,12 @@ Each adapter looks prices up where its framework keeps them and makes a `RateCar
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from wiserouter.pricing.pool import Model
 from wiserouter.pricing.prices import Price, Usage, cost_usd
+from wiserouter.pricing.prior_scores import PriorScore
 from wiserouter.pricing.tokens import count_tokens
 
 PROBE = "naïve"
@@ -54,6 +55,8 @@ class RateCard:
         The context window and the limit of one answer, where they are known.
     long_prompt_prices : tuple of (int, Price)
         Prices of all tokens of a call whose prompt is longer than the given number of tokens, by rising number.
+    prior : PriorScore or None
+        The prior quality of the model, where one is known.
 
     Examples
     --------
@@ -68,6 +71,7 @@ class RateCard:
     max_input_tokens: int | None = None
     max_output_tokens: int | None = None
     long_prompt_prices: tuple[tuple[int, Price], ...] = ()
+    prior: PriorScore | None = None
 
     def cost_usd(self, usage: Usage) -> float:
         """Return the cost of a call from its tokens."""
@@ -128,15 +132,16 @@ class RateCard:
         return input_usd, output_usd
 
     def model(self, name: str) -> Model:
-        """Return the router's model of this price and these limits."""
-        bound_usd = self.worst_case_usd(None, None)
-        return Model(
+        """Return the router's model of this price, these limits and this prior quality."""
+        bound_usd, prior = self.worst_case_usd(None, None), self.prior
+        model = Model(
             name,
             self.price,
             max_output_tokens=self.max_output_tokens,
             max_input_tokens=self.max_input_tokens,
             max_cost_usd=bound_usd if bound_usd < float("inf") else None,
         )
+        return model if prior is None else replace(model, score=prior.score, score_weight=prior.weight)
 
 
 def rates_of(price: Price, above_tokens: int = 0) -> Iterable[Rate]:

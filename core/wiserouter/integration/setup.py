@@ -65,7 +65,10 @@ def prepare_router(
         raise InvalidInput(f"{owner} has {n_contexts} contexts and needs an encoder")
     for name, card in rate_cards.items():
         if name not in unknown:
-            router.update_model(card.model(name))
+            own, model = router.pool.by_name[name], card.model(name)
+            if model.score is None:  # a card without a prior quality leaves the router's
+                model = replace(model, score=own.score, score_weight=own.score_weight)
+            router.update_model(model)
     if isinstance(router.encoder, RemoteEncoder):
         router.encoder.pay, router.encoder.apay = router.spend, router.aspend
     return PreparedRouter(router, _start(router, budget, owner))
