@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
 from math import isfinite
+from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple
 
 from wiserouter.errors import InvalidInput
@@ -34,8 +34,7 @@ class Warm(NamedTuple):
     at_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class Conversation:
+class Conversation(NamedTuple):
     """The state of a conversation or run between two of its calls; it has no text of it, and no id of a caller.
 
     Attributes
@@ -105,7 +104,7 @@ class Conversation:
     estimate_usd: float = 0.0
     rest_usd: float = 0.0
     prompt_tokens: int = 0
-    warm: Mapping[str, Warm] = field(default_factory=dict)
+    warm: Mapping[str, Warm] = MappingProxyType({})
     missed_usd: float = 0.0
     sent_tokens: int = 0
     read_tokens: int = 0
@@ -122,35 +121,11 @@ class Conversation:
         >>> Conversation("9f3a", "team", "run").warmed("small", 1200, at_s=5.0).warm
         {'small': Warm(tokens=1200, at_s=5.0)}
         """
-        return replace(self, warm=_latest({**self.warm, model: Warm(tokens, at_s)}))
+        return self._replace(warm=_latest({**self.warm, model: Warm(tokens, at_s)}))
 
     def next_version(self) -> Conversation:
         """Return the state as a store keeps it: of the next version."""
-        return Conversation(
-            self.key,
-            self.scope,
-            self.unit,
-            self.model,
-            self.first_model,
-            self.failed_model,
-            self.context,
-            self.decision_id,
-            self.shadow_price,
-            self.expected_reward,
-            self.calls,
-            self.spent_usd,
-            self.estimate_usd,
-            self.rest_usd,
-            self.prompt_tokens,
-            self.warm,
-            self.missed_usd,
-            self.sent_tokens,
-            self.read_tokens,
-            self.parent,
-            self.started_s,
-            self.used_s,
-            self.version + 1,
-        )
+        return self._replace(version=self.version + 1)
 
     def to_text(self) -> str:
         """Return the state as compact JSON, without the fields that have their defaults."""
@@ -174,10 +149,7 @@ class Conversation:
 
 _NEVER: Final = object()
 
-_DEFAULTS: dict[str, Any] = {
-    one.name: {} if one.name == "warm" else one.default if one.name not in {"key", "scope", "unit"} else _NEVER
-    for one in fields(Conversation)
-}
+_DEFAULTS: dict[str, Any] = {name: Conversation._field_defaults.get(name, _NEVER) for name in Conversation._fields}
 """The fields with their defaults; those without one have a value that equals no other."""
 
 _UNITS = ("call", "conversation", "run")

@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from functools import partial
 from threading import RLock
 
@@ -156,7 +155,7 @@ class ConversationCalls:
                     self._open.touch(after.key, record.model, after.calls, after.used_s)
                     self.counts.decided(decision)
                 return True
-            state = self._store.conversation(state.key) or replace(state, version=0)
+            state = self._store.conversation(state.key) or state._replace(version=0)
             if record.counts and self._is_run and state.decision_id:
                 return False
         logger.warning("the state of a conversation changed %d times during one decision", MAX_ATTEMPTS)
@@ -185,7 +184,7 @@ class ConversationCalls:
         def change(state: Conversation) -> Conversation:
             freed = released and state.decision_id == decision.id
             failed_model = decision.model if failed else state.failed_model
-            return replace(state, failed_model=failed_model, decision_id="" if freed else state.decision_id)
+            return state._replace(failed_model=failed_model, decision_id="" if freed else state.decision_id)
 
         self._changed(decision, change)
 
@@ -274,32 +273,19 @@ class ConversationCalls:
         """Return the state after a decision."""
         decision, decides = record.decision, not self._is_run or not state.decision_id
         price = decision.shadow_price if math.isfinite(decision.shadow_price) else INFINITE_PRICE
-        after = Conversation(
-            state.key,
-            state.scope,
-            state.unit,
-            decision.model,
-            state.first_model or decision.model,
-            state.failed_model,
-            decision.context,
-            decision.id if decides else state.decision_id,
-            price if decides else state.shadow_price,
-            decision.expected_reward if decides else state.expected_reward,
-            state.calls + 1,
-            state.spent_usd,
-            state.estimate_usd,
-            0.0,
-            state.prompt_tokens,
-            state.warm,
-            state.missed_usd,
-            state.sent_tokens,
-            state.read_tokens,
-            state.parent,
-            state.started_s,
-            max(state.used_s, decision.decided_at),
-            state.version,
+        after = state._replace(
+            model=decision.model,
+            first_model=state.first_model or decision.model,
+            context=decision.context,
+            calls=state.calls + 1,
+            rest_usd=0.0,
+            used_s=max(state.used_s, decision.decided_at),
         )
-        return replace(after, rest_usd=self._rest_usd(after, record)) if self._is_run else after
+        if decides:
+            after = after._replace(
+                decision_id=decision.id, shadow_price=price, expected_reward=decision.expected_reward
+            )
+        return after._replace(rest_usd=self._rest_usd(after, record)) if self._is_run else after
 
     def _rest_usd(self, state: Conversation, record: Record) -> float:
         """Return the expected cost of the calls that follow a decision.
@@ -332,14 +318,13 @@ class ConversationCalls:
         """Return the state after a charge."""
         decision, pool = record.decision, self._learner.pool
         spent_usd = state.spent_usd + cost_usd
-        after = replace(state, spent_usd=spent_usd, failed_model="")
+        after = state._replace(spent_usd=spent_usd, failed_model="")
         if self._is_run and record.model < len(pool) and state.model == decision.model:
-            after = replace(after, model=pool.names[record.model])  # a fallback may have answered
+            after = after._replace(model=pool.names[record.model])  # a fallback may have answered
         if usage is not None and record.model < len(pool):
             name = pool.names[record.model]
             missed = self.counts.missed_usd(state, pool.models[record.model].price, usage)
-            after = replace(
-                after,
+            after = after._replace(
                 prompt_tokens=usage.input_tokens,
                 missed_usd=state.missed_usd + missed,
                 sent_tokens=state.sent_tokens + usage.input_tokens,
@@ -347,7 +332,7 @@ class ConversationCalls:
             )
             after = after.warmed(name, usage.input_tokens, decision.decided_at)
         if self._is_run:
-            after = replace(after, estimate_usd=spent_usd + state.rest_usd)
+            after = after._replace(estimate_usd=spent_usd + state.rest_usd)
         return after
 
     def _changed(

@@ -32,21 +32,21 @@ def keeps_conversations(shelf: Shelf) -> None:
     chat = Conversation(new_name("chat"), scope, "conversation", model="m").warmed("m", 100, at_s=5.0)
     for seen in (store, other):
         assert seen.conversation(chat.key) is None
-        assert not seen.keep_conversation(replace(chat, version=1), 60.0)
+        assert not seen.keep_conversation(chat._replace(version=1), 60.0)
     assert store.keep_conversation(chat, 60.0)
     for seen in (store, other):
-        assert seen.conversation(chat.key) == replace(chat, version=1)
+        assert seen.conversation(chat.key) == chat._replace(version=1)
         assert not seen.keep_conversation(chat, 60.0)
-        assert not seen.keep_conversation(replace(chat, version=2), 60.0)
-    assert other.keep_conversation(replace(chat, version=1, calls=2), 60.0)
-    assert not store.keep_conversation(replace(chat, version=1, calls=3), 60.0)
-    assert store.conversation(chat.key) == replace(chat, version=2, calls=2)
+        assert not seen.keep_conversation(chat._replace(version=2), 60.0)
+    assert other.keep_conversation(chat._replace(version=1, calls=2), 60.0)
+    assert not store.keep_conversation(chat._replace(version=1, calls=3), 60.0)
+    assert store.conversation(chat.key) == chat._replace(version=2, calls=2)
     store.end_conversation(chat.key)
     store.end_conversation(chat.key)
     refresh(store)
     for seen in (store, other):
         assert seen.conversation(chat.key) is None
-        assert not seen.keep_conversation(replace(chat, version=2), 60.0)
+        assert not seen.keep_conversation(chat._replace(version=2), 60.0)
     assert other.keep_conversation(chat, 60.0)
 
 
@@ -58,7 +58,7 @@ def keeps_a_version_once(shelf: Shelf) -> None:
 
     def keep(at: int) -> int:
         return sum(
-            stores[at % 2].keep_conversation(replace(chat, calls=10 * at + version, version=version), 60.0)
+            stores[at % 2].keep_conversation(chat._replace(calls=10 * at + version, version=version), 60.0)
             for version in range(10)
         )
 
@@ -75,15 +75,15 @@ def forgets_conversations_in_time(shelf: Shelf) -> None:
     long, short = (Conversation(new_name("chat"), scope, "conversation") for _ in range(2))
     assert store.keep_conversation(long, 60.0)
     assert store.keep_conversation(short, 60.0)
-    assert store.keep_conversation(replace(short, version=1), 0.5)
+    assert store.keep_conversation(short._replace(version=1), 0.5)
     other = other_store(shelf, store)
     shelf.advance(0.7)
     for seen in (store, other):
         assert seen.conversation(short.key) is None
-        assert seen.conversation(long.key) == replace(long, version=1)
-    assert not other.keep_conversation(replace(short, version=2), 60.0)
+        assert seen.conversation(long.key) == long._replace(version=1)
+    assert not other.keep_conversation(short._replace(version=2), 60.0)
     assert other.keep_conversation(short, 60.0)
-    assert store.conversation(short.key) == replace(short, version=1)
+    assert store.conversation(short.key) == short._replace(version=1)
 
 
 def commits_the_rest_of_runs(shelf: Shelf) -> None:
@@ -104,13 +104,13 @@ def commits_the_rest_of_runs(shelf: Shelf) -> None:
     assert [isclose(one.left_usd, left) for one, left in zip(snapshot.funds.each, (8.0, 38.0, 17.5), strict=True)]
     assert isclose(snapshot.room_usd, 20.0)
     assert isclose(snapshot.plannable_usd, 8.0)
-    assert other.keep_conversation(replace(run, version=1, rest_usd=1.5), 60.0)
+    assert other.keep_conversation(run._replace(version=1, rest_usd=1.5), 60.0)
     _check_committed(store, other, {team: 1.5, other_team: 0.5, organisation: 2.0})
     store.open(team, Budget(5.0, 50), parent=organisation, restart=True)
     _check_committed(store, other, {team: 1.5, organisation: 2.0})
     other.end_conversation(run.key)
     _check_committed(store, other, {team: 0.0, other_team: 0.5, organisation: 0.5})
-    assert store.keep_conversation(replace(one, version=1, rest_usd=0.0), 60.0)
+    assert store.keep_conversation(one._replace(version=1, rest_usd=0.0), 60.0)
     _check_committed(store, other, {other_team: 0.0, organisation: 0.0})
 
 
@@ -122,7 +122,7 @@ def takes_back_the_rest_of_expired_runs(shelf: Shelf) -> None:
     assert store.keep_conversation(short, 60.0)
     other = other_store(shelf, store)
     _check_committed(store, other, {scope: 1.25})
-    assert other.keep_conversation(replace(short, version=1), 0.5)
+    assert other.keep_conversation(short._replace(version=1), 0.5)
     shelf.advance(1.2)
     _check_committed(store, other, {scope: 1.0})
     other.end_conversation(short.key)

@@ -2,7 +2,6 @@
 
 import json
 from contextlib import suppress
-from dataclasses import fields
 
 import pytest
 from hypothesis import given
@@ -20,8 +19,12 @@ CONVERSATIONS = st.builds(
     scope=st.text(),
     unit=st.sampled_from(["call", "conversation", "run"]),
     model=st.text(),
+    first_model=st.text(),
+    failed_model=st.text(),
     context=COUNTS,
     decision_id=st.text(),
+    shadow_price=AMOUNTS,
+    expected_reward=AMOUNTS,
     calls=COUNTS,
     spent_usd=AMOUNTS,
     estimate_usd=AMOUNTS,
@@ -29,6 +32,8 @@ CONVERSATIONS = st.builds(
     prompt_tokens=COUNTS,
     warm=WARM,
     missed_usd=AMOUNTS,
+    sent_tokens=COUNTS,
+    read_tokens=COUNTS,
     parent=st.text(),
     started_s=AMOUNTS,
     used_s=AMOUNTS,
@@ -116,5 +121,5 @@ def test_reading_a_prefix_again_replaces_it():
     again = RUN.warmed("small", 30, at_s=4.0)
     assert again.warm == {"small": Warm(30, 4.0)}
     assert RUN.warm == {"small": Warm(10, 2.0)}
-    same = {one.name for one in fields(Conversation)} - {"warm"}
+    same = set(Conversation._fields) - {"warm"}
     assert all(getattr(again, name) == getattr(RUN, name) for name in same)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import NamedTuple
 
 from wiserouter.conversations.call_estimates import CallEstimates
@@ -105,7 +104,7 @@ def call_sums(workload: Workload, alone: list[list[ServedAlone]], *, one_context
                 usage, at_s = one.bills[i].usage, one.times_s[i]
                 learned.learn(state, 0 if one_context else context, model, usage, at_s)
                 learned.calls_left.made(model, i + 1)
-                state = replace(state, prompt_tokens=usage.input_tokens)
+                state = state._replace(prompt_tokens=usage.input_tokens)
                 state = state.warmed(models[model].name, usage.input_tokens, at_s)
             learned.end(model, len(one.calls))
     return learned
