@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from langchain_core.messages import BaseMessage
 
-from wiserouter import WiseRouter
+from wiserouter import NO_CONTEXT, WiseRouter
 from wiserouter.errors import UnknownDecision
 from wiserouter.integration import ConversationId, conversation_of, name_of_answer
 from wiserouter_langchain.conversation_ids import stated_ids, turns_of
@@ -58,7 +58,7 @@ class CallConversation:
     def arguments(self) -> dict[str, Any]:
         """Return the arguments of `WiseRouter.decide` that name the conversation."""
         arguments: dict[str, Any] = {"conversation": self.id.id, "parent": self.parent}
-        return {**arguments, "context": None, "embedding": None} if self.keeps_context else arguments
+        return {**arguments, "context": NO_CONTEXT, "embedding": None} if self.keeps_context else arguments
 
     def names(self, answer: BaseMessage | None) -> list[str]:
         """Return the names by which a call that repeats this one and its answer finds the conversation."""

@@ -4,6 +4,7 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from uuid import uuid4
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,10 +12,10 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
 
-from support.agent_runs import MIXED, estimates, fitted, ledger_usd, model_of, routed, thread
+from support.agent_runs import MIXED, RATES, RUN_USD, estimates, fitted, ledger_usd, model_of, routed, thread
 from support.chat_calls import DOORS, City, settled, weather
 from support.chat_stub import PRICES, StubChat, core
-from wiserouter import Budget, Conversations, Model, Offline, WiseRouter
+from wiserouter import Budget, Contexts, Conversations, Estimates, Model, Offline, WiseRouter
 from wiserouter.errors import InvalidInput, RunBudgetExhausted, UnknownDecision, UnknownPrice
 from wiserouter_langchain import RunnableWiseRouter, track_decisions
 
@@ -97,6 +98,28 @@ def test_runs_of_different_scopes_have_nothing_in_common():
     assert llm.paid_by("a").feedback("t", 1.0) == 1
     with pytest.raises(UnknownDecision):
         llm.feedback("t", 1.0)
+
+
+def test_a_turn_that_asks_nothing_stays_in_the_context_of_its_conversation():
+    contexts = Contexts(np.eye(2), [0.5, 0.5])
+    known = Estimates(2, 2)
+    for j in range(2):
+        known.add_table(np.full(9, j), np.tile((0.2, 0.9), (9, 1)), np.tile(RUN_USD, (9, 1)))
+    models = [Model(name, price) for name, price in RATES.items()]
+    router = WiseRouter(
+        models,
+        contexts,
+        encoder=lambda texts: np.array([[1.0, 0.0] if "poem" in text else [0.0, 1.0] for text in texts]),
+        estimates=known,
+        policy=Offline(),
+    )
+    router.start(Budget(100.0, 100))
+    llm, _ = routed(unit="conversation", router=router)
+    contexts_of = [
+        llm.invoke(text, thread(name)).response_metadata["wise_router"]["context"]
+        for name, text in [("a", "write a poem"), ("a", "yes, go on"), ("b", "yes, go on"), ("c", "sort a list")]
+    ]
+    assert contexts_of == [0, 0, 1, 1]
 
 
 # failures
