@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import random
 
 import httpx
 import pytest
@@ -18,10 +19,10 @@ RUN = {"unit": "run"}
 TASK = {"role": "user", "content": "fix the failing test in the parser"}
 
 
-def attached(*deployments, settings=RUN, budget=RICH, router=None, **options):
+def attached(*deployments, settings=RUN, budget=RICH, router=None, max_wait_s=10.0, **options):
     router = router or fitted()
     llm = llms(*deployments, **options)
-    return llm, router, attach(llm, "wise", router=router, budget=budget, **settings)
+    return llm, router, attach(llm, "wise", router=router, budget=budget, max_wait_s=max_wait_s, **settings)
 
 
 def turned(router, prefer):
@@ -290,3 +291,38 @@ def test_a_hard_run_budget_needs_bounds():
     rows = [deployment(name, info={"max_output_tokens": None, "max_input_tokens": None}) for name in ("small", "large")]
     with pytest.raises(Exception, match="bound on the cost of a call"):
         attached(*rows, settings={"unit": "run", "run_budget_usd": 1.0}, budget=Budget(10.0, 100))
+
+
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
+async def test_no_run_exceeds_its_hard_budget_whatever_fails_and_whoever_leaves(provider, settled, seed):
+    draws = random.Random(seed)
+    settings = {"unit": "run", "run_budget_usd": 0.005}
+    llm, router, callback = attached(settings=settings, num_retries=1, allowed_fails=1_000, max_wait_s=0.5)
+
+    def respond(request):
+        broken = ("small", "large") if draws.random() < 0.2 else ()
+        return failing(*broken, status=draws.choice([429, 500, 503]))(request)
+
+    answer_with(provider, respond)
+
+    async def call(i):
+        run = f"run-{draws.randrange(4)}"
+        metadata = {"session_id": f"{run}-part" if i % 3 == 0 else run}
+        metadata |= {"wiserouter_parent": run} if i % 3 == 0 else {}
+        task = asyncio.ensure_future(llm.acompletion(model="wise", messages=[TASK], max_tokens=50, metadata=metadata))
+        if draws.random() < 0.1:
+            await asyncio.sleep(draws.random() / 100)
+            task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    for _ in range(6):
+        await asyncio.gather(*map(call, range(8)))
+    await settled(lambda: router.status().in_flight == 0)
+    states = {name: router.conversation(name) for i in range(4) for name in (f"run-{i}", f"run-{i}-part")}
+    for i in range(4):
+        parts = [states[name] for name in (f"run-{i}", f"run-{i}-part") if states[name] is not None]
+        assert sum(state.spent_usd for state in parts) <= 0.005 + 1e-12
+    charged_usd = router.status().spent_usd - router.status().presumed_usd
+    assert sum(state.spent_usd for state in states.values() if state is not None) == pytest.approx(charged_usd)
+    assert router.status().reserved_usd == pytest.approx(0.0, abs=1e-12)
+    assert callback.groups["wise"].queue.n_waiting == 0

@@ -96,7 +96,7 @@ def config_of(folder, url, **terms):
 @contextmanager
 def place_at(folder, provider, url, *options, **terms):
     path = write(config_of(folder, url, **terms), folder)
-    with running_proxy(path, folder / "proxy.log", *options, boot_s=180.0) as (base, key, _):
+    with running_proxy(path, folder / "proxy.log", *options, boot_s=300.0) as (base, key, _):
         yield Place(base, key, provider)
 
 
