@@ -68,7 +68,7 @@ class CacheHits:
         self.calls, self.shares = np.zeros((n_models, n_gaps)), np.zeros((n_models, n_gaps))
         self.firsts, self.shared_tokens = np.zeros(n_models), np.zeros(n_models)
         self.unread_tokens, self.written_tokens = np.zeros(n_models), np.zeros(n_models)
-        self._hit = [list(PRIOR_HIT) for _ in prices]
+        self._refresh()
 
     def hit_probability(self, model: int, gap_s: float) -> float:
         """Return the expected share of a warm prefix that a call after `gap_s` seconds reads from the cache."""
@@ -76,15 +76,14 @@ class CacheHits:
 
     def first_read_tokens(self, model: int) -> float:
         """Return the mean tokens that a first visit reads: the system prompt that conversations share; 0 if unknown."""
-        return float(self.shared_tokens[model] / self.firsts[model]) if self.firsts[model] else 0.0
+        return self._first_read[model]
 
     def write_share(self, model: int) -> float:
         """Return the share of the unread prompt tokens that is billed as written to the cache; 1 before any is known.
 
         Providers bill writes only where the caller, or the provider by itself, marks the prompt for caching.
         """
-        unread = float(self.unread_tokens[model])
-        return min(float(self.written_tokens[model]) / unread, 1.0) if unread else 1.0
+        return self._write_share[model]
 
     def learn(self, model: int, gap_s: float, warm_tokens: int, read_tokens: int) -> None:
         """Count a call that had a warm prefix; one that had none teaches nothing here."""
@@ -99,11 +98,13 @@ class CacheHits:
         """Count the first visit of a conversation to a model, and the tokens that it read from the cache."""
         self.firsts[model] += 1.0
         self.shared_tokens[model] += read_tokens
+        self._first_read[model] = _ratio(self.shared_tokens[model], self.firsts[model], 0.0)
 
     def learn_write(self, model: int, unread_tokens: int, written_tokens: int) -> None:
         """Count the prompt tokens that a call did not read, and those of them that were billed as written."""
         self.unread_tokens[model] += unread_tokens
         self.written_tokens[model] += written_tokens
+        self._write_share[model] = min(_ratio(self.written_tokens[model], self.unread_tokens[model], 1.0), 1.0)
 
     def merge(self, other: CacheHits) -> None:
         """Add the sums of another worker; the order of merges never matters."""
@@ -140,4 +141,12 @@ class CacheHits:
         return (PRIOR_CALLS * PRIOR_HIT[bucket] + read) / (PRIOR_CALLS + seen)
 
     def _refresh(self) -> None:
-        self._hit = [[self._posterior(k, b) for b in range(len(PRIOR_HIT))] for k in range(len(self._caches))]
+        models = range(len(self._caches))
+        self._hit = [[self._posterior(k, b) for b in range(len(PRIOR_HIT))] for k in models]
+        self._first_read = [_ratio(self.shared_tokens[k], self.firsts[k], 0.0) for k in models]
+        self._write_share = [min(_ratio(self.written_tokens[k], self.unread_tokens[k], 1.0), 1.0) for k in models]
+
+
+def _ratio(part: float, whole: float, otherwise: float) -> float:
+    """Return part / whole as a plain number, and another value where the whole is 0."""
+    return float(part / whole) if whole else otherwise

@@ -64,8 +64,8 @@ class CallEstimates:
             return float(input_tokens)
         row = self._row(context)
         if not state.prompt_tokens:
-            return float(self.tokens.first(row).mean())
-        return state.prompt_tokens + float(self.tokens.growth(row).mean())
+            return self.tokens.mean_first(row)
+        return state.prompt_tokens + self.tokens.mean_growth(row)
 
     def next_usd(self, state: Conversation, context: int, prompt_tokens: float, now_s: float) -> FloatArray:
         """Return the expected cost of the next call with each model, given what is warm; NaN without a price."""

@@ -97,6 +97,14 @@ class TokenGrowth:
         """Return the mean growth of the prompt from one call to the next, of shape (n_models,)."""
         return self._row("growth", context)
 
+    def mean_first(self, context: int) -> float:
+        """Return the mean over the models of `first`."""
+        return self._over_models("first", context)
+
+    def mean_growth(self, context: int) -> float:
+        """Return the mean over the models of `growth`."""
+        return self._over_models("growth", context)
+
     def output(self, context: int) -> FloatArray:
         """Return the mean tokens of an answer, of shape (n_models,)."""
         return self._row("output", context)
@@ -153,8 +161,14 @@ class TokenGrowth:
         row: FloatArray = self._means[kind][context]  # the last row is that of all contexts, NO_CONTEXT
         return row
 
+    def _over_models(self, kind: str, context: int) -> float:
+        if self._seen >= self._refresh_at:
+            self._refresh()
+        return self._of_pool[kind][context]
+
     def _refresh(self) -> None:
         self._means = {kind: _with_all(sums, UNKNOWN_TOKENS[kind]) for kind, sums in self._sums.items()}
+        self._of_pool: dict[str, list[float]] = {kind: of.mean(axis=1).tolist() for kind, of in self._means.items()}
         self._refresh_at = max(self._seen + 1.0, self._seen * REFRESH_GROWTH)
 
 

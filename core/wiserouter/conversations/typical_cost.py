@@ -8,6 +8,8 @@ cold calls no longer differ.
 
 from __future__ import annotations
 
+from math import isnan
+
 import numpy as np
 
 from wiserouter.types import FloatArray
@@ -32,7 +34,8 @@ class TypicalCost:
     """
 
     def __init__(self, n_contexts: int, n_models: int) -> None:
-        self._count, self._sum = np.zeros((n_contexts, n_models)), np.zeros((n_contexts, n_models))
+        self._count = [[0.0] * n_models for _ in range(n_contexts)]
+        self._sum = [[0.0] * n_models for _ in range(n_contexts)]
 
     @property
     def n_contexts(self) -> int:
@@ -41,19 +44,18 @@ class TypicalCost:
 
     def add(self, context: int, predicted_usd: FloatArray) -> None:
         """Count the predictions for one call; NaN where there is none."""
-        known = ~np.isnan(predicted_usd)
-        self._count[context] += known
-        self._sum[context] += np.where(known, predicted_usd, 0.0)
+        count, total = self._count[context], self._sum[context]
+        for model, usd in enumerate(predicted_usd.tolist()):
+            if not isnan(usd):
+                count[model] += 1.0
+                total[model] += usd
 
     def deviation(self, context: int, predicted_usd: FloatArray) -> FloatArray:
         """Return the deviation of predictions from their means; 0 where either is unknown."""
-        count = self._count[context]
-        known = ~np.isnan(predicted_usd) & (count > 0.0)
-        mean = self._sum[context] / np.maximum(count, 1.0)
-        deviation: FloatArray = np.where(known, predicted_usd - mean, 0.0)
-        return deviation
+        rows = zip(predicted_usd.tolist(), self._count[context], self._sum[context], strict=True)
+        return np.array([usd - total / count if count and not isnan(usd) else 0.0 for usd, count, total in rows])
 
     def add_model(self) -> None:
         """Append a model without predictions."""
-        column = np.zeros((len(self._count), 1))
-        self._count, self._sum = np.hstack([self._count, column]), np.hstack([self._sum, column])
+        for row in (*self._count, *self._sum):
+            row.append(0.0)
