@@ -40,7 +40,6 @@ def test_a_run_of_forty_calls_is_one_decision_with_one_model(way, calls):
     models = [served(out) for out in runs]
     assert [len(each) for each in models] == [calls] * 4
     assert all(set(each) == {out["wise_model"]} for each, out in zip(models, runs, strict=True))
-    assert {each[0] for each in models} == {"small", "large"}
     status = llm.core.status()
     assert (status.decided, status.charged, llm.core.snapshot().committed_usd) == (4, 4 * calls, 0.0)
     assert status.spent_usd == pytest.approx(ledger_usd(providers), rel=1e-12)

@@ -36,10 +36,10 @@ def test_an_agent_without_the_middleware_is_known_by_its_thread_or_by_its_answer
     runs = [agent.invoke(asked, thread(f"t{i}") if checkpointed else None) for i in range(8)]
     models = [answers(out) for out in runs]
     assert all(len(each) == 6 and len(set(each)) == 1 for each in models)
-    assert {each[0] for each in models} == {"small", "large"}
     assert llm.core.status().decided == 8
     assert llm.core.status().spent_usd == pytest.approx(ledger_usd(providers), rel=1e-12)
     if checkpointed:
+        assert {each[0] for each in models} == {"small", "large"}
         assert [llm.feedback(f"t{i}", 1.0) for i in range(8)] == [1] * 8
 
 

@@ -48,7 +48,8 @@ def test_a_run_goes_on_after_a_restart_and_in_another_worker(store, way):
         more, history = turns(second, way, kept, name, 1)
         last, _ = turns(third, way, history, name, 1)
         assert len({*models, *more, *last}) == 1
-    assert {models[0] for models, _ in runs.values()} == {"small", "large"}
+    if way == "thread_id":  # the ids of the others are drawn, and so may be their models
+        assert {models[0] for models, _ in runs.values()} == {"small", "large"}
     third.core.refresh()
     status = third.core.status()
     assert (status.decided, status.charged) == (10, 40)

@@ -10,7 +10,7 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.runnables import RunnableLambda
 
 from support.chat_calls import DOORS, City, Tree, weather
-from support.chat_stub import PRICES, StubChat, cost_usd, routed
+from support.chat_stub import PRICES, StubChat, core, cost_usd, routed
 from wiserouter import Budget, Price
 from wiserouter.errors import InvalidInput, UnknownPrice
 from wiserouter_langchain import RunnableWiseRouter
@@ -105,7 +105,9 @@ def test_a_retry_repeats_the_call_under_an_expected_limit(door):
 def test_under_a_hard_limit_the_router_tries_the_next_model_in_place_of_retries():
     flaky = Flaky(attempts=[], max_tokens=20)
     models = {"small": quickly(flaky), "large": StubChat(max_tokens=20)}
-    llm = RunnableWiseRouter(models=models, prices=PRICES, budget=Budget(10.0, 1_000, limit="hard"))
+    llm = RunnableWiseRouter(
+        models=models, router=core("small"), prices=PRICES, budget=Budget(10.0, 1_000, limit="hard")
+    )
     assert llm.invoke("hello").response_metadata["wise_router"]["model"] == "large"
     assert len(flaky.attempts) == 1
 
