@@ -8,7 +8,9 @@ import os
 import random
 import sys
 import time
+from dataclasses import replace
 
+from wiserouter.budgets.run_caps import RunCap
 from wiserouter.errors import BudgetExhausted
 from wiserouter.stores import Record, open_store
 from wiserouter.stores.base import Store
@@ -20,12 +22,19 @@ def record(store: Store, scope: str, name: str, held_usd: float, expected_usd: f
     return Record(decision, model=0, debit="actual")
 
 
+def run_caps() -> tuple[RunCap, ...]:
+    """Return the hard cap of the run that all calls belong to, where `RUN_USD` is set."""
+    amount_usd = os.environ.get("RUN_USD")
+    return () if amount_usd is None else (RunCap("run", float(amount_usd), hard=True, ttl_s=900.0),)
+
+
 def crowd(store: Store, scope: str, calls: int, seed: int) -> dict[str, float]:
     """Make many calls; one in ten fails."""
     rng, costs, granted, refused, released = random.Random(seed), [], 0, 0, 0
+    caps = run_caps()
     for call in range(calls):
         held_usd = rng.uniform(0.5, 1.5)
-        one = record(store, scope, f"{seed}-{call}", held_usd, 0.5 * held_usd)
+        one = replace(record(store, scope, f"{seed}-{call}", held_usd, 0.5 * held_usd), caps=caps)
         try:
             store.reserve(one)
         except BudgetExhausted:
@@ -74,9 +83,9 @@ def hang(store: Store, scope: str) -> None:
 
 def serve(store: Store, scope: str, seed: int) -> None:
     """Print the cost of each call when the provider bills it, before the charge, until killed or refused."""
-    call = 0
+    call, caps = 0, run_caps()
     while True:
-        one = record(store, scope, f"{seed}-{call}", 0.25, 0.125)
+        one = replace(record(store, scope, f"{seed}-{call}", 0.25, 0.125), caps=caps)
         try:
             store.reserve(one)
         except BudgetExhausted:

@@ -131,6 +131,10 @@ class OpenCaps:
             elif oldest.is_over(now_s) or len(self._ledgers) > self._max_caps:
                 del self._ledgers[key]
 
+    def in_use(self, ledgers: Sequence[Ledger], now_s: float) -> list[CapLedger]:
+        """Return the caps among the ledgers of a call that are not over; a late bill of the others prolongs none."""
+        return [one for one in ledgers if isinstance(one, CapLedger) and not one.is_over(now_s)]
+
     def end(self, key: str) -> None:
         """Forget a cap unless a call is in flight."""
         ledger = self._ledgers.get(key)

@@ -270,11 +270,11 @@ class MemoryStore:
         model: int | None = None,
     ) -> Record:
         """Change the state of a call that still changes to the outcome `to`, and its ledgers with it."""
+        caps = self._caps.in_use(ledgers, self.now()) if record.caps else ()
         settle(record, ledgers, decision_id, to, cost_usd, model)
         self._in_flight.pop(record.decision.id, None)
-        if record.caps:
-            for cap in ledgers[-len(record.caps) :]:
-                cap.now_s = self.now()
+        for cap in caps:
+            cap.now_s = self.now()
         return record
 
     def _presume(self, record: Record, ledgers: tuple[Ledger, ...], decision_id: str) -> Record:

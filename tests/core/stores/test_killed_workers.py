@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -14,6 +15,7 @@ import pytest
 from support.redis_servers import MISSING, line_to, redis_server, wait_until
 from support.store_worker import record
 from wiserouter import Budget, open_store
+from wiserouter.budgets.run_caps import RunCap
 from wiserouter.errors import BudgetExhausted
 
 WORKER = Path(__file__).parents[2] / "support" / "store_worker.py"
@@ -32,9 +34,9 @@ def redis(server, tmp_path):
     return f"{server.url}?name={tmp_path.name}"
 
 
-def billed_until_killed(url, seeds, calls):
+def billed_until_killed(url, seeds, calls, **environment):
     """Start workers, kill each after so many calls, and return what the provider has billed."""
-    environment = {**os.environ, "RESERVATION_TTL_S": str(TTL_S)}
+    environment = {**os.environ, "RESERVATION_TTL_S": str(TTL_S), **environment}
     commands = [[sys.executable, str(WORKER), url, "s", "serve", str(seed)] for seed in seeds]
     workers = [subprocess.Popen(one, stdout=subprocess.PIPE, text=True, env=environment) for one in commands]
     lines = []
@@ -52,12 +54,12 @@ def billed_until_killed(url, seeds, calls):
     return sum(float(line) for line in lines if not line.startswith("refused"))
 
 
-def billed_until_refused(store, name):
-    """Serve from this process until the budget is used up, and return what the provider has billed."""
+def billed_until_refused(store, name, caps=()):
+    """Serve from this process until a budget is used up, and return what the provider has billed."""
     calls = 0
     while True:
         try:
-            store.reserve(record(store, "s", f"{name} {calls}", COST_USD, 0.5 * COST_USD))
+            store.reserve(replace(record(store, "s", f"{name} {calls}", COST_USD, 0.5 * COST_USD), caps=caps))
         except BudgetExhausted:
             return COST_USD * calls
         store.settle(f"{name} {calls}", COST_USD)
@@ -83,6 +85,35 @@ def test_the_provider_bills_no_more_than_a_hard_budget(place, settings, request)
     assert ledger.spent_usd - ledger.presumed_usd - 1e-9 <= billed_usd <= ledger.spent_usd + 1e-9
     assert ledger.spent_usd <= AMOUNT_USD * (1.0 + 1e-12)
     store.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("settings", ["", LEASED], ids=["", "leased"])
+@pytest.mark.parametrize("place", ["sqlite", pytest.param("redis", marks=NEEDS_REDIS)])
+def test_the_provider_bills_no_more_than_the_hard_budget_of_a_run(place, settings, request):
+    url, run_usd = request.getfixturevalue(place), 30.0
+    url += ("&" if "?" in url else "?") + settings if settings else ""
+    store = open_store(url, reservation_ttl_s=TTL_S)
+    store.open("s", Budget(1e6, 100_000))
+    caps = (RunCap("run", run_usd, hard=True, ttl_s=900.0),)
+    billed_usd = billed_until_killed(url, (1, 2), 20, RUN_USD=str(run_usd))
+    billed_usd += billed_until_killed(url, (3, 4), 10, RUN_USD=str(run_usd))
+    billed_usd += billed_until_refused(store, "at once", caps)
+    assert 10.0 < billed_usd <= run_usd
+    wait_until(lambda: _nothing_is_in_flight(store, caps), "calls of killed workers are still in flight", 20.0)
+    billed_usd += billed_until_refused(store, "at the end", caps)
+    cap = store.snapshot("s", caps).account.caps[0]
+    print(f"{place} {settings}: billed {billed_usd} USD of a run of {run_usd}, presumed {cap.presumed_usd} USD")
+    assert billed_usd <= run_usd
+    assert cap.spent_usd - cap.presumed_usd - 1e-9 <= billed_usd <= cap.spent_usd + 1e-9
+    assert cap.spent_usd <= run_usd * (1.0 + 1e-12)
+    store.close()
+
+
+def _nothing_is_in_flight(store, caps):
+    time.sleep(0.2)
+    store.refresh()
+    return store.snapshot("s", caps).account.caps[0].in_flight == 0
 
 
 @NEEDS_REDIS

@@ -13,6 +13,7 @@ import pytest
 
 from support.redis_servers import MISSING, redis_server
 from wiserouter import Budget, open_store
+from wiserouter.budgets.run_caps import RunCap
 
 pytestmark = pytest.mark.slow
 
@@ -28,8 +29,8 @@ def sqlite(tmp_path):
 
 
 @pytest.fixture
-def redis(server):
-    return server.url
+def redis(server, tmp_path):
+    return f"{server.url}?name={tmp_path.name}"
 
 
 @pytest.mark.parametrize(
@@ -39,19 +40,7 @@ def test_eight_processes_share_a_hard_budget(place, request):
     url = request.getfixturevalue(place)
     store = open_store(url)
     store.open("s", Budget(AMOUNT_USD, 1_000_000, limit="hard"))
-    workers = [
-        subprocess.Popen(
-            [sys.executable, str(WORKER), url, "s", "crowd", str(CALLS), str(seed)], stdout=subprocess.PIPE, text=True
-        )
-        for seed in range(PROCESSES)
-    ]
-    try:
-        found = [json.loads(worker.communicate(timeout=300.0)[0]) for worker in workers]
-    finally:
-        for worker in workers:
-            worker.kill()
-            worker.wait(10.0)
-    total = {name: math.fsum([one[name] for one in found]) for name in found[0]}
+    total = in_processes(url, PROCESSES, CALLS)
     store.refresh()
     ledger = store.ledger("s")
     assert total["granted"] + total["refused"] == PROCESSES * CALLS
@@ -63,3 +52,43 @@ def test_eight_processes_share_a_hard_budget(place, request):
     assert ledger.reserved_usd == pytest.approx(0.0, abs=1e-9)
     assert AMOUNT_USD - ledger.spent_usd < 1.5  # at most one call of the highest worst case did not fit
     store.close()
+
+
+@pytest.mark.parametrize("limit", ["expected", "hard"])
+@pytest.mark.parametrize(
+    "place", ["sqlite", pytest.param("redis", marks=pytest.mark.skipif(redis_server() is None, reason=MISSING))]
+)
+def test_two_processes_race_for_the_rest_of_a_run(place, limit, request):
+    url, run_usd, calls = request.getfixturevalue(place), 150.0, 300
+    store = open_store(url)
+    store.open("s", Budget(1e6, 1_000_000, limit=limit))
+    total = in_processes(url, 2, calls, RUN_USD=str(run_usd))
+    store.refresh()
+    cap = store.snapshot("s", (RunCap("run", run_usd, hard=True, ttl_s=900.0),)).account.caps[0]
+    assert total["granted"] + total["refused"] == 2 * calls
+    assert total["refused"] > 0
+    assert cap.spent_usd == pytest.approx(total["spent_usd"], rel=0, abs=1e-9)
+    assert run_usd - 1.5 < cap.spent_usd <= run_usd * (1.0 + 1e-12)
+    assert (cap.charged, cap.in_flight) == (total["charged"], 0)
+    assert store.ledger("s").spent_usd == pytest.approx(total["spent_usd"], rel=0, abs=1e-9)
+    store.close()
+
+
+def in_processes(url, processes, calls, **environment):
+    """Return the sums of what so many processes report."""
+    workers = [
+        subprocess.Popen(
+            [sys.executable, str(WORKER), url, "s", "crowd", str(calls), str(seed)],
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **environment},
+        )
+        for seed in range(processes)
+    ]
+    try:
+        found = [json.loads(worker.communicate(timeout=300.0)[0]) for worker in workers]
+    finally:
+        for worker in workers:
+            worker.kill()
+            worker.wait(10.0)
+    return {name: math.fsum([one[name] for one in found]) for name in found[0]}

@@ -15,10 +15,11 @@ MAX_CAPS = 10_000
 
 
 class CapView(NamedTuple):
-    """The account of a cap, None where it was not open, and the engine's time of the reply."""
+    """The account of a cap, None where it was not open, the engine's time of the reply, and the number of refreshes."""
 
     ledger: CapLedger | None
     as_of_s: float
+    refreshes: int
 
 
 class CapViews:
@@ -26,10 +27,16 @@ class CapViews:
 
     def __init__(self) -> None:
         self._views: OrderedDict[str, CapView] = OrderedDict()
+        self._refreshes = 0
+
+    def refresh(self) -> None:
+        """Let every cap be read again when it is next asked for."""
+        self._refreshes += 1
 
     def are_known(self, caps: Sequence[RunCap], since_s: float) -> bool:
-        """Return True if all of some caps were read since a time."""
-        return all(cap.key in self._views and self._views[cap.key].as_of_s >= since_s for cap in caps)
+        """Return True if all of some caps were read since a time, and since the last refresh."""
+        views = [self._views.get(cap.key) for cap in caps]
+        return all(one and one.as_of_s >= since_s and one.refreshes == self._refreshes for one in views)
 
     def ledgers(self, caps: Sequence[RunCap], now_s: float) -> tuple[CapLedger, ...]:
         """Return the account of each cap as last seen; a new one where it was not open."""
@@ -47,7 +54,7 @@ class CapViews:
         for cap in caps:
             view = self._views.get(cap.key)
             if view is None or view.ledger is None:
-                self._keep(cap.key, CapView(CapLedger.of_cap(cap, now_s), now_s))
+                self._keep(cap.key, CapView(CapLedger.of_cap(cap, now_s), now_s, self._refreshes))
 
     def take(
         self,
@@ -63,7 +70,7 @@ class CapViews:
             if ledger is not None:
                 for effect in unsent(key):
                     effect(ledger)
-            self._keep(key, CapView(ledger, now_s))
+            self._keep(key, CapView(ledger, now_s, self._refreshes))
 
     def _ledger(self, cap: RunCap, now_s: float) -> CapLedger:
         view = self._views.get(cap.key)

@@ -52,7 +52,7 @@ def keep_conversation(worker: Worker, conversation: Conversation, ttl_s: float) 
         is_kept = worker.client.request(pending) == "ok"
     except StoreUnavailable:
         with worker.lock:
-            if worker.may_act_locally(scope) and not _is_latest(worker, conversation):
+            if _continues(worker, scope) and not _is_latest(worker, conversation):
                 return False  # another call of this worker was faster
         raise
     with worker.lock:
@@ -63,7 +63,10 @@ def keep_conversation(worker: Worker, conversation: Conversation, ttl_s: float) 
 
 def end_conversation(worker: Worker, key: str) -> None:
     """Forget a conversation, what it commits, and its cap unless a call of it is in flight."""
-    pending = PendingEvent(EndConversation(key), "", caps=(key,))
+    with worker.lock:
+        text = worker.seen.get(key)
+        scope = "" if text is None else conversation_of_text(text, worker.name).scope
+    pending = PendingEvent(EndConversation(key), scope if scope in worker.replica.views else "", caps=(key,))
     pending.defer = lambda: worker.continues
     worker.client.request(pending)
     with worker.lock:
@@ -72,10 +75,15 @@ def end_conversation(worker: Worker, key: str) -> None:
 
 def _defer_keeping(worker: Worker, conversation: Conversation, text: str) -> bool:
     """Keep a state here where the engine does not answer and the limit of the scope permits decisions."""
-    if not worker.may_act_locally(conversation.scope) or not _is_latest(worker, conversation):
+    if not _continues(worker, conversation.scope) or not _is_latest(worker, conversation):
         return False
     _note(worker, conversation.key, text)
     return True
+
+
+def _continues(worker: Worker, scope: str) -> bool:
+    """Return True if calls of a scope are decided while the engine does not answer."""
+    return worker.continues and worker.may_act_locally(scope)
 
 
 def _is_latest(worker: Worker, conversation: Conversation) -> bool:

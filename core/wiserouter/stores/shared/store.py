@@ -271,6 +271,8 @@ class SharedStore:
             If that fails; it is tried again later.
         """
         self._worker.client.refresh()
+        with self._worker.lock:
+            self._worker.caps.refresh()
 
     def health(self) -> Health:
         """Return the state of the store: reachable or not, age of the replica, events still to be sent."""
