@@ -78,15 +78,17 @@ class KeptConversations:
             self._recommit(kept, None)
 
     def expire(self, now_s: float) -> None:
-        """Take back the amounts of runs that have expired."""
-        while self._due and self._due[0][0] <= now_s:
+        """Take back the amounts of runs that have expired, in steps of bounded work."""
+        for _ in range(MAX_EXPIRED_PER_STEP):
+            if not self._due or self._due[0][0] > now_s:
+                return
             _, key = heappop(self._due)
             kept = self._kept.get(key)
             if kept is not None and kept.until_s <= now_s:
                 self.end(key)
 
     def _drop_old(self, now_s: float) -> None:
-        for _ in range(MAX_EXPIRED_PER_STEP):
+        for _ in range(min(MAX_EXPIRED_PER_STEP, len(self._kept))):
             key, oldest = next(iter(self._kept.items()))
             if oldest.until_s > now_s and len(self._kept) <= self._max_conversations:
                 return
