@@ -10,8 +10,13 @@ from wiserouter.evaluation.datasets.synthetic import make_table
 
 N_CONTEXTS, N_MODELS, ROUNDS, CALLS_PER_RUN, RUNS = 16, 5, 7, 10, 40
 USAGE = Usage(2_000, 300, cache_read_tokens=1_500)
-TARGETS = {"context": 8.0, "text": 1.5}
-"""The most that a call of a conversation may cost, in single calls."""
+TARGETS = {
+    ("run", "context"): 5.0,
+    ("conversation", "context"): 12.0,
+    ("run", "text"): 1.5,
+    ("conversation", "text"): 3.0,
+}
+"""The most that a call may take, in single calls, by unit and by what is given."""
 
 
 def router(unit, encoder, contexts):
@@ -57,9 +62,11 @@ def test_decide_in_a_conversation(given):
         for unit, serving in routers.items():
             found[unit].append(decide_us(serving, unit, asked, n))
     best = {unit: min(times) for unit, times in found.items()}
+    missed = []
     for unit in ("run", "conversation"):
-        ratio = best[unit] / best[None]
+        ratio, target = best[unit] / best[None], TARGETS[unit, given]
         name = f"decide in a {unit}, {given} given"
-        print(f"\n{name:<58} {best[unit]:>10.1f} us   {ratio:.2f}x the {best[None]:.1f} us of a single call", end="")
-    assert best["run"] <= TARGETS[given] * best[None]
-    assert best["conversation"] <= 2.0 * TARGETS[given] * best[None]
+        note = f"{ratio:.2f}x the {best[None]:.1f} us of a single call, target <= {target:g}x"
+        print(f"\n{name:<58} {best[unit]:>10.1f} us   {note}", end="")
+        missed += [name] if ratio > target else []
+    assert not missed
