@@ -261,8 +261,8 @@ def keep(store, ledger: Ledger, run: str, rest_usd: float) -> None:
     state = store.conversation(run)
     assert (state is not None) is (run in ledger.kept)
     state = state or Conversation(run, "team", "run")
-    assert store.keep_conversation(replace(state, rest_usd=rest_usd), KEPT_S)
-    assert not store.keep_conversation(replace(state, rest_usd=9.0), KEPT_S)
+    assert store.keep_conversation(state._replace(rest_usd=rest_usd), KEPT_S)
+    assert not store.keep_conversation(state._replace(rest_usd=9.0), KEPT_S)
     ledger.kept[run] = rest_usd, store.now() + KEPT_S
 
 

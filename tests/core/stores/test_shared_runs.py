@@ -60,9 +60,9 @@ def test_an_expected_limit_continues_runs_while_the_store_is_away(opened, clock,
     store.reserve(in_run(store, "first", EXPECTED))
     engine.down = True
     state = store.conversation("run")
-    assert state == replace(run, version=1)
-    assert store.keep_conversation(replace(state, calls=2, rest_usd=0.25), 900.0)
-    assert not store.keep_conversation(replace(state, calls=3), 900.0)
+    assert state == run._replace(version=1)
+    assert store.keep_conversation(state._replace(calls=2, rest_usd=0.25), 900.0)
+    assert not store.keep_conversation(state._replace(calls=3), 900.0)
     assert store.conversation("run").calls == 2
     assert store.conversation("unknown") is None
     for name in ("second", "third", "fourth"):
@@ -72,7 +72,7 @@ def test_an_expected_limit_continues_runs_while_the_store_is_away(opened, clock,
         store.reserve(in_run(store, "fifth", EXPECTED))
     store.settle("second", 0.125)
     answers_again(engine, clock, store, other)
-    assert other.conversation("run") == replace(run, version=2, calls=2, rest_usd=0.25)
+    assert other.conversation("run") == run._replace(version=2, calls=2, rest_usd=0.25)
     seen = other.snapshot("s", (EXPECTED,))
     assert (seen.committed_usd, seen.account.caps[0].spent_usd, seen.account.caps[0].in_flight) == (0.25, 0.125, 3)
     assert (other.ledger("s").spent_usd, other.ledger("s").in_flight) == (0.125, 3)
@@ -107,7 +107,7 @@ def test_a_closed_store_continues_no_conversation(opened):
     engine.down = True
     for step in (
         lambda: store.conversation("chat"),
-        lambda: store.keep_conversation(replace(chat, version=1), 900.0),
+        lambda: store.keep_conversation(chat._replace(version=1), 900.0),
         lambda: store.end_conversation("chat"),
     ):
         with pytest.raises(StoreUnavailable):
@@ -120,8 +120,8 @@ def test_a_state_that_another_worker_has_kept_meanwhile_stays(opened, clock):
     chat = Conversation("chat", "s", "conversation")
     assert store.keep_conversation(chat, 900.0)
     engine.down = True
-    assert store.keep_conversation(replace(chat, version=1, model="mine"), 900.0)
-    assert other.keep_conversation(replace(chat, version=1, model="theirs"), 900.0)
+    assert store.keep_conversation(chat._replace(version=1, model="mine"), 900.0)
+    assert other.keep_conversation(chat._replace(version=1, model="theirs"), 900.0)
     answers_again(engine, clock, store)
     assert store.conversation("chat").model == "theirs"
 
