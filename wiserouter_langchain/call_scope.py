@@ -66,8 +66,16 @@ def arouted(
 
 
 class _Scope:
-    """The part that the sync and the async scope share."""
+    """The part that the sync and the async scope share.
 
+    Attributes
+    ----------
+    call : RoutedCall
+        The attempt that is under way; there is none before the scope is entered.
+    """
+
+    call: RoutedCall
+    _has_decided = False
     _run: Any
 
     def __init__(
@@ -76,20 +84,16 @@ class _Scope:
         self._llm, self._environment = llm, llm._environment
         self._config, self._kwargs = ensure_config(config), kwargs
         self._messages = llm._convert_input(input).to_messages()
-        self._call: RoutedCall | None = None
         self._ends_with_stream = False
-        self._request = request_of(self._messages, self._kwargs)
+        environment = self._environment
+        self._payer = environment.payer or stated_scope(self._config) or "default"
+        self._is_placed = environment.lookup.needs_question
+        reads_question = self._is_placed or llm.draw_by == "question" or environment.unit != "call"
+        self._request = request_of(self._messages, self._kwargs, reads_question=reads_question)
         self._assignment = ContextAssignment(0)
         self._failed: list[str] = []
         self._first_error: BaseException | None = None
         self._conversation: CallConversation | None = None
-
-    @property
-    def call(self) -> RoutedCall:
-        """The attempt that is under way."""
-        if self._call is None:
-            raise RuntimeError("the scope of the call has not been entered")
-        return self._call
 
     def _manager(self, kind: Any) -> Any:
         """Return the callback manager of the chain run."""
@@ -117,12 +121,16 @@ class _Scope:
             forced=self._configurable().get(FORCED),
             preferred=self._environment.preferred,
             cap_output_tokens=self._llm.cap_output_tokens,
-            scope=self._payer(),
+            scope=self._payer,
             failed=self._failed,
-            resting=self._environment.rests.resting(),
-            draw_key=self._request.draw_key(self._llm.draw_by, context=self._assignment.context),
+            resting=self._environment.rests.resting() if self._environment.rests.any else (),
+            draw_key=self._draw_key(),
             conversation=self._conversation,
         )
+
+    def _draw_key(self) -> str | None:
+        draw_by = self._llm.draw_by
+        return None if draw_by == "request" else self._request.draw_key(draw_by, context=self._assignment.context)
 
     def _decided(self, may_wait: bool) -> RoutedCall:
         """Decide, and return the call."""
@@ -139,7 +147,7 @@ class _Scope:
             unit,
             self._config,
             self._messages,
-            self._payer(),
+            self._payer,
             self._run,
             environment.named_run,
             informative=self._request.informative,
@@ -151,7 +159,7 @@ class _Scope:
 
     def _terms(self) -> AdmissionTerms:
         """Return the arguments with which the queue admits the call."""
-        return self._payer(), self._decided, self._needed_usd, self._llm.max_wait_s
+        return self._payer, self._decided, self._needed_usd, self._llm.max_wait_s
 
     def _may_fail_over(self, error: BaseException) -> bool:
         """Record an error, and return True if another model may still answer: no part of an answer has arrived."""
@@ -173,34 +181,28 @@ class _Scope:
             first.add_note(f"then failed as well: {', '.join(self._failed[1:])}")
         raise first
 
-    def _payer(self) -> str:
-        """Return the scope that pays: the one that the program has set, else the one of the configuration."""
-        if self._environment.payer:
-            return self._environment.payer
-        return stated_scope(self._config) or "default"
-
     def _configurable(self) -> Mapping[str, Any]:
         return self._config.get("configurable") or {}
 
-    def _ready(self, call: RoutedCall, run: Any) -> RoutedCall:
-        """Enter the call in the index, and prepare what its model is called with."""
+    def _begin(self, call: RoutedCall, run: Any) -> None:
+        """Begin an attempt: enter it in the index, and prepare the arguments of its model."""
+        self.call, self._has_decided = call, True
         enter = partial(self._environment.index.add, call.decision.id)
         enter(run.run_id, *([run.parent_run_id] if run.parent_run_id else []))
         call.observer.on_start = enter
         cap, callbacks = self._llm.cap_output_tokens, run.get_child()
         call.prepare(self._messages, self._kwargs, self._config, callbacks, cap, self._failed)
-        return call
 
     def _outputs(self) -> dict[str, Any]:
         """Return the outputs of the chain run."""
-        return {} if self._call is None else {"output": self._call.output, RECORD: self._call.record}
+        return {"output": self.call.output, RECORD: self.call.record} if self._has_decided else {}
 
     def _settle(self, call: RoutedCall) -> None:
         """Settle a call, and let other workers find it."""
         model = call.decision.model
         try:
-            remark = call.settle()
-            if call.error is not None:
+            remark, error = call.settle()
+            if error is not None:
                 self._environment.index.forget(call.decision.id)
             else:
                 self._name(call)
@@ -234,9 +236,9 @@ class CallScope(_Scope):
         manager = self._manager(CallbackManager)
         self._run = manager.on_chain_start(None, {"messages": self._messages}, **self._run_names())
         try:
-            self._assignment = self._environment.lookup.look_up(self._request.question)
-            self._call = self._environment.queue.admit(*self._terms())
-            self._ready(self._call, self._run)
+            if self._is_placed:
+                self._assignment = self._environment.lookup.look_up(self._request.question)
+            self._begin(self._environment.queue.admit(*self._terms()), self._run)
             return self
         except BaseException as error:
             self._end(error)
@@ -258,8 +260,7 @@ class CallScope(_Scope):
                 error.add_note(f"no other model may try: {refusal}")
         if next_call is None:
             self._raise_first(error)
-        self._call = next_call
-        self._ready(next_call, self._run)
+        self._begin(next_call, self._run)
 
     def end_with_stream(self) -> RoutedCall:
         """Let the observer end the call, which is returned: the caller reads the model's own stream after the block."""
@@ -272,8 +273,8 @@ class CallScope(_Scope):
         _end_run(self._run, error, {RECORD: call.record})
 
     def _end(self, error: BaseException | None) -> None:
-        if self._call is not None:
-            self._settle(self._call)
+        if self._has_decided:
+            self._settle(self.call)
         _end_run(self._run, error, self._outputs())
 
 
@@ -287,9 +288,9 @@ class AsyncCallScope(_Scope):
         manager = self._manager(AsyncCallbackManager)
         self._run = await manager.on_chain_start(None, {"messages": self._messages}, **self._run_names())
         try:
-            self._assignment = await self._environment.lookup.alook_up(self._request.question)
-            self._call = await self._adecided()
-            self._ready(self._call, self._run)
+            if self._is_placed:
+                self._assignment = await self._environment.lookup.alook_up(self._request.question)
+            self._begin(await self._adecided(), self._run)
             return self
         except BaseException as error:
             await self._aend(error)
@@ -311,8 +312,7 @@ class AsyncCallScope(_Scope):
                 error.add_note(f"no other model may try: {refusal}")
         if next_call is None:
             self._raise_first(error)
-        self._call = next_call
-        self._ready(next_call, self._run)
+        self._begin(next_call, self._run)
 
     def end_with_stream(self) -> RoutedCall:
         """Let the observer end the call, which is returned: the caller reads the model's own stream after the block."""
@@ -328,13 +328,13 @@ class AsyncCallScope(_Scope):
         _end_run(self._run.get_sync(), error, {RECORD: call.record})
 
     async def _adecided(self) -> RoutedCall:
-        is_quick = len(self._request.counted) < SHORT_TEXT_CHARS and not self._environment.core.waits(self._payer())
+        is_quick = len(self._request.counted) < SHORT_TEXT_CHARS and not self._environment.core.waits(self._payer)
         undo = None if is_quick else self._settle
         return await self._environment.queue.aadmit(*self._terms(), undo)
 
     async def _aend(self, error: BaseException | None) -> None:
-        if self._call is not None:
-            await self._asettle(self._call)
+        if self._has_decided:
+            await self._asettle(self.call)
         await _end_run(self._run, error, self._outputs())
 
     async def _asettle(self, call: RoutedCall) -> None:

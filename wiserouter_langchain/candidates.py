@@ -96,7 +96,7 @@ def begin_call(
     limits = _hard_limits(router, terms)
     if limits is not None:
         request = _bounded(request, limits)
-    bound_tokens = request.input_bound_tokens
+    bound_tokens = request.input_bound_tokens if limits is not None or _has_windows(members) else 0
     names = candidates(members, request, bound_tokens, terms)
     worst_usd = None
     if limits is not None:
@@ -131,6 +131,11 @@ def _hard_limits(router: WiseRouter, terms: CallTerms) -> Limits | None:
     if terms.conversation is not None and router.conversations is not None:
         hard = hard or router.conversations.has_hard_runs
     return bounded_limits(terms.kwargs, terms.messages) if hard else None
+
+
+def _has_windows(members: Mapping[str, PoolMember]) -> bool:
+    """Return True if the context window of a model is known."""
+    return any(member.rate_card.max_input_tokens is not None for member in members.values())
 
 
 def _bounded(request: CallRequest, limits: Limits) -> CallRequest:

@@ -10,7 +10,7 @@ from langchain_core.messages import BaseMessage
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from wiserouter.integration import FRAME_TOKENS, TOOLS_TOKENS, CallRequest, Message, Question, question_of
-from wiserouter_langchain.limits import BODIES, requested_limits
+from wiserouter_langchain.limits import BODIES, NO_LIMITS, requested_limits
 from wiserouter_langchain.operations import OPERATIONS, Operation
 
 _MEDIA = {
@@ -33,7 +33,12 @@ _COUNTED = ("functions", "response_format", "response_schema", "guided_json", "g
 """Settings whose text is part of the input."""
 
 
-def request_of(messages: Sequence[BaseMessage], kwargs: Mapping[str, Any]) -> CallRequest:
+NOT_READ = Question("", informative=False)
+
+
+def request_of(
+    messages: Sequence[BaseMessage], kwargs: Mapping[str, Any], *, reads_question: bool = True
+) -> CallRequest:
     """Return the request of a call.
 
     Parameters
@@ -42,6 +47,8 @@ def request_of(messages: Sequence[BaseMessage], kwargs: Mapping[str, Any]) -> Ca
         The conversation.
     kwargs : mapping
         Keyword arguments of the call, and the queued operations.
+    reads_question : bool, default True
+        Whether the question is looked for; False where nothing is routed by it.
 
     Examples
     --------
@@ -53,10 +60,10 @@ def request_of(messages: Sequence[BaseMessage], kwargs: Mapping[str, Any]) -> Ca
     schemas = [*(kwargs.get("tools") or ()), *(schema for _, args, _ in operations for schema in _listed(args))]
     settings = [kwargs, *(keywords for _, _, keywords in operations)]
     extras = [_dump(one[name]) for one in settings for name in _COUNTED if one.get(name)]
-    question = _question(messages)
+    question = _question(messages) if reads_question else NOT_READ
     texts = [text for message in messages for text in _texts(message)]
     media = frozenset(kind for message in messages for kind in _media(message))
-    limits = requested_limits(kwargs)
+    limits = requested_limits(kwargs) if kwargs else NO_LIMITS
     return CallRequest(
         question=question.text,
         informative=question.informative,

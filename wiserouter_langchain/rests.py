@@ -17,6 +17,11 @@ class Rests:
     now_s : callable, default time.monotonic
         The clock.
 
+    Attributes
+    ----------
+    any : bool
+        Whether a model may be left out now.
+
     Examples
     --------
     >>> rests = Rests(5.0, now_s=iter([0.0, 4.0, 6.0]).__next__)
@@ -29,18 +34,19 @@ class Rests:
         self._rest_s, self._now_s = rest_s, now_s
         self._until_s: dict[str, float] = {}
         self._lock = Lock()
+        self.any = False
 
     def begin(self, model: str) -> None:
         """Leave a model out from now on."""
         if self._rest_s > 0:
             with self._lock:
                 self._until_s[model] = self._now_s() + self._rest_s
+                self.any = True
 
     def resting(self) -> set[str]:
         """Return the models that are left out now."""
-        if not self._until_s:
-            return set()
         with self._lock:
             now_s = self._now_s()
             self._until_s = {model: until_s for model, until_s in self._until_s.items() if until_s > now_s}
+            self.any = bool(self._until_s)
             return set(self._until_s)

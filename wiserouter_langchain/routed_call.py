@@ -103,7 +103,9 @@ class RoutedCall:
             self.record["failed_models"] = ", ".join(failed)
         self.messages = messages
         if self.limits is None:
-            self.runnable, self.kwargs = member.capped(cap_output_tokens, self.request), dict(kwargs)
+            uncapped = cap_output_tokens is None
+            self.runnable = member.model if uncapped else member.capped(cap_output_tokens, self.request)
+            self.kwargs = dict(kwargs)
         else:
             self.runnable, self.kwargs = member.bounded(self.limits, cap_output_tokens, kwargs)
         operations = self.kwargs.pop(OPERATIONS, ())
@@ -116,14 +118,14 @@ class RoutedCall:
         self.config = patch_config(config, callbacks=callbacks)
         self.config["metadata"] = {**(self.config.get("metadata") or {}), RECORD: self.record}
 
-    def settle(self) -> Remark:
-        """Charge, release or presume the cost of the call; return what the log should say about it.
+    def settle(self) -> tuple[Remark, BaseException | None]:
+        """Charge, release or presume the cost of the call; return the remark for the log, and the call's `error`.
 
-        Only the first invocation has an effect.
+        Only the first invocation settles.
         """
         if not self._unsettled.acquire(blocking=False):
-            return Remark.NONE
-        return settle_runs(
+            return Remark.NONE, self.error
+        remark = settle_runs(
             self.router,
             self.decision,
             self.observer,
@@ -131,12 +133,14 @@ class RoutedCall:
             self.request,
             hard=self.limits is not None,
         )
+        return remark, self.error
 
     @property
     def error(self) -> BaseException | None:
         """The error of a model that failed before any part of an answer arrived; None otherwise."""
         runs = self.observer.runs
-        return None if self.observer.has_answer or not runs else runs[-1].error
+        error = runs[-1].error if runs else None
+        return None if error is None or self.observer.has_answer else error
 
     def with_record(self, output: Any) -> Any:
         """Return a copy of an answer with the record attached; the model's cache may own the original."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -26,6 +27,11 @@ class ModelRun(NamedTuple):
     error: BaseException | None = None
 
 
+def _ignore(event: object) -> None:
+    """Do nothing at the start or end of a run."""
+
+
+@dataclass(eq=False, repr=False)
 class UsageObserver(BaseCallbackHandler):
     """A callback that collects the model runs below one call of the router; it never raises.
 
@@ -43,11 +49,10 @@ class UsageObserver(BaseCallbackHandler):
 
     run_inline = True  # no thread hop per event on the asynchronous path
 
-    def __init__(self) -> None:
-        self.started = 0
-        self.runs: list[ModelRun] = []
-        self.on_start: Callable[[UUID], object] = _ignore
-        self.on_end: Callable[[BaseException | None], object] = _ignore
+    started: int = 0
+    runs: list[ModelRun] = field(default_factory=list)
+    on_start: Callable[[UUID], object] = _ignore
+    on_end: Callable[[BaseException | None], object] = _ignore
 
     @property
     def has_answer(self) -> bool:
@@ -86,7 +91,3 @@ def _is_empty(message: BaseMessage) -> bool:
     """Return True if a run broke off before its answer began: LangChain puts the provider's error into a message."""
     content = message.text or getattr(message, "tool_call_chunks", None) or getattr(message, "tool_calls", None)
     return not content and not getattr(message, "usage_metadata", None)
-
-
-def _ignore(event: object) -> None:
-    """Do nothing at the start or end of a run."""

@@ -123,13 +123,25 @@ class DeploymentRegistry:
 
     def find(self, *deployment_ids: object) -> DeploymentInfo | None:
         """Return the deployment of one of these ids, if it is one of the group's."""
-        ids = (str(id_) for id_ in deployment_ids if id_)
-        return next((self._infos[id_] for id_ in ids if id_ in self._infos), None)
+        for id_ in deployment_ids:
+            if id_ and (info := self._infos.get(str(id_))) is not None:
+                return info
+        return None
 
     def resolve(
         self, deployments: Sequence[Deployment], failed_ids: Collection[str], model_group: str = ""
     ) -> tuple[Candidates, list[DeploymentInfo]]:
-        """Return the deployments that can serve, and the infos that are new; parameters as in `Group.candidates`."""
+        """Return the deployments that can serve, and the infos that are new.
+
+        Parameters
+        ----------
+        deployments : sequence of mapping
+            The healthy deployments.
+        failed_ids : collection of str
+            Those that failed earlier in the request.
+        model_group : str
+            The model group that they serve, where it is another one: that of a fallback.
+        """
         with_ids = [(deployment, id_of(deployment)) for deployment in deployments]
         unknown = [one for one, id_ in with_ids if id_ not in self._infos and id_ not in self._refused]
         new = self.register(unknown, model_group) if unknown else []

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from threading import Lock
 from typing import Literal
 
 from wiserouter import NO_CONTEXT, Decision, WiseRouter
-from wiserouter.errors import AlreadySettled, BudgetExhausted, StoreError, UnknownDecision, UnknownPrice
+from wiserouter.errors import AlreadySettled, BudgetExhausted, StoreError, UnknownDecision
 from wiserouter.integration import (
     MAX_WAIT_S,
     SHORT_TEXT_CHARS,
@@ -33,7 +33,7 @@ from wiserouter_litellm.candidates import (
     ranked,
 )
 from wiserouter_litellm.continuations import makers
-from wiserouter_litellm.deployments import Candidates, Deployment, DeploymentInfo, DeploymentRegistry
+from wiserouter_litellm.deployments import DeploymentInfo, DeploymentRegistry
 from wiserouter_litellm.feedback_keys import keys_of_decision
 from wiserouter_litellm.request_conversation import LONG_HISTORY_CHARS, SESSION_KEYS, TURN_KEY
 from wiserouter_litellm.scopes import OWN, GroupScope, ScopeResolver
@@ -89,6 +89,8 @@ class Group:
         Faults by kind.
     durable : bool
         Whether the budget lives in a store that outlasts the process, and that may have to be waited for.
+    reads_question : bool
+        Whether anything is routed by what a request asks for.
     """
 
     name: str
@@ -106,45 +108,16 @@ class Group:
     faults: Counter[str] = field(default_factory=Counter)
     queue: AdmissionQueue = field(init=False)
     durable: bool = field(init=False)
+    reads_question: bool = field(init=False)
     _adding: Lock = field(default_factory=Lock)
 
     def __post_init__(self) -> None:
         self.queue = admission_queue(self.router)
         self.durable = self.router.durable
+        self.reads_question = self.lookup.needs_question or self.draw_by == "question"
         kept = self.router.conversations
         self._run_is_hard = self.keeps_conversations and kept is not None and kept.has_hard_runs
         self.hard |= self._run_is_hard
-
-    @property
-    def reads_question(self) -> bool:
-        """Whether anything is routed by what a request asks for."""
-        return self.lookup.needs_question or self.draw_by == "question"
-
-    def candidates(self, healthy: Sequence[Deployment], failed_ids: set[str], model_group: str = "") -> Candidates:
-        """Return the candidates among the healthy deployments; models that are new join the pool.
-
-        Parameters
-        ----------
-        healthy : sequence of mapping
-            The deployments.
-        failed_ids : set of str
-            Those that failed earlier in the request.
-        model_group : str
-            The model group that they serve, where it is another one: that of a fallback.
-
-        Raises
-        ------
-        UnknownPrice
-            If none of them has a price.
-        """
-        candidates, new = self.registry.resolve(healthy, failed_ids, model_group)
-        if new:
-            self.add_new_models(new)
-        if not candidates:
-            raise UnknownPrice(
-                str(healthy[0]["litellm_params"].get("model")), "price, nor has any other that is healthy"
-            )
-        return candidates
 
     def add_new_models(self, infos: Iterable[DeploymentInfo]) -> None:
         """Add the models of new deployments to the pool, unless they are there."""

@@ -344,17 +344,21 @@ async def aselect_from(group: Group, routing: RoutingRequest, filtered: Filtered
 def candidates_of(group: Group, healthy: Sequence[Deployment], failed_ids: set[str], model: str) -> Candidates:
     """Return the candidates of a request, those of a fallback under the model group that it goes to.
 
+    Models that are new join the pool.
+
     Raises
     ------
     UnknownPrice, FallbackRefused
         If none of them has a price.
     """
-    if model in {"", group.name}:
-        return group.candidates(healthy, failed_ids)
-    try:
-        return group.candidates(healthy, failed_ids, model)
-    except UnknownPrice as error:
-        raise refusal(group, model, str(error)) from error
+    is_fallback = model not in {"", group.name}
+    candidates, new = group.registry.resolve(healthy, failed_ids, model if is_fallback else "")
+    if new:
+        group.add_new_models(new)
+    if not candidates:
+        error = UnknownPrice(str(healthy[0]["litellm_params"].get("model")), "price, nor has any other that is healthy")
+        raise refusal(group, model, str(error)) if is_fallback else error
+    return candidates
 
 
 def translate_error(group: Group, healthy: list[Any], error: Exception, kwargs: Mapping[str, Any]) -> list[Any]:
