@@ -12,8 +12,8 @@ import math
 
 from wiserouter.learning.estimates import Estimates
 
-RECOUNT_GROWTH = 1.01
-"""The calls whose score may still come are counted again once there are 1 % more decisions."""
+RECOUNT_GROWTH = 1.1
+"""The calls whose score may still come are counted again once there are 10 % more decisions."""
 
 LATEST_S = 7 * 86_400.0
 """Decisions older than this are no longer kept: their score is not awaited."""
