@@ -109,4 +109,6 @@ class CallRequest:
     @property
     def input_bound_tokens(self) -> int:
         """An upper bound on the tokens of the text for every byte-level tokenizer: its bytes plus the overhead."""
-        return len(self.counted.encode("utf-8", "surrogatepass")) + self.overhead_tokens
+        text = self.counted
+        n_bytes = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+        return n_bytes + self.overhead_tokens
