@@ -12,8 +12,8 @@ import math
 
 from wiserouter.learning.estimates import Estimates
 
-RECOUNT_GROWTH = 1.1
-"""The calls whose score may still come are counted again once there are 10 % more decisions."""
+RECOUNT_GROWTH, RECOUNT_AFTER = 1.1, 8.0
+"""The calls whose score may still come are counted again after 10 % more decisions, and 8 at least."""
 
 LATEST_S = 7 * 86_400.0
 """Decisions older than this are no longer kept: their score is not awaited."""
@@ -48,13 +48,13 @@ class PendingScores:
     """
 
     def __init__(self, counted: int = 0) -> None:
-        self._counted, self.due = counted, counted + 1.0
+        self._counted, self.due = counted, counted + RECOUNT_AFTER
         self._made: list[tuple[float, int]] = []
 
     def update(self, estimates: Estimates, now_s: float) -> None:
         """Count the decisions since the last time, those of other workers included, and set `estimates.pending`."""
         new, self._counted = estimates.n_invoked - self._counted, estimates.n_invoked
-        self.due = max(self._counted + 1.0, self._counted * RECOUNT_GROWTH)
+        self.due = max(self._counted + RECOUNT_AFTER, self._counted * RECOUNT_GROWTH)
         self._made = [one for one in self._made if now_s - one[0] < LATEST_S]
         self._made.append((now_s, new))
         estimates.pending = self._pending(estimates, now_s)
