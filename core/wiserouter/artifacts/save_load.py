@@ -92,6 +92,8 @@ def _parts(
     contexts = _contexts(manifest, arrays)
     shape, settings = (contexts.n_contexts, len(models)), manifest.get("finer")
     sums, finer = _without("estimates.", arrays), _without("finer.", arrays)
+    if "scored" not in sums and "delay_s" not in sums:  # a file of an earlier version
+        sums |= {"scored": np.minimum(sums["labels"], sums["invoked"]), "delay_s": np.zeros(shape)}
     check_estimates(sums, shape, deviating=settings is not None)
     call_sums = _without("calls.", arrays)
     if call_sums:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wiserouter import Budget, EpsilonFirst, Model, Price, RoutingLog, WiseRouter
+from wiserouter import Budget, EpsilonFirst, Estimates, Model, Price, RoutingLog, WiseRouter
 from wiserouter.artifacts.file import read_artifact, write_artifact
 from wiserouter.errors import ArtifactError, DamagedArtifact, MissingArtifact, NewerArtifact, NotAnArtifact
 
@@ -163,3 +163,16 @@ def test_no_pickle_is_ever_written_or_read(tmp_path):
     with pytest.raises(ValueError, match="allow_pickle"):
         write_artifact(tmp_path / "x.wise", {}, {"evil": np.array([object()])})
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_of_an_earlier_version_lacks_the_times_of_scores(tmp_path):
+    estimates = Estimates(1, 2)
+    estimates.add_table(np.zeros(2, dtype=np.int64), [[0.2, 0.9]] * 2, [[1.0, 3.0]] * 2)
+    router = WiseRouter([Model("a", Price(1e-6, 2e-6)), Model("b", Price(1e-6, 2e-6))], estimates=estimates)
+    router.save(tmp_path / "a.wise")
+    manifest, arrays = read_artifact(tmp_path / "a.wise")
+    former = {name: array for name, array in arrays.items() if name not in ("estimates.scored", "estimates.delay_s")}
+    assert len(former) == len(arrays) - 2
+    write_artifact(tmp_path / "b.wise", manifest, former)
+    means = WiseRouter.load(tmp_path / "b.wise").parts().estimates.means()
+    np.testing.assert_array_equal(means.reward, router.parts().estimates.means().reward)
