@@ -26,8 +26,8 @@ Everything runs in memory and is seeded: router, embeddings, rewards and token c
   rows hold 101 calls after 100 of warm-up.
 
 Each row has two groups of columns: the median of all traced calls, and the median of those that touch as many files as
-the 95th of 100 calls does. For a decision and for a call of an adapter, the latter are those at which the plan is solved
-again; rarer calls do more, such as one in a hundred charges, which tests for drift.
+the 95th of 100 calls does. For a decision and for a call of an adapter, the latter are those at which the plan is
+solved again; rarer calls do more, such as one in a hundred charges, which tests for drift.
 
 At commit b2b2b36, before the core had folders, the script reports 88 changes and 18 files for a decision that solves
 the plan, 39 changes for a charge, 239 changes and 30 files for a first call of LiteLLM, and 178 changes for a call of
