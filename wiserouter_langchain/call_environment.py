@@ -9,8 +9,8 @@ from langchain_core.runnables import RunnableConfig
 from pydantic import PrivateAttr
 
 from wiserouter import WiseRouter
-from wiserouter.integration import MAX_WAIT_S, AdmissionQueue, ContextLookup, DrawBy
-from wiserouter_langchain.conversation_call import NO_RUN, NamedRun, Unit
+from wiserouter.integration import MAX_WAIT_S, AdmissionQueue, ContextLookup, DrawBy, Unit
+from wiserouter_langchain.conversation_call import NO_RUN, NamedRun
 from wiserouter_langchain.decision_index import DecisionIndex
 from wiserouter_langchain.pool_member import PoolMember
 from wiserouter_langchain.rests import Rests

@@ -24,12 +24,13 @@ from wiserouter.errors import AlreadySettled, StoreError, UnknownDecision, WiseR
 from wiserouter.integration import (
     SHORT_TEXT_CHARS,
     ContextAssignment,
+    Unit,
     offload,
     refuses_request,
 )
 from wiserouter_langchain.call_environment import FORCED, RoutingChatModel, stated_scope
 from wiserouter_langchain.candidates import CallTerms, begin_call, needed_usd
-from wiserouter_langchain.conversation_call import CallConversation, Unit, conversation_of_call
+from wiserouter_langchain.conversation_call import CallConversation, conversation_of_call
 from wiserouter_langchain.request import request_of
 from wiserouter_langchain.routed_call import RECORD, RoutedCall
 

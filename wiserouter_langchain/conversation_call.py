@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from langchain_core.messages import BaseMessage
 
 from wiserouter import NO_CONTEXT, WiseRouter
 from wiserouter.errors import UnknownDecision
-from wiserouter.integration import ConversationId, conversation_of, name_of_answer
+from wiserouter.integration import ConversationId, Unit, conversation_of, name_of_answer
 from wiserouter_langchain.conversation_ids import stated_ids, turns_of
 from wiserouter_langchain.feedback import WiseFeedbackHandler
-
-Unit = Literal["call", "conversation", "run"]
 
 
 @dataclass(frozen=True, slots=True)

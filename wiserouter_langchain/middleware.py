@@ -22,8 +22,8 @@ from langchain.agents.middleware import AgentMiddleware, AgentState, ModelReques
 from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import ensure_config
 
+from wiserouter.integration import Unit
 from wiserouter_langchain.call_environment import stated_scope
-from wiserouter_langchain.conversation_call import Unit
 from wiserouter_langchain.routed_call import RECORD
 from wiserouter_langchain.runnable import RunnableWiseRouter
 

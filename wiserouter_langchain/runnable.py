@@ -23,10 +23,10 @@ from pydantic import Field
 
 from wiserouter import Budget, Price, WiseRouter
 from wiserouter.errors import InvalidInput, UnknownModel
-from wiserouter.integration import ContextLookup, admission_queue, load_tokenizer
+from wiserouter.integration import ContextLookup, Unit, admission_queue, load_tokenizer
 from wiserouter_langchain.call_environment import CallEnvironment
 from wiserouter_langchain.call_scope import arouted, routed
-from wiserouter_langchain.conversation_call import NamedRun, Unit
+from wiserouter_langchain.conversation_call import NamedRun
 from wiserouter_langchain.decision_index import DecisionIndex
 from wiserouter_langchain.event_streams import astream_events_v3, stream_events_v3
 from wiserouter_langchain.generate import ainvoke_each, configs_of, invoke_each

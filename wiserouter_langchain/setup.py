@@ -10,8 +10,7 @@ from langchain_core.language_models import BaseChatModel
 
 from wiserouter import Budget, Model, Price, WiseRouter
 from wiserouter.errors import InvalidInput, UnknownPrice
-from wiserouter.integration import check_bounded, keep_conversations, prepare_router
-from wiserouter_langchain.conversation_call import Unit
+from wiserouter.integration import Unit, check_bounded, keep_conversations, prepare_router
 from wiserouter_langchain.pool_member import PoolMember, pool_member
 from wiserouter_langchain.wrapped_models import PLAIN, Wrapping, unwrapped
 
