@@ -297,7 +297,7 @@ def toward_price_line(mean: FloatArray, noise: FloatArray, log_price: FloatArray
 
     >>> mean, noise = np.array([0.3, 0.5, 0.7, 0.0]), np.array([1e-4, 1e-4, 1e-4, np.inf])
     >>> toward_price_line(mean, noise, np.log([0.1, 1.0, 10.0, 100.0])).round(2).tolist()
-    [0.3, 0.5, 0.7, 0.86]
+    [0.3, 0.5, 0.7, 0.88]
     """
     expected = LEVEL + SLOPE * log_price
     excess = mean - expected

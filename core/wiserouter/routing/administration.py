@@ -337,8 +337,8 @@ class RouterAdministration:
         >>> router = WiseRouter([Model("small", Price(1e-7, 4e-7)), Model("large", Price(3e-6, 1.5e-5))], seed=0)
         >>> router.start(Budget(amount_usd=1.0, horizon=1_000))
         >>> why = router.explain(router.decide("What is the capital of France?"))
-        >>> why.rule, [model.probability for model in why.models]
-        ('plan', [1.0, 0.0])
+        >>> why.rule, [round(model.probability, 2) for model in why.models]
+        ('plan', [0.8, 0.2])
         """
         from wiserouter.routing.explanation import explanation_of  # most processes explain nothing
 
