@@ -12,14 +12,17 @@ from wiserouter.pricing.amounts import usd_per_1000
 RARE = 0.05
 """Share of calls with a score below which scores are what is missing."""
 
+LEAST_SHARE = 0.02
+"""A smaller part of the rate is used by what calls cost beyond their means."""
+
 FIRST_LOGGED = 100
 """Decisions after which a budget that stays unspent is logged, and again at each doubling."""
 
 
 def why_unspent(plan: Plan, rate_usd: float, names: Sequence[str], estimates: Estimates) -> str | None:
-    """Return why the plan leaves a part of the rate unspent, and what would help; None where it uses all of it."""
+    """Return why the plan leaves a part of the rate unspent, and what would help; None where it uses nearly all."""
     needed_usd = plan.ceiling_usd
-    if not needed_usd < rate_usd:
+    if not needed_usd < (1.0 - LEAST_SHARE) * rate_usd:
         return None
     best = names[int((plan.freq @ plan.mix(needed_usd)).argmax())]
     return (
