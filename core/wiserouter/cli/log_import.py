@@ -107,6 +107,8 @@ def _show(counts: ImportCounts, refused: int, output: Path, source: str) -> None
     out.print(table(f"{counts.calls:,} calls in {output}", ("model", "calls"), rows))
     for line in _notes(counts, refused, source):
         out.print(line, highlight=False, soft_wrap=True)
+    if not _notes(counts, refused, source) and not counts.calls:
+        out.print(f"No record is a call of {source}: check that the files are its exports", highlight=False)
     if counts.calls:
         out.print(f"\nNext: wiserouter log check {output}", highlight=False, soft_wrap=True)
 

@@ -91,6 +91,9 @@ def simulate(
         asked = conversations.study_of(environment, chosen, horizon[0] if horizon else None, credit, fraction)
         each = range(first_seed, first_seed + (seeds or conversations.SEEDS))
         return conversations.compare_units(asked, each, jobs=jobs, plot=plot, as_json=as_json)
+    if environment not in _ENVIRONMENTS:
+        known = ", ".join((*_ENVIRONMENTS, *conversations.ENVIRONMENTS))
+        raise InvalidInput(f"--environment must be one of {known}, got {environment!r}", value=environment)
     seeds = seeds or SEEDS
     study: Study = Study(environment, chosen, limit, accounting, fraction)  # type: ignore[arg-type]
     horizons = sorted(set(horizon or (1_500,)))
@@ -117,6 +120,10 @@ def simulate(
     if plot is not None:
         out.print(f"Picture: {plot}", highlight=False)
     return None
+
+
+_ENVIRONMENTS = ("paper", "routerbench")
+"""Those of single calls."""
 
 
 def _check_unused(environment: str, limit: str, accounting: str, horizon: list[int] | None) -> None:

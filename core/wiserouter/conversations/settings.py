@@ -45,7 +45,9 @@ class Conversations:
     run_limit: Limit = "hard"
 
     def __post_init__(self) -> None:
-        _check_choice("unit", self.unit, ("conversation", "run"))
+        _check_choice(
+            "unit", self.unit, ("conversation", "run"), ": to decide each call alone, leave conversations= out"
+        )
         _check_choice("run_limit", self.run_limit, ("hard", "expected"))
         _check_positive("ttl_s", self.ttl_s)
         if self.run_budget_usd is None:
@@ -70,9 +72,9 @@ class Conversations:
         return self.run_budget_usd is not None and self.run_limit == "hard"
 
 
-def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
+def _check_choice(name: str, value: str, choices: tuple[str, ...], remedy: str = "") -> None:
     if value not in choices:
-        raise InvalidInput(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}", value=value)
+        raise InvalidInput(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}{remedy}", value=value)
 
 
 def _check_positive(name: str, value: float) -> None:

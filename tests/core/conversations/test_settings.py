@@ -13,7 +13,7 @@ def test_a_chat_lives_for_an_hour():
 @pytest.mark.parametrize(
     ("settings", "rule"),
     [
-        ({"unit": "call"}, "unit must be one of 'conversation', 'run', got 'call'"),
+        ({"unit": "call"}, "unit must be one of 'conversation', 'run', got 'call': to decide each call alone, leave"),
         ({"unit": None}, "unit must be one of"),
         ({"run_limit": "soft"}, "run_limit must be one of 'hard', 'expected', got 'soft'"),
         ({"ttl_s": 0.0}, "ttl_s must be a finite number above 0, got 0.0"),

@@ -386,6 +386,12 @@ def test_the_command_imports_files_and_the_log_can_be_fitted(tmp_path):
     assert {model.name for model in WiseRouter.load(tmp_path / "a.wise").parts().models} == {"a", "b"}
 
 
+def test_files_of_another_system_hold_no_call_and_the_command_says_so(tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"run_id": "a", "input": "x"}\n')
+    shown = run("langfuse", tmp_path / "a.jsonl", "-o", tmp_path / "b.parquet")
+    assert "No record is a call of langfuse" in shown.stdout
+
+
 def test_calls_since_a_date_and_of_one_group(tmp_path):
     lines = [{**PAYLOAD, "startTime": BEGAN_S + 86_400.0 * n, "model_group": f"g{n % 2}"} for n in range(6)]
     (tmp_path / "a.json").write_text(json.dumps(lines, indent=1))
