@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -21,7 +22,15 @@ MOST_SHOWN_CHARS = 60
 
 
 def credit(
-    router: WiseRouter, index: DecisionIndex, target: Any, score: float, comment: str | None, scope: str = "default"
+    router: WiseRouter,
+    index: DecisionIndex,
+    target: Any,
+    score: float,
+    scope: str = "default",
+    *,
+    comment: str | None = None,
+    source: str = "human",
+    weight: float = 1.0,
 ) -> int:
     """Reward the decisions behind a message, run, decision id or conversation, and return their number.
 
@@ -30,12 +39,12 @@ def credit(
     UnknownDecision
         If there is none.
     """
-    reward = check_reward(score)
+    given = {"reward": check_reward(score), "source": source, "weight": weight, "comment": comment}
     found = _decisions(router, index, target)
     if router.conversations is not None:
         found = list(dict.fromkeys(_of_agent_run(router, each) for each in found))
-    reached = sum(_is_rewarded(router, each, reward, comment) for each in found)
-    if reached or _is_conversation_rewarded(router, target, reward, comment, scope):
+    reached = sum(_is_rewarded(router, each, given) for each in found)
+    if reached or _is_conversation_rewarded(router, target, given, scope):
         return reached or 1
     raise UnknownDecision(
         _shown(target), "pass the answer as a message, a decision id, or the id of a run that this router has served"
@@ -56,21 +65,21 @@ def explained(router: WiseRouter, index: DecisionIndex, target: Any) -> Explanat
     return router.explain(found[-1])
 
 
-def _is_rewarded(router: WiseRouter, decision_id: str, reward: float, comment: str | None) -> bool:
+def _is_rewarded(router: WiseRouter, decision_id: str, given: Mapping[str, Any]) -> bool:
     """Reward a decision; return False if it is forgotten, or if its call failed."""
     try:
-        router.reward(decision_id, reward, comment=comment)
+        router.reward(decision_id, **given)
     except (UnknownDecision, AlreadySettled):
         return False
     return True
 
 
-def _is_conversation_rewarded(router: WiseRouter, target: Any, reward: float, comment: str | None, scope: str) -> bool:
+def _is_conversation_rewarded(router: WiseRouter, target: Any, given: Mapping[str, Any], scope: str) -> bool:
     """Reward a conversation by its id; return False where it is unknown."""
     if router.conversations is None or isinstance(target, BaseMessage) or not str(target):
         return False
     try:
-        router.reward_conversation(str(target), reward, scope=scope, comment=comment)
+        router.reward_conversation(str(target), scope=scope, **given)
     except UnknownConversation:
         return False
     return True

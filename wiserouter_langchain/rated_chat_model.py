@@ -20,7 +20,16 @@ class RatedChatModel(RoutingChatModel):
         """The router that decides and keeps the budget and the estimates."""
         return self._environment.core
 
-    def feedback(self, target: Any, score: float, *, key: str = "user_score", comment: str | None = None) -> int:
+    def feedback(
+        self,
+        target: Any,
+        score: float,
+        *,
+        key: str = "user_score",
+        comment: str | None = None,
+        source: str = "human",
+        weight: float = 1.0,
+    ) -> int:
         """Credit a score to the decision behind an answer, or to the decisions of a run.
 
         Parameters
@@ -31,9 +40,11 @@ class RatedChatModel(RoutingChatModel):
         score : float
             The score, in [0, 1].
         key : str, default "user_score"
-            Name of the score, as in LangSmith. It is not stored: the latest score counts, whatever its key.
+            Name of the score, as in LangSmith. It is not stored: the latest score of a source counts, whatever its key.
         comment : str, optional
             Kept in the journal, if there is one.
+        source, weight : str, default "human", and float, default 1
+            As in `WiseRouter.reward`.
 
         Returns
         -------
@@ -47,11 +58,21 @@ class RatedChatModel(RoutingChatModel):
         InvalidInput
             If the score is outside [0, 1].
         """
-        return credit(self.core, self._environment.index, target, score, comment, self._scope)
+        index, scope = self._environment.index, self._scope
+        return credit(self.core, index, target, score, scope, comment=comment, source=source, weight=weight)
 
-    async def afeedback(self, target: Any, score: float, *, key: str = "user_score", comment: str | None = None) -> int:
+    async def afeedback(
+        self,
+        target: Any,
+        score: float,
+        *,
+        key: str = "user_score",
+        comment: str | None = None,
+        source: str = "human",
+        weight: float = 1.0,
+    ) -> int:
         """Do what `feedback` does, in a thread where it may wait for the store."""
-        step = partial(self.feedback, target, score, key=key, comment=comment)
+        step = partial(self.feedback, target, score, key=key, comment=comment, source=source, weight=weight)
         return await offload(step) if self.core.waits() else step()
 
     def end_run(self, run: str) -> None:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from litellm.integrations.custom_logger import CustomLogger
 
-from wiserouter import Decision
+from wiserouter import Decision, WiseRouter
 from wiserouter.errors import BudgetError, StoreError, UnknownDecision
 from wiserouter.integration import offload
 from wiserouter_litellm.attempts import OpenAttempt, OpenAttempts, is_covered
@@ -175,6 +175,8 @@ class Recorder(CustomLogger):
         call: object,
         score: float,
         *,
+        source: str = "human",
+        weight: float = 1.0,
         comment: str | None = None,
         caller: str | None = None,
         any_caller: bool = False,
@@ -189,6 +191,8 @@ class Recorder(CustomLogger):
             answer itself; the id of a session rates its run, or the latest call of its conversation.
         score : float
             In [0, 1].
+        source, weight : str, default "human", and float, default 1
+            As in `WiseRouter.reward`.
         comment : str, optional
             Kept in the journal, where there is one.
         caller : str, optional
@@ -201,7 +205,7 @@ class Recorder(CustomLogger):
         Returns
         -------
         bool
-            Whether it replaced an earlier score.
+            Whether it replaced an earlier score of this source.
 
         Raises
         ------
@@ -220,14 +224,15 @@ class Recorder(CustomLogger):
         for group in self.groups.values():
             try:
                 decision_id = group.router.decision(key, *others).id if others else key
-                return group.router.reward(decision_id, score, comment=comment)
+                return group.router.reward(decision_id, score, source=source, weight=weight, comment=comment)
             except UnknownDecision:
                 continue
             except StoreError as error:
                 unavailable = error
         if unavailable is not None:
             raise unavailable
-        return rate_session(self.groups.values(), id_, tenant, score, comment)
+        rate = partial(WiseRouter.reward, reward=score, source=source, weight=weight, comment=comment)
+        return rate_session(self.groups.values(), id_, tenant, rate)
 
     def end(self, call: object, *, caller: str | None = None, any_caller: bool = False, tenant: str = "") -> None:
         """End the run of a session, or of a call; parameters and errors as in `feedback`."""

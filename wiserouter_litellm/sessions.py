@@ -5,7 +5,7 @@ An id counts for the caller who made the calls, and in every group that has serv
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from wiserouter import WiseRouter
 from wiserouter.errors import UnknownDecision
@@ -16,8 +16,8 @@ from wiserouter_litellm.group import Group
 from wiserouter_litellm.request_conversation import session_key
 
 
-def rate_session(groups: Iterable[Group], id_: str, tenant: str, score: float, comment: str | None) -> bool:
-    """Record a score for a run, or for the latest call of a conversation; return True if it replaces another.
+def rate_session(groups: Iterable[Group], id_: str, tenant: str, rate: Callable[[WiseRouter, str], bool]) -> bool:
+    """Rate a run, or the latest call of a conversation; return True if an earlier score was replaced.
 
     Raises
     ------
@@ -30,7 +30,7 @@ def rate_session(groups: Iterable[Group], id_: str, tenant: str, score: float, c
     for router in _keeping(groups):
         try:
             decision_id = router.decision(session_key(id_, tenant)).id
-            rated.append(router.reward(decision_id, score, comment=comment))
+            rated.append(rate(router, decision_id))
         except UnknownDecision:
             continue
     if not rated:

@@ -70,7 +70,7 @@ class Call:
     state: str = "in flight"
     model: int | None = None
     cost_usd: float | None = None
-    reward: float | None = None
+    scores: dict[str, str] = field(default_factory=dict)
     results: dict[tuple[str, str], Any] = field(default_factory=dict)
     caps: list[OpenCap] = field(default_factory=list)
 
@@ -323,9 +323,9 @@ class ModelEngine:
             return "unknown"
         key = ("score", event.token)
         if key not in call.results:
-            call.results[key] = "released" if call.state == "released" else call.reward
+            call.results[key] = "released" if call.state == "released" else dict(call.scores)
             if call.state != "released":
-                call.reward = event.reward
+                call.scores[event.source] = event.text
         return call.results[key]
 
     def spend(self, event: Spend):
@@ -358,8 +358,9 @@ class ModelEngine:
         if name not in self.calls:
             return None
         call = self.calls[name]
-        asked, caps = call.reserve, [one.window for one in call.caps]
-        return Found(name, asked.record, call.state, call.model, call.cost_usd, call.reward, (*asked.windows, *caps))
+        asked, scores = call.reserve, dict(call.scores)
+        windows = (*asked.windows, *[one.window for one in call.caps])
+        return Found(name, asked.record, call.state, call.model, call.cost_usd, scores, windows)
 
     def alias(self, event: Alias):
         self.aliases[event.alias] = event.id

@@ -161,7 +161,7 @@ def fill(engine):
             reserve("a"),
             reserve("b"),
             charge("a", 0.5),
-            Score("a", 0.5, "t"),
+            Score("a", "human", "0.5", "t"),
             Alias("other", "a"),
             Spend("t", ("w",), 0.5),
             lease("l", 1.0),

@@ -58,7 +58,7 @@ class Estimates:
     calls, cost, cost_sq : ndarray of shape (n_contexts, n_models)
         Number of calls with a known cost, their sum in USD and sum of squares.
     labels, reward, reward_sq : ndarray of shape (n_contexts, n_models)
-        Number of rewards, their sum and sum of squares.
+        Number of rewards, their sum and sum of squares; a reward of weight w counts as w rewards.
     scored, delay_s : ndarray of shape (n_contexts, n_models)
         Number of calls decided that got a score, and the sum of the seconds from decision to score; drift does not
         fade them.
@@ -121,16 +121,25 @@ class Estimates:
         self.cost_sq[:, model] *= ratio**2
 
     def add_reward(
-        self, context: int, model: int, reward: float, *, replacing: float | None = None, delay_s: float = 0.0
+        self,
+        context: int,
+        model: int,
+        reward: float,
+        *,
+        weight: float = 1.0,
+        replacing: float | None = None,
+        replaced_weight: float = 1.0,
+        delay_s: float = 0.0,
     ) -> None:
         """Count one reward, `delay_s` after its decision, or in place of an earlier one where `replacing` is given."""
-        old = 0.0 if replacing is None else replacing
-        if replacing is None:
-            self.scored[context, model] += 1.0
-            self.delay_s[context, model] += max(delay_s, 0.0)
-        self.labels[context, model] += replacing is None
-        self.reward[context, model] += reward - old
-        self.reward_sq[context, model] += reward * reward - old * old
+        old, old_weight = (0.0, 0.0) if replacing is None else (replacing, replaced_weight)
+        more = weight - old_weight
+        if more:
+            self.scored[context, model] += more
+            self.delay_s[context, model] += more * max(delay_s, 0.0)
+            self.labels[context, model] += more
+        self.reward[context, model] += weight * reward - old_weight * old
+        self.reward_sq[context, model] += weight * reward * reward - old_weight * old * old
         self.n_observations += 1
         self.observed[context] += 1
 

@@ -34,6 +34,7 @@ class Seen:
     cost_usd: float | None = None
     usage: Usage | None = None
     reward: float | None = None
+    reward_weight: float = 1.0
 
 
 class Growing:
@@ -192,7 +193,7 @@ def _sums_of(kept: list[Seen], shape: tuple[int, int]) -> Estimates:
         if one.cost_usd is not None:
             sums.add_cost(one.context, one.model, one.cost_usd, one.usage)
         if one.reward is not None:
-            sums.add_reward(one.context, one.model, one.reward)
+            sums.add_reward(one.context, one.model, one.reward, weight=one.reward_weight)
     return sums
 
 

@@ -11,6 +11,7 @@ from wiserouter.conversations.conversation import Conversation
 from wiserouter.conversations.identity import conversation_key
 from wiserouter.conversations.settings import Conversations
 from wiserouter.errors import AlreadySettled, BudgetExhausted, InvalidInput, UnknownConversation, UnknownDecision
+from wiserouter.learning.source_scores import HUMAN
 from wiserouter.prompts.query import Query
 from wiserouter.routing.conversation_calls import MAX_ATTEMPTS, ConversationCalls, name_of_ended
 from wiserouter.routing.keyed_draws import check_draw_key
@@ -89,6 +90,8 @@ class RouterConversations(RouterSettlement):
         *,
         caller: str = "",
         scope: str = "default",
+        source: str = HUMAN,
+        weight: float = 1.0,
         comment: str | None = None,
     ) -> bool:
         """Record a score in [0, 1] for a run, or for the latest call of a conversation, by its id; it may have ended.
@@ -110,7 +113,7 @@ class RouterConversations(RouterSettlement):
         decision_id = name_of_ended(key) if state is None else state.decision_id
         try:
             if decision_id:
-                return self.reward(decision_id, reward, comment=comment)
+                return self.reward(decision_id, reward, source=source, weight=weight, comment=comment)
         except (UnknownDecision, AlreadySettled) as error:
             raise UnknownConversation(conversation) from error
         raise UnknownConversation(conversation)

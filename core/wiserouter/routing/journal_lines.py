@@ -8,6 +8,8 @@ import re
 from collections.abc import Callable, Iterator
 from typing import IO, Any
 
+from wiserouter.learning.source_scores import is_source
+
 MAX_LINE_CHARS = 2**23
 """Most characters of a line; a longer one is skipped."""
 
@@ -82,6 +84,10 @@ def _is_text_or_none(value: object) -> bool:
     return value is None or _is_text(value)
 
 
+def _is_source(value: object) -> bool:
+    return value is None or (isinstance(value, str) and is_source(value))
+
+
 def _is_flag(value: object) -> bool:
     return isinstance(value, bool)
 
@@ -97,7 +103,7 @@ def _finite(text: str) -> float:
     raise ValueError(f"a number must be finite, got {text}")
 
 
-_OPTIONAL = ("optimistic_reward", "conversation", "visit", "run_id", "unspent")
+_OPTIONAL = ("optimistic_reward", "conversation", "visit", "run_id", "unspent", "source", "weight")
 _CONTEXT: dict[str, Callable[[Any], bool]] = {"id": _is_context, "share": _is_share}
 _MODEL: dict[str, Callable[[Any], bool]] = {
     "name": _is_text,
@@ -138,5 +144,5 @@ _FIELDS: dict[Any, dict[str, Callable[[Any], bool]]] = {
     "charge": {"id": _is_text, "cost_usd": _is_number, "model": _is_text},
     "release": {"id": _is_text},
     "presume": {"id": _is_text, "cost_usd": _is_number},
-    "reward": {"id": _is_text, "reward": _is_number},
+    "reward": {"id": _is_text, "reward": _is_number, "source": _is_source, "weight": _is_known_or_none},
 }

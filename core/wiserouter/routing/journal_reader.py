@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from wiserouter.errors import InvalidInput, UnknownDecision
+from wiserouter.learning.source_scores import is_outranked
 from wiserouter.routing.journal import KEPT_FILES, aged
 from wiserouter.routing.journal_lines import event_of, journal_lines
 
@@ -67,13 +68,19 @@ def find_explanation(reading: JournalReader, decision_id: str) -> dict[str, Any]
         If there is no journal.
     """
     found: dict[str, Any] = {}
+    source: str | None = None
     for event in reading:
         kind = event.get("event")
         if kind == "decision" and decision_id in {"last", event.get("id")}:
             later = {"state": "in flight", "answered_by": event["model"], "cost_usd": None, "reward": None}
             found = {**event, **later}
             del found["event"]
+            source = None
         elif found and event.get("id") == found["id"]:
+            if kind == "reward":
+                if found["reward"] is not None and is_outranked(event.get("source"), source):
+                    continue
+                source = event.get("source")
             found |= _OUTCOMES[kind](event) if kind in _OUTCOMES else {}
     if not found and reading.skipped:
         raise InvalidInput(

@@ -12,6 +12,7 @@ from wiserouter.learning.estimates import AllSums
 from wiserouter.learning.new_model import new_model_prior
 from wiserouter.learning.pending_scores import PendingScores
 from wiserouter.learning.reclustering import Growing, Seen
+from wiserouter.learning.source_scores import SourceScore
 from wiserouter.pricing.pool import Model, Pool
 from wiserouter.pricing.prices import Usage
 from wiserouter.prompts.contexts import Contexts
@@ -140,22 +141,43 @@ class Learner:
         if kept is not None:
             kept.cost_usd = cost_usd
 
-    def add_reward(self, record: Record, score: float, replaced: float | None) -> None:
+    def take_score(self, record: Record, score: SourceScore | None, former: SourceScore | None) -> None:
+        """Learn what the scores of a call come to, in place of what they came to before."""
+        replaced = None if former is None else former.counted
+        replaced_weight = 1.0 if former is None else former.weight
+        if score is None:
+            self.add_reward(record, 0.0, replaced, weight=0.0, replaced_weight=replaced_weight)
+        else:
+            self.add_reward(record, score.counted, replaced, weight=score.weight, replaced_weight=replaced_weight)
+
+    def add_reward(
+        self,
+        record: Record,
+        score: float,
+        replaced: float | None,
+        *,
+        weight: float = 1.0,
+        replaced_weight: float = 1.0,
+    ) -> None:
         """Learn the reward of a call, in place of an earlier one of the same call where `replaced` is given."""
         context, model, features = self._context(record), record.model, record.query
-        if context == NO_CONTEXT:
+        if context == NO_CONTEXT or (replaced is None and not weight):
             return
         plain = score if features is None else features.plain_reward(model, score)
         former = replaced if replaced is None or features is None else features.plain_reward(model, replaced)
         delay_s = self._now() - record.decision.decided_at
-        self.estimates.add_reward(context, model, plain, replacing=former, delay_s=delay_s)
+        self.estimates.add_reward(
+            context, model, plain, weight=weight, replacing=former, replaced_weight=replaced_weight, delay_s=delay_s
+        )
         if self._sync is not None:
-            self._sync.add_reward(context, model, plain, former, delay_s)
+            self._sync.add_reward(
+                context, model, plain, former, delay_s, weight=weight, replaced_weight=replaced_weight
+            )
         if self._watch is not None and replaced is None:
-            self._watch.bucket.add_reward(context, model, plain)
+            self._watch.bucket.add_reward(context, model, plain, weight=weight)
         kept = self._kept(record)
         if kept is not None:
-            kept.reward = score
+            kept.reward, kept.reward_weight = score, weight
         if self.residuals is None or features is None:
             return
         if replaced is not None:

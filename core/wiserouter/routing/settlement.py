@@ -13,6 +13,7 @@ from functools import partial
 from typing import NoReturn, TypeVar
 
 from wiserouter.errors import InvalidInput, QuerySkipped, UnknownPrice
+from wiserouter.learning.source_scores import HUMAN, SourceScore, check_source, check_weight, evidence, with_score
 from wiserouter.pricing.prices import Usage
 from wiserouter.pricing.prices import cost_usd as cost_of_usage
 from wiserouter.pricing.usage_shapes import UsageLike, usage_from
@@ -181,10 +182,19 @@ class RouterSettlement(RouterAdministration):
         """Presume like `presume`, off the event loop if the store may have to be waited for."""
         await self._offload(_scope(decision), partial(self.presume, decision), _id(decision))
 
-    def reward(self, decision: Decision | str, reward: float, *, comment: str | None = None) -> bool:
-        """Record a score in [0, 1] for a decision; it replaces an earlier score of the same decision.
+    def reward(
+        self,
+        decision: Decision | str,
+        reward: float,
+        *,
+        source: str = HUMAN,
+        weight: float = 1.0,
+        comment: str | None = None,
+    ) -> bool:
+        """Record a score in [0, 1] for a decision; it replaces an earlier score of the same source.
 
-        The score of any call of a run is that of the run.
+        Where a decision has scores of several sources, one is learned from: a person's before a rule's, and a rule's
+        before a judge's. The score of any call of a run is that of the run.
 
         Parameters
         ----------
@@ -192,37 +202,54 @@ class RouterSettlement(RouterAdministration):
             The decision, its id, or an alias.
         reward : float
             The score.
+        source : str, default "human"
+            The source of the score: "human", "rule:<name>" or "judge:<name>".
+        weight : float, default 1
+            Number of observations that the score counts as, in [0, 1].
         comment : str, optional
             Kept in the journal, if there is one.
 
         Returns
         -------
         bool
-            True if an earlier score was replaced.
+            True if an earlier score of this source was replaced.
 
         Raises
         ------
         InvalidInput
-            If the score is outside [0, 1].
+            If the score or the weight is outside [0, 1], or the source is of no known kind.
         UnknownDecision, AlreadySettled
             If there is no such decision, or its call was released. Nothing is changed.
         """
-        score = check_reward(reward)
-        record, replaced = self._store.reward(self._rewarded_id(decision), score)
-        with self._lock:
-            self._learner.add_reward(record, score, replaced)
-        figures = {"reward": score} if comment is None else {"reward": score, "comment": comment}
+        score = SourceScore(value := check_reward(reward), check_weight(weight), value)
+        record, before = self._store.reward(self._rewarded_id(decision), score, check_source(source))
+        former, learned = evidence(before), evidence(with_score(before, source, score))
+        if learned != former:
+            with self._lock:
+                self._learner.take_score(record, learned, former)
+        figures: dict[str, object] = {"reward": value} if comment is None else {"reward": value, "comment": comment}
+        if source != HUMAN or score.weight != 1.0:
+            figures |= {"source": source, "weight": score.weight}
         for journal in self._journals:
             journal.event("reward", record.decision.id, self._store.now(), **figures)
-        return replaced is not None
+        return source in before
 
     async def arelease(self, decision: Decision | str) -> None:
         """Release like `release`, off the event loop if the store may have to be waited for."""
         await self._offload(_scope(decision), partial(self.release, decision), _id(decision))
 
-    async def areward(self, decision: Decision | str, reward: float, *, comment: str | None = None) -> bool:
+    async def areward(
+        self,
+        decision: Decision | str,
+        reward: float,
+        *,
+        source: str = HUMAN,
+        weight: float = 1.0,
+        comment: str | None = None,
+    ) -> bool:
         """Reward like `reward`, off the event loop if the store may have to be waited for."""
-        return await self._offload("", partial(self.reward, decision, reward, comment=comment))
+        step = partial(self.reward, decision, reward, source=source, weight=weight, comment=comment)
+        return await self._offload("", step)
 
     def alias(self, alias: str | Iterable[str], decision: Decision | str) -> None:
         """Give a decision further names, such as the id of its call, to charge, reward and find it by.

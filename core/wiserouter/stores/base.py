@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from wiserouter.budgets.budget import Budget, Debit
@@ -10,6 +10,7 @@ from wiserouter.budgets.funds import BudgetSnapshot
 from wiserouter.budgets.nested import Account
 from wiserouter.budgets.run_caps import RunCap
 from wiserouter.conversations.conversation import Conversation
+from wiserouter.learning.source_scores import HUMAN, Scores, SourceScore, evidence
 from wiserouter.types import Decision
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ class Record:
     state : {"in flight", "charged", "released", "presumed"}
         The state of the call; "presumed" where its outcome is unknown and it counts as spent.
     reward : float or None
-        The latest reward.
+        The reward that is learned from: the latest score of the most reliable source.
     cost_usd : float or None
         The true cost, once charged; the cost at which it counts, where it is presumed.
     trace : DecisionTrace or None
@@ -49,6 +50,8 @@ class Record:
         The budgets of the run that it is a call of, the innermost run first, and of those that run is a part of.
     counts : bool
         Whether it uses a request of the horizon; False for a call that continues a run.
+    scores : mapping of str to SourceScore
+        The score of each source.
     """
 
     decision: Decision
@@ -61,6 +64,12 @@ class Record:
     query: QueryFeatures | None = None
     caps: tuple[RunCap, ...] = ()
     counts: bool = True
+    scores: Scores = field(default_factory=dict)
+
+    def take(self, scores: Scores) -> None:
+        """Take over the scores of all sources, and the reward that follows from them."""
+        learned = evidence(scores)
+        self.scores, self.reward = scores, None if learned is None else learned.reward
 
 
 class Health(NamedTuple):
@@ -259,8 +268,8 @@ class Store(Protocol):
         """
         ...
 
-    def reward(self, decision_id: str, reward: float) -> tuple[Record, float | None]:
-        """Keep the reward of a decision; return its record and the reward that it replaces."""
+    def reward(self, decision_id: str, score: SourceScore | float, source: str = HUMAN) -> tuple[Record, Scores]:
+        """Keep the score of a source for a decision; return its record, and the scores of all sources before."""
         ...
 
     def conversation(self, key: str) -> Conversation | None:

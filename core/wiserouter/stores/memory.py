@@ -14,6 +14,7 @@ from wiserouter.budgets.nested import Account, NestedLedger, check_same_shape, o
 from wiserouter.budgets.run_caps import OpenCaps, RunCap, capped_snapshot, check_caps
 from wiserouter.conversations.conversation import Conversation
 from wiserouter.errors import AlreadySettled, NotStarted, UnknownDecision
+from wiserouter.learning.source_scores import HUMAN, Scores, SourceScore, full_score, with_score
 from wiserouter.stores.base import Health, Peer, Record
 from wiserouter.stores.kept_conversations import KeptConversations
 from wiserouter.stores.transitions import Outcome, presumed_cost_usd, settle
@@ -158,14 +159,15 @@ class MemoryStore:
         with self._lock:
             return self._presume(*self._known(decision_id), decision_id)
 
-    def reward(self, decision_id: str, reward: float) -> tuple[Record, float | None]:
-        """Keep the reward of a decision; return its record and the reward that it replaces."""
+    def reward(self, decision_id: str, score: SourceScore | float, source: str = HUMAN) -> tuple[Record, Scores]:
+        """Keep the score of a source for a decision; return its record, and the scores of all sources before."""
         with self._lock:
             record, _ = self._known(decision_id)
             if record.state == "released":
                 raise AlreadySettled(decision_id, record.state)
-            replaced, record.reward = record.reward, reward
-            return record, replaced
+            before = record.scores
+            record.take(with_score(before, source, full_score(score)))
+            return record, before
 
     def alias(self, alias: str, decision_id: str) -> None:
         """Let a decision be found by another name as well."""

@@ -1,9 +1,10 @@
-"""Checks of the contract of stores: calls whose outcome is unknown."""
+"""Checks of the contract of stores: calls whose outcome is unknown, and scores of several sources."""
 
 from __future__ import annotations
 
 from wiserouter.budgets.budget import Budget
 from wiserouter.errors import AlreadySettled
+from wiserouter.learning.source_scores import SourceScore
 from wiserouter.testing.shelf import (
     Shelf,
     figures,
@@ -83,3 +84,20 @@ def presumes_a_call_that_is_not_settled_in_time(shelf: Shelf) -> None:
         store.refresh()
         assert figures(store, scope) == (0.75, 0.0, 1, 0, 1)
         assert presumed(store, scope) == (0, 0.0)
+
+
+def keeps_the_scores_of_each_source(shelf: Shelf) -> None:
+    """Keep the latest score of each source, exactly, and learn from a person's before a judge's."""
+    store, scope = opened(shelf)
+    record = new_record(store, scope)
+    name = record.decision.id
+    store.reserve(record)
+    other = other_store(shelf, store)
+    judged, rated = SourceScore(0.1, 0.3, 1 / 3), SourceScore(1.0, 1.0, 1.0)
+    assert store.reward(name, judged, "judge:mini/2")[1] == {}
+    assert other.reward(name, rated)[1] == {"judge:mini/2": judged}
+    found, before = store.reward(name, 0.2, "judge:mini/2")
+    assert (found.reward, before) == (1.0, {"judge:mini/2": judged, "human": rated})
+    for seen in (store, other_store(shelf, store)):
+        assert seen.find(name).scores == {"judge:mini/2": SourceScore(0.2, 1.0, 0.2), "human": rated}
+        assert seen.find(name).reward == 1.0

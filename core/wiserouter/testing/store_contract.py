@@ -19,9 +19,11 @@ from wiserouter.errors import (
     NotStarted,
     UnknownDecision,
 )
+from wiserouter.learning.source_scores import SourceScore
 from wiserouter.prompts.contexts import Contexts
 from wiserouter.stores.shared.estimate_sync import EstimateSync
 from wiserouter.testing.presumed_calls import (
+    keeps_the_scores_of_each_source,
     presumes_a_call_of_unknown_outcome,
     presumes_a_call_that_is_not_settled_in_time,
     presumes_only_what_is_in_flight,
@@ -119,7 +121,8 @@ def counts_an_event_once(shelf: Shelf) -> None:
             again.settle(name, 0.25)
         with raises(AlreadySettled):
             again.release(name)
-    assert [again.reward(name, 0.5)[1] for again in (store, other, store)] == [None, 0.5, 0.5]
+    known = {"human": SourceScore(0.5, 1.0, 0.5)}
+    assert [again.reward(name, 0.5)[1] for again in (store, other, store)] == [{}, known, known]
     refresh(store, other)
     assert figures(other, scope) == (0.25, 0.0, 1, 0, 1)
 
@@ -131,12 +134,12 @@ def settles_on_another_worker(shelf: Shelf) -> None:
     name = record.decision.id
     store.reserve(record)
     other = other_store(shelf, store)
-    found, replaced = other.reward(name, 0.75)
-    assert (found.decision, replaced) == (record.decision, None)
+    found, before = other.reward(name, 0.75)
+    assert (found.decision, before) == (record.decision, {})
     other.settle(name, 0.5)
     refresh(other, store)
     assert figures(store, scope) == (0.5, 0.0, 1, 0, 1)
-    assert other.reward(name, 1.0)[1] == 0.75
+    assert other.reward(name, 1.0)[1] == {"human": SourceScore(0.75, 1.0, 0.75)}
 
 
 def refuses_unknown_decisions(shelf: Shelf) -> None:
@@ -383,6 +386,7 @@ STORE_CHECKS: tuple[Callable[[Shelf], None], ...] = (
     forgets_old_decisions,
     finds_by_another_name,
     keeps_scopes_apart_within_a_parent,
+    keeps_the_scores_of_each_source,
     takes_part_or_restarts,
     changes_a_running_budget,
     renews_by_the_clock,

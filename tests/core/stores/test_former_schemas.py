@@ -27,7 +27,7 @@ from support.redis_servers import MISSING, redis_server
 from wiserouter import open_store
 from wiserouter.errors import StoreDamaged
 from wiserouter.stores.engines.base import ReadRequest
-from wiserouter.stores.engines.events import Find, Lease
+from wiserouter.stores.engines.events import Find, Lease, Score
 from wiserouter.stores.engines.sqlite import SQLiteEngine
 from wiserouter.stores.engines.sqlite_schema import SCHEMA_VERSION
 from wiserouter.testing import FakeClock
@@ -62,6 +62,8 @@ PRAGMA user_version = 1;
 HELD, EXPECTED_USD = 0.25, 0.125
 STATES = {"charged": "charged", "held": "in flight", "a": "expired", "b": "expired", "paper": "expired"}
 
+REWARDS = {"charged": 0.125}
+
 
 def check_goes_on(engine):
     """Three calls had expired: they are presumed at no cost, and a late charge counts in full."""
@@ -72,6 +74,9 @@ def check_goes_on(engine):
         "charged", "in flight", "presumed", "presumed", "presumed",
     ]  # fmt: skip
     assert apply(engine, Find("a"))[0].cost_usd == 0.0
+    judged = Score("charged", "judge:mini", "0.5", "t")
+    assert apply(engine, judged, Find("charged"))[0] == {"human": "0.125"}
+    assert apply(engine, Find("charged"))[0].scores == {"human": "0.125", "judge:mini": "0.5"}
     assert apply(engine, presume("a"), presume("charged")) == ["again", "again"]
     assert apply(engine, charge("a", 0.5), release("b"), charge("paper", 0.5)) == ["presumed"] * 3
     settled = {"spent_usd": 1.5, "debited_usd": 1.125, "decided": 4, "in_flight": 1, "charged": 3, **RELEASED}
@@ -91,8 +96,10 @@ def test_a_file_of_the_first_schema_is_migrated(tmp_path):
         file.executescript(SQLITE_1)
         for name, at in STATES.items():
             paid = 0.5 if at == "charged" else None
-            row = (name, '["w"]', HELD, EXPECTED_USD, name == "paper", f"record of {name}", at, None, paid, paid, None)
-            file.execute(f"INSERT INTO decisions VALUES ({', '.join('?' * 13)})", (*row, 1900.0, 9e9))
+            row = (name, '["w"]', HELD, EXPECTED_USD, name == "paper", f"record of {name}", at, None, paid, paid)
+            file.execute(
+                f"INSERT INTO decisions VALUES ({', '.join('?' * 13)})", (*row, REWARDS.get(name), 1900.0, 9e9)
+            )
     file.close()
     clock = FakeClock(1_000.0)
     engine, other = SQLiteEngine(path, clock), SQLiteEngine(path, clock)
@@ -141,6 +148,7 @@ def test_keys_of_the_first_schema_are_read_as_presumed(make, server):
             call = {"windows": '["w"]', "held_usd": HELD, "expected_usd": EXPECTED_USD, "state": at}
             paid = {"cost_usd": 0.5} if at == "charged" else {}
             call |= {"paper": "1" if name_of_call == "paper" else "0", "record": f"record of {name_of_call}", **paid}
+            call |= {"reward": REWARDS[name_of_call]} if name_of_call in REWARDS else {}
             client.hset(f"{base}:call:{name_of_call}", mapping=call)
         engine = make(server.url, name)
         assert engine.exchange([], ReadRequest(["s"])).accounts["s"].windows[0].counters["presumed"] == 3

@@ -87,9 +87,9 @@ def test_paper_accounting_debits_the_expected_cost(store, clock):
 
 def test_a_reward_replaces_an_earlier_one(store, clock):
     store.reserve(record("a", clock))
-    assert store.reward("a", 0.3)[1] is None
+    assert store.reward("a", 0.3)[1] == {}
     store.settle("a", 0.1)
-    assert store.reward("a", 0.9)[1] == 0.3
+    assert store.reward("a", 0.9)[1] == {"human": (0.3, 1.0, 0.3)}
     assert store.find("a").reward == 0.9
 
 

@@ -27,6 +27,10 @@ from wiserouter.stores.engines.base import ReadRequest
 from wiserouter.stores.engines.events import Alias, Find, Learn, Lease, Note, Open, Renew, Score, Spend
 
 
+def human_score(name, reward, token):
+    return Score(name, "human", repr(reward), token)
+
+
 def check_transitions(place):
     """All changes of state, and those that are refused."""
     engine = opened(place, window("w"), window("v", 10.0, hard=False))
@@ -100,13 +104,13 @@ def check_a_presumed_call_leaves_no_room_until_it_is_corrected(place):
         "ok", "in flight", "refused",
     ]  # fmt: skip
     assert apply(engine, charge("a", 0.5), reserve("b", held_usd=0.5)) == ["presumed", "ok"]
-    assert apply(engine, Score("a", 0.5, "t")) == [None]
+    assert apply(engine, human_score("a", 0.5, "t")) == [{}]
 
 
 def check_a_presumed_call_can_be_scored(place):
     engine = opened(place)
-    assert apply(engine, reserve("a"), presume("a"), Score("a", 0.5, "t"), Find("a"))[2] is None
-    assert apply(engine, Find("a"))[0].reward == 0.5
+    assert apply(engine, reserve("a"), presume("a"), human_score("a", 0.5, "t"), Find("a"))[2] == {}
+    assert apply(engine, Find("a"))[0].scores == {"human": "0.5"}
 
 
 def check_a_presumed_call_is_carried_over_and_so_is_its_correction(place):
@@ -131,7 +135,7 @@ def check_paper_accounting(place):
 
 def check_unknown_decisions(place):
     engine = opened(place)
-    assert apply(engine, charge("x", 0.5), release("x"), Score("x", 0.5, "t"), Find("x")) == [
+    assert apply(engine, charge("x", 0.5), release("x"), human_score("x", 0.5, "t"), Find("x")) == [
         "unknown", "unknown", "unknown", None,
     ]  # fmt: skip
     assert counters(engine) == {}
@@ -190,13 +194,13 @@ def check_spend(place):
 def check_find(place):
     engine = opened(place, window("w"), window("v"))
     assert apply(engine, reserve("a", "w", "v"), Find("a"), Alias("other", "a"), Find("other"), Find("none")) == [
-        "ok", ("a", "record of a", "in flight", None, None, None, ("w", "v")),
-        "ok", ("a", "record of a", "in flight", None, None, None, ("w", "v")), None,
+        "ok", ("a", "record of a", "in flight", None, None, {}, ("w", "v")),
+        "ok", ("a", "record of a", "in flight", None, None, {}, ("w", "v")), None,
     ]  # fmt: skip
-    apply(engine, charge("a", 0.1, model=3), Score("a", 0.3, "t"))
-    assert apply(place.open(), Find("other")) == [("a", "record of a", "charged", 3, 0.1, 0.3, ("w", "v"))]
+    apply(engine, charge("a", 0.1, model=3), human_score("a", 0.3, "t"))
+    assert apply(place.open(), Find("other")) == [("a", "record of a", "charged", 3, 0.1, {"human": "0.3"}, ("w", "v"))]
     apply(engine, reserve("b"), release("b"), Alias("other", "b"))
-    assert apply(engine, Find("other")) == [("b", "record of b", "released", None, None, None, ("w",))]
+    assert apply(engine, Find("other")) == [("b", "record of b", "released", None, None, {}, ("w",))]
 
 
 def check_alias_before_its_decision(place):
@@ -207,27 +211,38 @@ def check_alias_before_its_decision(place):
 
 def check_score(place):
     engine = opened(place)
-    assert apply(engine, reserve("a"), Score("a", 0.5, "t"), Score("a", 0.75, "u"), charge("a", 0.5)) == [
-        "ok", None, 0.5, "in flight",
+    assert apply(engine, reserve("a"), human_score("a", 0.5, "t"), human_score("a", 0.75, "u"), charge("a", 0.5)) == [
+        "ok", {}, {"human": "0.5"}, "in flight",
     ]  # fmt: skip
-    assert apply(engine, Score("a", 0.0, "v"), Score("a", 0.25, "w"), Find("a"))[:2] == [0.75, 0.0]
+    assert apply(engine, human_score("a", 0.0, "v"), human_score("a", 0.25, "w"), Find("a"))[:2] == [
+        {"human": "0.75"}, {"human": "0.0"},
+    ]  # fmt: skip
     apply(engine, reserve("b"), release("b"))
-    assert apply(engine, Score("b", 0.5, "t"), Find("b"))[0] == "released"
-    assert apply(engine, Find("b"))[0].reward is None
+    assert apply(engine, human_score("b", 0.5, "t"), Find("b"))[0] == "released"
+    assert apply(engine, Find("b"))[0].scores == {}
+
+
+def check_scores_of_several_sources(place):
+    engine = opened(place)
+    judged, rated = Score("a", "judge:mini/2", "0.2 0.5 0.1", "t"), human_score("a", 1.0, "u")
+    assert apply(engine, reserve("a"), judged, rated) == ["ok", {}, {"judge:mini/2": "0.2 0.5 0.1"}]
+    both = {"judge:mini/2": "0.2 0.5 0.1", "human": "1.0"}
+    assert apply(place.open(), Score("a", "judge:mini/2", "0.7", "v"), Find("a"))[0] == both
+    assert apply(engine, judged, Find("a"))[1].scores == {"judge:mini/2": "0.7", "human": "1.0"}
 
 
 def check_a_token_again_gets_the_first_result(place):
     """Whatever happened in between."""
     engine = opened(place)
     events = [release("a", "1"), charge("a", 0.5, "2"), release("a", "3"), charge("a", 0.7, "4")]
-    events += [Score("a", 0.5, "1"), Score("a", 0.75, "2"), Score("a", 0.25, "3")]
-    results = ["in flight", "released", "again", "again", None, 0.5, 0.75]
+    events += [human_score("a", 0.5, "1"), human_score("a", 0.75, "2"), human_score("a", 0.25, "3")]
+    results = ["in flight", "released", "again", "again", {}, {"human": "0.5"}, {"human": "0.75"}]
     apply(engine, reserve("a"))
     assert apply(engine, *events) == results
     for event, result in zip(events, results, strict=True):
         assert apply(engine, event) == [result]
     assert counters(engine) == CHARGED
-    assert apply(engine, Find("a"))[0].reward == 0.25
+    assert apply(engine, Find("a"))[0].scores == {"human": "0.25"}
 
 
 def check_a_batch_again_changes_nothing(place):
@@ -237,7 +252,7 @@ def check_a_batch_again_changes_nothing(place):
         reserve("a", "x", "y"),
         Alias("other", "a"),
         charge("a", 0.1),
-        Score("a", 0.3, "t"),
+        human_score("a", 0.3, "t"),
         Spend("s", ("x", "y"), 0.1),
         Renew("t", 0, "x", window("z", 5.0, rollover=True), 0),
         reserve("b", "z", "y"),

@@ -112,7 +112,8 @@ class Events:
         return self.rng.choice([release, presume])(self.name(), token)
 
     def score(self) -> Score:
-        return Score(self.name(), self.rng.random(), f"{self.n} {self.rng.randrange(3)}")
+        source, text = self.rng.choice(["human", "judge:mini", "rule:a/b"]), repr(self.rng.random())
+        return Score(self.name(), source, text, f"{self.n} {self.rng.randrange(3)}")
 
     def spend(self) -> Spend:
         return Spend(self.name(), self.where(), self.usd())

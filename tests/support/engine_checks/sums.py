@@ -47,5 +47,5 @@ def check_odd_names(place):
         events = [Open(name, 0, name, (window(name),)), reserve(name, name), Alias(f"{name} too", name)]
         assert apply(engine, *events) == [1, "ok", "ok"]
         assert apply(engine, Find(f"{name} too"))[0][:2] == (name, f"record of {name}")
-        assert apply(engine, charge(name, 0.5, name), Score(name, 0.5, name)) == ["in flight", None]
+        assert apply(engine, charge(name, 0.5, name), Score(name, "human", "0.5", name)) == ["in flight", {}]
         assert counters(engine, scope=name) == CHARGED

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from wiserouter.errors import InvalidInput
+from wiserouter.learning.source_scores import is_outranked
 from wiserouter.planning.envelope import SKIP
 from wiserouter.planning.trace import EXPLORING
 from wiserouter.types import FloatArray, IntArray
@@ -197,6 +198,7 @@ def _collected(events: Iterable[dict[str, Any]]) -> tuple[list[dict[str, Any]], 
     outcomes: dict[str, dict[str, float]] = {}
     runs: dict[str, str] = {}
     share: dict[int, float] = {}
+    scored_by: dict[str, str | None] = {}
     left_out = 0
     for event in events:
         kind = event.get("event")
@@ -208,7 +210,11 @@ def _collected(events: Iterable[dict[str, Any]]) -> tuple[list[dict[str, Any]], 
                 left_out, drawn, share = left_out + len(drawn), [], {context["id"]: context["share"]}
             drawn.append(event)
         elif kind in _OUTCOME_OF_EVENT:
-            name = _OUTCOME_OF_EVENT[kind]
+            name, source = _OUTCOME_OF_EVENT[kind], event.get("source")
+            if kind == "reward":
+                if is_outranked(source, scored_by.get(event["id"], source)):
+                    continue
+                scored_by[event["id"]] = source
             outcomes.setdefault(event["id"], {})[name] = event[name]
     return drawn, _of_runs(outcomes, runs), left_out
 

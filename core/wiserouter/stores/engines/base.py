@@ -15,14 +15,14 @@ from wiserouter.stores.engines.events import Event
 
 
 class Found(NamedTuple):
-    """A decision and its outcome, as an engine keeps them; its windows include those of its caps."""
+    """A decision and its outcome, as an engine keeps them: scores by source, and its windows with those of its caps."""
 
     id: str
     record: str
     state: str
     model: int | None
     cost_usd: float | None
-    reward: float | None
+    scores: Mapping[str, str]
     windows: tuple[str, ...]
 
 

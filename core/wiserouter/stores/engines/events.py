@@ -241,13 +241,25 @@ class Settle(NamedTuple):
 
 
 class Score(NamedTuple):
-    """Keep the reward of a call; result: "unknown", "released", or the reward that it replaces (None if there is none).
+    """Keep the score of one source of a call; result: "unknown", "released", or the scores of all sources before.
 
     The same `token` delivered twice gets the first result.
+
+    Attributes
+    ----------
+    id : str
+        The decision.
+    source : str
+        The source; its earlier score is replaced.
+    text : str
+        Opaque text; the results, and `Found`, have the texts by source.
+    token : str
+        The unique name of this event.
     """
 
     id: str
-    reward: float
+    source: str
+    text: str
     token: str
 
 

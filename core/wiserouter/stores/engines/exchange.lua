@@ -453,6 +453,14 @@ local function call_of(id)
   return call
 end
 
+local function scores_of(call)  -- by source; earlier versions kept one reward
+  if call.is.scores then
+    if not pcall(cjson.decode, call.is.scores) then damaged(call.key .. ' scores') end
+    return call.is.scores
+  end
+  return call.is.reward and cjson.encode({human = text(call.is.reward)}) or ''
+end
+
 local function state_of(call)
   return call.is.state == 'expired' and 'presumed' or call.is.state
 end
@@ -705,10 +713,13 @@ function apply.Score(event)
     if call.is.state == 'released' then
       put(call, {[token] = 'released'})
     else
-      put(call, {[token] = call.is.reward or '', reward = event.reward})
+      local before = scores_of(call)
+      local after = before == '' and {} or cjson.decode(before)
+      after[event.source] = event.text
+      put(call, {[token] = before, scores = cjson.encode(after)})
     end
   end
-  return call.is[token] ~= '' and text(call.is[token])
+  return call.is[token]
 end
 
 function apply.Spend(event)
@@ -753,7 +764,7 @@ function apply.Find(event)
   if not call then return false end
   local is, state = call.is, state_of(call)
   local cost_usd = (state == 'charged' and is.cost_usd) or (state == 'presumed' and (is.cost_usd or 0))
-  return {call.name, is.record, state, text(is.model or false), text(cost_usd), text(is.reward or false), call.windows}
+  return {call.name, is.record, state, text(is.model or false), text(cost_usd), scores_of(call), call.windows}
 end
 
 function apply.Alias(event)

@@ -264,8 +264,12 @@ def _cells(flat: list[bytes]) -> dict[str, float]:
     return {_text(cell): float(value) for cell, value in zip(flat[::2], flat[1::2], strict=True)}
 
 
-def _scored(result: bytes | None) -> str | float | None:
-    return _text(result) if result in (b"unknown", b"released") else _number(result)
+def _scored(result: bytes) -> str | dict[str, str]:
+    return _text(result) if result in (b"unknown", b"released") else _scores(result)
+
+
+def _scores(result: bytes) -> dict[str, str]:
+    return dict(json.loads(result)) if result else {}
 
 
 def _number(value: bytes | None) -> float | None:
@@ -275,14 +279,14 @@ def _number(value: bytes | None) -> float | None:
 def _found(result: list[Any] | None) -> Found | None:
     if result is None:
         return None
-    name, record, state, model, cost_usd, reward, windows = result
+    name, record, state, model, cost_usd, scores, windows = result
     return Found(
         _text(name),
         _text(record),
         _text(state),
         None if model is None else int(model),
         _number(cost_usd),
-        _number(reward),
+        _scores(scores),
         tuple([_text(window) for window in windows]),
     )
 

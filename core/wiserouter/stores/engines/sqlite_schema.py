@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from wiserouter.stores.engines.events import COUNTERS
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 
 _OF_CAPS = """
 CREATE UNIQUE INDEX windows_of_caps ON windows (cap) WHERE cap IS NOT NULL;
@@ -35,7 +35,7 @@ CREATE TABLE windows (
 CREATE TABLE decisions (
     id TEXT PRIMARY KEY, windows TEXT, held_usd REAL, expected_usd REAL, paper INTEGER, record TEXT,
     state TEXT, model INTEGER, cost_usd REAL, debit_usd REAL, reward REAL, due_s REAL, forget_s REAL,
-    counted INTEGER DEFAULT 1
+    counted INTEGER DEFAULT 1, scores TEXT
 ) WITHOUT ROWID;
 CREATE INDEX in_flight ON decisions (due_s) WHERE state = 'in flight';
 CREATE INDEX decisions_to_forget ON decisions (forget_s);
@@ -73,6 +73,7 @@ MIGRATIONS: dict[int, str] = {
     ALTER TABLE decisions ADD COLUMN counted INTEGER DEFAULT 1;
     {_OF_CAPS}{_CONVERSATIONS}
     """,
+    4: "ALTER TABLE decisions ADD COLUMN scores TEXT",
 }
 """The statements that migrate each version to the next one."""
 

@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Callable
 from typing import Any, cast
 
+from wiserouter.learning.source_scores import HUMAN
 from wiserouter.stores.engines.base import Found
 from wiserouter.stores.engines.counts import NOWHERE, CountedCall, counters, lease_counts
 from wiserouter.stores.engines.events import (
@@ -152,19 +153,21 @@ class Transaction(RunTables):
             call.id,
         )
 
-    def _score(self, event: Score) -> str | float | None:
-        row = self._one("SELECT state, reward FROM decisions WHERE id = ?", event.id)
+    def _score(self, event: Score) -> str | dict[str, str]:
+        row = self._one("SELECT state, reward, scores FROM decisions WHERE id = ?", event.id)
         if row is None:
             return "unknown"
         first = self._first_result(event)
         if first is not None:
-            return cast("float | None", first[0])
-        if row[0] == "released":
+            return cast("dict[str, str]", first[0])
+        state, reward, text = row
+        if state == "released":
             return "released"
-        replaced: float | None = row[1]
-        self._do("UPDATE decisions SET reward = ? WHERE id = ?", event.reward, event.id)
-        self._remember(event, replaced)
-        return replaced
+        before = _scores(reward, text)
+        after = json.dumps({**before, event.source: event.text})
+        self._do("UPDATE decisions SET scores = ? WHERE id = ?", after, event.id)
+        self._remember(event, before)
+        return before
 
     def _spend(self, event: Spend) -> str:
         if self._first_result(event) is not None:
@@ -196,9 +199,12 @@ class Transaction(RunTables):
 
     def _find(self, event: Find) -> Found | None:
         named = "id = ? OR id = (SELECT decision FROM aliases WHERE alias = ?)"
-        ask = f"SELECT id, record, state, model, cost_usd, reward, windows FROM decisions WHERE {named} LIMIT 1"  # noqa: S608
+        ask = f"SELECT id, record, state, model, cost_usd, reward, scores, windows FROM decisions WHERE {named} LIMIT 1"  # noqa: S608
         row = self._one(ask, event.id, event.id)
-        return None if row is None else Found._make([*row[:-1], tuple(json.loads(row[-1]))])
+        if row is None:
+            return None
+        *figures, reward, scores, windows = row
+        return Found._make([*figures, _scores(reward, scores), tuple(json.loads(windows))])
 
     def _alias(self, event: Alias) -> str:
         forget_s = self._now_s + self._reservation_ttl_s + self._decision_ttl_s
@@ -261,6 +267,13 @@ _APPLY: dict[type, Callable[[Transaction, Any], object]] = {
     KeepConversation: Transaction._keep_conversation,
     EndConversation: Transaction._end_conversation,
 }
+
+
+def _scores(reward: float | None, text: str | None) -> dict[str, str]:
+    """Return the scores of a call by source; earlier versions kept one reward, in a column of its own."""
+    if text is not None:
+        return cast("dict[str, str]", json.loads(text))
+    return {} if reward is None else {HUMAN: repr(reward)}
 
 
 def _token(event: Settle | Score | Spend) -> str:

@@ -88,17 +88,26 @@ class EstimateSync:
             addition["cost_sq"] += cost_usd * cost_usd - replacing * replacing
 
     def add_reward(
-        self, context: int, model: int, reward: float, replacing: float | None, delay_s: float = 0.0
+        self,
+        context: int,
+        model: int,
+        reward: float,
+        replacing: float | None,
+        delay_s: float = 0.0,
+        *,
+        weight: float = 1.0,
+        replaced_weight: float = 1.0,
     ) -> None:
         """Count one reward, `delay_s` after its decision, or in place of an earlier one where `replacing` is given."""
-        old = 0.0 if replacing is None else replacing
+        old, old_weight = (0.0, 0.0) if replacing is None else (replacing, replaced_weight)
+        more = weight - old_weight
         with self._lock:
             addition = self._additions[context, self._models[model]]
-            addition["labels"] += float(replacing is None)
-            addition["scored"] += float(replacing is None)
-            addition["delay_s"] += max(delay_s, 0.0) if replacing is None else 0.0
-            addition["reward"] += reward - old
-            addition["reward_sq"] += reward * reward - old * old
+            addition["labels"] += more
+            addition["scored"] += more
+            addition["delay_s"] += more * max(delay_s, 0.0)
+            addition["reward"] += weight * reward - old_weight * old
+            addition["reward_sq"] += weight * reward * reward - old_weight * old * old
 
     def reprice(self, model: int, factor: FloatArray) -> None:
         """Do nothing: every worker restates its estimates when its own prices change."""

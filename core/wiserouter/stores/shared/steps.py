@@ -9,6 +9,7 @@ from typing import cast
 
 from wiserouter.budgets.ledger import Ledger
 from wiserouter.errors import AlreadySettled, BudgetExhausted, StoreError, StoreUnavailable, UnknownDecision
+from wiserouter.learning.source_scores import scores_of_texts
 from wiserouter.stores.base import Record, State
 from wiserouter.stores.engines.base import Found
 from wiserouter.stores.engines.events import Find, Reserve, Settle
@@ -220,7 +221,8 @@ def _fetched(worker: Worker, *names: str) -> Record:
     record = record_of_text(found.record, worker.name) if kept is None else kept
     record.state = cast("State", found.state)
     record.model = record.model if found.model is None else found.model
-    record.cost_usd, record.reward = found.cost_usd, found.reward
+    record.cost_usd = found.cost_usd
+    record.take(scores_of_texts(found.scores, worker.name))
     return record
 
 

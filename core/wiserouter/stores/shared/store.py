@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Literal, cast
 
 from wiserouter.budgets.budget import Budget
 from wiserouter.budgets.funds import BudgetSnapshot
@@ -22,6 +22,15 @@ from wiserouter.budgets.nested import Account, check_same_shape, open_account
 from wiserouter.budgets.run_caps import RunCap, capped_snapshot
 from wiserouter.conversations.conversation import Conversation
 from wiserouter.errors import AlreadySettled, InvalidInput, NotStarted, UnknownDecision
+from wiserouter.learning.source_scores import (
+    HUMAN,
+    Scores,
+    SourceScore,
+    full_score,
+    scores_of_texts,
+    text_of_score,
+    with_score,
+)
 from wiserouter.stores.base import Health, Peer, Record
 from wiserouter.stores.engines.base import Engine
 from wiserouter.stores.engines.events import Alias, Amend, Open, Score, Spend
@@ -213,19 +222,22 @@ class SharedStore:
         steps.finish(self._worker, record, "presumed")
         return record
 
-    def reward(self, decision_id: str, reward: float) -> tuple[Record, float | None]:
-        """Keep the reward of a decision; return its record and the reward that it replaces."""
+    def reward(self, decision_id: str, score: SourceScore | float, source: str = HUMAN) -> tuple[Record, Scores]:
+        """Keep the score of a source for a decision; return its record, and the scores of all sources before."""
         record = self.find(decision_id)
         if record.state == "released":
             raise AlreadySettled(decision_id, record.state)
-        result = self._worker.client.request(PendingEvent(Score(record.decision.id, reward, fresh_id()), ""))
+        given = full_score(score)
+        event = Score(record.decision.id, source, text_of_score(given), fresh_id())
+        result = self._worker.client.request(PendingEvent(event, ""))
         if result == "unknown":
             raise UnknownDecision(decision_id)
         if result == "released":
             record.state = "released"
             raise AlreadySettled(decision_id, record.state)
-        record.reward = reward
-        return record, result if isinstance(result, float) else None
+        before = scores_of_texts(cast("dict[str, str]", result), self._worker.name)
+        record.take(with_score(before, source, given))
+        return record, before
 
     def spend(self, scope: str, cost_usd: float) -> None:
         """Count a cost that belongs to no decision; a negative cost is a refund."""

@@ -1,0 +1,73 @@
+"""Scores of several sources of one call: which one is learned, and how they are kept as text."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wiserouter.errors import InvalidInput, StoreDamaged
+from wiserouter.learning.source_scores import (
+    SourceScore,
+    check_source,
+    check_weight,
+    evidence,
+    is_outranked,
+    scores_of_texts,
+    text_of_score,
+    with_score,
+)
+
+SHARES = st.floats(0.0, 1.0)
+SCORES = st.builds(SourceScore, SHARES, SHARES, st.floats(-2.0, 3.0))
+SOURCES = st.sampled_from(["human", "rule:truncated", "rule:b", "judge:mini", "judge:a/b@2"])
+
+
+@given(st.dictionaries(SOURCES, SCORES))
+def test_texts_keep_every_bit(scores):
+    texts = {source: text_of_score(score) for source, score in scores.items()}
+    assert scores_of_texts(texts, "store") == scores
+
+
+@given(st.lists(st.tuples(SOURCES, SCORES)))
+def test_the_evidence_does_not_depend_on_the_order_of_sources(given_scores):
+    latest = dict(given_scores)
+    forward, backward = {}, {}
+    for source, score in latest.items():
+        forward = with_score(forward, source, score)
+    for source, score in reversed(latest.items()):
+        backward = with_score(backward, source, score)
+    assert evidence(forward) == evidence(backward)
+
+
+@given(st.dictionaries(SOURCES, SCORES), SHARES)
+def test_a_person_outranks_a_rule_and_a_rule_a_judge(scores, reward):
+    rated = SourceScore(reward, 1.0, reward)
+    assert evidence(with_score(scores, "human", rated)) == rated
+    judges = {source: score for source, score in scores.items() if source.startswith("judge:")}
+    assert evidence(with_score(judges, "rule:truncated", rated)) == rated
+    without_weight = {source: score._replace(weight=0.0) for source, score in scores.items()}
+    assert evidence(without_weight) is None
+
+
+def test_what_outranks_what():
+    assert is_outranked("judge:a", None)
+    assert is_outranked("judge:a", "rule:b")
+    assert not is_outranked(None, "judge:a")
+    assert not is_outranked("judge:a", "judge:b")
+
+
+@pytest.mark.parametrize("source", ["", "judge", "judge:", "human:me", "user", "rule:a b", "judge:" + "x" * 101, None])
+def test_sources_of_no_known_kind_are_refused(source):
+    with pytest.raises(InvalidInput, match="source must be"):
+        check_source(source)
+
+
+@pytest.mark.parametrize("weight", [-0.1, 1.1, float("nan"), "1"])
+def test_weights_outside_the_unit_interval_are_refused(weight):
+    with pytest.raises(InvalidInput, match="weight must lie"):
+        check_weight(weight)
+
+
+@pytest.mark.parametrize("text", ["", "x", "2.0", "0.5 0.5", "0.5 0.5 inf", "0.5 2 0.5"])
+def test_a_damaged_score_is_reported(text):
+    with pytest.raises(StoreDamaged, match="a score that cannot be read"):
+        scores_of_texts({"human": text}, "store")

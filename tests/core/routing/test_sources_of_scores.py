@@ -1,0 +1,94 @@
+"""Scores of people, rules and judges of the same call, through the router, its journal and a shared store."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wiserouter import Budget, Estimates, Model, Price, WiseRouter
+from wiserouter.errors import InvalidInput
+from wiserouter.evaluation.off_policy import read_decisions
+from wiserouter.learning.source_scores import SourceScore, evidence
+from wiserouter.routing.journal_reader import JournalReader, find_explanation
+
+MODELS = [Model("small", Price(1e-7, 4e-7)), Model("large", Price(3e-6, 1.5e-5))]
+SHARES = st.floats(0.0, 1.0)
+SOURCES = st.sampled_from(["human", "rule:truncated", "judge:mini"])
+
+
+def started(store="memory://"):
+    router = WiseRouter(MODELS, seed=0, store=store)
+    router.start(Budget(1.0, 1_000))
+    return router
+
+
+def charged(router):
+    decision = router.decide("hello")
+    router.charge(decision, 1e-4)
+    return decision
+
+
+@given(st.lists(st.tuples(SOURCES, SHARES, SHARES), max_size=8))
+def test_the_sums_are_those_of_the_evidence_alone(events):
+    router = started()
+    decision, latest = charged(router), {}
+    for source, reward, weight in events:
+        assert router.reward(decision, reward, source=source, weight=weight) is (source in latest)
+        latest[source] = SourceScore(reward, weight, reward)
+    learned, expected = evidence(latest), Estimates(1, 2)
+    if learned is not None:
+        expected.add_reward(0, router.pool.index(decision.model), learned.reward, weight=learned.weight)
+    for field in ("labels", "reward", "reward_sq", "scored"):
+        np.testing.assert_allclose(getattr(router.estimates, field), getattr(expected, field), atol=1e-12)
+
+
+def test_a_judge_never_replaces_a_person():
+    router = started()
+    decision = charged(router)
+    assert not router.reward(decision, 1.0)
+    assert not router.reward(decision, 0.0, source="judge:mini")
+    assert (router.estimates.labels.sum(), router.estimates.reward.sum()) == (1.0, 1.0)
+    assert router.explain(decision).reward == 1.0
+    with pytest.raises(InvalidInput, match="source must be"):
+        router.reward(decision, 1.0, source="anyone")
+
+
+def test_workers_that_share_a_store_count_a_call_once(tmp_path):
+    url = f"sqlite:///{tmp_path / 'budget.db'}"
+    one, other = started(url), started(url)
+    decision = charged(one)
+    one.refresh()
+    one.reward(decision, 0.0, source="judge:mini", weight=0.5)
+    other.reward(decision.id, 1.0)
+    for router in (one, other, one, other):
+        router.refresh()
+    for router in (one, other):
+        router.release(router.decide("hello"))
+        assert (router.estimates.labels.sum(), router.estimates.reward.sum()) == pytest.approx((1.0, 1.0))
+        router.close()
+
+
+def test_the_journal_names_the_source_and_readers_prefer_people(tmp_path):
+    path = tmp_path / "decisions.jsonl"
+    router = WiseRouter(MODELS, seed=0)
+    router.start(Budget(1.0, 1_000))
+    journal = router.journal_to(path)
+    decision = charged(router)
+    router.reward(decision, 0.25, source="judge:mini", weight=0.5)
+    router.reward(decision, 1.0)
+    router.reward(decision, 0.0, source="rule:truncated")
+    assert journal.flush()
+    rewards = [line for line in JournalReader(path) if line["event"] == "reward"]
+    assert [(line.get("source"), line.get("weight")) for line in rewards] == [
+        ("judge:mini", 0.5), (None, None), ("rule:truncated", 1.0),
+    ]  # fmt: skip
+    assert find_explanation(JournalReader(path), decision.id)["reward"] == 1.0
+    assert read_decisions(JournalReader(path)).reward.tolist() == [1.0]
+
+
+def test_late_scores_of_half_a_weight_keep_the_mean_delay():
+    estimates = Estimates(1, 1)
+    estimates.add_reward(0, 0, 0.5, weight=0.5, delay_s=60.0)
+    estimates.add_reward(0, 0, 1.0, replacing=0.5, replaced_weight=0.5, delay_s=60.0)
+    assert estimates.delay_s[0, 0] / estimates.scored[0, 0] == 60.0
+    assert (estimates.labels[0, 0], estimates.reward[0, 0]) == (1.0, 1.0)
