@@ -442,9 +442,9 @@ class WaitingStore(MemoryStore):
         self.threads.append(threading.current_thread())
         return super().presume(decision_id)
 
-    def reward(self, decision_id, reward):
+    def reward(self, decision_id, score, source="human"):
         self.threads.append(threading.current_thread())
-        return super().reward(decision_id, reward)
+        return super().reward(decision_id, score, source)
 
 
 @pytest.mark.parametrize("store", [MemoryStore, WaitingStore])
