@@ -22,6 +22,7 @@ from wiserouter.prompts.contexts import Contexts
 from wiserouter.prompts.encoders import open_encoder
 from wiserouter.router import WiseRouter
 from wiserouter.routing.label_budget import LabelBudget
+from wiserouter.routing.shadow import Shadow
 from wiserouter.routing.status import Status, WindowStatus
 from wiserouter.stores import MemoryStore, open_store
 from wiserouter.types import NO_CONTEXT, Decision
@@ -53,6 +54,7 @@ __all__ = [
     "Price",
     "PriorScores",
     "RoutingLog",
+    "Shadow",
     "Status",
     "Usage",
     "Watch",

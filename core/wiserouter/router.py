@@ -29,11 +29,12 @@ from wiserouter.pricing.pool import Model, Pool
 from wiserouter.prompts.contexts import Contexts
 from wiserouter.prompts.encoders import EncoderLike, open_encoder
 from wiserouter.prompts.query import Query
-from wiserouter.routing.conversation_methods import CallQuestion, RouterConversations, check_restrictions
+from wiserouter.routing.conversation_methods import CallQuestion, check_restrictions
 from wiserouter.routing.decider import Decider
 from wiserouter.routing.keyed_draws import KeyedDraws
 from wiserouter.routing.label_budget import LabelBudget
 from wiserouter.routing.learner import Learner
+from wiserouter.routing.shadow_methods import RouterShadow
 from wiserouter.stores import Store, open_store
 from wiserouter.stores.base import Record
 from wiserouter.stores.shared.estimate_sync import EstimateSync
@@ -50,7 +51,7 @@ logger = logging.getLogger("wiserouter")
 T = TypeVar("T")
 
 
-class WiseRouter(RouterConversations):
+class WiseRouter(RouterShadow):
     """A budget-aware router: sends each query to the model that the budget of the workload is best spent on.
 
     Parameters

@@ -48,6 +48,8 @@ class Decision(NamedTuple):
         Whether the model meets the conversation for the first time, served its last call, or an earlier one.
     run_id : str
         The decision that chose the model of the run; it takes the cost and the reward of the whole run. "" elsewhere.
+    would_be : str
+        In shadow mode the router's choice, where another model is called; "" where the router acts.
     """
 
     id: str
@@ -65,3 +67,4 @@ class Decision(NamedTuple):
     conversation: str = ""
     visit: str = ""
     run_id: str = ""
+    would_be: str = ""

@@ -20,6 +20,7 @@ from wiserouter.cli.paper import app as paper
 from wiserouter.cli.plan import plan
 from wiserouter.cli.priors import priors
 from wiserouter.cli.replay import replay
+from wiserouter.cli.shadow import app as shadow
 from wiserouter.cli.simulate import simulate
 from wiserouter.cli.status import status
 from wiserouter.errors import WiseRouterError
@@ -36,6 +37,7 @@ app.command("evaluate")(evaluate_journal)
 app.add_typer(data, name="data")
 app.add_typer(log, name="log")
 app.add_typer(paper, name="paper")
+app.add_typer(shadow, name="shadow")
 
 
 def _version(requested: bool) -> None:

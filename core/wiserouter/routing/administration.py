@@ -29,6 +29,7 @@ from wiserouter.routing.decider import Decider
 from wiserouter.routing.journal import Journal
 from wiserouter.routing.label_budget import LabelBudget
 from wiserouter.routing.learner import Learner
+from wiserouter.routing.shadow import Shadow, observed_scope, part_of
 from wiserouter.routing.status import Status, status_of
 from wiserouter.routing.unspent import FIRST_LOGGED, RARE, why_unspent
 from wiserouter.stores import Health, Store
@@ -63,6 +64,8 @@ class RouterAdministration:
         self._journals: tuple[Journal, ...] = ()
         self._listeners: tuple[Callable[[], object], ...] = ()
         self._unspent_due = FIRST_LOGGED
+        self._shadow: Shadow | None = None
+        self._shadow_paused: set[str] = set()
         self.check_new_model: Callable[[Model], None] | None = None
         """Called by `add_model` before anything is changed; an adapter refuses a model that it could not call."""
 
@@ -168,7 +171,11 @@ class RouterAdministration:
         """
         if budget.hard:
             self.pool.check_bounded()
-        self._store.open(scope, budget, parent=parent, restart=not self._store.durable if restart is None else restart)
+        restart, shadow = not self._store.durable if restart is None else restart, self._shadow
+        self._store.open(scope, shadow.acted(budget) if shadow else budget, parent=parent, restart=restart)
+        if shadow and shadow.share < 1.0:
+            scopes = [None if one is None else observed_scope(one) for one in (scope, parent)]
+            self._store.open(scopes[0] or "", shadow.observed(budget), parent=scopes[1], restart=restart)
         for one in budget.each:
             _warn_if_short(one, self.plan)
         for listener in self._listeners:
@@ -188,7 +195,9 @@ class RouterAdministration:
         """
         if amount_usd is None and horizon is None:
             raise InvalidInput("set_budget needs amount_usd, horizon or both, got neither")
-        self._store.amend(scope, amount_usd=amount_usd, horizon=horizon, every=every)
+        for name, part in ((scope, 1.0),) if self._shadow is None else self._shadow.sides(scope):
+            amount = None if amount_usd is None else amount_usd * part
+            self._store.amend(name, amount_usd=amount, horizon=part_of(horizon, part), every=every)
         for listener in self._listeners:
             listener()
 

@@ -145,4 +145,11 @@ _FIELDS: dict[Any, dict[str, Callable[[Any], bool]]] = {
     "release": {"id": _is_text},
     "presume": {"id": _is_text, "cost_usd": _is_number},
     "reward": {"id": _is_text, "reward": _is_number, "source": _is_source, "weight": _is_known_or_none},
+    "shadow": {
+        "id": _is_text,
+        "acts": _is_flag,
+        "share": _is_share,
+        "incumbent": _is_text_or_none,
+        "would_be": _is_text,
+    },
 }

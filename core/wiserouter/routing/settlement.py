@@ -18,6 +18,7 @@ from wiserouter.pricing.prices import Usage
 from wiserouter.pricing.prices import cost_usd as cost_of_usage
 from wiserouter.pricing.usage_shapes import UsageLike, usage_from
 from wiserouter.routing.administration import RouterAdministration
+from wiserouter.routing.shadow import is_observed
 from wiserouter.stores.base import Record
 from wiserouter.types import Decision
 from wiserouter.validation import check_amount, check_reward
@@ -71,6 +72,8 @@ class RouterSettlement(RouterAdministration):
         if model is not None:
             served = pool.positions[model] if model in pool.positions else pool.index(model)
         tokens = usage if usage is None or isinstance(usage, Usage) else usage_from(usage)
+        if self._shadow is not None and self._charged_observed(decision, served, cost_usd, tokens, learn=learn):
+            return
         cost = self._cost_usd(decision, model, cost_usd, tokens)
         record = self._store.settle(decision_id, cost, served)
         for listener in self._listeners:
@@ -84,13 +87,8 @@ class RouterSettlement(RouterAdministration):
         for journal in self._journals:
             name = pool.names[record.model]
             journal.event("charge", decision_id, self._store.now(), cost_usd=cost, model=name, learn=learn)
-        if cost > record.decision.reserved_usd and self._was_hard(record):
-            logger.warning(
-                "a call of %s cost %.6g USD, more than its worst case of %.6g: the hard limit may not hold",
-                pool.names[record.model],
-                cost,
-                record.decision.reserved_usd,
-            )
+        if cost > record.decision.reserved_usd:
+            self._warn_if_hard(record, cost)
 
     async def acharge(
         self,
@@ -146,7 +144,7 @@ class RouterSettlement(RouterAdministration):
         for listener in self._listeners:
             listener()
         self._note_outcome(record, released=True, failed=failed)
-        if record.counts:
+        if record.counts and not is_observed(record.decision.scope):
             with self._lock:
                 self._learner.take_back(record)
         for journal in self._journals:
@@ -272,6 +270,28 @@ class RouterSettlement(RouterAdministration):
             return False
         return self._calls is not None or self._store.waits("" if scope is None else scope)
 
+    def _charged_observed(
+        self, observed: Decision | str, served: int | None, given_usd: float | None, usage: Usage | None, *, learn: bool
+    ) -> bool:
+        """Book what the router's choice would have cost, and learn from what ran; False for a call that it acts on."""
+        known, names = self._store.find(_id(observed)), self._learner.pool.names
+        decision = known.decision
+        if not is_observed(decision.scope):
+            return False
+        served = known.model if served is None else served
+        cost_usd = self._cost_usd(observed, names[served], given_usd, usage)
+        record = self._store.settle(decision.id, decision.expected_cost_usd, served)
+        with self._lock:
+            self._learner.sums.add_invoked(decision.context, served)
+            if learn:
+                self._learner.add_cost(record, cost_usd, usage)
+        figures = {"model": names[served], "learn": learn, "would_cost_usd": decision.expected_cost_usd}
+        for journal in self._journals:
+            journal.event("charge", decision.id, self._store.now(), cost_usd=cost_usd, **figures)
+        if self._learner.estimates.n_invoked >= self._learner.pending.due:
+            self._take_stock(decision)
+        return True
+
     def _settle_skipped(self, decision: Decision) -> NoReturn:
         """Charge nothing for a query that is not served, and raise `QuerySkipped`."""
         self._store.settle(decision.id, 0.0)
@@ -291,6 +311,16 @@ class RouterSettlement(RouterAdministration):
             return decision_id
         known = self._store.find(decision_id).decision if isinstance(decision, str) else decision
         return known.run_id or decision_id
+
+    def _warn_if_hard(self, record: Record, cost_usd: float) -> None:
+        """Log that a call cost more than its reservation, where a hard limit bounded it."""
+        if self._was_hard(record):
+            logger.warning(
+                "a call of %s cost %.6g USD, more than its worst case of %.6g: the hard limit may not hold",
+                self._learner.pool.names[record.model],
+                cost_usd,
+                record.decision.reserved_usd,
+            )
 
     def _was_hard(self, record: Record) -> bool:
         """Return True if a hard limit bounded the decision."""

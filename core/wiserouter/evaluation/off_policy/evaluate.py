@@ -85,7 +85,7 @@ def evaluate(
     if not decisions.has_outcome(outcome):
         raise InvalidInput(f"no decision has a {outcome}: there is nothing to estimate from")
     group = np.unique(decisions.context, return_inverse=True)[1]
-    chance = decisions.logged * _known_share(group, decisions.chosen, known, target.shape[1])[group]
+    chance = decisions.logged * known_share(group, decisions.chosen, known, target.shape[1])[group]
     overlap = overlap_of(target, chance, decisions.models)
     check_overlap(overlap, outcome, decisions)
     each = np.arange(decisions.n)
@@ -97,7 +97,7 @@ def evaluate(
     return Evaluation(overlap, ips(*terms[:2], level), snips(*terms[:2], level), doubly_robust(*terms, level))
 
 
-def _known_share(group: IntArray, chosen: IntArray, known: NDArray[np.bool_], n_actions: int) -> FloatArray:
+def known_share(group: IntArray, chosen: IntArray, known: NDArray[np.bool_], n_actions: int) -> FloatArray:
     """Return the share of known outcomes per (context, action), shrunk toward that of the action in all contexts.
 
     The latter is shrunk toward the share over all actions; each prior counts as one decision.

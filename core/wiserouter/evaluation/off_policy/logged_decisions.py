@@ -12,6 +12,7 @@ from wiserouter.errors import InvalidInput
 from wiserouter.learning.source_scores import is_outranked
 from wiserouter.planning.envelope import SKIP
 from wiserouter.planning.trace import EXPLORING
+from wiserouter.routing.shadow import is_observed
 from wiserouter.types import FloatArray, IntArray
 
 _SUM = 1e-6
@@ -204,7 +205,7 @@ def _collected(events: Iterable[dict[str, Any]]) -> tuple[list[dict[str, Any]], 
         kind = event.get("event")
         if kind == "decision" and event.get("run_id") not in {None, "", event["id"]}:
             runs[event["id"]] = event["run_id"]
-        elif kind == "decision":
+        elif kind == "decision" and not is_observed(event["scope"]):
             context = event["context"]
             if share.setdefault(context["id"], context["share"]) != context["share"]:
                 left_out, drawn, share = left_out + len(drawn), [], {context["id"]: context["share"]}

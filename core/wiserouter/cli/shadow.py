@@ -1,0 +1,115 @@
+"""`wiserouter shadow report`: what the router would have spent and gained, from the journal of shadow mode."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from wiserouter.cli.output import err, out, print_json, table
+from wiserouter.evaluation.off_policy.estimators import Estimate
+from wiserouter.evaluation.off_policy.shadow_calls import UNNAMED, ShadowCalls, read_shadow_calls
+from wiserouter.evaluation.off_policy.shadow_gain import Gain, estimated_gain, gain, incumbents
+from wiserouter.routing.journal_reader import JournalReader
+
+app = typer.Typer(help="Report on shadow mode, where the router decides but does not act.", no_args_is_help=True)
+
+MOST_SHOWN = 20
+"""Most models of the table."""
+
+
+@app.callback()
+def _shadow() -> None:
+    """Report on shadow mode, where the router decides but does not act."""
+
+
+@app.command()
+def report(
+    journal: Annotated[Path, typer.Argument(help="The journal of a router in shadow mode.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Report what the router would have spent and gained, and how much of that the calls show.
+
+    Example: wiserouter shadow report decisions.jsonl
+    """
+    reader = JournalReader(journal)
+    calls = read_shadow_calls(reader)
+    figures = {"journal": str(journal), "skipped_lines": reader.skipped, **report_of(calls)}
+    if as_json:
+        return print_json(figures)
+    if reader.skipped:
+        err.print(f"{journal}: skipped {reader.skipped} lines that are truncated or damaged", highlight=False)
+    return _show(figures)
+
+
+def report_of(calls: ShadowCalls) -> dict[str, Any]:
+    """Return the figures of the report, for JSON."""
+    cost, reward = gain(calls, "cost_usd"), gain(calls, "reward")
+    ran, would_be = incumbents(calls).mean(axis=0), calls.would_be.mean(axis=0)
+    shares = sorted(zip(calls.models, ran.tolist(), would_be.tolist(), strict=True), key=lambda one: -one[2])
+    return {
+        "calls": calls.n,
+        "acted": int(calls.acted.sum()),
+        "named_incumbent": bool((calls.incumbent != UNNAMED).all()),
+        "level": 0.95,
+        "spent_usd": float(calls.cost_usd.sum()),
+        "models": [{"model": name, "incumbent": one, "would_be": other} for name, one, other in shares],
+        "cost_usd": None if cost is None else _fields(cost, calls.n),
+        "reward": None if reward is None else _fields(reward, calls.n),
+        "estimated_gain": estimated_gain(calls),
+    }
+
+
+def _fields(one: Gain, n: int) -> dict[str, Any]:
+    return {
+        "known": one.known,
+        "difference": _interval(one.total, n),
+        "baseline": _interval(one.baseline, n),
+        "shown_by_calls": {"share": one.share, "effective": one.effective, **_interval(one.identified, n)},
+        "by_estimate": {"share": 1.0 - one.share, "mean": one.by_estimate, "where": one.where},
+    }
+
+
+def _interval(one: Estimate, n: int) -> dict[str, float]:
+    total = one.total(n)
+    return {"mean": one.mean, "low": one.low, "high": one.high, "total": total.mean}
+
+
+def _show(figures: dict[str, Any]) -> None:
+    n, acted = figures["calls"], figures["acted"]
+    rows = [(one["model"], f"{one['incumbent']:.1%}", f"{one['would_be']:.1%}") for one in figures["models"]]
+    title = f"{n:,} calls, {acted:,} of them acted on; {figures['spent_usd']:,.4g} USD spent"
+    out.print(table(title, ("model", "without the router", "with it"), rows[:MOST_SHOWN]))
+    for line in lines_of(figures):
+        out.print(line, highlight=False, soft_wrap=True)
+
+
+def lines_of(figures: dict[str, Any]) -> list[str]:
+    """Return the sentences of the report."""
+    lines = []
+    for name, unit in (("cost_usd", " USD"), ("reward", "")):
+        one = figures[name]
+        if one is None:
+            continue
+        change, base, rest = one["difference"], one["baseline"], one["by_estimate"]
+        what = "Spend" if name == "cost_usd" else f"Reward ({one['known']:,} scores)"
+        lines.append(
+            f"{what} per call: {base['mean']:.4g}{unit} without the router, "
+            f"{base['mean'] + change['mean']:.4g}{unit} with it: {change['mean']:+.4g}, "
+            f"95 % interval {change['low']:+.4g} to {change['high']:+.4g}; all calls {change['total']:+,.4g}{unit}"
+        )
+        if rest["share"] > 0.0:
+            models = ", ".join(list(rest["where"])[:3])
+            bound = "the interval allows 0 to 1 for it" if name == "reward" else "it has no interval"
+            lines.append(
+                f"  {rest['share']:.0%} of the choices ({models}) no call shows: they count by the router's own "
+                f"estimates, and {bound}; acting on a share shows them: share: 0.1"
+            )
+    if figures["reward"] is None:
+        lines.append(
+            f"No call has a score: by its own estimates the router gains {figures['estimated_gain']:+.4g} per call"
+        )
+    if not figures["named_incumbent"]:
+        lines.append("What runs without the router was not named: it is taken as drawn at random in each context")
+    return lines

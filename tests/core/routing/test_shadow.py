@@ -1,0 +1,256 @@
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from wiserouter import Budget, Contexts, Estimates, Model, Offline, Price, Shadow, Usage, WiseRouter
+from wiserouter.cli import app
+from wiserouter.errors import AlreadySettled, InvalidInput, NotStarted, UnknownModel
+from wiserouter.evaluation.off_policy import read_decisions
+from wiserouter.evaluation.off_policy.shadow_calls import UNNAMED, ShadowCalls, read_shadow_calls
+from wiserouter.evaluation.off_policy.shadow_gain import gain, incumbents
+from wiserouter.routing.journal_reader import JournalReader
+from wiserouter.routing.shadow import observed_scope
+
+MODELS = (Model("small", Price(1e-6, 1e-6), max_cost_usd=2.0), Model("large", Price(3e-6, 3e-6), max_cost_usd=4.0))
+
+
+def make(shadow=None, budget=None, **options):
+    estimates = Estimates(1, 2)
+    estimates.add_table(np.zeros(2, dtype=np.int64), [[0.2, 0.9]] * 2, [[1.0, 3.0]] * 2)
+    router = WiseRouter(MODELS, Contexts.single(), estimates=estimates, policy=Offline(), seed=0, **options)
+    router.shadow = Shadow() if shadow is None else shadow
+    router.start(budget or Budget(2_000.0, 1_000))
+    return router
+
+
+def journal_of(router, path, steps):
+    journal = router.journal_to(path)
+    steps()
+    journal.flush()
+    journal.close()
+    return list(JournalReader(path))
+
+
+@pytest.mark.parametrize("limit", ["expected", "hard"])
+def test_observed_calls_spend_nothing_of_the_budget(limit):
+    router = make(budget=Budget(2_000.0, 1_000, limit=limit))
+    decision = router.observe("a", incumbent="large")
+    assert (decision.model, decision.would_be) == ("large", router.decision(decision.id).model)
+    assert router.status().reserved_usd == router.status().spent_usd == router.status().decided == 0
+    router.charge(decision, cost_usd=7.0)
+    assert router.status().spent_usd == 0.0
+    assert router.status(observed_scope("default")).spent_usd == pytest.approx(decision.expected_cost_usd)
+    with pytest.raises(AlreadySettled):
+        router.charge(decision.id, cost_usd=7.0)
+
+
+def test_cost_and_score_are_learned_for_the_model_that_ran():
+    router = make()
+    decision = router.observe("a", incumbent="large")
+    invoked, sums = router.estimates.invoked.copy(), router.estimates.cost.copy()
+    router.charge(decision.id, usage=Usage(1_000_000, 0))
+    router.reward(decision.id, 0.25)
+    assert (router.estimates.invoked - invoked).tolist() == [[0.0, 1.0]]
+    assert (router.estimates.cost - sums).tolist() == [[0.0, pytest.approx(3.0)]]
+    assert router.estimates.labels.tolist() == [[2.0, 3.0]]
+
+
+def test_the_model_that_ran_may_be_named_by_the_charge():
+    router = make()
+    decision = router.observe("a")
+    router.charge(decision, cost_usd=5.0, model="large")
+    router.reward(decision, 1.0)
+    assert router.estimates.labels[0].tolist() == [2.0, 3.0]
+    assert router.explain(decision.id).answered_by == "large"
+
+
+def test_a_call_that_failed_leaves_no_trace_in_the_estimates():
+    router = make()
+    before = router.estimates.invoked.copy()
+    decision = router.observe("a", incumbent="small")
+    router.release(decision)
+    assert np.array_equal(router.estimates.invoked, before)
+    other = router.observe("b", incumbent="small")
+    router.presume(other)
+    assert router.status().spent_usd == 0.0
+
+
+def test_nothing_is_refused_where_the_observed_account_is_used_up():
+    router = make(budget=Budget(4.0, 2, limit="hard"))
+    for i in range(20):
+        router.charge(router.observe(f"question {i}", incumbent="large"), cost_usd=3.0)
+    assert router.observe("more", incumbent="large").would_be == "small"
+
+
+def test_a_share_is_acted_on_within_its_part_of_the_budget():
+    router = make(Shadow(0.25), Budget(4_000.0, 2_000, limit="hard"))
+    assert router.status().amount_usd == 1_000.0
+    acted = 0
+    for i in range(1_000):
+        decision = router.observe(f"q {i}", incumbent="large", draw_key=f"thread {i % 200}")
+        acts = not decision.would_be
+        assert acts is Shadow(0.25).acts(f"thread {i % 200}")
+        acted += acts
+        router.charge(decision, cost_usd={"small": 1.0, "large": 3.0}[decision.model])
+    assert 0.15 < acted / 1_000 < 0.35
+    status = router.status()
+    assert 0 < status.spent_usd <= 1_000.0
+    assert status.decided == acted
+
+
+def test_a_share_whose_budget_is_used_up_is_only_observed(tmp_path):
+    router = make(Shadow(0.5), Budget(8.0, 8))
+    keys = [key for i in range(40) if Shadow(0.5).acts(key := f"k{i}")][:10]
+
+    def steps():
+        for key in keys:
+            router.charge(router.observe("a", incumbent="large", draw_key=key), cost_usd=1.0)
+
+    sides = [event for event in journal_of(router, tmp_path / "j.jsonl", steps) if event["event"] == "shadow"]
+    acts = [side["acts"] for side in sides]
+    assert acts[0]
+    assert not acts[-1]
+    assert {side["share"] for side in sides if not side["acts"]} == {0.0}
+
+
+def test_the_whole_share_needs_no_account_of_observed_calls():
+    router = make(Shadow(1.0))
+    assert not router.observe("a", incumbent="small").would_be
+    with pytest.raises(NotStarted):
+        router.status(observed_scope("default"))
+
+
+def test_a_changed_budget_is_divided_again():
+    router = make(Shadow(0.1))
+    router.set_budget(amount_usd=500.0)
+    assert router.status().amount_usd == pytest.approx(50.0)
+    assert router.status(observed_scope("default")).amount_usd == pytest.approx(450.0)
+
+
+def test_what_is_missing_is_named():
+    router = WiseRouter(MODELS)
+    with pytest.raises(InvalidInput, match=r"router\.shadow = Shadow"):
+        router.observe("a", incumbent="small")
+    router.shadow = Shadow()
+    with pytest.raises(InvalidInput, match="then call start"):
+        router.observe("a", incumbent="small")
+    with pytest.raises(UnknownModel):
+        make().observe("a", incumbent="medium")
+    with pytest.raises(InvalidInput, match="between 0 and 1, got 2"):
+        Shadow(2)
+
+
+@pytest.mark.parametrize("url", ["memory://", "sqlite:///{}/shadow.db"])
+def test_stores_keep_the_two_sides(url, tmp_path):
+    router = make(Shadow(0.0), store=url.format(tmp_path))
+    decision = router.observe("a", incumbent="large")
+    router.charge(decision.id, cost_usd=2.0)
+    assert router.reward(decision.id, 0.5) is False
+    assert router.status().spent_usd == 0.0
+    router.close()
+
+
+def test_the_journal_names_both_sides_and_evaluate_leaves_observed_calls_out(tmp_path):
+    router = make(Shadow(0.5))
+    keys = [next(f"k{i}" for i in range(99) if Shadow(0.5).acts(f"k{i}") is acts) for acts in (True, False)]
+
+    def steps():
+        for key in keys:
+            decision = router.observe("a", incumbent="large", draw_key=key)
+            router.charge(decision, cost_usd=3.0)
+            router.reward(decision, 1.0)
+
+    events = journal_of(router, tmp_path / "j.jsonl", steps)
+    assert [event["event"] for event in events] == ["decision", "shadow", "charge", "reward"] * 2
+    assert [(e["acts"], e["incumbent"]) for e in events if e["event"] == "shadow"] == [
+        (True, "large"),
+        (False, "large"),
+    ]
+    assert read_decisions(events).n == 1
+    calls = read_shadow_calls(events)
+    assert (calls.n, calls.acted.tolist(), calls.cost_usd.tolist()) == (2, [True, False], [3.0, 3.0])
+    assert calls.would_be.sum(axis=1) == pytest.approx([1.0, 1.0])
+    with pytest.raises(InvalidInput, match="mode: shadow"):
+        read_shadow_calls([])
+
+
+def calls_of(ran, would_be, *, share=0.0, acted=None, incumbent=None, reward=None, cost=None):
+    n, k = np.shape(would_be)
+    nothing = np.full((n, k), np.nan)
+    return ShadowCalls(
+        tuple(f"m{i}" for i in range(k)),
+        np.zeros(n, dtype=np.int64),
+        np.asarray(ran),
+        np.full(n, UNNAMED) if incumbent is None else np.asarray(incumbent),
+        np.zeros(n, dtype=bool) if acted is None else np.asarray(acted),
+        np.full(n, share),
+        np.asarray(would_be, dtype=float),
+        np.ones(n) if cost is None else np.asarray(cost, dtype=float),
+        np.full(n, np.nan) if reward is None else np.asarray(reward, dtype=float),
+        nothing,
+        nothing,
+    )
+
+
+def test_the_gain_of_a_load_balancer_is_that_of_the_better_half():
+    rng, n = np.random.default_rng(0), 4_000
+    ran = rng.integers(2, size=n)
+    reward = (rng.random(n) < np.array([0.3, 0.8])[ran]).astype(float)
+    found = gain(calls_of(ran, np.tile([0.0, 1.0], (n, 1)), reward=reward))
+    assert found.share == 1.0
+    assert found.total.low < 0.25 < found.total.high
+    assert found.total.high - found.total.low < 0.1
+    assert incumbents(calls_of(ran, np.tile([0.0, 1.0], (n, 1))))[0] == pytest.approx([0.5, 0.5], abs=0.05)
+
+
+def test_without_overlap_the_interval_holds_every_reward():
+    n = 1_000
+    found = gain(
+        calls_of(np.zeros(n, int), np.tile([0.0, 1.0], (n, 1)), incumbent=np.zeros(n, int), reward=np.full(n, 0.4))
+    )
+    assert (found.share, found.effective, found.where) == (0.0, 0.0, {"m1": 1.0})
+    assert found.total.low == pytest.approx(-0.4, abs=0.02)
+    assert found.total.high == pytest.approx(0.6, abs=0.02)
+
+
+@settings(max_examples=10)
+@given(st.floats(0.05, 1.0), st.integers(0, 2**32 - 1))
+def test_equal_choices_gain_nothing(share, seed):
+    rng, n = np.random.default_rng(seed), 500
+    incumbent = np.array([1] * n)
+    would_be = np.tile([0.0, 1.0], (n, 1))
+    found = gain(calls_of(incumbent, would_be, share=share, incumbent=incumbent, reward=rng.random(n)))
+    assert found.total.mean == pytest.approx(0.0, abs=1e-12)
+
+
+@settings(max_examples=10)
+@given(st.floats(0.01, 0.99))
+def test_the_share_of_keys_is_the_share(share):
+    acts = np.mean([Shadow(share, "salt").acts(f"key {i}") for i in range(2_000)])
+    assert abs(acts - share) < 5 * (share * (1 - share) / 2_000) ** 0.5 + 1e-3
+
+
+def test_the_report_is_printed(tmp_path):
+    path = tmp_path / "j.jsonl"
+    router = make(Shadow(0.3, salt="a"))
+    rng = np.random.default_rng(0)
+
+    def steps():
+        for i in range(600):
+            decision = router.observe("a", incumbent="small", draw_key=f"t{i}")
+            router.charge(decision, cost_usd={"small": 1.0, "large": 3.0}[decision.model])
+            router.reward(decision, float(rng.random() < {"small": 0.2, "large": 0.9}[decision.model]))
+
+    journal_of(router, path, steps)
+    told = json.loads(CliRunner().invoke(app, ["shadow", "report", str(path), "--json"]).output)
+    assert (told["calls"], told["named_incumbent"]) == (600, True)
+    assert told["reward"]["difference"]["low"] < 0.35 < told["reward"]["difference"]["high"]
+    assert told["cost_usd"]["difference"]["low"] < 1.0 < told["cost_usd"]["difference"]["high"]
+    assert told["reward"]["shown_by_calls"]["share"] == pytest.approx(1.0)
+    shown = CliRunner().invoke(app, ["shadow", "report", str(path)])
+    assert shown.exit_code == 0
+    assert "Reward (600 scores) per call" in shown.output
