@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from wiserouter.errors import InvalidInput
 from wiserouter.evaluation.off_policy.logged_decisions import MAX_MODELS
+from wiserouter.learning.source_scores import is_outranked
 from wiserouter.types import FloatArray, IntArray
 
 UNNAMED = -1
@@ -76,6 +77,7 @@ def read_shadow_calls(events: Iterable[dict[str, Any]]) -> ShadowCalls:
     sides: dict[str, dict[str, Any]] = {}
     charges: dict[str, dict[str, Any]] = {}
     rewards: dict[str, float] = {}
+    scored_by: dict[str, str | None] = {}
     for event in events:
         kind = event.get("event")
         if kind == "decision":
@@ -84,8 +86,8 @@ def read_shadow_calls(events: Iterable[dict[str, Any]]) -> ShadowCalls:
             sides[event["id"]] = event
         elif kind == "charge":
             charges[event["id"]] = event
-        elif kind == "reward":
-            rewards[event["id"]] = event["reward"]
+        elif kind == "reward" and not is_outranked(event.get("source"), scored_by.get(event["id"], event.get("source"))):
+            rewards[event["id"]], scored_by[event["id"]] = event["reward"], event.get("source")
     ids = [id_ for id_ in sides if id_ in decisions and id_ in charges and charges[id_]["model"]]
     if not ids:
         raise InvalidInput(
