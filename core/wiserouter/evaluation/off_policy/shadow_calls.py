@@ -73,21 +73,12 @@ def read_shadow_calls(events: Iterable[dict[str, Any]]) -> ShadowCalls:
     InvalidInput
         If no such call was charged, or the journal has too many models.
     """
-    decisions: dict[str, dict[str, Any]] = {}
-    sides: dict[str, dict[str, Any]] = {}
-    charges: dict[str, dict[str, Any]] = {}
-    rewards: dict[str, float] = {}
-    scored_by: dict[str, str | None] = {}
+    by_kind: dict[str, dict[str, dict[str, Any]]] = {"decision": {}, "shadow": {}, "charge": {}, "reward": {}}
     for event in events:
-        kind = event.get("event")
-        if kind == "decision":
-            decisions[event["id"]] = event
-        elif kind == "shadow":
-            sides[event["id"]] = event
-        elif kind == "charge":
-            charges[event["id"]] = event
-        elif kind == "reward" and not is_outranked(event.get("source"), scored_by.get(event["id"], event.get("source"))):
-            rewards[event["id"]], scored_by[event["id"]] = event["reward"], event.get("source")
+        kept = by_kind.get(event.get("event") or "")
+        if kept is not None and not _is_outranked(event, kept.get(event["id"])):
+            kept[event["id"]] = event
+    decisions, sides, charges, rewards = by_kind.values()
     ids = [id_ for id_ in sides if id_ in decisions and id_ in charges and charges[id_]["model"]]
     if not ids:
         raise InvalidInput(
@@ -109,10 +100,18 @@ def read_shadow_calls(events: Iterable[dict[str, Any]]) -> ShadowCalls:
         np.array([one["share"] for one in taken], dtype=np.float64),
         _would_be(lines, taken, column),
         np.array([one["cost_usd"] for one in run], dtype=np.float64),
-        np.array([rewards.get(id_, np.nan) for id_ in ids], dtype=np.float64),
+        np.array([rewards.get(id_, _NO_SCORE)["reward"] for id_ in ids], dtype=np.float64),
         _columns(lines, column, "expected_reward", np.nan),
         _columns(lines, column, "expected_cost_usd", np.nan),
     )
+
+
+_NO_SCORE: dict[str, Any] = {"reward": np.nan}
+
+
+def _is_outranked(event: dict[str, Any], kept: dict[str, Any] | None) -> bool:
+    """Return True if an event is a score of a less reliable source than the one that is kept."""
+    return event["event"] == "reward" and kept is not None and is_outranked(event.get("source"), kept.get("source"))
 
 
 def _with(names: tuple[str, ...], run: list[dict[str, Any]], taken: list[dict[str, Any]]) -> tuple[str, ...]:
