@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from langchain_core.messages import BaseMessage
@@ -139,7 +139,7 @@ def _has_windows(members: Mapping[str, PoolMember]) -> bool:
 
 
 def _bounded(request: CallRequest, limits: Limits) -> CallRequest:
-    return replace(request, output_tokens=limits.output_tokens, choices=limits.answers or 1)
+    return request._replace(output_tokens=limits.output_tokens, choices=limits.answers or 1)
 
 
 def candidates(

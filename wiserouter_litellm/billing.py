@@ -13,6 +13,7 @@ from wiserouter import Usage
 from wiserouter.integration import Bill, clamped_usage, estimated_usage
 from wiserouter_litellm.counted_streams import is_counted
 from wiserouter_litellm.deployments import DeploymentInfo
+from wiserouter_litellm.json_objects import MAPPING, field_of
 from wiserouter_litellm.request import request_of
 
 
@@ -66,7 +67,7 @@ def read_answer(
         bill = bill._replace(estimated=True)
     params = kwargs.get("litellm_params") or {}
     buckets = (params.get("metadata"), params.get("litellm_metadata"), kwargs.get("metadata"))
-    return bill, any(isinstance(bucket, Mapping) and bool(bucket.get("client_disconnected")) for bucket in buckets)
+    return bill, any(isinstance(bucket, MAPPING) and bool(bucket.get("client_disconnected")) for bucket in buckets)
 
 
 def usage_of(block: object, logged: Mapping[str, Any]) -> Usage:
@@ -98,33 +99,32 @@ def _estimate(kwargs: Mapping[str, Any], response: object) -> Usage:
 def _answer_text(response: object) -> str:
     """Return the text of an answer: of a chat, a text completion, the responses API or Anthropic's messages."""
     choices = _list(response, "choices")
-    parts = [_get(choice, "message") or choice for choice in choices] + _list(response, "content")
+    parts = [field_of(choice, "message") or choice for choice in choices] + _list(response, "content")
     parts += [part for item in _list(response, "output") for part in _list(item, "content")]
-    return "\n".join(str(_get(part, "content") or _get(part, "text") or "") for part in parts)
+    return "\n".join(str(field_of(part, "content") or field_of(part, "text") or "") for part in parts)
 
 
 def _list(block: object, name: str) -> list[Any]:
-    value = _get(block, name)
+    value = field_of(block, name)
     return list(value) if isinstance(value, list | tuple) else []
 
 
 def _first(block: object, *names: str) -> object:
     """Return the first of some fields that is there."""
-    return next((value for name in names if (value := _get(block, name)) is not None), None)
+    for name in names:
+        if (value := field_of(block, name)) is not None:
+            return value
+    return None
 
 
 def _tokens(block: object, *names: str) -> int:
-    return int(_amount(_first(block, *names)))
+    return 0 if block is None else int(_amount(_first(block, *names)))
 
 
 def _amount(value: object) -> float:
     """Return a reported figure; 0 for none."""
     if value is None:
         return 0.0
-    if not isinstance(value, int | float) or not 0 <= value < math.inf:
+    if not isinstance(value, (int, float)) or not 0 <= value < math.inf:
         raise ValueError(f"a reported figure must be a finite number of at least 0, got {value!r:.40}")
     return float(value)
-
-
-def _get(block: object, name: str) -> Any:
-    return block.get(name) if isinstance(block, Mapping) else getattr(block, name, None)

@@ -17,6 +17,7 @@ from litellm.responses.utils import ResponsesAPIRequestUtils as Ids
 
 from wiserouter_litellm.deployments import Candidate, Candidates, DeploymentInfo
 from wiserouter_litellm.feedback_keys import feedback_key
+from wiserouter_litellm.json_objects import field_of
 
 MOST_VALUES = 4
 """The most values of one kind that are kept of an answer, or looked up for a request: the latest ones."""
@@ -111,7 +112,7 @@ def keys_of_answer(response: object, mark: Mapping[str, Any], deployment_id: str
     info : DeploymentInfo
         Its figures.
     """
-    id_, caller = _get(response, "id"), mark["caller"]
+    id_, caller = field_of(response, "id"), mark["caller"]
     keys = [feedback_key(id_, caller)] if isinstance(id_, str) else []
     values = _values_of_answer(response, mark.get("lasting_ids", ()))
     if not values:
@@ -119,14 +120,16 @@ def keys_of_answer(response: object, mark: Mapping[str, Any], deployment_id: str
     return keys + [made_key(value, caller, maker) for maker in maker_names(deployment_id, info) for value in values]
 
 
-def _values_of_answer(response: object, lasting_ids: Iterable[str]) -> list[str]:
+def _values_of_answer(response: object, lasting_ids: Sequence[str]) -> list[str]:
     """Return the ids and signatures in an answer that a request may refer to which continues it."""
-    messages = [_get(choice, "message") for choice in _list(_get(response, "choices"))]
+    messages = [field_of(choice, "message") for choice in _list(field_of(response, "choices"))]
     found: list[Reference | None] = []
     if not messages:  # a response, or a message of Anthropic
-        found = [_plain(_get(response, "conversation")), _unmarked_response(response)]
-        messages = [*_items(_get(response, "output")), response]
+        found = [_plain(field_of(response, "conversation")), _unmarked_response(response)]
+        messages = [*_items(field_of(response, "output")), response]
     items = [message for message in messages if _may_refer(message)]
+    if not (items or found or lasting_ids):
+        return []
     for values in (_encrypted(items), _signatures(items)):
         found += list(values)[-MOST_VALUES:]
     return list(dict.fromkeys([*lasting_ids, *(one.value for one in found if one is not None)]))
@@ -216,7 +219,7 @@ def _response(value: object) -> Reference | None:
 
 def _unmarked_response(response: object) -> Reference | None:
     """Return a stored response whose id LiteLLM has left as it was."""
-    reference = _response(_get(response, "id")) if _get(response, "object") == "response" else None
+    reference = _response(field_of(response, "id")) if field_of(response, "object") == "response" else None
     return reference if reference is not None and reference.deployment_id is None else None
 
 
@@ -229,7 +232,7 @@ def _container(value: object) -> Reference | None:
 
 def _plain(value: object) -> Reference | None:
     """Return the reference of an id, given as text, as an object, or as a mapping."""
-    id_ = value if isinstance(value, str) else _get(value, "id")
+    id_ = value if isinstance(value, str) else field_of(value, "id")
     return Reference(id_) if isinstance(id_, str) and id_ else None
 
 
@@ -250,14 +253,14 @@ def _may_refer(item: object) -> bool:
         return not is_plain or "tool_calls" in item or "encrypted_content" in item
     if isinstance(item, str):
         return False
-    is_plain = isinstance(getattr(item, "content", None), str) and not getattr(item, "thinking_blocks", None)
-    return not is_plain or bool(getattr(item, "tool_calls", None) or getattr(item, "encrypted_content", None))
+    is_plain = isinstance(field_of(item, "content"), str) and not field_of(item, "thinking_blocks")
+    return not is_plain or bool(field_of(item, "tool_calls") or field_of(item, "encrypted_content"))
 
 
 def _encrypted(items: Iterable[object]) -> Iterator[Reference]:
     """Yield the encrypted reasoning among the items of a response or of an input."""
     for item in items:
-        content = _get(item, "encrypted_content")
+        content = field_of(item, "encrypted_content")
         if isinstance(content, str) and content:
             deployment_id, plain = Ids.unwrap_encrypted_content_with_model_id(content)
             yield Reference(plain, _stated(deployment_id))
@@ -266,9 +269,9 @@ def _encrypted(items: Iterable[object]) -> Iterator[Reference]:
 def _signatures(items: Iterable[object]) -> Iterator[Reference]:
     """Yield the signatures of the thoughts in messages: in blocks of their own, or after the id of a tool call."""
     for item in items:
-        for block in [*_list(_get(item, "thinking_blocks")), *_list(_get(item, "content"))]:
-            is_thought = _get(block, "type") in {"thinking", "redacted_thinking"}
-            signature = (_get(block, "signature") or _get(block, "data")) if is_thought else None
+        for block in [*_list(field_of(item, "thinking_blocks")), *_list(field_of(item, "content"))]:
+            is_thought = field_of(block, "type") in {"thinking", "redacted_thinking"}
+            signature = (field_of(block, "signature") or field_of(block, "data")) if is_thought else None
             if isinstance(signature, str) and signature:
                 yield Reference(signature)
         for id_ in _tool_ids(item):
@@ -279,7 +282,7 @@ def _signatures(items: Iterable[object]) -> Iterator[Reference]:
 def _open_tool_calls(messages: object) -> list[object]:
     """Return the messages with tool calls that the last messages answer."""
     items = list(_items(messages))
-    while items and _get(items[-1], "role") == "tool":
+    while items and field_of(items[-1], "role") == "tool":
         items.pop()
     if not items or len(items) == len(list(_items(messages))):
         return []
@@ -288,8 +291,8 @@ def _open_tool_calls(messages: object) -> list[object]:
 
 def _tool_ids(message: object) -> Iterator[str]:
     """Yield the ids of the tool calls in a message."""
-    for call in _list(_get(message, "tool_calls")):
-        if isinstance(id_ := _get(call, "id"), str):
+    for call in _list(field_of(message, "tool_calls")):
+        if isinstance(id_ := field_of(call, "id"), str):
             yield id_
 
 
@@ -312,7 +315,3 @@ def _items(value: object) -> Iterator[object]:
 
 def _list(value: object) -> Sequence[object]:
     return value if isinstance(value, list | tuple) else ()
-
-
-def _get(value: object, name: str) -> Any:
-    return value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)

@@ -7,13 +7,13 @@ has a key of its id alone, unless the client chose that id. The keys are stored 
 
 from __future__ import annotations
 
-import json
 from hashlib import blake2b
+from json.encoder import encode_basestring_ascii
 
 
 def feedback_key(id_: str, caller: str | None) -> str:
     """Return the key of a call, an answer or a decision for one caller; it reveals neither the id nor the caller."""
-    return _digest([caller, id_])
+    return _digest(caller, id_)
 
 
 def keys_of_decision(decision_id: str, call_id: str, caller: str | None, *, chosen: bool) -> list[str]:
@@ -30,14 +30,16 @@ def keys_to_store(call_id: str, caller: str | None, *, chosen: bool) -> tuple[st
     [2, 1]
     """
     own = feedback_key(call_id, caller)
-    return (own,) if chosen or caller is None else (own, _digest([call_id]))
+    return (own,) if chosen or caller is None else (own, _digest(call_id))
 
 
 def keys_to_try(id_: str, caller: str | None, *, any_caller: bool) -> tuple[str, ...]:
     """Return the keys to look an id up by when a caller asks; administrators may give the id of any decision."""
     own = feedback_key(id_, caller)
-    return (own, _digest([id_]), id_) if any_caller else (own,)
+    return (own, _digest(id_), id_) if any_caller else (own,)
 
 
-def _digest(parts: list[str | None]) -> str:
-    return "call " + blake2b(json.dumps(parts).encode(), digest_size=16).hexdigest()
+def _digest(*parts: str | None) -> str:
+    """Return the digest of some texts or nulls, written as a JSON list."""
+    texts = ", ".join(["null" if part is None else encode_basestring_ascii(part) for part in parts])
+    return "call " + blake2b(f"[{texts}]".encode(), digest_size=16).hexdigest()

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from wiserouter.integration import FRAME_TOKENS, TOOLS_TOKENS, CallRequest, Message, Question, question_of
+from wiserouter_litellm.json_objects import MAPPING, SEQUENCE
 from wiserouter_litellm.limits import LIMIT_NAMES, drop_null_limits, write_limits
 from wiserouter_litellm.parameter_checks import TEXT_ITEMS, tier_of
 from wiserouter_litellm.parameters import ANSWERS, CHAT, MESSAGES, OUTPUT_LIMITS, RESPONSES
@@ -43,11 +44,13 @@ _COUNTED = (
     *("suffix", "chat_template_kwargs", "extra_body"),
 )
 _STORED = ("previous_response_id", "conversation", "prompt", "web_search_options", "mcp_servers", "container")
+_PLAIN_KEYS = {"role", "content"}
 NOT_READ = Question("", informative=False)
 _READ = {
     surface: frozenset({*limits, *ANSWERS[surface], *_COUNTED, *_STORED, "service_tier"})
     for surface, limits in OUTPUT_LIMITS.items()
 }
+_READ[CHAT] -= {"prompt"}  # the question of a text completion, where LiteLLM passes it at all
 
 
 def request_of(
@@ -139,35 +142,44 @@ def n_prompts(messages: object) -> int:
     >>> n_prompts([{"role": "user", "content": ["one", "two"]}]), n_prompts([{"role": "user", "content": [15496, 0]}])
     (2, 1)
     """
-    if not isinstance(messages, Sequence) or len(messages) != 1 or not isinstance(messages[0], Mapping):
+    if not isinstance(messages, SEQUENCE) or len(messages) != 1 or not isinstance(messages[0], MAPPING):
         return 1
     content = messages[0].get("content")
-    if not isinstance(content, Sequence) or isinstance(content, str) or all(isinstance(part, int) for part in content):
+    if isinstance(content, str) or not isinstance(content, SEQUENCE) or all(isinstance(part, int) for part in content):
         return 1  # a text, or the ids of its tokens
     return max(1, sum(not isinstance(part, Mapping) for part in content))
 
 
 def _read(chat: list[Mapping[str, Any]], kwargs: Mapping[str, Any], surface: str, reads_question: bool) -> CallRequest:
     prompts = n_prompts(chat)
-    given = {name: kwargs[name] for name in kwargs.keys() & _READ[surface] if kwargs[name] is not None}
-    if surface == CHAT:  # the question of a text completion, where LiteLLM passes it at all
-        given.pop("prompt", None)
-    limits = [name for name in OUTPUT_LIMITS[surface] if name in given]
+    names = _READ[surface].intersection(kwargs)
+    given = {name: value for name in names if (value := kwargs[name]) is not None}
     texts, all_text = _content(chat)
     question = _question(chat) if reads_question else NOT_READ
+    limit_names, overhead_tokens = OUTPUT_LIMITS[surface], FRAME_TOKENS * (len(chat) + prompts)
+    if not given:
+        return CallRequest(
+            question.text,
+            "\n".join(texts),
+            overhead_tokens,
+            all_text,
+            choices=prompts,
+            limit_name=limit_names[0],
+            informative=question.informative,
+        )
+    limits = [name for name in limit_names if name in given]
     extras = [_dump(given[name]) for name in _COUNTED if name in given]
     tools = given.get("tools") or given.get("functions")
     return CallRequest(
-        question=question.text,
-        informative=question.informative,
-        counted="\n".join([*texts, *extras]),
-        overhead_tokens=FRAME_TOKENS * (len(chat) + prompts)
-        + (TOOLS_TOKENS * (1 + n_known_schemas(tools)) if tools else 0),
-        countable=all_text and not _has_more_input(given),
-        output_tokens=_output_limit(given, OUTPUT_LIMITS[surface]),
+        question.text,
+        "\n".join([*texts, *extras]),
+        overhead_tokens + (TOOLS_TOKENS * (1 + n_known_schemas(tools)) if tools else 0),
+        all_text and not _has_more_input(given),
+        output_tokens=_output_limit(given, limits),
         choices=prompts * max((_whole(given.get(name)) or 1 for name in ANSWERS[surface]), default=1),
         tier=tier_of(given["service_tier"]) if "service_tier" in given else "",
-        limit_name=(limits or OUTPUT_LIMITS[surface])[0],
+        limit_name=(limits or limit_names)[0],
+        informative=question.informative,
     )
 
 
@@ -186,13 +198,13 @@ def _messages(source: object) -> list[Mapping[str, Any]]:
     """Return messages as dictionaries; a bare string, or a list of strings, is one of the user."""
     if isinstance(source, str):
         return [{"role": "user", "content": source}]
-    if not isinstance(source, Sequence) or isinstance(source, bytes):
+    if not isinstance(source, SEQUENCE) or isinstance(source, bytes):
         return []
-    return [_message(item) for item in source]
+    return [item if isinstance(item, dict) else _message(item) for item in source]
 
 
 def _message(item: object) -> Mapping[str, Any]:
-    if isinstance(item, Mapping):
+    if isinstance(item, MAPPING):
         return item
     dump = getattr(item, "model_dump", None)
     return dump() if callable(dump) else {"role": "user", "content": item}
@@ -208,7 +220,7 @@ def _is_placeholder(chat: list[Mapping[str, Any]], kwargs: Mapping[str, Any]) ->
 def _url(kwargs: Mapping[str, Any]) -> str:
     """Return the URL that a client of the proxy called, without its query; empty in Python."""
     request = kwargs.get("proxy_server_request")
-    url = request.get("url") if isinstance(request, Mapping) else None
+    url = request.get("url") if isinstance(request, MAPPING) else None
     return str(url or "").partition("?")[0]
 
 
@@ -225,10 +237,14 @@ def _content(chat: Iterable[Mapping[str, Any]]) -> tuple[list[str], bool]:
     texts: list[str] = []
     all_text = True
     for message in chat:
+        content = message.get("content")
+        if isinstance(content, str) and message.keys() == _PLAIN_KEYS:
+            texts.append(content)
+            continue
         rest = {key: value for key, value in message.items() if key not in {"role", "content"} and value}
         texts += [_dump(rest)] if rest else []
         all_text &= _is_text_item(message)
-        for part in _parts(message.get("content")):
+        for part in _parts(content):
             all_text &= _is_text(part)
             texts.append(part if isinstance(part, str) else _dump(part) if _is_text(part) else "")
     return texts, all_text
@@ -244,22 +260,22 @@ def _is_text_item(message: Mapping[str, Any]) -> bool:
 
 def _has_more_input(given: Mapping[str, Any]) -> bool:
     """Return True if the provider adds text: a stored conversation, a stored prompt, a search."""
-    tools = [tool for tool in _parts(given.get("tools")) if isinstance(tool, Mapping)]
-    more = any(is_hosted(tool) for tool in tools) or any(name in given for name in _STORED)
+    tools = [tool for tool in _parts(given.get("tools")) if isinstance(tool, MAPPING)]
+    more = any(is_hosted(tool) for tool in tools) or not given.keys().isdisjoint(_STORED)
     return more or not all(_is_text(part) for part in _parts(given.get("system")))
 
 
 def _parts(content: object) -> Sequence[object]:
     """Return the parts of a message; a bare text is one."""
-    if isinstance(content, Sequence) and not isinstance(content, str | bytes):
-        return content
-    return [] if content is None else [content]
+    if content is None:
+        return []
+    return content if isinstance(content, SEQUENCE) and not isinstance(content, str | bytes) else [content]
 
 
 def _is_text(part: object) -> bool:
     if isinstance(part, str | int):  # token ids of a text completion are whole numbers
         return True
-    if not isinstance(part, Mapping) or str(part.get("type", "text")) not in _TEXT_PARTS:
+    if not isinstance(part, MAPPING) or str(part.get("type", "text")) not in _TEXT_PARTS:
         return False
     inner = part.get("content")
     return not isinstance(inner, list) or all(_is_text(piece) for piece in inner)
@@ -279,14 +295,15 @@ def _plain(content: object) -> list[str]:
     """Return the texts of a message without tool results and media."""
     if isinstance(content, str):
         return [content]
-    if not isinstance(content, Sequence):
+    if not isinstance(content, SEQUENCE):
         return []
-    parts = (part.get("text") if isinstance(part, Mapping) else part for part in content)
+    parts = (part.get("text") if isinstance(part, MAPPING) else part for part in content)
     return [part for part in parts if isinstance(part, str)]
 
 
 def _output_limit(given: Mapping[str, Any], names: Iterable[str]) -> int | None:
-    limits = [limit for name in names if (limit := _whole(given.get(name)))]
+    """Return the largest limit of the output among some that a request gives; None where none is a number."""
+    limits = [limit for name in names if (limit := _whole(given[name]))]
     return max(limits) if limits else None  # providers differ in which of two they heed
 
 

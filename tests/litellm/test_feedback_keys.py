@@ -1,5 +1,8 @@
 """The keys of a call, and the callers that find it by them."""
 
+import json
+from hashlib import blake2b
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -57,3 +60,9 @@ def test_the_origin_of_a_request():
     origin = origin_of(kwargs)
     assert (origin.metadata, origin.caller, origin.failed_ids) == (metadata, "a-hash", {"small"})
     assert origin.call_id == kwargs["litellm_call_id"] == origin_of(kwargs).call_id
+
+
+@given(IDS, CALLERS)
+def test_a_key_is_the_digest_of_caller_and_id_as_a_json_list_as_stores_have_kept_it(id_, caller):
+    digest = blake2b(json.dumps([caller, id_]).encode(), digest_size=16).hexdigest()
+    assert feedback_key(id_, caller) == f"call {digest}"

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from wiserouter.pricing.tokens import SHORT_TEXT_CHARS
 from wiserouter.routing.keyed_draws import context_key
@@ -25,8 +24,7 @@ DrawBy = Literal["request", "question", "context"]
 """What calls that get the same model, where the plan mixes two, share: nothing, the question, or context and hour."""
 
 
-@dataclass(frozen=True, slots=True)
-class CallRequest:
+class CallRequest(NamedTuple):
     """One call.
 
     Attributes
