@@ -72,7 +72,12 @@ class CacheHits:
 
     def hit_probability(self, model: int, gap_s: float) -> float:
         """Return the expected share of a warm prefix that a call after `gap_s` seconds reads from the cache."""
-        return self._hit[model][bucket_of(gap_s)] if self._caches[model] else 0.0
+        return self._hit[model][bucket_of(gap_s)]
+
+    @property
+    def of_all(self) -> tuple[list[list[float]], list[float], list[float]]:
+        """The hit probabilities by bucket of gap, `first_read_tokens` and `write_share`, each for all models."""
+        return self._hit, self._first_read, self._write_share
 
     def first_read_tokens(self, model: int) -> float:
         """Return the mean tokens that a first visit reads: the system prompt that conversations share; 0 if unknown."""
@@ -137,6 +142,8 @@ class CacheHits:
         return hits
 
     def _posterior(self, model: int, bucket: int) -> float:
+        if not self._caches[model]:
+            return 0.0
         seen, read = float(self.calls[model, bucket]), float(self.shares[model, bucket])
         return (PRIOR_CALLS * PRIOR_HIT[bucket] + read) / (PRIOR_CALLS + seen)
 

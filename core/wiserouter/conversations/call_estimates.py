@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from wiserouter.conversations.cache_hits import CacheHits
-from wiserouter.conversations.call_cost import MIN_CACHEABLE_TOKENS, next_call_usd, rest_usd
+from wiserouter.conversations.cache_hits import CacheHits, bucket_of
+from wiserouter.conversations.call_cost import MIN_CACHEABLE_TOKENS, next_call_usd, rest_usd, write_surcharge_usd
 from wiserouter.conversations.calls_left import CallsLeft
 from wiserouter.conversations.conversation import Conversation
 from wiserouter.conversations.token_growth import TokenGrowth
@@ -23,6 +23,7 @@ _FAR_S = 1e9
 """Gap of a model that never served the conversation."""
 
 _NO_CALLS = Conversation("", "", "run")
+_NOT_KNOWN = float("nan")
 
 
 class CallEstimates:
@@ -37,7 +38,7 @@ class CallEstimates:
     """
 
     def __init__(self, models: Sequence[Model], n_contexts: int) -> None:
-        self._models = tuple(models)
+        self._take_models(models)
         self._n_contexts = n_contexts
         self.hits = CacheHits([model.price for model in models])
         self.tokens = TokenGrowth(n_contexts, len(models))
@@ -56,7 +57,7 @@ class CallEstimates:
             self.typical.add_model()
         if any(new.price != old.price for new, old in zip(models, self._models, strict=False)):
             self.hits = CacheHits.of_arrays([model.price for model in models], self.hits.arrays())
-        self._models = tuple(models)
+        self._take_models(models)
 
     def prompt_tokens(self, state: Conversation, context: int, input_tokens: int | None) -> float:
         """Return the expected tokens of the next prompt: those given, else the last prompt and its mean growth."""
@@ -67,22 +68,15 @@ class CallEstimates:
             return self.tokens.mean_first(row)
         return state.prompt_tokens + self.tokens.mean_growth(row)
 
-    def next_usd(self, state: Conversation, context: int, prompt_tokens: float, now_s: float) -> FloatArray:
-        """Return the expected cost of the next call with each model, given what is warm; NaN without a price."""
-        output = self.tokens.output(self._row(context)).tolist()
-        return np.array([self._next_usd(state, k, prompt_tokens, tokens, now_s) for k, tokens in enumerate(output)])
-
-    def next_of_model_usd(
-        self, state: Conversation, context: int, prompt_tokens: float, now_s: float, model: int
-    ) -> float:
+    def next_usd(self, state: Conversation, context: int, prompt_tokens: float, now_s: float, model: int) -> float:
         """Return the expected cost of the next call with one model, given what is warm; NaN without a price."""
-        output_tokens = float(self.tokens.output(self._row(context))[model])
+        output_tokens = self.tokens.output(self._row(context))[model]
         return self._next_usd(state, model, prompt_tokens, output_tokens, now_s)
 
     def rest_usd(self, model: int, context: int, made: int, prompt_tokens: float) -> float:
         """Return the expected cost of the calls after the `made` ones with one model; NaN without a price."""
         row = self._row(context)
-        growth, output = float(self.tokens.growth(row)[model]), float(self.tokens.output(row)[model])
+        growth, output = self.tokens.growth(row)[model], self.tokens.output(row)[model]
         calls, pairs = self.calls_left.expected(model, made), self.calls_left.pairs(model, made)
         return self._rest_usd(model, prompt_tokens, growth, output, calls, pairs)
 
@@ -92,19 +86,45 @@ class CallEstimates:
         It serves to compare these estimates with the costs of runs that are known as a whole.
         """
         row = self._row(context)
-        first, output = float(self.tokens.first(row)[model]), float(self.tokens.output(row)[model])
+        first, output = self.tokens.first(row)[model], self.tokens.output(row)[model]
         return self._next_usd(_NO_CALLS, model, first, output, 0.0) + self.rest_usd(model, context, 1, first)
 
-    def per_call_usd(self, state: Conversation, context: int, next_usd: FloatArray, prompt_tokens: float) -> FloatArray:
-        """Return the mean cost of the next call and of those after it, if one model serves all of them."""
-        made, row = state.calls + 1, self._row(context)
-        growth, output = self.tokens.growth(row).tolist(), self.tokens.output(row).tolist()
-        calls, pairs = self.calls_left.expected_of_all(made), self.calls_left.pairs_of_all(made)
-        mean = [
-            (usd + self._rest_usd(k, prompt_tokens, growth[k], output[k], calls[k], pairs[k])) / (1.0 + calls[k])
-            for k, usd in enumerate(next_usd.tolist())
-        ]
-        return np.array(mean)
+    def of_turn(
+        self, state: Conversation, context: int, prompt_tokens: float, now_s: float
+    ) -> tuple[list[float], list[float]]:
+        """Return the expected cost of the next call, and the mean of that and of the calls after it, for each model.
+
+        The first is `next_usd`; in the second, one model serves all calls, which cost `rest_usd`. Both are NaN without
+        a price. They are computed in one pass over the models, in a third of the time of two calls for each.
+        """
+        row, warm, next_usd, mean_usd = self._row(context), state.warm, [], []
+        hits, shared_tokens, write_share = self.hits.of_all
+        calls, pairs = self.calls_left.of_all(state.calls + 1)
+        growth, output = self.tokens.growth(row), self.tokens.output(row)
+        for k, rates in enumerate(self._rates):
+            if rates is None:
+                next_usd.append(_NOT_KNOWN)
+                mean_usd.append(_NOT_KNOWN)
+                continue
+            name, input_usd, output_usd, read_usd, extra_usd = rates
+            unread_usd, hit, after = input_usd + write_share[k] * extra_usd, hits[k], calls[k]
+            answer_usd, read = output[k] * output_usd, 0.0
+            if prompt_tokens < MIN_CACHEABLE_TOKENS:
+                usd = prompt_tokens * input_usd + answer_usd
+            else:
+                if name in warm:
+                    known, at_s = warm[name]
+                    tokens = known if known < prompt_tokens else prompt_tokens
+                    if tokens >= MIN_CACHEABLE_TOKENS:
+                        read = hit[bucket_of(now_s - at_s)] * tokens
+                read = max(read, min(shared_tokens[k], prompt_tokens))
+                usd = read * read_usd + (prompt_tokens - read) * unread_usd + answer_usd
+            warm_usd = hit[0] * read_usd + (1.0 - hit[0]) * unread_usd
+            warm_sum_tokens = after * prompt_tokens + pairs[k] * growth[k]
+            rest_usd = warm_sum_tokens * warm_usd + after * (growth[k] * unread_usd + answer_usd)
+            next_usd.append(usd)
+            mean_usd.append((usd + rest_usd) / (1.0 + after))
+        return next_usd, mean_usd
 
     def learn(self, state: Conversation, context: int, model: int, usage: Usage, decided_at_s: float) -> None:
         """Learn from the tokens of one call, and from those that it read from the cache."""
@@ -154,10 +174,20 @@ class CallEstimates:
         self.calls_left.merge(CallsLeft.of_arrays(parts["calls_left"]))
         self.ended += round(parts["calls_left"]["stopped"].sum())
 
+    def _take_models(self, models: Sequence[Model]) -> None:
+        """Take over models, and note their prices: of input, output, a read, and of a write beyond the input."""
+        self._models = tuple(models)
+        self._rates = [
+            None
+            if (price := model.price) is None
+            else (model.name, price.input, price.output, price.cache_read_usd, write_surcharge_usd(price))
+            for model in models
+        ]
+
     def _next_usd(self, state: Conversation, k: int, prompt: float, output: float, now_s: float) -> float:
         model = self._models[k]
         if model.price is None:
-            return float("nan")
+            return _NOT_KNOWN
         warm = state.warm.get(model.name)
         tokens, gap_s = (0, _FAR_S) if warm is None else (warm.tokens, now_s - warm.at_s)
         return next_call_usd(
@@ -173,7 +203,7 @@ class CallEstimates:
     def _rest_usd(self, k: int, prompt: float, growth: float, output: float, calls: float, pairs: float) -> float:
         price = self._models[k].price
         if price is None:
-            return float("nan")
+            return _NOT_KNOWN
         hit, write_share = self.hits.hit_probability(k, 0.0), self.hits.write_share(k)
         return rest_usd(price, prompt, growth, output, calls, hit, call_pairs=pairs, write_share=write_share)
 

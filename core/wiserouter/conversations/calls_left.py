@@ -86,13 +86,10 @@ class CallsLeft:
         row = self._rows()[1][model]
         return row[min(made, len(row) - 1)]
 
-    def expected_of_all(self, made: int) -> list[float]:
-        """Return the expected number of calls that follow, for each model."""
-        return [row[min(made, len(row) - 1)] for row in self._rows()[0]]
-
-    def pairs_of_all(self, made: int) -> list[float]:
-        """Return the expected number of pairs of the calls that follow, for each model."""
-        return [row[min(made, len(row) - 1)] for row in self._rows()[1]]
+    def of_all(self, made: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """Return `expected` and `pairs`, each for all models."""
+        self._rows()
+        return self._of_all[made if made < len(self._of_all) else -1]
 
     def hazards(self) -> FloatArray:
         """Return the probability that a run ends after its n-th call, of shape (n_models, longest run seen + 1)."""
@@ -134,12 +131,15 @@ class CallsLeft:
         self._seen, self._refresh_at = float(self.went_on.sum() + self.stopped.sum()), 0.0
         self._expected: list[list[float]] = []
         self._pairs: list[list[float]] = []
+        self._of_all: list[tuple[tuple[float, ...], tuple[float, ...]]] = []
 
     def _rows(self) -> tuple[list[list[float]], list[list[float]]]:
         """Return calls and pairs to come, per model and number of calls made (0 first)."""
         if self._seen >= self._refresh_at:
             both = [_to_come(row) for row in self.hazards().tolist()]
             self._expected, self._pairs = [expected for expected, _ in both], [pairs for _, pairs in both]
+            by_calls = (zip(*rows, strict=True) for rows in (self._expected, self._pairs))
+            self._of_all = list(zip(*by_calls, strict=True))
             self._refresh_at = max(self._seen + 1.0, self._seen * REFRESH_GROWTH)
         return self._expected, self._pairs
 

@@ -125,7 +125,7 @@ class Conversation(NamedTuple):
 
     def next_version(self) -> Conversation:
         """Return the state as a store keeps it: of the next version."""
-        return self._replace(version=self.version + 1)
+        return Conversation._make((*self[:-1], self.version + 1))  # the last field; `_replace` takes twice as long
 
     def to_text(self) -> str:
         """Return the state as compact JSON, without the fields that have their defaults."""

@@ -70,10 +70,7 @@ def conversation_key(conversation_id: str, caller: str = "", salt: bytes = b"") 
         )
     if isinstance(conversation_id, ConversationKey):
         return conversation_id
-    hashed = _hash(salt)
-    _add(hashed, caller)
-    _add(hashed, conversation_id)
-    return str(hashed.hexdigest())
+    return str(_hash(salt, _counted(caller) + _counted(conversation_id)).hexdigest())
 
 
 def prefix_chain(messages: Iterable[Any], caller: str = "", salt: bytes = b"") -> list[str]:
@@ -106,9 +103,7 @@ def prefix_chain(messages: Iterable[Any], caller: str = "", salt: bytes = b"") -
     >>> prefix_chain(later, "a")[0] == prefix_chain(first, "a")[0], len(prefix_chain(later, "a"))
     (True, 3)
     """
-    start = _hash(salt)
-    _add(start, caller)
-    return _chained(start, messages, models=False)
+    return _chained(_hash(salt, _counted(caller)), messages, models=False)
 
 
 def answered(request: str, answer: Iterable[Any]) -> str:
@@ -127,7 +122,7 @@ def answered(request: str, answer: Iterable[Any]) -> str:
     >>> answered(prefix_chain(chat[:1])[0], chat[1:]) == prefix_chain(chat)[1]
     True
     """
-    return _chained(_hash(b"", request), answer, models=True)[0]
+    return _chained(_hash(b"", request.encode()), answer, models=True)[0]
 
 
 def last_request(chain: list[str]) -> str:
@@ -162,23 +157,22 @@ def _chained(hashed: Any, messages: Iterable[Any], *, models: bool) -> list[str]
             continue
         if (role in _MODEL_ROLES) is not models:
             chain.append(hashed.hexdigest())
-            hashed, models = _hash(b"", chain[-1]), not models
+            hashed, models = _hash(b"", chain[-1].encode()), not models
         for part in _parts(message):
-            _add(hashed, part)
+            hashed.update(_counted(part))
     return [] if is_empty else [*chain, hashed.hexdigest()]
 
 
-def _hash(salt: bytes, before: str = "") -> Any:
+def _hash(salt: bytes, before: bytes) -> Any:
     if len(salt) > _MOST_SALT_BYTES:
         raise InvalidInput(f"salt must have at most {_MOST_SALT_BYTES} bytes, got {len(salt)}")
-    return blake2b(before.encode(), digest_size=_DIGEST_BYTES, key=salt)
+    return blake2b(before, digest_size=_DIGEST_BYTES, key=salt)
 
 
-def _add(hashed: Any, text: str) -> None:
-    """Add a text and its length; of a long one only its start and its end."""
+def _counted(text: str) -> bytes:
+    """Return a text after its length, so that texts in a row cannot be mistaken; of a long one its start and end."""
     encoded = _shortened(text).encode("utf-8", _LOSSLESS)
-    hashed.update(len(encoded).to_bytes(8, "big"))
-    hashed.update(encoded)
+    return len(encoded).to_bytes(8, "big") + encoded
 
 
 def _shortened(text: str) -> str:

@@ -75,7 +75,7 @@ class TokenGrowth:
     >>> tokens = TokenGrowth(n_contexts=1, n_models=2)
     >>> for grown in (1200, 1400):
     ...     tokens.learn(0, 0, growth_tokens=grown, output_tokens=300)
-    >>> tokens.growth(0).tolist(), tokens.output(0).tolist()
+    >>> tokens.growth(0), tokens.output(0)
     ([1300.0, 1300.0], [300.0, 300.0])
     """
 
@@ -89,12 +89,12 @@ class TokenGrowth:
         """(n_contexts, n_models)."""
         return self._sums["first"].shape[1], self._sums["first"].shape[2]
 
-    def first(self, context: int) -> FloatArray:
-        """Return the mean tokens of the first prompt of a conversation, of shape (n_models,)."""
+    def first(self, context: int) -> list[float]:
+        """Return the mean tokens of the first prompt of a conversation, for each model."""
         return self._row("first", context)
 
-    def growth(self, context: int) -> FloatArray:
-        """Return the mean growth of the prompt from one call to the next, of shape (n_models,)."""
+    def growth(self, context: int) -> list[float]:
+        """Return the mean growth of the prompt from one call to the next, for each model."""
         return self._row("growth", context)
 
     def mean_first(self, context: int) -> float:
@@ -105,8 +105,8 @@ class TokenGrowth:
         """Return the mean over the models of `growth`."""
         return self._over_models("growth", context)
 
-    def output(self, context: int) -> FloatArray:
-        """Return the mean tokens of an answer, of shape (n_models,)."""
+    def output(self, context: int) -> list[float]:
+        """Return the mean tokens of an answer, for each model."""
         return self._row("output", context)
 
     def learn(self, context: int, model: int, growth_tokens: float, output_tokens: float) -> None:
@@ -155,11 +155,10 @@ class TokenGrowth:
     def _changed(self) -> None:
         self._seen, self._refresh_at = int(sum(sums[0].sum() for sums in self._sums.values())), 0.0
 
-    def _row(self, kind: str, context: int) -> FloatArray:
+    def _row(self, kind: str, context: int) -> list[float]:
         if self._seen >= self._refresh_at:
             self._refresh()
-        row: FloatArray = self._means[kind][context]  # the last row is that of all contexts, NO_CONTEXT
-        return row
+        return self._means[kind][context]  # the last row is that of all contexts, NO_CONTEXT
 
     def _over_models(self, kind: str, context: int) -> float:
         if self._seen >= self._refresh_at:
@@ -167,8 +166,9 @@ class TokenGrowth:
         return self._of_pool[kind][context]
 
     def _refresh(self) -> None:
-        self._means = {kind: _with_all(sums, UNKNOWN_TOKENS[kind]) for kind, sums in self._sums.items()}
-        self._of_pool: dict[str, list[float]] = {kind: of.mean(axis=1).tolist() for kind, of in self._means.items()}
+        means = {kind: _with_all(sums, UNKNOWN_TOKENS[kind]) for kind, sums in self._sums.items()}
+        self._means: dict[str, list[list[float]]] = {kind: of.tolist() for kind, of in means.items()}
+        self._of_pool: dict[str, list[float]] = {kind: of.mean(axis=1).tolist() for kind, of in means.items()}
         self._refresh_at = max(self._seen + 1.0, self._seen * REFRESH_GROWTH)
 
 

@@ -8,11 +8,8 @@ cold calls no longer differ.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import isnan
-
-import numpy as np
-
-from wiserouter.types import FloatArray
 
 
 class TypicalCost:
@@ -26,11 +23,10 @@ class TypicalCost:
     Examples
     --------
     >>> typical = TypicalCost(1, 2)
-    >>> typical.deviation(0, np.array([3.0, np.nan]))
-    array([0., 0.])
-    >>> typical.add(0, np.array([1.0, np.nan]))
-    >>> typical.deviation(0, np.array([3.0, np.nan]))
-    array([2., 0.])
+    >>> typical.deviation(0, [1.0, float("nan")])
+    [0.0, 0.0]
+    >>> typical.deviation(0, [3.0, float("nan")])
+    [2.0, 0.0]
     """
 
     def __init__(self, n_contexts: int, n_models: int) -> None:
@@ -42,18 +38,21 @@ class TypicalCost:
         """Number of contexts."""
         return len(self._count)
 
-    def add(self, context: int, predicted_usd: FloatArray) -> None:
-        """Count the predictions for one call; NaN where there is none."""
-        count, total = self._count[context], self._sum[context]
-        for model, usd in enumerate(predicted_usd.tolist()):
-            if not isnan(usd):
-                count[model] += 1.0
-                total[model] += usd
+    def deviation(self, context: int, predicted_usd: Sequence[float]) -> list[float]:
+        """Return the deviation of the predictions for one call from the means so far, and count them.
 
-    def deviation(self, context: int, predicted_usd: FloatArray) -> FloatArray:
-        """Return the deviation of predictions from their means; 0 where either is unknown."""
-        rows = zip(predicted_usd.tolist(), self._count[context], self._sum[context], strict=True)
-        return np.array([usd - total / count if count and not isnan(usd) else 0.0 for usd, count, total in rows])
+        NaN stands for a prediction that is not known; where that or the mean is unknown, the deviation is 0.
+        """
+        count, total, found = self._count[context], self._sum[context], []
+        for model, usd in enumerate(predicted_usd):
+            if isnan(usd):
+                found.append(0.0)
+                continue
+            seen = count[model]
+            found.append(usd - total[model] / seen if seen else 0.0)
+            count[model] = seen + 1.0
+            total[model] += usd
+        return found
 
     def add_model(self) -> None:
         """Append a model without predictions."""

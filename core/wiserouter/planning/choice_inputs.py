@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from math import isnan
 from typing import NamedTuple
 
 import numpy as np
@@ -67,6 +69,8 @@ class ContextFigures(NamedTuple):
         >>> ContextFigures([0.5], [2.0], [9.0], [9.0], [0], [3.0, 0.0]).shifted(shift)[:2]
         ([0.75], [3.0])
         """
+        if shift.own_cost_usd is not None and shift.has_own_cost_only:
+            return self._at_cost(shift.own_cost_usd)
         weighed, cost = (row.tolist() for row in shift.applied(np.array(self.weighed), np.array(self.costs_usd)))
         guarded = self.guarded_cost_usd
         if guarded is not None:  # index -1 is the null action, which does not deviate
@@ -76,6 +80,16 @@ class ContextFigures(NamedTuple):
             return self._replace(rewards=weighed, costs_usd=cost, guarded_cost_usd=guarded)
         reward = [own - was + mean for own, was, mean in zip(weighed, self.planned, self.rewards, strict=True)]
         return self._replace(rewards=reward, costs_usd=cost, guarded_cost_usd=guarded, planned=weighed)
+
+    def _at_cost(self, own_cost_usd: Sequence[float]) -> ContextFigures:
+        """Return the figures of one query whose own cost is known: `shifted` without an array, for each turn."""
+        both = zip(own_cost_usd, self.costs_usd, strict=True)
+        cost = [mean if isnan(own) else own for own, mean in both]
+        guarded = self.guarded_cost_usd
+        if guarded is not None:
+            guarded = [usd + (own - mean) for usd, own, mean in zip(guarded, cost, self.costs_usd, strict=False)]
+            guarded.append(0.0)
+        return self._replace(costs_usd=cost, guarded_cost_usd=guarded)
 
 
 class ExplorationFigures(NamedTuple):

@@ -121,20 +121,15 @@ class ConversationCalls:
         self._follow()
         now_s = self._store.now()
         prompt = estimates.prompt_tokens(state, context, input_tokens)
-        next_usd = partial(estimates.next_usd, state, context, prompt, now_s)
-        common = (state.rest_usd, caps, state.model, state.warm, next_usd)
-        if self._is_run:
-            held = self._held(state, context, prompt, now_s)
-            return ConversationTerms(state.key, held, not state.decision_id, state.decision_id, *common)
-        terms = ConversationTerms(state.key, None, True, None, *common)
-        if context == NO_CONTEXT:
-            return terms
-        known_usd = next_usd()
-        lasting = estimates.per_call_usd(state, context, known_usd, prompt)
-        row = context if estimates.typical.n_contexts > context else 0
-        learned = estimates.typical.deviation(row, known_usd)
-        estimates.typical.add(row, known_usd)
-        return terms._replace(next_usd=lambda: known_usd, own_usd=lasting, learned_shift_usd=learned)
+        common = (state.rest_usd, caps, state.model, state.warm)
+        if self._is_run or context == NO_CONTEXT:
+            held = self._held(state, context, prompt, now_s) if self._is_run else None
+            counts, run_id = (not state.decision_id, state.decision_id) if self._is_run else (True, None)
+            next_usd = partial(estimates.next_usd, state, context, prompt, now_s)
+            return ConversationTerms(state.key, held, counts, run_id, *common, next_usd)
+        known_usd, mean_usd = estimates.of_turn(state, context, prompt, now_s)
+        learned = estimates.typical.deviation(context if estimates.typical.n_contexts > context else 0, known_usd)
+        return ConversationTerms(state.key, None, True, None, *common, known_usd.__getitem__, mean_usd, learned)
 
     def decided(self, state: Conversation, record: Record) -> bool:
         """Keep the state after a reserved decision; False if another call has chosen the model of the run meanwhile.
@@ -237,7 +232,7 @@ class ConversationCalls:
         if self._is_cold(state, model, now_s):
             model = self._best_when_cold(state, model, context, prompt_tokens, now_s)
         price = math.inf if state.shadow_price == INFINITE_PRICE else state.shadow_price
-        call_usd = self.estimates.next_of_model_usd(state, context, prompt_tokens, now_s, model)
+        call_usd = self.estimates.next_usd(state, context, prompt_tokens, now_s, model)
         if math.isnan(call_usd):
             call_usd = state.spent_usd / max(state.calls, 1)
         return Choice(model, 1.0, price, call_usd, state.expected_reward, "actual", ((model, 1.0),), None, "hold")
@@ -261,41 +256,40 @@ class ConversationCalls:
             return holder
         estimates = self.estimates
         reward = np.minimum(plan.reward[context], plan.reward[context, holder])
-        next_usd = estimates.next_usd(state, context, prompt_tokens, now_s)
-        rest = [estimates.rest_usd(k, context, state.calls + 1, prompt_tokens) for k in range(len(next_usd))]
+        models = range(len(self._learner.pool))
+        next_usd = [estimates.next_usd(state, context, prompt_tokens, now_s, k) for k in models]
+        rest = [estimates.rest_usd(k, context, state.calls + 1, prompt_tokens) for k in models]
         known = [k for k, usd in enumerate(rest) if not math.isnan(usd) and not self._learner.pool.models[k].retired]
         price = math.inf if state.shadow_price == INFINITE_PRICE else state.shadow_price
         if holder not in known:
             return holder
-        return stay_or_switch(reward.tolist(), price, next_usd.tolist(), rest, holder, known)
+        return stay_or_switch(reward.tolist(), price, next_usd, rest, holder, known)
 
     def _after_decision(self, state: Conversation, record: Record) -> Conversation:
         """Return the state after a decision."""
         decision, decides = record.decision, not self._is_run or not state.decision_id
         price = decision.shadow_price if math.isfinite(decision.shadow_price) else INFINITE_PRICE
-        after = state._replace(
+        return state._replace(
             model=decision.model,
             first_model=state.first_model or decision.model,
             context=decision.context,
+            decision_id=decision.id if decides else state.decision_id,
+            shadow_price=price if decides else state.shadow_price,
+            expected_reward=decision.expected_reward if decides else state.expected_reward,
             calls=state.calls + 1,
-            rest_usd=0.0,
+            rest_usd=self._rest_usd(state, record) if self._is_run else 0.0,
             used_s=max(state.used_s, decision.decided_at),
         )
-        if decides:
-            after = after._replace(
-                decision_id=decision.id, shadow_price=price, expected_reward=decision.expected_reward
-            )
-        return after._replace(rest_usd=self._rest_usd(after, record)) if self._is_run else after
 
     def _rest_usd(self, state: Conversation, record: Record) -> float:
-        """Return the expected cost of the calls that follow a decision.
+        """Return the expected cost of the calls that follow a decision; `state` is that before it.
 
         Until this worker has seen runs end, the mean cost of a run is all that is known.
         """
         decision, model = record.decision, record.model
         if self.estimates.ended:
             prompt = self.estimates.prompt_tokens(state, decision.context, None)
-            rest = self.estimates.rest_usd(model, decision.context, state.calls, prompt)
+            rest = self.estimates.rest_usd(model, decision.context, state.calls + 1, prompt)
             if not math.isnan(rest):
                 return rest * self._known_ratio(model, decision.context)
         figures = None if record.trace is None else record.trace.choice.figures

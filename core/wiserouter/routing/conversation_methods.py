@@ -140,9 +140,12 @@ class RouterConversations(RouterSettlement):
         caps = calls.caps(state)
         eligible = calls.eligible(state, call.eligible)
         budget = self._store.snapshot(call.scope, caps)
-        query = self._query_in(state, call, hard=budget.hard)
+        context = self._context_in(state, call)
+        embedding = None if context is not None else call.embedding
+        query = self._learner.reader.read(call.text, embedding, call.input_tokens, context, hard=budget.hard)
+        encodes = call.text is not None and embedding is None and context is None
         for attempt in range(2):
-            if attempt or not self._learner.reader.is_quick(call.text):  # other calls may have been decided meanwhile
+            if attempt or (encodes and not self._learner.reader.is_quick(call.text)):  # others were decided meanwhile
                 budget = self._store.snapshot(call.scope, caps)
             with self._lock:
                 if self._store.durable:
@@ -167,16 +170,14 @@ class RouterConversations(RouterSettlement):
             return record, query
         raise refused
 
-    def _query_in(self, state: Conversation, call: CallQuestion, *, hard: bool) -> Query:
-        """Return the query of a call; one without a question of its own has the context of its conversation."""
-        reader, context = self._learner.reader, call.context
+    def _context_in(self, state: Conversation, call: CallQuestion) -> int | None:
+        """Return the context of a call: that of its conversation, where it has no question of its own."""
+        if state.unit != "run":  # a run keeps that of its task
+            asks = call.text is not None or call.embedding is not None or call.context not in (None, NO_CONTEXT)
+            if asks:
+                return call.context
         kept = self._learner.present_context(state.decision_id, state.context, state.used_s)
-        known = NO_CONTEXT < kept < self._learner.contexts.n_contexts
-        asks = call.text is not None or call.embedding is not None or context not in (None, NO_CONTEXT)
-        if known and (not asks or state.unit == "run"):  # a run keeps that of its task
-            context = kept
-        embedding = None if context is not None else call.embedding
-        return reader.read(call.text, embedding, call.input_tokens, context, hard=hard)
+        return kept if NO_CONTEXT < kept < self._learner.contexts.n_contexts else call.context
 
     def _conversation_calls(self) -> ConversationCalls:
         if self._calls is None:

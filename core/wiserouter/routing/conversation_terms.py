@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from math import isnan
 from typing import NamedTuple
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from wiserouter.budgets.run_caps import RunCap
 from wiserouter.learning.residuals import QueryFeatures, Shift
 from wiserouter.planning.policies import Choice
-from wiserouter.types import Decision, FloatArray
+from wiserouter.types import Decision
 
 
 class ConversationTerms(NamedTuple):
@@ -35,11 +36,10 @@ class ConversationTerms(NamedTuple):
     met : collection of str
         The models that served the conversation before.
     next_usd : callable or None
-        Returns the expected cost of this call with each model, an ndarray of shape (n_models,), NaN where it is not
-        known; None where none is.
-    own_usd : ndarray of shape (n_models,) or None
+        Returns the expected cost of this call with a model, NaN where it is not known; None where none is.
+    own_usd : list of float of length n_models, or None
         The cost that the choice weighs, in place of the mean of its context; NaN where it is not known.
-    learned_shift_usd : ndarray of shape (n_models,) or None
+    learned_shift_usd : list of float of length n_models, or None
         The deviation that is subtracted from its true cost before that is learned.
     """
 
@@ -51,44 +51,44 @@ class ConversationTerms(NamedTuple):
     caps: tuple[RunCap, ...] = ()
     last_model: str = ""
     met: Collection[str] = ()
-    next_usd: Callable[[], FloatArray] | None = None
-    own_usd: FloatArray | None = None
-    learned_shift_usd: FloatArray | None = None
+    next_usd: Callable[[int], float] | None = None
+    own_usd: list[float] | None = None
+    learned_shift_usd: list[float] | None = None
 
     def call_usd(self, model: int, mean_usd: float) -> float:
         """Return the expected cost of this call with a model; `mean_usd` where it is not known.
 
         Examples
         --------
-        >>> terms = ConversationTerms("a", next_usd=lambda: np.array([0.5, np.nan]))
+        >>> terms = ConversationTerms("a", next_usd=[0.5, float("nan")].__getitem__)
         >>> terms.call_usd(0, 2.0), terms.call_usd(1, 2.0)
         (0.5, 2.0)
         """
         if self.next_usd is None:
             return mean_usd
-        usd = float(self.next_usd()[model])
-        return mean_usd if np.isnan(usd) else usd
+        usd = self.next_usd(model)
+        return mean_usd if isnan(usd) else usd
 
     def weighed(self, features: QueryFeatures | None) -> QueryFeatures | None:
         """Return the features of the query for the choice, with the cost of this call."""
         if self.own_usd is None:
             return features
-        known = _features(features, len(self.own_usd))
-        return known._replace(shift=known.shift._replace(own_cost_usd=self.own_usd))
+        if features is None:
+            return QueryFeatures(None, None, Shift(None, None, None, self.own_usd))
+        return features._replace(shift=features.shift._replace(own_cost_usd=self.own_usd))
 
     def learned_from(self, features: QueryFeatures | None) -> QueryFeatures | None:
         """Return the features of the query to learn with, with the deviation of this call."""
         if self.learned_shift_usd is None:
             return features
-        known = _features(features, len(self.learned_shift_usd))
-        return known._replace(shift=known.shift._replace(cost_usd=known.shift.cost_usd + self.learned_shift_usd))
+        learned = np.array(self.learned_shift_usd)
+        if features is None:
+            return QueryFeatures(None, None, Shift(None, learned))
+        own = features.shift.cost_usd
+        return features._replace(shift=features.shift._replace(cost_usd=learned if own is None else own + learned))
 
     def joined(self, decision: Decision) -> Decision:
         """Return a decision as one of this conversation."""
         visit = "stay" if decision.model == self.last_model else "return" if decision.model in self.met else "first"
         run_id = "" if self.run_id is None else self.run_id or decision.id
         return Decision(*decision[:-4], self.conversation, visit, run_id)
-
-
-def _features(features: QueryFeatures | None, n_models: int) -> QueryFeatures:
-    return features or QueryFeatures(None, None, Shift(np.zeros(n_models), np.zeros(n_models)))

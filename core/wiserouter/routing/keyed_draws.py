@@ -37,6 +37,7 @@ class KeyedDraws:
 
     def __init__(self, seed: int | None = None) -> None:
         self._salt = blake2b(str(seed or 0).encode()).digest()
+        self._prefix, self._hashed = ("", 0.0), self._started("", 0.0)
         self._philox = np.random.Philox(key=0)
         self._generator = np.random.Generator(self._philox)
         self._start = np.zeros(_WORDS, dtype=np.uint64)
@@ -55,10 +56,17 @@ class KeyedDraws:
         epoch_s : float, seconds
             The start of the epoch; in another one the same key has other numbers.
         """
-        hashed = blake2b(f"{epoch_s}:{len(scope)}:{scope}".encode("utf-8", _LOSSLESS), digest_size=16, key=self._salt)
+        if self._prefix != (scope, epoch_s):
+            self._prefix, self._hashed = (scope, epoch_s), self._started(scope, epoch_s)
+        hashed = self._hashed.copy()
         hashed.update(key.encode("utf-8", _LOSSLESS))
         self._key = np.frombuffer(hashed.digest(), dtype=np.uint64)
         return self._at(self._start)
+
+    def _started(self, scope: str, epoch_s: float) -> blake2b:
+        """Return the hash of what the keys of a scope and an epoch have in common."""
+        prefix = f"{epoch_s}:{len(scope)}:{scope}"
+        return blake2b(prefix.encode("utf-8", _LOSSLESS), digest_size=16, key=self._salt)
 
     def exploring(self) -> np.random.Generator:
         """Return the generator of the same key for uniform exploration, whose numbers do not depend on the others."""

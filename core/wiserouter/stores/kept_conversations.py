@@ -17,16 +17,12 @@ Commit = Callable[[tuple[str, ...], float, float], None]
 
 
 class KeptConversation(NamedTuple):
-    """A conversation, the end of its time to live, and the scopes in which it commits its rest."""
+    """A conversation, the end of its time to live, the scopes in which it commits its rest, and that amount."""
 
     conversation: Conversation
     until_s: float
     scopes: tuple[str, ...]
-
-    @property
-    def committed_usd(self) -> float:
-        """The amount that it commits."""
-        return committed_usd(self.conversation)
+    committed_usd: float
 
 
 class KeptConversations:
@@ -55,8 +51,9 @@ class KeptConversations:
 
     def keep(self, conversation: Conversation, until_s: float, now_s: float, scopes: tuple[str, ...]) -> bool:
         """Keep a state in place of its version, until `until_s`; return False where another version is kept."""
-        present = self.get(conversation.key, now_s)
-        if (0 if present is None else present.version) != conversation.version:
+        present = self._kept.get(conversation.key)
+        version = 0 if present is None or present.until_s <= now_s else present.conversation.version
+        if version != conversation.version:
             return False
         self.put(conversation.next_version(), until_s, scopes)
         self._drop_old(now_s)
@@ -65,10 +62,12 @@ class KeptConversations:
     def put(self, conversation: Conversation, until_s: float, scopes: tuple[str, ...]) -> None:
         """Keep a state whatever is kept now."""
         key, former = conversation.key, self._kept.get(conversation.key)
-        kept = self._kept[key] = KeptConversation(conversation, until_s, scopes)
+        usd = committed_usd(conversation)
+        kept = self._kept[key] = KeptConversation(conversation, until_s, scopes, usd)
         self._kept.move_to_end(key)
-        self._recommit(former, kept)
-        if kept.committed_usd > 0.0:
+        if usd or (former is not None and former.committed_usd):
+            self._recommit(former, kept)
+        if usd > 0.0:
             self._note_deadline(key, until_s)
 
     def end(self, key: str) -> None:
@@ -88,9 +87,10 @@ class KeptConversations:
                 self.end(key)
 
     def _drop_old(self, now_s: float) -> None:
-        for _ in range(min(MAX_EXPIRED_PER_STEP, len(self._kept))):
-            key, oldest = next(iter(self._kept.items()))
-            if oldest.until_s > now_s and len(self._kept) <= self._max_conversations:
+        kept = self._kept
+        for _ in range(MAX_EXPIRED_PER_STEP):
+            key = next(iter(kept), None)
+            if key is None or (kept[key].until_s > now_s and len(kept) <= self._max_conversations):
                 return
             self.end(key)
 
@@ -117,4 +117,5 @@ class KeptConversations:
 
 def committed_usd(conversation: Conversation) -> float:
     """Return the amount that a conversation commits: the expected rest of a run."""
-    return max(conversation.rest_usd, 0.0) if conversation.unit == "run" else 0.0
+    rest_usd = conversation.rest_usd
+    return rest_usd if rest_usd > 0.0 and conversation.unit == "run" else 0.0

@@ -121,10 +121,10 @@ class MemoryStore:
             account = self._account_at(decision.scope, now)
             if decision.id in self._records:
                 return
-            if record.caps or not record.counts:
+            if record.caps:
                 ledgers = self._reserve_in_run(record, account, now)
             else:
-                ledgers = account.reserve(decision.reserved_usd, decision.expected_cost_usd)
+                ledgers = account.reserve(decision.reserved_usd, decision.expected_cost_usd, record.counts)
             self._records[decision.id] = self._in_flight[decision.id] = (record, ledgers)
             self._forget(now)
 
@@ -187,7 +187,7 @@ class MemoryStore:
         with self._lock:
             now = self.now()
             self._conversations.expire(now)
-            scopes = self._scopes(conversation.scope)
+            scopes = self._scopes(conversation.scope) if self._parents else (conversation.scope,)
             return self._conversations.keep(conversation, now + ttl_s, now, scopes)
 
     def end_conversation(self, key: str) -> None:

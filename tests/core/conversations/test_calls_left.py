@@ -83,11 +83,13 @@ def test_a_model_with_few_runs_lasts_as_long_as_the_pool_and_then_as_its_own():
 
 def test_before_anything_is_known_some_calls_are_expected_and_every_figure_is_finite():
     left = CallsLeft(3)
-    assert left.expected_of_all(0) == pytest.approx([10, 10, 10])
+    assert left.of_all(0)[0] == pytest.approx([10, 10, 10])
     observe(left, 0, 2 * MAX_CALLS, ended=False)
     for made in (0, 1, MAX_CALLS, 10 * MAX_CALLS):
-        assert all(np.isfinite(left.expected_of_all(made)))
-        assert all(np.isfinite(left.pairs_of_all(made)))
+        calls, pairs = left.of_all(made)
+        assert np.isfinite([*calls, *pairs]).all()
+        assert [*calls] == [left.expected(model, made) for model in range(3)]
+        assert [*pairs] == [left.pairs(model, made) for model in range(3)]
 
 
 @given(runs, runs)
@@ -101,11 +103,11 @@ def test_merging_commutes_and_equals_learning_everything_in_one_place(mine, thei
     merged, other_way, at_once = learned(mine), learned(theirs), learned(mine, theirs)
     merged.merge(learned(theirs))
     other_way.merge(learned(mine))
-    assert merged.expected_of_all(3) == other_way.expected_of_all(3) == at_once.expected_of_all(3)
+    assert merged.of_all(3) == other_way.of_all(3) == at_once.of_all(3)
     again = CallsLeft.of_arrays(at_once.arrays())
-    assert again.pairs_of_all(2) == at_once.pairs_of_all(2)
+    assert again.of_all(2) == at_once.of_all(2)
     again.add_model()
-    assert len(again.expected_of_all(1)) == 3
+    assert len(again.of_all(1)[0]) == 3
     with pytest.raises(InvalidInput, match="3 models"):
         again.merge(merged)
 

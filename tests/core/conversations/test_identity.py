@@ -169,3 +169,10 @@ def test_of_a_long_part_the_start_the_end_and_the_length_count():
 
 def test_surrogates_are_hashed():
     assert prefix_chain([user("\ud800")]) != prefix_chain([user("\ud801")])
+
+
+def test_keys_stay_the_same_from_version_to_version():
+    chat = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "Hello!"}]
+    assert conversation_key("thread-1", "a", b"salt") == "47de8bef95c636f5d18396d99fc74bf8"
+    assert prefix_chain(chat, "a", b"s") == ["ec65b6aee5a012444a0a3d543ee37869", "f3e6d9d6ea293aaecd40202e8db6e361"]
+    assert answered("00", [{"role": "assistant", "content": "é"}]) == "2f2d1a682dec1c76ed66a3bf55e0920c"

@@ -85,6 +85,13 @@ def test_a_scope_and_a_key_are_not_confused():
     assert draws.generator("bc", "a", 0.0).random() != draws.generator("c", "ab", 0.0).random()
 
 
+def test_the_numbers_of_a_key_stay_the_same_from_version_to_version():
+    draws = KeyedDraws(7)
+    asked = [("a", "default", 0.0), ("b", "team", 86_400.0), ("a", "default", 0.0)]
+    drawn = [draws.generator(*key).random() for key in asked]
+    assert drawn == [0.8549273838790197, 0.22572628986482557, 0.8549273838790197]
+
+
 def test_workers_without_a_seed_agree():
     assert KeyedDraws(None).generator("a", "b", 0.0).random() == KeyedDraws(0).generator("a", "b", 0.0).random()
 

@@ -165,6 +165,6 @@ def test_routers_on_one_store_learn_from_each_other(tmp_path, monkeypatch):
     for router in routers:
         router._store.refresh()
     routers[1]._calls._follow()
-    assert routers[1]._calls.estimates.tokens.first(0).tolist() == [4000.0, 4000.0]
+    assert routers[1]._calls.estimates.tokens.first(0) == [4000.0, 4000.0]
     for router in routers:
         router._store.close()

@@ -18,7 +18,7 @@ from wiserouter.learning.residuals.base import Residual, open_residual
 from wiserouter.learning.residuals.price_curve import PriceCurve
 from wiserouter.learning.residuals.shift import Shift
 from wiserouter.learning.residuals.token_cost import LengthCost
-from wiserouter.types import NO_CONTEXT, Embedding
+from wiserouter.types import NO_CONTEXT, Embedding, FloatArray
 
 
 class QueryFeatures(NamedTuple):
@@ -152,6 +152,6 @@ def _part(name: str, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[An
     return {field.removeprefix(prefix): array for field, array in arrays.items() if field.startswith(prefix)}
 
 
-def _of_model(shift: np.ndarray[tuple[int, ...], np.dtype[np.float64]], model: int) -> float:
+def _of_model(shift: FloatArray | None, model: int) -> float:
     """Return the deviation of one model; 0 for a model that joined after the decision."""
-    return float(shift[model]) if model < len(shift) else 0.0
+    return float(shift[model]) if shift is not None and model < len(shift) else 0.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -17,18 +18,23 @@ class Shift(NamedTuple):
 
     Attributes
     ----------
-    reward, cost_usd : ndarray of shape (n_models,)
-        Deviations from the context's mean reward and mean cost.
+    reward, cost_usd : ndarray of shape (n_models,) or None
+        Deviations from the context's mean reward and mean cost; None where there are none.
     shadow_price : float or None
         Reward per USD at which queries with estimates of their own spend the rate; None for the plan's own.
-    own_cost_usd : ndarray of shape (n_models,) or None
+    own_cost_usd : sequence of float of length n_models, or None
         The cost of this query itself, in place of mean and deviation; NaN where it is not known.
     """
 
-    reward: FloatArray
-    cost_usd: FloatArray
+    reward: FloatArray | None = None
+    cost_usd: FloatArray | None = None
     shadow_price: float | None = None
-    own_cost_usd: FloatArray | None = None
+    own_cost_usd: Sequence[float] | None = None
+
+    @property
+    def has_own_cost_only(self) -> bool:
+        """True if the query differs from its context by its own cost alone."""
+        return self.reward is None and self.cost_usd is None and self.own_cost_usd is not None
 
     def applied(self, reward: FloatArray, cost_usd: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return the means with the deviations added, rewards kept in [0, 1] and costs at `LEAST_SHARE` of their mean.
@@ -38,8 +44,10 @@ class Shift(NamedTuple):
         >>> Shift(np.array([0.3]), np.array([-5.0])).applied(np.array([0.9]), np.array([2.0]))
         (array([1.]), array([0.2]))
         """
-        own_reward = np.minimum(np.maximum(reward + self.reward, 0.0), 1.0)  # np.clip takes four times as long
-        own_cost = np.maximum(cost_usd + self.cost_usd, LEAST_SHARE * cost_usd)
+        if self.reward is not None:
+            reward = np.minimum(np.maximum(reward + self.reward, 0.0), 1.0)  # np.clip takes four times as long
+        if self.cost_usd is not None:
+            cost_usd = np.maximum(cost_usd + self.cost_usd, LEAST_SHARE * cost_usd)
         if self.own_cost_usd is not None:
-            own_cost = np.where(np.isnan(self.own_cost_usd), own_cost, self.own_cost_usd)
-        return own_reward, own_cost
+            cost_usd = np.where(np.isnan(self.own_cost_usd), cost_usd, self.own_cost_usd)
+        return reward, cost_usd

@@ -73,7 +73,9 @@ def conversation_of_text(text: str, store: str) -> Conversation:
 
 def _of_features(query: QueryFeatures) -> list[Any]:
     shift = query.shift
-    return [_of_array(query.embedding), query.tokens, _of_array(shift.reward), _of_array(shift.cost_usd)]
+    cost_usd = np.zeros(0) if shift.cost_usd is None else shift.cost_usd
+    reward = np.zeros(len(cost_usd)) if shift.reward is None else shift.reward
+    return [_of_array(query.embedding), query.tokens, _of_array(reward), _of_array(cost_usd)]
 
 
 def _features(fields: list[Any]) -> QueryFeatures:
