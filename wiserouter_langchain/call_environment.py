@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import RunnableConfig
@@ -76,6 +77,9 @@ class RoutingChatModel(BaseChatModel):
     max_wait_s: float = MAX_WAIT_S
     max_attempts: int = 3
     draw_by: DrawBy = "request"
+    mode: Literal["route", "shadow"] = "route"
+    share: float = 0.0
+    incumbent: str = ""
 
     _environment: CallEnvironment = PrivateAttr()
 

@@ -27,12 +27,15 @@ from wiserouter.integration import (
     Unit,
     offload,
     refuses_request,
+    share_key,
 )
 from wiserouter_langchain.call_environment import FORCED, RoutingChatModel, stated_scope
 from wiserouter_langchain.candidates import CallTerms, begin_call, needed_usd
 from wiserouter_langchain.conversation_call import CallConversation, conversation_of_call
+from wiserouter_langchain.conversation_ids import stated_ids, turns_of
 from wiserouter_langchain.request import request_of
 from wiserouter_langchain.routed_call import RECORD, RoutedCall
+from wiserouter_langchain.shadow import begin_in_shadow
 
 logger = logging.getLogger("wiserouter.langchain")
 
@@ -138,7 +141,19 @@ class _Scope:
         core, members = self._environment.core, self._environment.members
         if self._environment.unit != "call" and self._conversation is None:
             self._conversation = self._found_conversation(self._environment.unit)
-        return begin_call(core, members, self._request, self._assignment, self._call_terms(), may_wait=may_wait)
+        asked = (core, members, self._request, self._assignment, self._call_terms())
+        if core.shadow is not None:
+            return begin_in_shadow(*asked, self._incumbent(), self._share_key)
+        return begin_call(*asked, may_wait=may_wait)
+
+    def _incumbent(self) -> str:
+        """Return the model that takes the call without the router."""
+        return self._llm.incumbent or next(iter(self._environment.members))
+
+    def _share_key(self) -> str:
+        """Return the key by which the call is on one side of shadow mode with the others of its conversation."""
+        stated = stated_ids(self._config, self._messages, program=self._environment.named_run.id)
+        return share_key(stated, turns_of(self._messages), self._payer)
 
     def _found_conversation(self, unit: Unit) -> CallConversation:
         """Return the conversation that the call belongs to."""
@@ -167,7 +182,7 @@ class _Scope:
         call = self.call
         if self._first_error is None:
             self._first_error = error
-        if call.error is None or call.output is not None:
+        if call.error is None or call.output is not None or call.decision.would_be:
             return False
         model = call.decision.model
         self._failed.append(model)
@@ -191,7 +206,8 @@ class _Scope:
         enter = partial(self._environment.index.add, call.decision.id)
         enter(run.run_id, *([run.parent_run_id] if run.parent_run_id else []))
         call.observer.on_start = enter
-        cap, callbacks = self._llm.cap_output_tokens, run.get_child()
+        cap = None if call.decision.would_be else self._llm.cap_output_tokens
+        callbacks = run.get_child()
         call.prepare(self._messages, self._kwargs, self._config, callbacks, cap, self._failed)
 
     def _outputs(self) -> dict[str, Any]:

@@ -95,10 +95,9 @@ class RoutedCall:
         self.record = {"decision_id": decision.id, "model": decision.model, "context": decision.context}
         if decision.ask_feedback:
             self.record["ask_feedback"] = True
-        if decision.visit:
-            self.record["visit"] = decision.visit
-        if decision.run_id:
-            self.record["run_id"] = decision.run_id
+        for name in ("would_be", "visit", "run_id"):
+            if value := getattr(decision, name):
+                self.record[name] = value
         if failed:
             self.record["failed_models"] = ", ".join(failed)
         self.messages = messages

@@ -34,6 +34,7 @@ from wiserouter_langchain.operations import OPERATIONS
 from wiserouter_langchain.pooled_chat_model import PooledChatModel
 from wiserouter_langchain.rests import Rests
 from wiserouter_langchain.setup import add_member, open_conversations, open_router, pool_members
+from wiserouter_langchain.shadow import shadow_setting
 from wiserouter_langchain.structured_output import StructuredWiseRouter
 from wiserouter_langchain.wrapped_models import all_unwrapped
 
@@ -57,20 +58,18 @@ class RunnableWiseRouter(PooledChatModel):
         The limit of the output where neither call nor model sets one; also passed to the model.
     max_wait_s : float, default 10
         How long a call waits while the rest of the budget is only held by calls in flight; 0 refuses it at once.
-    max_attempts, failover : int, default 3, and bool, default True
+    max_attempts, failover, rest_s : int, default 3, bool, default True, and float, default 5
         The most models that may try one call: where one fails before any part of its answer arrives, the next best one
-        that the budget pays for is tried. `failover=False` is one attempt.
-    rest_s : float, default 5
-        The time for which a model that failed is left out where others can answer.
+        that the budget pays for is tried, and the first rests for `rest_s` seconds. `failover=False` is one attempt.
     draw_by : {"request", "question", "context"}, default "request"
         Where the plan mixes models: what calls that get the same one share, besides context the hour.
-    unit : {"call", "conversation", "run"}, optional
-        Decide each call alone, each turn of a chat with its warm caches in the price, or once for all calls of a run.
-        By default as `router` does, or "call".
-    run_budget_usd, run_limit, conversation_ttl_s : optional
-        As in `Conversations`.
+    unit, run_budget_usd, run_limit, conversation_ttl_s : optional
+        As in `Conversations`; by default as `router` does.
     encoder_timeout_s : float, default 1
-        The time in which a question must be embedded; after it, the question is routed without a context.
+        The time in which a question must be embedded; else it is routed without a context.
+    mode, share, incumbent : {"route", "shadow"}, float, and str
+        In shadow mode the router decides and records, and `incumbent`, by default the first model, is called as without
+        it. It acts on a share of the conversations (0 by default), within the same share of the budget.
     history_size : int, default 10,000
         The number of decisions that feedback can find by run or message.
 
@@ -130,7 +129,8 @@ class RunnableWiseRouter(PooledChatModel):
             self.max_attempts = 1
         load_tokenizer()
         members = pool_members(self.models, self.router, self.prices, self.output_version, wrappings)
-        core = open_router(members, self.router, self.budget, self.cap_output_tokens, self.scopes)
+        shadow = shadow_setting(self.mode, self.share, self.incumbent, members)
+        core = open_router(members, self.router, self.budget, self.cap_output_tokens, self.scopes, shadow)
         self.unit = open_conversations(
             core,
             members,
@@ -140,9 +140,8 @@ class RunnableWiseRouter(PooledChatModel):
             run_limit=self.run_limit,
             ttl_s=self.conversation_ttl_s,
         )
-        lookup = ContextLookup(
-            core.contexts, core.encoder, self.encoder_timeout_s, keeps_embedding=core.needs_embedding
-        )
+        terms = {"keeps_embedding": core.needs_embedding}
+        lookup = ContextLookup(core.contexts, core.encoder, self.encoder_timeout_s, **terms)
         self._environment = CallEnvironment(
             core,
             members,
@@ -201,7 +200,7 @@ class RunnableWiseRouter(PooledChatModel):
         Raises
         ------
         InvalidInput
-            If the unit is unknown, or the router keeps conversations of another one.
+            If the unit is unknown, or the router keeps conversations of another one, or is in shadow mode.
         """
         if unit != "call":
             open_conversations(self.core, self._environment.members, self.cap_output_tokens, unit)

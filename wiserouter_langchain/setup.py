@@ -8,7 +8,7 @@ from typing import Any
 
 from langchain_core.language_models import BaseChatModel
 
-from wiserouter import Budget, Model, Price, WiseRouter
+from wiserouter import Budget, Model, Price, Shadow, WiseRouter
 from wiserouter.errors import InvalidInput, UnknownPrice
 from wiserouter.integration import Unit, check_bounded, keep_conversations, prepare_router
 from wiserouter_langchain.pool_member import PoolMember, pool_member
@@ -54,6 +54,7 @@ def open_router(
     budget: Budget | None,
     cap_output_tokens: int | None,
     scopes: Mapping[str, Budget],
+    shadow: Shadow | None = None,
 ) -> WiseRouter:
     """Return the router with the members' prices and limits, a running budget, and those of scopes within it.
 
@@ -67,7 +68,7 @@ def open_router(
         If the budget is hard, and nothing limits the output of a model.
     """
     rate_cards = {name: member.rate_card for name, member in members.items()}
-    router, hard = prepare_router(router, rate_cards, budget)
+    router, hard = prepare_router(router, rate_cards, budget, shadow=shadow)
     for scope, scope_budget in scopes.items():
         router.start(scope_budget, scope=scope, parent="default")
     if hard or any(scope_budget.hard for scope_budget in scopes.values()):

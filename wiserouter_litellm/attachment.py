@@ -6,11 +6,13 @@ wraps the router's synchronous selection, on that one object.
 
 from __future__ import annotations
 
+from typing import Literal
+
 from litellm.router import Router
 
 from wiserouter import Budget, WiseRouter
 from wiserouter.errors import InvalidInput
-from wiserouter.integration import MAX_WAIT_S, DrawBy, Unit
+from wiserouter.integration import MAX_WAIT_S, DrawBy, Unit, shadow_of
 from wiserouter_litellm.deployments import Deployment
 from wiserouter_litellm.dispatcher import register, unregister
 from wiserouter_litellm.group import FallbackPolicy
@@ -40,6 +42,8 @@ def attach(
     run_budget_usd: float | None = None,
     run_limit: Limit | None = None,
     conversation_ttl_s: float | None = None,
+    mode: Literal["route", "shadow"] = "route",
+    share: float = 0.0,
 ) -> WiseCallback:
     """Route the calls of one model group of a LiteLLM router under a budget.
 
@@ -71,6 +75,10 @@ def attach(
         By default as `router` does, or "call".
     run_budget_usd, run_limit, conversation_ttl_s : optional
         As in `Conversations`.
+    mode : {"route", "shadow"}, default "route"
+        In shadow mode the router decides and records, and LiteLLM selects as without it.
+    share : float, default 0
+        In shadow mode: the share of conversations on which it acts, within the same share of the budget.
 
     Returns
     -------
@@ -122,6 +130,7 @@ def attach(
         conversations=conversation_terms(unit, run_budget_usd, run_limit, conversation_ttl_s),
         scope_resolver=lambda _: ScopeFromMetadata(),
         sharing=sharing,
+        shadow=shadow_of(mode, share),
     )
     if callback is None:
         callback = AttachedCallback(litellm_router)

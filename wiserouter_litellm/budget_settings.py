@@ -208,6 +208,10 @@ class AccountSettings(ConversationSettings, NestedSettings):
         Parameters of the embedding call, such as `api_key`.
     prices : dict
         Prices by model, which come before LiteLLM's.
+    mode : {"route", "shadow"}
+        Whether the router routes, or decides and records while the calls go where they went.
+    share : float
+        In shadow mode: the share of conversations on which it acts, within the same share of the budget.
     priors : str or dict, optional
         Prior qualities: a family of published scores such as "code", a csv file, or scores by model.
     explore_requests : int, optional
@@ -235,6 +239,8 @@ class AccountSettings(ConversationSettings, NestedSettings):
     encoder_params: dict[str, Any] = Field(default_factory=dict)
     prices: dict[str, PriceSettings] = Field(default_factory=dict)
     priors: Annotated[str, Field(min_length=1)] | dict[str, Annotated[float, Field(ge=0, le=1)]] | None = None
+    mode: Literal["route", "shadow"] = "route"
+    share: float = Field(0.0, ge=0, le=1)
     explore_requests: int | None = Field(None, ge=1)
     store: str = "memory://"
     reservation_ttl_s: float = Field(900.0, gt=0)
@@ -243,6 +249,14 @@ class AccountSettings(ConversationSettings, NestedSettings):
     label_share: float | None = Field(None, gt=0, le=1)
     explore_share: float | None = Field(None, gt=0, le=1)
     seed: int | None = None
+
+    @model_validator(mode="after")
+    def _shadows_calls(self) -> AccountSettings:
+        if self.mode == "route" and self.share:
+            raise ValueError("share needs mode: shadow")
+        if self.mode == "shadow" and self.unit != "call":
+            raise ValueError(f"mode: shadow decides each call alone: it needs unit: call, got unit: {self.unit}")
+        return self
 
     @model_validator(mode="after")
     def _encodes_for_contexts(self) -> AccountSettings:

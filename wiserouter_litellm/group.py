@@ -91,6 +91,8 @@ class Group:
         Whether the budget lives in a store that outlasts the process, and that may have to be waited for.
     reads_question : bool
         Whether anything is routed by what a request asks for.
+    observes : bool
+        Whether the router is in shadow mode.
     """
 
     name: str
@@ -109,12 +111,14 @@ class Group:
     queue: AdmissionQueue = field(init=False)
     durable: bool = field(init=False)
     reads_question: bool = field(init=False)
+    observes: bool = field(init=False)
     _adding: Lock = field(default_factory=Lock)
 
     def __post_init__(self) -> None:
         self.queue = admission_queue(self.router)
         self.durable = self.router.durable
         self.reads_question = self.lookup.needs_question or self.draw_by == "question"
+        self.observes = self.router.shadow is not None
         kept = self.router.conversations
         self._run_is_hard = self.keeps_conversations and kept is not None and kept.has_hard_runs
         self.hard |= self._run_is_hard
@@ -136,7 +140,7 @@ class Group:
         if routing.references:
             keep = partial(self._kept, routing)
             routing = await offload(keep) if self.router.waits() else keep()
-        attempt = Attempt(self, routing, await self._aplaced(routing))
+        attempt = Attempt(self, routing, await self.aplaced(routing))
         off_loop = self._is_slow_to_read(routing) or (self.durable and self.router.waits(routing.scope))
         undo = self._undo if off_loop else None
         return await self.queue.aadmit(routing.scope, attempt, attempt.needed_usd, self.max_wait_s, undo)
@@ -237,7 +241,7 @@ class Group:
             return True
         return is_worth_counting(routing.request.input_bound_tokens, routing.candidates, exact=self.hard)
 
-    async def _aplaced(self, routing: RoutingRequest) -> ContextAssignment:
+    async def aplaced(self, routing: RoutingRequest) -> ContextAssignment:
         """Return the context of a request's question, if anything is routed by it."""
         if not self.lookup.needs_question:
             return ONLY_CONTEXT
@@ -273,9 +277,11 @@ class Group:
             worst_case_usd=worst_usd,
             scope=routing.scope,
             may_wait=may_wait,
-            draw_key=self._draw_key(routing, assignment),
+            draw_key=self.draw_key(routing, assignment),
             **terms,
         )
+        if self.observes:
+            self.router.note_side(decision)
         keys = keys_of_decision(decision.id, routing.call_id, routing.caller, chosen=routing.chose_id)
         note = None if conversation is None else conversation.note(self.router, decision)
         self.alias(keys if note is None else [*keys, *note.names], decision.id)
@@ -289,7 +295,8 @@ class Group:
         copies = ranked(routing.request, candidates, ranking, {DECISION_KEY: mark}, self.cap_output_tokens, hard=hard)
         return Selection(decision, copies, {one.id: one.info.model for one in candidates}, mark, worst_usd, note)
 
-    def _draw_key(self, routing: RoutingRequest, assignment: ContextAssignment) -> str | None:
+    def draw_key(self, routing: RoutingRequest, assignment: ContextAssignment) -> str | None:
+        """Return the key by which the model of a request is drawn; None where it draws for itself."""
         if self.draw_by == "request":
             return None
         return routing.request.draw_key(self.draw_by, routing.caller, assignment.context)

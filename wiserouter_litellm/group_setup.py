@@ -7,7 +7,7 @@ from itertools import chain
 from types import MappingProxyType
 from typing import Any, Literal, get_args
 
-from wiserouter import Budget, Price, WiseRouter
+from wiserouter import Budget, Price, Shadow, WiseRouter
 from wiserouter.errors import InvalidInput
 from wiserouter.integration import (
     MAX_WAIT_S,
@@ -45,6 +45,7 @@ def open_group(
     shared_budget: str | None = None,
     sharing: Sequence[Group] = (),
     to_join: Mapping[str, Sequence[Deployment]] = MappingProxyType({}),
+    shadow: Shadow | None = None,
     **settings: object,
 ) -> Group:
     """Return a group whose budget runs.
@@ -84,6 +85,8 @@ def open_group(
         The groups that have the same router already.
     to_join : mapping of str to sequence of mapping
         The deployments of the groups that will share a new router, so that its pool holds their models from the start.
+    shadow : Shadow, optional
+        Whether the group only observes, and the share of calls on which it acts.
     **settings
         Of `WiseRouter`, where none is given.
 
@@ -108,7 +111,8 @@ def open_group(
     joining = {peer: registries[peer].register(rows, strict=True) for peer, rows in to_join.items()}
     _check_one_price({name: infos, **shared, **joining})
     rate_cards = {info.model: info.rate_card for info in chain(infos, *joining.values())}
-    router, hard = prepare_router(router, rate_cards, budget, owner=f"group {name!r}", adds_models=True, **settings)
+    terms = {"owner": f"group {name!r}", "adds_models": True, "shadow": shadow}
+    router, hard = prepare_router(router, rate_cards, budget, **terms, **settings)  # type: ignore[arg-type]
     unit = keep_conversations(router, **{"unit": None, **conversations})
     resolver = GroupScope() if scope_resolver is None else scope_resolver(router)
     group = Group(
@@ -120,7 +124,7 @@ def open_group(
         scope_resolver=resolver,
         cap_output_tokens=cap_output_tokens,
         max_wait_s=max_wait_s,
-        fallback_policy=fallback_policy,
+        fallback_policy=fallback_policy if router.shadow is None else "inside",
         draw_by=draw_by,
         shared_budget=shared_budget,
         keeps_conversations=unit != "call",

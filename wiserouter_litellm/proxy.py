@@ -18,7 +18,7 @@ import litellm
 
 from wiserouter import EpsilonFirst, ExploreShare, LabelBudget, Optimistic, WiseRouter, open_store
 from wiserouter.errors import WiseRouterError
-from wiserouter.integration import PriorScore, PriorScores
+from wiserouter.integration import PriorScore, PriorScores, shadow_of
 from wiserouter_litellm.boot_refusal import announce_refusal
 from wiserouter_litellm.budget_settings import AccountSettings, ScopeSettings
 from wiserouter_litellm.deployments import Deployment
@@ -58,7 +58,7 @@ class ProxyCallback(WiseCallback):
         refuse_several(self.groups, data.get("model"))
         name = str(getattr(call_type, "value", call_type))
         for group in asked_groups(self.groups, data, name):
-            if group.hard:
+            if group.hard and not group.observes:
                 raise uncountable(group.name)
             if "batch" in name:
                 group.fault("uncounted_calls", "a batch is not counted: LiteLLM reports no cost when it is created")
@@ -150,6 +150,7 @@ def _account_of(
         "store": _store(name, account),
         "seed": account.seed,
         "conversations": account.conversations,
+        "shadow": shadow_of(account.mode, account.share),
     }
 
 

@@ -6,13 +6,13 @@ share the object that logs them, so that only one of them is ever reported.
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from litellm.exceptions import BadRequestError
 
 
-def refuse_several(groups: Container[str], model: object) -> None:
+def refuse_several(groups: Mapping[str, Any], model: object) -> None:
     """Refuse the `model` of a request if it names several, and one of our groups among them.
 
     Raises
@@ -22,13 +22,13 @@ def refuse_several(groups: Container[str], model: object) -> None:
 
     Examples
     --------
-    >>> refuse_several({"wise"}, "wise"), refuse_several({"wise"}, "one,two")
+    >>> refuse_several({"wise": None}, "wise"), refuse_several({"wise": None}, "one,two")
     (None, None)
     """
     if not isinstance(model, str) or "," not in model or model in groups:
         return
     group = next((name for part in model.split(",") if (name := part.strip()) in groups), None)
-    if group is not None:
+    if group is not None and not groups[group].observes:
         raise _refused(group, model)
 
 

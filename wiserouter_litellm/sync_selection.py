@@ -12,11 +12,13 @@ from typing import Any
 from litellm.router import Router
 from litellm.types.router import RouterRateLimitError
 
+from wiserouter.errors import BudgetError
 from wiserouter_litellm.deployments import Deployment, id_of
 from wiserouter_litellm.group import Group
 from wiserouter_litellm.litellm_compat import deployments_of
 from wiserouter_litellm.origin import metadata_of
 from wiserouter_litellm.selection import Selection
+from wiserouter_litellm.shadow import acts_on, observed_selection
 from wiserouter_litellm.wise_callback import WiseCallback, translate_error
 
 Select = Callable[..., Any]
@@ -107,11 +109,16 @@ def select_in_order(
     RouterRateLimitError
         If no deployment is healthy.
     """
+    if group.observes and not acts_on(group, messages, kwargs):
+        return _observed(callback, group, select, messages, kwargs, model)
     consumed = {key: kwargs[key] for key in _CONSUMED if key in kwargs}
     try:
         routing = callback.begin(group, deployments, messages, kwargs, model)
         selection = None if routing is None else group.select(routing)
     except Exception as error:  # a fault here must not stop traffic
+        if group.observes and isinstance(error, BudgetError):
+            kwargs |= consumed
+            return _observed(callback, group, select, messages, kwargs, model, refused=True)
         translate_error(group, [], error, kwargs)
         selection = None
     kwargs |= consumed
@@ -125,6 +132,23 @@ def select_in_order(
     callback.record(group, selection, kwargs, metadata_of(kwargs))
     callback.confirm(deployment["model_info"], kwargs)  # no hook follows on this path
     return deployment
+
+
+def _observed(
+    callback: WiseCallback,
+    group: Group,
+    select: Callable[[], Any],
+    messages: object,
+    kwargs: dict[str, Any],
+    model: str,
+    **terms: bool,
+) -> Any:
+    """Return the deployment that LiteLLM selects, with the mark of the choice that is recorded beside it."""
+    deployment = select()
+    selection = observed_selection(group, callback.owner, [deployment], messages, kwargs, model, **terms)
+    if selection is None:
+        return deployment
+    return callback.record(group, selection, kwargs, metadata_of(kwargs))[0]
 
 
 def _first_healthy(selection: Selection, all_ids: set[str], kwargs: dict[str, Any], select: Callable[[], Any]) -> Any:

@@ -23,6 +23,7 @@ from wiserouter_litellm.request import admitted_request
 from wiserouter_litellm.request_conversation import RequestConversation, conversation_of_request
 from wiserouter_litellm.selection import RoutingRequest, Selection
 from wiserouter_litellm.several_models import refuse_as_one_of_several
+from wiserouter_litellm.shadow import acts_on, aobserved_selection
 
 
 class WiseCallback(Recorder):
@@ -67,6 +68,8 @@ class WiseCallback(Recorder):
         group = self.paying_group(model, healthy_deployments, kwargs, metadata)
         if group is None or not healthy_deployments:
             return healthy_deployments
+        if group.observes and not acts_on(group, messages, kwargs):
+            return await self._aobserved(group, healthy_deployments, messages, kwargs, model)
         checks = (self.registered, model, healthy_deployments, messages, kwargs, parent_otel_span)
         filtered = await filtered_by_later_checks(*checks)
         try:
@@ -74,6 +77,8 @@ class WiseCallback(Recorder):
             if routing is not None:
                 return self.record(group, await aselect_from(group, routing, filtered), kwargs, metadata)
         except Exception as error:  # a fault here must not stop traffic
+            if group.observes and isinstance(error, BudgetError):
+                return await self._aobserved(group, healthy_deployments, messages, kwargs, model, refused=True)
             translate_error(group, filtered.able, error, kwargs)
         self.note_group(group, kwargs, metadata, filtered.able)
         return self.unrouted(group, filtered.able, kwargs)
@@ -96,7 +101,7 @@ class WiseCallback(Recorder):
             return await super().async_pre_call_deployment_hook(kwargs, call_type)
         await self.asettle_earlier(kwargs)
         group = self.paying_group(id_of(deployment), [deployment], kwargs, metadata)
-        if group is None:
+        if group is None or group.observes:  # a call to one deployment is no choice
             return None
         messages, model = messages_of(kwargs), str(deployment["model_name"])
         try:
@@ -133,6 +138,7 @@ class WiseCallback(Recorder):
             "x-wiserouter-context": str(note["context"]),
             "x-wiserouter-decision": note["decision"],
             **({"x-wiserouter-ask-feedback": "true"} if note["ask_feedback"] else {}),
+            **({"x-wiserouter-would-be": note["would_be"]} if note["would_be"] else {}),
             **({} if note["conversation"] is None else note["conversation"].headers),
         }
 
@@ -230,10 +236,18 @@ class WiseCallback(Recorder):
             "decision": decision.id,
             "context": decision.context,
             "ask_feedback": decision.ask_feedback,
+            "would_be": decision.would_be,
             "models": selection.models,
             "conversation": selection.conversation,
         }
         return selection.deployments
+
+    async def _aobserved(
+        self, group: Group, healthy: list[Any], messages: object, kwargs: dict[str, Any], model: str, **terms: bool
+    ) -> list[Any]:
+        """Record the choice for a request in shadow mode, and return the deployments in their order."""
+        selection = await aobserved_selection(group, self.owner, healthy, messages, kwargs, model, **terms)
+        return healthy if selection is None else self.record(group, selection, kwargs, metadata_of(kwargs))
 
     def begin(
         self,

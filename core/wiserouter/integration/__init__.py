@@ -7,10 +7,10 @@ from wiserouter.conversations.identity import ConversationKey
 from wiserouter.integration.billing import Bill, clamped_usage, estimated_usage, settle
 from wiserouter.integration.call import FRAME_TOKENS, SHORT_TEXT_CHARS, TOOLS_TOKENS, CallRequest, DrawBy
 from wiserouter.integration.context_lookup import ContextAssignment, ContextLookup
-from wiserouter.integration.conversation_id import ConversationId, StatedIds, conversation_of, name_of_answer
+from wiserouter.integration.conversation_id import ConversationId, StatedIds, conversation_of, name_of_answer, share_key
 from wiserouter.integration.outcome import proves_unbilled, refuses_request
 from wiserouter.integration.rate_card import Rate, RateCard, exact_encoding, rates_of
-from wiserouter.integration.setup import PreparedRouter, check_bounded, keep_conversations, prepare_router
+from wiserouter.integration.setup import PreparedRouter, check_bounded, keep_conversations, prepare_router, shadow_of
 from wiserouter.integration.waiting import MAX_WAIT_S, AdmissionQueue, admission_queue
 from wiserouter.pricing.prior_scores import PriorScore, PriorScores
 from wiserouter.pricing.tokens import count_tokens, load_tokenizer
@@ -65,5 +65,7 @@ __all__ = [
     "rates_of",
     "refuses_request",
     "settle",
+    "shadow_of",
+    "share_key",
     "what_if",
 ]

@@ -7,8 +7,9 @@ earlier turn of its messages. A request without any of them begins a conversatio
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 from wiserouter.conversations.identity import ConversationKey, answered, earlier_turns, last_request, prefix_chain
@@ -92,6 +93,28 @@ def conversation_of(
     return ConversationId(ConversationKey(key or fresh_id()), last_request(chain) if chain else "")
 
 
+def share_key(stated: StatedIds, messages: Iterable[Any], caller: str) -> str:
+    """Return the key by which a request of shadow mode is on one side with the others of its conversation.
+
+    It is the id that the request states, else the hash of its first turn, which the requests that follow repeat.
+
+    Parameters
+    ----------
+    stated, messages, caller
+        As in `conversation_of`.
+
+    Examples
+    --------
+    >>> first, answer = {"role": "user", "content": "hi"}, {"role": "assistant", "content": "Hello!"}
+    >>> share_key(StatedIds(), [first], "a") == share_key(StatedIds(), [first, answer, first], "a")
+    True
+    """
+    if stated.conversation:
+        return f"{caller} {stated.conversation}"
+    begin = takewhile(lambda one: _get(one, "role") != "assistant", messages)
+    return next(iter(prefix_chain(begin, caller)), "") or fresh_id()
+
+
 def name_of_answer(request: str, answer: Sequence[Any]) -> str | None:
     """Return the name of a decision by which a request that repeats its answer finds it; None without an answer.
 
@@ -103,6 +126,10 @@ def name_of_answer(request: str, answer: Sequence[Any]) -> str | None:
         The message that answers it, or the items of the response.
     """
     return _turn_name(answered(request, answer)) if answer else None
+
+
+def _get(value: object, name: str) -> object:
+    return value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
 
 
 def _turn_name(turn: str) -> str:

@@ -13,6 +13,7 @@ from wiserouter.errors import InvalidInput, NotStarted, UnknownModel, UnknownPri
 from wiserouter.integration.rate_card import RateCard
 from wiserouter.prompts.encoders.remote import RemoteEncoder
 from wiserouter.router import WiseRouter
+from wiserouter.routing.shadow import Shadow
 
 
 class PreparedRouter(NamedTuple):
@@ -29,6 +30,7 @@ def prepare_router(
     *,
     owner: str = "the router",
     adds_models: bool = False,
+    shadow: Shadow | None = None,
     **settings: Any,
 ) -> PreparedRouter:
     """Return a router with the prices and limits of its models and a running budget.
@@ -45,6 +47,8 @@ def prepare_router(
         The subject of error messages.
     adds_models : bool, default False
         Whether the adapter adds models that the router does not know; by default they are refused.
+    shadow : Shadow, optional
+        Whether the router only observes, and the share of calls on which it acts.
     **settings
         Of `WiseRouter`, where none is given.
 
@@ -71,7 +75,24 @@ def prepare_router(
             router.update_model(model)
     if isinstance(router.encoder, RemoteEncoder):
         router.encoder.pay, router.encoder.apay = router.spend, router.aspend
-    return PreparedRouter(router, _start(router, budget, owner))
+    return PreparedRouter(router, _start(router, budget, owner, shadow))
+
+
+def shadow_of(mode: str, share: float) -> Shadow | None:
+    """Return the setting of shadow mode; None where the router routes.
+
+    Raises
+    ------
+    InvalidInput
+        If the mode is unknown, or a share is given to a router that routes.
+    """
+    if mode == "route":
+        if share:
+            raise InvalidInput(f"share needs mode='shadow', got share={share} and mode='route'", value=share)
+        return None
+    if mode != "shadow":
+        raise InvalidInput(f"mode must be 'route' or 'shadow', got {mode!r}", value=mode)
+    return Shadow(share)
 
 
 def keep_conversations(router: WiseRouter, unit: Unit | None, **settings: Any) -> Unit:
@@ -98,6 +119,8 @@ def keep_conversations(router: WiseRouter, unit: Unit | None, **settings: Any) -
         if given:
             raise InvalidInput(f"{', '.join(given)} needs unit='run' or unit='conversation', got unit='call'")
         return unit
+    if router.shadow is not None:
+        raise InvalidInput(f"mode='shadow' decides each call alone: it needs unit='call', got {unit!r}", value=unit)
     own = kept if kept is not None and kept.unit == unit else Conversations(unit)
     router.keep_conversations(replace(own, **given))
     return unit
@@ -127,8 +150,12 @@ def check_bounded(
             raise UnknownPrice(name, f"bound on the cost of a call, which a hard budget needs: {remedy}")
 
 
-def _start(router: WiseRouter, budget: Budget | None, owner: str) -> bool:
+def _start(router: WiseRouter, budget: Budget | None, owner: str, shadow: Shadow | None) -> bool:
     """Start the budget, if one is given, and return True if the running one is hard."""
+    if shadow is not None:
+        if budget is None:
+            raise InvalidInput(f"{owner} needs a budget for mode='shadow', which divides it: give budget=")
+        router.shadow = shadow
     if budget is not None:
         router.start(budget)
     try:

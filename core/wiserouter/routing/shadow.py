@@ -83,6 +83,11 @@ def observed_scope(scope: str) -> str:
     return _PREFIX + scope
 
 
+def acted_scope(scope: str) -> str:
+    """Return the scope whose calls a scope books, whichever of the two it is."""
+    return scope.removeprefix(_PREFIX)
+
+
 def is_observed(scope: str) -> bool:
     """Return True if a scope is that of calls that are only observed."""
     return scope.startswith(_PREFIX)

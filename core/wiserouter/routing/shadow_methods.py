@@ -11,7 +11,7 @@ from wiserouter.errors import BudgetError, BudgetExhausted, InvalidInput, NotSta
 from wiserouter.planning.envelope import SKIP
 from wiserouter.prompts.query import Query
 from wiserouter.routing.conversation_methods import RouterConversations, check_restrictions
-from wiserouter.routing.shadow import Shadow, observed_scope, shadow_line
+from wiserouter.routing.shadow import Shadow, acted_scope, is_observed, observed_scope, shadow_line
 from wiserouter.stores.base import Record
 from wiserouter.stores.ids import fresh_id
 from wiserouter.types import Decision
@@ -46,6 +46,8 @@ class RouterShadow(RouterConversations):
         max_output_tokens: int | None = None,
         scope: str = "default",
         draw_key: str | None = None,
+        acts: bool | None = None,
+        refused: bool = False,
         **acting: Any,
     ) -> Decision:
         """Decide in shadow mode: act on a share of the calls, and only record what the choice for the others would be.
@@ -62,6 +64,10 @@ class RouterShadow(RouterConversations):
             names it.
         draw_key : str, optional
             As in `decide`. Calls of one key are on one side of the share, too.
+        acts : bool, optional
+            Whether it acts on this call; by default as the draw key says.
+        refused : bool, default False
+            Whether the budget of the calls that it acts on has refused this one.
         **acting
             Further arguments of `decide`, for the calls that it acts on.
 
@@ -97,17 +103,16 @@ class RouterShadow(RouterConversations):
             raise InvalidInput("observe needs shadow mode: set router.shadow = Shadow(share=...) before start()")
         served = None if incumbent is None else self.pool.index(incumbent)
         eligible = None if eligible is None else tuple(eligible)
-        share = 0.0 if scope in self._shadow_paused else shadow.share
-        if shadow.acts(draw_key or fresh_id()):
+        if refused:
+            self._shadow_paused.add(scope)
+        if shadow.acts(draw_key or fresh_id()) if acts is None else acts:
             given = {"embedding": embedding, "context": context, "eligible": eligible, "input_tokens": input_tokens}
             limits = {"max_output_tokens": max_output_tokens, "scope": scope, "draw_key": draw_key}
             try:
                 decision = self.decide(text, **given, **limits, **acting)
             except BudgetError:  # the part of the budget for the calls that it acts on is used up
                 self._shadow_paused.add(scope)
-                share = 0.0
             else:
-                self._shadow_paused.discard(scope)
                 self.note_side(decision, incumbent)
                 return decision
         check_restrictions(max_output_tokens, draw_key)
@@ -116,14 +121,14 @@ class RouterShadow(RouterConversations):
         decision = record.decision
         for journal in self._journals:
             journal.decision(decision, record.trace)
-        self.note_side(decision, incumbent, share)
+        self.note_side(decision, incumbent)
         if query.embedding is not None and choice != SKIP:
             with self._lock:
                 self._learner.keep_query(record, query.embedding)
         return decision._replace(model=incumbent or decision.model, would_be=decision.model)
 
-    def note_side(self, decision: Decision, incumbent: str | None = None, share: float | None = None) -> None:
-        """Write on which side of shadow mode a decision is into the journal; for those that `observe` did not make.
+    def note_side(self, decision: Decision, incumbent: str | None = None) -> None:
+        """Write on which side of shadow mode a decision is into the journal; also for one that `decide` has made.
 
         Parameters
         ----------
@@ -131,12 +136,14 @@ class RouterShadow(RouterConversations):
             The decision.
         incumbent : str, optional
             The model that takes the call without the router.
-        share : float, optional
-            The share of calls on which the router acts now; by default that of the setting.
         """
-        if self._shadow is None:
+        scope, shadow = decision.scope, self._shadow
+        if shadow is None:
             return
-        line = shadow_line(decision, self._shadow.share if share is None else share, incumbent)
+        if not is_observed(scope):
+            self._shadow_paused.discard(scope)
+        share = 0.0 if acted_scope(scope) in self._shadow_paused else shadow.share
+        line = shadow_line(decision, share, incumbent)
         for journal in self._journals:
             journal.note(lambda: line)
 

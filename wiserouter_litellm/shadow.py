@@ -1,0 +1,160 @@
+"""Shadow mode in LiteLLM: LiteLLM selects a deployment as without us, and the router records its own choice beside it.
+
+The deployments are returned as they came, each copy with the mark of the decision, so that the log event of the call
+brings the true cost of what ran. No request is refused, waits for a budget, or is changed; what goes wrong here is
+counted as the fault `shadow`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from wiserouter.integration import ContextAssignment, offload, share_key
+from wiserouter_litellm.attempts import Mark
+from wiserouter_litellm.candidates import bounds_of
+from wiserouter_litellm.conversation_ids import stated_ids, tenant_of
+from wiserouter_litellm.deployments import Deployment
+from wiserouter_litellm.feedback_keys import keys_of_decision
+from wiserouter_litellm.group import DECISION_KEY, ONLY_CONTEXT, Group
+from wiserouter_litellm.origin import origin_of
+from wiserouter_litellm.request import request_of
+from wiserouter_litellm.scopes import OWN
+from wiserouter_litellm.selection import RoutingRequest, Selection
+
+
+def acts_on(group: Group, messages: object, kwargs: dict[str, Any]) -> bool:
+    """Return True if a group in shadow mode acts on a request: one with text, whose conversation is in its share.
+
+    Parameters
+    ----------
+    group : Group
+        The group.
+    messages : list of dict or None
+        As LiteLLM passes them.
+    kwargs : mapping
+        The request's keyword arguments.
+    """
+    shadow = group.router.shadow
+    if shadow is None or not shadow.share or request_of(messages, kwargs, reads_question=False) is None:
+        return False
+    origin = origin_of(kwargs)
+    items = kwargs.get("input") if messages is None else messages
+    turns = [items] if isinstance(items, str) else items if isinstance(items, list | tuple) else []
+    return shadow.acts(share_key(stated_ids(kwargs, origin.caller), turns, tenant_of(origin.metadata)))
+
+
+def observed_request(
+    group: Group, owner: str, healthy: Sequence[Deployment], messages: object, kwargs: dict[str, Any], model: str
+) -> RoutingRequest | None:
+    """Return a request that is only observed, which is left as it is; None where there is no text to route by.
+
+    Parameters
+    ----------
+    group, messages, kwargs
+        As in `acts_on`.
+    owner : str
+        The recorder whose log events settle it.
+    healthy : sequence of mapping
+        The deployments that LiteLLM may select.
+    model : str
+        The model group that LiteLLM asks, another one for a fallback.
+    """
+    request = request_of(messages, kwargs, reads_question=group.reads_question)
+    if request is None:
+        return None
+    origin = origin_of(kwargs)
+    scope = group.scope_resolver.scope_of(origin.metadata)
+    registered = "" if model in {"", group.name} else model
+    candidates, new = group.registry.resolve(healthy, origin.failed_ids, registered)
+    if new:
+        group.add_new_models(new)
+    return RoutingRequest(candidates, request, scope, origin.call_id, origin.caller, origin.chose_id, owner)
+
+
+async def aobserve(group: Group, routing: RoutingRequest, healthy: Sequence[Any], *, refused: bool) -> Selection:
+    """Record the choice for a request off the event loop where the store is waited for; see `observe`."""
+    step = partial(observe, group, routing, await group.aplaced(routing), healthy, refused=refused)
+    waits = group.durable and group.router.waits(routing.scope)
+    return await offload(step) if waits else step()
+
+
+def observe(
+    group: Group, routing: RoutingRequest, assignment: ContextAssignment, healthy: Sequence[Any], *, refused: bool
+) -> Selection:
+    """Record the choice for a request, and return all deployments in their order, each with the mark.
+
+    Parameters
+    ----------
+    group : Group
+        In shadow mode.
+    routing : RoutingRequest
+        The request.
+    assignment : ContextAssignment
+        The context of its question.
+    healthy : sequence of mapping
+        The deployments that LiteLLM may select.
+    refused : bool
+        Whether the budget of the calls that the group acts on has refused it.
+    """
+    if routing.scope != OWN:
+        group.scope_resolver.open(routing.scope)
+    bounds = bounds_of(
+        group.name, routing.request, routing.candidates, group.cap_output_tokens, exact=False, hard=False
+    )
+    decision = group.router.observe(
+        context=assignment.context,
+        embedding=assignment.embedding,
+        eligible=bounds.models,
+        scope=routing.scope,
+        draw_key=group.draw_key(routing, assignment),
+        acts=False,
+        refused=refused,
+    )
+    keys = keys_of_decision(decision.id, routing.call_id, routing.caller, chosen=routing.chose_id)
+    group.alias(keys, decision.id)
+    mark = Mark(owner=routing.owner, group=group.name, id=decision.id, keys=keys, caller=routing.caller)
+    copies = [{**one, "model_info": {**(one.get("model_info") or {}), DECISION_KEY: mark}} for one in healthy]
+    return Selection(decision, copies, {one.id: one.info.model for one in routing.candidates}, mark, None)
+
+
+def observed_selection(
+    group: Group,
+    owner: str,
+    healthy: Sequence[Deployment],
+    messages: object,
+    kwargs: dict[str, Any],
+    model: str,
+    *,
+    refused: bool = False,
+) -> Selection | None:
+    """Do what `observed_request` and `observe` do, in a thread that may wait; None where nothing is recorded."""
+    try:
+        routing = observed_request(group, owner, healthy, messages, kwargs, model)
+        if routing is None:
+            return None
+        placed = group.lookup.look_up(routing.request.question) if group.lookup.needs_question else ONLY_CONTEXT
+        return observe(group, routing, placed, healthy, refused=refused)
+    except Exception as error:  # the call goes where it went
+        group.fault("shadow", "a call is not observed", error=error)
+        return None
+
+
+async def aobserved_selection(
+    group: Group,
+    owner: str,
+    healthy: Sequence[Deployment],
+    messages: object,
+    kwargs: dict[str, Any],
+    model: str,
+    *,
+    refused: bool = False,
+) -> Selection | None:
+    """Do what `observed_selection` does, off the event loop where something is waited for."""
+    try:
+        routing = observed_request(group, owner, healthy, messages, kwargs, model)
+        return None if routing is None else await aobserve(group, routing, healthy, refused=refused)
+    except Exception as error:  # the call goes where it went
+        group.fault("shadow", "a call is not observed", error=error)
+        return None
