@@ -31,6 +31,7 @@ from wiserouter.prompts.encoders import EncoderLike, open_encoder
 from wiserouter.prompts.query import Query
 from wiserouter.routing.conversation_methods import CallQuestion, check_restrictions
 from wiserouter.routing.decider import Decider
+from wiserouter.routing.judging_methods import RouterJudging
 from wiserouter.routing.keyed_draws import KeyedDraws
 from wiserouter.routing.label_budget import LabelBudget
 from wiserouter.routing.learner import Learner
@@ -51,7 +52,7 @@ logger = logging.getLogger("wiserouter")
 T = TypeVar("T")
 
 
-class WiseRouter(RouterShadow):
+class WiseRouter(RouterShadow, RouterJudging):
     """A budget-aware router: sends each query to the model that the budget of the workload is best spent on.
 
     Parameters

@@ -34,6 +34,8 @@ class RouterParts(NamedTuple):
         How single queries deviate from their context.
     call_sums : mapping of str to ndarray, or None
         Sums of the tokens, cache hits and lengths of conversations, where the router has kept any.
+    agreements : mapping of str to mapping, or None
+        Sums over the calls that a judge and a person have scored, by source and model.
     """
 
     models: Sequence[Model]
@@ -43,11 +45,12 @@ class RouterParts(NamedTuple):
     estimates: Estimates
     residuals: QueryResiduals | None = None
     call_sums: Mapping[str, FloatArray] | None = None
+    agreements: Mapping[str, Mapping[str, Sequence[float]]] | None = None
 
     def settings(self) -> dict[str, Any]:
         """Return the parameters of `WiseRouter`."""
         parameters = self._asdict()
-        del parameters["call_sums"]
+        del parameters["call_sums"], parameters["agreements"]
         return parameters
 
 

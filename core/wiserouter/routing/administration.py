@@ -27,6 +27,7 @@ from wiserouter.prompts.encoders import Encoder
 from wiserouter.routing.conversation_calls import ConversationCalls
 from wiserouter.routing.decider import Decider
 from wiserouter.routing.journal import Journal
+from wiserouter.routing.judge_figures import figures_of
 from wiserouter.routing.label_budget import LabelBudget
 from wiserouter.routing.learner import Learner
 from wiserouter.routing.shadow import Shadow, observed_scope, part_of
@@ -36,6 +37,7 @@ from wiserouter.stores import Health, Store
 from wiserouter.types import Decision, FloatArray
 
 if TYPE_CHECKING:
+    from wiserouter.judging.judge import Judge
     from wiserouter.routing.explanation import Explanation
 
 logger = logging.getLogger("wiserouter")
@@ -59,6 +61,8 @@ class RouterAdministration:
     def __init__(self, store: Store, learner: Learner, growing: Growing | None) -> None:
         self._store, self._learner, self._growing = store, learner, growing
         self._lock = RLock()
+        self.judge: Judge | None = None
+        """Scores a share of the answers, where `judge_with` has started one."""
         self._calls: ConversationCalls | None = None
         self._call_sums: Mapping[str, FloatArray] | None = None
         self._journals: tuple[Journal, ...] = ()
@@ -283,7 +287,10 @@ class RouterAdministration:
         with self._lock:
             calls = self._calls
             figures = None if calls is None else calls.counts.figures(calls.settings.unit)
-            return status_of(scope, account, self.policy.plan, self.pool.names, figures, self.estimates)
+            status = status_of(scope, account, self.policy.plan, self.pool.names, figures, self.estimates)
+        warnings = tuple(self._learner.agreements.warnings.values())
+        judge = None if self.judge is None else figures_of(self.judge, self._learner.agreements)
+        return replace(status, judge=judge, warnings=warnings) if judge or warnings else status
 
     def health(self) -> Health:
         """Return the state of the store: whether it can be reached, and how old the view of this worker is."""
@@ -353,7 +360,9 @@ class RouterAdministration:
 
         decision_id = decision if isinstance(decision, str) else decision.id
         contexts = self.contexts if self._growing is None else None
-        return explanation_of(self._store.find(decision_id), self.pool.names, contexts)
+        explanation = explanation_of(self._store.find(decision_id), self.pool.names, contexts)
+        warnings = tuple(self._learner.agreements.warnings.values())
+        return replace(explanation, warnings=warnings) if warnings else explanation
 
     def ranking(self, decision: Decision) -> list[str]:
         """Return all models for a query, the chosen one first, the others by reward less shadow price x cost."""

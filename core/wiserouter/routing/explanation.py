@@ -118,6 +118,8 @@ class Explanation:
         As in `Decision`.
     unspent : str or None
         Why more money would not have changed the decision, and what would help; None where it would have.
+    warnings : tuple of str
+        What speaks against the scores that the router has learned from: a judge that prefers cheap models.
     """
 
     id: str
@@ -147,12 +149,13 @@ class Explanation:
     visit: str = ""
     run_id: str = ""
     unspent: str | None = None
+    warnings: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """Return the fields as dictionaries, lists and numbers, for JSON."""
         fields = asdict(self)
         fields["context"] |= {name: list(fields["context"][name]) for name in ("terms", "typical_prompts")}
-        return {**fields, "models": list(fields["models"])}
+        return {**fields, "models": list(fields["models"]), "warnings": list(fields["warnings"])}
 
 
 def explanation_of(record: Record, names: tuple[str, ...], contexts: Contexts | None) -> Explanation:

@@ -6,13 +6,16 @@ import logging
 from collections.abc import Callable
 
 from wiserouter.artifacts.parts import RouterParts, check_shape
+from wiserouter.judging.agreement import places_of
+from wiserouter.judging.agreements import Agreements
 from wiserouter.learning.cost_prior import price_change
 from wiserouter.learning.drift import Watch
 from wiserouter.learning.estimates import AllSums
 from wiserouter.learning.new_model import new_model_prior
 from wiserouter.learning.pending_scores import PendingScores
 from wiserouter.learning.reclustering import Growing, Seen
-from wiserouter.learning.source_scores import SourceScore
+from wiserouter.learning.source_scores import HUMAN, Scores, SourceScore
+from wiserouter.planning.envelope import SKIP
 from wiserouter.pricing.pool import Model, Pool
 from wiserouter.pricing.prices import Usage
 from wiserouter.prompts.contexts import Contexts
@@ -57,11 +60,12 @@ class Learner:
         growing: Growing | None = None,
         sync: EstimateSync | None = None,
     ) -> None:
-        models, self.contexts, self.encoder, self.policy, estimates, self.residuals, _ = parts
+        models, self.contexts, self.encoder, self.policy, estimates, self.residuals, *_ = parts
         self.pool = Pool(models)
         self.estimates = check_shape(estimates, self.contexts.n_contexts, len(self.pool))
         self._now, self._watch, self._growing, self._sync = now, watch, growing, sync
         self.pending = PendingScores(estimates.n_invoked)
+        self.agreements = Agreements(parts.agreements)
         self._restart()
 
     @property
@@ -140,6 +144,15 @@ class Learner:
         kept = self._kept(record)
         if kept is not None:
             kept.cost_usd = cost_usd
+
+    def corrected(self, source: str, model: int, reward: float) -> float:
+        """Return a judge's score of a model as it is learned."""
+        return self.agreements.corrected(source, self.pool.names[model], reward) if model != SKIP else reward
+
+    def note_pairs(self, record: Record, before: Scores, source: str, score: SourceScore) -> None:
+        """Count the pairs of a judge's and a person's score that a new score of a call makes."""
+        if record.model != SKIP and (before or source != HUMAN):
+            self.agreements.note(self.pool.names[record.model], before, source, score)
 
     def take_score(self, record: Record, score: SourceScore | None, former: SourceScore | None) -> None:
         """Learn what the scores of a call come to, in place of what they came to before."""
@@ -254,6 +267,8 @@ class Learner:
     def _bind(self) -> None:
         """Hand the policy what it plans with."""
         self.policy.bind(self.contexts.freq, self.estimates, self.pool.models)
+        names = self.pool.names
+        self.agreements.place(places_of({name: self.pool.list_price_usd(k) for k, name in enumerate(names)}))
 
     def _context(self, record: Record) -> int:
         decision = record.decision

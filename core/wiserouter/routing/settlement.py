@@ -13,7 +13,16 @@ from functools import partial
 from typing import NoReturn, TypeVar
 
 from wiserouter.errors import InvalidInput, QuerySkipped, UnknownPrice
-from wiserouter.learning.source_scores import HUMAN, SourceScore, check_source, check_weight, evidence, with_score
+from wiserouter.learning.source_scores import (
+    HUMAN,
+    JUDGE,
+    SourceScore,
+    check_source,
+    check_weight,
+    evidence,
+    kind_of,
+    with_score,
+)
 from wiserouter.pricing.prices import Usage
 from wiserouter.pricing.prices import cost_usd as cost_of_usage
 from wiserouter.pricing.usage_shapes import UsageLike, usage_from
@@ -220,11 +229,17 @@ class RouterSettlement(RouterAdministration):
             If there is no such decision, or its call was released. Nothing is changed.
         """
         score = SourceScore(value := check_reward(reward), check_weight(weight), value)
-        record, before = self._store.reward(self._rewarded_id(decision), score, check_source(source))
+        decision_id = self._rewarded_id(decision)
+        if kind_of(check_source(source)) == JUDGE:
+            score = score._replace(counted=self._corrected(source, decision_id, value))
+        record, before = self._store.reward(decision_id, score, source)
         former, learned = evidence(before), evidence(with_score(before, source, score))
-        if learned != former:
-            with self._lock:
+        with self._lock:
+            if learned != former:
                 self._learner.take_score(record, learned, former)
+            self._learner.note_pairs(record, before, source, score)
+        if source == HUMAN and self.judge is not None:
+            self.judge.offer_scored(record.decision.id)
         figures: dict[str, object] = {"reward": value} if comment is None else {"reward": value, "comment": comment}
         if source != HUMAN or score.weight != 1.0:
             figures |= {"source": source, "weight": score.weight}
@@ -321,6 +336,12 @@ class RouterSettlement(RouterAdministration):
                 cost_usd,
                 record.decision.reserved_usd,
             )
+
+    def _corrected(self, source: str, decision_id: str, reward: float) -> float:
+        """Return the score of a judge as it is learned, corrected by its agreement with people."""
+        model = self._store.find(decision_id).model
+        with self._lock:
+            return self._learner.corrected(source, model, reward)
 
     def _was_hard(self, record: Record) -> bool:
         """Return True if a hard limit bounded the decision."""

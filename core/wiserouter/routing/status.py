@@ -10,6 +10,7 @@ from wiserouter.budgets.nested import Account
 from wiserouter.learning.estimates import Estimates
 from wiserouter.planning.plan import Plan
 from wiserouter.routing.conversation_figures import ConversationFigures
+from wiserouter.routing.judge_figures import JudgeFigures
 from wiserouter.routing.status_text import html_of, text_of
 from wiserouter.routing.unspent import why_unspent
 
@@ -92,6 +93,10 @@ class Status(AccountFigures):
         The conversations of this worker, of all scopes; None where each call is decided alone.
     unspent : str or None
         Why the plan leaves money of the rate unspent, and what would help; None where it uses all of it.
+    judge : JudgeFigures or None
+        What the judge has done in this process, of all scopes; None without one.
+    warnings : tuple of str
+        What speaks against the scores that the router has learned from: a judge that prefers cheap models.
     """
 
     scope: str
@@ -101,6 +106,8 @@ class Status(AccountFigures):
     windows: tuple[WindowStatus, ...]
     conversations: ConversationFigures | None = None
     unspent: str | None = None
+    judge: JudgeFigures | None = None
+    warnings: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return text_of(self.as_dict())

@@ -25,6 +25,9 @@ def rows_of(status: Mapping[str, Any]) -> list[tuple[str, str]]:
         rows.append(("unspent", status["unspent"]))
     if status.get("conversations"):
         rows.append((f"{status['conversations']['unit']}s", _conversations(status["conversations"])))
+    if status.get("judge"):
+        rows.append(("judge", _judge(status["judge"])))
+    rows += [("warning", line) for line in status.get("warnings", ())]
     if len(status["windows"]) > 1:
         rows += [(_name(window), _budget(window) + _renewal(window)) for window in status["windows"]]
     return rows
@@ -99,6 +102,15 @@ def _conversations(figures: Mapping[str, Any]) -> str:
             f"{usd(figures['always_stay_usd'])}, never staying {usd(figures['never_stay_usd'])})"
         )
     return "; ".join(parts)
+
+
+def _judge(figures: Mapping[str, Any]) -> str:
+    states = {state: figures[state] for state in ("waiting", "dropped", "failed", "unpaid")}
+    counts = [f"{n:,} {state}" for state, n in states.items() if n]
+    paid = [f"{usd(figures['spent_usd'])} spent"] if figures["spent_usd"] else []
+    agreed = [f"agrees {figures['agreement']:.0%} with people on {figures['pairs']:,}"] if figures["pairs"] else []
+    judged = f"{figures['source']}: {figures['judged']:,} of {figures['offered']:,} judged"
+    return ", ".join([judged, *counts, *paid, *agreed])
 
 
 def _time(seconds: float) -> str:

@@ -1,0 +1,178 @@
+r"""How far a judge agrees with people, and the correction that follows.
+
+Where people have scored a judged call, its pair of scores counts. Over the pairs, a judge's score is taken to be
+
+    judge = a + b person + c x_k + noise
+
+where `x_k` in [-1/2, 1/2] is the place of the model between the cheapest and the most expensive one, by the logarithm
+of the price. `c` is the judge's bias: below 0, it prefers cheap models. A score is learned as
+
+    (judge - a - c x_k) / b
+
+whose mean over the calls of a model is that of the people's scores. The three are drawn to a judge that agrees (a = 0,
+b = 1, c = 0) by a normal prior, so that few pairs change little (Bayesian linear regression with known noise).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from wiserouter.types import FloatArray
+
+PRIOR_MEAN = (0.0, 1.0, 0.0)
+PRIOR_SPREAD = (0.1, 0.15, 0.15)
+"""Standard deviations of a, b and c over judges."""
+
+LEAST_SLOPE = 0.4
+"""A smaller b is a judge that knows nothing; its scores are not stretched further."""
+
+NOISE, NOISE_PAIRS = 0.16, 10.0
+"""Variance of a judge's scores around the line before any pair, and the number of pairs that this counts as."""
+
+FEWEST_PAIRS = 12
+"""Pairs before a bias is reported."""
+
+BIAS_Z = 2.3
+"""Standard errors by which the bias must lie below 0."""
+
+RECHECK_GROWTH = 1.2
+"""The bias is tested again after a fifth more pairs, so that few tests are made in all."""
+
+TOLD_BIAS = 0.05
+"""A smaller bias does no harm that is worth a warning."""
+
+FIELDS = ("pairs", "judge", "person", "judge_sq", "person_sq", "product", "distance")
+"""Sums over the pairs of a judge and a model."""
+
+
+class Correction(NamedTuple):
+    """The line of a judge, with the standard error of its bias."""
+
+    offset: float = 0.0
+    slope: float = 1.0
+    bias: float = 0.0
+    bias_se: float = math.inf
+
+    def applied(self, score: float, place: float) -> float:
+        """Return a score as it is learned, for a model at a place between the cheapest and the most expensive one."""
+        return (score - self.offset - self.bias * place) / max(self.slope, LEAST_SLOPE)
+
+
+class ModelAgreement(NamedTuple):
+    """The agreement of a judge with people on one model: pairs, 1 - mean distance, mean of judge less person."""
+
+    pairs: int
+    agreement: float
+    difference: float
+
+
+class Agreement:
+    """The pairs of scores of one judge and people, as sums by the name of the model.
+
+    Examples
+    --------
+    >>> agreement = Agreement()
+    >>> agreement.add("small", judge=1.0, person=1.0)
+    >>> agreement.add("small", judge=0.0, person=1.0)
+    >>> agreement.of_models()["small"]
+    ModelAgreement(pairs=2, agreement=0.5, difference=-0.5)
+    """
+
+    def __init__(self, sums: Mapping[str, Sequence[float]] | None = None) -> None:
+        self._sums = {name: np.array(each, dtype=np.float64) for name, each in (sums or {}).items()}
+
+    def add(self, model: str, judge: float, person: float, count: int = 1) -> None:
+        """Count a pair, or take one back with `count=-1`."""
+        figures = (1.0, judge, person, judge * judge, person * person, judge * person, abs(judge - person))
+        known = self._sums.get(model)
+        change = count * np.array(figures)
+        self._sums[model] = change if known is None else known + change
+
+    @property
+    def pairs(self) -> int:
+        """Number of pairs."""
+        return round(sum(float(each[0]) for each in self._sums.values()))
+
+    @property
+    def share(self) -> float | None:
+        """1 less the mean distance of the two scores; None without a pair."""
+        return 1.0 - sum(each[6] for each in self._sums.values()) / self.pairs if self.pairs else None
+
+    def of_models(self) -> dict[str, ModelAgreement]:
+        """Return the agreement on each model that has a pair."""
+        return {
+            name: ModelAgreement(round(n), float(1.0 - distance / n), float((judge - person) / n))
+            for name, (n, judge, person, *_, distance) in self._sums.items()
+            if n >= 1
+        }
+
+    def sums(self) -> dict[str, list[float]]:
+        """Return the sums by model, each in the order of `FIELDS`."""
+        return {name: each.tolist() for name, each in self._sums.items()}
+
+    def correction(self, places: Mapping[str, float]) -> Correction:
+        """Return the line of the judge.
+
+        Parameters
+        ----------
+        places : mapping of str to float
+            The place of each model between the cheapest and the most expensive one, in [-1/2, 1/2].
+        """
+        if not self.pairs:
+            return Correction()
+        moments, target, squares = self._moments(places)
+        mean, precision = np.array(PRIOR_MEAN), np.diag([1.0 / sd**2 for sd in PRIOR_SPREAD])
+        line, noise = mean, NOISE
+        for _ in range(3):  # the noise follows from the line, which hardly depends on it
+            line = np.linalg.solve(precision + moments / noise, precision @ mean + target / noise)
+            left = max(squares - 2.0 * line @ target + line @ moments @ line, 0.0)
+            noise = (NOISE_PAIRS * NOISE + left) / (NOISE_PAIRS + self.pairs)
+        error = math.sqrt(np.linalg.inv(precision + moments / noise)[2, 2])
+        offset, slope, bias = line.tolist()
+        return Correction(offset, slope, bias, error)
+
+    def _moments(self, places: Mapping[str, float]) -> tuple[FloatArray, FloatArray, float]:
+        """Return X'X, X'y and y'y of the regression of the judge's scores on 1, the person's and the place."""
+        moments, target, squares = np.zeros((3, 3)), np.zeros(3), 0.0
+        for name, (n, judge, person, judge_sq, person_sq, product, _) in self._sums.items():
+            x = places.get(name, 0.0)
+            moments += [[n, person, n * x], [person, person_sq, person * x], [n * x, person * x, n * x * x]]
+            target += [judge, product, judge * x]
+            squares += judge_sq
+        return moments, target, squares
+
+
+def places_of(costs_usd: Mapping[str, float]) -> dict[str, float]:
+    """Return the place of each model between the cheapest (-1/2) and the most expensive one (1/2), by log price.
+
+    Examples
+    --------
+    >>> places_of({"small": 0.01, "medium": 0.1, "large": 1.0})
+    {'small': -0.5, 'medium': 0.0, 'large': 0.5}
+    """
+    logs = {name: math.log(usd) for name, usd in costs_usd.items() if usd > 0.0 and math.isfinite(usd)}
+    low, high = min(logs.values(), default=0.0), max(logs.values(), default=0.0)
+    return {name: (log - low) / (high - low) - 0.5 if high > low else 0.0 for name, log in logs.items()}
+
+
+def bias_warning(source: str, agreement: Agreement, places: Mapping[str, float]) -> str | None:
+    """Return a line on a judge that prefers cheap models; None where the pairs do not show that."""
+    if agreement.pairs < FEWEST_PAIRS:
+        return None
+    found = agreement.correction(places)
+    # without the prior's pull to 0: the test is of the pairs alone
+    weight = 1.0 - (found.bias_se / PRIOR_SPREAD[2]) ** 2
+    if weight <= 0.0:
+        return None
+    bias, error = found.bias / weight, found.bias_se / math.sqrt(weight)
+    if bias > -TOLD_BIAS or bias > -BIAS_Z * error:
+        return None
+    return (
+        f"{source} rates the most expensive model {-bias:.2f} lower than the cheapest one where people rate them alike "
+        f"(s.e. {error:.2f}, {agreement.pairs:,} calls scored by both): its scores are corrected by a part of that; "
+        f"a better judge, or more scores by people, would help"
+    )

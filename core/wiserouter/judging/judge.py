@@ -1,0 +1,371 @@
+"""A judge in the loop: it scores a share of the answers in the background, on a budget of its own.
+
+A request only offers its texts: they are queued, or dropped where the queue is full, and never awaited. Tasks on an
+event loop, that of the caller or one in a thread of its own, ask the judge and hand its scores on. Texts are kept in
+memory until they are judged, and nowhere else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import os
+import random
+import time
+import weakref
+from collections import OrderedDict, deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from threading import RLock, Thread, get_ident
+from typing import Any, NamedTuple
+
+from wiserouter.errors import BudgetError, WiseRouterError
+from wiserouter.judging.sampling import SystematicSample
+from wiserouter.judging.settings import JudgeSettings
+from wiserouter.judging.verdict import Verdict, read_verdict
+from wiserouter.types import NO_CONTEXT, Decision
+
+logger = logging.getLogger("wiserouter")
+
+Text = str | Callable[[], str]
+"""A text, or a function that makes it in the background."""
+
+
+class JudgedCall(NamedTuple):
+    """A call that waits for the judge."""
+
+    decision_id: str
+    model: str
+    prompt: Text
+    answer: Text
+
+
+@dataclass(slots=True)
+class JudgeCounts:
+    """What has become of the calls that a judge was offered.
+
+    Attributes
+    ----------
+    offered, judged : int
+        Calls that the judge could have been asked about, and those that it scored.
+    dropped : int
+        Calls that were not judged since too many waited.
+    failed : int
+        Calls about which the judge failed, or gave no score that can be read, after all attempts.
+    unpaid : int
+        Calls that were not judged since the judge's budget was used up.
+    spent_usd : float, USD
+        Cost of the judgements of this process.
+    """
+
+    offered: int = 0
+    judged: int = 0
+    dropped: int = 0
+    failed: int = 0
+    unpaid: int = 0
+    spent_usd: float = 0.0
+
+
+class Judge:
+    """Asks a judge about a share of the calls, and hands its scores on; made by `WiseRouter.judge_with`.
+
+    Parameters
+    ----------
+    ask : callable
+        The judge.
+    settings : JudgeSettings
+        Its name, share, concurrency and limits.
+    score : callable
+        Takes a decision id and a score; a coroutine function.
+    pay : callable
+        Pays an amount in USD, or takes it back where it is negative; a coroutine function that raises `BudgetError`
+        where the judge's budget is used up.
+    rng : random.Random
+        Draws starts of the sample, the order of two answers, and pauses before another attempt.
+    sleep : callable, default asyncio.sleep
+        Waits before another attempt.
+
+    Attributes
+    ----------
+    counts : JudgeCounts
+        What has become of the calls.
+    """
+
+    def __init__(
+        self,
+        ask: Callable[..., Any],
+        settings: JudgeSettings,
+        score: Callable[[str, float], Awaitable[object]],
+        pay: Callable[[float], Awaitable[object]],
+        rng: random.Random,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self.settings, self.counts = settings, JudgeCounts()
+        self._ask, self._score, self._pay, self._rng, self._sleep = ask, score, pay, rng, sleep
+        self._sample = SystematicSample(settings.share, rng)
+        self._waiting: deque[JudgedCall] = deque()
+        self._held: OrderedDict[str, JudgedCall] = OrderedDict()
+        self._lock = RLock()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._active = 0
+        self._pid = os.getpid()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._loop_thread: int | None = None
+        self._stops: Callable[[], object] = _nothing_to_stop
+        self._closed = False
+
+    def offer(self, decision: Decision, prompt: Text, answer: Text) -> bool:
+        """Let a call be judged if it falls into the share; return at once, True if it waits for the judge.
+
+        Parameters
+        ----------
+        decision : Decision
+            The decision of the call; one without a context teaches nothing and is not judged.
+        prompt, answer : str or callable
+            What was asked and answered; a function is called in the background, if at all.
+        """
+        if self._closed or decision.context == NO_CONTEXT or not decision.model:
+            return False
+        call = JudgedCall(decision.run_id or decision.id, decision.model, prompt, answer)
+        with self._lock:
+            self.counts.offered += 1
+            if self._sample.takes((decision.context, decision.model)):
+                return self._enqueue(call)
+            if self.settings.held:
+                self._held[call.decision_id] = call
+                if len(self._held) > self.settings.held:
+                    self._held.popitem(last=False)
+        return False
+
+    def offer_scored(self, decision_id: str) -> bool:
+        """Let a call be judged that a person has scored, if its texts are still held, so that the two compare."""
+        with self._lock:
+            call = self._held.pop(decision_id, None)
+            return call is not None and not self._closed and self._enqueue(call)
+
+    def waits(self) -> int:
+        """Return the number of calls that wait for the judge or are with it."""
+        return len(self._waiting) + self._active
+
+    def run_on(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Ask the judge on this event loop from now on; by default it runs in a thread of its own."""
+        with self._lock:
+            if loop is not self._loop:
+                self._begin_on(loop, get_ident())
+
+    def flush(self, timeout_s: float = 30.0) -> bool:
+        """Wait until no call waits, unless called on the judge's own event loop; return True if that was in time."""
+        ends_s = time.monotonic() + timeout_s
+        while self.waits() and time.monotonic() < ends_s:
+            time.sleep(0.002)
+        return not self.waits()
+
+    async def aflush(self, timeout_s: float = 30.0) -> bool:
+        """Wait until no call waits; return True if that was in time."""
+        return await asyncio.to_thread(self.flush, timeout_s)
+
+    def close(self) -> None:
+        """Judge no further call: those that wait are forgotten, and those under way are cancelled."""
+        with self._lock:
+            self._closed = True
+            self._waiting.clear()
+            self._held.clear()
+            loop = self._loop
+        if loop is not None and not loop.is_closed():
+            loop.call_soon_threadsafe(self._cancel)
+        self._stops()
+
+    def _cancel(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+
+    def _enqueue(self, call: JudgedCall) -> bool:
+        if len(self._waiting) >= self.settings.max_waiting:
+            self.counts.dropped += 1
+            if self.counts.dropped == 1:
+                logger.warning(
+                    "%s cannot keep up: %d calls wait, further ones are not judged",
+                    self.settings.source,
+                    len(self._waiting),
+                )
+            return False
+        loop = self._running_loop()
+        self._waiting.append(call)
+        if self._active < self.settings.concurrency:
+            self._active += 1
+            if self._loop_thread == get_ident():
+                self._start()
+            else:
+                loop.call_soon_threadsafe(self._start)
+        return True
+
+    def _running_loop(self) -> asyncio.AbstractEventLoop:
+        """Return the loop that the judge runs on; where there is none, or it has ended, one in a new thread."""
+        if self._loop is None or self._loop.is_closed() or self._pid != os.getpid():
+            loop = asyncio.new_event_loop()
+            thread = Thread(target=_run, args=(loop,), name=self.settings.source, daemon=True)
+            thread.start()
+            self._begin_on(loop, thread.ident)
+            self._stops = weakref.finalize(self, _stop, loop, thread)
+        return self._loop  # type: ignore[return-value]
+
+    def _begin_on(self, loop: asyncio.AbstractEventLoop, thread: int | None) -> None:
+        """Run on a new loop; calls that an ended loop, or the parent of this process, had under way are lost here."""
+        self._loop, self._loop_thread, self._tasks, self._active = loop, thread, set(), 0
+        if self._pid != os.getpid():
+            self._pid = os.getpid()
+            self._waiting.clear()  # the parent judges them
+
+    def _start(self) -> None:
+        """Start a task for the calls that wait; on the loop."""
+        task = asyncio.get_running_loop().create_task(self._judge_waiting())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _judge_waiting(self) -> None:
+        """Judge calls until none waits."""
+        while True:
+            with self._lock:
+                if not self._waiting:
+                    self._active -= 1
+                    return
+                call = self._waiting.popleft()
+            await self._judge(call)
+
+    async def _judge(self, call: JudgedCall) -> None:
+        """Judge one call; no failure of the judge ends the task."""
+        try:
+            score = await self._asked(_text(call.prompt), _text(call.answer), call.model)
+            await self._score(call.decision_id, score)
+        except BudgetError:
+            self.counts.unpaid += 1
+        except Exception as error:  # whatever a judge raises, requests go on
+            self.counts.failed += 1
+            level = logging.WARNING if self.counts.failed == 1 else logging.DEBUG
+            logger.log(level, "%s failed: %s", self.settings.source, _described(error))
+        else:
+            self.counts.judged += 1
+
+    async def _asked(self, prompt: str, answer: str, model: str) -> float:
+        """Return the score of an answer, after at most `attempts` attempts."""
+        from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt, wait_random_exponential
+
+        settings = self.settings
+        attempts = AsyncRetrying(
+            stop=stop_after_attempt(settings.attempts),
+            wait=wait_random_exponential(multiplier=settings.pause_s, max=60.0),
+            retry=retry_if_exception(_may_pass),
+            sleep=self._sleep,
+            reraise=True,
+        )
+        if settings.incumbent is None:
+            return await attempts(self._paid, self._ask, prompt, answer)
+        if model == settings.incumbent_model:
+            return 0.5
+        other: str = await attempts(self._paid, settings.incumbent, prompt)
+        return await attempts(self._preferred, prompt, answer, other)
+
+    async def _preferred(self, prompt: str, answer: str, other: str) -> float:
+        """Return 1 where an answer is better than the other one, 0 where it is worse; in random order, unnamed."""
+        swapped = self._rng.random() < 0.5
+        texts = (other, answer) if swapped else (answer, other)
+        score: float = await self._paid(self._ask, prompt, *texts)
+        return 1.0 - score if swapped else score
+
+    async def _paid(self, ask: Callable[..., Any], *texts: str) -> Any:
+        """Return the result of one question, whose cost is paid: its bound before, and the rest returned afterwards.
+
+        A question that failed at an unknown cost is presumed to have cost its bound.
+        """
+        bound_usd = self._bound_usd(ask, texts)
+        if bound_usd:
+            await self._pay(bound_usd)
+        cost_usd: float | None = None
+        try:
+            async with asyncio.timeout(self.settings.timeout_s):
+                result = await _result_of(ask, texts)
+            if ask is self.settings.incumbent:
+                value, cost_usd = result if isinstance(result, tuple) else (str(result), None)
+                return value
+            verdict: Verdict = read_verdict(result)
+            cost_usd = verdict.cost_usd
+            return verdict.score
+        except Exception as error:
+            cost_usd = getattr(error, "cost_usd", None)
+            raise
+        finally:
+            cost_usd = bound_usd if cost_usd is None else cost_usd
+            self.counts.spent_usd += cost_usd
+            await self._settle(cost_usd - bound_usd)
+
+    async def _settle(self, rest_usd: float) -> None:
+        """Return the rest of a bound; a cost beyond it is spent, whether or not the budget bears it."""
+        try:
+            if rest_usd:
+                await self._pay(rest_usd)
+        except BudgetError:
+            logger.warning(
+                "%s cost %.3g USD more than its bound: give cost_usd, the most that one judgement costs",
+                self.settings.source,
+                rest_usd,
+            )
+
+    def _bound_usd(self, ask: Callable[..., Any], texts: tuple[str, ...]) -> float:
+        """Return the most that a question can cost."""
+        bound = getattr(ask, "bound_usd", None)
+        return self.settings.cost_usd if bound is None else float(bound(*texts))
+
+
+async def _result_of(ask: Callable[..., Any], texts: tuple[str, ...]) -> Any:
+    """Return the result of a function of any kind, called in a thread unless it is a coroutine function."""
+    given = {"inputs": texts[0], "outputs": texts[1]} if len(texts) == 2 and takes_names(ask) else {}
+    positional = () if given else texts
+    if inspect.iscoroutinefunction(ask) or inspect.iscoroutinefunction(getattr(ask, "__call__", None)):  # noqa: B004
+        return await ask(*positional, **given)
+    result = await asyncio.to_thread(ask, *positional, **given)
+    return await result if inspect.isawaitable(result) else result
+
+
+def takes_names(ask: Callable[..., Any]) -> bool:
+    """Return True if a function takes its texts by the names `inputs` and `outputs`, as evaluators of openevals do."""
+    try:
+        return {"inputs", "outputs"} <= set(inspect.signature(ask).parameters)
+    except (TypeError, ValueError):
+        return False
+
+
+def _text(text: Text) -> str:
+    return text if isinstance(text, str) else text()
+
+
+def _may_pass(error: BaseException) -> bool:
+    """Return True if another attempt may succeed: not after a cancellation, a refusal of the budget, or nonsense."""
+    return isinstance(error, Exception) and not isinstance(error, WiseRouterError)
+
+
+def _described(error: Exception) -> str:
+    """Return an error of our own as it is, and any other by its type: its text may quote the prompt."""
+    return str(error) if isinstance(error, WiseRouterError) else type(error).__name__
+
+
+def _nothing_to_stop() -> None:
+    """Stop no thread: none was started."""
+
+
+def _run(loop: asyncio.AbstractEventLoop) -> None:
+    """Run a loop until it is stopped; what is under way then is cancelled."""
+    asyncio.set_event_loop(loop)
+    loop.run_forever()
+    under_way = asyncio.all_tasks(loop)
+    for task in under_way:
+        task.cancel()
+    loop.run_until_complete(asyncio.gather(*under_way, return_exceptions=True))
+    loop.close()
+
+
+def _stop(loop: asyncio.AbstractEventLoop, thread: Thread) -> None:
+    if loop.is_closed():
+        return
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join(timeout=5.0)

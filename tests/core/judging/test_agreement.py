@@ -1,0 +1,129 @@
+"""The agreement of judges with people: sums, the line against a reference regression, corrections and warnings."""
+
+import logging
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wiserouter import Budget, Model, Price, WiseRouter
+from wiserouter.judging.agreement import NOISE, PRIOR_MEAN, PRIOR_SPREAD, Agreement, bias_warning, places_of
+from wiserouter.judging.agreements import Agreements
+from wiserouter.learning.source_scores import SourceScore
+
+PLACES = {"small": -0.5, "medium": 0.1, "large": 0.5}
+SHARES = st.floats(0.0, 1.0)
+PAIRS = st.lists(st.tuples(st.sampled_from([*PLACES]), SHARES, SHARES), max_size=30)
+
+
+def of_pairs(pairs):
+    agreement = Agreement()
+    for model, judge, person in pairs:
+        agreement.add(model, judge, person)
+    return agreement
+
+
+def simulated(n, *, bias=0.0, right=0.8, seed=0):
+    """Return pairs of a judge who is right with probability `right`, biased by `bias` over the range of prices."""
+    rng = np.random.default_rng(seed)
+    models = rng.choice([*PLACES], size=n)
+    person = (rng.random(n) < 0.5).astype(float)
+    says = np.where(person > 0, right, 1.0 - right) + bias * np.array([PLACES[name] for name in models])
+    judge = (rng.random(n) < says).astype(float)
+    return of_pairs(zip(models.tolist(), judge.tolist(), person.tolist(), strict=True))
+
+
+@given(PAIRS)
+def test_the_line_is_that_of_a_regression_on_the_pairs_themselves(pairs):
+    """Rows of the prior are appended to the design, and the whole solved by least squares, at the noise found."""
+    agreement = of_pairs(pairs)
+    found = agreement.correction(PLACES)
+    if not pairs:
+        assert found == Agreement().correction({})
+        return
+    x = np.array([[1.0, person, PLACES[model]] for model, _, person in pairs])
+    y = np.array([judge for _, judge, _ in pairs])
+    noise, line = NOISE, None
+    for _ in range(3):
+        design = np.vstack([x / np.sqrt(noise), np.diag(1.0 / np.array(PRIOR_SPREAD))])
+        target = np.concatenate([y / np.sqrt(noise), np.array(PRIOR_MEAN) / PRIOR_SPREAD])
+        line = np.linalg.lstsq(design, target)[0]
+        noise = (10.0 * NOISE + ((y - x @ line) ** 2).sum()) / (10.0 + len(y))
+    np.testing.assert_allclose(found[:3], line, atol=1e-8)
+
+
+@given(PAIRS, PAIRS)
+def test_pairs_that_are_taken_back_leave_nothing(kept, taken):
+    agreement = of_pairs([*kept, *taken])
+    for pair in taken:
+        agreement.add(*pair, count=-1)
+    assert agreement.pairs == len(kept)
+    np.testing.assert_allclose(agreement.correction(PLACES)[:3], of_pairs(kept).correction(PLACES)[:3], atol=1e-6)
+
+
+def test_few_pairs_change_little_and_many_take_the_noise_out():
+    few = simulated(3).correction(PLACES)
+    assert abs(few.applied(1.0, 0.0) - 1.0) < 0.2
+    many = simulated(20_000, bias=-0.3).correction(PLACES)
+    assert (many.offset, many.slope, many.bias) == pytest.approx((0.2, 0.6, -0.3), abs=0.03)
+    for place in PLACES.values():  # a model whose answers people rate .7 on average
+        mean = 0.7 * 0.8 + 0.3 * 0.2 - 0.3 * place
+        corrected = mean * many.applied(1.0, place) + (1.0 - mean) * many.applied(0.0, place)
+        assert corrected == pytest.approx(0.7, abs=0.03)
+
+
+def test_a_bias_toward_cheap_models_is_told_and_no_other():
+    assert "0." in bias_warning("judge:mini", simulated(600, bias=-0.3), PLACES)
+    assert bias_warning("judge:mini", simulated(600, bias=0.3), PLACES) is None
+    assert bias_warning("judge:mini", simulated(11, bias=-0.3), PLACES) is None
+    false = sum(bias_warning("judge:mini", simulated(100, seed=seed), PLACES) is not None for seed in range(200))
+    assert false <= 10
+
+
+def test_agreement_is_measured_per_model():
+    agreement = of_pairs([("small", 1.0, 1.0), ("small", 0.0, 1.0), ("large", 0.5, 0.25)])
+    assert agreement.of_models() == {"small": (2, 0.5, -0.5), "large": (1, 0.75, 0.25)}
+    assert agreement.share == pytest.approx(1.0 - 1.25 / 3)
+    assert Agreement(agreement.sums()).of_models() == agreement.of_models()
+
+
+def test_models_without_a_price_stand_in_the_middle():
+    assert places_of({"a": 1.0, "b": float("inf"), "c": 0.0, "d": 100.0}) == {"a": -0.5, "d": 0.5}
+    assert places_of({"a": 1.0, "b": 1.0}) == {"a": 0.0, "b": 0.0}
+
+
+@given(st.lists(st.tuples(st.sampled_from(["human", "judge:a", "judge:b", "rule:c"]), SHARES), max_size=10))
+def test_one_pair_per_judge_and_call_whatever_comes_first(events):
+    agreements, before = Agreements(), {}
+    for source, reward in events:
+        score = SourceScore(reward, 1.0, reward)
+        agreements.note("small", before, source, score)
+        before = {**before, source: score}
+    for judge in ("judge:a", "judge:b"):
+        paired = judge in before and "human" in before
+        agreement = agreements.of.get(judge, Agreement())
+        assert agreement.pairs == paired
+        if paired:
+            assert agreement.share == pytest.approx(1.0 - abs(before[judge].reward - before["human"].reward), abs=1e-9)
+
+
+def test_the_router_warns_once_in_log_status_and_explanation(caplog):
+    caplog.set_level(logging.WARNING)
+    router = WiseRouter([Model("small", Price(1e-7, 1e-7)), Model("large", Price(1e-5, 1e-5))], seed=0)
+    router.start(Budget(10.0, 10_000))
+    rng = np.random.default_rng(0)
+    for _ in range(300):
+        decision = router.decide("hello", eligible=[("small", "large")[int(rng.integers(2))]])
+        router.charge(decision, 1e-6)
+        router.reward(decision, 0.5, source="judge:mini")
+        router.reward(decision, 0.5 if decision.model == "small" else 1.0)
+    (line,) = router.status().warnings
+    assert "judge:mini rates the most expensive model" in line
+    assert caplog.text.count("judge:mini rates") == 1
+    assert router.explain(decision).warnings == (line,)
+    assert line in str(router.status())
+    late = router.decide("hello", eligible=["large"])
+    router.reward(late, 0.5, source="judge:mini")
+    counted = router._store.find(late.id).scores["judge:mini"].counted
+    assert counted > 0.65

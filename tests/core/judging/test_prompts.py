@@ -1,0 +1,87 @@
+"""The prompts of a judge, and the strict reading of its replies."""
+
+import random
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wiserouter.errors import InvalidInput
+from wiserouter.judging.prompts import (
+    comparing_prompt,
+    grading_prompt,
+    preference_of_reply,
+    score_of_reply,
+    shortened,
+)
+from wiserouter.judging.sampling import MOST_STRATA, SystematicSample
+from wiserouter.judging.verdict import NoVerdict
+
+
+@pytest.mark.parametrize(
+    ("reply", "score"), [("0", 0.0), ("1", 1.0), ("1.0", 1.0), (" .5\n", 0.5), ("Score: 0.25", 0.25)]
+)
+def test_a_number_alone_is_a_score(reply, score):
+    assert score_of_reply(reply) == score
+
+
+@pytest.mark.parametrize(
+    "reply", ["", "7", "1.5", "-1", "0.5 or 0.6", "good", "0,5", "10", "nan", "1e-1", "0.5/1", "50 %"]
+)
+def test_anything_else_is_none(reply):
+    with pytest.raises(NoVerdict):
+        score_of_reply(reply)
+
+
+@given(st.text())
+def test_no_reply_breaks_the_reading(reply):
+    for read in (score_of_reply, preference_of_reply):
+        with suppress(NoVerdict):
+            assert read(reply) is not None
+
+
+def test_an_error_does_not_repeat_the_reply():
+    with pytest.raises(NoVerdict) as raised:
+        score_of_reply("sk-secret")
+    assert "sk-secret" not in str(raised.value)
+
+
+@pytest.mark.parametrize("reply", ["C", "A and B", "A is better", "first", ""])
+def test_a_preference_is_a_letter_or_tie(reply):
+    with pytest.raises(NoVerdict):
+        preference_of_reply(reply)
+
+
+@given(st.text(), st.text(), st.text())
+def test_prompts_hold_the_texts_between_marks(prompt, first, second):
+    text = comparing_prompt(prompt, first, second, "#mark#")
+    assert first in text
+    assert second in text
+    assert prompt in grading_prompt(prompt, first, "#mark#")
+
+
+def test_long_texts_keep_their_beginning_and_end():
+    text = "a" * 30_000 + "b" * 30_000
+    short = shortened(text)
+    assert len(short) < 20_100
+    assert short.startswith("a" * 10_000)
+    assert short.endswith("b" * 10_000)
+
+
+@given(st.floats(0.0, 1.0), st.integers(1, 200), st.integers(0, 2**32))
+def test_the_sample_of_a_stratum_is_its_share_to_one_call(share, n, seed):
+    sample = SystematicSample(share, random.Random(seed))
+    taken = sum(sample.takes("stratum") for _ in range(n))
+    assert abs(taken - share * n) <= 1.0 + 1e-9
+
+
+def test_starts_are_random_and_strata_bounded():
+    first = [SystematicSample(0.5, random.Random(seed)).takes("a") for seed in range(200)]
+    assert 70 < sum(first) < 130
+    sample = SystematicSample(0.5, random.Random(0))
+    for stratum in range(MOST_STRATA + 10):
+        sample.takes(stratum)
+    assert len(sample._phase) == MOST_STRATA
+    with pytest.raises(InvalidInput, match="share must lie"):
+        SystematicSample(-0.1, random.Random(0))
