@@ -27,11 +27,10 @@ from wiserouter.prompts.encoders import Encoder
 from wiserouter.routing.conversation_calls import ConversationCalls
 from wiserouter.routing.decider import Decider
 from wiserouter.routing.journal import Journal
-from wiserouter.routing.judge_figures import figures_of
 from wiserouter.routing.label_budget import LabelBudget
 from wiserouter.routing.learner import Learner
 from wiserouter.routing.shadow import Shadow, observed_scope, part_of
-from wiserouter.routing.status import Status, status_of
+from wiserouter.routing.status import Status, status_of, status_with_judge
 from wiserouter.routing.unspent import FIRST_LOGGED, RARE, why_unspent
 from wiserouter.stores import Health, Store
 from wiserouter.types import Decision, FloatArray
@@ -62,7 +61,6 @@ class RouterAdministration:
         self._store, self._learner, self._growing = store, learner, growing
         self._lock = RLock()
         self.judge: Judge | None = None
-        """Scores a share of the answers, where `judge_with` has started one."""
         self._calls: ConversationCalls | None = None
         self._call_sums: Mapping[str, FloatArray] | None = None
         self._journals: tuple[Journal, ...] = ()
@@ -288,9 +286,7 @@ class RouterAdministration:
             calls = self._calls
             figures = None if calls is None else calls.counts.figures(calls.settings.unit)
             status = status_of(scope, account, self.policy.plan, self.pool.names, figures, self.estimates)
-        warnings = tuple(self._learner.agreements.warnings.values())
-        judge = None if self.judge is None else figures_of(self.judge, self._learner.agreements)
-        return replace(status, judge=judge, warnings=warnings) if judge or warnings else status
+        return status_with_judge(status, self.judge, self._learner.agreements)
 
     def health(self) -> Health:
         """Return the state of the store: whether it can be reached, and how old the view of this worker is."""
@@ -361,8 +357,7 @@ class RouterAdministration:
         decision_id = decision if isinstance(decision, str) else decision.id
         contexts = self.contexts if self._growing is None else None
         explanation = explanation_of(self._store.find(decision_id), self.pool.names, contexts)
-        warnings = tuple(self._learner.agreements.warnings.values())
-        return replace(explanation, warnings=warnings) if warnings else explanation
+        return replace(explanation, warnings=tuple(self._learner.agreements.warnings.values()))
 
     def ranking(self, decision: Decision) -> list[str]:
         """Return all models for a query, the chosen one first, the others by reward less shadow price x cost."""

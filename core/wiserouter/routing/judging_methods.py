@@ -21,7 +21,7 @@ UNBOUNDED_REQUESTS = 1_000_000
 
 
 class RouterJudging(RouterConversations):
-    """The methods that let a judge score a share of the answers."""
+    """The methods that let a judge score a share of the answers; it is `judge`, where `judge_with` has started one."""
 
     def judge_with(
         self, ask: Callable[..., Any], *, share: float = 0.1, budget_usd: float | None = None, **settings: Any

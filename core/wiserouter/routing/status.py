@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any, Literal, NamedTuple
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from wiserouter.budgets.ledger import Ledger
 from wiserouter.budgets.nested import Account
 from wiserouter.learning.estimates import Estimates
 from wiserouter.planning.plan import Plan
 from wiserouter.routing.conversation_figures import ConversationFigures
-from wiserouter.routing.judge_figures import JudgeFigures
+from wiserouter.routing.judge_figures import JudgeFigures, figures_of
 from wiserouter.routing.status_text import html_of, text_of
 from wiserouter.routing.unspent import why_unspent
+
+if TYPE_CHECKING:
+    from wiserouter.judging.agreements import Agreements
+    from wiserouter.judging.judge import Judge
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,6 +177,12 @@ def status_of(
         conversations=conversations,
         unspent=unspent,
     )
+
+
+def status_with_judge(status: Status, judge: Judge | None, agreements: Agreements) -> Status:
+    """Return a status with the figures of the judge, and with the warnings on judges."""
+    figures = None if judge is None else figures_of(judge, agreements)
+    return replace(status, judge=figures, warnings=tuple(agreements.warnings.values()))
 
 
 def _figures(ledger: Ledger) -> dict[str, Any]:
