@@ -12,7 +12,7 @@ import math
 import sys
 import weakref
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from wiserouter import Decision
@@ -30,7 +30,16 @@ class Mark(dict[str, Any]):
     """A decision, as a deployment's copy carries it to the log events of its call; unlike a dict it can be watched."""
 
 
-@dataclass(eq=False)
+class MarkWatch(weakref.ref[Mark]):
+    """A weak reference to the mark of an attempt; its callback learns which attempt and which event loop it was."""
+
+    __slots__ = ("decision_id", "loop")
+
+    decision_id: str
+    loop: asyncio.AbstractEventLoop | None
+
+
+@dataclass(eq=False, slots=True)
 class OpenAttempt:
     """One attempt of a call.
 
@@ -46,13 +55,16 @@ class OpenAttempt:
         Whether LiteLLM was about to send it.
     earlier : int or None
         The `id` of the error that was being handled when it began.
+    watch : MarkWatch or None
+        Reports that its mark is gone, as long as the attempt is in flight.
     """
 
     group: Group
     decision: Decision
     worst_usd: Mapping[str, float] | None = None
     sent: bool = False
-    earlier: int | None = field(default_factory=lambda: _handled()[0])
+    earlier: int | None = None
+    watch: MarkWatch | None = None
 
     def outcome(self, error: BaseException | None) -> Outcome:
         """Return the outcome of the attempt, which ended with this error as far as anyone knows."""
@@ -88,13 +100,16 @@ class OpenAttempts(dict[str, OpenAttempt]):
 
     def begin(self, group: Group, decision: Decision, worst_usd: Mapping[str, float] | None, mark: Mark) -> None:
         """Note an attempt, and watch its mark."""
-        attempt = self[decision.id] = OpenAttempt(group, decision, worst_usd)
-        weakref.finalize(mark, self._mark_gone, attempt, _running_loop()).atexit = False
+        watch = MarkWatch(mark, self._mark_gone)
+        watch.decision_id, watch.loop = decision.id, _running_loop()
+        self[decision.id] = OpenAttempt(group, decision, worst_usd, earlier=_handled()[0], watch=watch)
 
     def replace(self, attempt: OpenAttempt, decision: Decision) -> None:
         """Note that another decision stands for an attempt."""
         self.pop(attempt.decision.id, None)
         attempt.decision = decision
+        if attempt.watch is not None:
+            attempt.watch.decision_id = decision.id
         self[decision.id] = attempt
 
     def end_soon(self, decision_id: str) -> None:
@@ -102,10 +117,12 @@ class OpenAttempts(dict[str, OpenAttempt]):
         if attempt := self.get(decision_id):
             asyncio.get_running_loop().call_later(GRACE_S, self._end_unreported, attempt)
 
-    def _mark_gone(self, attempt: OpenAttempt, loop: asyncio.AbstractEventLoop | None) -> None:
+    def _mark_gone(self, watch: weakref.ref[Mark]) -> None:
         """End an attempt that nothing will report, unless it is settled; runs anywhere in any thread, takes no lock."""
-        if attempt.decision.id not in self:
+        attempt = self.get(watch.decision_id) if isinstance(watch, MarkWatch) else None
+        if attempt is None or not isinstance(watch, MarkWatch):
             return
+        loop = watch.loop
         if loop is None or loop.is_closed():
             self.pop(attempt.decision.id, None)
         else:

@@ -15,6 +15,7 @@ from litellm.integrations.custom_logger import CustomLogger
 from wiserouter.errors import InvalidInput
 from wiserouter_litellm.deployments import Deployment
 from wiserouter_litellm.group import DECISION_KEY
+from wiserouter_litellm.json_objects import MAPPING
 from wiserouter_litellm.other_surfaces import UNROUTED_KEY
 from wiserouter_litellm.recorder import Recorder, answering, attempted
 from wiserouter_litellm.wise_callback import WiseCallback
@@ -56,7 +57,7 @@ class Dispatcher(CustomLogger):
     async def async_pre_call_deployment_hook(self, kwargs: dict[str, Any], call_type: Any) -> dict[str, Any] | None:
         """Return the arguments of a call that is sent, as the recorders change them."""
         info = kwargs.get("model_info")
-        if isinstance(info, Mapping) and DECISION_KEY in info:  # one of them has reserved it
+        if isinstance(info, MAPPING) and DECISION_KEY in info:  # one of them has reserved it
             if recorder := self._of(info):
                 await recorder.aconfirm(info, kwargs)
             return kwargs
@@ -102,9 +103,13 @@ class Dispatcher(CustomLogger):
 
     def _of(self, model_info: object) -> Recorder | None:
         """Return the recorder whose mark a deployment carries."""
-        marks = (model_info.get(DECISION_KEY), model_info.get(UNROUTED_KEY)) if isinstance(model_info, Mapping) else ()
-        owners = (str(mark.get("owner")) for mark in marks if isinstance(mark, Mapping))
-        return next((self._recorders[owner] for owner in owners if owner in self._recorders), None)
+        if not isinstance(model_info, MAPPING):
+            return None
+        for key in (DECISION_KEY, UNROUTED_KEY):
+            mark = model_info.get(key)
+            if isinstance(mark, MAPPING) and (recorder := self._recorders.get(str(mark.get("owner")))) is not None:
+                return recorder
+        return None
 
 
 def register(recorder: Recorder) -> None:

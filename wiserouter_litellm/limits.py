@@ -26,6 +26,12 @@ MAX_OUTPUT_TOKENS = 10**9
 
 MAX_ANSWERS = 1_024
 
+_RANGES = {
+    surface: dict.fromkeys(names, MAX_OUTPUT_TOKENS) | dict.fromkeys(ANSWERS[surface], MAX_ANSWERS)
+    for surface, names in OUTPUT_LIMITS.items()
+}
+"""The largest value of each limit, by surface."""
+
 
 def write_limits(group: str, kwargs: dict[str, Any], surface: str = CHAT, given: Collection[str] | None = None) -> None:
     """Replace the limits of a request by whole numbers, in place, and let streams report their usage.
@@ -54,7 +60,7 @@ def write_limits(group: str, kwargs: dict[str, Any], surface: str = CHAT, given:
     >>> request
     {'max_tokens': 60}
     """
-    ranges = dict.fromkeys(OUTPUT_LIMITS[surface], MAX_OUTPUT_TOKENS) | dict.fromkeys(ANSWERS[surface], MAX_ANSWERS)
+    ranges = _RANGES[surface]
     written = {name: _limit(group, name, kwargs[name], most) for name, most in ranges.items() if name in kwargs}
     checked = {name: value for name, value in kwargs.items() if name not in ranges and (given is None or name in given)}
     broken = broken_parameter(surface, checked)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Mapping
 from typing import Any, NamedTuple
+
+from wiserouter.integration import fresh_id
+from wiserouter_litellm.json_objects import MAPPING
 
 CALL_ID_HEADER = "x-litellm-call-id"
 """The header by which a client of the proxy chooses the id of its call."""
@@ -51,19 +53,25 @@ def origin_of(kwargs: dict[str, Any]) -> Origin:
     A `_target_order` is removed: the order of the deployments is our own, so that any that has not failed may answer.
     """
     metadata = metadata_of(kwargs)
-    earlier = [attempt for attempt in metadata.get("previous_models") or () if isinstance(attempt, Mapping)]
+    earlier = [attempt for attempt in metadata.get("previous_models") or () if isinstance(attempt, MAPPING)]
     failed_ids = {str(attempt.get("deployment_id")) for attempt in earlier}
     if kwargs.pop("_target_order", None) is not None and isinstance(info := metadata.get("model_info"), Mapping):
         failed_ids.add(str(info.get("id")))  # it failed before LiteLLM went on to the next `order` of the group
     if "litellm_call_id" not in kwargs:
-        kwargs["litellm_call_id"] = str(uuid.uuid4())
+        kwargs["litellm_call_id"] = _fresh_call_id()
     return Origin(metadata, str(kwargs["litellm_call_id"]), caller_of(metadata), _chose_id(kwargs), failed_ids)
+
+
+def _fresh_call_id() -> str:
+    """Return a random UUID (version 4), as LiteLLM writes one."""
+    digits = fresh_id()
+    return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-a{digits[17:20]}-{digits[20:]}"
 
 
 def _chose_id(kwargs: Mapping[str, Any]) -> bool:
     request = kwargs.get("proxy_server_request")
-    headers = request.get("headers") if isinstance(request, Mapping) else None
-    return isinstance(headers, Mapping) and any(str(name).lower() == CALL_ID_HEADER for name in headers)
+    headers = request.get("headers") if isinstance(request, MAPPING) else None
+    return isinstance(headers, MAPPING) and any(str(name).lower() == CALL_ID_HEADER for name in headers)
 
 
 def caller_of(metadata: Mapping[str, Any]) -> str | None:

@@ -135,7 +135,7 @@ def broken_parameter(surface: str, kwargs: Mapping[str, Any]) -> tuple[str, str]
     ('web_search_options', 'adds fees per search')
     """
     for name, value in kwargs.items():
-        if value is None:
+        if value is None or name in _harmless_names()[surface]:
             continue
         rule = _rule_of_name(surface, name)
         if rule is not None:
@@ -171,6 +171,13 @@ def _allowed_names() -> Mapping[str, frozenset[str]]:
         surface: frozenset(name for one in ALLOWED if surface in one.surfaces for name in one.names.split())
         for surface in SURFACES
     }
+
+
+@lru_cache(maxsize=1)
+def _harmless_names() -> Mapping[str, frozenset[str]]:
+    """Return the parameters that may have any value, by surface."""
+    not_harmless = SENT_REFUSED.keys() | OWN_REFUSED.keys() | CHECKS.keys()
+    return {surface: (names | _names_of_litellm()) - not_harmless for surface, names in _allowed_names().items()}
 
 
 @lru_cache(maxsize=1)

@@ -26,6 +26,7 @@ from wiserouter_litellm.deployments import DeploymentInfo
 from wiserouter_litellm.errors import BudgetRefused, BudgetUncertain
 from wiserouter_litellm.feedback_keys import keys_to_try
 from wiserouter_litellm.group import DECISION_KEY, Group
+from wiserouter_litellm.json_objects import MAPPING
 from wiserouter_litellm.origin import TRACE_KEY, metadata_of
 from wiserouter_litellm.other_surfaces import RecentIds, charge_unrouted, unrouted_mark
 from wiserouter_litellm.request_conversation import SESSION_KEYS, TURN_KEY, names_of_answer
@@ -245,15 +246,13 @@ class Recorder(CustomLogger):
 
     def decision_of(self, model_info: object) -> Marked | None:
         """Return the decision that a deployment's `model_info` carries, if this recorder owns it."""
-        mark = model_info.get(DECISION_KEY) if isinstance(model_info, Mapping) else None
-        if not isinstance(mark, Mapping) or mark.get("owner") != self.owner:
-            return None
-        return Marked(self.groups[mark["group"]], mark["id"], mark)
+        mark = self._mark_of(model_info)
+        return None if mark is None else Marked(self.groups[mark["group"]], mark["id"], mark)
 
     def note_of(self, kwargs: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """Return the note of a request's latest decision, if this recorder owns it."""
         note = metadata_of(kwargs).get(REQUEST_NOTE_KEY)
-        return note if isinstance(note, Mapping) and note.get("owner") == self.owner else None
+        return note if isinstance(note, MAPPING) and note.get("owner") == self.owner else None
 
     def _earlier(self, kwargs: Mapping[str, Any]) -> Mapping[str, Any] | None:
         if metadata_of(kwargs).get("is_silent_experiment"):  # it runs beside the call whose note it copied
@@ -261,10 +260,15 @@ class Recorder(CustomLogger):
         note = self.note_of(kwargs)
         return note if note is not None and note["trace"] == kwargs.get(TRACE_KEY) else None
 
+    def _mark_of(self, model_info: object) -> Mapping[str, Any] | None:
+        """Return the mark that a deployment's `model_info` carries, if this recorder owns it."""
+        mark = model_info.get(DECISION_KEY) if isinstance(model_info, MAPPING) else None
+        return mark if isinstance(mark, MAPPING) and mark.get("owner") == self.owner else None
+
     def _attempt_of(self, model_info: object) -> OpenAttempt | None:
         """Return the attempt in flight that a deployment's `model_info` carries."""
-        marked = self.decision_of(model_info)
-        return None if marked is None else self.attempts.get(marked.decision_id)
+        mark = self._mark_of(model_info)
+        return None if mark is None else self.attempts.get(mark["id"])
 
     async def _aend(self, decision_id: str, error: BaseException | None) -> None:
         """Settle an attempt that ended without an answer, off the event loop where the store is waited for."""

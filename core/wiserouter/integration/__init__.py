@@ -17,6 +17,7 @@ from wiserouter.pricing.tokens import count_tokens, load_tokenizer
 from wiserouter.prompts.encoders.remote import Embedded, RemoteEncoder
 from wiserouter.prompts.question import Message, Question, question_of
 from wiserouter.routing.status import WhatIf, what_if
+from wiserouter.stores.ids import fresh_id
 from wiserouter.stores.offload import offload
 from wiserouter.types import IntArray
 from wiserouter.validation import check_reward
@@ -55,6 +56,7 @@ __all__ = [
     "count_tokens",
     "estimated_usage",
     "exact_encoding",
+    "fresh_id",
     "keep_conversations",
     "load_tokenizer",
     "name_of_answer",

@@ -98,11 +98,13 @@ class RateCard:
             The service tier asked for.
         """
         inputs = self.max_input_tokens if input_tokens is None else input_tokens
-        limits = [limit for limit in (output_tokens, self.max_output_tokens) if limit is not None]
-        if inputs is None or not limits:
+        limit = self.max_output_tokens
+        if output_tokens is not None:
+            limit = output_tokens if limit is None or output_tokens < limit else limit
+        if inputs is None or limit is None:
             return float("inf")
         input_usd, output_usd = self._highest_usd(inputs, tier)
-        return inputs * input_usd + choices * min(limits) * output_usd
+        return inputs * input_usd + choices * limit * output_usd
 
     def output_tokens_within(self, usd: float, input_tokens: int | None, choices: int = 1, tier: str = "") -> int:
         """Return the largest limit of one answer with which a call costs at most `usd`; 0 where there is none.
@@ -123,12 +125,12 @@ class RateCard:
         """Return the highest prices of one input and one output token that a call of that length can meet."""
         input_usd = output_usd = 0.0
         for is_input, usd, above_tokens, rate_tier in self.rates:
-            if above_tokens >= max(inputs, 1) or rate_tier not in {"", tier}:
+            if (rate_tier and rate_tier != tier) or (above_tokens and above_tokens >= inputs):
                 continue
-            if is_input:
-                input_usd = max(input_usd, usd)
-            else:
-                output_usd = max(output_usd, usd)
+            if not is_input:
+                output_usd = usd if usd > output_usd else output_usd
+            elif usd > input_usd:
+                input_usd = usd
         return input_usd, output_usd
 
     def model(self, name: str) -> Model:
