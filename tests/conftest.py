@@ -7,6 +7,10 @@ import warnings
 from collections import Counter
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("busy machines", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy machines")  # a machine that is busy with other tests fails none of these
 
 os.environ.pop("COLUMNS", None)  # rich would keep to the width of the runner that set it, whatever a test sets later
 

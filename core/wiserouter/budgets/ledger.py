@@ -244,12 +244,11 @@ class Ledger:
         if self.arrivals is not None:
             self.arrivals.note_refusal(self.now_s)
 
-    def reserve(self, reserved_usd: float, expected_usd: float, counts: bool = True) -> tuple[Ledger, ...]:
-        """Reserve the cost of one call and return the ledgers that bear it, or raise `BudgetExhausted`."""
+    def reserve(self, reserved_usd: float, expected_usd: float, counts: bool = True) -> None:
+        """Reserve the cost of one call, or raise `BudgetExhausted`."""
         if reserved_usd > self.room_usd():
             raise self.exhausted(reserved_usd)
         self.hold(reserved_usd, expected_usd, counts)
-        return (self,)
 
     def hold(self, reserved_usd: float, expected_usd: float, counts: bool = True) -> None:
         """Reserve the cost of one admitted call, which uses a request of the horizon where it `counts`."""
@@ -264,12 +263,13 @@ class Ledger:
             self.arrivals.add(self.now_s)
 
     def settle(
-        self, reserved_usd: float, expected_usd: float, counts: bool = True, *, cost_usd: float, debit_usd: float
+        self, reserved_usd: float, expected_usd: float, cost_usd: float, debit_usd: float, counts: bool = True
     ) -> None:
         """Turn a reservation into a charge of `cost_usd`, of which planning debits `debit_usd`."""
-        self._return(reserved_usd, expected_usd, counts)
         self.charged += 1
-        self.spend(cost_usd, debit_usd)
+        self.spent_usd += cost_usd
+        self.debited_usd += debit_usd
+        self._return(reserved_usd, expected_usd, counts)
 
     def spend(self, cost_usd: float, debit_usd: float) -> None:
         """Count a cost that has no reservation."""
@@ -285,7 +285,7 @@ class Ledger:
         self.released += 1
 
     def presume(
-        self, reserved_usd: float, expected_usd: float, counts: bool = True, *, cost_usd: float, debit_usd: float
+        self, reserved_usd: float, expected_usd: float, cost_usd: float, debit_usd: float, counts: bool = True
     ) -> None:
         """Count `cost_usd` as spent on a call whose outcome is unknown; it uses up the horizon."""
         self._return(reserved_usd, expected_usd, counts)
@@ -308,7 +308,7 @@ class Ledger:
         self.released += 1
         self.spend(-presumed_usd, -presumed_debit_usd)
 
-    def charge_released(self, counts: bool = True, *, cost_usd: float, debit_usd: float) -> None:
+    def charge_released(self, cost_usd: float, debit_usd: float, counts: bool = True) -> None:
         """Charge a call that was released."""
         self.released -= 1
         self._count(int(counts))

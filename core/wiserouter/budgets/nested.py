@@ -105,12 +105,11 @@ class NestedLedger:
         used_up = [ledger for ledger in self.each if needed_usd > ledger.reachable_usd()]
         return min(used_up or self.each, key=Ledger.room_usd).exhausted(needed_usd)
 
-    def reserve(self, reserved_usd: float, expected_usd: float, counts: bool = True) -> tuple[Ledger, ...]:
-        """Reserve the cost of one call in all budgets and return them, or in none and raise `BudgetExhausted`."""
+    def reserve(self, reserved_usd: float, expected_usd: float, counts: bool = True) -> None:
+        """Reserve the cost of one call in all budgets, or in none and raise `BudgetExhausted`."""
         if reserved_usd > self.room_usd():
             raise self.exhausted(reserved_usd)
         self.hold(reserved_usd, expected_usd, counts)
-        return self.each
 
     def hold(self, reserved_usd: float, expected_usd: float, counts: bool = True) -> None:
         """Reserve the cost of one admitted call."""
@@ -146,7 +145,8 @@ def open_account(budget: Budget, now_s: float) -> Account:
     Examples
     --------
     >>> account = open_account(Budget(30.0, every="day", within=Budget(500.0, every="month")), now_s=0.0)
-    >>> [ledger.left_usd for ledger in account.reserve(1.0, 1.0)]
+    >>> account.reserve(1.0, 1.0)
+    >>> [ledger.left_usd for ledger in account.each]
     [29.0, 499.0]
     """
     if budget.within is None:

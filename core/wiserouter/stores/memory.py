@@ -9,7 +9,6 @@ from threading import RLock
 
 from wiserouter.budgets.budget import Budget
 from wiserouter.budgets.funds import BudgetSnapshot
-from wiserouter.budgets.ledger import Ledger
 from wiserouter.budgets.nested import Account, NestedLedger, check_same_shape, open_account
 from wiserouter.budgets.run_caps import OpenCaps, RunCap, capped_snapshot, check_caps
 from wiserouter.conversations.conversation import Conversation
@@ -17,13 +16,13 @@ from wiserouter.errors import AlreadySettled, NotStarted, UnknownDecision
 from wiserouter.learning.source_scores import HUMAN, Scores, SourceScore, full_score, with_score
 from wiserouter.stores.base import Health, Peer, Record
 from wiserouter.stores.kept_conversations import KeptConversations
-from wiserouter.stores.transitions import Outcome, presumed_cost_usd, settle
+from wiserouter.stores.transitions import Outcome, ledger_change, presumed_cost_usd, set_outcome
 
 ALIASES_PER_DECISION = 4
 """Number of names kept per decision: ids of its call, of its answer, of its runs."""
 
-_Kept = tuple[Record, tuple[Ledger, ...]]
-"""A record, and the ledgers that bear its call."""
+_Kept = tuple[Record, Account]
+"""A record, and the account that bears its call, in the windows of that time."""
 
 
 class MemoryStore:
@@ -122,10 +121,10 @@ class MemoryStore:
             if decision.id in self._records:
                 return
             if record.caps:
-                ledgers = self._reserve_in_run(record, account, now)
+                account = self._reserve_in_run(record, account, now)
             else:
-                ledgers = account.reserve(decision.reserved_usd, decision.expected_cost_usd, record.counts)
-            self._records[decision.id] = self._in_flight[decision.id] = (record, ledgers)
+                account.reserve(decision.reserved_usd, decision.expected_cost_usd, record.counts)
+            self._records[decision.id] = self._in_flight[decision.id] = (record, account)
             self._forget(now)
 
     def find(self, decision_id: str, *others: str) -> Record:
@@ -139,7 +138,8 @@ class MemoryStore:
     def settle(self, decision_id: str, cost_usd: float, model: int | None = None) -> Record:
         """Charge the true cost of a call, once."""
         with self._lock:
-            return self._finish(*self._known(decision_id), decision_id, "charged", cost_usd, model)
+            record, account = self._known(decision_id)
+            return self._finish(record, account, decision_id, "charged", cost_usd, model)
 
     def spend(self, scope: str, cost_usd: float) -> None:
         """Count a cost that belongs to no decision."""
@@ -244,8 +244,8 @@ class MemoryStore:
             for ledger in self._ledgers[scope].each:
                 ledger.committed_usd = committed_usd
 
-    def _reserve_in_run(self, record: Record, account: Account, now_s: float) -> tuple[Ledger, ...]:
-        """Reserve the cost of a call of a run in the account and in its caps, and return all of their ledgers."""
+    def _reserve_in_run(self, record: Record, account: Account, now_s: float) -> Account:
+        """Reserve the cost of a call of a run in the account and in its caps, and return them all."""
         held_usd, expected_usd = record.decision.reserved_usd, record.decision.expected_cost_usd
         caps = self._caps.ledgers(record.caps, now_s)
         if held_usd > account.room_usd():
@@ -254,7 +254,7 @@ class MemoryStore:
         self._caps.keep(record.caps, caps, now_s)
         every = NestedLedger((*account.each, *caps))
         every.hold(held_usd, expected_usd, record.counts)
-        return every.each
+        return every
 
     def _known(self, decision_id: str) -> _Kept:
         try:
@@ -265,23 +265,26 @@ class MemoryStore:
     def _finish(
         self,
         record: Record,
-        ledgers: tuple[Ledger, ...],
+        account: Account,
         decision_id: str,
         to: Outcome,
         cost_usd: float = 0.0,
         model: int | None = None,
     ) -> Record:
-        """Change the state of a call that still changes to the outcome `to`, and its ledgers with it."""
-        caps = self._caps.in_use(ledgers, self.now()) if record.caps else ()
-        settle(record, ledgers, decision_id, to, cost_usd, model)
+        """Change the state of a call that still changes to the outcome `to`, and its account with it."""
+        caps = self._caps.in_use(account.each, self.now()) if record.caps else ()
+        change = ledger_change(record, decision_id, to, cost_usd)
+        for ledger in account.each:
+            change(ledger)
+        set_outcome(record, to, cost_usd, model)
         self._in_flight.pop(record.decision.id, None)
         for cap in caps:
             cap.now_s = self.now()
         return record
 
-    def _presume(self, record: Record, ledgers: tuple[Ledger, ...], decision_id: str) -> Record:
-        cost_usd = presumed_cost_usd(record.decision, hard=any(ledger.hard for ledger in ledgers))
-        return self._finish(record, ledgers, decision_id, "presumed", cost_usd)
+    def _presume(self, record: Record, account: Account, decision_id: str) -> Record:
+        cost_usd = presumed_cost_usd(record.decision, hard=account.hard)
+        return self._finish(record, account, decision_id, "presumed", cost_usd)
 
     def _expire(self, now_s: float) -> None:
         """Presume the reservations older than their time to live, in order of age, and end the runs likewise."""
@@ -289,10 +292,10 @@ class MemoryStore:
             self._conversations.expire(now_s)
         oldest_s = now_s - self._reservation_ttl_s
         while self._in_flight:
-            record, ledgers = next(iter(self._in_flight.values()))
+            record, account = next(iter(self._in_flight.values()))
             if record.decision.decided_at > oldest_s:
                 return
-            self._presume(record, ledgers, record.decision.id)
+            self._presume(record, account, record.decision.id)
 
     def _forget(self, now_s: float) -> None:
         """Drop the oldest settled records that are too many or too old."""

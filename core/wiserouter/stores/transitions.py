@@ -7,7 +7,7 @@ charged.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Literal
 
 from wiserouter.budgets.ledger import Ledger
@@ -25,21 +25,6 @@ FINAL: dict[Outcome, tuple[State, ...]] = {
 """The states that no longer change to each outcome."""
 
 
-def settle(
-    record: Record,
-    ledgers: Iterable[Ledger],
-    decision_id: str,
-    to: Outcome,
-    cost_usd: float = 0.0,
-    model: int | None = None,
-) -> None:
-    """Change the state of a call to the outcome `to`, and the ledgers that bear it; raises as `ledger_change` does."""
-    change = ledger_change(record, decision_id, to, cost_usd)
-    for ledger in ledgers:
-        change(ledger)
-    set_outcome(record, to, cost_usd, model)
-
-
 def presumed_cost_usd(decision: Decision, *, hard: bool) -> float:
     """Return the cost at which a call of unknown outcome counts, where one of its limits is `hard` or none is."""
     return decision.reserved_usd if hard else decision.expected_cost_usd
@@ -53,23 +38,24 @@ def ledger_change(record: Record, decision_id: str, to: Outcome, cost_usd: float
     AlreadySettled
         If no such change is left.
     """
-    if record.state in FINAL[to]:
-        raise AlreadySettled(decision_id, record.state)
-    reserved_usd, expected_usd, counts = record.decision.reserved_usd, record.decision.expected_cost_usd, record.counts
-    debit_usd = _debit_usd(record, cost_usd)
-    if record.state == "released":
-        return lambda ledger: ledger.charge_released(counts, cost_usd=cost_usd, debit_usd=debit_usd)
-    if record.state == "presumed":
-        known_usd = record.cost_usd or 0.0
-        presumed = known_usd, _debit_usd(record, known_usd)
+    state, decision, counts = record.state, record.decision, record.counts
+    if state in FINAL[to]:
+        raise AlreadySettled(decision_id, state)
+    reserved_usd, expected_usd = decision.reserved_usd, decision.expected_cost_usd
+    debit_usd = cost_usd if record.debit == "actual" else expected_usd
+    if state == "in flight":
+        if to == "charged":
+            return lambda ledger: ledger.settle(reserved_usd, expected_usd, cost_usd, debit_usd, counts)
         if to == "released":
-            return lambda ledger: ledger.release_presumed(*presumed, counts)
-        return lambda ledger: ledger.charge_presumed(*presumed, cost_usd=cost_usd, debit_usd=debit_usd)
+            return lambda ledger: ledger.release(reserved_usd, expected_usd, counts)
+        return lambda ledger: ledger.presume(reserved_usd, expected_usd, cost_usd, debit_usd, counts)
+    if state == "released":
+        return lambda ledger: ledger.charge_released(cost_usd, debit_usd, counts)
+    known_usd = record.cost_usd or 0.0
+    known_debit_usd = known_usd if record.debit == "actual" else expected_usd
     if to == "released":
-        return lambda ledger: ledger.release(reserved_usd, expected_usd, counts)
-    if to == "presumed":
-        return lambda ledger: ledger.presume(reserved_usd, expected_usd, counts, cost_usd=cost_usd, debit_usd=debit_usd)
-    return lambda ledger: ledger.settle(reserved_usd, expected_usd, counts, cost_usd=cost_usd, debit_usd=debit_usd)
+        return lambda ledger: ledger.release_presumed(known_usd, known_debit_usd, counts)
+    return lambda ledger: ledger.charge_presumed(known_usd, known_debit_usd, cost_usd=cost_usd, debit_usd=debit_usd)
 
 
 def set_outcome(record: Record, to: Outcome, cost_usd: float, model: int | None) -> None:
@@ -78,8 +64,3 @@ def set_outcome(record: Record, to: Outcome, cost_usd: float, model: int | None)
     record.cost_usd = None if to == "released" else cost_usd
     if to == "charged" and model is not None:
         record.model = model
-
-
-def _debit_usd(record: Record, cost_usd: float) -> float:
-    """Return the amount that planning debits for a cost."""
-    return cost_usd if record.debit == "actual" else record.decision.expected_cost_usd

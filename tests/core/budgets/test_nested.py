@@ -313,7 +313,7 @@ def test_no_window_is_overspent_by_threads_across_its_border():
             if i % 7 == 0:
                 clock.advance(90.0)
             with lock:
-                accounts.update({id(one): one for one in store._records[decision.id][1]})
+                accounts.update({id(one): one for one in store._records[decision.id][1].each})
             cost = (i * 7 + seed) % 10 / 10
             router.charge(decision, cost)
             with lock:

@@ -50,6 +50,9 @@ COUNTERS = (
     "continuing",
 )
 
+AMOUNTS = frozenset([name for name in COUNTERS if name.endswith("_usd")])
+"""The counters that are amounts; the others are numbers of calls."""
+
 
 class WindowOpening(NamedTuple):
     """The first state of a window of one budget.

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 SCHEMES = ("redis", "rediss", "unix", "redis+cluster", "rediss+cluster")
 _SCRIPT = files("wiserouter.stores.engines").joinpath("exchange.lua").read_text(encoding="utf-8")
 _OF_RUNS = ("caps", "counts", "admitted")
+_to_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=dict).encode
 _SHA = hashlib.sha1(_SCRIPT.encode(), usedforsecurity=False).hexdigest()
 
 
@@ -95,7 +96,7 @@ class RedisEngine:
     def exchange(self, events: Sequence[Event], reading: ReadRequest = NOTHING, within_s: float | None = None) -> Reply:
         """Apply the events in order, all in one transaction, and read; `timeout_s` alone limits the time."""
         request = {"events": [_plain(event) for event in events], **reading._asdict(), **self._bounds}
-        body = json.dumps(request, ensure_ascii=False, separators=(",", ":"), default=dict)
+        body = _to_json(request)
         return _reply(events, self._run(body.encode("utf-8", "surrogatepass")))
 
     def close(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from dataclasses import asdict, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,14 +34,19 @@ def text_of_terms(budget: Budget, parent: str | None) -> str:
 def terms_of_text(text: str, store: str) -> tuple[Budget, str | None]:
     """Return the budget and the parent that `text_of_terms` was called on; raises `StoreDamaged`."""
     try:
-        terms = json.loads(text)
-        budget: Budget | None = None
-        for fields in reversed(terms["budgets"]):
-            budget = Budget(**fields, within=budget)
-        if budget is None:
-            raise ValueError("no budget")
+        return _terms(text)
     except (ValueError, TypeError, KeyError) as error:
         raise StoreDamaged(f"{store} holds terms of a budget that cannot be read: {error}", store=store) from error
+
+
+@lru_cache(maxsize=1024)  # every reply repeats the terms of its accounts
+def _terms(text: str) -> tuple[Budget, str | None]:
+    terms = json.loads(text)
+    budget: Budget | None = None
+    for fields in reversed(terms["budgets"]):
+        budget = Budget(**fields, within=budget)
+    if budget is None:
+        raise ValueError("no budget")
     return budget, terms["parent"]
 
 

@@ -14,7 +14,7 @@ from wiserouter.budgets.nested import Account, NestedLedger
 from wiserouter.budgets.periods import Window
 from wiserouter.errors import NotStarted
 from wiserouter.stores.engines.base import AccountState, WindowState
-from wiserouter.stores.engines.events import Event, Note, Renew, WindowOpening
+from wiserouter.stores.engines.events import AMOUNTS, Event, Note, Renew, WindowOpening
 from wiserouter.stores.shared.codec import terms_of_text
 
 MAX_NOTED_BUDGETS = 4
@@ -183,7 +183,7 @@ class LocalReplica:
         used_s = now_s if former is None else former.used_s
         view = AccountView(state.generation, budget, parent, [], [], now_s, used_s, state)
         for level, (terms, window) in enumerate(zip(budget.each, state.windows, strict=True)):
-            ledger = _ledger(replace(terms, within=None), window, now_s)
+            ledger = _ledger(terms, window, now_s)
             ledger.committed_usd = state.committed_usd
             _apply_unsent(ledger, window.id, unsent)
             if ledger.window is not None:
@@ -289,8 +289,10 @@ def _noted(arrivals: Arrivals, ledger: Ledger, window: str) -> str:
 
 def _ledger(budget: Budget, state: WindowState, now_s: float) -> Ledger:
     start_s = float(state.id.rpartition("|")[2])
+    if budget.within is not None or budget.amount_usd != state.amount_usd:
+        budget = replace(budget, within=None, amount_usd=state.amount_usd)
     ledger = Ledger(
-        replace(budget, amount_usd=state.amount_usd),
+        budget,
         opened_at=start_s,
         now_s=now_s,
         window=budget.window(start_s),
@@ -298,7 +300,7 @@ def _ledger(budget: Budget, state: WindowState, now_s: float) -> Ledger:
         carried_usd=state.carried_usd,
     )
     for name, value in state.counters.items():
-        setattr(ledger, name, value if name.endswith("_usd") else round(value))
+        setattr(ledger, name, value if name in AMOUNTS else round(value))
     return ledger
 
 
