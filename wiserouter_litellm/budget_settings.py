@@ -193,6 +193,43 @@ class ConversationSettings(Strict):
         }
 
 
+class JudgeBlock(Strict):
+    """A model of the proxy that scores a share of the answers, on a budget of its own.
+
+    Attributes
+    ----------
+    model : str
+        A model group of the proxy that WISERouter does not route.
+    share : float
+        The share of the calls of each context and model to judge.
+    budget_usd : float, USD
+        The judge's own budget, never part of the group's.
+    every : str, optional
+        How often it renews.
+    weight : float
+        Number of observations that one of its scores counts as.
+    max_output_tokens : int
+        The limit of its replies; a model that reasons needs more than a number.
+    concurrency, max_waiting : int
+        Judgements at once, and calls that may wait; further ones are not judged.
+    attempts : int
+        Attempts per judgement.
+    timeout_s : float, seconds
+        The time limit of one.
+    """
+
+    model: str = Field(min_length=1, max_length=100)
+    share: float = Field(0.1, gt=0, le=1)
+    budget_usd: float = Field(ge=0)
+    every: str | None = None
+    weight: float = Field(1.0, gt=0, le=1)
+    max_output_tokens: int = Field(16, ge=1)
+    concurrency: int = Field(4, ge=1)
+    max_waiting: int = Field(256, ge=1)
+    attempts: int = Field(3, ge=1)
+    timeout_s: float = Field(60.0, gt=0)
+
+
 class AccountSettings(ConversationSettings, NestedSettings):
     """A budget and the router that it belongs to, for one group or for several.
 
@@ -223,6 +260,8 @@ class AccountSettings(ConversationSettings, NestedSettings):
         The time after which the reservation of a call that never reported is given back; longer than the longest call.
     feedback_ttl_s : float, seconds
         The time for which an answer can be rated.
+    judge : JudgeBlock, optional
+        A model that scores a share of the answers.
     journal : str, optional
         A file of JSON lines, one per decision, charge, release and score.
     label_share : float, optional
@@ -245,6 +284,7 @@ class AccountSettings(ConversationSettings, NestedSettings):
     store: str = "memory://"
     reservation_ttl_s: float = Field(900.0, gt=0)
     feedback_ttl_s: float = Field(7 * 86_400.0, gt=0)
+    judge: JudgeBlock | None = None
     journal: str | None = Field(None, min_length=1)
     label_share: float | None = Field(None, gt=0, le=1)
     explore_share: float | None = Field(None, gt=0, le=1)

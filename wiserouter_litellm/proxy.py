@@ -26,6 +26,7 @@ from wiserouter_litellm.encoder import LiteLLMEncoder
 from wiserouter_litellm.errors import SettingsError, uncountable
 from wiserouter_litellm.group import Group
 from wiserouter_litellm.group_setup import open_group
+from wiserouter_litellm.judge import start_judge
 from wiserouter_litellm.other_surfaces import asked_groups
 from wiserouter_litellm.scopes import CallerScopes
 from wiserouter_litellm.settings import ROOT, RoutingSettings, in_memory, settings_of, store_of
@@ -133,6 +134,7 @@ def _groups_of(
             )
             if first is None:
                 _observe(opened[group].router, account)
+                _judge(opened[group].router, account, share, config)
     return opened
 
 
@@ -181,6 +183,13 @@ def _observe(router: WiseRouter, settings: AccountSettings) -> None:
         router.labels = LabelBudget(settings.label_share)
     if settings.explore_share is not None:
         router.explore = ExploreShare(settings.explore_share)
+
+
+def _judge(router: WiseRouter, settings: AccountSettings, share: float, config: Mapping[str, Any]) -> None:
+    """Start the judge that the settings name."""
+    if settings.judge is not None:
+        deployments = configured_deployments(config, settings.judge.model)
+        start_judge(router, settings.judge, deployments, _proxy_router, share)
 
 
 def _priors(settings: AccountSettings) -> PriorScores | None:

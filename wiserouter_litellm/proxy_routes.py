@@ -141,7 +141,9 @@ def group_status(group: Group) -> dict[str, Any]:
     """Return the accounts of a group, the estimates of its models, the health of its store and its faults."""
     router = group.router
     faults = {"uncounted_calls": 0, **group.faults, "encoder": group.lookup.failures}
-    scopes = {scope: _account(router, scope) for scope in group.scope_resolver.opened}
+    judge = router.judge
+    judging = () if judge is None or judge.settings.budget_usd is None else (judge.settings.source,)
+    scopes = {scope: _account(router, scope) for scope in (*group.scope_resolver.opened, *judging)}
     rest = {"models": _models(group), "scopes": scopes, "store": router.health()._asdict(), "faults": faults}
     shared = {} if group.shared_budget is None else {"budget": group.shared_budget}
     return {**_account(router, OWN), "waiting": group.queue.n_waiting, **rest, **shared}

@@ -27,6 +27,7 @@ from wiserouter_litellm.errors import BudgetRefused, BudgetUncertain
 from wiserouter_litellm.feedback_keys import keys_to_try
 from wiserouter_litellm.group import DECISION_KEY, Group
 from wiserouter_litellm.json_objects import MAPPING
+from wiserouter_litellm.judge import offer_answer
 from wiserouter_litellm.origin import TRACE_KEY, metadata_of
 from wiserouter_litellm.other_surfaces import RecentIds, charge_unrouted, unrouted_mark
 from wiserouter_litellm.request_conversation import SESSION_KEYS, TURN_KEY, names_of_answer
@@ -86,6 +87,8 @@ class Recorder(CustomLogger):
         """Charge the call."""
         model_info = answering(kwargs)
         if marked := self.decision_of(model_info):
+            if marked.group.router.judge is not None:
+                offer_answer(marked.group.router.judge, self.attempts.get(marked.decision_id), kwargs, response_obj)
             counts = marked.group.hard and bool(kwargs.get("stream")) and may_be_counted(kwargs, response_obj)
             charge = partial(self._charge, marked, model_info, kwargs, response_obj)
             await _off_the_loop(marked.group, charge, takes_long=counts)
@@ -102,6 +105,8 @@ class Recorder(CustomLogger):
         """Charge the call, where it was a synchronous one."""
         model_info = answering(kwargs)
         if marked := self.decision_of(model_info):
+            if marked.group.router.judge is not None:
+                offer_answer(marked.group.router.judge, self.attempts.get(marked.decision_id), kwargs, response_obj)
             self._charge(marked, model_info, kwargs, response_obj)
         elif mark := self._unrouted(kwargs):
             charge_unrouted(self.groups[mark["group"]], mark, kwargs, response_obj, self.unpaid)

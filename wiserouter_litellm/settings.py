@@ -101,6 +101,13 @@ class Settings(Strict):
         return self
 
     @model_validator(mode="after")
+    def _judges_are_not_routed(self) -> Settings:
+        for one in self.accounts.values():
+            if one.judge is not None and one.judge.model in self.groups:
+                raise ValueError(f"judge.model must be no group that is routed, got {one.judge.model!r}")
+        return self
+
+    @model_validator(mode="after")
     def _journals_differ(self) -> Settings:
         paths = [one.journal for one in self.accounts.values() if one.journal is not None]
         if len(set(paths)) < len(paths):

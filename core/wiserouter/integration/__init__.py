@@ -12,6 +12,9 @@ from wiserouter.integration.outcome import proves_unbilled, refuses_request
 from wiserouter.integration.rate_card import Rate, RateCard, exact_encoding, rates_of
 from wiserouter.integration.setup import PreparedRouter, check_bounded, keep_conversations, prepare_router, shadow_of
 from wiserouter.integration.waiting import MAX_WAIT_S, AdmissionQueue, admission_queue
+from wiserouter.judging.judge import Judge
+from wiserouter.judging.prompted import JudgeReply, PromptedJudge
+from wiserouter.judging.verdict import UnbilledFailure
 from wiserouter.pricing.prior_scores import PriorScore, PriorScores
 from wiserouter.pricing.tokens import count_tokens, load_tokenizer
 from wiserouter.prompts.encoders.remote import Embedded, RemoteEncoder
@@ -37,15 +40,19 @@ __all__ = [
     "DrawBy",
     "Embedded",
     "IntArray",
+    "Judge",
+    "JudgeReply",
     "Message",
     "PreparedRouter",
     "PriorScore",
     "PriorScores",
+    "PromptedJudge",
     "Question",
     "Rate",
     "RateCard",
     "RemoteEncoder",
     "StatedIds",
+    "UnbilledFailure",
     "Unit",
     "WhatIf",
     "admission_queue",

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -62,7 +63,8 @@ class Correction(NamedTuple):
         return (score - self.offset - self.bias * place) / max(self.slope, LEAST_SLOPE)
 
 
-class ModelAgreement(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class ModelAgreement:
     """The agreement of a judge with people on one model: pairs, 1 - mean distance, mean of judge less person."""
 
     pairs: int

@@ -25,6 +25,12 @@ class NoVerdict(WiseRouterError):
         self.cost_usd = cost_usd
 
 
+class UnbilledFailure(Exception):
+    """A judge did not answer, and that cost nothing; another attempt may succeed."""
+
+    cost_usd = 0.0
+
+
 class Verdict(NamedTuple):
     """A score in [0, 1], and the cost of the judgement in USD, None where it is unknown.
 

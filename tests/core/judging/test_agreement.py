@@ -8,7 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wiserouter import Budget, Model, Price, WiseRouter
-from wiserouter.judging.agreement import NOISE, PRIOR_MEAN, PRIOR_SPREAD, Agreement, bias_warning, places_of
+from wiserouter.judging.agreement import (
+    NOISE,
+    PRIOR_MEAN,
+    PRIOR_SPREAD,
+    Agreement,
+    ModelAgreement,
+    bias_warning,
+    places_of,
+)
 from wiserouter.judging.agreements import Agreements
 from wiserouter.learning.source_scores import SourceScore
 
@@ -83,7 +91,10 @@ def test_a_bias_toward_cheap_models_is_told_and_no_other():
 
 def test_agreement_is_measured_per_model():
     agreement = of_pairs([("small", 1.0, 1.0), ("small", 0.0, 1.0), ("large", 0.5, 0.25)])
-    assert agreement.of_models() == {"small": (2, 0.5, -0.5), "large": (1, 0.75, 0.25)}
+    assert agreement.of_models() == {
+        "small": ModelAgreement(2, 0.5, -0.5),
+        "large": ModelAgreement(1, 0.75, 0.25),
+    }
     assert agreement.share == pytest.approx(1.0 - 1.25 / 3)
     assert Agreement(agreement.sums()).of_models() == agreement.of_models()
 

@@ -1,0 +1,97 @@
+"""A judge on real tables: how far its scores lead from no feedback to full feedback, and what a biased one does.
+
+The workload is that of `test_first_day_on_tables.py`, with prices and no published scores. A fifth of the calls is
+judged, and each call that a person has scored. The judge is right with probability .8: it says 1 with probability .2 +
+.6 score, and, where it is biased, .2 more for the cheapest and .2 less for the most expensive model, in proportion to
+the logarithm of the price between them. WISEROUTER_SEEDS=2 runs twice as many seeds, which were not used before; with
+-s the test prints the figures of docs/judge.md.
+"""
+
+import os
+import random
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from support.learning import USD_PER_MTOK, EncodedSplit, encoded_split
+from support.tables import ROUTERBENCH, SWEBENCH, needs_tables, read
+from wiserouter import Budget, Growing, Model, Optimistic, Price, WiseRouter
+from wiserouter.errors import BudgetError
+from wiserouter.judging.agreement import places_of
+from wiserouter.judging.sampling import SystematicSample
+
+pytestmark = [needs_tables, pytest.mark.slow]
+
+SHARES = (0.05, 0.1, 0.4)
+"""Budgets between always the cheapest model (0) and always the most expensive one (1)."""
+
+SEEDS = {ROUTERBENCH: 4, SWEBENCH: 12}
+
+JUDGED = 0.2
+
+RIGHT = 0.8
+
+JUDGE = "judge:simulated"
+
+
+class Feedback(NamedTuple):
+    """The share of calls that a judge scores, its bias, and the share that people score."""
+
+    judged: float = 0.0
+    bias: float = 0.0
+    scored: float = 0.0
+
+
+class JudgedRun(NamedTuple):
+    """Quality on the test half, and the number of judged calls at which the router warned; NaN where it did not."""
+
+    quality: float
+    warned_after: float
+
+
+def served(name: str, split: EncodedSplit, rate_usd: float, feedback: Feedback) -> JudgedRun:
+    table, train, test, *_ = split
+    prices = [Price(*(usd / 1e6 for usd in price)) for price in USD_PER_MTOK[name]]
+    models = [Model(model, price) for model, price in zip(table.models, prices, strict=True)]
+    places = places_of({model.name: model.price.input + model.price.output for model in models})
+    order = np.concatenate([np.random.default_rng(100 + split.seed).permutation(train), test])
+    rng = np.random.default_rng(9_000 + split.seed)
+    draws, is_scored = rng.random(len(order)), rng.random(len(order)) < feedback.scored
+    sample = SystematicSample(feedback.judged, random.Random(split.seed))
+    router = WiseRouter(models, growing=Growing(background=False), policy=Optimistic(), seed=split.seed)
+    router.start(Budget(rate_usd * len(order), len(order)))
+    quality, judged, warned_after = np.zeros(len(order)), 0, np.nan
+    for at, i in enumerate(order):
+        try:
+            decision = router.decide(embedding=split.embeddings[i])
+        except BudgetError:
+            continue
+        k = router.pool.index(decision.model)
+        score = quality[at] = table.reward[i, k]
+        router.charge(decision, float(table.cost_usd[i, k]))
+        if sample.takes((decision.context, decision.model)) or (is_scored[at] and feedback.judged):
+            judged += 1
+            says = 1.0 - RIGHT + (2.0 * RIGHT - 1.0) * score - 2.0 * feedback.bias * places[decision.model]
+            router.reward(decision, float(draws[at] < says), source=JUDGE)
+        if is_scored[at]:
+            router.reward(decision, float(score))
+        if np.isnan(warned_after) and router._learner.agreements.warnings:
+            warned_after = judged
+    return JudgedRun(float(quality[len(train) :].mean()), warned_after)
+
+
+def figures_of(name, feedback, n_seeds=None):
+    """Return quality and warnings, of shape (seeds, budgets), and print their means."""
+    cost = read(name).cost_usd.mean(axis=0)
+    rates = [cost.min() + share * (cost.max() - cost.min()) for share in SHARES]
+    seeds = range(4_000, 4_000 + (n_seeds or SEEDS[name]) * int(os.environ.get("WISEROUTER_SEEDS", "1")))
+    splits = (encoded_split(read(name), seed) for seed in seeds)
+    runs = np.array([[served(name, split, rate, feedback) for rate in rates] for split in splits])
+    quality, warned = np.moveaxis(runs, -1, 0)
+    error = quality.std(axis=0, ddof=1) / np.sqrt(len(quality))
+    told = " ".join(f"{mean:.3f} ({se:.3f})" for mean, se in zip(quality.mean(axis=0), error, strict=True))
+    print(
+        f"\n{name} {feedback} {len(quality)} seeds: {told}; warned within 500: {(warned <= 500).mean():.0%}", flush=True
+    )
+    return quality, warned, error
