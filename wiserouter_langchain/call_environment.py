@@ -7,7 +7,7 @@ from typing import Literal
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import RunnableConfig
-from pydantic import PrivateAttr
+from pydantic import Field, PrivateAttr
 
 from wiserouter import WiseRouter
 from wiserouter.integration import MAX_WAIT_S, AdmissionQueue, ContextLookup, DrawBy, Unit
@@ -80,6 +80,7 @@ class RoutingChatModel(BaseChatModel):
     mode: Literal["route", "shadow"] = "route"
     share: float = 0.0
     incumbent: str = ""
+    signals: list[str] = Field(default_factory=list, exclude=True)
 
     _environment: CallEnvironment = PrivateAttr()
 

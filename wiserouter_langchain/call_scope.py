@@ -36,6 +36,7 @@ from wiserouter_langchain.conversation_ids import stated_ids, turns_of
 from wiserouter_langchain.request import request_of
 from wiserouter_langchain.routed_call import RECORD, RoutedCall
 from wiserouter_langchain.shadow import begin_in_shadow
+from wiserouter_langchain.signals import read_call, read_history
 
 logger = logging.getLogger("wiserouter.langchain")
 
@@ -80,6 +81,7 @@ class _Scope:
 
     call: RoutedCall
     _has_decided = False
+    _raised: BaseException | None = None
     _run: Any
 
     def __init__(
@@ -141,6 +143,8 @@ class _Scope:
         core, members = self._environment.core, self._environment.members
         if self._environment.unit != "call" and self._conversation is None:
             self._conversation = self._found_conversation(self._environment.unit)
+        if core.signals is not None:
+            read_history(core, core.signals, self._messages, self._payer)
         asked = (core, members, self._request, self._assignment, self._call_terms())
         if core.shadow is not None:
             return begin_in_shadow(*asked, self._incumbent(), self._share_key)
@@ -223,6 +227,8 @@ class _Scope:
                 self._environment.index.forget(call.decision.id)
             else:
                 self._name(call)
+                if (signals := self._environment.core.signals) is not None:
+                    read_call(self._environment.core, signals, call, self._messages, self._payer, self._raised)
         except StoreError as error:  # the answer is there; what this worker decided is settled later
             logger.warning("%s: feedback may not find a call of %s", error, model)
             return
@@ -290,6 +296,7 @@ class CallScope(_Scope):
         _end_run(self._run, error, {RECORD: call.record})
 
     def _end(self, error: BaseException | None) -> None:
+        self._raised = error
         if self._has_decided:
             self._settle(self.call)
         _end_run(self._run, error, self._outputs())
@@ -350,6 +357,7 @@ class AsyncCallScope(_Scope):
         return await self._environment.queue.aadmit(*self._terms(), undo)
 
     async def _aend(self, error: BaseException | None) -> None:
+        self._raised = error
         if self._has_decided:
             await self._asettle(self.call)
         await _end_run(self._run, error, self._outputs())

@@ -6,10 +6,12 @@ A router sees its own run and the one directly above. The root run of an agent o
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from functools import partial
 from threading import Lock
 from typing import Any, Protocol
 from uuid import UUID
@@ -19,12 +21,21 @@ from langchain_core.tracers.context import register_configure_hook
 
 from wiserouter.errors import UnknownDecision
 from wiserouter_langchain.routed_call import RECORD
+from wiserouter_langchain.signals import LOOP_ERRORS
 
 
 class TakesFeedback(Protocol):
     """A router that takes scores, and remembers the runs behind its decisions."""
 
-    def feedback(self, target: Any, score: float, *, key: str = "user_score", comment: str | None = None) -> int:
+    def feedback(
+        self,
+        target: Any,
+        score: float,
+        *,
+        key: str = "user_score",
+        comment: str | None = None,
+        source: str = "human",
+    ) -> int:
         """Credit a score, and return the number of decisions that it reached."""
         ...
 
@@ -69,6 +80,25 @@ class WiseFeedbackHandler(BaseCallbackHandler):
     ) -> None:
         """Record the run."""
         self.root_of(run_id, parent_run_id)
+
+    def on_chain_error(
+        self, error: BaseException, *, run_id: UUID, parent_run_id: UUID | None = None, **_: Any
+    ) -> None:
+        """Score the decisions of a root run 0 where it ended at the limit of its steps, if the rule is on."""
+        rules = getattr(self._router, "signals", ())
+        is_loop = parent_run_id is None and type(error).__name__ in LOOP_ERRORS
+        if not is_loop or not {"all", "loop_exhausted"} & set(rules):
+            return
+        for each in self.decisions.get(run_id, ()):
+            score = partial(self._fail, each)
+            try:
+                asyncio.get_running_loop().run_in_executor(None, score)  # the store may have to be waited for
+            except RuntimeError:
+                score()
+
+    def _fail(self, decision_id: str) -> None:
+        with suppress(UnknownDecision):
+            self._router.feedback(decision_id, 0.0, source="rule:loop_exhausted")
 
     def on_chat_model_start(
         self,

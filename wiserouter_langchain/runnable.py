@@ -70,6 +70,8 @@ class RunnableWiseRouter(PooledChatModel):
     mode, share, incumbent : {"route", "shadow"}, float, and str
         In shadow mode the router decides and records, and `incumbent`, by default the first model, is called as without
         it. It acts on a share of the conversations (0 by default), within the same share of the budget.
+    signals : list of str, optional
+        Names of rules that score an answer 0 where it has certainly failed, such as "truncated".
     history_size : int, default 10,000
         The number of decisions that feedback can find by run or message.
 
@@ -125,12 +127,11 @@ class RunnableWiseRouter(PooledChatModel):
                 raise InvalidInput(f"{name} must be set on the models, not on the router, which never generates itself")
         if self.max_attempts < 1:
             raise InvalidInput(f"max_attempts must be at least 1, got {self.max_attempts}", value=self.max_attempts)
-        if not self.failover:
-            self.max_attempts = 1
+        self.max_attempts = self.max_attempts if self.failover else 1
         load_tokenizer()
         members = pool_members(self.models, self.router, self.prices, self.output_version, wrappings)
         shadow = shadow_setting(self.mode, self.share, self.incumbent, members)
-        core = open_router(members, self.router, self.budget, self.cap_output_tokens, self.scopes, shadow)
+        core = open_router(members, self.router, self.budget, self.cap_output_tokens, self.scopes, shadow, self.signals)
         self.unit = open_conversations(
             core,
             members,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -55,6 +55,7 @@ def open_router(
     cap_output_tokens: int | None,
     scopes: Mapping[str, Budget],
     shadow: Shadow | None = None,
+    signals: Sequence[str] = (),
 ) -> WiseRouter:
     """Return the router with the members' prices and limits, a running budget, and those of scopes within it.
 
@@ -69,6 +70,8 @@ def open_router(
     """
     rate_cards = {name: member.rate_card for name, member in members.items()}
     router, hard = prepare_router(router, rate_cards, budget, shadow=shadow)
+    if signals:
+        router.signals = signals
     for scope, scope_budget in scopes.items():
         router.start(scope_budget, scope=scope, parent="default")
     if hard or any(scope_budget.hard for scope_budget in scopes.values()):

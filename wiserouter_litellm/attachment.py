@@ -6,6 +6,7 @@ wraps the router's synchronous selection, on that one object.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 from litellm.router import Router
@@ -44,6 +45,7 @@ def attach(
     conversation_ttl_s: float | None = None,
     mode: Literal["route", "shadow"] = "route",
     share: float = 0.0,
+    signals: Sequence[str] = (),
 ) -> WiseCallback:
     """Route the calls of one model group of a LiteLLM router under a budget.
 
@@ -79,6 +81,8 @@ def attach(
         In shadow mode the router decides and records, and LiteLLM selects as without it.
     share : float, default 0
         In shadow mode: the share of conversations on which it acts, within the same share of the budget.
+    signals : sequence of str, optional
+        Names of rules that score an answer 0 where it has certainly failed, such as "truncated".
 
     Returns
     -------
@@ -132,6 +136,8 @@ def attach(
         sharing=sharing,
         shadow=shadow_of(mode, share),
     )
+    if signals:
+        opened.router.signals = signals
     if callback is None:
         callback = AttachedCallback(litellm_router)
         register(callback)

@@ -14,6 +14,19 @@ WORD, BUDGET = "a word", "a budget"
 """Tags of the union of a word and a budget, which are no part of a key."""
 
 
+Rule = Literal[
+    "all",
+    "invalid_tool_call",
+    "schema_error",
+    "content_filter",
+    "truncated",
+    "empty_answer",
+    "tool_error",
+    "regenerated",
+]
+"""The rules of failures that LiteLLM shows."""
+
+
 class Strict(BaseModel):
     """A block in which no key is ignored: a typo is an error that names the nearest key."""
 
@@ -249,6 +262,8 @@ class AccountSettings(ConversationSettings, NestedSettings):
         Whether the router routes, or decides and records while the calls go where they went.
     share : float
         In shadow mode: the share of conversations on which it acts, within the same share of the budget.
+    signals : list of str
+        The rules that score an answer 0 where it has certainly failed.
     priors : str or dict, optional
         Prior qualities: a family of published scores such as "code", a csv file, or scores by model.
     explore_requests : int, optional
@@ -280,6 +295,7 @@ class AccountSettings(ConversationSettings, NestedSettings):
     priors: Annotated[str, Field(min_length=1)] | dict[str, Annotated[float, Field(ge=0, le=1)]] | None = None
     mode: Literal["route", "shadow"] = "route"
     share: float = Field(0.0, ge=0, le=1)
+    signals: list[Rule] = Field(default_factory=list)
     explore_requests: int | None = Field(None, ge=1)
     store: str = "memory://"
     reservation_ttl_s: float = Field(900.0, gt=0)

@@ -21,6 +21,7 @@ from wiserouter.integration import (
     ContextLookup,
     ConversationKey,
     DrawBy,
+    Signals,
     admission_queue,
     offload,
 )
@@ -38,6 +39,7 @@ from wiserouter_litellm.feedback_keys import keys_of_decision
 from wiserouter_litellm.request_conversation import LONG_HISTORY_CHARS, SESSION_KEYS, TURN_KEY
 from wiserouter_litellm.scopes import OWN, GroupScope, ScopeResolver
 from wiserouter_litellm.selection import RoutingRequest, Selection
+from wiserouter_litellm.signals import read_request
 
 logger = logging.getLogger("wiserouter.litellm")
 
@@ -122,6 +124,11 @@ class Group:
         kept = self.router.conversations
         self._run_is_hard = self.keeps_conversations and kept is not None and kept.has_hard_runs
         self.hard |= self._run_is_hard
+
+    @property
+    def signals(self) -> Signals | None:
+        """The rules that score failures; None for none."""
+        return self.router.signals
 
     def add_new_models(self, infos: Iterable[DeploymentInfo]) -> None:
         """Add the models of new deployments to the pool, unless they are there."""
@@ -286,6 +293,8 @@ class Group:
         note = None if conversation is None else conversation.note(self.router, decision)
         self.alias(keys if note is None else [*keys, *note.names], decision.id)
         mark = Mark(owner=routing.owner, group=self.name, id=decision.id, keys=keys, caller=routing.caller)
+        if self.signals is not None:
+            read_request(self, self.signals, routing, mark)
         if note is not None:
             mark |= {TURN_KEY: note.id.request, SESSION_KEYS: note.names}
         if routing.lasting_ids:

@@ -32,6 +32,7 @@ from wiserouter_litellm.origin import TRACE_KEY, metadata_of
 from wiserouter_litellm.other_surfaces import RecentIds, charge_unrouted, unrouted_mark
 from wiserouter_litellm.request_conversation import SESSION_KEYS, TURN_KEY, names_of_answer
 from wiserouter_litellm.sessions import end_session, rate_session
+from wiserouter_litellm.signals import read_answer_signals
 from wiserouter_litellm.single_send import SENDS_ONCE, send_once
 from wiserouter_litellm.unpaid_costs import UnpaidCosts
 
@@ -317,6 +318,8 @@ class Recorder(CustomLogger):
         else:
             keys = keys_of_answer(response, mark, str(model_info.get("id")), info)
             group.alias(keys + names_of_answer(mark[TURN_KEY], response) if TURN_KEY in mark else keys, decision_id)
+            if group.signals is not None and not abandoned:
+                read_answer_signals(group, group.signals, mark, kwargs, response)
         if bill is not None and bill.estimated:
             group.fault(
                 "estimated_costs",

@@ -36,6 +36,8 @@ class RoutingRequest(NamedTuple):
         The conversation and the containers that it names, which live where it is answered.
     conversation : RequestConversation or None
         The conversation or run that it belongs to; None where each call is decided alone.
+    failed_tools : sequence of str
+        The ids of the tool calls whose results are errors, where these are scored.
     """
 
     candidates: Candidates
@@ -48,6 +50,7 @@ class RoutingRequest(NamedTuple):
     references: Sequence[Reference] = ()
     lasting_ids: Sequence[str] = ()
     conversation: RequestConversation | None = None
+    failed_tools: Sequence[str] = ()
 
     def among(self, deployments: Sequence[Deployment]) -> RoutingRequest:
         """Return the same request with only these deployments as candidates."""

@@ -22,6 +22,7 @@ from wiserouter_litellm.origin import origin_of
 from wiserouter_litellm.request import request_of
 from wiserouter_litellm.scopes import OWN
 from wiserouter_litellm.selection import RoutingRequest, Selection
+from wiserouter_litellm.signals import failed_tools, read_request
 
 
 def acts_on(group: Group, messages: object, kwargs: dict[str, Any]) -> bool:
@@ -70,7 +71,9 @@ def observed_request(
     candidates, new = group.registry.resolve(healthy, origin.failed_ids, registered)
     if new:
         group.add_new_models(new)
-    return RoutingRequest(candidates, request, scope, origin.call_id, origin.caller, origin.chose_id, owner)
+    tools = [] if group.signals is None else failed_tools(messages, kwargs)
+    told = (origin.call_id, origin.caller, origin.chose_id, owner)
+    return RoutingRequest(candidates, request, scope, *told, failed_tools=tools)
 
 
 async def aobserve(group: Group, routing: RoutingRequest, healthy: Sequence[Any], *, refused: bool) -> Selection:
@@ -115,6 +118,8 @@ def observe(
     keys = keys_of_decision(decision.id, routing.call_id, routing.caller, chosen=routing.chose_id)
     group.alias(keys, decision.id)
     mark = Mark(owner=routing.owner, group=group.name, id=decision.id, keys=keys, caller=routing.caller)
+    if group.signals is not None:
+        read_request(group, group.signals, routing, mark)
     copies = [{**one, "model_info": {**(one.get("model_info") or {}), DECISION_KEY: mark}} for one in healthy]
     return Selection(decision, copies, {one.id: one.info.model for one in routing.candidates}, mark, None)
 

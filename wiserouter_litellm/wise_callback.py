@@ -24,6 +24,7 @@ from wiserouter_litellm.request_conversation import RequestConversation, convers
 from wiserouter_litellm.selection import RoutingRequest, Selection
 from wiserouter_litellm.several_models import refuse_as_one_of_several
 from wiserouter_litellm.shadow import acts_on, aobserved_selection
+from wiserouter_litellm.signals import failed_tools
 
 
 class WiseCallback(Recorder):
@@ -311,6 +312,7 @@ class WiseCallback(Recorder):
             references,
             lasting_ids,
             self._conversation_of(messages, kwargs, origin, scope) if group.keeps_conversations else None,
+            () if group.signals is None else failed_tools(messages, kwargs),
         )
 
     def _conversation_of(

@@ -23,6 +23,7 @@ from wiserouter.prompts.encoders import open_encoder
 from wiserouter.router import WiseRouter
 from wiserouter.routing.label_budget import LabelBudget
 from wiserouter.routing.shadow import Shadow
+from wiserouter.routing.signals import Answer
 from wiserouter.routing.status import Status, WindowStatus
 from wiserouter.stores import MemoryStore, open_store
 from wiserouter.types import NO_CONTEXT, Decision
@@ -36,6 +37,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "NO_CONTEXT",
+    "Answer",
     "Budget",
     "Contexts",
     "Conversations",

@@ -35,7 +35,7 @@ from wiserouter.routing.judging_methods import RouterJudging
 from wiserouter.routing.keyed_draws import KeyedDraws
 from wiserouter.routing.label_budget import LabelBudget
 from wiserouter.routing.learner import Learner
-from wiserouter.routing.shadow_methods import RouterShadow
+from wiserouter.routing.signal_methods import RouterSignals
 from wiserouter.stores import Store, open_store
 from wiserouter.stores.base import Record
 from wiserouter.stores.shared.estimate_sync import EstimateSync
@@ -52,7 +52,7 @@ logger = logging.getLogger("wiserouter")
 T = TypeVar("T")
 
 
-class WiseRouter(RouterShadow, RouterJudging):
+class WiseRouter(RouterSignals, RouterJudging):
     """A budget-aware router: sends each query to the model that the budget of the workload is best spent on.
 
     Parameters

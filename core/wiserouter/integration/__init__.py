@@ -19,6 +19,7 @@ from wiserouter.pricing.prior_scores import PriorScore, PriorScores
 from wiserouter.pricing.tokens import count_tokens, load_tokenizer
 from wiserouter.prompts.encoders.remote import Embedded, RemoteEncoder
 from wiserouter.prompts.question import Message, Question, question_of
+from wiserouter.routing.signals import RULES, Signals
 from wiserouter.routing.status import WhatIf, what_if
 from wiserouter.stores.ids import fresh_id
 from wiserouter.stores.offload import offload
@@ -28,6 +29,7 @@ from wiserouter.validation import check_reward
 __all__ = [
     "FRAME_TOKENS",
     "MAX_WAIT_S",
+    "RULES",
     "SHORT_TEXT_CHARS",
     "TOOLS_TOKENS",
     "AdmissionQueue",
@@ -51,6 +53,7 @@ __all__ = [
     "Rate",
     "RateCard",
     "RemoteEncoder",
+    "Signals",
     "StatedIds",
     "UnbilledFailure",
     "Unit",

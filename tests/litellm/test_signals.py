@@ -1,0 +1,106 @@
+"""Certain failures of answers as scores, through a real `litellm.Router`."""
+
+import httpx
+import pytest
+import respx
+
+from support.groups import HI, RICH, fitted, llms
+from support.providers import URL, answer, chat
+from wiserouter_litellm import attach
+from wiserouter_litellm.errors import SettingsError
+from wiserouter_litellm.settings import settings_of
+from wiserouter_litellm.signals import answers_of
+
+TOOL = {"id": "t1", "type": "function", "function": {"name": "f", "arguments": '{"a"'}}
+
+
+def scores(router):
+    return [record.scores for record, _ in router._store._records.values()]
+
+
+def answering(reply):
+    mock = respx.mock(assert_all_called=False)
+    mock.route(url__startswith=URL).respond(json=reply)
+    return mock
+
+
+def replied(reason="stop", **message):
+    body = chat("large", **message)
+    body["choices"][0]["finish_reason"] = reason
+    return body
+
+
+FAILED = {
+    "truncated": (replied("length"), {}),
+    "content_filter": (replied("content_filter"), {}),
+    "invalid_tool_call": (replied("tool_calls", tool_calls=[TOOL], content=None), {}),
+    "schema_error": (replied(content="no json"), {"response_format": {"type": "json_object"}}),
+}
+
+
+@pytest.mark.parametrize("rule", FAILED)
+async def test_a_failed_answer_scores_0_by_its_rule(settled, rule):
+    reply, asked = FAILED[rule]
+    router = fitted()
+    with answering(reply):
+        callback = attach(llms(), "wise", router=router, budget=RICH, signals=["all"])
+        await callback._router.acompletion(model="wise", messages=HI, **asked)
+        await settled(lambda: router.status().charged == 1)
+    ((source, score),) = scores(router)[0].items()
+    assert (source, score.reward) == (f"rule:{rule}", 0.0)
+
+
+async def test_a_good_answer_and_rules_that_are_off_score_nothing(provider, settled):
+    router = fitted()
+    callback = attach(llms(), "wise", router=router, budget=RICH, signals=["all"])
+    await callback._router.acompletion(model="wise", messages=HI)
+    await settled(lambda: router.status().charged == 1)
+    assert scores(router) == [{}]
+    assert callback.groups["wise"].faults["signals"] == 0
+
+
+async def test_the_same_prompt_again_fails_the_former_answer(provider, settled):
+    router = fitted()
+    callback = attach(llms(), "wise", router=router, budget=RICH, signals=["regenerated"])
+    for i in range(2):
+        await callback._router.acompletion(model="wise", messages=HI)
+        await settled(lambda i=i: router.status().charged == i + 1)
+    assert [list(one) for one in scores(router)] == [["rule:regenerated"], []]
+
+
+async def test_a_tool_that_failed_scores_the_answer_that_called_it(settled):
+    router = fitted()
+    tool = {"id": "t1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    called = httpx.Response(200, json=replied("tool_calls", tool_calls=[tool], content=None))
+    with respx.mock(assert_all_called=False) as mock:
+        mock.route(url__startswith=URL).mock(
+            side_effect=lambda request: called if "chat" in str(request.url) else answer(request)
+        )
+        callback = attach(llms(), "wise", router=router, budget=RICH, signals=["tool_error"])
+        await callback._router.acompletion(model="wise", messages=HI)
+        await settled(lambda: router.status().charged == 1)
+        result = {"type": "tool_result", "tool_use_id": "t1", "is_error": True, "content": "no such city"}
+        used = {"type": "tool_use", "id": "t1", "name": "f", "input": {}}
+        turns = [*HI, {"role": "assistant", "content": [used]}, {"role": "user", "content": [result]}]
+        await callback._router.aanthropic_messages(model="wise", messages=turns, max_tokens=40)
+        await settled(lambda: router.status().charged == 2)
+    assert [list(one) for one in scores(router)] == [["rule:tool_error"], []]
+
+
+def test_answers_of_other_surfaces_are_read():
+    message = {"content": [{"type": "text", "text": "a"}], "stop_reason": "max_tokens"}
+    part = {"type": "output_text", "text": "a"}
+    response = {
+        "output": [{"type": "message", "content": [part]}],
+        "incomplete_details": {"reason": "max_output_tokens"},
+    }
+    for one in (message, response):
+        (answer,) = answers_of(one)
+        assert answer.failures() == ("truncated",)
+
+
+def test_the_setting_names_rules():
+    wise = {"budget_usd": 1.0, "every": "1d", "signals": ["truncated", "tool_error"]}
+    assert settings_of({"groups": {"wise": wise}}).groups["wise"].signals == ["truncated", "tool_error"]
+    with pytest.raises(SettingsError, match="signals"):
+        settings_of({"groups": {"wise": {**wise, "signals": ["truncate"]}}})
