@@ -21,7 +21,8 @@ from wiserouter.errors import InvalidInput
 from wiserouter.pricing.prices import Price
 from wiserouter.types import FloatArray
 
-GAP_BOUNDS_S = (300.0, 3600.0)
+USUAL_LIFETIME_S = 300.0
+GAP_BOUNDS_S = (USUAL_LIFETIME_S, 3600.0)
 """The ends of the first two buckets of gaps: the usual lifetime of a cached prefix, and the longest common one."""
 
 PRIOR_HIT = (0.9, 0.2, 0.02)

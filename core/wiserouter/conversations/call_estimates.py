@@ -106,8 +106,8 @@ class CallEstimates:
                 next_usd.append(_NOT_KNOWN)
                 mean_usd.append(_NOT_KNOWN)
                 continue
-            name, input_usd, output_usd, read_usd, extra_usd = rates
-            unread_usd, hit, after = input_usd + write_share[k] * extra_usd, hits[k], calls[k]
+            name, input_usd, output_usd, read_usd, surcharge_usd = rates
+            unread_usd, hit, after = input_usd + write_share[k] * surcharge_usd, hits[k], calls[k]
             answer_usd, read = output[k] * output_usd, 0.0
             if prompt_tokens < MIN_CACHEABLE_TOKENS:
                 usd = prompt_tokens * input_usd + answer_usd
@@ -117,7 +117,9 @@ class CallEstimates:
                     tokens = known if known < prompt_tokens else prompt_tokens
                     if tokens >= MIN_CACHEABLE_TOKENS:
                         read = hit[bucket_of(now_s - at_s)] * tokens
-                read = max(read, min(shared_tokens[k], prompt_tokens))
+                shared = shared_tokens[k]
+                if shared > read:
+                    read = shared if shared < prompt_tokens else prompt_tokens
                 usd = read * read_usd + (prompt_tokens - read) * unread_usd + answer_usd
             warm_usd = hit[0] * read_usd + (1.0 - hit[0]) * unread_usd
             warm_sum_tokens = after * prompt_tokens + pairs[k] * growth[k]

@@ -114,14 +114,49 @@ class Conversation(NamedTuple):
     version: int = 0
 
     def warmed(self, model: str, tokens: int, at_s: float) -> Conversation:
-        """Return the state after `model` has read a prefix of `tokens` tokens at `at_s`.
+        """Return the state after `model` has read a prefix of `tokens` tokens at `at_s`."""
+        return self._replace(warm=self.warm_after(model, tokens, at_s))
+
+    def warm_after(self, model: str, tokens: int, at_s: float) -> dict[str, Warm]:
+        """Return the warm prefixes after `model` has read one of `tokens` tokens at `at_s`.
 
         Examples
         --------
-        >>> Conversation("9f3a", "team", "run").warmed("small", 1200, at_s=5.0).warm
+        >>> Conversation("9f3a", "team", "run").warm_after("small", 1200, at_s=5.0)
         {'small': Warm(tokens=1200, at_s=5.0)}
         """
-        return self._replace(warm=_latest({**self.warm, model: Warm(tokens, at_s)}))
+        return _latest({**self.warm, model: Warm(tokens, at_s)})
+
+    def decided(
+        self, model: str, context: int, rest_usd: float, at_s: float, chosen: tuple[str, float, float] | None
+    ) -> Conversation:
+        """Return the state after a decision.
+
+        Parameters
+        ----------
+        model, context : str and int
+            Those of the decision.
+        rest_usd : float, USD
+            Expected cost of the calls to come.
+        at_s : float, seconds
+            The time of the decision.
+        chosen : tuple of (str, float, float), or None
+            Id, shadow price and expected reward of the decision, where it has chosen the model.
+
+        Examples
+        --------
+        >>> after = Conversation("9f3a", "team", "run").decided("small", 2, 0.5, 7.0, ("d1", 1.5, 0.75))
+        >>> after.model, after.first_model, after.calls, after.decision_id, after.used_s
+        ('small', 'small', 1, 'd1', 7.0)
+        """
+        key, scope, unit, _, first, failed, _, decision_id, price, reward, calls, spent, estimate, _, *rest = self
+        if chosen is not None:
+            decision_id, price, reward = chosen
+        prompt, warm, missed, sent, read, parent, started_s, _, version = rest
+        used_s = max(self.used_s, at_s)
+        about = (key, scope, unit, model, first or model, failed, context, decision_id, price, reward, calls + 1)
+        amounts = (spent, estimate, rest_usd, prompt, warm, missed, sent, read, parent, started_s, used_s, version)
+        return Conversation._make((*about, *amounts))  # `_replace` takes three times as long
 
     def next_version(self) -> Conversation:
         """Return the state as a store keeps it: of the next version."""

@@ -69,7 +69,7 @@ class ContextFigures(NamedTuple):
         >>> ContextFigures([0.5], [2.0], [9.0], [9.0], [0], [3.0, 0.0]).shifted(shift)[:2]
         ([0.75], [3.0])
         """
-        if shift.own_cost_usd is not None and shift.has_own_cost_only:
+        if shift.own_cost_usd is not None and shift.reward is None and shift.cost_usd is None:
             return self._at_cost(shift.own_cost_usd)
         weighed, cost = (row.tolist() for row in shift.applied(np.array(self.weighed), np.array(self.costs_usd)))
         guarded = self.guarded_cost_usd
@@ -89,7 +89,8 @@ class ContextFigures(NamedTuple):
         if guarded is not None:
             guarded = [usd + (own - mean) for usd, own, mean in zip(guarded, cost, self.costs_usd, strict=False)]
             guarded.append(0.0)
-        return self._replace(costs_usd=cost, guarded_cost_usd=guarded)
+        rewards, _, calls, labels, envelope, _, planned, margin = self
+        return ContextFigures(rewards, cost, calls, labels, envelope, guarded, planned, margin)
 
 
 class ExplorationFigures(NamedTuple):

@@ -189,6 +189,8 @@ class Mixture:
 
         The choice holds the cost and the mean reward of this query, and the figures of its context.
         """
+        if shift.own_cost_usd is not None and shift.reward is None and shift.cost_usd is None:
+            return self._choose_at_cost(context, funds, rng, allowed, shift.own_cost_usd)
         rate, figures = funds.rate_usd, self.figures(context)
         low, high, share, price, floor = self.plan.split_from_floor(context, rate)
         price = price if rate < floor or shift.shadow_price is None else shift.shadow_price
@@ -202,19 +204,65 @@ class Mixture:
         models = permitted(candidates, own.guarded_cost_usd, room) or [min(candidates, key=own.costs_usd.__getitem__)]
         if self.plan.allow_skip:
             models = [SKIP, *models]
-        best = max(models, key=lambda k: (worth[k], -cost[k]))
-        least = worth[best] - _ROUNDING * max(1.0, abs(worth[best]))
-        free = price == 0.0  # then worth leaves the cost out, and the cheapest of equal models is taken
-        tied = [k for k in (low, high) if k in models and worth[k] >= least and not (free and cost[k] > cost[best])]
-        if len(tied) == 2 and share:
-            drawn = high if rng.random() < share else low
-            probability = share if drawn == high else 1.0 - share
-            mix: Mix = ((low, 1.0 - share), (high, share))
-        else:
-            drawn, probability = (tied or [best])[0], 1.0
-            mix = ((drawn, 1.0),)
+        drawn, probability, mix = _drawn(models, worth, cost, (low, high, share, price), rng)
         mean = 0.0 if drawn == SKIP else own.rewards[drawn]
         return Choice(drawn, probability, price, cost[drawn], mean, self.debit, mix, figures, "plan", floor)
+
+    def _choose_at_cost(
+        self,
+        context: int,
+        funds: Funds,
+        rng: np.random.Generator,
+        allowed: Collection[int] | None,
+        own_usd: Sequence[float],
+    ) -> Choice:
+        """Choose for a query that differs from its context by its cost alone, in one pass over the models."""
+        left_usd, requests, _, _, _ = funds
+        rate = left_usd / requests if requests > 0 and left_usd > 0.0 else 0.0  # Funds.rate_usd, without a call
+        low, high, share, price, floor = self.plan.split_from_floor(context, rate)
+        figures = self._figures.get(context) or self.figures(context)
+        weighed, means_usd, guarded = figures.weighed, figures.costs_usd, figures.guarded_cost_usd
+        room, infinite = room_usd(funds, floor, figures.drift_margin_usd), price == float("inf")
+        candidates = range(len(means_usd)) if allowed is None else allowed
+        cost, worth = [0.0] * (len(means_usd) + 1), [0.0] * (len(means_usd) + 1)  # index -1 is the null action
+        models = []
+        for k in candidates:
+            own, mean_usd = own_usd[k], means_usd[k]
+            usd = cost[k] = mean_usd if own != own else own  # NaN where it is not known # noqa: PLR0124
+            worth[k] = -usd if infinite else weighed[k] - price * usd
+            if guarded is None or guarded[k] + (usd - mean_usd) <= room:
+                models.append(k)
+        models = models or [min(candidates, key=cost.__getitem__)]
+        if self.plan.allow_skip:
+            models = [SKIP, *models]
+        drawn, probability, mix = _drawn(models, worth, cost, (low, high, share, price), rng)
+        reward = 0.0 if drawn == SKIP else figures.rewards[drawn]
+        return Choice(drawn, probability, price, cost[drawn], reward, self.debit, mix, figures, "plan", floor)
+
+
+def _drawn(
+    models: Sequence[int],
+    worth: Sequence[float],
+    cost_usd: Sequence[float],
+    split: tuple[int, int, float, float],
+    rng: np.random.Generator,
+) -> tuple[int, float, Mix]:
+    """Return the model that is worth most, its probability and the mix: the plan's own two models at a tie."""
+    low, high, share, price = split
+    best = models[0]
+    for k in models:  # the one that costs least at a tie
+        if worth[k] > worth[best] or (worth[k] == worth[best] and cost_usd[k] < cost_usd[best]):
+            best = k
+    least, most_usd = worth[best] - _ROUNDING * max(1.0, abs(worth[best])), float("inf")
+    if price == 0.0:  # then worth leaves the cost out, and the cheapest of equal models is taken
+        most_usd = cost_usd[best]
+    has_low = low in models and worth[low] >= least and cost_usd[low] <= most_usd
+    has_high = high in models and worth[high] >= least and cost_usd[high] <= most_usd
+    if has_low and has_high and share:
+        drawn = high if rng.random() < share else low
+        return drawn, share if drawn == high else 1.0 - share, ((low, 1.0 - share), (high, share))
+    drawn = low if has_low else high if has_high else best
+    return drawn, 1.0, ((drawn, 1.0),)
 
 
 def cheapest_choice(

@@ -16,6 +16,7 @@ from threading import RLock
 import numpy as np
 
 from wiserouter.budgets.run_caps import RunCap
+from wiserouter.conversations.cache_hits import USUAL_LIFETIME_S
 from wiserouter.conversations.call_estimates import CallEstimates
 from wiserouter.conversations.conversation import Conversation
 from wiserouter.conversations.open_runs import OpenRuns
@@ -240,7 +241,7 @@ class ConversationCalls:
     def _is_cold(self, state: Conversation, model: int, now_s: float) -> bool:
         """Return True if the model that holds a run has a cache, and it is probably gone."""
         warm, hits = state.warm.get(state.model), self.estimates.hits
-        if warm is None or hits.hit_probability(model, 0.0) == 0.0:
+        if warm is None or now_s - warm.at_s <= USUAL_LIFETIME_S or hits.hit_probability(model, 0.0) == 0.0:
             return False
         return hits.hit_probability(model, now_s - warm.at_s) < 0.5 * hits.hit_probability(model, 0.0)
 
@@ -269,17 +270,9 @@ class ConversationCalls:
         """Return the state after a decision."""
         decision, decides = record.decision, not self._is_run or not state.decision_id
         price = decision.shadow_price if math.isfinite(decision.shadow_price) else INFINITE_PRICE
-        return state._replace(
-            model=decision.model,
-            first_model=state.first_model or decision.model,
-            context=decision.context,
-            decision_id=decision.id if decides else state.decision_id,
-            shadow_price=price if decides else state.shadow_price,
-            expected_reward=decision.expected_reward if decides else state.expected_reward,
-            calls=state.calls + 1,
-            rest_usd=self._rest_usd(state, record) if self._is_run else 0.0,
-            used_s=max(state.used_s, decision.decided_at),
-        )
+        chosen = (decision.id, price, decision.expected_reward) if decides else None
+        rest_usd = self._rest_usd(state, record) if self._is_run else 0.0
+        return state.decided(decision.model, decision.context, rest_usd, decision.decided_at, chosen)
 
     def _rest_usd(self, state: Conversation, record: Record) -> float:
         """Return the expected cost of the calls that follow a decision; `state` is that before it.
@@ -312,22 +305,25 @@ class ConversationCalls:
         """Return the state after a charge."""
         decision, pool = record.decision, self._learner.pool
         spent_usd = state.spent_usd + cost_usd
-        after = state._replace(spent_usd=spent_usd, failed_model="")
-        if self._is_run and record.model < len(pool) and state.model == decision.model:
-            after = after._replace(model=pool.names[record.model])  # a fallback may have answered
-        if usage is not None and record.model < len(pool):
-            name = pool.names[record.model]
-            missed = self.counts.missed_usd(state, pool.models[record.model].price, usage)
-            after = after._replace(
-                prompt_tokens=usage.input_tokens,
-                missed_usd=state.missed_usd + missed,
-                sent_tokens=state.sent_tokens + usage.input_tokens,
-                read_tokens=state.read_tokens + usage.cache_read_tokens,
-            )
-            after = after.warmed(name, usage.input_tokens, decision.decided_at)
+        model, estimate_usd = state.model, state.estimate_usd
         if self._is_run:
-            after = after._replace(estimate_usd=spent_usd + state.rest_usd)
-        return after
+            estimate_usd = spent_usd + state.rest_usd
+            if record.model < len(pool) and model == decision.model:
+                model = pool.names[record.model]  # a fallback may have answered
+        if usage is None or record.model >= len(pool):
+            return state._replace(model=model, failed_model="", spent_usd=spent_usd, estimate_usd=estimate_usd)
+        missed_usd = self.counts.missed_usd(state, pool.models[record.model].price, usage)
+        return state._replace(
+            model=model,
+            failed_model="",
+            spent_usd=spent_usd,
+            estimate_usd=estimate_usd,
+            prompt_tokens=usage.input_tokens,
+            warm=state.warm_after(pool.names[record.model], usage.input_tokens, decision.decided_at),
+            missed_usd=state.missed_usd + missed_usd,
+            sent_tokens=state.sent_tokens + usage.input_tokens,
+            read_tokens=state.read_tokens + usage.cache_read_tokens,
+        )
 
     def _changed(
         self, decision: Decision, change: Callable[[Conversation], Conversation]

@@ -69,23 +69,22 @@ class ConversationTerms(NamedTuple):
         usd = self.next_usd(model)
         return mean_usd if isnan(usd) else usd
 
-    def weighed(self, features: QueryFeatures | None) -> QueryFeatures | None:
-        """Return the features of the query for the choice, with the cost of this call."""
+    def weighed(self, shift: Shift | None) -> Shift | None:
+        """Return the deviation of the query for the choice, with the cost of this call."""
         if self.own_usd is None:
-            return features
-        if features is None:
-            return QueryFeatures(None, None, Shift(None, None, None, self.own_usd))
-        return features._replace(shift=features.shift._replace(own_cost_usd=self.own_usd))
+            return shift
+        return Shift(None, None, None, self.own_usd) if shift is None else shift._replace(own_cost_usd=self.own_usd)
 
     def learned_from(self, features: QueryFeatures | None) -> QueryFeatures | None:
         """Return the features of the query to learn with, with the deviation of this call."""
         if self.learned_shift_usd is None:
             return features
-        learned = np.array(self.learned_shift_usd)
+        learned = self.learned_shift_usd
         if features is None:
             return QueryFeatures(None, None, Shift(None, learned))
         own = features.shift.cost_usd
-        return features._replace(shift=features.shift._replace(cost_usd=learned if own is None else own + learned))
+        cost_usd = learned if own is None else np.add(own, learned)
+        return features._replace(shift=features.shift._replace(cost_usd=cost_usd))
 
     def joined(self, decision: Decision) -> Decision:
         """Return a decision as one of this conversation."""

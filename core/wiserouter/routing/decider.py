@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 import numpy as np
 
 from wiserouter.budgets.funds import BudgetSnapshot, Funds
-from wiserouter.learning.residuals import QueryFeatures
+from wiserouter.learning.residuals import Shift
 from wiserouter.planning.envelope import SKIP
 from wiserouter.planning.mixture import cheapest_choice
 from wiserouter.planning.policies import Choice, ExploreShare
@@ -108,25 +108,22 @@ class Decider:
             funds = self._cushioned(budget, worst_usd, 0.0 if may_wait else budget.margin_usd)
         residuals = learner.residuals
         features = None if residuals is None else residuals.features(context, embedding, length, budget.rate_usd)
-        rng = self._rng
+        rng, shift = self._rng, None if features is None else features.shift
         if draw_key is not None and (terms is None or terms.held is None):
             rng = self._keyed.generator(draw_key, scope, budget.account.epoch_s)
         if terms is None:
-            choice = self._choose(budget, funds, context, allowed, features, rng)
+            choice = self._choose(budget, funds, context, allowed, shift, rng)
         else:
-            learned, features = terms.learned_from(features), terms.weighed(features)
-            choice = self._choose_in(terms, budget, funds, context, allowed, features, rng)
+            features, shift = terms.learned_from(features), terms.weighed(shift)
+            choice = self._choose_in(terms, budget, funds, context, allowed, shift, rng)
         if may_wait and worst_usd is not None and max(worst_usd) > budget.room_usd:
             _check_room(budget, choice, worst_usd)
-        shift = None if features is None else features.shift
         trace = DecisionTrace(pool, learner.contexts, choice, funds, candidates, tokens, worst_usd, room_usd, shift)
         decision = self._decision(choice, context, budget.rate_usd, worst_usd, scope)
         if terms is None:
             return Record(decision, choice.model, choice.debit, "in flight", None, None, trace, features)
-        decision = terms.joined(decision)
-        record = Record(decision, choice.model, choice.debit, "in flight", None, None, trace, learned)
-        record.counts, record.caps = terms.counts, terms.caps
-        return record
+        decision, caps, counts = terms.joined(decision), terms.caps, terms.counts
+        return Record(decision, choice.model, choice.debit, "in flight", None, None, trace, features, caps, counts)
 
     def _worst_usd(
         self, tokens: int | None, max_output_tokens: int | None, given_usd: Mapping[str, float] | None
@@ -150,13 +147,12 @@ class Decider:
         funds: Funds,
         context: int,
         allowed: set[int] | None,
-        features: QueryFeatures | None,
+        shift: Shift | None,
         rng: np.random.Generator,
     ) -> Choice:
         """Return the policy's choice; the cheapest model if the budget is used up and goes on with that."""
         policy, needed_usd = self._learner.policy, 0.0
         if funds.requests > 0 and funds.left_usd > 0:
-            shift = None if features is None else features.shift
             choice = (
                 policy.choose(context, funds, rng, allowed)
                 if shift is None
@@ -182,7 +178,7 @@ class Decider:
         funds: Funds,
         context: int,
         allowed: set[int] | None,
-        features: QueryFeatures | None,
+        shift: Shift | None,
         rng: np.random.Generator,
     ) -> Choice:
         """Return the model that holds the conversation, if it can go on; else the policy's choice.
@@ -193,7 +189,7 @@ class Decider:
         may_go_on = held is not None and (allowed is None or held.model in allowed)
         if held is not None and may_go_on and held.expected_cost_usd <= budget.plannable_usd + terms.rest_usd:
             return held
-        choice = self._choose(budget, funds, context, allowed, features, rng)
+        choice = self._choose(budget, funds, context, allowed, shift, rng)
         if choice.model == SKIP:
             return choice
         return choice._replace(expected_cost_usd=terms.call_usd(choice.model, choice.expected_cost_usd))

@@ -6,7 +6,9 @@ good as fresh ones: each model is drawn as often as the plan says, and the proba
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from hashlib import blake2b
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +19,25 @@ CONTEXT_BLOCK_S = 3600.0
 """The time for which the calls of one context share a draw."""
 
 _LOSSLESS = "surrogatepass"
+_NOT_DRAWING = frozenset({"begin_with", "__dict__", "__class__"})
 _WORDS = 4  # of 64 bits, in the counter of a Philox generator
+
+
+class _LateGenerator(np.random.Generator):
+    """A generator that takes up its numbers when it is first used: most turns of a conversation draw none."""
+
+    def begin_with(self, begin: Callable[[], None] | None) -> None:
+        """Call `begin` once, before the next use."""
+        vars(self)["begin"] = begin
+
+    def __getattribute__(self, name: str) -> Any:
+        """Return an attribute, such as a method that draws, after the beginning."""
+        if name not in _NOT_DRAWING:
+            own = vars(self)
+            begin, own["begin"] = own.get("begin"), None
+            if begin is not None:
+                begin()
+        return super().__getattribute__(name)
 
 
 class KeyedDraws:
@@ -38,8 +58,9 @@ class KeyedDraws:
     def __init__(self, seed: int | None = None) -> None:
         self._salt = blake2b(str(seed or 0).encode()).digest()
         self._prefix, self._hashed = ("", 0.0), self._started("", 0.0)
+        self._of = ("", "", 0.0)
         self._philox = np.random.Philox(key=0)
-        self._generator = np.random.Generator(self._philox)
+        self._generator = _LateGenerator(self._philox)
         self._start = np.zeros(_WORDS, dtype=np.uint64)
         self._exploring = np.array([0, 0, 0, 1], dtype=np.uint64)
         self._key = np.zeros(2, dtype=np.uint64)
@@ -56,12 +77,9 @@ class KeyedDraws:
         epoch_s : float, seconds
             The start of the epoch; in another one the same key has other numbers.
         """
-        if self._prefix != (scope, epoch_s):
-            self._prefix, self._hashed = (scope, epoch_s), self._started(scope, epoch_s)
-        hashed = self._hashed.copy()
-        hashed.update(key.encode("utf-8", _LOSSLESS))
-        self._key = np.frombuffer(hashed.digest(), dtype=np.uint64)
-        return self._at(self._start)
+        self._of = (key, scope, epoch_s)
+        self._generator.begin_with(self._begin)
+        return self._generator
 
     def _started(self, scope: str, epoch_s: float) -> blake2b:
         """Return the hash of what the keys of a scope and an epoch have in common."""
@@ -70,9 +88,25 @@ class KeyedDraws:
 
     def exploring(self) -> np.random.Generator:
         """Return the generator of the same key for uniform exploration, whose numbers do not depend on the others."""
-        return self._at(self._exploring)
+        self._hash()
+        self._generator.begin_with(None)
+        self._set(self._exploring)
+        return self._generator
 
-    def _at(self, counter: NDArray[np.uint64]) -> np.random.Generator:
+    def _begin(self) -> None:
+        """Start the numbers of the key that was asked for last."""
+        self._hash()
+        self._set(self._start)
+
+    def _hash(self) -> None:
+        key, scope, epoch_s = self._of
+        if self._prefix != (scope, epoch_s):
+            self._prefix, self._hashed = (scope, epoch_s), self._started(scope, epoch_s)
+        hashed = self._hashed.copy()
+        hashed.update(key.encode("utf-8", _LOSSLESS))
+        self._key = np.frombuffer(hashed.digest(), dtype=np.uint64)
+
+    def _set(self, counter: NDArray[np.uint64]) -> None:
         self._philox.state = {
             "bit_generator": "Philox",
             "state": {"counter": counter, "key": self._key},
@@ -81,7 +115,6 @@ class KeyedDraws:
             "has_uint32": 0,
             "uinteger": 0,
         }
-        return self._generator
 
 
 def context_key(context: int, now_s: float, block_s: float = CONTEXT_BLOCK_S) -> str:

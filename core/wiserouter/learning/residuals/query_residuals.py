@@ -8,7 +8,7 @@ of the context.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -152,6 +152,6 @@ def _part(name: str, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[An
     return {field.removeprefix(prefix): array for field, array in arrays.items() if field.startswith(prefix)}
 
 
-def _of_model(shift: FloatArray | None, model: int) -> float:
+def _of_model(shift: FloatArray | Sequence[float] | None, model: int) -> float:
     """Return the deviation of one model; 0 for a model that joined after the decision."""
     return float(shift[model]) if shift is not None and model < len(shift) else 0.0

@@ -18,7 +18,7 @@ class Shift(NamedTuple):
 
     Attributes
     ----------
-    reward, cost_usd : ndarray of shape (n_models,) or None
+    reward, cost_usd : array-like of shape (n_models,), or None
         Deviations from the context's mean reward and mean cost; None where there are none.
     shadow_price : float or None
         Reward per USD at which queries with estimates of their own spend the rate; None for the plan's own.
@@ -26,15 +26,10 @@ class Shift(NamedTuple):
         The cost of this query itself, in place of mean and deviation; NaN where it is not known.
     """
 
-    reward: FloatArray | None = None
-    cost_usd: FloatArray | None = None
+    reward: FloatArray | Sequence[float] | None = None
+    cost_usd: FloatArray | Sequence[float] | None = None
     shadow_price: float | None = None
     own_cost_usd: Sequence[float] | None = None
-
-    @property
-    def has_own_cost_only(self) -> bool:
-        """True if the query differs from its context by its own cost alone."""
-        return self.reward is None and self.cost_usd is None and self.own_cost_usd is not None
 
     def applied(self, reward: FloatArray, cost_usd: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return the means with the deviations added, rewards kept in [0, 1] and costs at `LEAST_SHARE` of their mean.

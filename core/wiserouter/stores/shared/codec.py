@@ -79,8 +79,8 @@ def conversation_of_text(text: str, store: str) -> Conversation:
 
 def _of_features(query: QueryFeatures) -> list[Any]:
     shift = query.shift
-    cost_usd = np.zeros(0) if shift.cost_usd is None else shift.cost_usd
-    reward = np.zeros(len(cost_usd)) if shift.reward is None else shift.reward
+    cost_usd = np.zeros(0) if shift.cost_usd is None else np.asarray(shift.cost_usd, dtype=np.float64)
+    reward = np.zeros(len(cost_usd)) if shift.reward is None else np.asarray(shift.reward, dtype=np.float64)
     return [_of_array(query.embedding), query.tokens, _of_array(reward), _of_array(cost_usd)]
 
 
