@@ -9,7 +9,7 @@ from wiserouter.errors import BudgetExhausted
 from wiserouter.integration import CallRequest, count_tokens
 from wiserouter_litellm.deployments import Candidate, Candidates, DeploymentInfo
 from wiserouter_litellm.errors import too_long, unbounded
-from wiserouter_litellm.limits import ALL_LIMITS, LEAST_OUTPUT_TOKENS
+from wiserouter_litellm.limits import ALL_LIMITS, LEAST_OUTPUT_TOKENS, LIMIT_NAMES
 
 
 class Length(NamedTuple):
@@ -92,7 +92,7 @@ def bounds_of(
     if not hard:
         return Bounds(models, length, None)
     worst_usd = worst_cases_usd(request, candidates, length, cap_output_tokens)
-    if min(worst_usd[name] for name in models) == float("inf"):
+    if min([worst_usd[name] for name in models]) == float("inf"):
         raise unbounded(group, models, {one.info.defaults.unbounded for one in candidates})
     return Bounds(models, length, worst_usd)
 
@@ -107,8 +107,8 @@ def is_worth_counting(bound: int, candidates: Candidates, *, exact: bool) -> boo
 
 def _models_of(candidates: Candidates) -> tuple[list[str], dict[str, int]]:
     """Return the models that have not failed, all where each has, and those of their context windows that are known."""
-    names = list(dict.fromkeys(one.info.model for one in candidates if not one.failed))
-    names = names or list(dict.fromkeys(one.info.model for one in candidates))
+    names = list(dict.fromkeys([one.info.model for one in candidates if not one.failed]))
+    names = names or list(dict.fromkeys([one.info.model for one in candidates]))
     found = {one.info.model: one.info.rate_card.max_input_tokens for one in candidates}
     return names, {name: window for name in names if (window := found[name])}
 
@@ -161,17 +161,22 @@ def sent_limit(request: CallRequest, info: DeploymentInfo, cap_output_tokens: in
     """Return the limit of the output that a deployment receives: the request's, else the lowest one configured."""
     if request.output_tokens is not None:
         return request.output_tokens
-    return min((limit for limit in (cap_output_tokens, info.defaults.output_tokens) if limit is not None), default=None)
+    own = info.defaults.output_tokens
+    if own is None or cap_output_tokens is None:
+        return cap_output_tokens if own is None else own
+    return min(own, cap_output_tokens)
 
 
-def bounded_params(request: CallRequest, candidate: Candidate, cap_output_tokens: int | None) -> dict[str, Any]:
+def bounded_params(request: CallRequest, candidate: Candidate, cap_output_tokens: int | None) -> Mapping[str, Any]:
     """Return the `litellm_params` of a deployment with one limit of the output at most: the one that was bounded."""
-    params = {name: value for name, value in candidate.deployment["litellm_params"].items() if name not in ALL_LIMITS}
+    params: Mapping[str, Any] = candidate.deployment["litellm_params"]
+    if not LIMIT_NAMES.isdisjoint(params):
+        params = {name: value for name, value in params.items() if name not in ALL_LIMITS}
     limit = sent_limit(request, candidate.info, cap_output_tokens)
     if request.output_tokens is None and limit is not None:
-        params[request.limit_name] = limit
-    elif request.limit_name in candidate.info.unknown_limits:  # LiteLLM may drop it
-        params["max_tokens"] = limit
+        return {**params, request.limit_name: limit}
+    if request.limit_name in candidate.info.unknown_limits:  # LiteLLM may drop it
+        return {**params, "max_tokens": limit}
     return params
 
 

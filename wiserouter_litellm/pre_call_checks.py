@@ -49,6 +49,8 @@ async def filtered_by_later_checks(callback: CustomLogger, model: str, healthy: 
         Messages, keyword arguments and span, as LiteLLM passes them.
     """
     later = _after(callback)
+    if not later:
+        return Filtered(healthy, healthy)
     able = await _kept(later, EXCLUSIONS, model, healthy, *request)
     return Filtered(able, await _kept(later, PINS, model, able, *request))
 

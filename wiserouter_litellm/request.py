@@ -282,7 +282,16 @@ def _is_text(part: object) -> bool:
 
 
 def _question(chat: Sequence[Mapping[str, Any]]) -> Question:
-    return question_of([Message(_role(message), _plain(message.get("content"))) for message in chat])
+    latest = next((message for message in reversed(chat) if _role(message) == "user"), None)
+    if latest is not None:  # mostly it says what is asked for, so that a long history is not read
+        asked = question_of([_as_message(latest)])
+        if asked.informative:
+            return asked
+    return question_of([_as_message(message) for message in chat])
+
+
+def _as_message(message: Mapping[str, Any]) -> Message:
+    return Message(_role(message), _plain(message.get("content")))
 
 
 def _role(message: Mapping[str, Any]) -> str:
