@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 from typing import Literal, NamedTuple, get_args
 
 from wiserouter.errors import InvalidInput
@@ -152,8 +153,9 @@ def simulate_conversations(
                 scores.append(score)
                 _tick(tick, 1)
         return scores
-    with worker_processes(min(jobs, len(work))) as submit:
-        for done in submit(_all_scores, [(checked, seed) for seed in work]):
+    tasks = [(checked._replace(fractions=(fraction,)), seed) for seed in work for fraction in checked.fractions]
+    with worker_processes(min(jobs, len(tasks))) as submit:
+        for done in submit(_all_scores, tasks):
             scores += done.result()
             _tick(tick, len(done.result()))
     return scores
@@ -171,10 +173,7 @@ def _all_scores(study: ConversationStudy, seed: int) -> list[ConversationScore]:
 def _scores(study: ConversationStudy, seed: int) -> Iterator[ConversationScore]:
     """Yield the scores of all policies at all budgets on one seed."""
     n = study.conversations
-    past = study.workload(HISTORY_SEED + seed, min(n, HISTORY_CONVERSATIONS))
-    history = History(past, served_alone(past))
-    workload = study.workload(seed, n)
-    truth = ScoredUnits.of(served_alone(workload))
+    history, workload, truth = _of_seed(study._replace(fractions=(), policies=()), seed)
     least_usd, most_usd = truth.range_usd()
     for fraction in study.fractions:
         budget_usd = least_usd + fraction * (most_usd - least_usd)
@@ -185,6 +184,15 @@ def _scores(study: ConversationStudy, seed: int) -> Iterator[ConversationScore]:
                 clock = SimulatedClock()
                 served = serve(workload, open_policy(_named(policy), history, budget_usd, n, clock, seed), clock)
             yield ConversationScore(policy, seed, fraction, budget_usd / n, n, served)
+
+
+@lru_cache(maxsize=1)
+def _of_seed(study: ConversationStudy, seed: int) -> tuple[History, Workload, ScoredUnits]:
+    """Return what all policies and budgets of a seed have in common; a worker process is given its budgets in a row."""
+    n = study.conversations
+    past = study.workload(HISTORY_SEED + seed, min(n, HISTORY_CONVERSATIONS))
+    workload = study.workload(seed, n)
+    return History(past, served_alone(past)), workload, ScoredUnits.of(served_alone(workload))
 
 
 def _named(policy: str) -> PolicyName:
