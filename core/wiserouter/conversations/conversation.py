@@ -113,6 +113,18 @@ class Conversation(NamedTuple):
     used_s: float = 0.0
     version: int = 0
 
+    @property
+    def is_shared(self) -> bool:
+        """True if another model than the first one has served a call.
+
+        Examples
+        --------
+        >>> run = Conversation("9f3a", "a", "run", model="small", first_model="small").warmed("small", 1200, at_s=5.0)
+        >>> run.is_shared, run.warmed("large", 2400, at_s=9.0).is_shared
+        (False, True)
+        """
+        return self.model != self.first_model or any(name != self.first_model for name in self.warm)
+
     def warmed(self, model: str, tokens: int, at_s: float) -> Conversation:
         """Return the state after `model` has read a prefix of `tokens` tokens at `at_s`."""
         return self._replace(warm=self.warm_after(model, tokens, at_s))

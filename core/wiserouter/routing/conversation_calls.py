@@ -2,7 +2,8 @@
 
 A run is decided once. Its first decision uses up one request of the horizon at the cost and the reward of a whole run;
 its later calls hold the model and use up none. The cost of a run is learned with its first charge, as what it has spent
-and is expected to spend, and corrected with each further one, so that runs in progress count at their full cost.
+and is expected to spend, and corrected with each further one, so that runs in progress count at their full cost. Where
+another model goes on with the run, the cost that is learned stays what the first one was expected to bring it to.
 """
 
 from __future__ import annotations
@@ -180,7 +181,10 @@ class ConversationCalls:
         def change(state: Conversation) -> Conversation:
             freed = released and state.decision_id == decision.id
             failed_model = decision.model if failed else state.failed_model
-            return state._replace(failed_model=failed_model, decision_id="" if freed else state.decision_id)
+            if not freed:
+                return state._replace(failed_model=failed_model)
+            first_model = state.first_model if state.warm or state.spent_usd else ""
+            return state._replace(failed_model=failed_model, decision_id="", first_model=first_model)
 
         self._changed(decision, change)
 
@@ -198,7 +202,7 @@ class ConversationCalls:
             self._follow()
             self.estimates.end(pool.positions[state.model], state.calls)
             self.counts.ended += 1
-            if owner is not None:
+            if owner is not None and not state.is_shared:
                 self._book(owner, state.estimate_usd, state.spent_usd)
 
     def _follow(self) -> None:
@@ -305,21 +309,32 @@ class ConversationCalls:
         """Return the state after a charge."""
         decision, pool = record.decision, self._learner.pool
         spent_usd = state.spent_usd + cost_usd
-        model, estimate_usd = state.model, state.estimate_usd
+        model, first_model, estimate_usd = state.model, state.first_model, state.estimate_usd
+        answering = pool.names[record.model] if record.model < len(pool) else decision.model
         if self._is_run:
-            estimate_usd = spent_usd + state.rest_usd
-            if record.model < len(pool) and model == decision.model:
-                model = pool.names[record.model]  # a fallback may have answered
+            if model == decision.model:
+                model = answering  # a fallback may have answered
+            if decision.id == state.decision_id:
+                first_model = answering
+            if answering == first_model and not state.is_shared:
+                estimate_usd = spent_usd + state.rest_usd
         if usage is None or record.model >= len(pool):
-            return state._replace(model=model, failed_model="", spent_usd=spent_usd, estimate_usd=estimate_usd)
+            return state._replace(
+                model=model,
+                first_model=first_model,
+                failed_model="",
+                spent_usd=spent_usd,
+                estimate_usd=estimate_usd,
+            )
         missed_usd = self.counts.missed_usd(state, pool.models[record.model].price, usage)
         return state._replace(
             model=model,
+            first_model=first_model,
             failed_model="",
             spent_usd=spent_usd,
             estimate_usd=estimate_usd,
             prompt_tokens=usage.input_tokens,
-            warm=state.warm_after(pool.names[record.model], usage.input_tokens, decision.decided_at),
+            warm=state.warm_after(answering, usage.input_tokens, decision.decided_at),
             missed_usd=state.missed_usd + missed_usd,
             sent_tokens=state.sent_tokens + usage.input_tokens,
             read_tokens=state.read_tokens + usage.cache_read_tokens,

@@ -107,6 +107,42 @@ def test_the_cost_of_a_run_is_learned_once_as_the_sum_of_its_calls():
     assert len(decisions) == 5
 
 
+def test_a_run_that_changed_its_model_counts_at_what_the_first_was_expected_to_cost():
+    router = fitted()
+    before = router.estimates.copy()
+    serve(router, "run-1", 2)
+    expected_usd = router.estimates.cost[0, 1] - before.cost[0, 1]
+    router.release(router.decide("fix the bug", conversation="run-1"))
+    assert {one.model for one in serve(router, "run-1", 30, first=2)} == {"small"}
+    router.end("run-1")
+    assert router.estimates.cost[0, 1] - before.cost[0, 1] == pytest.approx(expected_usd, rel=1e-12)
+    assert router.estimates.calls[0].tolist() == [50, 51]
+    assert router.estimates.cost[0, 0] == before.cost[0, 0]
+
+
+def test_a_run_whose_first_model_never_answered_counts_for_the_second():
+    router = fitted()
+    before = router.estimates.copy()
+    router.release(router.decide("fix the bug", conversation="run-1"))
+    serve(router, "run-1", 3)
+    router.end("run-1")
+    assert router.estimates.calls[0].tolist() == [51, 50]
+    spent_usd = router.status().spent_usd
+    assert router.estimates.cost[0, 0] - before.cost[0, 0] == pytest.approx(spent_usd, rel=1e-12)
+
+
+def test_a_run_whose_first_call_a_fallback_answered_counts_for_that_model():
+    router = fitted()
+    before = router.estimates.copy()
+    decision = router.decide("fix the bug", conversation="run-1")
+    router.charge(decision, usage=usage(0), model="small")
+    assert {one.model for one in serve(router, "run-1", 2, first=1)} == {"small"}
+    router.end("run-1")
+    assert router.estimates.calls[0].tolist() == [51, 50]
+    spent_usd = router.status().spent_usd
+    assert router.estimates.cost[0, 0] - before.cost[0, 0] == pytest.approx(spent_usd, rel=1e-12)
+
+
 def test_a_run_in_progress_counts_at_its_full_expected_cost():
     router = fitted()
     router.charge(router.decide("fix the bug", conversation="run-1"), usage=usage(0))
