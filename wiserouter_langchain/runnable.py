@@ -141,8 +141,7 @@ class RunnableWiseRouter(PooledChatModel):
             run_limit=self.run_limit,
             ttl_s=self.conversation_ttl_s,
         )
-        terms = {"keeps_embedding": core.needs_embedding}
-        lookup = ContextLookup(core.contexts, core.encoder, self.encoder_timeout_s, **terms)
+        lookup = ContextLookup(core, self.encoder_timeout_s)
         self._environment = CallEnvironment(
             core,
             members,

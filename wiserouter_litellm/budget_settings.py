@@ -253,9 +253,13 @@ class AccountSettings(ConversationSettings, NestedSettings):
     artifact : str, optional
         A file written by `wiserouter fit`; without one the router starts without any estimates.
     encoder : str, optional
-        "litellm/<model>" for an embedding model of LiteLLM; by default the artifact's encoder.
+        "litellm/<model>" for an embedding model of LiteLLM; by default the artifact's encoder, and without an artifact
+        one that needs no log.
     encoder_params : dict
         Parameters of the embedding call, such as `api_key`.
+    contexts : int, optional
+        Without an artifact: the largest number of kinds of question that are told apart, as prompts come; 1 tells none
+        apart and reads no prompt. By default 16.
     prices : dict
         Prices by model, which come before LiteLLM's.
     mode : {"route", "shadow"}
@@ -291,6 +295,7 @@ class AccountSettings(ConversationSettings, NestedSettings):
     artifact: str | None = None
     encoder: str | None = Field(None, pattern=r"^litellm/.+")
     encoder_params: dict[str, Any] = Field(default_factory=dict)
+    contexts: int | None = Field(None, ge=1, le=1_000)
     prices: dict[str, PriceSettings] = Field(default_factory=dict)
     priors: Annotated[str, Field(min_length=1)] | dict[str, Annotated[float, Field(ge=0, le=1)]] | None = None
     mode: Literal["route", "shadow"] = "route"
@@ -316,9 +321,18 @@ class AccountSettings(ConversationSettings, NestedSettings):
 
     @model_validator(mode="after")
     def _encodes_for_contexts(self) -> AccountSettings:
-        if self.encoder is not None and self.artifact is None:
-            raise ValueError("encoder needs artifact: without one there is one context, and nothing to encode for")
+        if self.contexts is not None and self.artifact is not None:
+            raise ValueError("contexts is for a group without artifact: that one has its own contexts")
+        if self.contexts is not None and self.contexts > 1 and self.explore_requests is not None:
+            raise ValueError("contexts must be 1 with explore_requests, which explores one context: leave one out")
+        if self.encoder is not None and self.artifact is None and not self.grows:
+            raise ValueError("encoder needs several contexts: leave out contexts: 1 and explore_requests")
         return self
+
+    @property
+    def grows(self) -> bool:
+        """Whether the group starts without contexts, and fits them as prompts come."""
+        return self.artifact is None and self.contexts != 1 and self.explore_requests is None
 
 
 def _unknown_key(key: str, known: list[str]) -> str:

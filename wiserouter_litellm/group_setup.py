@@ -119,7 +119,7 @@ def open_group(
         name,
         router,
         registry,
-        ContextLookup(router.contexts, router.encoder, encoder_timeout_s, keeps_embedding=router.needs_embedding),
+        ContextLookup(router, encoder_timeout_s),
         hard=hard or resolver.hard,
         scope_resolver=resolver,
         cap_output_tokens=cap_output_tokens,

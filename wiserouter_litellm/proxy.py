@@ -12,11 +12,11 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import litellm
 
-from wiserouter import EpsilonFirst, ExploreShare, LabelBudget, Optimistic, WiseRouter, open_store
+from wiserouter import EpsilonFirst, ExploreShare, Growing, LabelBudget, Optimistic, WiseRouter, open_store
 from wiserouter.errors import WiseRouterError
 from wiserouter.integration import PriorScore, PriorScores, shadow_of
 from wiserouter_litellm.boot_refusal import announce_refusal
@@ -149,6 +149,8 @@ def _account_of(
         "scope_resolver": None if scopes is None else partial(_caller_scopes, group, scopes, share),
         "to_join": {peer: rows for peer, rows in deployments.items() if peer != group},
         "policy": _policy(account),
+        "encoder": _encoder(account) if account.grows else None,
+        "growing": _growing(account),
         "store": _store(name, account),
         "seed": account.seed,
         "conversations": account.conversations,
@@ -210,9 +212,21 @@ def _policy(settings: AccountSettings) -> Optimistic | EpsilonFirst:
 def _fitted(name: str, settings: AccountSettings) -> WiseRouter | None:
     if settings.artifact is None:
         return None
-    model = (settings.encoder or "").removeprefix("litellm/")
-    encoder = LiteLLMEncoder(model, router=_proxy_router, **settings.encoder_params) if model else None
+    encoder = _encoder(settings)
     return WiseRouter.load(settings.artifact, store=_store(name, settings), encoder=encoder, seed=settings.seed)
+
+
+def _growing(settings: AccountSettings) -> Growing | Literal["auto"] | None:
+    """Return the fits of the contexts of a group without an artifact."""
+    if not settings.grows:
+        return None
+    return "auto" if settings.contexts is None else Growing(settings.contexts)
+
+
+def _encoder(settings: AccountSettings) -> LiteLLMEncoder | None:
+    """Return the embedding model that the settings name."""
+    model = (settings.encoder or "").removeprefix("litellm/")
+    return LiteLLMEncoder(model, router=_proxy_router, **settings.encoder_params) if model else None
 
 
 def _caller_scopes(name: str, settings: ScopeSettings, share: float, router: WiseRouter) -> CallerScopes:

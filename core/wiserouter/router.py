@@ -31,6 +31,7 @@ from wiserouter.prompts.encoders import EncoderLike, open_encoder
 from wiserouter.prompts.query import Query
 from wiserouter.routing.conversation_methods import CallQuestion, check_restrictions
 from wiserouter.routing.decider import Decider
+from wiserouter.routing.growth import GrowingOrAuto, growth
 from wiserouter.routing.judging_methods import RouterJudging
 from wiserouter.routing.keyed_draws import KeyedDraws
 from wiserouter.routing.label_budget import LabelBudget
@@ -60,9 +61,9 @@ class WiseRouter(RouterSignals, RouterJudging):
     models : sequence of Model
         The pool.
     contexts : Contexts, optional
-        How queries are told apart; one context by default, which needs no encoder.
+        How queries are told apart; by default one context, and more as queries come (see `growing`).
     encoder : str, Encoder or callable, optional
-        Turns text into an embedding; needed if `decide` is given text and there are several contexts.
+        Turns text into an embedding; by default "hashing" where contexts grow.
     policy : Policy, optional
         `Offline` if `estimates` are given, else `Optimistic`.
     estimates : Estimates, optional
@@ -74,9 +75,9 @@ class WiseRouter(RouterSignals, RouterJudging):
     watch : Watch or None, default "auto"
         Fades old observations and detects drift; "auto" is `Watch()` for policies that ask for it, such as
         `Optimistic`, and None for the others: nothing fades.
-    growing : Growing, optional
-        Clusters the recent queries again as they come, so that the number of contexts grows with the traffic. Not with
-        `residuals`, nor with a store that several processes share.
+    growing : Growing or None, default "auto"
+        Clusters the recent queries again as they come. "auto" is `Growing()` for a router that learns with `Optimistic`
+        and starts without contexts, or was saved while they grew. Not with `residuals`, nor with a shared store.
     seed : int, optional
         Seeds the draws of the policy; workers with equal seeds, or without one, agree on the draws of a `draw_key`.
     labels : LabelBudget, optional
@@ -124,24 +125,21 @@ class WiseRouter(RouterSignals, RouterJudging):
         residuals: QueryResiduals | None = None,
         store: str | Store = "memory://",
         watch: Watch | Literal["auto"] | None = "auto",
-        growing: Growing | None = None,
+        growing: GrowingOrAuto = "auto",
         seed: int | None = None,
         labels: LabelBudget | None = None,
         explore: ExploreShare | None = None,
         conversations: Conversations | None = None,
     ) -> None:
-        if residuals is not None and growing is not None:
+        if residuals is not None and isinstance(growing, Growing):
             raise InvalidInput("residuals belong to fixed contexts: give residuals or growing, not both")
-        pool, contexts = Pool(models), contexts or Contexts.single()
         policy = policy or (Optimistic() if estimates is None else Offline())
+        opened, store = None if encoder is None else open_encoder(encoder), open_store(store)
+        growing, opened = growth(growing, opened, contexts, policy, fixed=residuals is not None or store.durable)
+        pool, contexts = Pool(models), contexts or Contexts.single()
         estimates = estimates or Estimates(contexts.n_contexts, len(pool))
-        opened = None if encoder is None else open_encoder(encoder)
-        store = open_store(store)
         if growing is not None and store.durable:
-            raise InvalidInput(
-                "contexts that grow are known to one process only, got growing= with a store that several share: "
-                "fit an artifact and load it in each, or use memory://"
-            )
+            raise InvalidInput("contexts that grow are known to one process only, got a shared store: use memory://")
         if watch == "auto":
             watch = Watch() if getattr(policy, "watches_by_default", False) else None
         sync = EstimateSync(contexts) if store.durable else None
@@ -492,12 +490,14 @@ class WiseRouter(RouterSignals, RouterJudging):
         with self._lock:
             if store.durable:
                 learner.merge_remote()
+            query = learner.present_query(query)
             record = decide(query, budget, eligible, worst_case_usd, max_output_tokens, scope, may_wait, draw_key)
         try:
             store.reserve(record)
         except BudgetExhausted:  # another call was faster
             budget = store.snapshot(scope)
             with self._lock:
+                query = learner.present_query(query)
                 record = decide(query, budget, eligible, worst_case_usd, max_output_tokens, scope, may_wait, draw_key)
             store.reserve(record)
         return self._recorded(record, query)
@@ -511,7 +511,7 @@ class WiseRouter(RouterSignals, RouterJudging):
             self._settle_skipped(decision)
         if record.counts:
             with self._lock:
-                self._learner.sums.add_invoked(decision.context, record.model)
+                self._learner.count(record)
                 if query.embedding is not None:
                     self._learner.keep_query(record, query.embedding)
             if self._learner.estimates.n_invoked >= self._learner.pending.due:

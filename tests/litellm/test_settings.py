@@ -50,7 +50,22 @@ WISE = {"budget_usd": 5.0, "requests": 100}
         ),
         ({"groups": {"wise": {**WISE, "within": [WISE]}}}, ".groups.wise", "must renew differently"),
         ({"groups": {"wise": {**WISE, "rollover": True}}}, ".groups.wise", "rollover needs every"),
-        ({"groups": {"wise": {**WISE, "encoder": "litellm/e"}}}, ".groups.wise", "encoder needs artifact"),
+        (
+            {"groups": {"wise": {**WISE, "encoder": "litellm/e", "contexts": 1}}},
+            ".groups.wise",
+            "encoder needs several",
+        ),
+        (
+            {"groups": {"wise": {**WISE, "artifact": "a.wise", "contexts": 8}}},
+            ".groups.wise",
+            "contexts is for",
+        ),
+        (
+            {"groups": {"wise": {**WISE, "explore_requests": 9, "contexts": 8}}},
+            ".groups.wise",
+            "contexts must be 1",
+        ),
+        ({"groups": {"wise": {**WISE, "contexts": 0}}}, ".groups.wise.contexts", "greater than or equal to 1"),
         ({"groups": {"wise": {**WISE, "cap_output_tokens": 0}}}, ".groups.wise.cap_output_tokens", "got 0"),
         ({"groups": {"wise": {**WISE, "label_share": 0}}}, ".groups.wise.label_share", "greater than 0, got 0"),
         ({"groups": {"wise": {**WISE, "explore_share": 2}}}, ".groups.wise.explore_share", "equal to 1, got 2"),
@@ -152,7 +167,7 @@ def test_a_secret_of_the_encoder_is_not_shown():
 def test_a_password_in_the_url_of_a_store_is_not_shown():
     store = "redis://:sk-secret@h/0?name=x"
     both = {"a": {**WISE, "store": store}, "b": {**WISE, "store": store}}
-    for groups in (both, {"a": {"store": store, **WISE, "encoder": "litellm/e"}}):
+    for groups in (both, {"a": {"store": store, **WISE, "encoder": "litellm/e", "contexts": 1}}):
         with pytest.raises(SettingsError) as wrong:
             settings_of({"groups": groups})
         assert "sk-secret" not in str(wrong.value)

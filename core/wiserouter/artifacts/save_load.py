@@ -30,6 +30,7 @@ from wiserouter.pricing.pool import Model, Pool
 from wiserouter.pricing.prices import Price
 from wiserouter.prompts.contexts import Contexts, ContextSummary
 from wiserouter.prompts.encoders import Encoder, EncoderLike, encoder_from_state, open_encoder
+from wiserouter.prompts.encoders.base import QUICK
 
 _CONTEXT_ARRAYS = ("contexts.centroids", "contexts.freq")
 _KINDS = "?biufUS"
@@ -123,7 +124,7 @@ def _checked(parts: RouterParts) -> RouterParts:
 
 def _check_dimensions(contexts: Contexts, encoder: Encoder | None) -> None:
     """Raise `InvalidInput` if a fitted encoder has other dimensions than the centroids; a single one may have none."""
-    if encoder is None or encoder.spec != "tfidf" or (contexts.n_contexts == 1 and not contexts.dim):
+    if encoder is None or encoder.spec not in QUICK or (contexts.n_contexts == 1 and not contexts.dim):
         return
     got = encoder.encode("").size
     if got != contexts.dim:

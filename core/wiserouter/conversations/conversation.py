@@ -77,6 +77,8 @@ class Conversation(NamedTuple):
         Key of the parent run; "" without one.
     started_s, used_s : float, seconds
         The times of its first and its last call.
+    contexts_version : int
+        The version of the contexts that `context` is one of.
     version : int
         Version of the kept state; 0 where it was never kept.
 
@@ -111,6 +113,7 @@ class Conversation(NamedTuple):
     parent: str = ""
     started_s: float = 0.0
     used_s: float = 0.0
+    contexts_version: int = 0
     version: int = 0
 
     @property
@@ -164,11 +167,13 @@ class Conversation(NamedTuple):
         key, scope, unit, _, first, failed, _, decision_id, price, reward, calls, spent, estimate, _, *rest = self
         if chosen is not None:
             decision_id, price, reward = chosen
-        prompt, warm, missed, sent, read, parent, started_s, _, version = rest
+        prompt, warm, missed, sent, read, parent, started_s, _, fitted, version = rest
         used_s = max(self.used_s, at_s)
         about = (key, scope, unit, model, first or model, failed, context, decision_id, price, reward, calls + 1)
-        amounts = (spent, estimate, rest_usd, prompt, warm, missed, sent, read, parent, started_s, used_s, version)
-        return Conversation._make((*about, *amounts))  # `_replace` takes three times as long
+        amounts = (spent, estimate, rest_usd, prompt, warm, missed, sent, read)
+        return Conversation._make(
+            (*about, *amounts, parent, started_s, used_s, fitted, version)
+        )  # `_replace` takes three times as long
 
     def next_version(self) -> Conversation:
         """Return the state as a store keeps it: of the next version."""

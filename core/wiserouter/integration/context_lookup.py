@@ -11,12 +11,29 @@ from typing import NamedTuple, Protocol, cast, runtime_checkable
 from wiserouter.errors import EncoderError
 from wiserouter.prompts.contexts import Contexts
 from wiserouter.prompts.encoders import Encoder
+from wiserouter.prompts.encoders.base import QUICK
 from wiserouter.types import NO_CONTEXT, Embedding
 
 logger = logging.getLogger("wiserouter")
 
-QUICK = frozenset({"tfidf"})
-"""Encoders that need about 0.1 ms: less than a switch to another thread and back."""
+
+class ContextSource(Protocol):
+    """The router, as far as contexts go: these and the encoder may change while it serves."""
+
+    @property
+    def contexts(self) -> Contexts:
+        """The contexts that queries are assigned to."""
+        ...
+
+    @property
+    def encoder(self) -> Encoder | None:
+        """The encoder of text; None where one context needs none."""
+        ...
+
+    @property
+    def needs_embedding(self) -> bool:
+        """True if the embedding of a query is passed on to the router."""
+        ...
 
 
 @runtime_checkable
@@ -40,14 +57,10 @@ class ContextLookup:
 
     Parameters
     ----------
-    contexts : Contexts
-        The contexts to choose from.
-    encoder : Encoder or None
-        Turns text into an embedding; needed where there are several contexts.
+    router : ContextSource
+        The contexts to choose from, and the encoder that turns text into an embedding.
     timeout_s : float, default 1
         The longest time that a question waits for its embedding before it is routed without a context.
-    keeps_embedding : bool, default False
-        Whether the embedding is passed on to the router: `WiseRouter.needs_embedding`.
 
     Attributes
     ----------
@@ -57,12 +70,10 @@ class ContextLookup:
         Whether the text of a question bears on its context.
     """
 
-    def __init__(
-        self, contexts: Contexts, encoder: Encoder | None, timeout_s: float = 1.0, *, keeps_embedding: bool = False
-    ) -> None:
-        self._contexts, self._encoder, self._timeout_s = contexts, encoder, timeout_s
-        self._keeps_embedding = keeps_embedding and encoder is not None
-        self.needs_question = contexts.n_contexts > 1 or self._keeps_embedding
+    def __init__(self, router: ContextSource, timeout_s: float = 1.0) -> None:
+        self._router, self._timeout_s = router, timeout_s
+        self._keeps_embedding = router.needs_embedding and router.encoder is not None
+        self.needs_question = router.contexts.n_contexts > 1 or self._keeps_embedding
         self._threads = ThreadPoolExecutor(max_workers=2, thread_name_prefix="wiserouter-encode")
         self.failures = 0
 
@@ -70,8 +81,9 @@ class ContextLookup:
         """Return the context of a question, or `NO_CONTEXT` where the encoder fails or is too slow."""
         if not self.needs_question:
             return ContextAssignment(0)
-        if isinstance(self._encoder, AsyncEncoder):
-            return await self._awaited(self._encoder.aencode(question))
+        encoder = self._router.encoder
+        if isinstance(encoder, AsyncEncoder):
+            return await self._awaited(encoder.aencode(question))
         if self._is_quick:
             return self._assigned(lambda: self._encode(question))
         return await self._awaited(asyncio.wrap_future(self._threads.submit(self._encode, question)))
@@ -87,10 +99,10 @@ class ContextLookup:
 
     @property
     def _is_quick(self) -> bool:
-        return getattr(self._encoder, "spec", "") in QUICK
+        return getattr(self._router.encoder, "spec", "") in QUICK
 
     def _encode(self, question: str) -> Embedding:
-        return cast("Encoder", self._encoder).encode(question)
+        return cast("Encoder", self._router.encoder).encode(question)
 
     async def _awaited(self, embedding: Awaitable[Embedding]) -> ContextAssignment:
         try:
@@ -102,7 +114,7 @@ class ContextLookup:
     def _assigned(self, embedding: Callable[[], Embedding]) -> ContextAssignment:
         try:
             vector = embedding()
-            return ContextAssignment(self._contexts.assign(vector), vector if self._keeps_embedding else None)
+            return ContextAssignment(self._router.contexts.assign(vector), vector if self._keeps_embedding else None)
         except (EncoderError, TimeoutError) as error:
             return self._without(error)
 

@@ -2,26 +2,36 @@
 
 The latest queries are kept with their embeddings and observations. Contexts are fitted on these, and their observations
 move with them. The sums of older queries move in proportion to the new contexts of the kept queries of their old one,
-so that no sum is lost.
+so that no sum is lost (`wiserouter.learning.context_moves`).
 """
 
 from __future__ import annotations
 
+import logging
 from collections import OrderedDict
+from collections.abc import Mapping
 from dataclasses import dataclass
 from threading import Thread
+from typing import NamedTuple
 
 import numpy as np
 
 from wiserouter.errors import InvalidInput
-from wiserouter.learning.estimates import Estimates
+from wiserouter.learning.context_moves import KnownQueries, correction, drawn_context, moved_sums, spread_of
+from wiserouter.learning.estimates import FIELDS, Estimates
 from wiserouter.pricing.prices import Usage
 from wiserouter.prompts.contexts import Contexts
-from wiserouter.types import NO_CONTEXT, Decision, Embedding, FloatArray, IntArray
+from wiserouter.prompts.encoders.base import Encoder, RefittableEncoder
+from wiserouter.types import Embedding, FloatArray, IntArray
 from wiserouter.validation import check_count
+
+logger = logging.getLogger("wiserouter")
 
 PER_MODEL = 30
 """Fewest queries of a context, for each model of the pool: contexts of fewer differ by noise only."""
+
+FEWEST_KEPT = 10
+"""Fewest kept queries of a context, where other workers have seen the rest."""
 
 
 @dataclass(slots=True)
@@ -36,6 +46,44 @@ class Seen:
     reward: float | None = None
     reward_weight: float = 1.0
 
+    def values(self) -> tuple[float, ...]:
+        """Return the amounts that the query adds to the sums, by `FIELDS`; the delay of its score is not known."""
+        cost, reward, usage = self.cost_usd, self.reward, self.usage
+        charged, metered = float(cost is not None), float(usage is not None)
+        weight = 0.0 if reward is None else self.reward_weight
+        cost, reward = cost or 0.0, reward or 0.0
+        tokens = (0.0, 0.0) if usage is None else (float(usage.input_tokens), float(usage.output_tokens))
+        rewards = (weight, weight * reward, weight * reward * reward, weight, 0.0)
+        return (charged, cost, cost * cost, *rewards, 1.0, 1.0, metered, *tokens)
+
+
+class FittedContexts(NamedTuple):
+    """Contexts to go on with, and where the kept queries lie in them.
+
+    Attributes
+    ----------
+    contexts : Contexts
+        The contexts.
+    encoder : Encoder or None
+        The encoder that their centroids belong to.
+    n_seen : int
+        Number of queries seen when they were fitted.
+    placed : mapping of str to (ndarray, int)
+        Embedding and context of the queries that were kept then, by decision.
+    """
+
+    contexts: Contexts
+    encoder: Encoder | None
+    n_seen: int
+    placed: Mapping[str, tuple[Embedding, int]]
+
+
+class Moved(NamedTuple):
+    """Estimates for new contexts, and the part of them that sets kept queries right (see `context_moves`)."""
+
+    estimates: Estimates
+    corrected: dict[str, FloatArray]
+
 
 class Growing:
     """The recent queries that contexts are fitted on, and the schedule of these fits.
@@ -43,19 +91,24 @@ class Growing:
     Parameters
     ----------
     n_contexts : int, default 16
-        The largest number of contexts.
+        The largest number of contexts, at least 2.
     first_after : int, default 200
         Queries before the first fit.
     per_context : int, optional
         Queries that a context needs; by default 30 for each model of the pool.
     keep : int, default 2,000
-        Number of recent queries to keep: 4 x dim bytes each, and some hundred more.
+        Number of recent queries to keep: 4 x dim bytes each (2 KB with the default encoder), and some hundred more.
     refit_after : int, optional
         Once there are `n_contexts`, fit them again each time that this many queries have come; never by default.
     background : bool, default True
         Fit in a thread, while requests go on; False lets one request wait some 0.1 s.
     seed : int, default 0
         Seeds the clusters.
+
+    Attributes
+    ----------
+    version : int
+        Number of the present contexts; 0 for those that the router began with.
 
     Raises
     ------
@@ -74,25 +127,40 @@ class Growing:
         background: bool = True,
         seed: int = 0,
     ) -> None:
-        self.n_contexts = check_count("n_contexts", n_contexts, least=1)
+        if check_count("n_contexts", n_contexts, least=1) == 1:
+            raise InvalidInput("n_contexts of Growing must be at least 2, got 1: for one context give growing=None")
+        self.n_contexts = n_contexts
         self.first_after = check_count("first_after", first_after, least=1)
         self.per_context = None if per_context is None else check_count("per_context", per_context, least=1)
         self.keep = check_count("keep", keep, least=n_contexts)
         self.refit_after = None if refit_after is None else check_count("refit_after", refit_after, least=1)
+        self.version = 0
         self._background, self._seed = background, seed
         self._recent: OrderedDict[str, Seen] = OrderedDict()
-        self._moves: list[tuple[float, IntArray]] = []
-        self._n_seen = 0
+        self._spreads: dict[int, FloatArray] = {}
+        self._n_seen = self._n_elsewhere = 0
         self._due = float(first_after)
         self._fitting: Thread | None = None
-        self._fitted: Contexts | None = None
+        self._fitted: FittedContexts | None = None
 
-    def add(self, decision: Decision, embedding: Embedding, model: int) -> None:
-        """Keep a query, in place of the oldest one if there are `keep`."""
-        self._recent[decision.id] = Seen(embedding, decision.context, model)
+    def start(self, contexts: Contexts, n_models: int) -> None:
+        """Go on from contexts that were fitted earlier: they are fitted again once twice as many queries were seen."""
+        if contexts.n_contexts > 1:
+            self._n_elsewhere = contexts.n_queries or contexts.n_contexts * self._per_context(n_models)
+            self._due = self._next_due(contexts.n_contexts)
+
+    def add(self, decision_id: str, embedding: Embedding, context: int, model: int) -> None:
+        """Keep a query, in place of the oldest one if there are `keep`; all embeddings kept have one length."""
+        if self._recent and next(iter(self._recent.values())).embedding.shape != embedding.shape:
+            return
+        self._recent[decision_id] = Seen(embedding, context, model)
         if len(self._recent) > self.keep:
             self._recent.popitem(last=False)
         self._n_seen += 1
+
+    def add_elsewhere(self, n: int) -> None:
+        """Count queries that other workers have seen."""
+        self._n_elsewhere += n
 
     def seen(self, decision_id: str) -> Seen | None:
         """Return a kept query; None if it is not kept."""
@@ -102,102 +170,127 @@ class Growing:
         """Forget a query whose call failed."""
         self._recent.pop(decision_id, None)
 
-    def context_of(self, decision_id: str, context: int, decided_at: float) -> int:
-        """Return the present context of a query, which may have been decided in an earlier set of contexts."""
+    def context_of(self, decision_id: str, context: int, version: int) -> int:
+        """Return the present context of a query that was decided in the contexts of `version`."""
+        if version == self.version:
+            return context
         kept = self._recent.get(decision_id)
         if kept is not None:
             return kept.context
-        for moved_at, moved_to in self._moves:
-            if context != NO_CONTEXT and decided_at <= moved_at:
-                context = int(moved_to[context])
-        return context
+        return drawn_context(decision_id, context, [self._spreads[v] for v in range(version, self.version)])
 
-    def advance(self, n_models: int) -> Contexts | None:
-        """Fit contexts if enough queries were seen, and return them once, when they are ready."""
+    def advance(self, encoder: Encoder | None, n_present: int, n_models: int) -> FittedContexts | None:
+        """Fit contexts if enough queries were seen, and return them once, when they are ready: never fewer than now."""
         if self._fitting is not None:
             if self._fitting.is_alive():
                 return None
             self._fitting, fitted, self._fitted = None, self._fitted, None
             return fitted
-        if self._n_seen < self._due:
+        if self._total < self._due:
             return None
         n_contexts = self.n_contexts_now(n_models)
-        self._due = self._next_due(n_contexts, n_models)
-        if n_contexts == 1:
+        if n_contexts < max(2, n_present):
+            self._due = max(2.0 * self._per_context(n_models), self._total + 1.0)
             return None
+        self._due = self._next_due(n_contexts)
+        kept = self._kept_rows()
         if not self._background:
-            return self.fit(n_contexts)
-        self._fitting = Thread(target=self._fit_in_background, args=(self._embeddings(), n_contexts), daemon=True)
+            return self._fit(kept, n_contexts, encoder, self._total)
+        self._fitting = Thread(target=self._fit_in_background, args=(kept, n_contexts, encoder, self._total))
+        self._fitting.daemon = True
         self._fitting.start()
         return None
 
     def n_contexts_now(self, n_models: int) -> int:
         """Return the number of contexts that the queries seen can fill, for a pool of `n_models`."""
-        filled = self._n_seen // self._per_context(n_models)
-        return max(1, min(self.n_contexts, filled, len(self._recent)))
+        needed = self._per_context(n_models)
+        return max(1, min(self.n_contexts, self._total // needed, len(self._recent) // min(needed, FEWEST_KEPT)))
 
-    def fit(self, n_contexts: int) -> Contexts:
+    def fit(self, n_contexts: int, encoder: Encoder | None) -> FittedContexts:
         """Return contexts fitted on the kept queries; raise `InvalidInput` if these are fewer than `n_contexts`."""
         if not self._recent:
             raise InvalidInput("contexts are fitted on recent queries, got none: decide some with text or embedding")
-        return Contexts.fit(self._embeddings(), n_contexts, seed=self._seed)
+        return self._fit(self._kept_rows(), n_contexts, encoder, self._total)
 
-    def move(self, estimates: Estimates, contexts: Contexts, moved_at: float) -> Estimates:
-        """Return estimates for new contexts that hold all observations of the old ones.
+    def move(self, estimates: Estimates, fitted: FittedContexts, present: Encoder | None) -> Moved:
+        """Return estimates for new contexts that hold all observations of the old ones, and go on with these.
 
         Parameters
         ----------
         estimates : Estimates
             Of the contexts so far.
-        contexts : Contexts
+        fitted : FittedContexts
             The new ones.
-        moved_at : float
-            The store's time; decisions made before it name an old context.
+        present : Encoder or None
+            The encoder so far.
         """
+        old = np.array([one.context for one in self._recent.values()], dtype=np.int64)
+        self._place(fitted, present)
+        new = np.array([one.context for one in self._recent.values()], dtype=np.int64)
+        spread = spread_of(old, new, estimates.shape[0], fitted.contexts.freq)
+        self._spreads[self.version] = spread
+        self.version += 1
+        return self._moved(estimates, spread, old, new)
+
+    def _moved(self, estimates: Estimates, spread: FloatArray, old: IntArray, new: IntArray) -> Moved:
         kept = list(self._recent.values())
-        moved_to = contexts.assign_many(self._embeddings())
-        n_old, n_models = estimates.shape
-        old, new = _sums_of(kept, (n_old, n_models)), Estimates(contexts.n_contexts, n_models)
-        spread = np.zeros((n_old, contexts.n_contexts))
-        for one, context in zip(kept, moved_to.tolist(), strict=True):
-            spread[one.context, context] += 1.0
-            one.context = context
-        spread += 1e-9 * contexts.freq  # a context without a kept query is spread over all
-        spread /= spread.sum(axis=1, keepdims=True)
-        new.merge(_sums_of(kept, new.shape))
-        new.merge(_spread(estimates, old, spread))
-        self._moves.append((moved_at, spread.argmax(axis=1)))
-        return new
+        models = np.array([one.model for one in kept], dtype=np.int64)
+        values = np.array([one.values() for one in kept]).reshape(len(kept), len(FIELDS))
+        sums = estimates.arrays()
+        corrected = correction(sums, spread, KnownQueries(old, new, models, values))
+        moved = Estimates.of_arrays({name: sums + corrected[name] for name, sums in moved_sums(sums, spread).items()})
+        moved.n_invoked, moved.n_observations = estimates.n_invoked, estimates.n_observations
+        moved.pending = estimates.pending
+        return Moved(moved, corrected)
+
+    def _place(self, fitted: FittedContexts, present: Encoder | None) -> None:
+        """Give the kept queries their embedding and context in the new contexts; most were placed beforehand."""
+        late = {name: one.embedding for name, one in self._recent.items() if name not in fitted.placed}
+        placed = {**fitted.placed, **_placed(late, fitted.contexts, present, fitted.encoder)}
+        for name, one in self._recent.items():
+            one.embedding, one.context = placed[name]
+
+    @property
+    def _total(self) -> int:
+        return self._n_seen + self._n_elsewhere
 
     def _per_context(self, n_models: int) -> int:
         return PER_MODEL * n_models if self.per_context is None else self.per_context
 
-    def _next_due(self, n_contexts: int, n_models: int) -> float:
-        """Return the number of queries to fit again at: where two contexts can be filled, then at each doubling."""
+    def _next_due(self, n_contexts: int) -> float:
+        """Return the number of queries to fit again at: each doubling, and then as `refit_after` says."""
         if n_contexts < self.n_contexts:
-            return 2.0 * (self._per_context(n_models) if n_contexts == 1 else self._n_seen)
-        return float("inf") if self.refit_after is None else float(self._n_seen + self.refit_after)
+            return 2.0 * self._total
+        return float("inf") if self.refit_after is None else float(self._total + self.refit_after)
 
-    def _embeddings(self) -> Embedding:
-        return np.stack([one.embedding for one in self._recent.values()])
+    def _kept_rows(self) -> dict[str, Embedding]:
+        return {name: one.embedding for name, one in self._recent.items()}
 
-    def _fit_in_background(self, embeddings: Embedding, n_contexts: int) -> None:
-        self._fitted = Contexts.fit(embeddings, n_contexts, seed=self._seed)
+    def _fit(
+        self, kept: Mapping[str, Embedding], n_contexts: int, encoder: Encoder | None, n_seen: int
+    ) -> FittedContexts:
+        """Return contexts and encoder, fitted on the embeddings of kept queries."""
+        rows, fitted = np.stack(list(kept.values())), encoder
+        if isinstance(encoder, RefittableEncoder):
+            gave = rows.shape[1] == encoder.encode("").size
+            fitted = encoder.refitted(rows) if gave else None  # the callers give embeddings of their own
+            rows = rows if fitted is None else encoder.converted(rows, fitted)
+        contexts = Contexts.fit(rows, n_contexts, seed=self._seed)
+        return FittedContexts(contexts, fitted, n_seen, _placed(kept, contexts, encoder, fitted))
+
+    def _fit_in_background(
+        self, kept: Mapping[str, Embedding], n_contexts: int, encoder: Encoder | None, n_seen: int
+    ) -> None:
+        self._fitted = self._fit(kept, n_contexts, encoder, n_seen)
 
 
-def _sums_of(kept: list[Seen], shape: tuple[int, int]) -> Estimates:
-    """Return the sums of some queries."""
-    sums = Estimates(*shape)
-    for one in kept:
-        sums.add_invoked(one.context, one.model)
-        if one.cost_usd is not None:
-            sums.add_cost(one.context, one.model, one.cost_usd, one.usage)
-        if one.reward is not None:
-            sums.add_reward(one.context, one.model, one.reward, weight=one.reward_weight)
-    return sums
-
-
-def _spread(estimates: Estimates, kept: Estimates, spread: FloatArray) -> Estimates:
-    """Return the sums of all but the kept queries, moved to the new contexts in proportion."""
-    whole, part = estimates.arrays(), kept.arrays()
-    return Estimates.of_arrays({name: spread.T @ np.maximum(whole[name] - part[name], 0.0) for name in whole})
+def _placed(
+    kept: Mapping[str, Embedding], contexts: Contexts, present: Encoder | None, encoder: Encoder | None
+) -> dict[str, tuple[Embedding, int]]:
+    """Return the embedding and the context of queries under new contexts."""
+    if not kept:
+        return {}
+    rows = np.stack(list(kept.values()))
+    if isinstance(present, RefittableEncoder) and isinstance(encoder, RefittableEncoder) and encoder is not present:
+        rows = present.converted(rows, encoder)
+    return dict(zip(kept, zip(rows, contexts.assign_many(rows).tolist(), strict=True), strict=True))

@@ -12,6 +12,7 @@ from wiserouter.pricing.pool import Pool
 from wiserouter.pricing.tokens import SHORT_TEXT_CHARS, count_tokens
 from wiserouter.prompts.contexts import Contexts
 from wiserouter.prompts.encoders import Encoder
+from wiserouter.prompts.encoders.base import QUICK
 from wiserouter.types import NO_CONTEXT, Embedding
 from wiserouter.validation import check_count
 
@@ -29,12 +30,15 @@ class Query(NamedTuple):
         Kept where its own reward is estimated, or contexts are fitted on it.
     length_tokens : int or None
         The best count of its length, where its own cost is estimated.
+    version : int
+        The version of the contexts that it was read in.
     """
 
     context: int
     input_tokens: int | None
     embedding: Embedding | None = None
     length_tokens: int | None = None
+    version: int = 0
 
 
 class QueryReader:
@@ -53,7 +57,10 @@ class QueryReader:
     keeps_length : bool
         Whether a query keeps the best count of its tokens.
     reassigns : bool, default False
-        Whether an embedding outranks a context that was found earlier, as where contexts are fitted while serving.
+        Whether contexts are fitted while serving: an embedding then outranks a context that was found earlier, and a
+        query without an embedding has no context once there are several.
+    version : int, default 0
+        The version of the contexts.
     """
 
     def __init__(
@@ -65,15 +72,18 @@ class QueryReader:
         keeps_embedding: bool,
         keeps_length: bool,
         reassigns: bool = False,
+        version: int = 0,
     ) -> None:
         self._contexts, self._encoder = contexts, encoder
         self._counts_tokens = {hard: pool.needs_tokens(hard=hard) for hard in (False, True)}
         self._n_contexts = contexts.n_contexts
         self._keeps_embedding, self._keeps_length, self._reassigns = keeps_embedding, keeps_length, reassigns
+        self._version = version
+        self._encodes_quickly = getattr(encoder, "spec", "") in QUICK
 
     def is_quick(self, text: str | None) -> bool:
-        """Return True if reading takes well under a millisecond: nothing to encode, and little to count."""
-        encodes = self._n_contexts > 1 or self._keeps_embedding
+        """Return True if reading takes well under a millisecond: little to encode, and little to count."""
+        encodes = (self._n_contexts > 1 or self._keeps_embedding) and not self._encodes_quickly
         return not isinstance(text, str) or (not encodes and len(text) < SHORT_TEXT_CHARS)
 
     def read(
@@ -98,13 +108,29 @@ class QueryReader:
             raise InvalidInput(f"text must be a string, got {type(text).__name__}", value=text)
         if self._keeps_embedding and embedding is None and context is None and text is not None and self._encoder:
             embedding = self._encoder.encode(text)
-        if self._reassigns and embedding is not None:
-            context = None
+            if self._reassigns and embedding.size != self._contexts.dim and self._n_contexts > 1:
+                embedding = None  # these contexts come from embeddings that the caller gave
+        if self._reassigns:
+            context = self._context_now(embedding, context)
         assigned = self._assigned(text, embedding) if context is None else self._checked(context)
         tokens = None if text is None and input_tokens is None else self._tokens(text, input_tokens, hard=hard)
         if not (self._keeps_embedding or self._keeps_length):
             return Query(assigned, tokens)
-        return Query(assigned, tokens, self._kept(embedding), self._length(text, input_tokens))
+        return Query(assigned, tokens, self._kept(embedding), self._length(text, input_tokens), self._version)
+
+    def read_again(self, query: Query) -> Query:
+        """Return a query that was read in other contexts, in those of this reader."""
+        embedding = query.embedding
+        if self._n_contexts > 1 and (embedding is None or embedding.size != self._contexts.dim):
+            return query._replace(context=NO_CONTEXT, embedding=None, version=self._version)
+        context = 0 if embedding is None else self._contexts.assign(embedding)
+        return query._replace(context=context, version=self._version)
+
+    def _context_now(self, embedding: ArrayLike | None, context: int | None) -> int | None:
+        """Return the context to go by where contexts are fitted while serving; None for that of the embedding."""
+        if embedding is not None:
+            return None
+        return NO_CONTEXT if context is None and self._n_contexts > 1 else context
 
     def _kept(self, embedding: ArrayLike | None) -> Embedding | None:
         if embedding is None or not self._keeps_embedding:

@@ -276,7 +276,9 @@ class ConversationCalls:
         price = decision.shadow_price if math.isfinite(decision.shadow_price) else INFINITE_PRICE
         chosen = (decision.id, price, decision.expected_reward) if decides else None
         rest_usd = self._rest_usd(state, record) if self._is_run else 0.0
-        return state.decided(decision.model, decision.context, rest_usd, decision.decided_at, chosen)
+        after = state.decided(decision.model, decision.context, rest_usd, decision.decided_at, chosen)
+        version = record.contexts_version
+        return after if version == after.contexts_version else after._replace(contexts_version=version)
 
     def _rest_usd(self, state: Conversation, record: Record) -> float:
         """Return the expected cost of the calls that follow a decision; `state` is that before it.

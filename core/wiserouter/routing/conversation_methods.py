@@ -150,6 +150,7 @@ class RouterConversations(RouterSettlement):
             with self._lock:
                 if self._store.durable:
                     self._learner.merge_remote()
+                query = self._learner.present_query(query)
                 terms = calls.terms(state, query.context, call.input_tokens, caps)
                 record = self._decider.decide(
                     query,
@@ -176,7 +177,7 @@ class RouterConversations(RouterSettlement):
             asks = call.text is not None or call.embedding is not None or call.context not in (None, NO_CONTEXT)
             if asks:
                 return call.context
-        kept = self._learner.present_context(state.decision_id, state.context, state.used_s)
+        kept = self._learner.present_context(state.decision_id, state.context, state.contexts_version)
         return kept if NO_CONTEXT < kept < self._learner.contexts.n_contexts else call.context
 
     def _conversation_calls(self) -> ConversationCalls:

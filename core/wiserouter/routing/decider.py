@@ -98,7 +98,7 @@ class Decider:
         """
         learner, funds = self._learner, budget.funds
         pool = learner.pool
-        context, tokens, embedding, length = query
+        context, tokens, embedding, length, version = query
         candidates = None if eligible is None and pool.unrestricted else pool.eligible(eligible, tokens)
         allowed = candidates
         worst_usd, room_usd = None, None
@@ -121,9 +121,14 @@ class Decider:
         trace = DecisionTrace(pool, learner.contexts, choice, funds, candidates, tokens, worst_usd, room_usd, shift)
         decision = self._decision(choice, context, budget.rate_usd, worst_usd, scope)
         if terms is None:
-            return Record(decision, choice.model, choice.debit, "in flight", None, None, trace, features)
+            record = Record(decision, choice.model, choice.debit, "in flight", None, None, trace, features)
+            if version:
+                record.contexts_version = version
+            return record
         decision, caps, counts = terms.joined(decision), terms.caps, terms.counts
-        return Record(decision, choice.model, choice.debit, "in flight", None, None, trace, features, caps, counts)
+        record = Record(decision, choice.model, choice.debit, "in flight", None, None, trace, features, caps, counts)
+        record.contexts_version = version
+        return record
 
     def _worst_usd(
         self, tokens: int | None, max_output_tokens: int | None, given_usd: Mapping[str, float] | None

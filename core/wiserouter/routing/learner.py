@@ -13,13 +13,12 @@ from wiserouter.learning.drift import Watch
 from wiserouter.learning.estimates import AllSums
 from wiserouter.learning.new_model import new_model_prior
 from wiserouter.learning.pending_scores import PendingScores
-from wiserouter.learning.reclustering import Growing, Seen
+from wiserouter.learning.reclustering import FittedContexts, Growing, Seen
 from wiserouter.learning.source_scores import HUMAN, Scores, SourceScore
 from wiserouter.planning.envelope import SKIP
 from wiserouter.pricing.pool import Model, Pool
 from wiserouter.pricing.prices import Usage
-from wiserouter.prompts.contexts import Contexts
-from wiserouter.prompts.query import QueryReader
+from wiserouter.prompts.query import Query, QueryReader
 from wiserouter.stores.base import Record
 from wiserouter.stores.shared.estimate_sync import EstimateSync
 from wiserouter.types import NO_CONTEXT, Embedding
@@ -66,12 +65,19 @@ class Learner:
         self._now, self._watch, self._growing, self._sync = now, watch, growing, sync
         self.pending = PendingScores(estimates.n_invoked)
         self.agreements = Agreements(parts.agreements)
+        if growing is not None:
+            growing.start(self.contexts, len(self.pool))
         self._restart()
 
     @property
     def needs_embedding(self) -> bool:
         """True if a query's embedding bears on its reward in addition to its context."""
         return self._growing is not None or (self.residuals is not None and self.residuals.residual is not None)
+
+    @property
+    def version(self) -> int:
+        """Number of the present contexts; 0 for those that the router began with."""
+        return 0 if self._growing is None else self._growing.version
 
     def add_model(self, model: Model, reward: float | None, cost_usd: float | None) -> None:
         """Take a model into the pool, at its prior; raise `InvalidInput` before anything changes."""
@@ -98,20 +104,29 @@ class Learner:
     def refit_contexts(self, growing: Growing, n_contexts: int | None = None) -> None:
         """Cluster the recent queries; by default into as many contexts as they can fill."""
         n_contexts = growing.n_contexts_now(len(self.pool)) if n_contexts is None else n_contexts
-        self._move_to(growing, growing.fit(n_contexts))
+        self._move_to(growing, growing.fit(n_contexts, self.encoder))
 
-    def present_context(self, decision_id: str, context: int, decided_at: float) -> int:
-        """Return the context that the query of a decision belongs to now."""
-        return context if self._growing is None else self._growing.context_of(decision_id, context, decided_at)
+    def present_context(self, decision_id: str, context: int, version: int) -> int:
+        """Return the context that a query belongs to now, which was decided in the contexts of `version`."""
+        return context if self._growing is None else self._growing.context_of(decision_id, context, version)
+
+    def present_query(self, query: Query) -> Query:
+        """Return a query that was read while the contexts were others, as it is read now."""
+        return query if query.version == self.version else self.reader.read_again(query)
+
+    def count(self, record: Record) -> None:
+        """Count a decision."""
+        self.sums.add_invoked(self._context(record), record.model)
 
     def keep_query(self, record: Record, embedding: Embedding) -> None:
-        """Keep the query of a decision where contexts grow."""
-        growing = self._growing
-        if growing is not None:
-            growing.add(record.decision, embedding, record.model)
-            contexts = growing.advance(len(self.pool))
-            if contexts is not None:
-                self._move_to(growing, contexts)
+        """Keep the query of a decision where contexts grow, and fit them where that is due."""
+        context, growing = self._context(record), self._growing
+        if growing is None or context == NO_CONTEXT:
+            return
+        growing.add(record.decision.id, embedding, context, record.model)
+        fitted = growing.advance(self.encoder, self.contexts.n_contexts, len(self.pool))
+        if fitted is not None and fitted.contexts.n_contexts > 1:
+            self._move_to(growing, fitted)
 
     def take_back(self, record: Record) -> None:
         """Forget a decision whose call failed."""
@@ -228,13 +243,11 @@ class Learner:
         residuals = None if self.residuals is None else self.residuals.copy()
         return RouterParts(self.pool.models, self.contexts, self.encoder, self.policy, self.estimates.copy(), residuals)
 
-    def _move_to(self, growing: Growing, contexts: Contexts) -> None:
+    def _move_to(self, growing: Growing, fitted: FittedContexts) -> None:
         """Go on with other contexts; the observations move with their queries."""
-        moved = growing.move(self.estimates, contexts, self._now())
-        moved.pending = self.estimates.pending
-        self.estimates = moved
-        logger.info("%d contexts replace the %d so far", contexts.n_contexts, self.contexts.n_contexts)
-        self.contexts = contexts
+        self.estimates = growing.move(self.estimates, fitted, self.encoder).estimates
+        logger.info("%d contexts replace the %d so far", fitted.contexts.n_contexts, self.contexts.n_contexts)
+        self.contexts, self.encoder = fitted.contexts, fitted.encoder
         self._restart()
 
     def _restart(self) -> None:
@@ -262,6 +275,7 @@ class Learner:
             keeps_embedding=self.needs_embedding,
             keeps_length=residuals is not None and residuals.length is not None,
             reassigns=self._growing is not None,
+            version=self.version,
         )
 
     def _bind(self) -> None:
@@ -274,7 +288,7 @@ class Learner:
         decision = record.decision
         if self._growing is None:
             return decision.context
-        return self._growing.context_of(decision.id, decision.context, decision.decided_at)
+        return self._growing.context_of(decision.id, decision.context, record.contexts_version)
 
     def _kept(self, record: Record) -> Seen | None:
         """Return the kept query of a decision, if the model that answered is the one that was chosen."""

@@ -165,6 +165,7 @@ class RouterShadow(RouterConversations):
             with self._lock:
                 if self._store.durable:
                     self._learner.merge_remote()
+                query = self._learner.present_query(query)
                 record = self._decider.decide(query, budget, eligible, None, max_output_tokens, scope, False, key)
             choice, record.model = record.model, record.model if served is None else served
             try:

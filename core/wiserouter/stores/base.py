@@ -52,6 +52,8 @@ class Record:
         Whether it uses a request of the horizon; False for a call that continues a run.
     scores : mapping of str to SourceScore
         The score of each source.
+    contexts_version : int
+        The version of the contexts that the context of the decision is one of.
     """
 
     decision: Decision
@@ -65,6 +67,7 @@ class Record:
     caps: tuple[RunCap, ...] = ()
     counts: bool = True
     scores: Scores = field(default_factory=dict)
+    contexts_version: int = 0
 
     def take(self, scores: Scores) -> None:
         """Take over the scores of all sources, and the reward that follows from them."""

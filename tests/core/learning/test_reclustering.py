@@ -152,7 +152,7 @@ def test_a_context_found_before_a_move_gives_way_to_the_embedding():
 def test_mistakes_are_refused():
     with pytest.raises(InvalidInput, match="keep must be a whole number of at least 16"):
         Growing(keep=10)
-    router = WiseRouter([Model("a")])
+    router = WiseRouter([Model("a")], growing=None)
     with pytest.raises(InvalidInput, match="growing=Growing"):
         router.refit_contexts()
     router = growing_router()

@@ -15,6 +15,10 @@ State = dict[str, NDArray[np.generic]]
 Settings = dict[str, str | int | float | bool | None]
 
 
+QUICK = frozenset({"tfidf", "hashing"})
+"""Encoders that need about 0.1 ms: less than a switch to another thread and back."""
+
+
 @runtime_checkable
 class Encoder(Protocol):
     """Turns texts into vectors of one length.
@@ -22,7 +26,7 @@ class Encoder(Protocol):
     Attributes
     ----------
     spec : str
-        Its name in `open_encoder` and in artifacts: "tfidf", "minilm" or "custom".
+        Its name in `open_encoder` and in artifacts: "hashing", "tfidf", "minilm" or "custom".
 
     Notes
     -----
@@ -50,6 +54,19 @@ class Encoder(Protocol):
 
     def settings(self) -> Settings:
         """Return the keyword arguments that build an equal encoder."""
+        ...
+
+
+@runtime_checkable
+class RefittableEncoder(Encoder, Protocol):
+    """An encoder that is fitted while serving, on the vectors of recent texts: the texts need not be kept."""
+
+    def refitted(self, vectors: Embedding) -> Self:
+        """Return another encoder, fitted on texts by the vectors that this one gave them."""
+        ...
+
+    def converted(self, vectors: Embedding, into: Self) -> Embedding:
+        """Return the vectors that `into` gives to the texts that have these vectors here."""
         ...
 
 

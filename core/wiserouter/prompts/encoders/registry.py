@@ -13,6 +13,7 @@ EncoderLike = str | Encoder | EmbedFunction
 """The values that `open_encoder` accepts."""
 
 _KNOWN = {
+    "hashing": "wiserouter.prompts.encoders.hashing:HashingTfidf",
     "tfidf": "wiserouter.prompts.encoders.tfidf:TfidfEncoder",
     "minilm": "wiserouter.prompts.encoders.minilm:MiniLMEncoder",
 }
@@ -25,7 +26,8 @@ def open_encoder(spec: EncoderLike | None = None) -> Encoder:
     Parameters
     ----------
     spec : str, Encoder, callable or None
-        "tfidf" (also the default) or "minilm", a callable of (list of texts) -> (n, d), or an encoder, returned as is.
+        "tfidf" (also the default), "hashing" or "minilm", a callable of (list of texts) -> (n, d), or an encoder, which
+        is returned as is.
 
     Raises
     ------

@@ -10,7 +10,6 @@ text takes a tenth of the time, and the fitted state is three arrays.
 from __future__ import annotations
 
 import json
-import re
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -22,14 +21,13 @@ from numpy.typing import NDArray
 
 from wiserouter.errors import EncoderError, InvalidInput
 from wiserouter.prompts.encoders.base import Settings, State, check_embeddings, tail, unit
+from wiserouter.prompts.encoders.words import WORD
 from wiserouter.types import Embedding, FloatArray
 from wiserouter.validation import check_count
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-_UNSPACED = "\\u3040-\\u30ff\\u3400-\\u9fff\\uf900-\\ufaff"  # kana and Han: no blanks between words
-_WORD = re.compile(rf"[^\W{_UNSPACED}]+|[{_UNSPACED}]")
 _MANY_TEXTS = 100
 _NEGLIGIBLE = 1e-5
 _MOST_COUNTED = 1_000_000
@@ -76,6 +74,11 @@ class TfidfEncoder:
         self._vocabulary: dict[str, int] = {}
         self._idf: FloatArray = np.empty(0)
         self._components: Embedding | None = None
+
+    @property
+    def is_fitted(self) -> bool:
+        """Whether it has learned from a log, and so can encode."""
+        return self._components is not None
 
     def fit(self, texts: Sequence[str]) -> Self:
         """Learn the terms, their weights and the projection from `texts`.
@@ -161,7 +164,7 @@ class TfidfEncoder:
 
     def _terms(self, text: str) -> list[str]:
         """Return the words of the end of `text`, then its pairs of neighbouring words."""
-        words = _WORD.findall(tail(text, self._max_chars).lower())
+        words = WORD.findall(tail(text, self._max_chars).lower())
         return words + [" ".join(pair) for pair in pairwise(words)]
 
     def _weights(self, text: str) -> tuple[NDArray[np.intp], Embedding]:

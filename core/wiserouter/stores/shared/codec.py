@@ -53,7 +53,9 @@ def _terms(text: str) -> tuple[Budget, str | None]:
 def text_of_record(record: Record) -> str:
     """Return a decision and the features of its query as text, without its trace."""
     query = None if record.query is None else _of_features(record.query)
-    run = () if record.counts and not record.caps else (record.caps, record.counts)
+    run: tuple[Any, ...] = () if record.counts and not record.caps else (record.caps, record.counts)
+    if record.contexts_version:
+        run = (record.caps, record.counts, record.contexts_version)
     return json.dumps([list(record.decision), record.model, record.debit, query, *run])
 
 
@@ -64,6 +66,7 @@ def record_of_text(text: str, store: str) -> Record:
         record = Record(Decision(*fields), model, debit, query=None if query is None else _features(query))
         if run:
             record.caps, record.counts = tuple([RunCap(*cap) for cap in run[0]]), run[1]
+            record.contexts_version = run[2] if len(run) > 2 else 0
         return record
     except (ValueError, TypeError) as error:
         raise StoreDamaged(f"{store} holds a decision that cannot be read: {error}", store=store) from error
