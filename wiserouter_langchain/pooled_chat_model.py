@@ -8,6 +8,7 @@ from typing import Any
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables.utils import ConfigurableFieldSpec
+from pydantic import Field
 
 from wiserouter_langchain.call_environment import FORCED, SCOPE
 from wiserouter_langchain.conversation_ids import PARENT, RUN
@@ -19,6 +20,13 @@ class PooledChatModel(RatedChatModel):
     """A chat model made of several: it shows what all of them have in common."""
 
     models: dict[str, BaseChatModel]
+    rest_s: float = 5.0
+    encoder_timeout_s: float = 1.0
+    history_size: int = 10_000
+    judge: Any = Field(default=None, exclude=True)
+    judge_share: float = 0.1
+    judge_budget_usd: float | None = None
+    judge_terms: dict[str, Any] = Field(default_factory=dict, exclude=True)
 
     @property
     def _llm_type(self) -> str:

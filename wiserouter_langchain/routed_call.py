@@ -13,6 +13,7 @@ from langchain_core.runnables import RunnableConfig, patch_config
 
 from wiserouter import Decision, WiseRouter
 from wiserouter.integration import CallRequest
+from wiserouter_langchain.judge import offer_answer
 from wiserouter_langchain.limits import Limits
 from wiserouter_langchain.operations import OPERATIONS
 from wiserouter_langchain.pool_member import PoolMember
@@ -132,6 +133,8 @@ class RoutedCall:
             self.request,
             hard=self.limits is not None,
         )
+        if self.router.judge is not None:
+            offer_answer(self.router.judge, self.decision, self.messages, self.observer)
         return remark, self.error
 
     @property

@@ -30,6 +30,7 @@ from wiserouter_langchain.conversation_call import NamedRun
 from wiserouter_langchain.decision_index import DecisionIndex
 from wiserouter_langchain.event_streams import astream_events_v3, stream_events_v3
 from wiserouter_langchain.generate import ainvoke_each, configs_of, invoke_each
+from wiserouter_langchain.judge import start_judge
 from wiserouter_langchain.operations import OPERATIONS
 from wiserouter_langchain.pooled_chat_model import PooledChatModel
 from wiserouter_langchain.rests import Rests
@@ -65,6 +66,8 @@ class RunnableWiseRouter(PooledChatModel):
         Where the plan mixes models: what calls that get the same one share, besides context the hour.
     unit, run_budget_usd, run_limit, conversation_ttl_s : optional
         As in `Conversations`; by default as `router` does.
+    judge, judge_share, judge_budget_usd, judge_terms : optional
+        A chat model or function that scores a share of the answers, and the terms of `WiseRouter.judge_with`.
     encoder_timeout_s : float, default 1
         The time in which a question must be embedded; else it is routed without a context.
     mode, share, incumbent : {"route", "shadow"}, float, and str
@@ -109,14 +112,11 @@ class RunnableWiseRouter(PooledChatModel):
     budget: Budget | None = Field(default=None, exclude=True)
     scopes: dict[str, Budget] = Field(default_factory=dict, exclude=True)
     prices: dict[str, Price] = Field(default_factory=dict, exclude=True)
-    rest_s: float = 5.0
     unit: Unit | None = None
     run_budget_usd: float | None = None
     run_limit: Literal["hard", "expected"] | None = None
     conversation_ttl_s: float | None = None
     failover: bool = True
-    encoder_timeout_s: float = 1.0
-    history_size: int = 10_000
 
     def __init__(self, **fields: Any) -> None:
         """Look up prices and limits, and start the budget."""  # not in a validator, which would wrap our errors
@@ -142,6 +142,7 @@ class RunnableWiseRouter(PooledChatModel):
             ttl_s=self.conversation_ttl_s,
         )
         lookup = ContextLookup(core, self.encoder_timeout_s)
+        start_judge(core, self.judge, self.judge_share, self.judge_budget_usd, self.judge_terms)
         self._environment = CallEnvironment(
             core,
             members,

@@ -16,6 +16,7 @@ import time
 import weakref
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable
+from contextvars import Context
 from dataclasses import dataclass
 from threading import RLock, Thread, get_ident
 from typing import Any, NamedTuple
@@ -219,7 +220,7 @@ class Judge:
 
     def _start(self) -> None:
         """Start a task for the calls that wait; on the loop."""
-        task = asyncio.get_running_loop().create_task(self._judge_waiting())
+        task = asyncio.get_running_loop().create_task(self._judge_waiting(), context=Context())  # not the caller's
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
