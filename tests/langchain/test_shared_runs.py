@@ -6,18 +6,30 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
 from support.agent_runs import MIXED, fitted, ledger_usd, model_of, routed, thread
+from support.redis_servers import MISSING, redis_server, serving
 from wiserouter.errors import RunBudgetExhausted
 
 WAYS = ["thread_id", "records", "texts"]
 
 
-@pytest.fixture
-def store(tmp_path):
-    """Return a function that opens a worker on one file; all workers are closed at the end."""
+@pytest.fixture(scope="module")
+def redis_url():
+    if redis_server() is None:
+        pytest.skip(MISSING)
+    with serving() as server:
+        yield server.url
+
+
+@pytest.fixture(params=["sqlite", "redis"])
+def store(tmp_path, request):
+    """Return a function that opens a worker on one store; all workers are closed at the end."""
     opened = []
+    url = f"sqlite:///{tmp_path}/budget.db"
+    if request.param == "redis":
+        url = f"{request.getfixturevalue('redis_url')}?prefix={tmp_path.name}"
 
     def worker(**fields):
-        llm, providers = routed(router=fitted(MIXED, store=f"sqlite:///{tmp_path}/budget.db"), **fields)
+        llm, providers = routed(router=fitted(MIXED, store=url), **fields)
         opened.append(llm.core)
         return llm, providers
 

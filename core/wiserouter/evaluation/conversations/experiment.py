@@ -188,7 +188,7 @@ def _scores(study: ConversationStudy, seed: int) -> Iterator[ConversationScore]:
 
 @lru_cache(maxsize=1)
 def _of_seed(study: ConversationStudy, seed: int) -> tuple[History, Workload, ScoredUnits]:
-    """Return what all policies and budgets of a seed have in common; a worker process is given its budgets in a row."""
+    """Return the history and the workload of a seed; all of its budgets share them, and reach a process in a row."""
     n = study.conversations
     past = study.workload(HISTORY_SEED + seed, min(n, HISTORY_CONVERSATIONS))
     workload = study.workload(seed, n)
