@@ -35,9 +35,10 @@ class Strict(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _knows_its_keys(cls, given: object) -> object:
-        unknown = [key for key in given if key not in cls.model_fields] if isinstance(given, Mapping) else []
+        known = [field.alias or name for name, field in cls.model_fields.items()]
+        unknown = [key for key in given if key not in known] if isinstance(given, Mapping) else []
         if unknown:
-            raise ValueError("; ".join(_unknown_key(str(key), list(cls.model_fields)) for key in unknown))
+            raise ValueError("; ".join(_unknown_key(str(key), known) for key in unknown))
         return given
 
 

@@ -87,6 +87,10 @@ def _build() -> ProxyCallback:
     for name, account in settings.accounts.items():
         opened |= _groups_of(name, account, settings.members(name), config)
     callback = ProxyCallback({name: opened[name] for name in settings.groups})
+    if settings.feedback_pull is not None:
+        from wiserouter_litellm.feedback_pull import start_pull  # most proxies pull nothing
+
+        start_pull(callback, settings.feedback_pull)
     proxy = sys.modules.get(PROXY)
     if proxy is not None:
         from wiserouter_litellm.proxy_routes import mount  # imports the proxy, which only its workers have loaded

@@ -61,7 +61,10 @@ def router_of(recorder: Callable[[], Recorder]) -> APIRouter:
     def feedback(body: Feedback, caller: Caller) -> dict[str, Any]:
         """Record a user's score of an answer or a run that this key got; a second one replaces the first."""
         with _http_errors():
-            replaced = recorder().feedback(body.id, body.score, comment=body.comment, **_terms(caller))
+            terms = {"comment": body.comment, "source": body.source, **_terms(caller)}
+            if body.source != "human" and not terms["any_caller"]:
+                raise HTTPException(403, f"source must be human for this key, got {body.source!r}")
+            replaced = recorder().feedback(body.id, body.score, **terms)
         return {"status": "recorded", "replaced": replaced}
 
     @router.post("/end")

@@ -45,6 +45,7 @@ class Feedback(BaseModel):
     )
     score: float = Field(ge=0, le=1, description="0 is useless, 1 is perfect", strict=True)
     comment: str | None = Field(None, max_length=2_000)
+    source: str = Field("human", max_length=128, description="human; administrators may name a rule: or a judge:")
 
 
 class EndedSession(BaseModel):

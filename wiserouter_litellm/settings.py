@@ -72,8 +72,39 @@ class MemberSettings(RoutingSettings):
     budget: str
 
 
+class PullSettings(Strict):
+    """A platform whose new scores are pulled; its keys are in its own environment variables.
+
+    Attributes
+    ----------
+    platform : {"langfuse", "langsmith", "mlflow"}
+        The platform; the key is `from`.
+    every_s : float, seconds
+        The time from one pull to the next.
+    score : str, optional
+        The metric to take; all by default.
+    scale : str
+        The worst and the best score, such as 1..5.
+    since_s : float, seconds
+        How far back the first pull reads.
+    state : str, optional
+        A file that keeps the place over restarts.
+    url, project : str
+        The address of the platform, and the experiment of MLflow or the project id of LangSmith.
+    """
+
+    platform: Literal["langfuse", "langsmith", "mlflow"] = Field(alias="from")
+    every_s: float = Field(300.0, ge=1)
+    score: str | None = None
+    scale: str = "0..1"
+    since_s: float = Field(86_400.0, ge=0)
+    state: str | None = None
+    url: str = ""
+    project: str = ""
+
+
 class Settings(Strict):
-    """The whole block: groups by name, and the budgets that several groups share."""
+    """The whole block: groups by name, the budgets that several groups share, and the platform of scores."""
 
     groups: dict[
         str,
@@ -83,6 +114,7 @@ class Settings(Strict):
         ],
     ] = Field(min_length=1)
     budgets: dict[str, AccountSettings] = Field(default_factory=dict)
+    feedback_pull: PullSettings | None = None
 
     @property
     def accounts(self) -> dict[str, AccountSettings]:

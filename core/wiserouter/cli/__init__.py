@@ -12,6 +12,7 @@ from wiserouter.cli.data import app as data
 from wiserouter.cli.demo import demo
 from wiserouter.cli.evaluate import evaluate_journal
 from wiserouter.cli.explain import explain
+from wiserouter.cli.feedback import app as feedback
 from wiserouter.cli.fit import fit
 from wiserouter.cli.log import app as log
 from wiserouter.cli.merge import merge
@@ -35,6 +36,7 @@ for command in (bench, demo, explain, fit, merge, plan, priors, replay, simulate
     app.command()(command)
 app.command("evaluate")(evaluate_journal)
 app.add_typer(data, name="data")
+app.add_typer(feedback, name="feedback")
 app.add_typer(log, name="log")
 app.add_typer(paper, name="paper")
 app.add_typer(shadow, name="shadow")

@@ -54,7 +54,7 @@ def import_log(
     Example: wiserouter log import langfuse observations.jsonl --scores scores.jsonl --score helpful -o calls.parquet
     """
     check_writable(output)
-    reader, wanted = source_of(source), Wanted(_since_s(since, time.time()), group)
+    reader, wanted = source_of(source), Wanted(since_seconds(since, time.time()), group)
     priced = {one.name: one.price for one in read_models(prices) if one.price} if prices else {}
     taken = Scores(score, UNIT if scale is None else Scale.parse(scale))
     request = request_of(source, inputs, Wanted(wanted.since_s if since and not _AGO.fullmatch(since) else None, group))
@@ -75,12 +75,12 @@ def import_log(
     return _show(counts, taken.refused, output, source)
 
 
-def _since_s(since: str | None, now_s: float) -> float | None:
+def since_seconds(since: str | None, now_s: float) -> float | None:
     """Return the earliest start of a call.
 
     Examples
     --------
-    >>> _since_s("2d", now_s=1_000_000.0)
+    >>> since_seconds("2d", now_s=1_000_000.0)
     827200.0
     """
     if since is None:

@@ -1,0 +1,1 @@
+"""The HTTP interfaces of platforms that keep scores, read page by page."""

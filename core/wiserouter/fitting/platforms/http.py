@@ -1,0 +1,102 @@
+"""JSON over HTTP with retries: a request that fails for a passing reason is sent again, later each time."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+from urllib.error import HTTPError, URLError
+from urllib.parse import urlencode, urlsplit
+from urllib.request import Request, urlopen
+
+from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
+
+from wiserouter.errors import InvalidInput, WiseRouterError
+
+TIMEOUT_S = 30.0
+ATTEMPTS = 5
+MAX_BYTES = 64 * 2**20
+"""Most bytes of an answer."""
+
+_PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})
+
+
+class HttpRefused(WiseRouterError):
+    """A platform answered a request with an error.
+
+    Attributes
+    ----------
+    status : int
+        The HTTP status.
+    """
+
+    def __init__(self, status: int, url: str, body: str) -> None:
+        super().__init__(f"{urlsplit(url).netloc}{urlsplit(url).path} answered {status}: {body:.200}")
+        self.status = status
+
+
+def request_json(
+    url: str,
+    *,
+    query: Mapping[str, object] | None = None,
+    headers: Mapping[str, str] | None = None,
+    body: object = None,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Any:
+    """Return the JSON that answers a request: a GET, or a POST where there is a body.
+
+    Parameters
+    ----------
+    url : str
+        An http or https address.
+    query, headers : mapping, optional
+        Parameters and headers; a parameter that is None is left out.
+    body : object, optional
+        Sent as JSON.
+    sleep : callable
+        Waits between attempts.
+
+    Raises
+    ------
+    HttpRefused
+        If it is refused, at once or at the last attempt.
+    OSError
+        If the server cannot be reached.
+    InvalidInput
+        If the address is none, or the answer is no JSON.
+    """
+    if urlsplit(url).scheme not in {"http", "https"}:
+        raise InvalidInput(f"an address must begin with http:// or https://, got {url!r:.200}", value=url)
+    kept = {name: value for name, value in (query or {}).items() if value is not None}
+    address = f"{url}?{urlencode(kept, doseq=True)}" if kept else url
+    data = None if body is None else json.dumps(body).encode()
+    sent = {"accept": "application/json", **({} if data is None else {"content-type": "application/json"})}
+    request = Request(address, data=data, headers={**sent, **(headers or {})})  # noqa: S310 - the scheme is checked
+    retrying = Retrying(
+        stop=stop_after_attempt(ATTEMPTS),
+        wait=wait_random_exponential(multiplier=0.5, max=20.0),
+        retry=retry_if_exception(_passes),
+        reraise=True,
+        sleep=sleep,
+    )
+    return retrying(_sent, request, url)
+
+
+def _sent(request: Request, url: str) -> Any:
+    try:
+        with urlopen(request, timeout=TIMEOUT_S) as answer:  # noqa: S310 - the scheme is checked
+            text = answer.read(MAX_BYTES)
+    except HTTPError as error:
+        with error:
+            raise HttpRefused(error.code, url, error.read(2_000).decode("utf-8", "replace")) from None
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InvalidInput(f"{urlsplit(url).netloc} must answer with JSON, got {text[:80]!r}") from error
+
+
+def _passes(error: BaseException) -> bool:
+    if isinstance(error, HttpRefused):
+        return error.status in _PASSING
+    return isinstance(error, URLError | TimeoutError | ConnectionError)

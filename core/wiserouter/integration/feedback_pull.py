@@ -1,0 +1,235 @@
+"""New scores of a platform, pulled and handed to a running router by the ids that they are about.
+
+The place is kept in a file, so that a pull that was stopped goes on, and the next one begins where the last one ended.
+A quarter of an hour before that is read again, since platforms show scores late; a score that was handed over is not
+handed over again.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any
+
+from wiserouter.errors import InvalidInput
+from wiserouter.fitting.log.scores import UNIT, Scale, reward_of
+from wiserouter.fitting.platforms.http import HttpRefused, request_json
+from wiserouter.fitting.platforms.score_pages import Fetch, Platform, PulledScore, platform_of, score_pages
+
+__all__ = ["FeedbackPull", "PullCounts", "PullState", "Scale", "feedback_puller", "platform_of", "rate_at_proxy"]
+
+logger = logging.getLogger("wiserouter")
+
+OVERLAP_S = 900.0
+MOST_REMEMBERED = 10_000
+
+Rate = Callable[[Sequence[str], float, str], bool]
+"""Hands over a score: ids, the closest first, reward and source; returns False where none of the ids is known."""
+
+
+@dataclass(slots=True)
+class PullCounts:
+    """What a pull has done.
+
+    Attributes
+    ----------
+    taken, unknown, refused, other : int
+        Number of scores handed over; about calls that the router does not know; that are none of the scale; and of
+        other metrics.
+    """
+
+    taken: int = 0
+    unknown: int = 0
+    refused: int = 0
+    other: int = 0
+
+
+@dataclass(slots=True)
+class PullState:
+    """How far a pull has come.
+
+    Attributes
+    ----------
+    since_s : float
+        The time from which scores are read.
+    page : str or None
+        The page to go on with, where a pull was stopped.
+    newest_s : float
+        The latest change of a score so far.
+    handed : dict of str to object
+        The values of the latest scores that were handed over, by id.
+    """
+
+    since_s: float
+    page: str | None = None
+    newest_s: float = 0.0
+    handed: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, path: Path | None, since_s: float) -> PullState:
+        """Return the state of a file; a new one where there is none."""
+        if path is None or not path.exists():
+            return cls(since_s)
+        try:
+            kept = json.loads(path.read_text(encoding="utf-8"))
+            return cls(float(kept["since_s"]), kept["page"], float(kept["newest_s"]), dict(kept["handed"]))
+        except (ValueError, KeyError, TypeError) as error:
+            raise InvalidInput(f"{path} must hold the state of a pull, got something else: delete it") from error
+
+    def write(self, path: Path | None) -> None:
+        """Replace the file as a whole."""
+        if path is None:
+            return
+        fields = {name: getattr(self, name) for name in ("since_s", "page", "newest_s", "handed")}
+        beside = path.with_name(f"{path.name}.{os.getpid()}.new")
+        beside.write_text(json.dumps(fields), encoding="utf-8")
+        beside.replace(path)
+
+
+@dataclass(frozen=True, slots=True)
+class FeedbackPull:
+    """A pull of new scores.
+
+    Attributes
+    ----------
+    platform : Platform
+        The platform.
+    rate : callable
+        Hands a score over.
+    score : str or None
+        The metric to take; all by default.
+    scale : Scale
+        The worst and the best score.
+    path : Path or None
+        The file of the state.
+    fetch : callable
+        Sends a request.
+    """
+
+    platform: Platform
+    rate: Rate
+    score: str | None = None
+    scale: Scale = UNIT
+    path: Path | None = None
+    fetch: Fetch = request_json
+
+    def run(self, state: PullState) -> PullCounts:
+        """Pull what is new, and let the state say so after each page.
+
+        Raises
+        ------
+        HttpRefused, OSError, InvalidInput
+            If the platform, or the receiver of scores, cannot be reached or refuses.
+        """
+        counts = PullCounts()
+        for found in score_pages(self.platform, state.since_s, state.page, self.fetch):
+            for one in found.scores:
+                self._take(one, state, counts)
+            state.page = found.next_place
+            state.write(self.path)
+        state.since_s = max(state.since_s, state.newest_s - OVERLAP_S)
+        state.write(self.path)
+        return counts
+
+    def _take(self, one: PulledScore, state: PullState, counts: PullCounts) -> None:
+        state.newest_s = max(state.newest_s, one.at_s or 0.0)
+        if self.score not in {None, one.name}:
+            counts.other += 1
+            return
+        reward = reward_of(one.value, self.scale)
+        if reward is None:
+            counts.refused += 1
+            return
+        if one.id and state.handed.get(one.id) == reward:
+            return
+        known = self.rate(one.targets, reward, one.source)
+        counts.taken += known
+        counts.unknown += not known
+        if known and one.id:
+            state.handed.pop(one.id, None)
+            state.handed[one.id] = reward
+            if len(state.handed) > MOST_REMEMBERED:
+                del state.handed[next(iter(state.handed))]
+
+
+def rate_at_proxy(url: str, key: str, fetch: Fetch = request_json) -> Rate:
+    """Return a function that hands scores to the feedback route of a LiteLLM proxy.
+
+    Parameters
+    ----------
+    url : str
+        The address of the proxy.
+    key : str
+        A key of the proxy; that of an administrator rates the calls of every key.
+    fetch : callable
+        Sends a request.
+    """
+    address, headers = f"{url.rstrip('/')}/wiserouter/feedback", {"authorization": f"Bearer {key}"}
+
+    def rate(ids: Iterable[str], reward: float, source: str) -> bool:
+        for id_ in ids:
+            body = {"id": id_, "score": reward, **({} if source == "human" else {"source": source})}
+            try:
+                fetch(address, body=body, headers=headers)
+            except HttpRefused as error:
+                if error.status not in {404, 409, 422}:  # unknown, failed, or no id
+                    raise
+            else:
+                return True
+        return False
+
+    return rate
+
+
+def feedback_puller(
+    pull: FeedbackPull,
+    every_s: float,
+    since_s: float,
+    *,
+    stop: Event | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> Thread:
+    """Start a thread that pulls again and again, and return it; a pull that fails is logged and tried again.
+
+    Parameters
+    ----------
+    pull : FeedbackPull
+        The pull.
+    every_s : float, seconds
+        The time from one pull to the next.
+    since_s : float
+        The time from which the first pull reads, in seconds since 1970.
+    stop : Event, optional
+        Ends the thread.
+    clock : callable returning float
+        Seconds.
+    """
+    ended = stop or Event()
+
+    def pull_again() -> None:
+        state: PullState | None = None
+        while not ended.is_set():
+            began_s = clock()
+            try:
+                state = state or PullState.read(pull.path, since_s)
+                counts = pull.run(state)
+                if counts.taken or counts.unknown:
+                    logger.info("%s: %d scores, %d of unknown calls", pull.platform.name, counts.taken, counts.unknown)
+            except Exception as error:  # the platform may be back at the next pull
+                logger.warning("scores of %s cannot be pulled: %s", pull.platform.name, error)
+            ended.wait(max(0.0, every_s - (clock() - began_s)))
+
+    thread = Thread(target=pull_again, name="wiserouter-feedback", daemon=True)
+    thread.start()
+    return thread
+
+
+def pulled_fields(counts: PullCounts) -> Mapping[str, int]:
+    """Return the counts by name."""
+    return {name: getattr(counts, name) for name in counts.__slots__}

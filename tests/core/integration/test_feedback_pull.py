@@ -1,0 +1,299 @@
+"""Scores pulled from stand-ins of Langfuse, LangSmith and MLflow, which answer in their published formats."""
+
+import base64
+import json
+import threading
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from typer.testing import CliRunner
+
+from wiserouter import Budget, Model, Price, WiseRouter
+from wiserouter.cli import app
+from wiserouter.errors import InvalidInput
+from wiserouter.fitting.log.scores import Scale
+from wiserouter.fitting.platforms.http import HttpRefused, request_json
+from wiserouter.fitting.platforms.score_pages import platform_of, score_pages
+from wiserouter.integration.feedback_pull import FeedbackPull, PullState, feedback_puller, rate_at_proxy
+
+KEYS = {
+    "LANGFUSE_PUBLIC_KEY": "pk",
+    "LANGFUSE_SECRET_KEY": "sk",
+    "LANGSMITH_API_KEY": "ls",
+    "MLFLOW_TRACKING_TOKEN": "ml",
+}
+AT = "2026-11-01T12:00:00.000Z"
+AT_S = 1_793_534_400.0
+
+
+class Recorded(BaseHTTPRequestHandler):
+    """Answers as the server's `reply` says, and keeps what it was asked."""
+
+    def do_GET(self):
+        address = urlsplit(self.path)
+        length = int(self.headers.get("content-length") or 0)
+        body = json.loads(self.rfile.read(length)) if length else None
+        query = {name: value[0] for name, value in parse_qs(address.query).items()}
+        self.server.asked.append((address.path, query, body, dict(self.headers)))
+        status, answer = self.server.reply(address.path, query, body)
+        data = json.dumps(answer).encode()
+        self.send_response(status)
+        self.send_header("content-length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    do_POST = do_GET  # noqa: N815 - named by the base class
+
+    def log_message(self, *args):
+        """Say nothing."""
+
+
+@contextmanager
+def serving(reply):
+    server = HTTPServer(("127.0.0.1", 0), Recorded)
+    server.reply, server.asked = reply, []
+    server.url = f"http://127.0.0.1:{server.server_port}"
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def langfuse_score(i, value=1, **other):
+    """Return a score as `GET /api/public/v3/scores?fields=subject` has it."""
+    return {
+        "id": f"s{i}",
+        "projectId": "p",
+        "name": "helpful",
+        "value": value,
+        "dataType": "NUMERIC",
+        "source": "API",
+        "timestamp": AT,
+        "environment": "default",
+        "createdAt": AT,
+        "updatedAt": AT,
+        "subject": {"kind": "observation", "id": f"time-12-00-00-1_chatcmpl-{i}", "traceId": f"trace-{i}"},
+        **other,
+    }
+
+
+def langfuse_v3(path, query, body):
+    assert (path, query["fields"]) == ("/api/public/v3/scores", "subject")
+    if "cursor" not in query:
+        return 200, {"data": [langfuse_score(0), langfuse_score(1, 0)], "meta": {"limit": 100, "cursor": "next"}}
+    judged = langfuse_score(2, True, dataType="BOOLEAN", source="EVAL", name="is it good?")
+    return 200, {"data": [judged], "meta": {"limit": 100}}
+
+
+def langfuse_v2(path, query, body):
+    if path != "/api/public/v2/scores":
+        return 404, {"message": "not found"}
+    old = {"id": "s9", "name": "helpful", "value": 1, "dataType": "NUMERIC", "source": "ANNOTATION", "timestamp": AT}
+    one = {**old, "id": f"s{query['page']}", "traceId": f"t{query['page']}", "observationId": None}
+    return 200, {"data": [one], "meta": {"page": int(query["page"]), "limit": 100, "totalItems": 2, "totalPages": 2}}
+
+
+def langsmith(path, query, body):
+    assert path == "/api/v1/feedback"
+    first = int(query["offset"])
+    rows = [
+        {
+            "id": f"f{i}",
+            "created_at": AT,
+            "modified_at": AT,
+            "run_id": f"run-{i}",
+            "trace_id": f"trace-{i}",
+            "key": "user_score",
+            "score": 0.5,
+            "value": None,
+            "comment": None,
+            "feedback_source": {"type": "model" if i == 0 else "api"},
+        }
+        for i in range(first, min(first + 100, 130))
+    ]
+    return 200, rows
+
+
+def mlflow(path, query, body):
+    assert path == "/api/3.0/mlflow/traces/search"
+    assert body["locations"][0]["mlflow_experiment"]["experiment_id"] == "7"
+    second = body.get("page_token") == "two"
+    assessment = {
+        "assessment_id": f"a-{2 if second else 1}",
+        "assessment_name": "correct",
+        "trace_id": "tr-1",
+        "source": {"source_type": "LLM_JUDGE" if second else "HUMAN", "source_id": "me"},
+        "create_time": AT,
+        "last_update_time": AT,
+        "feedback": {"value": "yes"},
+        "valid": True,
+    }
+    stale = {**assessment, "assessment_id": "a-0", "valid": False}
+    trace = {
+        "trace_id": "tr-1",
+        "client_request_id": "call-1",
+        "assessments": [stale, assessment],
+        "trace_metadata": {},
+    }
+    return 200, {"traces": [trace], **({} if second else {"next_page_token": "two"})}
+
+
+def all_scores(reply, name, **terms):
+    with serving(reply) as server:
+        platform = platform_of(name, KEYS, server.url, "7")
+        pages = list(score_pages(platform, AT_S - 3_600.0, **terms))
+        return [one for page in pages for one in page.scores], server.asked
+
+
+def test_langfuse_is_read_by_cursor():
+    scores, asked = all_scores(langfuse_v3, "langfuse")
+    assert [one.id for one in scores] == ["s0", "s1", "s2"]
+    assert scores[0].targets == ("time-12-00-00-1_chatcmpl-0", "chatcmpl-0", "trace-0")
+    assert (scores[0].source, scores[2].source, scores[2].value) == ("human", "judge:is_it_good_", True)
+    assert asked[0][3]["Authorization"] == f"Basic {base64.b64encode(b'pk:sk').decode()}"
+    assert asked[0][1]["fromTimestamp"] == "2026-11-01T11:00:00Z"
+
+
+def test_an_older_langfuse_is_read_by_page():
+    scores, asked = all_scores(langfuse_v2, "langfuse")
+    assert [(one.id, one.targets) for one in scores] == [("s1", ("t1",)), ("s2", ("t2",))]
+    assert [path for path, *_ in asked] == ["/api/public/v3/scores", *["/api/public/v2/scores"] * 2]
+
+
+def test_langsmith_is_read_by_offset():
+    scores, asked = all_scores(langsmith, "langsmith")
+    assert (len(scores), scores[129].targets) == (130, ("run-129", "trace-129"))
+    assert {one.source for one in scores} == {"judge:user_score", "human"}
+    assert [query["offset"] for _, query, *_ in asked] == ["0", "100"]
+
+
+def test_mlflow_is_read_by_token():
+    scores, asked = all_scores(mlflow, "mlflow")
+    assert [(one.id, one.value, one.source) for one in scores] == [
+        ("a-1", "yes", "human"),
+        ("a-2", "yes", "judge:correct"),
+    ]
+    assert scores[0].targets == ("call-1", "tr-1")
+    assert asked[0][3]["Authorization"] == "Bearer ml"
+
+
+def test_what_is_older_is_left_out():
+    with serving(langfuse_v3) as server:
+        pages = list(score_pages(platform_of("langfuse", KEYS, server.url), AT_S + 1.0))
+    assert [page.scores for page in pages] == [[], []]
+
+
+def test_a_request_is_sent_again_unless_it_is_refused_for_good():
+    answers = iter([(503, {}), (429, {}), (200, {"a": 1})])
+    waited = []
+    with serving(lambda *_: next(answers)) as server:
+        assert request_json(server.url, sleep=waited.append) == {"a": 1}
+    assert len(waited) == 2
+    with serving(lambda *_: (401, {"error": "no"})) as server, pytest.raises(HttpRefused, match="answered 401"):
+        request_json(server.url, sleep=waited.append)
+    assert len(server.asked) == 1
+    with pytest.raises(InvalidInput, match="http://"):
+        request_json("file:///etc/passwd")
+
+
+def test_a_pull_hands_over_each_score_once_and_goes_on_where_it_stopped(tmp_path):
+    handed, broken = [], [True]
+
+    def rate(ids, reward, source):
+        if len(handed) == 2 and broken:
+            broken.clear()
+            raise OSError("the router is away")
+        handed.append((ids[-1], reward, source))
+        return ids[-1] != "trace-1"
+
+    path = tmp_path / "state.json"
+    with serving(langfuse_v3) as server:
+        pull = FeedbackPull(platform_of("langfuse", KEYS, server.url), rate, path=path)
+        with pytest.raises(OSError, match="away"):
+            pull.run(PullState.read(path, AT_S - 60.0))
+        counts = pull.run(PullState.read(path, 0.0))
+        assert (counts.taken, counts.unknown) == (1, 0)
+        again = pull.run(PullState.read(path, 0.0))
+        assert (again.taken, again.unknown) == (0, 1)  # one that is unknown may be known later
+    assert [one[0] for one in handed] == ["trace-0", "trace-1", "trace-2", "trace-1"]
+    assert PullState.read(path, 0.0).since_s == AT_S - 60.0
+
+
+def test_a_metric_and_a_scale_may_be_named():
+    handed = []
+    rows = [langfuse_score(0, 4), langfuse_score(1, 9), langfuse_score(2, 1, name="b")]
+    with serving(lambda *_: (200, {"data": rows, "meta": {}})) as server:
+        platform = platform_of("langfuse", KEYS, server.url)
+        pull = FeedbackPull(platform, lambda *one: handed.append(one) or True, "helpful", Scale(1, 5))
+        counts = pull.run(PullState(AT_S - 60.0))
+    assert [reward for _, reward, _ in handed] == [0.75]
+    assert (counts.taken, counts.refused, counts.other) == (1, 1, 1)
+
+
+def test_what_is_missing_is_named(tmp_path):
+    with pytest.raises(InvalidInput, match="LANGFUSE_PUBLIC_KEY"):
+        platform_of("langfuse", {})
+    with pytest.raises(InvalidInput, match="experiment"):
+        platform_of("mlflow", {"MLFLOW_TRACKING_URI": "http://a"})
+    with pytest.raises(InvalidInput, match="langfuse, langsmith or mlflow"):
+        platform_of("phoenix", {})
+    (tmp_path / "state.json").write_text("[]")
+    with pytest.raises(InvalidInput, match="delete it"):
+        PullState.read(tmp_path / "state.json", 0.0)
+
+
+def test_scores_go_to_the_route_of_a_proxy():
+    def proxy(path, query, body):
+        assert path == "/wiserouter/feedback"
+        return (200, {"status": "recorded"}) if body["id"] == "known" else (404, {"detail": "unknown"})
+
+    with serving(proxy) as server:
+        rate = rate_at_proxy(server.url, "key")
+        assert rate(["other", "known"], 0.5, "judge:a") is True
+        assert rate(["other"], 0.5, "human") is False
+        assert server.asked[1][2] == {"id": "known", "score": 0.5, "source": "judge:a"}
+        assert server.asked[1][3]["Authorization"] == "Bearer key"
+
+
+def test_a_thread_pulls_again_and_outlives_a_failure(caplog):
+    handed, stop, failures = [], threading.Event(), iter([OSError("down")])
+
+    def fetch(*args, **kwargs):
+        for error in failures:
+            raise error
+        return {"data": [langfuse_score(0)], "meta": {}}
+
+    def rate(ids, reward, source):
+        handed.append(ids)
+        stop.set()
+        return True
+
+    pull = FeedbackPull(platform_of("langfuse", KEYS, "http://a"), rate, fetch=fetch)
+    feedback_puller(pull, 0.01, AT_S - 60.0, stop=stop).join(timeout=5.0)
+    assert len(handed) == 1
+    assert "cannot be pulled: down" in caplog.text
+
+
+def test_the_command_hands_scores_to_a_store(tmp_path, monkeypatch):
+    router = WiseRouter([Model("small", Price(1e-6, 1e-6))], store=f"sqlite:///{tmp_path}/a.db")
+    router.save(tmp_path / "a.wise")
+    router.start(Budget(1.0, 100))
+    decision = router.decide("a")
+    router.charge(decision, cost_usd=0.001)
+    router.alias("trace-0", decision)
+    for name, value in KEYS.items():
+        monkeypatch.setenv(name, value)
+    with serving(langfuse_v3) as server:
+        options = ["--to", f"sqlite:///{tmp_path}/a.db", "--artifact", str(tmp_path / "a.wise"), "--url", server.url]
+        asked = ["feedback", "pull", "langfuse", *options, "--since", "2026-11-01", "--state", str(tmp_path / "s")]
+        told = CliRunner().invoke(app, [*asked, "--json"])
+    assert told.exit_code == 0, told.output
+    assert json.loads(told.output) == {"taken": 1, "unknown": 2, "refused": 0, "other": 0, "platform": "langfuse"}
+    router.refresh()
+    router.decide("b")
+    assert router.estimates.labels.sum() == 1.0
+    router.close()

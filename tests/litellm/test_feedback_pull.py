@@ -1,0 +1,55 @@
+"""Scores of a platform, pulled by a proxy worker in a thread of its own."""
+
+import pytest
+
+from support.groups import HI, RICH, fitted, llms
+from wiserouter_litellm import attach
+from wiserouter_litellm.errors import SettingsError
+from wiserouter_litellm.feedback_pull import RUNNING, start_pull
+from wiserouter_litellm.settings import settings_of
+
+WISE = {"budget_usd": 1.0, "every": "1d"}
+
+
+def pull_settings(**pull):
+    return settings_of({"groups": {"wise": WISE}, "feedback_pull": {"from": "langfuse", **pull}}).feedback_pull
+
+
+async def test_a_score_of_langfuse_reaches_the_call_it_is_about(provider, settled, monkeypatch):
+    from wiserouter.fitting.platforms.score_pages import ScorePage, _langfuse_score
+
+    router = fitted()
+    callback = attach(llms(), "wise", router=router, budget=RICH)
+    response = await callback._router.acompletion(model="wise", messages=HI)
+    await settled(lambda: router.status().charged == 1)
+    score = {
+        "id": "s1",
+        "name": "helpful",
+        "value": 0.25,
+        "dataType": "NUMERIC",
+        "source": "EVAL",
+        "subject": {"kind": "trace", "id": response._hidden_params["litellm_call_id"]},
+    }
+    pages = [ScorePage([_langfuse_score(score)], None)]
+    monkeypatch.setattr("wiserouter.integration.feedback_pull.score_pages", lambda *_: iter(pages))
+    monkeypatch.setenv("LANGFUSE_PUBLIC_KEY", "pk")
+    monkeypatch.setenv("LANGFUSE_SECRET_KEY", "sk")
+    thread = start_pull(callback, pull_settings(every_s=60))
+    ((record, _),) = router._store._records.values()
+    await settled(lambda: record.scores)
+    assert (record.reward, list(record.scores)) == (0.25, ["judge:helpful"])
+    RUNNING.pop("pull").set()
+    thread.join(timeout=5.0)
+    assert not thread.is_alive()
+
+
+def test_settings_say_what_is_wrong(monkeypatch):
+    for name in ("LANGFUSE_PUBLIC_KEY", "LANGFUSE_SECRET_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    assert pull_settings(every_s=60).every_s == 60.0
+    with pytest.raises(SettingsError, match=r"feedback_pull: .*LANGFUSE_PUBLIC_KEY"):
+        start_pull(None, pull_settings())
+    with pytest.raises(SettingsError, match=r"unknown key 'form', did you mean from\?"):
+        settings_of({"groups": {"wise": WISE}, "feedback_pull": {"form": "langfuse"}})
+    with pytest.raises(SettingsError, match=r"feedback_pull\.from"):
+        pull_settings(**{"from": "phoenix"})
