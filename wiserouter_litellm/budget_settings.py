@@ -220,8 +220,8 @@ class JudgeBlock(Strict):
         The judge's own budget, never part of the group's.
     every : str, optional
         How often it renews.
-    weight : float
-        Number of observations that one of its scores counts as.
+    weight : float, optional
+        Number of observations that one of its scores counts as; by default that of `judge_with`.
     max_output_tokens : int
         The limit of its replies; a model that reasons needs more than a number.
     concurrency, max_waiting : int
@@ -236,7 +236,7 @@ class JudgeBlock(Strict):
     share: float = Field(0.1, gt=0, le=1)
     budget_usd: float = Field(ge=0)
     every: str | None = None
-    weight: float = Field(1.0, gt=0, le=1)
+    weight: float | None = Field(None, gt=0, le=1)
     max_output_tokens: int = Field(16, ge=1)
     concurrency: int = Field(4, ge=1)
     max_waiting: int = Field(256, ge=1)

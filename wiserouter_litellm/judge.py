@@ -104,11 +104,11 @@ def start_judge(
         budget_usd=settings.budget_usd * share,
         every=settings.every,
         name=settings.model,
-        weight=settings.weight,
         concurrency=settings.concurrency,
         max_waiting=settings.max_waiting,
         attempts=settings.attempts,
         timeout_s=settings.timeout_s,
+        **({} if settings.weight is None else {"weight": settings.weight}),
     )
 
 

@@ -275,6 +275,7 @@ class WiseRouter(RouterSignals, RouterJudging):
         parts = load(path, encoder)
         router = cls(**parts.settings(), store=store, seed=seed)
         router._call_sums = parts.call_sums
+        router._learner.take_agreements(parts.agreements)
         return router
 
     @classmethod

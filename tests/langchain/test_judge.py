@@ -44,13 +44,17 @@ async def test_every_way_to_call_is_judged_by_its_texts():
     assert judged(llm).judged == 6
     assert {prompt for prompt, _ in seen} == {"human: what is 2 + 2?"}
     assert {answer for _, answer in seen} <= {"4", "four"}
-    assert llm.core.estimates.labels.sum() == 6.0
+    assert llm.core.estimates.labels.sum() == pytest.approx(6 * 0.36)
 
 
 def test_a_chat_model_judges_on_its_own_budget():
     price = Price(1e-6, 1e-5)
     each_usd = 100 * 1e-6 + 2 * 1e-5
-    llm = llm_with(replying("0.5", "1", "0", "good"), judge_budget_usd=1.0, judge_terms={"price": price, "attempts": 1})
+    llm = llm_with(
+        replying("0.5", "1", "0", "good"),
+        judge_budget_usd=1.0,
+        judge_terms={"price": price, "attempts": 1, "weight": 1.0},
+    )
     for _ in range(4):
         llm.invoke("what is 2 + 2?")
         assert llm.core.judge.flush()

@@ -20,6 +20,7 @@ from wiserouter import Budget, Growing, Model, Optimistic, Price, WiseRouter
 from wiserouter.errors import BudgetError
 from wiserouter.judging.agreement import places_of
 from wiserouter.judging.sampling import SystematicSample
+from wiserouter.judging.settings import WEIGHT
 
 pytestmark = [needs_tables, pytest.mark.slow]
 
@@ -73,7 +74,7 @@ def served(name: str, split: EncodedSplit, rate_usd: float, feedback: Feedback) 
         if sample.takes((decision.context, decision.model)) or (is_scored[at] and feedback.judged):
             judged += 1
             says = 1.0 - RIGHT + (2.0 * RIGHT - 1.0) * score - 2.0 * feedback.bias * places[decision.model]
-            router.reward(decision, float(draws[at] < says), source=JUDGE)
+            router.reward(decision, float(draws[at] < says), source=JUDGE, weight=WEIGHT)
         if is_scored[at]:
             router.reward(decision, float(score))
         if np.isnan(warned_after) and router._learner.agreements.warnings:

@@ -23,6 +23,7 @@ from wiserouter.artifacts.checks import (
 from wiserouter.artifacts.file import read_artifact, write_artifact
 from wiserouter.artifacts.parts import RouterParts
 from wiserouter.errors import ArtifactError, DamagedArtifact, InvalidInput, WiseRouterError
+from wiserouter.judging.agreement import checked_sums
 from wiserouter.learning.estimates import Estimates
 from wiserouter.learning.residuals import QueryResiduals
 from wiserouter.planning.policies import open_policy
@@ -50,6 +51,8 @@ def save(parts: RouterParts, path: str | Path) -> str:
         manifest["n_queries"] = contexts.n_queries
     if residuals is not None:
         manifest["finer"] = residuals.settings()
+    if parts.agreements:
+        manifest["agreements"] = parts.agreements
     arrays = {
         "contexts.centroids": contexts.centroids,
         "contexts.freq": contexts.freq,
@@ -108,6 +111,7 @@ def _parts(
         estimates=Estimates.of_arrays(without_negatives(sums, deviating=settings is not None)),
         residuals=None if settings is None else QueryResiduals.of_arrays(settings, finer),
         call_sums=call_sums or None,
+        agreements=checked_sums(manifest.get("agreements", {})),
     )
 
 

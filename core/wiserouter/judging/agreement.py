@@ -22,6 +22,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from wiserouter.errors import InvalidInput
+from wiserouter.learning.source_scores import check_source
 from wiserouter.types import FloatArray
 
 PRIOR_MEAN = (0.0, 1.0, 0.0)
@@ -146,6 +148,22 @@ class Agreement:
             target += [judge, product, judge * x]
             squares += judge_sq
         return moments, target, squares
+
+
+def checked_sums(sums: object) -> dict[str, dict[str, list[float]]]:
+    """Return sums by source and model as they were saved; raise `InvalidInput` if they are none."""
+    if not isinstance(sums, dict):
+        raise InvalidInput(f"agreements must be sums by source and model, got {type(sums).__name__}")
+    for source, of_models in sums.items():
+        check_source(source)
+        rows = of_models.values() if isinstance(of_models, dict) else [None]
+        if not all(isinstance(row, list) and len(row) == len(FIELDS) and all(map(_is_sum, row)) for row in rows):
+            raise InvalidInput(f"the agreements of {source} must be {len(FIELDS)} finite sums for each model")
+    return sums
+
+
+def _is_sum(value: object) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)
 
 
 def places_of(costs_usd: Mapping[str, float]) -> dict[str, float]:

@@ -10,6 +10,10 @@ from wiserouter.errors import InvalidInput
 from wiserouter.learning.source_scores import check_source, check_weight
 from wiserouter.validation import check_amount, check_count
 
+WEIGHT = 0.36
+"""Number of observations that a judge's score counts as: a score that is right in four of five cases holds
+(2 x 0.8 - 1)^2 of the information in one that is always right."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeSettings:
@@ -26,7 +30,7 @@ class JudgeSettings:
     budget_usd: float | None = None
     every: str | None = None
     cost_usd: float = 0.0
-    weight: float = 1.0
+    weight: float = WEIGHT
     concurrency: int = 4
     max_waiting: int = 256
     attempts: int = 3

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 from wiserouter.artifacts.parts import RouterParts, check_shape
 from wiserouter.judging.agreement import places_of
@@ -64,7 +64,7 @@ class Learner:
         self.estimates = check_shape(estimates, self.contexts.n_contexts, len(self.pool))
         self._now, self._watch, self._growing, self._sync = now, watch, growing, sync
         self.pending = PendingScores(estimates.n_invoked)
-        self.agreements = Agreements(parts.agreements)
+        self.agreements = Agreements()
         if growing is not None:
             growing.start(self.contexts, len(self.pool))
         self._restart()
@@ -160,6 +160,11 @@ class Learner:
         if kept is not None:
             kept.cost_usd = cost_usd
 
+    def take_agreements(self, sums: Mapping[str, Mapping[str, Sequence[float]]] | None) -> None:
+        """Go on from the pairs of scores that a saved router had counted."""
+        self.agreements = Agreements(sums)
+        self._bind()
+
     def corrected(self, source: str, model: int, reward: float) -> float:
         """Return a judge's score of a model as it is learned."""
         return self.agreements.corrected(source, self.pool.names[model], reward) if model != SKIP else reward
@@ -241,7 +246,10 @@ class Learner:
     def copy(self) -> RouterParts:
         """Return the parts as they are now, which no longer change with these."""
         residuals = None if self.residuals is None else self.residuals.copy()
-        return RouterParts(self.pool.models, self.contexts, self.encoder, self.policy, self.estimates.copy(), residuals)
+        parts = RouterParts(
+            self.pool.models, self.contexts, self.encoder, self.policy, self.estimates.copy(), residuals
+        )
+        return RouterParts(*parts)._replace(agreements=self.agreements.sums() or None)
 
     def _move_to(self, growing: Growing, fitted: FittedContexts) -> None:
         """Go on with other contexts; the observations move with their queries."""

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wiserouter import Budget, Model, Price, WiseRouter
+from wiserouter.errors import InvalidInput
 from wiserouter.judging.agreement import (
     NOISE,
     PRIOR_MEAN,
@@ -15,6 +16,7 @@ from wiserouter.judging.agreement import (
     Agreement,
     ModelAgreement,
     bias_warning,
+    checked_sums,
     places_of,
 )
 from wiserouter.judging.agreements import Agreements
@@ -138,3 +140,26 @@ def test_the_router_warns_once_in_log_status_and_explanation(caplog):
     router.reward(late, 0.5, source="judge:mini")
     counted = router._store.find(late.id).scores["judge:mini"].counted
     assert counted > 0.65
+
+
+def test_an_artifact_keeps_the_pairs(tmp_path):
+    router = WiseRouter([Model("small", Price(1e-7, 1e-7)), Model("large", Price(1e-5, 1e-5))], seed=0)
+    router.start(Budget(10.0, 10_000))
+    for _ in range(20):
+        decision = router.decide("hello")
+        router.charge(decision, 1e-6)
+        router.reward(decision, 0.5, source="judge:mini")
+        router.reward(decision, 1.0)
+    router.save(tmp_path / "judged.wise")
+    again = WiseRouter.load(tmp_path / "judged.wise")
+    assert again.parts().agreements == router.parts().agreements
+    assert again._learner.corrected("judge:mini", 0, 0.5) == router._learner.corrected("judge:mini", 0, 0.5) > 0.5
+
+
+DAMAGED = ([], {"anyone": {}}, {"judge:a": []}, {"judge:a": {"m": [1.0]}}, {"judge:a": {"m": [None] * 7}})
+
+
+@pytest.mark.parametrize("sums", DAMAGED)
+def test_damaged_sums_are_refused(sums):
+    with pytest.raises(InvalidInput):
+        checked_sums(sums)
