@@ -142,9 +142,9 @@ class Recorder(CustomLogger):
             send_once(hard)
         if attempt is None or attempt.sent:
             return
-        if hard:
+        if self._moved_to(attempt, model_info) is not None:
             await _off_the_loop(attempt.group, partial(self.confirm, model_info, kwargs))
-        else:  # any deployment may answer
+        else:
             attempt.sent = True
 
     def confirm(self, model_info: object, kwargs: Mapping[str, Any]) -> None:
@@ -163,12 +163,12 @@ class Recorder(CustomLogger):
             If a hard budget does not bear the worst case of the deployment.
         """
         attempt = self._attempt_of(model_info)
-        if attempt is None or attempt.sent or not isinstance(model_info, Mapping):
+        if attempt is None or attempt.sent or not isinstance(model_info, MAPPING):
             return
         group, earlier, worst_usd = attempt.group, attempt.decision, attempt.worst_usd
-        info = _info_of(group, model_info)
-        if worst_usd is not None and info is not None and not is_covered(earlier, info.model, worst_usd):
-            decision = _decided_again(group, earlier, info.model, worst_usd)
+        model = self._moved_to(attempt, model_info)
+        if worst_usd is not None and model is not None:
+            decision = _decided_again(group, earlier, model, worst_usd)
             self.attempts.replace(attempt, decision)
             mark, note = model_info[DECISION_KEY], self.note_of(kwargs)
             mark["id"] = decision.id
@@ -275,6 +275,14 @@ class Recorder(CustomLogger):
         """Return the attempt in flight that a deployment's `model_info` carries."""
         mark = self._mark_of(model_info)
         return None if mark is None else self.attempts.get(mark["id"])
+
+    def _moved_to(self, attempt: OpenAttempt, model_info: object) -> str | None:
+        """Return the model of a deployment whose worst case an attempt does not bear; None where any may answer."""
+        worst_usd = attempt.worst_usd
+        if worst_usd is None or not isinstance(model_info, MAPPING):
+            return None
+        info = _info_of(attempt.group, model_info)
+        return None if info is None or is_covered(attempt.decision, info.model, worst_usd) else info.model
 
     async def _aend(self, decision_id: str, error: BaseException | None) -> None:
         """Settle an attempt that ended without an answer, off the event loop where the store is waited for."""
