@@ -185,6 +185,8 @@ def _observe(router: WiseRouter, settings: AccountSettings) -> None:
     """Set the journal, the label budget and the share of exploration of a router, where the settings have them."""
     if settings.signals:
         router.signals = settings.signals
+    if settings.otel_evaluations:
+        router.emit_evaluations()
     if settings.journal is not None:
         router.journal_to(settings.journal)
     if settings.label_share is not None:

@@ -321,11 +321,12 @@ class RouterAdministration:
     @property
     def journal(self) -> Journal | None:
         """The journal, where one is kept."""
-        return self._journals[0] if self._journals else None
+        return next((one for one in self._journals if isinstance(one, Journal)), None)
 
     @journal.setter
     def journal(self, journal: Journal | None) -> None:
-        self._journals = () if journal is None else (journal,)
+        others = tuple([one for one in self._journals if not isinstance(one, Journal)])
+        self._journals = others if journal is None else (journal, *others)
 
     def journal_to(self, path: str | Path) -> Journal:
         """Append every decision, charge, release and reward from now on to a file of JSON lines.
