@@ -58,8 +58,10 @@ class Metrics:
     >>> router = WiseRouter([Model("small", Price(1e-7, 4e-7)), Model("large", Price(3e-6, 1.5e-5))], seed=0)
     >>> router.start(Budget(amount_usd=1.0, horizon=1_000))
     >>> registry = CollectorRegistry()
-    >>> Metrics(registry).watch(router, "support")
-    >>> router.charge(router.decide("What is the capital of France?"), 0.25)
+    >>> watched = Metrics(registry).watch(router, "support")
+    >>> with watched.deciding():
+    ...     decision = router.decide("What is the capital of France?")
+    >>> router.charge(decision, 0.25)
     >>> registry.get_sample_value("wiserouter_charged_usd_total", {"group": "support", "model": "small"})
     0.25
     """
@@ -84,8 +86,8 @@ class Metrics:
         self.charged_usd = counter("charged_usd", "Cost of the charged calls, in USD.", "model")
         self.rewards = histogram("rewards", "Scores, by the kind of their source.", _SCORES, "source")
         self.decide_seconds = histogram("decide_seconds", "Time to decide, with encoding and reservation.", _SECONDS)
-        self._gauges = AccountGauges(max_scopes)
-        registry.register(self._gauges)
+        self.gauges = AccountGauges(max_scopes)
+        registry.register(self.gauges)
 
     def watch(
         self,
@@ -94,7 +96,7 @@ class Metrics:
         *,
         scopes: Callable[[], Iterable[str]] = lambda: ("default",),
         faults: Callable[[], Mapping[str, float]] = dict,
-    ) -> None:
+    ) -> RouterMetrics:
         """Count what a router does from now on, and show its budgets.
 
         Parameters
@@ -107,28 +109,32 @@ class Metrics:
             The scopes whose budgets run; "default" alone by default.
         faults : callable returning mapping of str to float, optional
             Counts of what went wrong, by kind.
+
+        Returns
+        -------
+        RouterMetrics
+            Counts refusals and measures decisions, which no router reports.
         """
-        self._gauges.watch(WatchedRouter(group, router, scopes, faults))
-        router.report_to(_RouterMetrics(self, group))
-
-    @contextmanager
-    def deciding(self, group: str = "default") -> Iterator[None]:
-        """Measure the time of a decision, and count it where it is refused: `with metrics.deciding(): decide(...)`."""
-        start_s = time.perf_counter()
-        try:
-            yield
-        except WiseRouterError as error:
-            self.refusals.labels(group, reason_of(error)).inc()
-            raise
-        finally:
-            self.decide_seconds.labels(group).observe(time.perf_counter() - start_s)
+        self.gauges.watch(WatchedRouter(group, router, scopes, faults))
+        counted = RouterMetrics(self, group)
+        router.report_to(counted)
+        return counted
 
 
-class _RouterMetrics:
-    """Counts the events of one router; looks each label up once."""
+class RouterMetrics:
+    """Counts the events of one router; looks each label up once.
+
+    Parameters
+    ----------
+    metrics : Metrics
+        The metrics of the process.
+    group : str
+        The name of the router in them.
+    """
 
     def __init__(self, metrics: Metrics, group: str) -> None:
         self._metrics, self._group = metrics, group
+        self._seconds = metrics.decide_seconds.labels(group)
         self._decisions: dict[tuple[str, str], Any] = {}
         self._charged_usd: dict[str, Any] = {}
         self._outcomes = {
@@ -157,6 +163,27 @@ class _RouterMetrics:
 
     def note(self, line: Line) -> None:
         """Do nothing: other events are not counted."""
+
+    def refused(self, error: Exception) -> None:
+        """Count a refusal of the router; other errors are none."""
+        if isinstance(error, WiseRouterError):
+            self._metrics.refusals.labels(self._group, reason_of(error)).inc()
+
+    def measured(self, took_s: float) -> None:
+        """Count a decision that took so many seconds."""
+        self._seconds.observe(took_s)
+
+    @contextmanager
+    def deciding(self) -> Iterator[None]:
+        """Measure a decision, and count its refusal: `with watched.deciding(): router.decide(...)`."""
+        start_s = time.perf_counter()
+        try:
+            yield
+        except WiseRouterError as error:
+            self.refused(error)
+            raise
+        finally:
+            self.measured(time.perf_counter() - start_s)
 
     def _charged(self, model: str) -> Counter:
         known = self._charged_usd.get(model)

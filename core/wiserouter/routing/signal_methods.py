@@ -81,7 +81,7 @@ class RouterSignals(RouterShadow):
         """
         from wiserouter.routing.evaluation_events import EvaluationEvents  # few programs emit events
 
-        self._journals = (*self._journals, cast("Journal", EvaluationEvents(logger)))
+        self.report_to(EvaluationEvents(logger))
 
     def fail(self, decision: Decision | str, rule: str) -> bool:
         """Score a decision 0 by a rule; False where it has no score: it is unknown, failed, or a call of a run."""

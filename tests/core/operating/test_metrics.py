@@ -20,9 +20,9 @@ def registry():
     return CollectorRegistry()
 
 
-def routed(budget=Budget(1.0, 1_000), **settings) -> WiseRouter:
-    router = WiseRouter(MODELS, seed=0, **settings)
-    router.start(budget)
+def routed(budget: Budget | None = None) -> WiseRouter:
+    router = WiseRouter(MODELS, seed=0)
+    router.start(budget or Budget(1.0, 1_000))
     return router
 
 
@@ -33,11 +33,11 @@ def samples(registry) -> dict[tuple[str, ...], float]:
 
 
 def test_counters_follow_decisions_outcomes_and_scores(registry):
-    router, metrics = routed(), Metrics(registry)
-    metrics.watch(router, "wise")
+    router = routed()
+    watched = Metrics(registry).watch(router, "wise")
     decisions = []
     for _ in range(50):
-        with metrics.deciding("wise"):
+        with watched.deciding():
             decisions.append(router.decide("q"))
     for at, decision in enumerate(decisions[:40]):
         router.charge(decision, 0.001 * (at + 1))
@@ -88,11 +88,10 @@ def test_gauges_show_what_the_status_shows(registry):
 def test_a_refusal_is_counted_by_its_reason(registry, budget, refused, reason):
     router = WiseRouter([Model("small", Price(1e-7, 4e-7), max_output_tokens=1_000)], seed=0)
     router.start(budget)
-    metrics = Metrics(registry)
-    metrics.watch(router)
+    watched = Metrics(registry).watch(router)
     with pytest.raises(refused):
         for _ in range(2):
-            with metrics.deciding():
+            with watched.deciding():
                 router.decide("q")
     assert samples(registry)["wiserouter_refusals_total", "default", reason] == 1
 
@@ -113,7 +112,7 @@ def test_ten_thousand_teams_have_a_bounded_number_of_labels(registry):
 
 
 def test_what_is_not_known_is_left_out_and_names_are_escaped(registry):
-    router = routed(Budget(1.0, 1_000))
+    router = routed()
     evil = 'a"b\\c\nd<script>'
     router.start(Budget(1.0, 100), scope=evil)
     Metrics(registry).watch(router, "wise", scopes=lambda: ["default", evil, "never started"])
