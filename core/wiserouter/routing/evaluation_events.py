@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from opentelemetry._logs import Logger
 
     from wiserouter.planning.trace import DecisionTrace
-    from wiserouter.routing.journal import Line
+    from wiserouter.routing.observer import Line
     from wiserouter.types import Decision
 
 NAME = "gen_ai.evaluation.result"

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 from wiserouter.errors import AlreadySettled, UnknownDecision
 from wiserouter.routing.shadow_methods import RouterShadow
 from wiserouter.routing.signals import Answer, Signals
 from wiserouter.types import Decision
-
-if TYPE_CHECKING:
-    from wiserouter.routing.journal import Journal
 
 OF_RUNS = frozenset({"loop_exhausted"})
 """The rules that say a run has failed; the others say it of one call, of which a run may have many."""
