@@ -18,10 +18,9 @@ from numpy.typing import ArrayLike
 from wiserouter.artifacts.parts import RouterParts
 from wiserouter.budgets.funds import BudgetSnapshot
 from wiserouter.conversations.settings import Conversations
-from wiserouter.errors import BudgetExhausted, InvalidInput
+from wiserouter.errors import BudgetExhausted
 from wiserouter.learning.drift import Watch
 from wiserouter.learning.estimates import Estimates
-from wiserouter.learning.reclustering import Growing
 from wiserouter.learning.residuals import QueryResiduals
 from wiserouter.planning.envelope import SKIP
 from wiserouter.planning.policies import ExploreShare, Offline, Optimistic, Policy
@@ -39,6 +38,7 @@ from wiserouter.routing.learner import Learner
 from wiserouter.routing.signal_methods import RouterSignals
 from wiserouter.stores import Store, open_store
 from wiserouter.stores.base import Record
+from wiserouter.stores.shared.context_sync import ContextSync
 from wiserouter.stores.shared.estimate_sync import EstimateSync
 from wiserouter.types import Decision
 
@@ -76,8 +76,8 @@ class WiseRouter(RouterSignals, RouterJudging):
         Fades old observations and detects drift; "auto" is `Watch()` for policies that ask for it, such as
         `Optimistic`, and None for the others: nothing fades.
     growing : Growing or None, default "auto"
-        Clusters the recent queries again as they come. "auto" is `Growing()` for a router that learns with `Optimistic`
-        and starts without contexts, or was saved while they grew. Not with `residuals`, nor with a shared store.
+        Clusters the recent queries as they come. "auto" is `Growing()` for a router that learns with `Optimistic` and
+        starts without contexts, or was saved while they grew. Workers of a store share them. Not with `residuals`.
     seed : int, optional
         Seeds the draws of the policy; workers with equal seeds, or without one, agree on the draws of a `draw_key`.
     labels : LabelBudget, optional
@@ -131,18 +131,16 @@ class WiseRouter(RouterSignals, RouterJudging):
         explore: ExploreShare | None = None,
         conversations: Conversations | None = None,
     ) -> None:
-        if residuals is not None and isinstance(growing, Growing):
-            raise InvalidInput("residuals belong to fixed contexts: give residuals or growing, not both")
         policy = policy or (Optimistic() if estimates is None else Offline())
         opened, store = None if encoder is None else open_encoder(encoder), open_store(store)
-        growing, opened = growth(growing, opened, contexts, policy, fixed=residuals is not None or store.durable)
+        growing, opened = growth(growing, opened, contexts, policy, fixed=residuals is not None)
         pool, contexts = Pool(models), contexts or Contexts.single()
         estimates = estimates or Estimates(contexts.n_contexts, len(pool))
-        if growing is not None and store.durable:
-            raise InvalidInput("contexts that grow are known to one process only, got a shared store: use memory://")
         if watch == "auto":
             watch = Watch() if getattr(policy, "watches_by_default", False) else None
-        sync = EstimateSync(contexts) if store.durable else None
+        sync = (
+            None if not store.durable else EstimateSync(contexts) if growing is None else ContextSync(contexts, opened)
+        )
         parts = RouterParts(pool.models, contexts, opened, policy, estimates, residuals)
         learner = Learner(parts, store.now, watch=watch, growing=growing, sync=sync)
         if sync is not None:
@@ -506,8 +504,8 @@ class WiseRouter(RouterSignals, RouterJudging):
     def _recorded(self, record: Record, query: Query) -> Decision:
         """Record and count a reserved decision, and return it."""
         decision = record.decision
-        for observer in self._observers:
-            observer.decision(decision, record.trace)
+        for journal in self._journals:
+            journal.decision(decision, record.trace)
         if record.model == SKIP:
             self._settle_skipped(decision)
         if record.counts:

@@ -374,6 +374,8 @@ class ModelEngine:
         return "ok"
 
     def note(self, event: Note):
+        if event.former is not None and event.former != self.notes.get(event.name, ""):
+            return "other"
         self.notes[event.name] = event.text
         return "ok"
 

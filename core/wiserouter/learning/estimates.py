@@ -206,6 +206,11 @@ class Estimates:
         self.n_invoked += other.n_invoked
         self.n_observations += other.n_observations
 
+    def clip(self) -> None:
+        """Raise sums that were taken back beyond what is left of them to 0."""
+        for field in FIELDS:
+            np.maximum(getattr(self, field), 0.0, out=getattr(self, field))
+
     def copy(self) -> Estimates:
         """Return an independent copy."""
         return Estimates.of_arrays(self.arrays())

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from threading import Thread
 from typing import NamedTuple
 
@@ -22,7 +23,7 @@ from wiserouter.learning.estimates import FIELDS, Estimates
 from wiserouter.pricing.prices import Usage
 from wiserouter.prompts.contexts import Contexts
 from wiserouter.prompts.encoders.base import Encoder, RefittableEncoder
-from wiserouter.types import Embedding, FloatArray, IntArray
+from wiserouter.types import NO_CONTEXT, Embedding, FloatArray, IntArray
 from wiserouter.validation import check_count
 
 logger = logging.getLogger("wiserouter")
@@ -134,17 +135,23 @@ class Growing:
         self.per_context = None if per_context is None else check_count("per_context", per_context, least=1)
         self.keep = check_count("keep", keep, least=n_contexts)
         self.refit_after = None if refit_after is None else check_count("refit_after", refit_after, least=1)
-        self.version = 0
         self._background, self._seed = background, seed
         self._recent: OrderedDict[str, Seen] = OrderedDict()
-        self._spreads: dict[int, FloatArray] = {}
+        self._moves: list[FloatArray] = []
+        self._freq = np.ones(1)
         self._n_seen = self._n_elsewhere = 0
         self._due = float(first_after)
         self._fitting: Thread | None = None
         self._fitted: FittedContexts | None = None
 
+    @property
+    def version(self) -> int:
+        """Number of the present contexts."""
+        return len(self._moves)
+
     def start(self, contexts: Contexts, n_models: int) -> None:
         """Go on from contexts that were fitted earlier: they are fitted again once twice as many queries were seen."""
+        self._freq = contexts.freq
         if contexts.n_contexts > 1:
             self._n_elsewhere = contexts.n_queries or contexts.n_contexts * self._per_context(n_models)
             self._due = self._next_due(contexts.n_contexts)
@@ -172,12 +179,15 @@ class Growing:
 
     def context_of(self, decision_id: str, context: int, version: int) -> int:
         """Return the present context of a query that was decided in the contexts of `version`."""
-        if version == self.version:
+        present = len(self._moves)
+        if version == present or context == NO_CONTEXT:
             return context
         kept = self._recent.get(decision_id)
         if kept is not None:
             return kept.context
-        return drawn_context(decision_id, context, [self._spreads[v] for v in range(version, self.version)])
+        if version > present:  # another worker is ahead by a second or two
+            return drawn_context(decision_id, 0, [self._freq[np.newaxis]])
+        return drawn_context(decision_id, context, self._moves[version:])
 
     def advance(self, encoder: Encoder | None, n_present: int, n_models: int) -> FittedContexts | None:
         """Fit contexts if enough queries were seen, and return them once, when they are ready: never fewer than now."""
@@ -196,9 +206,8 @@ class Growing:
         kept = self._kept_rows()
         if not self._background:
             return self._fit(kept, n_contexts, encoder, self._total)
-        self._fitting = Thread(target=self._fit_in_background, args=(kept, n_contexts, encoder, self._total))
-        self._fitting.daemon = True
-        self._fitting.start()
+        n_seen = self._total
+        self._start_thread(lambda: self._fit(kept, n_contexts, encoder, n_seen))
         return None
 
     def n_contexts_now(self, n_models: int) -> int:
@@ -224,16 +233,54 @@ class Growing:
         present : Encoder or None
             The encoder so far.
         """
-        old = np.array([one.context for one in self._recent.values()], dtype=np.int64)
-        self._place(fitted, present)
-        new = np.array([one.context for one in self._recent.values()], dtype=np.int64)
-        spread = spread_of(old, new, estimates.shape[0], fitted.contexts.freq)
-        self._spreads[self.version] = spread
-        self.version += 1
-        return self._moved(estimates, spread, old, new)
+        return self.take_over(
+            estimates, fitted, [*self._moves, self.spread_to(fitted, present, estimates.shape[0])], present
+        )
 
-    def _moved(self, estimates: Estimates, spread: FloatArray, old: IntArray, new: IntArray) -> Moved:
+    def spread_to(self, fitted: FittedContexts, present: Encoder | None, n_present: int) -> FloatArray:
+        """Return the share of each of the `n_present` contexts in each new one, by the kept queries."""
+        placed = self._placements(fitted, present)
+        pairs = [(one.context, placed[name][1]) for name, one in self._recent.items() if name in placed]
+        old, new = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
+        return spread_of(old, new, n_present, fitted.contexts.freq)
+
+    def prepare(
+        self, contexts: Contexts, encoder: Encoder | None, n_seen: int, present: Encoder | None
+    ) -> FittedContexts | None:
+        """Return contexts that another worker has fitted, with the kept queries placed in them, once that is done."""
+        if self._fitting is not None:
+            if self._fitting.is_alive():
+                return None
+            self._fitting, fitted, self._fitted = None, self._fitted, None
+            if fitted is not None and fitted.contexts is contexts:
+                return fitted
+        kept = self._kept_rows()
+        if not self._background:
+            return FittedContexts(contexts, encoder, n_seen, _placed(kept, contexts, present, encoder))
+        self._start_thread(lambda: FittedContexts(contexts, encoder, n_seen, _placed(kept, contexts, present, encoder)))
+        return None
+
+    def take_over(
+        self, estimates: Estimates, fitted: FittedContexts, moves: Sequence[FloatArray], present: Encoder | None
+    ) -> Moved:
+        """Return estimates for new contexts, to which `moves` lead from version 0 on, and go on with these."""
+        placed = self._placements(fitted, present)
+        self._recent = OrderedDict((name, one) for name, one in self._recent.items() if name in placed)
         kept = list(self._recent.values())
+        old = np.array([one.context for one in kept], dtype=np.int64)
+        for name, one in self._recent.items():
+            one.embedding, one.context = placed[name]
+        new = np.array([one.context for one in kept], dtype=np.int64)
+        spread = reduce(np.matmul, moves[self.version :])
+        self._moves, self._freq = list(moves), fitted.contexts.freq
+        if fitted.contexts.n_contexts < self.n_contexts:
+            self._due = 2.0 * max(self._total, fitted.n_seen)
+        return self._moved(estimates, spread, old, new, kept)
+
+    def _moved(
+        self, estimates: Estimates, spread: FloatArray, old: IntArray, new: IntArray, kept: Sequence[Seen]
+    ) -> Moved:
+        """Return the estimates in new contexts."""
         models = np.array([one.model for one in kept], dtype=np.int64)
         values = np.array([one.values() for one in kept]).reshape(len(kept), len(FIELDS))
         sums = estimates.arrays()
@@ -243,12 +290,10 @@ class Growing:
         moved.pending = estimates.pending
         return Moved(moved, corrected)
 
-    def _place(self, fitted: FittedContexts, present: Encoder | None) -> None:
-        """Give the kept queries their embedding and context in the new contexts; most were placed beforehand."""
+    def _placements(self, fitted: FittedContexts, present: Encoder | None) -> dict[str, tuple[Embedding, int]]:
+        """Return the embedding and the context of the kept queries in new contexts; most were placed beforehand."""
         late = {name: one.embedding for name, one in self._recent.items() if name not in fitted.placed}
-        placed = {**fitted.placed, **_placed(late, fitted.contexts, present, fitted.encoder)}
-        for name, one in self._recent.items():
-            one.embedding, one.context = placed[name]
+        return {**fitted.placed, **_placed(late, fitted.contexts, present, fitted.encoder)}
 
     @property
     def _total(self) -> int:
@@ -278,10 +323,14 @@ class Growing:
         contexts = Contexts.fit(rows, n_contexts, seed=self._seed)
         return FittedContexts(contexts, fitted, n_seen, _placed(kept, contexts, encoder, fitted))
 
-    def _fit_in_background(
-        self, kept: Mapping[str, Embedding], n_contexts: int, encoder: Encoder | None, n_seen: int
-    ) -> None:
-        self._fitted = self._fit(kept, n_contexts, encoder, n_seen)
+    def _start_thread(self, make: Callable[[], FittedContexts]) -> None:
+        """Make new contexts in a thread, for the next call of `advance` or `prepare`."""
+
+        def run() -> None:
+            self._fitted = make()
+
+        self._fitting = Thread(target=run, name="wiserouter-contexts", daemon=True)
+        self._fitting.start()
 
 
 def _placed(
@@ -293,4 +342,6 @@ def _placed(
     rows = np.stack(list(kept.values()))
     if isinstance(present, RefittableEncoder) and isinstance(encoder, RefittableEncoder) and encoder is not present:
         rows = present.converted(rows, encoder)
+    if contexts.n_contexts > 1 and rows.shape[1] != contexts.dim:  # embeddings of another kind than most workers see
+        return {}
     return dict(zip(kept, zip(rows, contexts.assign_many(rows).tolist(), strict=True), strict=True))

@@ -38,13 +38,15 @@ def growth(
     policy : Policy
         The policy.
     fixed : bool
-        Whether "auto" keeps the contexts as they are.
+        Whether the router has residuals, which belong to fixed contexts.
 
     Raises
     ------
     InvalidInput
-        If the encoder needs a log.
+        If the encoder needs a log, or contexts that have residuals are to grow.
     """
+    if fixed and isinstance(growing, Growing):
+        raise InvalidInput("residuals belong to fixed contexts: give residuals or growing, not both")
     if growing == "auto":
         resumes = encoder is not None and encoder.spec == "hashing"
         starts = (contexts is None or resumes) and isinstance(policy, Optimistic)

@@ -13,14 +13,16 @@ from wiserouter.learning.drift import Watch
 from wiserouter.learning.estimates import AllSums
 from wiserouter.learning.new_model import new_model_prior
 from wiserouter.learning.pending_scores import PendingScores
-from wiserouter.learning.reclustering import FittedContexts, Growing, Seen
+from wiserouter.learning.reclustering import FittedContexts, Growing, Moved, Seen
 from wiserouter.learning.source_scores import HUMAN, Scores, SourceScore
 from wiserouter.planning.envelope import SKIP
 from wiserouter.pricing.pool import Model, Pool
 from wiserouter.pricing.prices import Usage
 from wiserouter.prompts.query import Query, QueryReader
 from wiserouter.stores.base import Record
-from wiserouter.stores.shared.estimate_sync import EstimateSync
+from wiserouter.stores.shared.context_sync import ContextSync
+from wiserouter.stores.shared.estimate_sync import EstimateSync, RemoteObservations
+from wiserouter.stores.shared.shared_contexts import SharedContexts
 from wiserouter.types import NO_CONTEXT, Embedding
 
 logger = logging.getLogger("wiserouter")
@@ -41,8 +43,8 @@ class Learner:
         Fades old observations and detects drift.
     growing : Growing, optional
         Keeps recent queries, and clusters them again as they come.
-    sync : EstimateSync, optional
-        Shares observations with other workers.
+    sync : EstimateSync or ContextSync, optional
+        Shares observations with other workers, and where contexts grow, these as well.
 
     Raises
     ------
@@ -57,7 +59,7 @@ class Learner:
         *,
         watch: Watch | None = None,
         growing: Growing | None = None,
-        sync: EstimateSync | None = None,
+        sync: EstimateSync | ContextSync | None = None,
     ) -> None:
         models, self.contexts, self.encoder, self.policy, estimates, self.residuals, *_ = parts
         self.pool = Pool(models)
@@ -104,7 +106,7 @@ class Learner:
     def refit_contexts(self, growing: Growing, n_contexts: int | None = None) -> None:
         """Cluster the recent queries; by default into as many contexts as they can fill."""
         n_contexts = growing.n_contexts_now(len(self.pool)) if n_contexts is None else n_contexts
-        self._move_to(growing, growing.fit(n_contexts, self.encoder))
+        self._go_on_with(growing, growing.fit(n_contexts, self.encoder))
 
     def present_context(self, decision_id: str, context: int, version: int) -> int:
         """Return the context that a query belongs to now, which was decided in the contexts of `version`."""
@@ -124,9 +126,11 @@ class Learner:
         if growing is None or context == NO_CONTEXT:
             return
         growing.add(record.decision.id, embedding, context, record.model)
+        if isinstance(self._sync, ContextSync) and self._sync.offered is not None:
+            return
         fitted = growing.advance(self.encoder, self.contexts.n_contexts, len(self.pool))
         if fitted is not None and fitted.contexts.n_contexts > 1:
-            self._move_to(growing, fitted)
+            self._go_on_with(growing, fitted)
 
     def take_back(self, record: Record) -> None:
         """Forget a decision whose call failed."""
@@ -221,17 +225,30 @@ class Learner:
 
     def merge_remote(self) -> bool:
         """Merge the observations of other workers; return True if there were any."""
-        if self._sync is None or not self._sync.has_news:
+        if self._sync is None:
+            return False
+        if isinstance(self._sync, ContextSync) and self._sync.offered is not None:
+            self._take_over(self._sync, self._sync.offered)
+        if not self._sync.has_news:
             return False
         observations = self._sync.remote_observations()
-        half_life_s = None if self._watch is None else self._watch.half_life_s
-        for age_s, sums in observations:
-            if half_life_s is not None and age_s:
-                sums.fade(0.5 ** (age_s / half_life_s))
-            self.estimates.merge(sums)
-            if self._watch is not None and not age_s:
-                self._watch.bucket.merge(sums)
+        for one in observations:
+            self._merge(one)
         return bool(observations)
+
+    def _merge(self, one: RemoteObservations) -> None:
+        """Merge observations of other workers."""
+        age_s, sums, corrects = one
+        if self._watch is not None and self._watch.half_life_s is not None and age_s:
+            sums.fade(0.5 ** (age_s / self._watch.half_life_s))
+        self.estimates.merge(sums)
+        if corrects:  # sums that have faded here hold less than the others move
+            self.estimates.clip()
+            return
+        if self._watch is not None and not age_s:
+            self._watch.bucket.merge(sums)
+        if self._growing is not None:
+            self._growing.add_elsewhere(sums.n_invoked)
 
     def check_drift(self) -> None:
         """Fade old observations and test for drift, where a bucket has ended; then plan again."""
@@ -251,9 +268,29 @@ class Learner:
         )
         return RouterParts(*parts)._replace(agreements=self.agreements.sums() or None)
 
-    def _move_to(self, growing: Growing, fitted: FittedContexts) -> None:
+    def _go_on_with(self, growing: Growing, fitted: FittedContexts) -> None:
+        """Go on with other contexts, or offer them to all workers of a shared store, this one included."""
+        sync = self._sync
+        if not isinstance(sync, ContextSync):
+            self._move_to(growing.move(self.estimates, fitted, self.encoder), fitted)
+        elif sync.offered is None:  # else others were faster
+            spread = growing.spread_to(fitted, self.encoder, self.contexts.n_contexts)
+            sync.publish(fitted.contexts, fitted.encoder, spread, fitted.n_seen, own=fitted.encoder is self.encoder)
+
+    def _take_over(self, sync: ContextSync, shared: SharedContexts) -> None:
+        """Go on with contexts that some worker has published, once the kept queries are placed in them."""
+        growing = self._growing
+        encoder = shared.encoder if shared.refits_encoder else self.encoder
+        fitted = None if growing is None else growing.prepare(shared.contexts, encoder, shared.n_seen, self.encoder)
+        if growing is None or fitted is None:
+            return
+        moved = growing.take_over(self.estimates, fitted, [move.spread for move in shared.moves], self.encoder)
+        sync.advance(shared, moved.corrected)
+        self._move_to(moved, fitted)
+
+    def _move_to(self, moved: Moved, fitted: FittedContexts) -> None:
         """Go on with other contexts; the observations move with their queries."""
-        self.estimates = growing.move(self.estimates, fitted, self.encoder).estimates
+        self.estimates = moved.estimates
         logger.info("%d contexts replace the %d so far", fitted.contexts.n_contexts, self.contexts.n_contexts)
         self.contexts, self.encoder = fitted.contexts, fitted.encoder
         self._restart()

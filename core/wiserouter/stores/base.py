@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from wiserouter.learning.residuals import QueryFeatures
     from wiserouter.planning.trace import DecisionTrace
     from wiserouter.stores.engines.base import Reply
-    from wiserouter.stores.engines.events import Learn
+    from wiserouter.stores.engines.events import Event
 
 State = Literal["in flight", "charged", "released", "presumed"]
 
@@ -100,12 +100,16 @@ class Health(NamedTuple):
 class Peer(Protocol):
     """A participant that exchanges sums with its counterparts in other workers."""
 
-    def outgoing(self, now_s: float) -> list[Learn]:
+    def outgoing(self, now_s: float) -> Sequence[Event]:
         """Return the events that add to the sums; the same ones again until `incoming` confirms their arrival."""
         ...
 
     def wanted(self, now_s: float) -> Sequence[str]:
         """Return the names of the sums to read."""
+        ...
+
+    def wanted_notes(self) -> Sequence[str]:
+        """Return the names of the texts to read."""
         ...
 
     def incoming(self, reply: Reply) -> None:

@@ -9,7 +9,7 @@ from contextlib import closing
 import pytest
 
 from support.store_worker import record
-from wiserouter import Budget, Growing, Model, Price, WiseRouter, open_store
+from wiserouter import Budget, open_store
 from wiserouter.errors import BudgetExhausted, InvalidInput, StoreUnavailable, UnknownDecision
 from wiserouter.stores.engines.events import Find
 from wiserouter.stores.engines.sqlite import SQLiteEngine
@@ -300,11 +300,6 @@ def test_leases_and_unsent_charges_survive_a_loss_without_counting_twice(opened,
     leased_usd = sum(each._worker.leases.left_usd("s") for each in (store, other))
     assert (ledger.spent_usd, ledger.charged, ledger.in_flight, ledger.reserved_usd) == (0.5, 2, 1, 0.25)
     assert ledger.leased_usd == pytest.approx(leased_usd)
-
-
-def test_contexts_that_grow_are_for_one_process(tmp_path):
-    with pytest.raises(InvalidInput, match="known to one process only"):
-        WiseRouter([Model("m", Price(1e-6, 1e-6))], store=f"sqlite:///{tmp_path / 'budget.db'}", growing=Growing())
 
 
 @pytest.mark.parametrize(

@@ -133,7 +133,8 @@ class Events:
         return Learn(f"{self.mark}x", f"worker {self.rng.randrange(2)}", self.rng.randrange(50), cells)
 
     def note(self) -> Note:
-        return Note(f"{self.mark}n", f"text {self.n}")
+        former = self.rng.choice([None, None, "", f"text {self.n - 1}"])
+        return Note(f"{self.mark}n", f"text {self.n}", former)
 
     def in_run(self) -> Reserve:
         keys = self.rng.sample(self.keys, self.rng.choice([0, 1, 1, 2]))

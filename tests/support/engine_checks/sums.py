@@ -31,6 +31,15 @@ def check_many_cells(place):
         assert reply.sums["x"] == {cell: sequence * delta for cell, delta in deltas.items()}
 
 
+def check_a_note_in_place_of_another_one(place):
+    engine = place.open()
+    first, late = Note("n", "1", former=""), Note("n", "2", former="")
+    assert apply(engine, first, late, Note("n", "2", former="0")) == ["ok", "other", "other"]
+    assert apply(engine, Note("n", "2", former="1"), Note("n", "3", former="2")) == ["ok", "ok"]
+    assert apply(engine, Note("n", "", former="3"), Note("n", "4", former="")) == ["ok", "ok"]
+    assert place.open().exchange([], ReadRequest(notes=["n"])).notes == {"n": "4"}
+
+
 def check_notes(place):
     engine = opened(place)
     texts = {"": "", "a:b": 'é"\\/\n\t ', "b": "x" * 100_000, "{c}": "\x00\x7f", "ü": "[]"}

@@ -324,10 +324,11 @@ class Learn(NamedTuple):
 
 
 class Note(NamedTuple):
-    """Keep a text under a name, in place of an earlier one; result: "ok"."""
+    """Keep a text under a name; result: "ok", or "other" where a text other than `former` is kept ("" for none)."""
 
     name: str
     text: str
+    former: str | None = None
 
 
 class FindConversation(NamedTuple):

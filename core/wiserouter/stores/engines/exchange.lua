@@ -783,6 +783,10 @@ function apply.Learn(event)
 end
 
 function apply.Note(event)
+  local former = event.former
+  if former ~= nil and former ~= cjson.null and former ~= (text_at(BASE .. ':note:' .. event.name) or '') then
+    return 'other'
+  end
   keep(BASE .. ':note:' .. event.name, event.text)
   return 'ok'
 end

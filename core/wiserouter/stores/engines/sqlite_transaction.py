@@ -222,6 +222,8 @@ class Transaction(RunTables):
         return "ok"
 
     def _keep(self, event: Note) -> str:
+        if event.former is not None and event.former != (self.note(event.name) or ""):
+            return "other"
         self._do("INSERT OR REPLACE INTO notes VALUES (?, ?)", event.name, event.text)
         return "ok"
 

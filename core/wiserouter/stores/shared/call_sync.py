@@ -72,6 +72,10 @@ class CallSync:
         """Return the names of the sums to read."""
         return self._sums.wanted(now_s) if self._asks else []
 
+    def wanted_notes(self) -> list[str]:
+        """Return no name: sums are all that is exchanged."""
+        return []
+
     def incoming(self, reply: Reply) -> None:
         """Take over the sums as they are after the events of `outgoing`."""
         with self._lock:

@@ -84,21 +84,23 @@ def _of_features(query: QueryFeatures) -> list[Any]:
     shift = query.shift
     cost_usd = np.zeros(0) if shift.cost_usd is None else np.asarray(shift.cost_usd, dtype=np.float64)
     reward = np.zeros(len(cost_usd)) if shift.reward is None else np.asarray(shift.reward, dtype=np.float64)
-    return [_of_array(query.embedding), query.tokens, _of_array(reward), _of_array(cost_usd)]
+    return [text_of_array(query.embedding), query.tokens, text_of_array(reward), text_of_array(cost_usd)]
 
 
 def _features(fields: list[Any]) -> QueryFeatures:
     from wiserouter.learning.residuals import QueryFeatures, Shift  # few routers estimate single queries
 
     embedding, tokens, reward, cost_usd = fields
-    own = None if embedding is None else _array(embedding)
-    return QueryFeatures(own, tokens, Shift(_array(reward), _array(cost_usd)))
+    own = None if embedding is None else array_of(embedding)
+    return QueryFeatures(own, tokens, Shift(array_of(reward), array_of(cost_usd)))
 
 
-def _of_array(array: NDArray[Any] | None) -> list[str] | None:
+def text_of_array(array: NDArray[Any] | None) -> list[str] | None:
+    """Return an array as JSON values."""
     return None if array is None else [array.dtype.str, base64.b64encode(array.tobytes()).decode()]
 
 
-def _array(fields: list[str]) -> NDArray[Any]:
+def array_of(fields: list[str]) -> NDArray[Any]:
+    """Return the array that `text_of_array` was called on."""
     kind, data = fields
     return np.frombuffer(base64.b64decode(data), dtype=np.dtype(kind)).copy()

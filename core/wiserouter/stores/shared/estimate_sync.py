@@ -34,10 +34,13 @@ class RemoteObservations(NamedTuple):
         Their age; 0 for those of today and yesterday.
     sums : Estimates
         The sums added.
+    corrects : bool
+        Whether they only move earlier observations to other contexts.
     """
 
     age_s: float
     sums: Estimates
+    corrects: bool = False
 
 
 class EstimateSync:
@@ -55,6 +58,13 @@ class EstimateSync:
         self._models: tuple[str, ...] = ()
         self._additions: defaultdict[tuple[int, str], dict[str, float]] = defaultdict(_nothing_added)
         self._lock = Lock()
+
+    @classmethod
+    def named(cls, name: str, n_contexts: int) -> EstimateSync:
+        """Return the sums of a name, about so many contexts."""
+        sync = cls(Contexts.single())
+        sync._sums, sync._n_contexts = DailySums(name), n_contexts
+        return sync
 
     def set_models(self, models: Sequence[str]) -> None:
         """Set the names of the models, in the order of the columns of `Estimates`."""
@@ -109,6 +119,13 @@ class EstimateSync:
             addition["reward"] += weight * reward - old_weight * old
             addition["reward_sq"] += weight * reward * reward - old_weight * old * old
 
+    def add_sums(self, sums: Mapping[str, FloatArray]) -> None:
+        """Add arrays of shape (n_contexts, n_models), by the names in `FIELDS`."""
+        with self._lock:
+            for name, table in sums.items():
+                for context, model in zip(*np.nonzero(table), strict=True):
+                    self._additions[int(context), self._models[model]][name] += float(table[context, model])
+
     def reprice(self, model: int, factor: FloatArray) -> None:
         """Do nothing: every worker restates its estimates when its own prices change."""
 
@@ -126,10 +143,19 @@ class EstimateSync:
         """Return the names of the sums to read: of today and yesterday, the first time of all days."""
         return self._sums.wanted(now_s)
 
+    def wanted_notes(self) -> list[str]:
+        """Return no name: sums are all that is exchanged."""
+        return []
+
     def incoming(self, reply: Reply) -> None:
         """Take over the sums as they are after the events of `outgoing`."""
         with self._lock:
             self._sums.incoming(reply)
+
+    @property
+    def has_unsent(self) -> bool:
+        """Whether additions of this worker have not been confirmed."""
+        return bool(self._additions) or bool(self._sums.sent)
 
     @property
     def has_news(self) -> bool:

@@ -263,6 +263,7 @@ class Worker:
             name for scope in self._read if scope not in self.replica.views for name in self.replica.note_names(scope)
         ]
         sums = [name for peer in self.peers for name in peer.wanted(now_s)] if due else []
+        notes += [name for peer in self.peers for name in peer.wanted_notes()] if due else []
         self._read_caps = [key for pending in sent for key in pending.caps]
         return events, ReadRequest(self._read, sums, notes, self._read_caps)
 
@@ -304,7 +305,7 @@ class Worker:
 
     def _periodic_events(self, now_s: float) -> list[Event]:
         """Return the additions of peers and, once a minute, the records of arrivals."""
-        events: list[Event] = [learn for peer in self.peers for learn in peer.outgoing(now_s)]
+        events: list[Event] = [event for peer in self.peers for event in peer.outgoing(now_s)]
         if self._clock() - self._noted_s >= NOTES_EVERY_S:
             events += self.replica.notes()
             self._noted_s = self._clock()

@@ -1,1 +1,0 @@
-"""What an operator watches: metrics of routers and of their budgets."""
