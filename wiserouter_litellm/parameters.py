@@ -134,8 +134,9 @@ def broken_parameter(surface: str, kwargs: Mapping[str, Any]) -> tuple[str, str]
     >>> broken_parameter("chat", {"temperature": 0, "web_search_options": {}})
     ('web_search_options', 'adds fees per search')
     """
+    harmless = _harmless_names()[surface]
     for name, value in kwargs.items():
-        if value is None or name in _harmless_names()[surface]:
+        if value is None or name in harmless:
             continue
         rule = _rule_of_name(surface, name)
         if rule is not None:

@@ -1,4 +1,7 @@
-"""Ten thousand requests through one proxy process, some abandoned and some failing: `uv run poe soak`."""
+"""Ten thousand requests through one proxy process, some abandoned and some failing: `uv run poe soak`.
+
+The same requests go through a proxy without our callback as well, whose memory is LiteLLM's own.
+"""
 
 import os
 
@@ -19,7 +22,8 @@ from support.stub import Stub, serving
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
-REQUESTS, WARM_UP, AT_ONCE = int(os.environ.get("SOAK_REQUESTS", "10000")), 2_000, 8
+REQUESTS, AT_ONCE = int(os.environ.get("SOAK_REQUESTS", "10000")), 8
+WARM_UP = REQUESTS // 5
 TTL_S = 8.0
 
 
@@ -60,6 +64,18 @@ class Soak:
             await asyncio.gather(*(gated(i) for i in range(first, last)))
 
 
+async def memory_mb(base: str, key: str, pid: int) -> tuple[Soak, float, float, float]:
+    """Return the soak, its time in s, the memory after the warm-up, and what it has grown by in the end."""
+    soak = Soak(base, key)
+    start = time.monotonic()
+    await soak.run(0, WARM_UP)
+    warm_mb = resident_mb(pid)
+    await soak.run(WARM_UP, REQUESTS)
+    seconds = time.monotonic() - start
+    await asyncio.sleep(TTL_S + 1)
+    return soak, seconds, warm_mb, resident_mb(pid) - warm_mb
+
+
 async def test_soak(tmp_path):
     fitted().save(tmp_path / "pair.wise")
     wise = {"budget_usd": 1_000.0, "requests": 2 * REQUESTS, "artifact": "./pair.wise", "reservation_ttl_s": TTL_S}
@@ -67,15 +83,8 @@ async def test_soak(tmp_path):
     with serving(stub) as url:
         path = write(config_of({"wise": wise}, url=url, num_retries=0), tmp_path)
         with running_proxy(path, tmp_path / "proxy.log") as (base, key, pid):
-            soak = Soak(base, key)
-            start = time.monotonic()
-            await soak.run(0, WARM_UP)
-            warm_mb = resident_mb(pid)
-            await soak.run(WARM_UP, REQUESTS)
-            seconds = time.monotonic() - start
-            await asyncio.sleep(TTL_S + 1)
+            soak, seconds, warm_mb, grown_mb = await memory_mb(base, key, pid)
             status = httpx.get(f"{base}/wiserouter/status", headers={"Authorization": f"Bearer {key}"}).json()
-            grown_mb = resident_mb(pid) - warm_mb
     wise = status["groups"]["wise"]
     print(
         f"\nsoak: {REQUESTS} requests in {seconds:.0f} s ({dict(soak.kinds)}); memory {warm_mb:.0f} MB after {WARM_UP}"
@@ -86,3 +95,14 @@ async def test_soak(tmp_path):
     assert (wise["in_flight"], wise["reserved_usd"]) == (0, 0.0)
     assert wise["spent_usd"] - wise["presumed_usd"] == pytest.approx(stub.billed_usd, abs=1e-9)
     assert grown_mb <= 30
+
+
+async def test_the_memory_of_a_proxy_without_our_callback(tmp_path):
+    with serving(Stub()) as url:
+        config = config_of({"wise": {}}, url=url, num_retries=0) | {"litellm_settings": {}, "callback_settings": {}}
+        with running_proxy(write(config, tmp_path), tmp_path / "proxy.log") as (base, key, pid):
+            _, seconds, warm_mb, grown_mb = await memory_mb(base, key, pid)
+    print(
+        f"\nplain: {REQUESTS} requests in {seconds:.0f} s; memory {warm_mb:.0f} MB after {WARM_UP}, {grown_mb:+.1f} MB "
+        f"since"
+    )

@@ -28,7 +28,9 @@ def ranked_by_plan(plan: Plan | None, pool: Pool, decision: Decision) -> list[st
 
 
 def _chosen_first(names: list[str], decision: Decision) -> list[str]:
-    return sorted(names, key=lambda name: name != decision.model)
+    if decision.model not in names:
+        return names
+    return [decision.model, *[name for name in names if name != decision.model]]
 
 
 def best_at_price(plan: Plan, context: int, shadow_price: float, allowed: Collection[int]) -> int:
