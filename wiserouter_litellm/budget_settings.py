@@ -269,6 +269,8 @@ class AccountSettings(ConversationSettings, NestedSettings):
         In shadow mode: the share of conversations on which it acts, within the same share of the budget.
     signals : list of str
         The rules that score an answer 0 where it has certainly failed.
+    otel_evaluations : bool
+        Whether each score is emitted as an event `gen_ai.evaluation.result` of OpenTelemetry.
     priors : str or dict, optional
         Prior qualities: a family of published scores such as "code", a csv file, or scores by model.
     explore_requests : int, optional
@@ -302,6 +304,7 @@ class AccountSettings(ConversationSettings, NestedSettings):
     mode: Literal["route", "shadow"] = "route"
     share: float = Field(0.0, ge=0, le=1)
     signals: list[Rule] = Field(default_factory=list)
+    otel_evaluations: bool = False
     explore_requests: int | None = Field(None, ge=1)
     store: str = "memory://"
     reservation_ttl_s: float = Field(900.0, gt=0)

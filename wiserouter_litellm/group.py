@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ from wiserouter.integration import (
     ContextLookup,
     ConversationKey,
     DrawBy,
+    RouterMetrics,
     Signals,
     admission_queue,
     offload,
@@ -89,6 +91,8 @@ class Group:
         Whether its calls are decided as those of conversations or runs.
     faults : Counter of str
         Faults by kind.
+    metrics : RouterMetrics or None
+        Counts refusals and measures decisions, where metrics are on.
     durable : bool
         Whether the budget lives in a store that outlasts the process, and that may have to be waited for.
     reads_question : bool
@@ -110,6 +114,7 @@ class Group:
     shared_budget: str | None = None
     keeps_conversations: bool = False
     faults: Counter[str] = field(default_factory=Counter)
+    metrics: RouterMetrics | None = None
     queue: AdmissionQueue = field(init=False)
     durable: bool = field(init=False)
     reads_question: bool = field(init=False)
@@ -219,6 +224,11 @@ class Group:
         self.faults[kind] += 1
         level = logging.ERROR if self.faults[kind] == 1 else logging.DEBUG
         logger.log(level, "group %r: %s", self.name, message, exc_info=error)
+
+    def note_refusal(self, error: Exception) -> None:
+        """Count an error that ends a selection in the metrics, if it is a refusal."""
+        if self.metrics is not None:
+            self.metrics.refused(error)
 
     def _kept(self, routing: RoutingRequest) -> RoutingRequest:
         """Return a request with the candidates that made what it continues; with all of them where none is there."""
@@ -342,6 +352,7 @@ class Attempt:
 
     def __call__(self, may_wait: bool) -> Selection:
         """Decide and reserve."""
+        start_s, metrics = time.perf_counter(), self._group.metrics
         bounds = self._bounds = self._bounds or self._group.bounds_of(self._routing)
         try:
             return self._group.decide(self._routing, self._assignment, bounds, may_wait=may_wait)
@@ -349,6 +360,9 @@ class Attempt:
             if bounds.worst_usd is not None:
                 note_fitting_output(error, self._routing.request, self._routing.candidates, bounds.length)
             raise
+        finally:
+            if metrics is not None:
+                metrics.measured(time.perf_counter() - start_s)
 
     def needed_usd(self) -> float:
         """Return the least worst case of the request; 0 where no limit is hard."""

@@ -14,6 +14,10 @@ from typing import Any, NamedTuple
 import litellm
 from litellm.integrations.custom_logger import CustomLogger
 
+from wiserouter.errors import BudgetExhausted
+from wiserouter_litellm.group import Group
+from wiserouter_litellm.selection import RoutingRequest, Selection
+
 PINS = frozenset({"DeploymentAffinityCheck", "EncryptedContentAffinityCheck", "PromptCachingDeploymentCheck"})
 """The checks of LiteLLM that pin a request to a deployment."""
 
@@ -53,6 +57,25 @@ async def filtered_by_later_checks(callback: CustomLogger, model: str, healthy: 
         return Filtered(healthy, healthy)
     able = await _kept(later, EXCLUSIONS, model, healthy, *request)
     return Filtered(able, await _kept(later, PINS, model, able, *request))
+
+
+async def aselect_from(group: Group, routing: RoutingRequest, filtered: Filtered) -> Selection:
+    """Choose among the deployments that a request is pinned to, and among the others where the budget bears none.
+
+    What a request continues comes before a pin.
+    """
+    is_pinned = len(filtered.pinned) < len(filtered.able) and not routing.references
+    pinned = routing.among(filtered.pinned) if is_pinned else routing
+    if not is_pinned or not pinned.candidates:
+        return await group.aselect(routing)
+    try:
+        return await group.aselect(pinned)
+    except BudgetExhausted:
+        others = routing.among(filtered.others)
+        if not others.candidates:
+            raise
+        group.faults["moved_pins"] += 1
+        return await group.aselect(others)
 
 
 def move_before_pins(callback: CustomLogger) -> None:

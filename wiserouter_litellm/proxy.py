@@ -27,6 +27,7 @@ from wiserouter_litellm.errors import SettingsError, uncountable
 from wiserouter_litellm.group import Group
 from wiserouter_litellm.group_setup import open_group
 from wiserouter_litellm.judge import start_judge
+from wiserouter_litellm.metrics import watch_groups
 from wiserouter_litellm.other_surfaces import asked_groups
 from wiserouter_litellm.scopes import CallerScopes
 from wiserouter_litellm.settings import ROOT, RoutingSettings, in_memory, settings_of, store_of
@@ -87,6 +88,7 @@ def _build() -> ProxyCallback:
     for name, account in settings.accounts.items():
         opened |= _groups_of(name, account, settings.members(name), config)
     callback = ProxyCallback({name: opened[name] for name in settings.groups})
+    watch_groups(callback.groups, on=settings.metrics)
     if settings.feedback_pull is not None:
         from wiserouter_litellm.feedback_pull import start_pull  # most proxies pull nothing
 
@@ -185,6 +187,8 @@ def _observe(router: WiseRouter, settings: AccountSettings) -> None:
     """Set the journal, the label budget and the share of exploration of a router, where the settings have them."""
     if settings.signals:
         router.signals = settings.signals
+    if settings.otel_evaluations:
+        router.emit_evaluations()
     if settings.journal is not None:
         router.journal_to(settings.journal)
     if settings.label_share is not None:

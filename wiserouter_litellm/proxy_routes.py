@@ -12,7 +12,7 @@ from dataclasses import asdict
 from typing import Annotated, Any
 
 import numpy as np
-from fastapi import APIRouter, Depends, FastAPI, HTTPException, Path, Query
+from fastapi import APIRouter, Depends, FastAPI, HTTPException, Path, Query, Response
 from litellm.proxy._types import LiteLLMRoutes, LitellmUserRoles, UserAPIKeyAuth
 from litellm.proxy.auth.user_api_key_auth import user_api_key_auth
 
@@ -23,6 +23,7 @@ from wiserouter_litellm.conversation_ids import tenant_of
 from wiserouter_litellm.errors import UnknownCall
 from wiserouter_litellm.feedback_keys import keys_to_try
 from wiserouter_litellm.group import Group
+from wiserouter_litellm.metrics import exposition
 from wiserouter_litellm.recorder import Recorder
 from wiserouter_litellm.route_guard import RETRY_AFTER_S, EndedSession, Feedback, FeedbackQueue, GuardedRoute
 from wiserouter_litellm.scopes import OWN
@@ -103,7 +104,15 @@ def router_of(recorder: Callable[[], Recorder]) -> APIRouter:
         with _http_errors():
             return explained(recorder(), call, caller.api_key)
 
+    router.add_api_route("/metrics", metrics, methods=["GET"])
     return router
+
+
+def metrics(caller: Caller) -> Response:
+    """Return the metrics of the router and its budgets, as Prometheus reads them."""
+    _only_admins(caller)
+    text, content_type = exposition()
+    return Response(text, media_type=content_type)
 
 
 @contextmanager

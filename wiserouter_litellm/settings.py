@@ -104,7 +104,10 @@ class PullSettings(Strict):
 
 
 class Settings(Strict):
-    """The whole block: groups by name, the budgets that several groups share, and the platform of scores."""
+    """The whole block: groups by name, the budgets that several groups share, the platform of scores, and metrics.
+
+    Metrics are on by default where prometheus-client is installed.
+    """
 
     groups: dict[
         str,
@@ -115,6 +118,7 @@ class Settings(Strict):
     ] = Field(min_length=1)
     budgets: dict[str, AccountSettings] = Field(default_factory=dict)
     feedback_pull: PullSettings | None = None
+    metrics: bool | None = None
 
     @property
     def accounts(self) -> dict[str, AccountSettings]:

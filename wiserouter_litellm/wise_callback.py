@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, cast
 
-from wiserouter.errors import BudgetError, BudgetExhausted, StoreError, UnknownPrice
+from wiserouter.errors import BudgetError, StoreError, UnknownPrice
 from wiserouter_litellm.continuations import continued
 from wiserouter_litellm.deployments import Candidates, Deployment, id_of
 from wiserouter_litellm.direct_calls import DirectCall, direct_call, messages_of, unreserved, with_selected
@@ -17,7 +17,7 @@ from wiserouter_litellm.fallbacks import GROUP_NOTE_KEY, group_note, note_group,
 from wiserouter_litellm.group import DECISION_KEY, Group
 from wiserouter_litellm.origin import TRACE_KEY, Origin, metadata_of, origin_of
 from wiserouter_litellm.other_surfaces import marked_deployments
-from wiserouter_litellm.pre_call_checks import Filtered, filtered_by_later_checks
+from wiserouter_litellm.pre_call_checks import aselect_from, filtered_by_later_checks
 from wiserouter_litellm.recorder import REQUEST_NOTE_KEY, Recorder
 from wiserouter_litellm.request import admitted_request
 from wiserouter_litellm.request_conversation import RequestConversation, conversation_of_request
@@ -338,25 +338,6 @@ class WiseCallback(Recorder):
         return marked_deployments(deployments, self.owner, group.name, scope)
 
 
-async def aselect_from(group: Group, routing: RoutingRequest, filtered: Filtered) -> Selection:
-    """Choose among the deployments that a request is pinned to, and among the others where the budget bears none.
-
-    What a request continues comes before a pin.
-    """
-    is_pinned = len(filtered.pinned) < len(filtered.able) and not routing.references
-    pinned = routing.among(filtered.pinned) if is_pinned else routing
-    if not is_pinned or not pinned.candidates:
-        return await group.aselect(routing)
-    try:
-        return await group.aselect(pinned)
-    except BudgetExhausted:
-        others = routing.among(filtered.others)
-        if not others.candidates:
-            raise
-        group.faults["moved_pins"] += 1
-        return await group.aselect(others)
-
-
 def candidates_of(group: Group, healthy: Sequence[Deployment], failed_ids: set[str], model: str) -> Candidates:
     """Return the candidates of a request, those of a fallback under the model group that it goes to.
 
@@ -389,6 +370,7 @@ def translate_error(group: Group, healthy: list[Any], error: Exception, kwargs: 
     BudgetUncertain
         If a hard budget must stay closed.
     """
+    group.note_refusal(error)
     if isinstance(error, BudgetError):
         raise BudgetRefused(group.name, error, group.scope_resolver.scope_of(metadata_of(kwargs))) from error
     is_refusal = isinstance(error, ScopeRefused | FallbackRefused)

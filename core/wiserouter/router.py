@@ -504,8 +504,8 @@ class WiseRouter(RouterSignals, RouterJudging):
     def _recorded(self, record: Record, query: Query) -> Decision:
         """Record and count a reserved decision, and return it."""
         decision = record.decision
-        for journal in self._journals:
-            journal.decision(decision, record.trace)
+        for observer in self._observers:
+            observer.decision(decision, record.trace)
         if record.model == SKIP:
             self._settle_skipped(decision)
         if record.counts:

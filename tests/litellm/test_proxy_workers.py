@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import httpx
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from support.groups import fitted
 from support.proxies import config_of, running_proxy, write
@@ -18,6 +19,7 @@ from wiserouter import WiseRouter
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(redis_server() is None, reason=MISSING)]
 
 REQUESTS, CONNECTIONS = 500, 20
+CHARGED, REFUSED = "wiserouter_charged_usd_total", "wiserouter_refusals_total"
 BUDGET_USD = 0.35  # of the 0.85 that the best model would cost
 READY_S = 180.0  # of a loaded machine
 TWO_WORKERS = ("--num_workers", "2", "--timeout_worker_healthcheck", "120")
@@ -45,7 +47,9 @@ def place(tmp_path_factory):
         }
         path = write(config_of(groups, url=url), folder)
         log = folder / "proxy.log"
-        with running_proxy(path, log, *TWO_WORKERS, boot_s=READY_S, ASKED_FILE=str(asked)) as (base, key, _):
+        (folder / "metrics").mkdir()
+        terms = {"boot_s": READY_S, "ASKED_FILE": str(asked), "PROMETHEUS_MULTIPROC_DIR": str(folder / "metrics")}
+        with running_proxy(path, log, *TWO_WORKERS, **terms) as (base, key, _):
             place = Place(base, key, stub, f"{redis.url}?name=wise", str(folder / "pair.wise"), asked)
             deadline = time.monotonic() + READY_S
             while len(workers_asked(place)) < 2:  # the second one may come up later
@@ -70,6 +74,14 @@ def status(place):
     return httpx.get(
         f"{place.base}/wiserouter/status", headers={"Authorization": f"Bearer {place.key}"}, timeout=30
     ).json()["groups"]
+
+
+def metrics(place):
+    """Return the samples that a worker shows, by name and labels."""
+    headers = {"Authorization": f"Bearer {place.key}"}
+    text = httpx.get(f"{place.base}/wiserouter/metrics", headers=headers, timeout=30).text
+    families = text_string_to_metric_families(text)
+    return {(one.name, *one.labels.values()): one.value for family in families for one in family.samples}
 
 
 async def ask_and_rate(client, n):
@@ -127,6 +139,18 @@ def test_two_workers_keep_one_hard_budget_and_count_every_score_once(place):
     assert seen.spent_usd > 0.9 * BUDGET_USD
     assert whole.estimates.labels.sum() - known.labels.sum() == len(scores)
     assert whole.estimates.reward.sum() - known.reward.sum() == pytest.approx(sum(scores))
+
+    scraped = [metrics(place) for _ in range(4)]  # whichever worker answers
+    for found in scraped:
+        charged = [usd for (name, group, *_), usd in found.items() if (name, group) == (CHARGED, "wise")]
+        assert sum(charged) == pytest.approx(seen.spent_usd, abs=1e-9)
+        assert found["wiserouter_budget_spent_usd", "wise", "default", "never"] == pytest.approx(
+            seen.spent_usd, abs=1e-9
+        )
+        assert found["wiserouter_calls_total", "wise", "charged"] == len(scores)
+        refused = sum(n for (name, group, *_), n in found.items() if (name, group) == (REFUSED, "wise"))
+        assert refused >= REQUESTS - len(scores)
+        assert found["wiserouter_store_up", "wise"] == 1
 
     answered, rated = workers_asked(place, "/chat/completions"), workers_asked(place, "/feedback")
     assert len(answered) == len(rated) == 2

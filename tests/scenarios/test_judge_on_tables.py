@@ -27,7 +27,7 @@ pytestmark = [needs_tables, pytest.mark.slow]
 SHARES = (0.05, 0.1, 0.4)
 """Budgets between always the cheapest model (0) and always the most expensive one (1)."""
 
-SEEDS = {ROUTERBENCH: 4, SWEBENCH: 12}
+SEEDS = {ROUTERBENCH: 2, SWEBENCH: 8}
 
 JUDGED = 0.2
 
@@ -96,3 +96,19 @@ def figures_of(name, feedback, n_seeds=None):
         f"\n{name} {feedback} {len(quality)} seeds: {told}; warned within 500: {(warned <= 500).mean():.0%}", flush=True
     )
     return quality, warned, error
+
+
+def test_a_judge_alone_leads_half_of_the_way_to_full_feedback():
+    judged, _, error = figures_of(ROUTERBENCH, Feedback(judged=JUDGED))
+    none, full = (figures_of(ROUTERBENCH, Feedback(scored=scored))[0] for scored in (0.0, 1.0))
+    way = full.mean() - none.mean()
+    print(f"\n{(judged.mean() - none.mean()) / way:.0%} of the way")
+    assert judged.mean() + error.mean() >= none.mean() + 0.5 * way
+    assert (judged.mean(axis=0) + error >= none.mean(axis=0)).all()
+
+
+def test_a_judge_that_prefers_cheap_models_is_reported_and_still_better_than_none():
+    biased, warned, error = figures_of(ROUTERBENCH, Feedback(judged=JUDGED, bias=0.2, scored=0.05))
+    none = figures_of(ROUTERBENCH, Feedback())[0]
+    assert (biased.mean(axis=0) + error >= none.mean(axis=0)).all()
+    assert (warned <= 500).mean() >= 0.5

@@ -14,6 +14,7 @@ from wiserouter.cli.evaluate import evaluate_journal
 from wiserouter.cli.explain import explain
 from wiserouter.cli.feedback import app as feedback
 from wiserouter.cli.fit import fit
+from wiserouter.cli.judge import judge
 from wiserouter.cli.log import app as log
 from wiserouter.cli.merge import merge
 from wiserouter.cli.output import complain
@@ -32,7 +33,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (bench, demo, explain, fit, merge, plan, priors, replay, simulate, status):
+for command in (bench, demo, explain, fit, judge, merge, plan, priors, replay, simulate, status):
     app.command()(command)
 app.command("evaluate")(evaluate_journal)
 app.add_typer(data, name="data")

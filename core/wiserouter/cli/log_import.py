@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections.abc import Sequence
@@ -18,21 +19,27 @@ from wiserouter.fitting.imports.calls import time_of
 from wiserouter.fitting.imports.litellm import CUT
 from wiserouter.fitting.imports.log_writer import ImportCounts, LogWriter
 from wiserouter.fitting.imports.postgres import SpendTables
-from wiserouter.fitting.imports.run_import import Wanted, import_files, import_tables, request_of
+from wiserouter.fitting.imports.run_import import Wanted, import_files, import_pages, import_tables, request_of
 from wiserouter.fitting.imports.scores import Scores
 from wiserouter.fitting.imports.sources import SOURCES, source_of
 from wiserouter.fitting.log.scores import UNIT, Scale
+from wiserouter.fitting.platforms.call_pages import call_pages, scores_of_platform
+from wiserouter.fitting.platforms.score_pages import platform_of
 
 _AGO = re.compile(r"(\d+)([hdw])")
 _UNIT_S = {"h": 3_600.0, "d": 86_400.0, "w": 604_800.0}
 _POSTGRES = ("postgresql://", "postgres://")
+_HTTP = ("http://", "https://")
 
 
 def import_log(
     source: Annotated[str, typer.Argument(help=f"The system: {', '.join(SOURCES)}.")],
     inputs: Annotated[
         list[str],
-        typer.Argument(help="Exported files (jsonl, JSON, csv, parquet), or for litellm its postgresql:// URL."),
+        typer.Argument(
+            help="Exported files (jsonl, JSON, csv, parquet), for litellm its postgresql:// URL, or the address "
+            "of Langfuse or LangSmith, whose keys are in their own variables."
+        ),
     ],
     output: Annotated[Path, typer.Option("--output", "-o", help="The log to write, a .parquet file.")],
     scores: Annotated[
@@ -47,6 +54,7 @@ def import_log(
     prices: Annotated[
         Path | None, typer.Option(help="JSON: model -> Model fields; prices calls whose cost was not recorded.")
     ] = None,
+    project: Annotated[str, typer.Option(help="With the address of LangSmith: the id of the project.")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Import past calls with their prompts, costs, tokens and scores; an import that was stopped is resumed.
@@ -67,6 +75,12 @@ def import_log(
                 counts = import_tables(reader, tables, scores or (), taken, wanted, log, told)
             finally:
                 tables.close()
+        elif any(one.startswith(_HTTP) for one in inputs):
+            platform = platform_of(source, os.environ, _only_address(inputs), project)
+            since_s, until_s = wanted.since_s or 0.0, time.time()
+            pages = call_pages(platform, since_s, until_s, log.cursor)
+            found = scores_of_platform(platform, since_s)
+            counts = import_pages(reader, pages, found, scores or (), taken, wanted, log, told)
         else:
             paths = [Path(one) for one in inputs]
             counts = import_files(reader, paths, scores or (), taken, wanted, log, told)
@@ -95,6 +109,12 @@ def since_seconds(since: str | None, now_s: float) -> float | None:
 def _only_url(source: str, inputs: Sequence[str]) -> str:
     if source != "litellm" or len(inputs) != 1:
         raise InvalidInput(f"a database is read alone, as the source litellm; got {source} with {len(inputs)} inputs")
+    return inputs[0]
+
+
+def _only_address(inputs: Sequence[str]) -> str:
+    if len(inputs) != 1:
+        raise InvalidInput(f"an address is read alone, got {len(inputs)} inputs")
     return inputs[0]
 
 

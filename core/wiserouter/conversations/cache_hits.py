@@ -76,9 +76,9 @@ class CacheHits:
         return self._hit[model][bucket_of(gap_s)]
 
     @property
-    def of_all(self) -> tuple[list[list[float]], list[float], list[float]]:
-        """The hit probabilities by bucket of gap, `first_read_tokens` and `write_share`, each for all models."""
-        return self._hit, self._first_read, self._write_share
+    def of_all(self) -> tuple[list[list[float]], list[float]]:
+        """The hit probabilities by bucket of gap, and `first_read_tokens`, each for all models."""
+        return self._hit, self._first_read
 
     def first_read_tokens(self, model: int) -> float:
         """Return the mean tokens that a first visit reads: the system prompt that conversations share; 0 if unknown."""

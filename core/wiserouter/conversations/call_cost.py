@@ -29,18 +29,7 @@ def unread_price_usd(price: Price, write_share: float = 1.0) -> float:
     >>> unread_price_usd(Price(input=2.0, output=8.0, cache_read=0.5, cache_write=2.5), write_share=0.5)
     2.25
     """
-    return price.input + write_share * write_surcharge_usd(price)
-
-
-def write_surcharge_usd(price: Price) -> float:
-    """Return by how much the price of a token that is written to the cache exceeds the input price.
-
-    Examples
-    --------
-    >>> write_surcharge_usd(Price(input=2.0, output=8.0, cache_write=2.5)), write_surcharge_usd(Price(2.0, 8.0))
-    (0.5, 0.0)
-    """
-    return max(price.cache_write_usd - price.input, 0.0)
+    return price.input + write_share * max(price.cache_write_usd - price.input, 0.0)
 
 
 def next_call_usd(

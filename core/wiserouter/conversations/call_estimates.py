@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from wiserouter.conversations.cache_hits import CacheHits, bucket_of
-from wiserouter.conversations.call_cost import MIN_CACHEABLE_TOKENS, next_call_usd, rest_usd, write_surcharge_usd
+from wiserouter.conversations.call_cost import MIN_CACHEABLE_TOKENS, next_call_usd, rest_usd, unread_price_usd
 from wiserouter.conversations.calls_left import CallsLeft
 from wiserouter.conversations.conversation import Conversation
 from wiserouter.conversations.token_growth import TokenGrowth
@@ -25,6 +25,9 @@ _FAR_S = 1e9
 _NO_CALLS = Conversation("", "", "run")
 _NOT_KNOWN = float("nan")
 
+_Rates = tuple[str, float, float, float, float, float]
+"""A model and its prices: input, output, read, an unread prompt token as it is billed, and a warm one on average."""
+
 
 class CallEstimates:
     """All that is learned from the calls of conversations, for one pool.
@@ -38,13 +41,13 @@ class CallEstimates:
     """
 
     def __init__(self, models: Sequence[Model], n_contexts: int) -> None:
-        self._take_models(models)
-        self._n_contexts = n_contexts
+        self._models, self._n_contexts = tuple(models), n_contexts
         self.hits = CacheHits([model.price for model in models])
         self.tokens = TokenGrowth(n_contexts, len(models))
         self.calls_left = CallsLeft(len(models))
         self.typical = TypicalCost(n_contexts, len(models))
         self.ended = 0
+        self._rates = self._rates_of_all()
 
     def follow(self, models: Sequence[Model]) -> None:
         """Take over the models of a pool that has grown, or whose prices have changed."""
@@ -57,7 +60,8 @@ class CallEstimates:
             self.typical.add_model()
         if any(new.price != old.price for new, old in zip(models, self._models, strict=False)):
             self.hits = CacheHits.of_arrays([model.price for model in models], self.hits.arrays())
-        self._take_models(models)
+        self._models = tuple(models)
+        self._rates = self._rates_of_all()
 
     def prompt_tokens(self, state: Conversation, context: int, input_tokens: int | None) -> float:
         """Return the expected tokens of the next prompt: those given, else the last prompt and its mean growth."""
@@ -98,7 +102,7 @@ class CallEstimates:
         a price. They are computed in one pass over the models, in a third of the time of two calls for each.
         """
         row, warm, next_usd, mean_usd = self._row(context), state.warm, [], []
-        hits, shared_tokens, write_share = self.hits.of_all
+        hits, shared_tokens = self.hits.of_all
         calls, pairs = self.calls_left.of_all(state.calls + 1)
         growth, output = self.tokens.growth(row), self.tokens.output(row)
         for k, rates in enumerate(self._rates):
@@ -106,9 +110,8 @@ class CallEstimates:
                 next_usd.append(_NOT_KNOWN)
                 mean_usd.append(_NOT_KNOWN)
                 continue
-            name, input_usd, output_usd, read_usd, surcharge_usd = rates
-            unread_usd, hit, after = input_usd + write_share[k] * surcharge_usd, hits[k], calls[k]
-            answer_usd, read = output[k] * output_usd, 0.0
+            name, input_usd, output_usd, read_usd, unread_usd, warm_usd = rates
+            answer_usd, read, after, grown = output[k] * output_usd, 0.0, calls[k], growth[k]
             if prompt_tokens < MIN_CACHEABLE_TOKENS:
                 usd = prompt_tokens * input_usd + answer_usd
             else:
@@ -116,14 +119,13 @@ class CallEstimates:
                     known, at_s = warm[name]
                     tokens = known if known < prompt_tokens else prompt_tokens
                     if tokens >= MIN_CACHEABLE_TOKENS:
-                        read = hit[bucket_of(now_s - at_s)] * tokens
+                        read = hits[k][bucket_of(now_s - at_s)] * tokens
                 shared = shared_tokens[k]
                 if shared > read:
                     read = shared if shared < prompt_tokens else prompt_tokens
                 usd = read * read_usd + (prompt_tokens - read) * unread_usd + answer_usd
-            warm_usd = hit[0] * read_usd + (1.0 - hit[0]) * unread_usd
-            warm_sum_tokens = after * prompt_tokens + pairs[k] * growth[k]
-            rest_usd = warm_sum_tokens * warm_usd + after * (growth[k] * unread_usd + answer_usd)
+            warm_sum_tokens = after * prompt_tokens + pairs[k] * grown
+            rest_usd = warm_sum_tokens * warm_usd + after * (grown * unread_usd + answer_usd)
             next_usd.append(usd)
             mean_usd.append((usd + rest_usd) / (1.0 + after))
         return next_usd, mean_usd
@@ -140,11 +142,9 @@ class CallEstimates:
         self.hits.learn_write(model, unread, min(usage.cache_write_tokens, unread))
         if warm is None:
             self.hits.learn_first(model, usage.cache_read_tokens)
-        else:
-            tokens = min(warm.tokens, usage.input_tokens)
-            if tokens < MIN_CACHEABLE_TOKENS:  # no provider keeps it, so that it says nothing of longer ones
-                return
+        elif (tokens := min(warm.tokens, usage.input_tokens)) >= MIN_CACHEABLE_TOKENS:  # no provider keeps shorter ones
             self.hits.learn(model, max(decided_at_s - warm.at_s, 0.0), tokens, usage.cache_read_tokens)
+        self._rates[model] = self._rates_of(model)
 
     def end(self, model: int, calls: int) -> None:
         """Learn that a conversation has ended."""
@@ -174,17 +174,19 @@ class CallEstimates:
         self.tokens.merge(TokenGrowth.of_arrays(parts["tokens"]))
         self.hits.merge(CacheHits.of_arrays([model.price for model in self._models], parts["hits"]))
         self.calls_left.merge(CallsLeft.of_arrays(parts["calls_left"]))
+        self._rates = self._rates_of_all()
         self.ended += round(parts["calls_left"]["stopped"].sum())
 
-    def _take_models(self, models: Sequence[Model]) -> None:
-        """Take over models, and note their prices: of input, output, a read, and of a write beyond the input."""
-        self._models = tuple(models)
-        self._rates = [
-            None
-            if (price := model.price) is None
-            else (model.name, price.input, price.output, price.cache_read_usd, write_surcharge_usd(price))
-            for model in models
-        ]
+    def _rates_of_all(self) -> list[_Rates | None]:
+        return [self._rates_of(k) for k in range(len(self._models))]
+
+    def _rates_of(self, k: int) -> _Rates | None:
+        name, price = self._models[k].name, self._models[k].price
+        if price is None:
+            return None
+        unread_usd, hit = unread_price_usd(price, self.hits.write_share(k)), self.hits.hit_probability(k, 0.0)
+        warm_usd = hit * price.cache_read_usd + (1.0 - hit) * unread_usd
+        return name, price.input, price.output, price.cache_read_usd, unread_usd, warm_usd
 
     def _next_usd(self, state: Conversation, k: int, prompt: float, output: float, now_s: float) -> float:
         model = self._models[k]

@@ -39,6 +39,7 @@ class OpenRuns:
     def __init__(self, ttl_s: float, max_runs: int = 10_000) -> None:
         self._ttl_s, self._max_runs = ttl_s, max_runs
         self._runs: OrderedDict[str, OpenRun] = OrderedDict()
+        self._not_before_s = float("-inf")  # no run lapses before: the one used longest ago was seen then
 
     def __len__(self) -> int:
         return len(self._runs)
@@ -56,10 +57,13 @@ class OpenRuns:
 
     def lapsed(self, now_s: float) -> list[tuple[str, OpenRun]]:
         """Take out and return the conversations that no one has used for the time to live."""
+        if now_s < self._not_before_s:
+            return []
         found = []
         while self._runs:
             key, run = next(iter(self._runs.items()))
             if now_s - run.used_s < self._ttl_s:
+                self._not_before_s = run.used_s + self._ttl_s
                 break
             found.append((key, self._runs.pop(key)))
         return found

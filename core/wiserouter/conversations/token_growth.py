@@ -149,7 +149,10 @@ class TokenGrowth:
     def _add(self, kind: str, context: int, model: int, tokens: float) -> None:
         if context == NO_CONTEXT:
             return
-        self._sums[kind][:, context, model] += (1.0, tokens, tokens * tokens)
+        sums = self._sums[kind]
+        sums[0, context, model] += 1.0  # three numbers one by one take a third of the time of one slice
+        sums[1, context, model] += tokens
+        sums[2, context, model] += tokens * tokens
         self._seen += 1
 
     def _changed(self) -> None:

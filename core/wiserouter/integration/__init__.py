@@ -15,6 +15,7 @@ from wiserouter.integration.waiting import MAX_WAIT_S, AdmissionQueue, admission
 from wiserouter.judging.judge import Judge
 from wiserouter.judging.prompted import JudgeReply, PromptedJudge
 from wiserouter.judging.verdict import UnbilledFailure
+from wiserouter.operating.metrics import Metrics, RouterMetrics
 from wiserouter.pricing.prior_scores import PriorScore, PriorScores
 from wiserouter.pricing.tokens import count_tokens, load_tokenizer
 from wiserouter.prompts.encoders.remote import Embedded, RemoteEncoder
@@ -45,6 +46,7 @@ __all__ = [
     "Judge",
     "JudgeReply",
     "Message",
+    "Metrics",
     "PreparedRouter",
     "PriorScore",
     "PriorScores",
@@ -53,6 +55,7 @@ __all__ = [
     "Rate",
     "RateCard",
     "RemoteEncoder",
+    "RouterMetrics",
     "Signals",
     "StatedIds",
     "UnbilledFailure",

@@ -1,4 +1,4 @@
-"""The operator's half of `WiseRouter`: budgets, models, contexts, status, journal and explanations."""
+"""The operator's half of `WiseRouter`: budgets, models, contexts, status and explanations."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from wiserouter.artifacts.parts import RouterParts
 from wiserouter.budgets.budget import Budget
 from wiserouter.budgets.funds import BudgetSnapshot
+from wiserouter.budgets.nested import Account
 from wiserouter.errors import InvalidInput
 from wiserouter.learning.estimates import Estimates
 from wiserouter.learning.optimistic_estimates import scored_share
@@ -26,9 +27,9 @@ from wiserouter.prompts.contexts import Contexts
 from wiserouter.prompts.encoders import Encoder
 from wiserouter.routing.conversation_calls import ConversationCalls
 from wiserouter.routing.decider import Decider
-from wiserouter.routing.journal import Journal
 from wiserouter.routing.label_budget import LabelBudget
 from wiserouter.routing.learner import Learner
+from wiserouter.routing.observed import ObservedRouter
 from wiserouter.routing.shadow import Shadow, observed_scope, part_of
 from wiserouter.routing.status import Status, status_of, status_with_judge
 from wiserouter.routing.unspent import FIRST_LOGGED, RARE, why_unspent
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("wiserouter")
 
 
-class RouterAdministration:
+class RouterAdministration(ObservedRouter):
     """The methods that an operator calls, and the parts that they show or change.
 
     Parameters
@@ -58,12 +59,12 @@ class RouterAdministration:
     _decider: Decider
 
     def __init__(self, store: Store, learner: Learner, growing: Growing | None) -> None:
+        super().__init__()
         self._store, self._learner, self._growing = store, learner, growing
         self._lock = RLock()
         self.judge: Judge | None = None
         self._calls: ConversationCalls | None = None
         self._call_sums: Mapping[str, FloatArray] | None = None
-        self._journals: tuple[Journal, ...] = ()
         self._listeners: tuple[Callable[[], object], ...] = ()
         self._unspent_due = FIRST_LOGGED
         self._shadow: Shadow | None = None
@@ -296,6 +297,10 @@ class RouterAdministration:
         """Return the running budget of `scope`; raise `NotStarted` if there is none."""
         return self._store.ledger(scope).budget
 
+    def account(self, scope: str = "default") -> Account:
+        """Return the account of `scope` at this moment, to be read only; raise `NotStarted` if none runs."""
+        return self._store.ledger(scope)
+
     def snapshot(self, scope: str = "default") -> BudgetSnapshot:
         """Return the budget of `scope` as a decision reads it at this moment; raise `NotStarted` if none runs."""
         return self._store.snapshot(scope)
@@ -317,28 +322,6 @@ class RouterAdministration:
     def is_hard(self, scope: str = "default") -> bool:
         """Return True if a budget of `scope` must never be exceeded; raise `NotStarted` if none runs."""
         return self._store.ledger(scope).hard
-
-    @property
-    def journal(self) -> Journal | None:
-        """The journal, where one is kept."""
-        return self._journals[0] if self._journals else None
-
-    @journal.setter
-    def journal(self, journal: Journal | None) -> None:
-        self._journals = () if journal is None else (journal,)
-
-    def journal_to(self, path: str | Path) -> Journal:
-        """Append every decision, charge, release and reward from now on to a file of JSON lines.
-
-        A thread of its own writes the file; no request waits for it.
-
-        Raises
-        ------
-        OSError
-            If the file cannot be opened.
-        """
-        self.journal = journal = Journal(path)
-        return journal
 
     def explain(self, decision: Decision | str) -> Explanation:
         """Return why a decision was made, as of that moment; raise `UnknownDecision` if there is no such decision.

@@ -90,4 +90,4 @@ class ConversationTerms(NamedTuple):
         """Return a decision as one of this conversation."""
         visit = "stay" if decision.model == self.last_model else "return" if decision.model in self.met else "first"
         run_id = "" if self.run_id is None else self.run_id or decision.id
-        return Decision(*decision[:-4], self.conversation, visit, run_id)
+        return Decision._make((*decision[:-4], self.conversation, visit, run_id, decision[-1]))

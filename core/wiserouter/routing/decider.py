@@ -197,7 +197,8 @@ class Decider:
         choice = self._choose(budget, funds, context, allowed, shift, rng)
         if choice.model == SKIP:
             return choice
-        return choice._replace(expected_cost_usd=terms.call_usd(choice.model, choice.expected_cost_usd))
+        call_usd = terms.call_usd(choice.model, choice.expected_cost_usd)
+        return Choice._make((*choice[:3], call_usd, *choice[4:]))  # `_replace` takes twice as long
 
     def _decision(
         self, choice: Choice, context: int, rate_usd: float, worst_usd: list[float] | None, scope: str

@@ -10,12 +10,13 @@ import json
 import logging
 import os
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
+from wiserouter.routing.observer import Line
 from wiserouter.validation import check_count
 
 if TYPE_CHECKING:
@@ -23,9 +24,6 @@ if TYPE_CHECKING:
     from wiserouter.types import Decision
 
 logger = logging.getLogger("wiserouter")
-
-Line = Callable[[], Mapping[str, Any]]
-"""Makes the JSON object of one event, in the writer's thread."""
 
 MAX_BYTES = 64 * 2**20
 """Size from which a file is rotated."""
@@ -87,7 +85,7 @@ class Journal:
         if trace is not None:
             self.note(lambda: _decision_line(decision, trace))
 
-    def event(self, name: str, decision_id: str, at_s: float, **figures: object) -> None:
+    def event(self, name: str, decision_id: str, at_s: float, **figures: Any) -> None:
         """Record a charge, a release, a presumption or a reward of a decision."""
         line = {"event": name, "id": decision_id, "at": at_s, **figures}
         self.note(lambda: line)

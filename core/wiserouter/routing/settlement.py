@@ -93,9 +93,9 @@ class RouterSettlement(RouterAdministration):
         if learn and not record.decision.run_id:
             with self._lock:
                 self._learner.add_cost(record, cost, tokens)
-        for journal in self._journals:
+        for observer in self._observers:
             name = pool.names[record.model]
-            journal.event("charge", decision_id, self._store.now(), cost_usd=cost, model=name, learn=learn)
+            observer.event("charge", decision_id, self._store.now(), cost_usd=cost, model=name, learn=learn)
         if cost > record.decision.reserved_usd:
             self._warn_if_hard(record, cost)
 
@@ -156,8 +156,8 @@ class RouterSettlement(RouterAdministration):
         if record.counts and not is_observed(record.decision.scope):
             with self._lock:
                 self._learner.take_back(record)
-        for journal in self._journals:
-            journal.event("release", record.decision.id, self._store.now())
+        for observer in self._observers:
+            observer.event("release", record.decision.id, self._store.now())
 
     def presume(self, decision: Decision | str, *, failed: bool = True) -> None:
         """Count a call whose outcome is unknown as spent: after a timeout, or a connection lost in the middle.
@@ -182,8 +182,8 @@ class RouterSettlement(RouterAdministration):
         for listener in self._listeners:
             listener()
         self._note_outcome(record, released=False, failed=failed)
-        for journal in self._journals:
-            journal.event("presume", record.decision.id, self._store.now(), cost_usd=record.cost_usd)
+        for observer in self._observers:
+            observer.event("presume", record.decision.id, self._store.now(), cost_usd=record.cost_usd)
 
     async def apresume(self, decision: Decision | str) -> None:
         """Presume like `presume`, off the event loop if the store may have to be waited for."""
@@ -243,8 +243,8 @@ class RouterSettlement(RouterAdministration):
         figures: dict[str, object] = {"reward": value} if comment is None else {"reward": value, "comment": comment}
         if source != HUMAN or score.weight != 1.0:
             figures |= {"source": source, "weight": score.weight}
-        for journal in self._journals:
-            journal.event("reward", record.decision.id, self._store.now(), **figures)
+        for observer in self._observers:
+            observer.event("reward", record.decision.id, self._store.now(), **figures)
         return source in before
 
     async def arelease(self, decision: Decision | str) -> None:
@@ -301,8 +301,8 @@ class RouterSettlement(RouterAdministration):
             if learn:
                 self._learner.add_cost(record, cost_usd, usage)
         figures = {"model": names[served], "learn": learn, "would_cost_usd": decision.expected_cost_usd}
-        for journal in self._journals:
-            journal.event("charge", decision.id, self._store.now(), cost_usd=cost_usd, **figures)
+        for observer in self._observers:
+            observer.event("charge", decision.id, self._store.now(), cost_usd=cost_usd, **figures)
         if self._learner.estimates.n_invoked >= self._learner.pending.due:
             self._take_stock(decision)
         return True
@@ -310,8 +310,8 @@ class RouterSettlement(RouterAdministration):
     def _settle_skipped(self, decision: Decision) -> NoReturn:
         """Charge nothing for a query that is not served, and raise `QuerySkipped`."""
         self._store.settle(decision.id, 0.0)
-        for journal in self._journals:
-            journal.event("charge", decision.id, self._store.now(), cost_usd=0.0, model="", learn=False)
+        for observer in self._observers:
+            observer.event("charge", decision.id, self._store.now(), cost_usd=0.0, model="", learn=False)
         raise QuerySkipped(decision.context, decision.rate_usd)
 
     def _note_outcome(self, record: Record, *, released: bool, failed: bool) -> None:

@@ -119,8 +119,8 @@ class RouterShadow(RouterConversations):
         query = self._learner.reader.read(text, embedding, input_tokens, context, hard=False)
         record, choice = self._reserved(query, eligible, max_output_tokens, observed_scope(scope), draw_key, served)
         decision = record.decision
-        for journal in self._journals:
-            journal.decision(decision, record.trace)
+        for observer in self._observers:
+            observer.decision(decision, record.trace)
         self.note_side(decision, incumbent)
         if query.embedding is not None and choice != SKIP:
             with self._lock:
@@ -144,8 +144,8 @@ class RouterShadow(RouterConversations):
             self._shadow_paused.discard(scope)
         share = 0.0 if acted_scope(scope) in self._shadow_paused else shadow.share
         line = shadow_line(decision, share, incumbent)
-        for journal in self._journals:
-            journal.note(lambda: line)
+        for observer in self._observers:
+            observer.note(lambda: line)
 
     def _reserved(
         self,

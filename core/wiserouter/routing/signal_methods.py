@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from typing import Any
 
 from wiserouter.errors import AlreadySettled, UnknownDecision
 from wiserouter.routing.shadow_methods import RouterShadow
@@ -61,6 +62,23 @@ class RouterSignals(RouterShadow):
         """
         failures = () if self._signals is None else self._signals.failures(answer)
         return failures if failures and self.fail(decision, failures[0]) else ()
+
+    def emit_evaluations(self, logger: Any = None) -> None:
+        """Emit each score from now on as an event `gen_ai.evaluation.result` of OpenTelemetry.
+
+        Parameters
+        ----------
+        logger : opentelemetry Logger, optional
+            By default that of the program's logger provider.
+
+        Raises
+        ------
+        InvalidInput
+            If opentelemetry-api is not installed.
+        """
+        from wiserouter.routing.evaluation_events import EvaluationEvents  # few programs emit events
+
+        self.report_to(EvaluationEvents(logger))
 
     def fail(self, decision: Decision | str, rule: str) -> bool:
         """Score a decision 0 by a rule; False where it has no score: it is unknown, failed, or a call of a run."""

@@ -3,13 +3,11 @@
 import base64
 import json
 import threading
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, HTTPServer
-from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from typer.testing import CliRunner
 
+from support.recorded_platform import KEYS, serving
 from wiserouter import Budget, Model, Price, WiseRouter
 from wiserouter.cli import app
 from wiserouter.errors import InvalidInput
@@ -18,49 +16,8 @@ from wiserouter.fitting.platforms.http import HttpRefused, request_json
 from wiserouter.fitting.platforms.score_pages import platform_of, score_pages
 from wiserouter.integration.feedback_pull import FeedbackPull, PullState, feedback_puller, rate_at_proxy
 
-KEYS = {
-    "LANGFUSE_PUBLIC_KEY": "pk",
-    "LANGFUSE_SECRET_KEY": "sk",
-    "LANGSMITH_API_KEY": "ls",
-    "MLFLOW_TRACKING_TOKEN": "ml",
-}
 AT = "2026-11-01T12:00:00.000Z"
 AT_S = 1_793_534_400.0
-
-
-class Recorded(BaseHTTPRequestHandler):
-    """Answers as the server's `reply` says, and keeps what it was asked."""
-
-    def do_GET(self):
-        address = urlsplit(self.path)
-        length = int(self.headers.get("content-length") or 0)
-        body = json.loads(self.rfile.read(length)) if length else None
-        query = {name: value[0] for name, value in parse_qs(address.query).items()}
-        self.server.asked.append((address.path, query, body, dict(self.headers)))
-        status, answer = self.server.reply(address.path, query, body)
-        data = json.dumps(answer).encode()
-        self.send_response(status)
-        self.send_header("content-length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    do_POST = do_GET  # noqa: N815 - named by the base class
-
-    def log_message(self, *args):
-        """Say nothing."""
-
-
-@contextmanager
-def serving(reply):
-    server = HTTPServer(("127.0.0.1", 0), Recorded)
-    server.reply, server.asked = reply, []
-    server.url = f"http://127.0.0.1:{server.server_port}"
-    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-    try:
-        yield server
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 def langfuse_score(i, value=1, **other):

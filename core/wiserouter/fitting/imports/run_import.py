@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from wiserouter.fitting.imports.calls import ImportedCall, Recorded
+from wiserouter.fitting.imports.calls import ImportedCall, ImportedScore, Recorded
 from wiserouter.fitting.imports.log_writer import ImportCounts, LogWriter
 from wiserouter.fitting.imports.postgres import SpendTables
 from wiserouter.fitting.imports.records import records_of
@@ -96,6 +96,29 @@ def import_tables(
                 _add(call, scores, wanted, log)
         report("calls", len(rows))
         log.save(place)
+    log.finish()
+    return log.counts
+
+
+def import_pages(
+    source: Source,
+    pages: Iterable[tuple[Sequence[Recorded], list[str] | None]],
+    scored: Iterable[ImportedScore],
+    paths: Sequence[Path],
+    scores: Scores,
+    wanted: Wanted,
+    log: LogWriter,
+    report: Report,
+) -> ImportCounts:
+    """Write the calls of pages, each with the cursor after it; a stopped import goes on after its last part."""
+    scores.add(scored)
+    _take_scores(source, paths, scores, report)
+    for records, cursor in pages:
+        for record in records:
+            for call in source.calls(record):
+                _add(call, scores, wanted, log)
+        report("calls", len(records))
+        log.save(cursor)
     log.finish()
     return log.counts
 

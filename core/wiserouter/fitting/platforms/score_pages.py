@@ -135,7 +135,7 @@ def score_pages(
 
 
 def _langfuse(platform: Platform, since_s: float, place: str | None, fetch: Fetch) -> ScorePage:
-    base, query = platform.url.rstrip("/") + "/api/public", {"limit": PAGE, "fromTimestamp": _iso(since_s)}
+    base, query = platform.url.rstrip("/") + "/api/public", {"limit": PAGE, "fromTimestamp": iso_time(since_s)}
     if place is None or place.startswith("v3 "):
         cursor = None if place is None else place.removeprefix("v3 ")
         try:
@@ -176,7 +176,7 @@ def _langsmith(platform: Platform, since_s: float, place: str | None, fetch: Fet
     query = {
         "limit": PAGE,
         "offset": offset,
-        "min_created_at": _iso(since_s),
+        "min_created_at": iso_time(since_s),
         "session": platform.project or None,
     }
     records = fetch(f"{platform.url.rstrip('/')}/api/v1/feedback", query=query, headers=platform.headers)
@@ -250,7 +250,8 @@ def _response_of(observation: str) -> str:
     return observation.partition("_")[2] if observation.startswith("time-") else ""
 
 
-def _iso(at_s: float) -> str:
+def iso_time(at_s: float) -> str:
+    """Return a time as the interfaces take it."""
     return datetime.fromtimestamp(at_s, UTC).isoformat().replace("+00:00", "Z")
 
 

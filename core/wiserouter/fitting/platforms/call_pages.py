@@ -1,0 +1,102 @@
+"""The calls of Langfuse and LangSmith, page by page through their HTTP interfaces.
+
+Langfuse: `GET /api/public/v2/observations` by cursor, and where that is not there the first version by page. LangSmith:
+`POST /api/v1/runs/query` by cursor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from wiserouter.errors import InvalidInput
+from wiserouter.fitting.imports.calls import ImportedScore, Recorded, mapping_of
+from wiserouter.fitting.platforms.http import HttpRefused, request_json
+from wiserouter.fitting.platforms.score_pages import PAGE, Fetch, Platform, iso_time, score_pages
+
+_FIELDS = "core,basic,time,io,metadata,model,usage"
+
+
+class CallPage(NamedTuple):
+    """One page of records, and the cursor after it; None at the end."""
+
+    records: list[Recorded]
+    cursor: list[str] | None
+
+
+def call_pages(
+    platform: Platform, since_s: float, until_s: float, cursor: list[str] | None = None, fetch: Fetch = request_json
+) -> Iterator[CallPage]:
+    """Yield the records of the calls of a time.
+
+    Parameters
+    ----------
+    platform : Platform
+        Langfuse, or LangSmith with the id of a project.
+    since_s, until_s : float
+        The earliest and the latest start of a call, in seconds since 1970.
+    cursor : list of str, optional
+        Where an earlier reading stopped.
+    fetch : callable
+        Sends a request.
+
+    Raises
+    ------
+    HttpRefused, OSError, InvalidInput
+        As `fetch` does, or if the platform shows its calls in files only.
+    """
+    read = {"langfuse": _langfuse, "langsmith": _langsmith}.get(platform.name)
+    if read is None:
+        raise InvalidInput(f"calls of {platform.name} are read from files: export them", value=platform.name)
+    while True:
+        page = read(platform, since_s, until_s, cursor, fetch)
+        yield page
+        if page.cursor is None:
+            return
+        cursor = page.cursor
+
+
+def scores_of_platform(platform: Platform, since_s: float, fetch: Fetch = request_json) -> Iterator[ImportedScore]:
+    """Yield the scores since a time, each about the closest id that it names."""
+    for page in score_pages(platform, since_s, fetch=fetch):
+        for one in page.scores:
+            yield ImportedScore(one.targets[0], one.name, one.value)
+
+
+def _langfuse(platform: Platform, since_s: float, until_s: float, cursor: list[str] | None, fetch: Fetch) -> CallPage:
+    base, version, place = platform.url.rstrip("/") + "/api/public", *(cursor or ["v2", ""])
+    query = {"type": "GENERATION", "fromStartTime": iso_time(since_s), "toStartTime": iso_time(until_s)}
+    if version == "v2":
+        paged = {**query, "limit": 1_000, "fields": _FIELDS, "cursor": place or None}
+        try:
+            answer = fetch(f"{base}/v2/observations", query=paged, headers=platform.headers)
+        except HttpRefused as error:
+            if error.status != 404 or cursor is not None:
+                raise
+        else:
+            following = mapping_of(answer.get("meta")).get("cursor")
+            return CallPage(_records(answer.get("data")), ["v2", following] if following else None)
+    number = int(place or 1)
+    answer = fetch(f"{base}/observations", query={**query, "limit": PAGE, "page": number}, headers=platform.headers)
+    last = mapping_of(answer.get("meta")).get("totalPages") or 0
+    return CallPage(_records(answer.get("data")), ["v1", str(number + 1)] if number < last else None)
+
+
+def _langsmith(platform: Platform, since_s: float, until_s: float, cursor: list[str] | None, fetch: Fetch) -> CallPage:
+    if not platform.project:
+        raise InvalidInput("langsmith needs the id of a project: give --project")
+    body = {
+        "session": [platform.project],
+        "run_type": "llm",
+        "start_time": iso_time(since_s),
+        "end_time": iso_time(until_s),
+        "limit": PAGE,
+        **({} if cursor is None else {"cursor": cursor[0]}),
+    }
+    answer = fetch(f"{platform.url.rstrip('/')}/api/v1/runs/query", body=body, headers=platform.headers)
+    following = mapping_of(answer.get("cursors")).get("next")
+    return CallPage(_records(answer.get("runs")), [following] if following else None)
+
+
+def _records(records: object) -> list[Recorded]:
+    return [mapping_of(one) for one in records] if isinstance(records, list) else []

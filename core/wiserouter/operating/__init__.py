@@ -1,0 +1,1 @@
+"""What an operator watches: metrics of routers and of their budgets."""

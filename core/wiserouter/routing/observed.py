@@ -1,0 +1,42 @@
+"""The observers of a router: its journal, and metrics."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from wiserouter.routing.journal import Journal
+from wiserouter.routing.observer import Observer
+
+
+class ObservedRouter:
+    """The methods that say who is told of decisions and outcomes."""
+
+    def __init__(self) -> None:
+        self._observers: tuple[Observer, ...] = ()
+
+    @property
+    def journal(self) -> Journal | None:
+        """The journal, where one is kept."""
+        return next((one for one in self._observers if isinstance(one, Journal)), None)
+
+    @journal.setter
+    def journal(self, journal: Journal | None) -> None:
+        others = [one for one in self._observers if not isinstance(one, Journal)]
+        self._observers = tuple(others if journal is None else [journal, *others])
+
+    def report_to(self, observer: Observer) -> None:
+        """Let an observer, such as metrics, take every decision and outcome from now on."""
+        self._observers = (*self._observers, observer)
+
+    def journal_to(self, path: str | Path) -> Journal:
+        """Append every decision, charge, release and reward from now on to a file of JSON lines.
+
+        A thread of its own writes the file; no request waits for it.
+
+        Raises
+        ------
+        OSError
+            If the file cannot be opened.
+        """
+        self.journal = journal = Journal(path)
+        return journal

@@ -1,0 +1,137 @@
+"""Metrics: counters against the calls that were made, gauges against the status, and bounded, clean labels."""
+
+import math
+
+import numpy as np
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from wiserouter import Budget, MemoryStore, Model, Price, WiseRouter
+from wiserouter.errors import BudgetExhausted, HorizonExhausted, StoreUnavailable
+from wiserouter.operating.account_gauges import OTHER
+from wiserouter.operating.metrics import Metrics
+
+MODELS = [Model("small", Price(1e-7, 4e-7)), Model("large", Price(3e-6, 1.5e-5))]
+
+
+@pytest.fixture
+def registry():
+    return CollectorRegistry()
+
+
+def routed(budget: Budget | None = None) -> WiseRouter:
+    router = WiseRouter(MODELS, seed=0)
+    router.start(budget or Budget(1.0, 1_000))
+    return router
+
+
+def samples(registry) -> dict[tuple[str, ...], float]:
+    """Return every sample of a scrape, by its name and the values of its labels."""
+    families = text_string_to_metric_families(generate_latest(registry).decode())
+    return {(one.name, *one.labels.values()): one.value for family in families for one in family.samples}
+
+
+def test_counters_follow_decisions_outcomes_and_scores(registry):
+    router = routed()
+    watched = Metrics(registry).watch(router, "wise")
+    decisions = []
+    for _ in range(50):
+        with watched.deciding():
+            decisions.append(router.decide("q"))
+    for at, decision in enumerate(decisions[:40]):
+        router.charge(decision, 0.001 * (at + 1))
+    router.release(decisions[40])
+    router.presume(decisions[41])
+    router.reward(decisions[0], 1.0)
+    router.reward(decisions[1], 0.5, source="rule:cut")
+    found = samples(registry)
+    for name in ("small", "large"):
+        of_model = [at for at, one in enumerate(decisions) if one.model == name]
+        assert found["wiserouter_decisions_total", "wise", name, "plan"] == len(of_model)
+        charged = sum(0.001 * (at + 1) for at in of_model if at < 40)
+        assert found["wiserouter_charged_usd_total", "wise", name] == pytest.approx(charged, abs=1e-12)
+    outcomes = {outcome: found["wiserouter_calls_total", "wise", outcome] for outcome in ("charged", "released")}
+    assert outcomes == {"charged": 40, "released": 1}
+    assert found["wiserouter_calls_total", "wise", "presumed"] == 1
+    assert found["wiserouter_rewards_count", "wise", "human"] == found["wiserouter_rewards_count", "wise", "rule"] == 1
+    assert found["wiserouter_decide_seconds_count", "wise"] == 50
+
+
+def test_gauges_show_what_the_status_shows(registry):
+    router = routed(Budget(5.0, every="day", within=Budget(50.0, every="month")))
+    Metrics(registry).watch(router, "wise", faults=lambda: {"encoder": 3})
+    router.charge(router.decide("q"), 0.25)
+    router.decide("q")
+    found, status = samples(registry), router.status()
+    for window in status.windows:
+        at = ("wise", "default", window.every)
+        assert found["wiserouter_budget_amount_usd", *at] == window.amount_usd
+        assert found["wiserouter_budget_spent_usd", *at] == window.spent_usd == 0.25
+        assert found["wiserouter_budget_left_usd", *at] == pytest.approx(window.left_usd, abs=1e-12)
+        assert found["wiserouter_calls_in_flight", *at] == 1
+        assert found["wiserouter_requests_left", *at] == pytest.approx(window.horizon_left, abs=1)
+    assert found["wiserouter_rate_usd", "wise", "default"] == pytest.approx(status.rate_usd, rel=1e-3)
+    assert found["wiserouter_shadow_price", "wise", "default"] == pytest.approx(status.shadow_price, rel=1e-3)
+    assert found["wiserouter_renewal_timestamp_seconds", "wise", "default"] == status.renews_at
+    assert found["wiserouter_store_up", "wise"] == 1
+    assert found["wiserouter_faults_total", "encoder", "wise"] == 3
+
+
+@pytest.mark.parametrize(
+    ("budget", "refused", "reason"),
+    [
+        (Budget(1e-9, 1_000, limit="hard"), BudgetExhausted, "budget"),
+        (Budget(1.0, 1), HorizonExhausted, "horizon"),
+    ],
+)
+def test_a_refusal_is_counted_by_its_reason(registry, budget, refused, reason):
+    router = WiseRouter([Model("small", Price(1e-7, 4e-7), max_output_tokens=1_000)], seed=0)
+    router.start(budget)
+    watched = Metrics(registry).watch(router)
+    with pytest.raises(refused):
+        for _ in range(2):
+            with watched.deciding():
+                router.decide("q")
+    assert samples(registry)["wiserouter_refusals_total", "default", reason] == 1
+
+
+def test_ten_thousand_teams_have_a_bounded_number_of_labels(registry):
+    store = MemoryStore()
+    router = WiseRouter(MODELS, store=store, seed=0)
+    scopes = [f"team-{at}" for at in range(10_000)]
+    for at, scope in enumerate(scopes):
+        router.start(Budget(1.0, 100), scope=scope)
+        router.spend(at / 20_000, scope=scope)
+    Metrics(registry, max_scopes=100).watch(router, "wise", scopes=lambda: scopes)
+    found = samples(registry)
+    spent = {key[2]: value for key, value in found.items() if key[0] == "wiserouter_budget_spent_usd"}
+    assert len(spent) == 101
+    assert sum(spent.values()) == pytest.approx(np.arange(10_000).sum() / 20_000)
+    assert min(value for scope, value in spent.items() if scope != OTHER) == pytest.approx(9_900 / 20_000)
+
+
+def test_what_is_not_known_is_left_out_and_names_are_escaped(registry):
+    router = routed()
+    evil = 'a"b\\c\nd<script>'
+    router.start(Budget(1.0, 100), scope=evil)
+    Metrics(registry).watch(router, "wise", scopes=lambda: ["default", evil, "never started"])
+    text = generate_latest(registry).decode()
+    found = samples(registry)
+    assert found["wiserouter_budget_amount_usd", "wise", evil, "never"] == 1.0
+    assert "NaN" not in text
+    assert all(math.isfinite(value) for key, value in found.items() if not key[0].endswith("_bucket"))
+    assert not [key for key in found if "never started" in key]
+
+
+def test_a_store_that_is_away_leaves_its_budgets_out(registry, monkeypatch):
+    router = routed()
+    Metrics(registry).watch(router, "wise")
+
+    def away(scope="default"):
+        raise StoreUnavailable("the store cannot be reached", store="redis")
+
+    monkeypatch.setattr(router, "account", away)
+    found = samples(registry)
+    assert ("wiserouter_store_up", "wise") in found
+    assert not [key for key in found if key[0].startswith("wiserouter_budget")]
