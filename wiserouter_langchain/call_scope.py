@@ -143,10 +143,10 @@ class _Scope:
         core, members = self._environment.core, self._environment.members
         if self._environment.unit != "call" and self._conversation is None:
             self._conversation = self._found_conversation(self._environment.unit)
-        if core.signals is not None:
+        if self._llm.signals and core.signals is not None:
             read_history(core, core.signals, self._messages, self._payer)
         asked = (core, members, self._request, self._assignment, self._call_terms())
-        if core.shadow is not None:
+        if self._llm.mode == "shadow":
             return begin_in_shadow(*asked, self._incumbent(), self._share_key)
         return begin_call(*asked, may_wait=may_wait)
 
@@ -227,7 +227,7 @@ class _Scope:
                 self._environment.index.forget(call.decision.id)
             else:
                 self._name(call)
-                if (signals := self._environment.core.signals) is not None:
+                if self._llm.signals and (signals := self._environment.core.signals) is not None:
                     read_call(self._environment.core, signals, call, self._messages, self._payer, self._raised)
         except StoreError as error:  # the answer is there; what this worker decided is settled later
             logger.warning("%s: feedback may not find a call of %s", error, model)

@@ -135,9 +135,8 @@ def attach(
         scope_resolver=lambda _: ScopeFromMetadata(),
         sharing=sharing,
         shadow=shadow_of(mode, share),
+        rules=signals,
     )
-    if signals:
-        opened.router.signals = signals
     if callback is None:
         callback = AttachedCallback(litellm_router)
         register(callback)

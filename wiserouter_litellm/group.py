@@ -99,6 +99,8 @@ class Group:
         Whether anything is routed by what a request asks for.
     observes : bool
         Whether the router is in shadow mode.
+    signals : Signals or None
+        The rules that score failures, as the router has them when the group is opened.
     """
 
     name: str
@@ -119,21 +121,17 @@ class Group:
     durable: bool = field(init=False)
     reads_question: bool = field(init=False)
     observes: bool = field(init=False)
+    signals: Signals | None = field(init=False)
     _adding: Lock = field(default_factory=Lock)
 
     def __post_init__(self) -> None:
         self.queue = admission_queue(self.router)
         self.durable = self.router.durable
         self.reads_question = self.lookup.needs_question or self.draw_by == "question"
-        self.observes = self.router.shadow is not None
+        self.observes, self.signals = self.router.shadow is not None, self.router.signals
         kept = self.router.conversations
         self._run_is_hard = self.keeps_conversations and kept is not None and kept.has_hard_runs
         self.hard |= self._run_is_hard
-
-    @property
-    def signals(self) -> Signals | None:
-        """The rules that score failures; None for none."""
-        return self.router.signals
 
     def add_new_models(self, infos: Iterable[DeploymentInfo]) -> None:
         """Add the models of new deployments to the pool, unless they are there."""

@@ -46,6 +46,7 @@ def open_group(
     sharing: Sequence[Group] = (),
     to_join: Mapping[str, Sequence[Deployment]] = MappingProxyType({}),
     shadow: Shadow | None = None,
+    rules: Sequence[str] = (),
     **settings: object,
 ) -> Group:
     """Return a group whose budget runs.
@@ -87,6 +88,8 @@ def open_group(
         The deployments of the groups that will share a new router, so that its pool holds their models from the start.
     shadow : Shadow, optional
         Whether the group only observes, and the share of calls on which it acts.
+    rules : sequence of str, optional
+        The rules that score an answer 0 where it has certainly failed.
     **settings
         Of `WiseRouter`, where none is given.
 
@@ -113,6 +116,8 @@ def open_group(
     rate_cards = {info.model: info.rate_card for info in chain(infos, *joining.values())}
     terms = {"owner": f"group {name!r}", "adds_models": True, "shadow": shadow}
     router, hard = prepare_router(router, rate_cards, budget, **terms, **settings)  # type: ignore[arg-type]
+    if rules:
+        router.signals = rules
     unit = keep_conversations(router, **{"unit": None, **conversations})
     resolver = GroupScope() if scope_resolver is None else scope_resolver(router)
     group = Group(

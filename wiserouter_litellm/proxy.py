@@ -161,6 +161,7 @@ def _account_of(
         "seed": account.seed,
         "conversations": account.conversations,
         "shadow": shadow_of(account.mode, account.share),
+        "rules": account.signals,
     }
 
 
@@ -185,8 +186,6 @@ def _named_faults(key: str) -> Iterator[None]:
 
 def _observe(router: WiseRouter, settings: AccountSettings) -> None:
     """Set the journal, the label budget and the share of exploration of a router, where the settings have them."""
-    if settings.signals:
-        router.signals = settings.signals
     if settings.otel_evaluations:
         router.emit_evaluations()
     if settings.journal is not None:
