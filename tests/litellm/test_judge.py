@@ -59,7 +59,7 @@ def prompts_of(provider):
 async def test_every_surface_is_judged_by_its_texts(provider, settled, surface):
     router, ours = judged_router(provider)
     await SURFACES[surface](router)
-    await settled(lambda: ours.status().judge.judged == 1)
+    await settled(lambda: ours.status().judge.judged == 1, 20.0)
     (prompt,) = prompts_of(provider)
     assert "hello there" in prompt
     assert ("word word" if surface == "stream" else "an answer") in prompt
