@@ -102,7 +102,8 @@ class Growing:
     refit_after : int, optional
         Once there are `n_contexts`, fit them again each time that this many queries have come; never by default.
     background : bool, default True
-        Fit in a thread, while requests go on; False lets one request wait some 0.1 s.
+        Fit in a thread, while requests go on; False lets one request wait some 0.1 s, and for the first fit until
+        scikit-learn is loaded.
     seed : int, default 0
         Seeds the clusters.
 
