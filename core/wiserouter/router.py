@@ -489,7 +489,8 @@ class WiseRouter(RouterSignals, RouterJudging):
         with self._lock:
             if store.durable:
                 learner.merge_remote()
-            query = learner.present_query(query)
+            if query.version != learner.reader.version:
+                query = learner.present_query(query)
             record = decide(query, budget, eligible, worst_case_usd, max_output_tokens, scope, may_wait, draw_key)
         try:
             store.reserve(record)
@@ -503,16 +504,17 @@ class WiseRouter(RouterSignals, RouterJudging):
 
     def _recorded(self, record: Record, query: Query) -> Decision:
         """Record and count a reserved decision, and return it."""
-        decision = record.decision
+        decision, learner = record.decision, self._learner
         for observer in self._observers:
             observer.decision(decision, record.trace)
         if record.model == SKIP:
             self._settle_skipped(decision)
         if record.counts:
             with self._lock:
-                self._learner.count(record)
+                present = record.contexts_version == learner.reader.version
+                learner.sums.add_invoked(decision.context if present else learner.context_of(record), record.model)
                 if query.embedding is not None:
-                    self._learner.keep_query(record, query.embedding)
-            if self._learner.estimates.n_invoked >= self._learner.pending.due:
+                    learner.keep_query(record, query.embedding)
+            if learner.estimates.n_invoked >= learner.pending.due:
                 self._take_stock(decision)
         return decision

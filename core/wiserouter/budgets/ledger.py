@@ -95,9 +95,11 @@ class Ledger:
     skipped: int = 0
     next_window: Ledger | None = None
     hard: bool = field(init=False)
+    each: tuple[Ledger, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         self.hard = self.budget.limit == "hard"
+        self.each = (self,)
 
     @classmethod
     def opened(cls, budget: Budget, now_s: float) -> Ledger:
@@ -132,11 +134,6 @@ class Ledger:
         """The paper's b: amount and carry-over less debits, the expected cost of calls in flight and of open runs."""
         left_usd = self.budget.amount_usd + self.carried_usd - self.debited_usd
         return left_usd - self.expected_usd - self.committed_usd
-
-    @property
-    def each(self) -> tuple[Ledger, ...]:
-        """The ledgers of the account: this one."""
-        return (self,)
 
     @property
     def tightest(self) -> Ledger:

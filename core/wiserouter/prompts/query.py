@@ -61,6 +61,11 @@ class QueryReader:
         query without an embedding has no context once there are several.
     version : int, default 0
         The version of the contexts.
+
+    Attributes
+    ----------
+    version : int
+        As given.
     """
 
     def __init__(
@@ -78,7 +83,7 @@ class QueryReader:
         self._counts_tokens = {hard: pool.needs_tokens(hard=hard) for hard in (False, True)}
         self._n_contexts = contexts.n_contexts
         self._keeps_embedding, self._keeps_length, self._reassigns = keeps_embedding, keeps_length, reassigns
-        self._version = version
+        self.version = version
         self._encodes_quickly = getattr(encoder, "spec", "") in QUICK
 
     def is_quick(self, text: str | None) -> bool:
@@ -116,15 +121,15 @@ class QueryReader:
         tokens = None if text is None and input_tokens is None else self._tokens(text, input_tokens, hard=hard)
         if not (self._keeps_embedding or self._keeps_length):
             return Query(assigned, tokens)
-        return Query(assigned, tokens, self._kept(embedding), self._length(text, input_tokens), self._version)
+        return Query(assigned, tokens, self._kept(embedding), self._length(text, input_tokens), self.version)
 
     def read_again(self, query: Query) -> Query:
         """Return a query that was read in other contexts, in those of this reader."""
         embedding = query.embedding
         if self._n_contexts > 1 and (embedding is None or embedding.size != self._contexts.dim):
-            return query._replace(context=NO_CONTEXT, embedding=None, version=self._version)
+            return query._replace(context=NO_CONTEXT, embedding=None, version=self.version)
         context = 0 if embedding is None else self._contexts.assign(embedding)
-        return query._replace(context=context, version=self._version)
+        return query._replace(context=context, version=self.version)
 
     def _context_now(self, embedding: ArrayLike | None, context: int | None) -> int | None:
         """Return the context to go by where contexts are fitted while serving; None for that of the embedding."""

@@ -114,15 +114,18 @@ class Learner:
 
     def present_query(self, query: Query) -> Query:
         """Return a query that was read while the contexts were others, as it is read now."""
-        return query if query.version == self.version else self.reader.read_again(query)
+        return query if query.version == self.reader.version else self.reader.read_again(query)
 
-    def count(self, record: Record) -> None:
-        """Count a decision."""
-        self.sums.add_invoked(self._context(record), record.model)
+    def context_of(self, record: Record) -> int:
+        """Return the present context of a decision's query."""
+        decision = record.decision
+        if self._growing is None:
+            return decision.context
+        return self._growing.context_of(decision.id, decision.context, record.contexts_version)
 
     def keep_query(self, record: Record, embedding: Embedding) -> None:
         """Keep the query of a decision where contexts grow, and fit them where that is due."""
-        context, growing = self._context(record), self._growing
+        context, growing = self.context_of(record), self._growing
         if growing is None or context == NO_CONTEXT:
             return
         growing.add(record.decision.id, embedding, context, record.model)
@@ -134,13 +137,13 @@ class Learner:
 
     def take_back(self, record: Record) -> None:
         """Forget a decision whose call failed."""
-        self.sums.add_invoked(self._context(record), record.model, -1)
+        self.sums.add_invoked(self.context_of(record), record.model, -1)
         if self._growing is not None:
             self._growing.drop(record.decision.id)
 
     def add_cost(self, record: Record, cost_usd: float, usage: Usage | None) -> None:
         """Learn the cost of a call, and test for drift where a bucket has ended."""
-        context, model, features = self._context(record), record.model, record.query
+        context, model, features = self.context_of(record), record.model, record.query
         if context != NO_CONTEXT:
             plain_usd = cost_usd if features is None else features.plain_cost_usd(model, cost_usd)
             self.sums.add_cost(context, model, plain_usd, usage)
@@ -153,7 +156,7 @@ class Learner:
 
     def amend_cost(self, record: Record, cost_usd: float, replacing_usd: float) -> None:
         """Replace the cost of a run, counted at its first charge, by what it has come to."""
-        context, model = self._context(record), record.model
+        context, model = self.context_of(record), record.model
         if context == NO_CONTEXT:
             return
         for sums in [self.estimates] if self._watch is None else self._watch.sums_since(record.decision.decided_at):
@@ -197,7 +200,7 @@ class Learner:
         replaced_weight: float = 1.0,
     ) -> None:
         """Learn the reward of a call, in place of an earlier one of the same call where `replaced` is given."""
-        context, model, features = self._context(record), record.model, record.query
+        context, model, features = self.context_of(record), record.model, record.query
         if context == NO_CONTEXT or (replaced is None and not weight):
             return
         plain = score if features is None else features.plain_reward(model, score)
@@ -328,12 +331,6 @@ class Learner:
         self.policy.bind(self.contexts.freq, self.estimates, self.pool.models)
         names = self.pool.names
         self.agreements.place(places_of({name: self.pool.list_price_usd(k) for k, name in enumerate(names)}))
-
-    def _context(self, record: Record) -> int:
-        decision = record.decision
-        if self._growing is None:
-            return decision.context
-        return self._growing.context_of(decision.id, decision.context, record.contexts_version)
 
     def _kept(self, record: Record) -> Seen | None:
         """Return the kept query of a decision, if the model that answered is the one that was chosen."""

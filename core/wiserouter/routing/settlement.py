@@ -297,7 +297,7 @@ class RouterSettlement(RouterAdministration):
         cost_usd = self._cost_usd(observed, names[served], given_usd, usage)
         record = self._store.settle(decision.id, decision.expected_cost_usd, served)
         with self._lock:
-            self._learner.count(record)
+            self._learner.sums.add_invoked(self._learner.context_of(record), record.model)
             if learn:
                 self._learner.add_cost(record, cost_usd, usage)
         figures = {"model": names[served], "learn": learn, "would_cost_usd": decision.expected_cost_usd}

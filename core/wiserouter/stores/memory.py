@@ -16,7 +16,7 @@ from wiserouter.errors import AlreadySettled, NotStarted, UnknownDecision
 from wiserouter.learning.source_scores import HUMAN, Scores, SourceScore, full_score, with_score
 from wiserouter.stores.base import Health, Peer, Record
 from wiserouter.stores.kept_conversations import KeptConversations
-from wiserouter.stores.transitions import Outcome, ledger_change, presumed_cost_usd, set_outcome
+from wiserouter.stores.transitions import Outcome, presumed_cost_usd, settle
 
 ALIASES_PER_DECISION = 4
 """Number of names kept per decision: ids of its call, of its answer, of its runs."""
@@ -273,10 +273,7 @@ class MemoryStore:
     ) -> Record:
         """Change the state of a call that still changes to the outcome `to`, and its account with it."""
         caps = self._caps.in_use(account.each, self.now()) if record.caps else ()
-        change = ledger_change(record, decision_id, to, cost_usd)
-        for ledger in account.each:
-            change(ledger)
-        set_outcome(record, to, cost_usd, model)
+        settle(record, account.each, decision_id, to, cost_usd, model)
         self._in_flight.pop(record.decision.id, None)
         for cap in caps:
             cap.now_s = self.now()

@@ -7,7 +7,7 @@ charged.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Literal
 
 from wiserouter.budgets.ledger import Ledger
@@ -23,6 +23,21 @@ FINAL: dict[Outcome, tuple[State, ...]] = {
     "presumed": ("charged", "released", "presumed"),
 }
 """The states that no longer change to each outcome."""
+
+
+def settle(
+    record: Record,
+    ledgers: Iterable[Ledger],
+    decision_id: str,
+    to: Outcome,
+    cost_usd: float = 0.0,
+    model: int | None = None,
+) -> None:
+    """Change the state of a call to the outcome `to`, and the ledgers that bear it; raises as `ledger_change` does."""
+    change = ledger_change(record, decision_id, to, cost_usd)
+    for ledger in ledgers:
+        change(ledger)
+    set_outcome(record, to, cost_usd, model)
 
 
 def presumed_cost_usd(decision: Decision, *, hard: bool) -> float:

@@ -94,7 +94,7 @@ def test_contexts_grow_and_observations_move():
     points = np.array([[1.0, 0.0], [0.0, 1.0]] * 3, dtype=np.float32)
     for i, x in enumerate(points):
         one = record(0, 0, name=f"d{i}")
-        learner.count(one)
+        learner.sums.add_invoked(learner.context_of(one), one.model)
         learner.keep_query(one, x)
         if i < 4:
             learner.add_cost(one, 1.0 + i % 2, None)
