@@ -13,7 +13,7 @@ from wiserouter import Usage
 from wiserouter.integration import Bill, clamped_usage, estimated_usage
 from wiserouter_litellm.counted_streams import is_counted
 from wiserouter_litellm.deployments import DeploymentInfo
-from wiserouter_litellm.json_objects import MAPPING, field_of
+from wiserouter_litellm.json_objects import MAPPING, field_of, fields_of
 from wiserouter_litellm.request import request_of
 
 
@@ -78,11 +78,12 @@ def usage_of(block: object, logged: Mapping[str, Any]) -> Usage:
     ValueError
         If a number of tokens is negative, infinite or no number.
     """
-    inputs = _first(block, "prompt_tokens_details", "input_tokens_details")
-    outputs = _first(block, "completion_tokens_details", "output_tokens_details")
+    used = fields_of(block)
+    inputs = _details(used, "prompt_tokens_details", "input_tokens_details")
+    outputs = _details(used, "completion_tokens_details", "output_tokens_details")
     return clamped_usage(
-        _tokens(block, "prompt_tokens", "input_tokens") or _tokens(logged, "prompt_tokens"),
-        _tokens(block, "completion_tokens", "output_tokens") or _tokens(logged, "completion_tokens"),
+        _tokens(used, "prompt_tokens", "input_tokens") or _tokens(logged, "prompt_tokens"),
+        _tokens(used, "completion_tokens", "output_tokens") or _tokens(logged, "completion_tokens"),
         _tokens(inputs, "cached_tokens"),
         _tokens(inputs, "cache_creation_tokens"),
         _tokens(outputs, "reasoning_tokens"),
@@ -109,15 +110,21 @@ def _list(block: object, name: str) -> list[Any]:
     return list(value) if isinstance(value, list | tuple) else []
 
 
-def _first(block: object, *names: str) -> object:
+def _first(block: Mapping[str, Any], *names: str) -> object:
     """Return the first of some fields that is there."""
     for name in names:
-        if (value := field_of(block, name)) is not None:
+        if (value := block.get(name)) is not None:
             return value
     return None
 
 
-def _tokens(block: object, *names: str) -> int:
+def _details(block: Mapping[str, Any], *names: str) -> Mapping[str, Any] | None:
+    """Return the fields of the first of some fields that is there."""
+    details = _first(block, *names)
+    return None if details is None else fields_of(details)
+
+
+def _tokens(block: Mapping[str, Any] | None, *names: str) -> int:
     return 0 if block is None else int(_amount(_first(block, *names)))
 
 

@@ -17,7 +17,7 @@ from litellm.responses.utils import ResponsesAPIRequestUtils as Ids
 
 from wiserouter_litellm.deployments import Candidate, Candidates, DeploymentInfo
 from wiserouter_litellm.feedback_keys import feedback_key
-from wiserouter_litellm.json_objects import field_of
+from wiserouter_litellm.json_objects import field_of, fields_of, id_and_messages
 
 MOST_VALUES = 4
 """The most values of one kind that are kept of an answer, or looked up for a request: the latest ones."""
@@ -112,17 +112,16 @@ def keys_of_answer(response: object, mark: Mapping[str, Any], deployment_id: str
     info : DeploymentInfo
         Its figures.
     """
-    id_, caller = field_of(response, "id"), mark["caller"]
+    (id_, messages), caller = id_and_messages(response), mark["caller"]
     keys = [feedback_key(id_, caller)] if isinstance(id_, str) else []
-    values = _values_of_answer(response, mark.get("lasting_ids", ()))
+    values = _values_of_answer(response, messages, mark.get("lasting_ids", ()))
     if not values:
         return keys
     return keys + [made_key(value, caller, maker) for maker in maker_names(deployment_id, info) for value in values]
 
 
-def _values_of_answer(response: object, lasting_ids: Sequence[str]) -> list[str]:
-    """Return the ids and signatures in an answer that a request may refer to which continues it."""
-    messages = [field_of(choice, "message") for choice in _list(field_of(response, "choices"))]
+def _values_of_answer(response: object, messages: Sequence[object], lasting_ids: Sequence[str]) -> list[str]:
+    """Return the ids and signatures in an answer, or its messages, that a request may refer to which continues it."""
     found: list[Reference | None] = []
     if not messages:  # a response, or a message of Anthropic
         found = [_plain(field_of(response, "conversation")), _unmarked_response(response)]
@@ -248,13 +247,11 @@ def _tool_containers(tools: object) -> Iterator[object]:
 
 def _may_refer(item: object) -> bool:
     """Return True unless an item is plain text, as most are: a long history is read on the event loop."""
-    if isinstance(item, dict):
-        is_plain = isinstance(item.get("content"), str) and "thinking_blocks" not in item
-        return not is_plain or "tool_calls" in item or "encrypted_content" in item
     if isinstance(item, str):
         return False
-    is_plain = isinstance(field_of(item, "content"), str) and not field_of(item, "thinking_blocks")
-    return not is_plain or bool(field_of(item, "tool_calls") or field_of(item, "encrypted_content"))
+    fields = item if isinstance(item, dict) else fields_of(item)
+    is_plain = isinstance(fields.get("content"), str) and not fields.get("thinking_blocks")
+    return not is_plain or bool(fields.get("tool_calls") or fields.get("encrypted_content"))
 
 
 def _encrypted(items: Iterable[object]) -> Iterator[Reference]:

@@ -35,3 +35,35 @@ def field_of(value: object, name: str) -> Any:
     if name in fields:
         return fields[name]
     return extra.get(name) if extra else None
+
+
+def fields_of(value: object) -> Mapping[str, Any]:
+    """Return the fields of a mapping or an object, for where several are read; none of a value that has none.
+
+    Examples
+    --------
+    >>> fields_of({"id": "a"}).get("id"), fields_of("text").get("id")
+    ('a', None)
+    """
+    if isinstance(value, dict):
+        return value
+    extra = getattr(value, "__pydantic_extra__", _NOT_PYDANTIC)
+    if extra is _NOT_PYDANTIC:
+        return value if isinstance(value, Mapping) else getattr(value, "__dict__", _NOT_PYDANTIC)
+    return {**extra, **value.__dict__} if extra else value.__dict__
+
+
+def id_and_messages(answer: object) -> tuple[object, list[Mapping[str, Any]]]:
+    """Return the id of an answer, and the fields of a chat's messages; no message of an answer of another kind.
+
+    Examples
+    --------
+    >>> id_and_messages({"id": "a", "choices": [{"message": {"content": "hi"}}]})
+    ('a', [{'content': 'hi'}])
+    """
+    fields = fields_of(answer)
+    choices = fields.get("choices")
+    messages = (
+        [fields_of(field_of(choice, "message")) for choice in choices] if isinstance(choices, list | tuple) else []
+    )
+    return fields.get("id"), messages

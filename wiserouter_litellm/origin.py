@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
+from uuid import uuid4
 
-from wiserouter.integration import fresh_id
 from wiserouter_litellm.json_objects import MAPPING
 
 CALL_ID_HEADER = "x-litellm-call-id"
@@ -58,14 +58,8 @@ def origin_of(kwargs: dict[str, Any]) -> Origin:
     if kwargs.pop("_target_order", None) is not None and isinstance(info := metadata.get("model_info"), Mapping):
         failed_ids.add(str(info.get("id")))  # it failed before LiteLLM went on to the next `order` of the group
     if "litellm_call_id" not in kwargs:
-        kwargs["litellm_call_id"] = _fresh_call_id()
+        kwargs["litellm_call_id"] = str(uuid4())
     return Origin(metadata, str(kwargs["litellm_call_id"]), caller_of(metadata), _chose_id(kwargs), failed_ids)
-
-
-def _fresh_call_id() -> str:
-    """Return a random UUID (version 4), as LiteLLM writes one."""
-    digits = fresh_id()
-    return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-a{digits[17:20]}-{digits[20:]}"
 
 
 def _chose_id(kwargs: Mapping[str, Any]) -> bool:

@@ -76,7 +76,9 @@ class WiseCallback(Recorder):
         try:
             routing = self.begin(group, filtered.able, messages, kwargs, model)
             if routing is not None:
-                return self.record(group, await aselect_from(group, routing, filtered), kwargs, metadata)
+                pinned = filtered.pinned is not filtered.able
+                selection = await (aselect_from(group, routing, filtered) if pinned else group.aselect(routing))
+                return self.record(group, selection, kwargs, metadata)
         except Exception as error:  # a fault here must not stop traffic
             if group.observes and isinstance(error, BudgetError):
                 return await self._aobserved(group, healthy_deployments, messages, kwargs, model, refused=True)

@@ -95,6 +95,8 @@ class Watch:
     ----------
     bucket : Estimates
         The observations since the last test.
+    due_s : float, seconds
+        The time at which the bucket ends, if it is not full before.
 
     Raises
     ------
@@ -123,7 +125,7 @@ class Watch:
         """Start a bucket of the observations added to `estimates` from now on."""
         self._estimates = estimates
         self.bucket = Estimates(*estimates.shape)
-        self._faded_at = now_s
+        self._faded_at, self.due_s = now_s, now_s + self.bucket_s
 
     def sums_since(self, at_s: float) -> list[Estimates]:
         """Return the sums that hold an observation of a decision made at `at_s`: the bucket too, if it is in it."""
@@ -138,7 +140,7 @@ class Watch:
             None while neither is due.
         """
         elapsed_s, n = now_s - self._faded_at, self.bucket.n_invoked
-        if elapsed_s < self.bucket_s and n < self.bucket_requests:
+        if now_s < self.due_s and n < self.bucket_requests:
             return None
         full = n >= min(self.bucket_requests, ENOUGH * self._estimates.shape[1])
         if not full and self.half_life_s is None:
@@ -148,7 +150,7 @@ class Watch:
         if self.half_life_s is not None:
             for seen in (self._estimates, self.bucket):
                 seen.fade(0.5 ** (elapsed_s / self.half_life_s))
-        self._faded_at = now_s
+        self._faded_at, self.due_s = now_s, now_s + self.bucket_s
         if full:
             self.bucket = Estimates(*self._estimates.shape)
         return changes

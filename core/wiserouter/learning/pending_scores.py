@@ -43,20 +43,20 @@ class PendingScores:
     >>> estimates.add_reward(0, 0, 1.0, delay_s=60.0)
     >>> estimates.add_invoked(0, 0)
     >>> pending.update(estimates, 60.0)
-    >>> estimates.pending  # the first one at exp(-1), the second at 1 - exp(-1), the third in full
-    2.0
+    >>> round(estimates.pending, 3) == round(2.0 + math.exp(-1.0), 3)
+    True
     """
 
     def __init__(self, counted: int = 0) -> None:
         self._counted, self.due = counted, counted + RECOUNT_AFTER
-        self._made: list[tuple[float, float, int]] = []  # spread evenly from one time to another
+        self._made: list[tuple[float, int]] = []
 
     def update(self, estimates: Estimates, now_s: float) -> None:
         """Count the decisions since the last time, those of other workers included, and set `estimates.pending`."""
         new, self._counted = estimates.n_invoked - self._counted, estimates.n_invoked
         self.due = max(self._counted + RECOUNT_AFTER, self._counted * RECOUNT_GROWTH)
-        self._made = [one for one in self._made if now_s - one[1] < LATEST_S]
-        self._made.append((self._made[-1][1] if self._made else now_s, now_s, new))
+        self._made = [one for one in self._made if now_s - one[0] < LATEST_S]
+        self._made.append((now_s, new))
         estimates.pending = self._pending(estimates, now_s)
 
     def _pending(self, estimates: Estimates, now_s: float) -> float:
@@ -64,14 +64,4 @@ class PendingScores:
         mean_s = float(estimates.delay_s.sum()) / scored if scored else 0.0
         if mean_s <= 0.0:
             return 0.0
-        return sum(
-            [count * _mean_share(now_s - end_s, now_s - start_s, mean_s) for start_s, end_s, count in self._made]
-        )
-
-
-def _mean_share(least_s: float, most_s: float, mean_s: float) -> float:
-    """Return the mean of exp(-age / mean) over ages spread evenly between two."""
-    least, most = max(least_s, 0.0) / mean_s, max(most_s, 0.0) / mean_s
-    if most - least < 1e-9:  # its limit
-        return math.exp(-least)
-    return (math.exp(-least) - math.exp(-most)) / (most - least)
+        return sum([count * math.exp(-max(now_s - made_s, 0.0) / mean_s) for made_s, count in self._made])

@@ -255,7 +255,10 @@ class Learner:
 
     def check_drift(self) -> None:
         """Fade old observations and test for drift, where a bucket has ended; then plan again."""
-        changes = None if self._watch is None else self._watch.check_drift(self._now())
+        watch = self._watch
+        if watch is None or (self._now() < watch.due_s and watch.bucket.n_invoked < watch.bucket_requests):
+            return
+        changes = watch.check_drift(self._now())
         if changes is None:
             return
         for line in changes.describe(self.pool.names):

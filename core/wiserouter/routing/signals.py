@@ -110,7 +110,8 @@ class Signals:
 
     Examples
     --------
-    >>> Signals(["truncated"]).failures(Answer("", finish_reason="length"))
+    >>> import time
+    >>> Signals(["truncated"], time.monotonic).failures(Answer("", finish_reason="length"))
     ('truncated',)
     """
 

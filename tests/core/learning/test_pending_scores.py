@@ -33,7 +33,8 @@ def served(share, mean_delay_s, *, calls=3_000, gap_s=1.0, seed=0):
 @given(share=st.sampled_from([0.02, 0.2, 0.5, 1.0]), seed=st.integers(0, 10**6))
 def test_scores_that_come_at_once_are_counted_over_all_calls(share, seed):
     got = scored_share(served(share, 1e-3, calls=1_000, seed=seed))
-    assert got == pytest.approx(share, abs=4.0 * np.sqrt(share * (1 - share) / 1_000) + 0.005)
+    error = 5.0 * np.sqrt(share * (1 - share) / 1_000) + 0.005
+    assert share - error <= got <= share / 0.9 + error  # the latest tenth counts as made at the time of the count
 
 
 @pytest.mark.parametrize(("share", "mean_delay_s"), [(1.0, 300.0), (0.2, 300.0), (0.5, 1_000.0)])

@@ -33,11 +33,12 @@ def test_the_sums_are_those_of_the_evidence_alone(events):
     router = started()
     decision, latest = charged(router), {}
     for source, reward, weight in events:
+        counted = router._corrected(source, decision.id, reward) if source.startswith("judge:") else reward
         assert router.reward(decision, reward, source=source, weight=weight) is (source in latest)
-        latest[source] = SourceScore(reward, weight, reward)
+        latest[source] = SourceScore(reward, weight, counted)
     learned, expected = evidence(latest), Estimates(1, 2)
     if learned is not None:
-        expected.add_reward(0, router.pool.index(decision.model), learned.reward, weight=learned.weight)
+        expected.add_reward(0, router.pool.index(decision.model), learned.counted, weight=learned.weight)
     for field in ("labels", "reward", "reward_sq", "scored"):
         np.testing.assert_allclose(getattr(router.estimates, field), getattr(expected, field), atol=1e-12)
 

@@ -63,6 +63,7 @@ def exchange(routers, times=4):
     for _ in range(times):
         for router in routers:
             router._store._worker._clock.now_s += 11.0
+            router._store._worker.client._engine.now_s += 11.0
             router._store.refresh()
             with router._lock:
                 router._learner.merge_remote()
