@@ -156,8 +156,8 @@ def hostile_proxy(
         log = folder / "proxy.log"
         with running_proxy(write(config, folder), log) as (url, key, _), httpx.Client(timeout=30) as http:
             clients = (
-                openai.OpenAI(base_url=f"{url}/v1", api_key=USER, max_retries=0, timeout=30),
-                anthropic.Anthropic(base_url=url, api_key=USER, max_retries=0, timeout=30),
+                openai.OpenAI(base_url=f"{url}/v1", api_key=USER, max_retries=0, timeout=120),
+                anthropic.Anthropic(base_url=url, api_key=USER, max_retries=0, timeout=120),
             )
             with clients[0], clients[1]:
                 yield HostileProxy(url, key, log, stub, *clients, http)
