@@ -255,10 +255,10 @@ class Learner:
 
     def check_drift(self) -> None:
         """Fade old observations and test for drift, where a bucket has ended; then plan again."""
-        watch = self._watch
-        if watch is None or (self._now() < watch.due_s and watch.bucket.n_invoked < watch.bucket_requests):
-            return
-        changes = watch.check_drift(self._now())
+        watch, now_s = self._watch, self._now()
+        if watch is None or (now_s < watch.due_s and watch.bucket.n_invoked < watch.bucket_requests):
+            return  # as almost always, without a call of the detector
+        changes = watch.check_drift(now_s)
         if changes is None:
             return
         for line in changes.describe(self.pool.names):
