@@ -12,7 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from threading import Thread
+from threading import Thread, main_thread
 from typing import NamedTuple
 
 import numpy as np
@@ -325,12 +325,20 @@ class Growing:
         return FittedContexts(contexts, fitted, n_seen, _placed(kept, contexts, encoder, fitted))
 
     def _start_thread(self, make: Callable[[], FittedContexts]) -> None:
-        """Make new contexts in a thread, for the next call of `advance` or `prepare`."""
+        """Make new contexts in a thread, for the next call of `advance` or `prepare`.
+
+        The process waits for it when it ends: a thread stopped in mid-import keeps the locks of its imports, and
+        whatever imports while the interpreter closes would wait for them for ever.
+        """
 
         def run() -> None:
-            self._fitted = make()
+            try:
+                self._fitted = make()
+            except RuntimeError:  # libraries cannot be imported once the process ends; nobody asks for contexts then
+                if main_thread().is_alive():
+                    raise
 
-        self._fitting = Thread(target=run, name="wiserouter-contexts", daemon=True)
+        self._fitting = Thread(target=run, name="wiserouter-contexts")
         self._fitting.start()
 
 

@@ -142,7 +142,7 @@ def load_tokenizer() -> None:
     if not _is_on_event_loop():
         count_tokens("")
     else:
-        threading.Thread(target=count_tokens, args=("",), name="wiserouter-tokenizer", daemon=True).start()
+        threading.Thread(target=count_tokens, args=("",), name="wiserouter-tokenizer").start()
 
 
 def _load(name: str) -> tiktoken.Encoding | None:
