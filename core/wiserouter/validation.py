@@ -18,6 +18,8 @@ def check_amount(name: str, value: float) -> float:
 
 def check_reward(value: float) -> float:
     """Return `value` as a float if it lies in [0, 1], else raise `InvalidInput`."""
+    if type(value) is float and 0.0 <= value <= 1.0:
+        return value
     if not (isinstance(value, int | float | np.number) and 0.0 <= value <= 1.0):
         raise InvalidInput(f"reward must lie in [0, 1], got {value!r}: rescale the score", value=value)
     return float(value)

@@ -7,7 +7,7 @@ own mean over all contexts, by a strength estimated from the data (`wiserouter.l
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -96,16 +96,18 @@ class Estimates:
         self.n_invoked = 0
         self.n_observations = 0
         self.pending = 0.0
+        self._cells = self._views()
 
     def add_cost(self, context: int, model: int, cost_usd: float, usage: Usage | None = None) -> None:
         """Count the true cost of one call, and its tokens where they are known."""
-        self.calls[context, model] += 1.0
-        self.cost[context, model] += cost_usd
-        self.cost_sq[context, model] += cost_usd * cost_usd
+        cells, cell = self._cells, (context, model)
+        cells["calls"][cell] += 1.0
+        cells["cost"][cell] += cost_usd
+        cells["cost_sq"][cell] += cost_usd * cost_usd
         if usage is not None:
-            self.metered[context, model] += 1.0
-            self.input_tokens[context, model] += usage.input_tokens
-            self.output_tokens[context, model] += usage.output_tokens
+            cells["metered"][cell] += 1.0
+            cells["input_tokens"][cell] += usage.input_tokens
+            cells["output_tokens"][cell] += usage.output_tokens
         self.n_observations += 1
         self.observed[context] += 1
 
@@ -132,21 +134,24 @@ class Estimates:
         delay_s: float = 0.0,
     ) -> None:
         """Count one reward, `delay_s` after its decision, or in place of an earlier one where `replacing` is given."""
+        cells, cell = self._cells, (context, model)
         old, old_weight = (0.0, 0.0) if replacing is None else (replacing, replaced_weight)
         more = weight - old_weight
         if more:
-            self.scored[context, model] += more
-            self.delay_s[context, model] += more * max(delay_s, 0.0)
-            self.labels[context, model] += more
-        self.reward[context, model] += weight * reward - old_weight * old
-        self.reward_sq[context, model] += weight * reward * reward - old_weight * old * old
+            cells["scored"][cell] += more
+            if delay_s > 0.0:
+                cells["delay_s"][cell] += more * delay_s
+            cells["labels"][cell] += more
+        cells["reward"][cell] += weight * reward - old_weight * old
+        cells["reward_sq"][cell] += weight * reward * reward - old_weight * old * old
         self.n_observations += 1
         self.observed[context] += 1
 
     def add_invoked(self, context: int, model: int, count: int = 1) -> None:
         """Count a decision, or take one back with `count=-1`."""
-        self.invoked[context, model] += count
-        self.met[context, model] += count
+        cells, cell = self._cells, (context, model)
+        cells["invoked"][cell] += count
+        cells["met"][cell] += count
         self.n_invoked += count
 
     def fade(self, factor: float) -> None:
@@ -193,6 +198,7 @@ class Estimates:
         columns |= {name: np.zeros(self.shape[0]) for name in FIELDS if name not in columns}
         for field, column in columns.items():
             setattr(self, field, np.column_stack([getattr(self, field), column]))
+        self._cells = self._views()
         self.shape = self.shape[0], self.shape[1] + 1
         self.n_observations += round(2 * weight * self.shape[0])
 
@@ -262,6 +268,10 @@ class Estimates:
         estimates.n_invoked = round(estimates.invoked.sum())
         estimates.n_observations = round(estimates.calls.sum() + estimates.labels.sum())
         return estimates
+
+    def _views(self) -> dict[str, memoryview[float]]:
+        """Return views of the arrays by name, in which adding to one cell takes half as long."""
+        return {field: cast("memoryview[float]", getattr(self, field).data) for field in FIELDS}
 
 
 class Sums(Protocol):

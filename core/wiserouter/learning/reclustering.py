@@ -334,7 +334,7 @@ class Growing:
         def run() -> None:
             try:
                 self._fitted = make()
-            except RuntimeError:  # libraries cannot be imported once the process ends; nobody asks for contexts then
+            except RuntimeError:  # libraries cannot be imported once the process ends; no one asks for contexts then
                 if main_thread().is_alive():
                     raise
 

@@ -47,6 +47,8 @@ Scores = Mapping[str, SourceScore]
 
 def check_source(source: str) -> str:
     """Return a source if it is "human", "rule:<name>" or "judge:<name>", else raise `InvalidInput`."""
+    if source is HUMAN:  # as by default
+        return source
     if isinstance(source, str) and is_source(source):
         return source
     raise InvalidInput(
@@ -63,6 +65,8 @@ def is_source(text: str) -> bool:
 
 def check_weight(weight: float) -> float:
     """Return a weight if it lies in [0, 1], else raise `InvalidInput`."""
+    if type(weight) is float and 0.0 <= weight <= 1.0:
+        return weight
     if isinstance(weight, int | float | np.number) and 0.0 <= weight <= 1.0:
         return float(weight)
     raise InvalidInput(f"weight must lie in [0, 1], got {weight!r}: a score counts for one observation at most")
@@ -100,6 +104,16 @@ def evidence(scores: Scores) -> SourceScore | None:
     >>> evidence(with_score(judged, "human", SourceScore(1.0, 1.0, 1.0))).counted
     1.0
     """
+    if not scores:
+        return None
+    if len(scores) == 1:  # as almost always
+        (only,) = scores.values()
+        return only if only.weight else None
+    return _ranked_evidence(scores)
+
+
+def _ranked_evidence(scores: Scores) -> SourceScore | None:
+    """Return the score that is learned, of any number of scores."""
     ranked = [(_KINDS.index(kind_of(name)), -score.weight, name) for name, score in scores.items() if score.weight]
     return scores[min(ranked)[-1]] if ranked else None
 

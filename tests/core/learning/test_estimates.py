@@ -5,6 +5,8 @@ from hypothesis import strategies as st
 
 from wiserouter import Estimates
 from wiserouter.errors import InvalidInput
+from wiserouter.learning.estimates import FIELDS
+from wiserouter.pricing.prices import Usage
 
 
 def filled(seed, n_contexts=4, n_models=3, n=60):
@@ -95,3 +97,66 @@ def test_shapes_must_match():
         filled(0).merge(Estimates(1, 1))
     with pytest.raises(InvalidInput, match="n_models"):
         Estimates(1, 0)
+
+
+AMOUNTS = st.floats(0.0, 1e6)
+CELLS = st.tuples(st.integers(0, 2), st.integers(0, 1))
+ADDITIONS = st.one_of(
+    st.tuples(st.just("cost"), CELLS, AMOUNTS, st.none() | st.integers(0, 9000)),
+    st.tuples(st.just("reward"), CELLS, AMOUNTS, st.floats(0.0, 1.0), st.none() | AMOUNTS, st.floats(-5.0, 1e5)),
+    st.tuples(st.just("invoked"), CELLS, st.sampled_from([1, -1])),
+)
+
+
+def add_cost(estimates, cell, cost, tokens):
+    estimates.add_cost(*cell, np.float64(cost), None if tokens is None else Usage(tokens, 2 * tokens))
+    usage = {} if tokens is None else {"metered": 1.0, "input_tokens": tokens, "output_tokens": 2 * tokens}
+    return {"calls": 1.0, "cost": cost, "cost_sq": cost * cost} | usage
+
+
+def add_reward(estimates, cell, reward, weight, old, delay_s):
+    estimates.add_reward(*cell, reward, weight=weight, replacing=old, replaced_weight=0.5, delay_s=delay_s)
+    old, old_weight = (0.0, 0.0) if old is None else (old, 0.5)
+    more = weight - old_weight
+    return {
+        "scored": more,
+        "delay_s": more * max(delay_s, 0.0),
+        "labels": more,
+        "reward": weight * reward - old_weight * old,
+        "reward_sq": weight * reward * reward - old_weight * old * old,
+    }
+
+
+def add_invoked(estimates, cell, count):
+    estimates.add_invoked(*cell, count)
+    return {"invoked": count, "met": count}
+
+
+ADD = {"cost": add_cost, "reward": add_reward, "invoked": add_invoked}
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(ADDITIONS), st.lists(ADDITIONS))
+def test_every_addition_is_in_the_arrays_bit_by_bit(first, second):
+    estimates, expected = Estimates(3, 2), {name: np.zeros((3, 2)) for name in FIELDS}
+
+    def add(additions):
+        for kind, cell, *amounts in additions:
+            for field, amount in ADD[kind](estimates, cell, *amounts).items():
+                expected[field][cell] += amount
+
+    add(first)
+    estimates.fade(0.7)
+    estimates.add_model([0.5] * 3, [0.1] * 3, 0.0)
+    estimates = estimates.copy()
+    expected = {name: np.column_stack([0.7 * array, np.zeros(3)]) for name, array in expected.items()}
+    add(second)
+    for field, array in estimates.arrays().items():
+        assert np.array_equal(array, expected[field]), field
+
+
+def test_no_addition_lands_beyond_the_arrays():
+    estimates = Estimates(2, 2)
+    for cell in ((2, 0), (0, 2)):
+        with pytest.raises(IndexError):
+            estimates.add_cost(*cell, 1.0)

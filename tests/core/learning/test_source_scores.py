@@ -1,5 +1,6 @@
 """Scores of several sources of one call: which one is learned, and how they are kept as text."""
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,6 +16,7 @@ from wiserouter.learning.source_scores import (
     text_of_score,
     with_score,
 )
+from wiserouter.validation import check_reward
 
 SHARES = st.floats(0.0, 1.0)
 SCORES = st.builds(SourceScore, SHARES, SHARES, st.floats(-2.0, 3.0))
@@ -46,6 +48,27 @@ def test_a_person_outranks_a_rule_and_a_rule_a_judge(scores, reward):
     assert evidence(with_score(judges, "rule:truncated", rated)) == rated
     without_weight = {source: score._replace(weight=0.0) for source, score in scores.items()}
     assert evidence(without_weight) is None
+
+
+@given(st.dictionaries(SOURCES, SCORES))
+def test_the_evidence_is_the_heaviest_score_of_the_most_reliable_kind(scores):
+    weighed = {source: score for source, score in scores.items() if score.weight > 0.0}
+    kinds = [kind for kind in ("human", "rule", "judge") if any(source.startswith(kind) for source in weighed)]
+    best = [source for source in weighed if source.startswith(kinds[0])] if kinds else []
+    heaviest = sorted(best, key=lambda source: (-weighed[source].weight, source))
+    assert evidence(scores) == (weighed[heaviest[0]] if heaviest else None)
+
+
+@given(SHARES)
+def test_numbers_of_every_type_weigh_and_score_alike(share):
+    for number in (share, np.float64(share)):
+        assert check_weight(number) == check_reward(number) == share
+    for number in (0, 1, True, np.int64(1)):
+        assert (type(check_weight(number)), type(check_reward(number))) == (float, float)
+    for number in (-1e-9, 1.0 + 1e-9, float("nan"), float("inf"), "1", None):
+        for check in (check_weight, check_reward):
+            with pytest.raises(InvalidInput, match="must lie in"):
+                check(number)
 
 
 def test_what_outranks_what():
