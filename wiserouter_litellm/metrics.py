@@ -19,6 +19,25 @@ from wiserouter_litellm.settings import ROOT
 PREFIX = "wiserouter_"
 """The beginning of the names of our metrics."""
 
+FAULTS = (
+    "accounting",
+    "duplicate_events",
+    "encoder",
+    "estimated_costs",
+    "lost_decisions",
+    "moved_continuations",
+    "moved_pins",
+    "outside_calls",
+    "refused_fallbacks",
+    "selection",
+    "shadow",
+    "signals",
+    "store",
+    "uncounted_calls",
+    "unpriced_calls",
+)
+"""The kinds of faults, shown from the start: a rate does not see the first fault of a series that begins with it."""
+
 
 def watch_groups(groups: Mapping[str, Group], *, on: bool | None) -> None:
     """Count what groups do from now on; by default where prometheus-client is installed.
@@ -48,8 +67,8 @@ def exposition() -> tuple[bytes, str]:
     registry: Any = REGISTRY
     if "PROMETHEUS_MULTIPROC_DIR" in os.environ:
         registry = CollectorRegistry()
+        registry.register(_metrics().gauges)  # first: they bring the counters of this worker up to date
         MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
-        registry.register(_metrics().gauges)
     return generate_latest(_Ours(registry)), CONTENT_TYPE_LATEST
 
 
@@ -86,7 +105,7 @@ def _scopes(group: Group) -> tuple[str, ...]:
 
 def _faults(groups: Iterable[Group]) -> dict[str, float]:
     """Return the faults of groups under one budget, by kind."""
-    sums: dict[str, float] = {"uncounted_calls": 0.0, "encoder": 0.0}
+    sums = dict.fromkeys(FAULTS, 0.0)
     for group in groups:
         for kind, count in {**group.faults, "encoder": group.lookup.failures}.items():
             sums[kind] = sums.get(kind, 0.0) + count

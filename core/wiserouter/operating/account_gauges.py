@@ -13,8 +13,9 @@ from wiserouter.budgets.nested import Account
 from wiserouter.errors import NotStarted, StoreError
 
 if TYPE_CHECKING:
-    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+    from prometheus_client.core import GaugeMetricFamily
 
+    from wiserouter.operating.worker_counters import WorkerCounters
     from wiserouter.planning.plan import Plan
     from wiserouter.router import WiseRouter
 
@@ -36,17 +37,26 @@ _AMOUNTS = {
 }
 _OF_WINDOW = {f"wiserouter_budget_{name}_usd": what for name, what in _AMOUNTS.items()} | {
     "wiserouter_requests_left": "Requests still to come, planned or forecast.",
+    "wiserouter_requests_used": "Requests that were decided in the window.",
     "wiserouter_calls_in_flight": "Calls whose outcome is not known yet.",
+}
+_TIMES = {
+    "wiserouter_budget_start_timestamp_seconds": "Time at which the window of the budget began.",
+    "wiserouter_budget_renewal_timestamp_seconds": "Time at which the budget renews.",
 }
 _OF_SCOPE = {
     "wiserouter_rate_usd": "Budget left per request left of the tightest budget, in USD.",
     "wiserouter_shadow_price": "Reward per USD at the margin, at that rate.",
     "wiserouter_renewal_timestamp_seconds": "Time at which the tightest budget renews.",
 }
-_OF_STORE = {
+_OF_ROUTER = {
     "wiserouter_store_up": "1 if the store answered last time, else 0.",
     "wiserouter_store_age_seconds": "Age of the state of the budgets as this worker sees it.",
     "wiserouter_store_unsent_events": "Events that wait to be sent to the store.",
+    "wiserouter_models": "Models of the pool.",
+    "wiserouter_floor_usd": "Expected cost of a request where each goes to its cheapest model, in USD.",
+    "wiserouter_judge_agreement": "1 less the mean distance of the judge's scores from people's.",
+    "wiserouter_judge_waiting_calls": "Calls that wait for the judge of this worker.",
 }
 
 Sample = tuple[tuple[str, ...], float]
@@ -84,7 +94,14 @@ class AccountGauges:
     ----------
     max_scopes : int
         Scopes of one router that are shown by name.
+
+    Attributes
+    ----------
+    counters : WorkerCounters or None
+        The counts of this process that are brought up to date at each scrape.
     """
+
+    counters: WorkerCounters | None = None
 
     def __init__(self, max_scopes: int) -> None:
         self._max_scopes = max_scopes
@@ -98,44 +115,41 @@ class AccountGauges:
         """Return nothing: registering reads no budget."""
         return ()
 
-    def collect(self) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
+    def collect(self) -> Iterator[GaugeMetricFamily]:
         """Return the figures at this moment; a store that is away leaves its budgets out."""
-        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+        from prometheus_client.core import GaugeMetricFamily
 
-        samples: dict[str, list[Sample]] = {name: [] for name in (*_OF_WINDOW, *_OF_SCOPE, *_OF_STORE)}
-        faults = CounterMetricFamily("wiserouter_faults", "What went wrong, by kind.", labels=("group", "fault"))
+        families = (
+            (("group", "scope", "window"), _OF_WINDOW | _TIMES),
+            (("group", "scope"), _OF_SCOPE),
+            (("group",), _OF_ROUTER),
+        )
+        samples: dict[str, list[Sample]] = {name: [] for _, texts in families for name in texts}
         for watched in list(self._watched.values()):
+            if self.counters is not None:
+                self.counters.update(watched)
             for name, labels, value in self._read(watched):
                 if math.isfinite(value):  # what is not known is left out
                     samples[name].append((labels, value))
-            for kind, count in watched.faults().items():
-                faults.add_metric((watched.group, kind), float(count))
-        for labels, texts in (
-            (("group", "scope", "window"), _OF_WINDOW),
-            (("group", "scope"), _OF_SCOPE),
-            (("group",), _OF_STORE),
-        ):
+        for labels, texts in families:
             for name, text in texts.items():
                 family = GaugeMetricFamily(name, text, labels=labels)
                 for values, value in samples[name]:
                     family.add_metric(values, value)
                 yield family
-        yield faults
 
     def _read(self, watched: WatchedRouter) -> Iterator[Figure]:
         """Return the figures of one router: of its store, and of those scopes that have spent most."""
         group, router = watched.group, watched.router
-        health = router.health()
-        of_store = (float(health.reachable), health.staleness_s, float(health.waiting))
-        for name, value in zip(_OF_STORE, of_store, strict=True):
+        plan = router.plan
+        for name, value in _of_router(router, plan).items():
             yield name, (group,), value
         accounts = _accounts(watched)
         accounts.sort(key=lambda one: -one[1].tightest.spent_usd)
-        plan = router.plan
         for scope, account in accounts[: self._max_scopes]:
-            for window, figures in _of_windows(account):
-                for name, value in figures.items():
-                    yield name, (group, scope, window), value
+            for ledger in account.each:
+                for name, value in (_figures(ledger) | _times(ledger)).items():
+                    yield name, (group, scope, _window(ledger)), value
             for name, value in _of_tightest(account.tightest, plan).items():
                 yield name, (group, scope), value
         for window, sums in _summed(accounts[self._max_scopes :]).items():
@@ -160,15 +174,14 @@ def _summed(accounts: Iterable[tuple[str, Account]]) -> dict[str, Counter[str]]:
     """Return the sums of the figures of several accounts, by window."""
     sums: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for _, account in accounts:
-        for window, figures in _of_windows(account):
-            sums[window].update(figures)
+        for ledger in account.each:
+            sums[_window(ledger)].update(_figures(ledger))
     return sums
 
 
-def _of_windows(account: Account) -> Iterator[tuple[str, dict[str, float]]]:
-    """Return the period and the figures of each budget of an account."""
-    for ledger in account.each:
-        yield ledger.budget.every or "never", _figures(ledger)
+def _window(ledger: Ledger) -> str:
+    """Return the period after which a budget renews."""
+    return ledger.budget.every or "never"
 
 
 def _figures(ledger: Ledger) -> dict[str, float]:
@@ -181,8 +194,38 @@ def _figures(ledger: Ledger) -> dict[str, float]:
         "wiserouter_budget_leased_usd": ledger.leased_usd,
         "wiserouter_budget_left_usd": ledger.left_usd,
         "wiserouter_requests_left": float(ledger.horizon_left),
+        "wiserouter_requests_used": float(ledger.decided),
         "wiserouter_calls_in_flight": float(ledger.in_flight),
     }
+
+
+def _times(ledger: Ledger) -> dict[str, float]:
+    """Return when the window of a budget began, and when it ends, by metric."""
+    window = ledger.window
+    if window is None:
+        return {}
+    return {
+        "wiserouter_budget_start_timestamp_seconds": max(window.start_s, ledger.opened_at),
+        "wiserouter_budget_renewal_timestamp_seconds": window.end_s,
+    }
+
+
+def _of_router(router: WiseRouter, plan: Plan | None) -> dict[str, float]:
+    """Return the figures of a router that no scope has for itself, by metric."""
+    health, judge = router.health(), router.judge_figures()
+    found = {
+        "wiserouter_store_up": float(health.reachable),
+        "wiserouter_store_age_seconds": health.staleness_s,
+        "wiserouter_store_unsent_events": float(health.waiting),
+        "wiserouter_models": float(len(router.pool.names)),
+    }
+    if plan is not None:
+        found["wiserouter_floor_usd"] = plan.floor_usd
+    if judge is not None:
+        found["wiserouter_judge_waiting_calls"] = float(judge.waiting)
+        if judge.agreement is not None:
+            found["wiserouter_judge_agreement"] = judge.agreement
+    return found
 
 
 def _of_tightest(ledger: Ledger, plan: Plan | None) -> dict[str, float]:

@@ -20,6 +20,7 @@ from wiserouter.errors import (
     WiseRouterError,
 )
 from wiserouter.operating.account_gauges import MAX_SCOPES, AccountGauges, WatchedRouter
+from wiserouter.operating.worker_counters import NAMES, WorkerCounters
 from wiserouter.validation import check_count
 
 if TYPE_CHECKING:
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
 
 _SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 1.0, 10.0)
 _SCORES = (0.0, 0.25, 0.5, 0.75, 1.0)
+
+REASONS = ("budget", "held", "horizon", "run", "store", "request")
+"""The words of `reason_of`."""
 
 
 class Metrics:
@@ -73,6 +77,8 @@ class Metrics:
             raise MissingExtra("metrics", "prometheus-client", "metrics") from None
         check_count("max_scopes", max_scopes, least=1)
         registry = REGISTRY if registry is None else registry
+        self.gauges = AccountGauges(max_scopes)
+        registry.register(self.gauges)  # before the counters, which each scrape of the gauges brings up to date
 
         def counter(name: str, what: str, *labels: str) -> Counter:
             return Counter(f"wiserouter_{name}", what, ["group", *labels], registry=registry)
@@ -85,9 +91,8 @@ class Metrics:
         self.calls = counter("calls", "Calls by their outcome: charged, released or presumed.", "outcome")
         self.charged_usd = counter("charged_usd", "Cost of the charged calls, in USD.", "model")
         self.rewards = histogram("rewards", "Scores, by the kind of their source.", _SCORES, "source")
+        self.gauges.counters = WorkerCounters({name: counter(name, *terms) for name, terms in NAMES.items()})
         self.decide_seconds = histogram("decide_seconds", "Time to decide, with encoding and reservation.", _SECONDS)
-        self.gauges = AccountGauges(max_scopes)
-        registry.register(self.gauges)
 
     def watch(
         self,
@@ -135,6 +140,8 @@ class RouterMetrics:
     def __init__(self, metrics: Metrics, group: str) -> None:
         self._metrics, self._group = metrics, group
         self._seconds = metrics.decide_seconds.labels(group)
+        for reason in REASONS:  # a series that begins at its first refusal hides that one from `rate`
+            metrics.refusals.labels(group, reason)
         self._decisions: dict[tuple[str, str], Any] = {}
         self._charged_usd: dict[str, Any] = {}
         self._outcomes = {

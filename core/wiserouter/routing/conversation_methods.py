@@ -14,6 +14,7 @@ from wiserouter.errors import AlreadySettled, BudgetExhausted, InvalidInput, Unk
 from wiserouter.learning.source_scores import HUMAN
 from wiserouter.prompts.query import Query
 from wiserouter.routing.conversation_calls import MAX_ATTEMPTS, ConversationCalls, name_of_ended
+from wiserouter.routing.conversation_figures import ConversationFigures
 from wiserouter.routing.keyed_draws import check_draw_key
 from wiserouter.routing.settlement import RouterSettlement
 from wiserouter.stores.base import Record
@@ -43,6 +44,11 @@ class RouterConversations(RouterSettlement):
     def conversations(self) -> Conversations | None:
         """The settings of conversations; None where every call is decided alone."""
         return None if self._calls is None else self._calls.settings
+
+    def conversation_figures(self) -> ConversationFigures | None:
+        """Return the figures of the conversations in this process; None where every call is decided alone."""
+        with self._lock:
+            return None if self._calls is None else self._calls.counts.figures(self._calls.settings.unit)
 
     def keep_conversations(self, settings: Conversations) -> None:
         """Keep conversations from now on, as with `WiseRouter(conversations=...)`: for a router that was loaded.

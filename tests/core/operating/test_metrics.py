@@ -1,13 +1,14 @@
 """Metrics: counters against the calls that were made, gauges against the status, and bounded, clean labels."""
 
 import math
+import time
 
 import numpy as np
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from wiserouter import Budget, MemoryStore, Model, Price, WiseRouter
+from wiserouter import Budget, Conversations, MemoryStore, Model, Price, Usage, WiseRouter
 from wiserouter.errors import BudgetExhausted, HorizonExhausted, StoreUnavailable
 from wiserouter.operating.account_gauges import OTHER
 from wiserouter.operating.metrics import Metrics
@@ -70,12 +71,53 @@ def test_gauges_show_what_the_status_shows(registry):
         assert found["wiserouter_budget_spent_usd", *at] == window.spent_usd == 0.25
         assert found["wiserouter_budget_left_usd", *at] == pytest.approx(window.left_usd, abs=1e-12)
         assert found["wiserouter_calls_in_flight", *at] == 1
+        assert found["wiserouter_requests_used", *at] == 2
+        assert found["wiserouter_budget_renewal_timestamp_seconds", *at] == window.renews_at
+        assert found["wiserouter_budget_start_timestamp_seconds", *at] <= time.time()
         assert found["wiserouter_requests_left", *at] == pytest.approx(window.horizon_left, abs=1)
     assert found["wiserouter_rate_usd", "wise", "default"] == pytest.approx(status.rate_usd, rel=1e-3)
     assert found["wiserouter_shadow_price", "wise", "default"] == pytest.approx(status.shadow_price, rel=1e-3)
     assert found["wiserouter_renewal_timestamp_seconds", "wise", "default"] == status.renews_at
     assert found["wiserouter_store_up", "wise"] == 1
     assert found["wiserouter_faults_total", "encoder", "wise"] == 3
+
+
+def test_counts_kept_elsewhere_are_added_up_over_scrapes_and_restarts(registry):
+    router, faults = routed(), {"store": 2, "encoder": 0}
+    metrics = Metrics(registry)
+    metrics.watch(router, "wise", faults=lambda: faults)
+    assert samples(registry)["wiserouter_faults_total", "store", "wise"] == 2
+    faults["encoder"] = 3
+    assert samples(registry)["wiserouter_faults_total", "encoder", "wise"] == 3
+    metrics.watch(routed(), "wise", faults=lambda: {"store": 0, "encoder": 1})  # a new configuration counts from 0
+    samples(registry)
+    metrics.watch(routed(), "wise", faults=lambda: {"store": 1, "encoder": 1})
+    found = samples(registry)
+    assert found["wiserouter_faults_total", "store", "wise"] == 3
+    assert found["wiserouter_faults_total", "encoder", "wise"] == 3
+
+
+def test_the_judge_and_the_caches_are_counted(registry):
+    router = WiseRouter(MODELS, seed=0, conversations=Conversations())
+    router.start(Budget(1.0, 1_000))
+    Metrics(registry).watch(router, "wise")
+    judge = router.judge_with(lambda prompt, answer: 1.0, share=1.0)
+    try:
+        for used in (Usage(4_000, 10), Usage(5_000, 10)):
+            decision = router.decide("q", conversation="chat", eligible=["large"])
+            router.charge(decision, usage=used)
+        judge.offer(decision, "q", "a")
+        judge.flush()
+        router.reward(decision, 0.5)
+        found = samples(registry)
+    finally:
+        judge.close()
+    assert found["wiserouter_judgements_total", "wise", "judged"] == 1
+    assert found["wiserouter_judge_agreement", "wise"] == pytest.approx(0.5)
+    assert found["wiserouter_judge_waiting_calls", "wise"] == 0
+    assert found["wiserouter_cache_missed_usd_total", "wise"] == router.conversation_figures().missed_usd
+    assert found["wiserouter_models", "wise"] == 2
+    assert found["wiserouter_floor_usd", "wise"] == router.plan.floor_usd
 
 
 @pytest.mark.parametrize(
