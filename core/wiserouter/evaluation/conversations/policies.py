@@ -12,8 +12,10 @@ The bound, `oracle`, is in `oracle.py`.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
 from tempfile import TemporaryDirectory
 from typing import Literal, Protocol, get_args
 
@@ -105,14 +107,20 @@ class CallPolicy:
     """A router that decides every call, or of `pinned` conversations the first one.
 
     The horizon is in calls, whose number depends on the models. It is forecast after each conversation: the calls so
-    far, and for each conversation to come the mean of those that ended.
+    far, for each open one the mean rest of those that ended later than it is, and for each one to come the mean of all.
+    Conversations that keep their model are paid for first: what the longer ones with that model still cost at this
+    point, in the mean, is held back from the budget.
     """
 
     def __init__(
         self, router: WiseRouter, budget_usd: float, n_conversations: int, mean_calls: float, *, unit: PolicyName
     ) -> None:
         self._router, self._unit = router, unit
-        self._n_conversations, self._mean_calls = n_conversations, mean_calls
+        self._n_conversations, self._mean_calls, self._budget_usd = n_conversations, mean_calls, budget_usd
+        self._spent_usd: defaultdict[str, list[float]] = defaultdict(lambda: [0.0])  # of each open one, after each call
+        self._ended_usd: defaultdict[str, list[list[float]]] = defaultdict(
+            list
+        )  # the same of those that ended, by model
         self._open: dict[str, list[Decision]] = {}
         self._scored: set[str] = set()
         self._ended = self._calls = self._calls_of_ended = 0
@@ -131,6 +139,7 @@ class CallPolicy:
         """Take the bill of that call, and its score if it has one of its own."""
         decision = self._open[key][-1]
         self._router.charge(decision, cost_usd, usage=usage)
+        self._spent_usd[key].append(self._spent_usd[key][-1] + cost_usd)
         if reward is not None:
             self._router.reward(decision, reward)
             self._scored.add(key)
@@ -146,6 +155,7 @@ class CallPolicy:
         self._scored.discard(key)
         self._ended += 1
         self._calls_of_ended += len(decisions)
+        self._ended_usd[self._group(decisions)].append(self._spent_usd.pop(key))
         self._forecast()
 
     def _decide(self, key: str, call: SimulatedCall, decisions: list[Decision]) -> Decision:
@@ -159,9 +169,28 @@ class CallPolicy:
         """Set the horizon: the calls so far, and the mean number of those of the conversations not yet ended."""
         known = PRIOR_CONVERSATIONS + self._ended
         mean = (PRIOR_CONVERSATIONS * self._mean_calls + self._calls_of_ended) / known
-        in_progress = sum(max(mean - len(decisions), 1.0) for decisions in self._open.values())
-        to_begin = self._n_conversations - self._ended - len(self._open)
-        self._router.set_budget(horizon=self._calls + max(round(in_progress + to_begin * mean), 1))
+        rests = [self._rest(key, decisions, mean) for key, decisions in self._open.items()]
+        to_begin = mean * (self._n_conversations - self._ended - len(self._open))
+        if self._unit == "pinned" and to_begin:
+            free_usd = self._budget_usd - sum(rest_usd for _, rest_usd in rests)
+            self._router.set_budget(amount_usd=free_usd, horizon=self._calls + max(round(to_begin), 1))
+        else:
+            in_progress = sum(calls for calls, _ in rests)
+            horizon = self._calls + max(round(in_progress + to_begin), 1)
+            self._router.set_budget(amount_usd=self._budget_usd, horizon=horizon)
+
+    def _rest(self, key: str, decisions: Sequence[Decision], mean_calls: float) -> tuple[float, float]:
+        """Return the calls and the USD that an open conversation still needs, as in the longer ones that ended."""
+        n = len(decisions)
+        longer = [spent_usd for spent_usd in self._ended_usd[self._group(decisions)] if len(spent_usd) > n + 1]
+        if longer:
+            return fmean(len(one) - 1 - n for one in longer), fmean(one[-1] - one[n] for one in longer)
+        calls = max(mean_calls - n, 1.0)
+        return calls, calls * self._spent_usd[key][-1] / n
+
+    def _group(self, decisions: Sequence[Decision]) -> str:
+        """Return the name that tells comparable conversations: the model that a pinned one keeps."""
+        return decisions[0].model if self._unit == "pinned" else ""
 
 
 class RunPolicy:
