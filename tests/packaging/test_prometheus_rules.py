@@ -1,27 +1,27 @@
-"""The rules for Prometheus: promtool takes them, each alert is tested and has its section, each metric exists."""
+"""Rules and board: promtool takes the rules, each alert is tested and has its section, and each metric exists."""
 
+import itertools
+import json
 import re
-import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
 from prometheus_client import CollectorRegistry
 
+from support.prometheus import BOARD, RULES, needs_promtool, panels
 from wiserouter import Budget, Model, Price, WiseRouter
 from wiserouter.operating.account_gauges import _OF_ROUTER, _OF_SCOPE, _OF_WINDOW, _TIMES
 from wiserouter.operating.metrics import Metrics
 
 yaml = pytest.importorskip("yaml")
 
-FOLDER = Path(__file__).parents[2] / "docs" / "deploy" / "prometheus"
+FOLDER = RULES.parent
 OPERATING = FOLDER.parents[1] / "operating.md"
-GROUPS = yaml.safe_load((FOLDER / "rules.yaml").read_text())["groups"]
+GROUPS = yaml.safe_load(RULES.read_text())["groups"]
+RECORDED = {rule["record"] for group in GROUPS for rule in group["rules"] if "record" in rule}
 ALERTS = {rule["alert"]: rule for group in GROUPS for rule in group["rules"] if "alert" in rule}
 TESTS = yaml.safe_load((FOLDER / "rules.test.yaml").read_text())["tests"]
-METRIC = re.compile(r"\bwiserouter_\w+")
-
-needs_promtool = pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
+METRIC = re.compile(r"\bwiserouter[_:]\w+")
 
 
 def promtool(*arguments):
@@ -63,7 +63,32 @@ def shown_metrics():
 
 def test_every_metric_of_the_rules_is_one_that_we_show():
     named = {name for group in GROUPS for rule in group["rules"] for name in METRIC.findall(rule["expr"])}
-    assert named <= shown_metrics()
+    assert named <= shown_metrics() | RECORDED
+
+
+def test_every_metric_of_the_board_is_one_that_we_show():
+    assert set(METRIC.findall(BOARD.read_text())) <= shown_metrics() | RECORDED
+
+
+def test_the_panels_of_the_board_lie_side_by_side():
+    cells = [
+        (panel["gridPos"]["x"] + right, panel["gridPos"]["y"] + down)
+        for panel in panels()
+        for right, down in itertools.product(range(panel["gridPos"]["w"]), range(panel["gridPos"]["h"]))
+    ]
+    assert len(set(cells)) == len(cells)
+    assert max(x for x, _ in cells) == 23
+    assert len({panel["id"] for panel in panels()}) == len(panels())
+
+
+def test_the_board_names_no_source_of_data_of_its_own():
+    board = json.loads(BOARD.read_text())
+    variables = {one["name"] for one in board["templating"]["list"]}
+    assert variables == {"datasource", "group", "scope"}
+    for panel in panels():
+        for query in panel.get("targets", ()):
+            assert query["datasource"] == panel["datasource"] == {"type": "prometheus", "uid": "${datasource}"}
+            assert set(re.findall(r"\$(\w+)", query["expr"])) <= variables | {"__rate_interval"}
 
 
 def headings():
