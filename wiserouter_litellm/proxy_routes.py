@@ -24,6 +24,7 @@ from wiserouter_litellm.errors import UnknownCall
 from wiserouter_litellm.feedback_keys import keys_to_try
 from wiserouter_litellm.group import Group
 from wiserouter_litellm.metrics import exposition
+from wiserouter_litellm.page import SpendHistory, keep_reading, page_data, page_files
 from wiserouter_litellm.recorder import Recorder
 from wiserouter_litellm.route_guard import RETRY_AFTER_S, EndedSession, Feedback, FeedbackQueue, GuardedRoute
 from wiserouter_litellm.scopes import OWN
@@ -51,10 +52,12 @@ def mount(app: FastAPI, recorder: Recorder) -> None:
     for routes in (LiteLLMRoutes.openai_routes, LiteLLMRoutes.llm_api_routes):  # otherwise only administrators may post
         routes.value.extend(route for route in POSTED if route not in routes.value)
     if first:
-        app.include_router(router_of(lambda: app.state.wiserouter))
+        history = SpendHistory()
+        app.include_router(router_of(lambda: app.state.wiserouter, history))
+        keep_reading(history, lambda: app.state.wiserouter.groups)
 
 
-def router_of(recorder: Callable[[], Recorder]) -> APIRouter:
+def router_of(recorder: Callable[[], Recorder], history: SpendHistory) -> APIRouter:
     """Return the routes over the groups of the current recorder."""
     router = APIRouter(prefix="/wiserouter", tags=["wiserouter"], route_class=GuardedRoute)
 
@@ -105,6 +108,8 @@ def router_of(recorder: Callable[[], Recorder]) -> APIRouter:
             return explained(recorder(), call, caller.api_key)
 
     router.add_api_route("/metrics", metrics, methods=["GET"])
+    router.include_router(page_data(lambda: recorder().groups, history), dependencies=[Depends(_administrator)])
+    router.include_router(page_files())
     return router
 
 
@@ -230,6 +235,10 @@ def _terms(caller: UserAPIKeyAuth) -> dict[str, Any]:
 
 def _is_admin(caller: UserAPIKeyAuth) -> bool:
     return caller.user_role == LitellmUserRoles.PROXY_ADMIN
+
+
+def _administrator(caller: Caller) -> None:
+    _only_admins(caller)
 
 
 def _only_admins(caller: UserAPIKeyAuth) -> None:

@@ -25,6 +25,7 @@ ROUTES = {
     "/wiserouter/status": "GET",
     "/wiserouter/metrics": "GET",
     "/wiserouter/plan": "GET",
+    "/wiserouter/history": "GET",
     "/wiserouter/explain/{call}": "GET",
 }
 WITHOUT_TERMS = {"/wiserouter/status", "/wiserouter/metrics"}

@@ -1,0 +1,149 @@
+"""The operator's page: its files and their headers, and what its scripts keep from doing."""
+
+import re
+from pathlib import Path
+
+import httpx
+import pytest
+from fastapi import FastAPI
+from litellm.proxy._types import LitellmUserRoles, UserAPIKeyAuth
+from litellm.proxy.auth.user_api_key_auth import user_api_key_auth
+
+import wiserouter_litellm.page
+from support.groups import fitted
+from wiserouter import Budget
+from wiserouter_litellm.page.history import MAX_READINGS, MAX_WINDOWS, SpendHistory
+from wiserouter_litellm.proxy_routes import mount
+from wiserouter_litellm.recorder import Recorder
+from wiserouter_litellm.scopes import GroupScope
+
+ASSETS = Path(wiserouter_litellm.page.__file__).parent / "assets"
+OURS = [path for path in sorted(ASSETS.rglob("*")) if path.is_file() and "vendor" not in path.parts]
+VENDORED = [path for path in sorted(ASSETS.rglob("*")) if path.is_file() and "vendor" in path.parts]
+DATA = ["/wiserouter/history?group=wise"]
+
+
+class RouterAsGroup:
+    """What the page reads of a group."""
+
+    shared_budget = None
+
+    def __init__(self, *budgets):
+        self.router = fitted()
+        self.router.start(*budgets or [Budget(10.0, 100)])
+        self.scope_resolver = GroupScope()
+        self.name = "wise"
+
+
+class Clock:
+    now_s = 1_000.0
+
+    def __call__(self):
+        return self.now_s
+
+
+@pytest.fixture
+def group():
+    return RouterAsGroup()
+
+
+@pytest.fixture
+def app(group):
+    app = FastAPI()
+    mount(app, Recorder({"wise": group}))
+    app.dependency_overrides[user_api_key_auth] = lambda: UserAPIKeyAuth(user_role=LitellmUserRoles.PROXY_ADMIN)
+    return app
+
+
+@pytest.fixture
+async def client(app):
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://proxy.test") as running:
+        yield running
+
+
+async def test_every_file_is_served_with_a_policy_that_lets_nothing_in(client):
+    types = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml", ".html": "text/html"}
+    for path in OURS + VENDORED:
+        name = path.relative_to(ASSETS).as_posix()
+        answer = await client.get("/wiserouter/" if name == "index.html" else f"/wiserouter/page/{name}")
+        assert (answer.status_code, answer.content) == (200, path.read_bytes()), name
+        assert answer.headers["content-type"].startswith(types.get(path.suffix, "text/plain")), name
+        policy = dict(part.split(" ", 1) for part in answer.headers["content-security-policy"].split("; "))
+        assert policy["default-src"] == policy["base-uri"] == policy["form-action"] == "'none'"
+        assert policy["script-src"] == policy["style-src"] == policy["connect-src"] == "'self'"
+        assert policy["img-src"] == "'self' data:"
+        assert policy["frame-ancestors"] == "'none'"
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        again = await client.get(answer.url, headers={"if-none-match": answer.headers["etag"]})
+        assert (again.status_code, again.content) == (304, b"")
+
+
+async def test_the_page_is_found_without_the_slash_and_nothing_beside_its_files(client):
+    assert (await client.get("/wiserouter")).headers["location"] == "http://proxy.test/wiserouter/"
+    for path in ("index.html", "../files.py", "%2e%2e/files.py", "cards", "cards/", "none.js", "page.css/"):
+        assert (await client.get(f"/wiserouter/page/{path}")).status_code in {307, 404}, path
+
+
+async def test_the_figures_are_for_administrators(client, app):
+    for path in DATA:
+        assert (await client.get(path)).status_code == 200
+    app.dependency_overrides[user_api_key_auth] = lambda: UserAPIKeyAuth(user_role=LitellmUserRoles.INTERNAL_USER)
+    for path in DATA:
+        assert (await client.get(path)).status_code == 403
+        assert (await client.get(path.replace("wise", "<b>", 1))).status_code in {403, 404}
+
+
+async def test_the_names_of_the_groups_are_said_where_one_is_unknown(client):
+    answer = await client.get("/wiserouter/history?group=x")
+    assert (answer.status_code, answer.json()["detail"]) == (404, "group must be one of wise, got 'x'")
+
+
+def test_the_scripts_turn_no_text_into_html_and_keep_no_key():
+    sinks = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|new Function|DOMParser|createContextual"
+    stores = r"localStorage|sessionStorage|indexedDB|document\.cookie\s*="
+    elsewhere = r"https?://|//cdn|setAttribute\(.style"
+    for path in OURS:
+        if path.suffix in {".js", ".html"}:
+            found = re.findall(f"{sinks}|{stores}|{elsewhere}", path.read_text())
+            assert not found, (path.name, found)
+
+
+def test_the_page_has_nothing_inline():
+    text = (ASSETS / "index.html").read_text()
+    assert not re.findall(r"<script(?![^>]*\bsrc=)|<style|\bstyle=|\bon\w+=|javascript:", text)
+    for name in re.findall(r'(?:src|href)="([^"#]+)"', text):
+        assert (ASSETS / name.removeprefix("page/")).is_file(), name
+
+
+def test_what_is_vendored_has_its_licence():
+    assert "MIT License" in (ASSETS / "vendor" / "uPlot.LICENSE").read_text()
+
+
+def test_readings_follow_the_spending_and_are_thinned(group):
+    clock = Clock()
+    history = SpendHistory(clock)
+    for i in range(3 * MAX_READINGS):
+        clock.now_s += 60.0
+        decision = group.router.decide(context=0) if i < 80 else None
+        if decision is not None:
+            group.router.charge(decision, 0.01)
+        (window,) = history.windows("wise", group, "default")
+    points = window["points"]
+    assert points[-1] == [clock.now_s, pytest.approx(0.8), 80]
+    assert len(points) <= 82  # what did not change is one line
+    assert [spent for _, spent, _ in points] == sorted(spent for _, spent, _ in points)
+    assert (window["every"], window["renews_at"]) == (None, None)
+
+
+def test_windows_that_are_over_are_forgotten_in_time(group):
+    history = SpendHistory(Clock())
+    for i in range(MAX_WINDOWS + 10):
+        history.windows(f"group {i}", group, "default")
+    assert len(history._readings) == MAX_WINDOWS
+
+
+def test_a_scope_without_a_budget_has_no_history(group):
+    history = SpendHistory(Clock())
+    history.read({"wise": group})
+    assert history.windows("wise", group, "nope") == []
+    assert len(history._readings) == 1
