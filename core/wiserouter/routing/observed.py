@@ -1,15 +1,21 @@
-"""The observers of a router: its journal, and metrics."""
+"""The observers of a router: its journal, metrics, and warnings."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from wiserouter.routing.journal import Journal
 from wiserouter.routing.observer import Observer
 
+if TYPE_CHECKING:
+    from wiserouter.stores.base import Store
+
 
 class ObservedRouter:
     """The methods that say who is told of decisions and outcomes."""
+
+    _store: Store
 
     def __init__(self) -> None:
         self._observers: tuple[Observer, ...] = ()
@@ -27,6 +33,10 @@ class ObservedRouter:
     def report_to(self, observer: Observer) -> None:
         """Let an observer, such as metrics, take every decision and outcome from now on."""
         self._observers = (*self._observers, observer)
+
+    def claim(self, name: str, at_s: float, by: str) -> bool:
+        """Return True if `by` is the first observer of all workers to claim an occasion; see `Store.claim`."""
+        return self._store.claim(name, at_s, by)
 
     def journal_to(self, path: str | Path) -> Journal:
         """Append every decision, charge, release and reward from now on to a file of JSON lines.

@@ -305,6 +305,20 @@ class Store(Protocol):
         """Forget a conversation, what it commits, and its cap unless a call of it is in flight."""
         ...
 
+    def claim(self, name: str, at_s: float, by: str) -> bool:
+        """Return True if `by` is the first of all workers to claim an occasion; also where it asks again. It may wait.
+
+        Parameters
+        ----------
+        name : str
+            What happens again and again, such as a share of a budget that is spent in each window.
+        at_s : float, seconds
+            The time that tells one occasion from the next; of each name the latest one is remembered.
+        by : str
+            The claimant.
+        """
+        ...
+
     def join(self, peer: Peer) -> None:
         """Exchange the sums of a peer with its counterparts in other workers, where there are any."""
         ...

@@ -66,6 +66,7 @@ class MemoryStore:
         self._conversations = KeptConversations(max_conversations, self._commit)
         self._committed: dict[str, tuple[float, int]] = {}  # by scope, with the number of runs
         self._caps = OpenCaps(max_conversations)
+        self._claims: dict[str, tuple[float, str]] = {}
         self._lock = RLock()
 
     def waits(self, scope: str, decision_id: str | None = None) -> bool:
@@ -195,6 +196,14 @@ class MemoryStore:
         with self._lock:
             self._conversations.end(key)
             self._caps.end(key)
+
+    def claim(self, name: str, at_s: float, by: str) -> bool:
+        """Return True if `by` is the first to claim an occasion; also where it asks again."""
+        with self._lock:
+            known = self._claims.get(name)
+            if known is None or known[0] < at_s:
+                known = self._claims[name] = (at_s, by)
+            return known == (at_s, by)
 
     def join(self, peer: Peer) -> None:
         """Do nothing: there is no other worker."""

@@ -22,6 +22,7 @@ from wiserouter.errors import (
 from wiserouter.learning.source_scores import SourceScore
 from wiserouter.prompts.contexts import Contexts
 from wiserouter.stores.shared.estimate_sync import EstimateSync
+from wiserouter.testing.claim_contract import CLAIM_CHECKS
 from wiserouter.testing.presumed_calls import (
     keeps_the_scores_of_each_source,
     presumes_a_call_of_unknown_outcome,
@@ -393,5 +394,6 @@ STORE_CHECKS: tuple[Callable[[Shelf], None], ...] = (
     adds_up_what_workers_learn,
     serves_event_loops,
     *RUN_CHECKS,
+    *CLAIM_CHECKS,
 )
 """The checks that `check_store` runs."""

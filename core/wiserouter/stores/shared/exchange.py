@@ -204,6 +204,10 @@ class EngineClient:
             raise pending.error
         return pending.result
 
+    def exchange_apart(self, events: Sequence[Event], reading: ReadRequest) -> Reply:
+        """Exchange with the engine at once, apart from the events that wait; raises the engine's errors."""
+        return self._engine.exchange(events, reading)
+
     def refresh(self) -> None:
         """Send all waiting events and read the current state; raises the engine's errors."""
         with self._busy:

@@ -35,7 +35,7 @@ from wiserouter.stores.base import Health, Peer, Record
 from wiserouter.stores.engines.base import Engine
 from wiserouter.stores.engines.events import Alias, Amend, Open, Score, Spend
 from wiserouter.stores.ids import fresh_id
-from wiserouter.stores.shared import conversations, steps
+from wiserouter.stores.shared import claims, conversations, steps
 from wiserouter.stores.shared.codec import text_of_terms
 from wiserouter.stores.shared.exchange import PendingEvent
 from wiserouter.stores.shared.leases import Leases
@@ -267,6 +267,10 @@ class SharedStore:
     def end_conversation(self, key: str) -> None:
         """Forget a conversation, what it commits, and its cap unless a call of it is in flight."""
         conversations.end_conversation(self._worker, key)
+
+    def claim(self, name: str, at_s: float, by: str) -> bool:
+        """Return True if `by` is the first of all workers to claim an occasion; also where it asks again."""
+        return claims.claim(self._worker, name, at_s, by)
 
     def join(self, peer: Peer) -> None:
         """Exchange the sums of a peer with its counterparts in other workers, for as long as the peer is referenced."""
