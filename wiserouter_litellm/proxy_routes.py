@@ -24,7 +24,7 @@ from wiserouter_litellm.errors import UnknownCall
 from wiserouter_litellm.feedback_keys import keys_to_try
 from wiserouter_litellm.group import Group
 from wiserouter_litellm.metrics import exposition
-from wiserouter_litellm.page import SpendHistory, keep_reading, page_data, page_files
+from wiserouter_litellm.page import OperatorPage, page_files
 from wiserouter_litellm.recorder import Recorder
 from wiserouter_litellm.route_guard import RETRY_AFTER_S, EndedSession, Feedback, FeedbackQueue, GuardedRoute
 from wiserouter_litellm.scopes import OWN
@@ -52,12 +52,12 @@ def mount(app: FastAPI, recorder: Recorder) -> None:
     for routes in (LiteLLMRoutes.openai_routes, LiteLLMRoutes.llm_api_routes):  # otherwise only administrators may post
         routes.value.extend(route for route in POSTED if route not in routes.value)
     if first:
-        history = SpendHistory()
-        app.include_router(router_of(lambda: app.state.wiserouter, history))
-        keep_reading(history, lambda: app.state.wiserouter.groups)
+        app.state.wiserouter_page = OperatorPage(lambda: app.state.wiserouter.groups)
+        app.include_router(router_of(lambda: app.state.wiserouter, app.state.wiserouter_page))
+    app.state.wiserouter_page.watch(recorder.groups.values())
 
 
-def router_of(recorder: Callable[[], Recorder], history: SpendHistory) -> APIRouter:
+def router_of(recorder: Callable[[], Recorder], page: OperatorPage) -> APIRouter:
     """Return the routes over the groups of the current recorder."""
     router = APIRouter(prefix="/wiserouter", tags=["wiserouter"], route_class=GuardedRoute)
 
@@ -108,7 +108,7 @@ def router_of(recorder: Callable[[], Recorder], history: SpendHistory) -> APIRou
             return explained(recorder(), call, caller.api_key)
 
     router.add_api_route("/metrics", metrics, methods=["GET"])
-    router.include_router(page_data(lambda: recorder().groups, history), dependencies=[Depends(_administrator)])
+    router.include_router(page.routes(), dependencies=[Depends(_administrator)])
     router.include_router(page_files())
     return router
 

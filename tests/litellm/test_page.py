@@ -13,6 +13,7 @@ import wiserouter_litellm.page
 from support.groups import fitted
 from wiserouter import Budget
 from wiserouter_litellm.page.history import MAX_READINGS, MAX_WINDOWS, SpendHistory
+from wiserouter_litellm.page.latest import MOST, DecisionsOfRouters
 from wiserouter_litellm.proxy_routes import mount
 from wiserouter_litellm.recorder import Recorder
 from wiserouter_litellm.scopes import GroupScope
@@ -20,7 +21,7 @@ from wiserouter_litellm.scopes import GroupScope
 ASSETS = Path(wiserouter_litellm.page.__file__).parent / "assets"
 OURS = [path for path in sorted(ASSETS.rglob("*")) if path.is_file() and "vendor" not in path.parts]
 VENDORED = [path for path in sorted(ASSETS.rglob("*")) if path.is_file() and "vendor" in path.parts]
-DATA = ["/wiserouter/history?group=wise"]
+DATA = ["/wiserouter/history?group=wise", "/wiserouter/kinds?group=wise", "/wiserouter/decisions?group=wise"]
 
 
 class RouterAsGroup:
@@ -91,6 +92,45 @@ async def test_the_figures_are_for_administrators(client, app):
     for path in DATA:
         assert (await client.get(path)).status_code == 403
         assert (await client.get(path.replace("wise", "<b>", 1))).status_code in {403, 404}
+
+
+async def test_kinds_show_where_questions_go_and_what_for(client, group):
+    found = (await client.get("/wiserouter/kinds?group=wise")).json()
+    (kind,) = found["kinds"]
+    assert (kind["share"], kind["words"]) == (1.0, [])
+    assert {one["name"]: (one["share"], one["quality"], one["calls"]) for one in kind["models"]} == {
+        "small": (0.0, pytest.approx(0.1), 50),
+        "large": (1.0, pytest.approx(0.9), 50),
+    }
+    assert found["rate_usd"] == pytest.approx(0.1)
+    assert (await client.get("/wiserouter/kinds?group=wise&scope=nope")).status_code == 404
+
+
+async def test_decisions_are_listed_with_their_outcomes_the_last_one_first(client, group):
+    first, second, third = (group.router.decide(context=0) for _ in range(3))
+    group.router.charge(first, 0.25)
+    group.router.reward(first, 0.75)
+    group.router.release(second)
+    rows = (await client.get("/wiserouter/decisions?group=wise")).json()["decisions"]
+    assert [(row["id"], row["state"]) for row in rows] == [
+        (third.id, "in flight"),
+        (second.id, "released"),
+        (first.id, "charged"),
+    ]
+    assert (rows[2]["cost_usd"], rows[2]["score"], rows[2]["answered_by"]) == (0.25, 0.75, "large")
+    rows = (await client.get("/wiserouter/decisions?group=wise&most=1")).json()["decisions"]
+    assert [row["id"] for row in rows] == [third.id]
+
+
+def test_no_more_than_the_latest_decisions_are_kept(group):
+    kept = DecisionsOfRouters()
+    kept.watch([group, group])
+    group.router.start(Budget(10.0, 10 * MOST))
+    made = [group.router.decide(context=0) for _ in range(MOST + 20)]
+    group.router.release(made[0])
+    rows = kept.rows(group.router, MOST)
+    assert [row["id"] for row in rows] == [one.id for one in reversed(made[20:])]
+    assert len(kept._of[group.router]._outcomes) == MOST
 
 
 async def test_the_names_of_the_groups_are_said_where_one_is_unknown(client):

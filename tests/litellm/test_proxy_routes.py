@@ -26,6 +26,8 @@ ROUTES = {
     "/wiserouter/metrics": "GET",
     "/wiserouter/plan": "GET",
     "/wiserouter/history": "GET",
+    "/wiserouter/kinds": "GET",
+    "/wiserouter/decisions": "GET",
     "/wiserouter/explain/{call}": "GET",
 }
 WITHOUT_TERMS = {"/wiserouter/status", "/wiserouter/metrics"}

@@ -109,7 +109,7 @@ def config_of(**extra: Any) -> dict[str, Any]:
         "callback_settings": {"wiserouter": {"groups": {"support": {**group, **extra}}}},
         "general_settings": {
             "master_key": "os.environ/LITELLM_MASTER_KEY",
-            "custom_auth": "support.proxy_auth.auth",
+            "custom_auth": "support.operator_auth.auth",
         },
     }
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from wiserouter_litellm.page.files import page_files
-from wiserouter_litellm.page.history import SpendHistory, keep_reading
-from wiserouter_litellm.page.routes import page_data
+from wiserouter_litellm.page.routes import OperatorPage
 
-__all__ = ["SpendHistory", "keep_reading", "page_data", "page_files"]
+__all__ = ["OperatorPage", "page_files"]

@@ -2,32 +2,71 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any
 
 from fastapi import APIRouter, HTTPException, Query
 
+from wiserouter.errors import NotStarted, StoreError
 from wiserouter_litellm.group import Group
-from wiserouter_litellm.page.history import SpendHistory
-from wiserouter_litellm.route_guard import GuardedRoute
+from wiserouter_litellm.page.history import SpendHistory, keep_reading
+from wiserouter_litellm.page.kinds import kinds_of
+from wiserouter_litellm.page.latest import MOST, DecisionsOfRouters
+from wiserouter_litellm.route_guard import RETRY_AFTER_S, GuardedRoute
 from wiserouter_litellm.scopes import OWN
 
 Name = Annotated[str, Query(max_length=512)]
 
 
-def page_data(groups: Callable[[], Mapping[str, Group]], history: SpendHistory) -> APIRouter:
-    """Return the routes over the groups of the current configuration."""
-    router = APIRouter(route_class=GuardedRoute)
+class OperatorPage:
+    """What a worker notes for the page, and the routes that show it.
 
-    def found(name: str) -> Group:
-        known = groups()
+    Parameters
+    ----------
+    groups : callable returning mapping of str to Group
+        The groups of the current configuration.
+    """
+
+    def __init__(self, groups: Callable[[], Mapping[str, Group]]) -> None:
+        self._groups = groups
+        self._history, self._decisions = SpendHistory(), DecisionsOfRouters()
+        keep_reading(self._history, groups)
+
+    def watch(self, groups: Iterable[Group]) -> None:
+        """Keep the latest decisions of groups from now on."""
+        self._decisions.watch(groups)
+
+    def routes(self) -> APIRouter:
+        """Return the routes."""
+        router = APIRouter(route_class=GuardedRoute)
+        router.add_api_route("/history", self.history, methods=["GET"])
+        router.add_api_route("/kinds", self.kinds, methods=["GET"])
+        router.add_api_route("/decisions", self.decisions, methods=["GET"])
+        return router
+
+    def history(self, group: Name, scope: Name = OWN) -> dict[str, Any]:
+        """Return the spending of the budgets of a scope, as far as this worker has read it."""
+        found = self._found(group)
+        return {"group": group, "scope": scope, "windows": self._history.windows(group, found, scope)}
+
+    def kinds(self, group: Name, scope: Name = OWN) -> dict[str, Any]:
+        """Return the kinds of questions, the models that each goes to, and the estimates behind that."""
+        found = self._found(group)
+        try:
+            return {"group": group, "scope": scope, **kinds_of(found.router, scope)}
+        except NotStarted:
+            raise HTTPException(404, f"scope {scope!r} has no budget") from None
+        except StoreError as error:
+            raise HTTPException(
+                503, "the store of budgets cannot be reached", {"retry-after": str(RETRY_AFTER_S)}
+            ) from error
+
+    def decisions(self, group: Name, most: Annotated[int, Query(ge=1, le=MOST)] = 50) -> dict[str, Any]:
+        """Return the latest decisions of this worker, the last one first."""
+        return {"group": group, "decisions": self._decisions.rows(self._found(group).router, most)}
+
+    def _found(self, name: str) -> Group:
+        known = self._groups()
         if name not in known:
             raise HTTPException(404, f"group must be one of {', '.join(known)}, got {name!r}")
         return known[name]
-
-    @router.get("/history")
-    def spend_history(group: Name, scope: Name = OWN) -> dict[str, Any]:
-        """Return the spending of the budgets of a scope, as far as this worker has read it."""
-        return {"group": group, "scope": scope, "windows": history.windows(group, found(group), scope)}
-
-    return router

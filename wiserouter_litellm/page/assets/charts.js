@@ -47,8 +47,8 @@ export class Chart {
 
   /** Write the legend, with the values at one index of the data where the pointer is on one. */
   write(series, data, index) {
-    const text = ({ value }, i) => {
-      const raw = index === null || index === undefined ? null : data[i][index];
+    const text = ({ value, raw: own }, i) => {
+      const raw = index === null || index === undefined ? null : (own ?? data[i])[index];
       return raw === null || raw === undefined ? "" : ` ${value(null, raw)}`;
     };
     const items = series.map((one, i) => [one, text(one, i), i]).filter(([{ label }, shown, i]) => label && (i || shown));

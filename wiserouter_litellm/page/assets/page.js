@@ -1,9 +1,14 @@
 // The page: who looks at which budget, and when its cards read again.
 
 import budget from "./cards/budget.js";
+import decisions from "./cards/decisions.js";
+import feedback from "./cards/feedback.js";
 import health from "./cards/health.js";
+import kinds from "./cards/kinds.js";
 import models from "./cards/models.js";
 import plan from "./cards/plan.js";
+import savings from "./cards/savings.js";
+import spend from "./cards/spend.js";
 import teams from "./cards/teams.js";
 import { know } from "./colours.js";
 import { el, fill } from "./dom.js";
@@ -11,7 +16,8 @@ import { Refused, ask, isKnown, use } from "./session.js";
 
 const EVERY_MS = 10_000;
 const OWN = "default";
-const cards = [budget, plan, models, teams, health];
+const SINCE = "30d";
+const cards = [budget, plan, savings, spend, kinds, models, teams, feedback, decisions, health];
 const main = document.getElementById("main");
 const choices = document.getElementById("choices");
 const freshness = document.getElementById("freshness");
@@ -64,9 +70,23 @@ async function show(groups, turn) {
   know(Object.keys(status.models));
   const account = chosen.scope === OWN ? status : { ...status.scopes[chosen.scope] };
   const view = { ...chosen, status, account, now: Date.now() / 1000, choose: (scope) => choose({ scope }) };
-  const history = await ask("history", chosen).catch(missing);
+  const read = await others(status);
   if (turn !== reading) return;
-  await Promise.all(cards.map((card) => card.update({ ...view, history })));
+  await Promise.all(cards.map((card) => card.update({ ...view, ...read })));
+}
+
+/** Return what the other routes say, by name; null for what is not there. */
+async function others(status) {
+  const { group, scope } = chosen;
+  const of = scope === OWN ? { group, since: SINCE } : { group, since: SINCE, scope };
+  const asked = {
+    history: ask("history", chosen),
+    kinds: ask("kinds", chosen),
+    decisions: ask("decisions", { group }),
+    savings: ask("savings", of).then(({ groups }) => groups[status.budget ?? group] ?? null),
+  };
+  const answers = await Promise.all(Object.values(asked).map((answer) => answer.catch(missing)));
+  return Object.fromEntries(Object.keys(asked).map((name, i) => [name, answers[i]]));
 }
 
 /** Return null for a route that this version of the proxy does not have, or a figure that is not there yet. */

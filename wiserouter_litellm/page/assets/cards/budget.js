@@ -15,7 +15,7 @@ const blocks = new Map();
 
 export default { node, actions, update };
 
-function update({ account, history, now }) {
+function update({ account, history, savings, now }) {
   if (account.unavailable) {
     blocks.clear();
     fill(notes);
@@ -28,7 +28,7 @@ function update({ account, history, now }) {
       blocks.set(name, blockOf());
       rest.append(blocks.get(name).node);
     }
-    blocks.get(name).show(window, account, history?.windows?.[i], now);
+    blocks.get(name).show(window, account, history?.windows?.[i], savings?.days, now);
   });
   for (const [name, block] of [...blocks]) {
     if (account.windows.some((window, i) => `${i}:${window.every}` === name)) continue;
@@ -47,7 +47,7 @@ function blockOf() {
   return { node: block, show: (...terms) => showWindow(text, chart, outlook, ...terms) };
 }
 
-function showWindow(text, chart, outlook, window, account, past, now) {
+function showWindow(text, chart, outlook, window, account, past, days, now) {
   const amount = window.amount_usd + window.carried_usd;
   const unspent = amount - window.spent_usd;
   const chips = [window.every ? `per ${window.every}` : `for ${count(window.horizon)} requests`, `${window.limit} limit`];
@@ -74,7 +74,7 @@ function showWindow(text, chart, outlook, window, account, past, now) {
       ...(window.rules ? ofPlan(account) : []),
     ]),
   );
-  const outcome = forecastOf(window, past, now);
+  const outcome = forecastOf(window, past, days, now);
   outlook.textContent = outcome.text;
   chart.show(drawing(outcome, window));
 }
