@@ -17,8 +17,8 @@ from litellm.proxy._types import LiteLLMRoutes, LitellmUserRoles, UserAPIKeyAuth
 from litellm.proxy.auth.user_api_key_auth import user_api_key_auth
 
 from wiserouter import WiseRouter
-from wiserouter.errors import AlreadySettled, NotStarted, StoreError, UnknownDecision
-from wiserouter.integration import what_if
+from wiserouter.errors import AlreadySettled, InvalidInput, NotStarted, StoreError, UnknownDecision, UnknownPrice
+from wiserouter.integration import savings, what_if
 from wiserouter_litellm.conversation_ids import tenant_of
 from wiserouter_litellm.errors import UnknownCall
 from wiserouter_litellm.feedback_keys import keys_to_try
@@ -110,7 +110,32 @@ def router_of(recorder: Callable[[], Recorder], page: OperatorPage) -> APIRouter
     router.add_api_route("/metrics", metrics, methods=["GET"])
     router.include_router(page.routes(), dependencies=[Depends(_administrator)])
     router.include_router(page_files())
+    router.add_api_route("/savings", savings_route(recorder), methods=["GET"])
     return router
+
+
+def savings_route(recorder: Callable[[], Recorder]) -> Callable[..., dict[str, Any]]:
+    """Return the route of what each budget saved."""
+
+    def saved(
+        caller: Caller,
+        since: Name = "30d",
+        group: Name | None = None,
+        scope: Name | None = None,
+        before: Annotated[str | None, Query(max_length=4096)] = None,
+    ) -> dict[str, Any]:
+        """Return the savings of each budget: against the best model, the cheapest one, and the traffic of before."""
+        _only_admins(caller)
+        groups = recorder().groups
+        if group is not None and group not in groups:
+            raise HTTPException(404, f"group must be one of {', '.join(groups)}, got {group!r}")
+        asked = groups if group is None else {group: groups[group]}
+        with _http_errors():
+            by_budget = {one.shared_budget or name: one.router for name, one in asked.items()}
+            found = {name: savings(one, since, scope=scope, before=before) for name, one in by_budget.items()}
+        return {"groups": {name: one.as_dict() for name, one in found.items()}}
+
+    return saved
 
 
 def metrics(caller: Caller) -> Response:
@@ -131,6 +156,8 @@ def _http_errors() -> Iterator[None]:
         raise HTTPException(404, f"scope {error.scope!r} has no budget, and no plan") from None
     except AlreadySettled:
         raise HTTPException(409, "the call failed and was released, so there is no answer to rate") from None
+    except (InvalidInput, UnknownPrice) as error:
+        raise HTTPException(400, str(error)) from None
     except StoreError as error:
         text = "the store of budgets and decisions cannot be reached; the log of the proxy says why"
         raise HTTPException(503, text, {"retry-after": str(RETRY_AFTER_S)}) from error

@@ -316,7 +316,10 @@ def test_feedback_is_asked_for_and_the_journal_holds_no_prompt_and_no_key(client
     assert "sk-user-a" not in written
 
 
-@pytest.mark.parametrize("path", ["/wiserouter/status", "/wiserouter/plan?group=wise", "/wiserouter/explain/x"])
+@pytest.mark.parametrize(
+    "path",
+    ["/wiserouter/status", "/wiserouter/plan?group=wise", "/wiserouter/savings?since=1d", "/wiserouter/explain/x"],
+)
 def test_budgets_are_for_administrators(client, path):
     assert client.get(path, headers=headers("sk-user-a")).status_code in {401, 403}
     assert client.get(path, headers=headers("sk-unknown")).status_code in {401, 403}
@@ -356,6 +359,30 @@ def test_what_is_presumed_is_in_the_status_and_in_the_explanation(client):
         assert (why["state"], why["cost_usd"]) == ("presumed", decision.expected_cost_usd)
     finally:
         quick.release(decision)
+
+
+def test_savings_are_those_of_the_account(client, provider):
+    def savings(**query):
+        return client.get("/wiserouter/savings", params=query, headers=headers())
+
+    for _ in range(2):
+        assert ask(client, "thrifty").status_code == 200
+    found = savings(since="2d", group="thrifty", before="large=1,small=1").json()["groups"]
+    status = client.get("/wiserouter/status", headers=headers()).json()["groups"]["thrifty"]
+    thrifty = found["thrifty"]
+    assert list(found) == ["thrifty"]
+    assert thrifty["actual"]["cost_usd"] == pytest.approx(status["spent_usd"] - status["presumed_usd"], abs=1e-9)
+    assert thrifty["coverage"]["compared_calls"] == thrifty["actual"]["calls"] >= 2
+    assert thrifty["against"]["cheapest"]["models"] == {"small": 1.0}
+    assert thrifty["against"]["best"]["saved_usd"] > 0.0
+    always = {name: one["cost_usd"] for name, one in thrifty["models"].items()}
+    assert thrifty["against"]["before"]["cost_usd"] == pytest.approx(sum(always.values()) / 2)
+    assert set(savings().json()["groups"]) == {"wise", "hard", "poor", "thrifty", "quick"}
+    assert [savings(**wrong).status_code for wrong in ({"group": "x"}, {"since": "x"}, {"before": "x"})] == [
+        404,
+        400,
+        400,
+    ]
 
 
 def test_the_plan_answers_what_if(client):

@@ -28,6 +28,7 @@ ROUTES = {
     "/wiserouter/history": "GET",
     "/wiserouter/kinds": "GET",
     "/wiserouter/decisions": "GET",
+    "/wiserouter/savings": "GET",
     "/wiserouter/explain/{call}": "GET",
 }
 WITHOUT_TERMS = {"/wiserouter/status", "/wiserouter/metrics"}
@@ -79,7 +80,7 @@ def permitted(path, key):
         return {401, 413, 415, 422}
     if path in ADMIN_ROUTES and key != "master":
         return {403, 422}
-    return {200, 404, 413, 415, 422}
+    return {200, 400, 404, 413, 415, 422} if path == "/wiserouter/savings" else {200, 404, 413, 415, 422}
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from wiserouter.judging.judge import Judge
 from wiserouter.judging.prompted import JudgeReply, PromptedJudge
 from wiserouter.judging.verdict import UnbilledFailure
 from wiserouter.operating.metrics import Metrics, RouterMetrics
+from wiserouter.operating.savings import savings
 from wiserouter.pricing.prior_scores import PriorScore, PriorScores
 from wiserouter.pricing.tokens import count_tokens, load_tokenizer
 from wiserouter.prompts.encoders.remote import Embedded, RemoteEncoder
@@ -79,6 +80,7 @@ __all__ = [
     "question_of",
     "rates_of",
     "refuses_request",
+    "savings",
     "settle",
     "shadow_of",
     "share_key",

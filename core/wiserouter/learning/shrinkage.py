@@ -65,7 +65,7 @@ def shrunk_means(count: FloatArray, total: FloatArray, square: FloatArray, *, sh
     with np.errstate(invalid="ignore"):
         column_mean = total.sum(axis=0) / n
     # a cell without observations takes its column's mean, whatever the strength
-    kappa = np.where(count > 0, _pseudo_counts(count, total, square) if shrink else 0.0, 1.0)
+    kappa = np.where(count > 0, pseudo_counts(count, total, square) if shrink else 0.0, 1.0)
     pooled = np.isinf(kappa)
     weight = np.where(pooled, 1.0, kappa)
     cell = (total + weight * column_mean) / (count + weight)
@@ -103,7 +103,7 @@ def _strength(within: FloatArray, between: FloatArray) -> float | None:
     return (1.0 - share) / share if share > 0 else float("inf")
 
 
-def _pseudo_counts(count: FloatArray, total: FloatArray, square: FloatArray) -> float:
+def pseudo_counts(count: FloatArray, total: FloatArray, square: FloatArray) -> float:
     """Return the strength; where it is None, 0 if all columns are identified, else `UNIDENTIFIED_STRENGTH`."""
     of = spreads(count, total, square)
     if of.strength is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from threading import RLock
@@ -30,10 +30,12 @@ from wiserouter.routing.decider import Decider
 from wiserouter.routing.label_budget import LabelBudget
 from wiserouter.routing.learner import Learner
 from wiserouter.routing.observed import ObservedRouter
+from wiserouter.routing.pool_figures import PoolFigures, figures_of
 from wiserouter.routing.shadow import Shadow, observed_scope, part_of
 from wiserouter.routing.status import Status, status_of, status_with_judge
 from wiserouter.routing.unspent import FIRST_LOGGED, RARE, why_unspent
 from wiserouter.stores import Health, Store
+from wiserouter.stores.day_buckets import Cells, DayBuckets
 from wiserouter.types import Decision, FloatArray
 
 if TYPE_CHECKING:
@@ -62,6 +64,9 @@ class RouterAdministration(ObservedRouter):
         super().__init__()
         self._store, self._learner, self._growing = store, learner, growing
         self._lock = RLock()
+        self._days = DayBuckets(lambda: learner.pool.names, keeps=not store.durable)
+        if store.durable:
+            store.join(self._days)
         self.judge: Judge | None = None
         self._calls: ConversationCalls | None = None
         self._call_sums: Mapping[str, FloatArray] | None = None
@@ -314,6 +319,16 @@ class RouterAdministration(ObservedRouter):
             If that fails.
         """
         self._store.refresh()
+
+    def now(self) -> float:
+        """Return the store's time, in seconds since 1970."""
+        return self._store.now()
+
+    def sums_of_days(self, days: Iterable[int], scope: str | None = None) -> tuple[dict[int, Cells], PoolFigures]:
+        """Return the sums of days since 1970, and what is known of the models, for `wiserouter.operating.savings`."""
+        cells = self._days.read(self._store, days, scope)
+        with self._lock:
+            return cells, figures_of(self._learner.pool, self._learner.contexts, self.estimates)
 
     def notify(self, listener: Callable[[], object]) -> None:
         """Let `listener` be called after each step that may leave more of a budget, in the thread of that step."""

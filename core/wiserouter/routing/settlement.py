@@ -90,9 +90,11 @@ class RouterSettlement(RouterAdministration):
         calls = self._calls
         if calls is not None and record.decision.conversation:
             calls.charged(record, cost, tokens if learn else None)
-        if learn and not record.decision.run_id:
-            with self._lock:
-                self._learner.add_cost(record, cost, tokens)
+        learner = self._learner
+        with self._lock:
+            if learn and not record.decision.run_id:
+                learner.add_cost(record, cost, tokens)
+            self._days.charged(record, learner.contexts, learner.context_of(record), cost, tokens, compares=learn)
         for observer in self._observers:
             name = pool.names[record.model]
             observer.event("charge", decision_id, self._store.now(), cost_usd=cost, model=name, learn=learn)
@@ -127,6 +129,7 @@ class RouterSettlement(RouterAdministration):
         """
         check_amount("the size of cost_usd", abs(cost_usd))
         self._store.spend(scope, cost_usd)
+        self._days.spent(scope, cost_usd, self._store.now())
         for listener in self._listeners:
             listener()
 
@@ -237,6 +240,8 @@ class RouterSettlement(RouterAdministration):
         with self._lock:
             if learned != former:
                 self._learner.take_score(record, learned, former)
+                if not is_observed(record.decision.scope):
+                    self._days.scored(record, learned, former)
             self._learner.note_pairs(record, before, source, score)
         if source == HUMAN and self.judge is not None:
             self.judge.offer_scored(record.decision.id)
