@@ -34,6 +34,7 @@ from litellm.exceptions import (
 )
 
 from wiserouter.errors import BudgetError, BudgetExhausted, HorizonExhausted, RunBudgetExhausted, WiseRouterError
+from wiserouter.integration import BudgetPaused
 
 END_RUN, RAISE_RUN = "end the run and begin another", "ask an administrator to raise run_budget_usd"
 
@@ -81,9 +82,9 @@ class BudgetRefused(RateLimitError):
 
 def retry_after_s(error: BudgetError, now_s: float) -> int | None:
     """Return the whole seconds after which a refused request may be sent again; None where time changes nothing."""
-    if not isinstance(error, BudgetExhausted):
+    if not isinstance(error, BudgetExhausted | BudgetPaused):
         return None
-    if error.is_only_held:
+    if isinstance(error, BudgetExhausted) and error.is_only_held:
         return HELD_RETRY_S
     return None if error.renews_at is None else max(1, math.ceil(error.renews_at - now_s))
 
@@ -108,6 +109,8 @@ def refusal_text(error: BudgetError) -> str:
             f"the {error.horizon} requests that the budget was planned for are used up ({error.left_usd:.6g} USD "
             f"left); an administrator can plan for more"
         )
+    if isinstance(error, BudgetPaused):
+        return str(error)
     return "no budget pays for this call; an administrator can start one"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from threading import Lock
@@ -132,6 +132,11 @@ class Group:
         kept = self.router.conversations
         self._run_is_hard = self.keeps_conversations and kept is not None and kept.has_hard_runs
         self.hard |= self._run_is_hard
+        self.router.follow(self._follow_limits)
+
+    def _follow_limits(self, hard_scopes: Collection[str]) -> None:
+        """Bound the requests of a group whose limit an administrator has made hard."""
+        self.hard = self.hard or any(one in hard_scopes for one in (OWN, *self.scope_resolver.opened))
 
     def add_new_models(self, infos: Iterable[DeploymentInfo]) -> None:
         """Add the models of new deployments to the pool, unless they are there."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import chain
 from types import MappingProxyType
 from typing import Any, Literal, get_args
@@ -135,12 +135,7 @@ def open_group(
         keeps_conversations=unit != "call",
     )
     if group.hard:
-        check_bounded(
-            [(info.model, info.rate_card) for info in infos],
-            {info.model: cap_output_tokens or info.defaults.output_tokens for info in infos},
-            "set model_info.max_output_tokens, or cap_output_tokens",
-        )
-        _check_defaults(name, infos)
+        check_can_be_hard(name, infos, cap_output_tokens)
     group.add_new_models(infos)
     return group
 
@@ -176,7 +171,23 @@ def _check_one_price(infos: Mapping[str, Iterable[DeploymentInfo]]) -> None:
             )
 
 
-def _check_defaults(group: str, infos: Sequence[DeploymentInfo]) -> None:
+def check_can_be_hard(group: str, infos: Collection[DeploymentInfo], cap_output_tokens: int | None) -> None:
+    """Check that something bounds the cost of every call to the deployments of a group.
+
+    Raises
+    ------
+    UnknownPrice, InvalidInput
+        If nothing bounds it; the error names the remedy.
+    """
+    check_bounded(
+        [(info.model, info.rate_card) for info in infos],
+        {info.model: cap_output_tokens or info.defaults.output_tokens for info in infos},
+        "set model_info.max_output_tokens, or cap_output_tokens",
+    )
+    _check_defaults(group, infos)
+
+
+def _check_defaults(group: str, infos: Iterable[DeploymentInfo]) -> None:
     """Check that no deployment of a hard group adds a parameter to its calls whose cost nothing bounds."""
     for info in infos:
         if info.defaults.unbounded is not None:

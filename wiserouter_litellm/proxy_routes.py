@@ -19,6 +19,7 @@ from litellm.proxy.auth.user_api_key_auth import user_api_key_auth
 from wiserouter import WiseRouter
 from wiserouter.errors import AlreadySettled, InvalidInput, NotStarted, StoreError, UnknownDecision, UnknownPrice
 from wiserouter.integration import savings, what_if
+from wiserouter_litellm.change_routes import add_changes
 from wiserouter_litellm.conversation_ids import tenant_of
 from wiserouter_litellm.errors import UnknownCall
 from wiserouter_litellm.feedback_keys import keys_to_try
@@ -48,7 +49,7 @@ def mount(app: FastAPI, recorder: Recorder) -> None:
     """Add the routes to the proxy's application; routes of an earlier configuration now serve this recorder."""
     first = not hasattr(app.state, "wiserouter")
     app.state.wiserouter = recorder
-    app.state.wiserouter_feedback_queue = FeedbackQueue()
+    app.state.wiserouter_feedback_queue, app.state.wiserouter_order_queue = FeedbackQueue(), FeedbackQueue()
     for routes in (LiteLLMRoutes.openai_routes, LiteLLMRoutes.llm_api_routes):  # otherwise only administrators may post
         routes.value.extend(route for route in POSTED if route not in routes.value)
     if first:
@@ -111,6 +112,7 @@ def router_of(recorder: Callable[[], Recorder], page: OperatorPage) -> APIRouter
     router.include_router(page.routes(), dependencies=[Depends(_administrator)])
     router.include_router(page_files())
     router.add_api_route("/savings", savings_route(recorder), methods=["GET"])
+    add_changes(router, recorder)
     return router
 
 

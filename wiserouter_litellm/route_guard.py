@@ -20,6 +20,8 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.requests import ClientDisconnect
 
+from wiserouter_litellm.change_bodies import BudgetOrder, Order
+
 MAX_BODY_BYTES = 65_536
 """Most bytes of a body; the longest feedback in escaped JSON has less than half of that."""
 
@@ -54,6 +56,10 @@ class EndedSession(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     id: str = Field(min_length=1, max_length=256, description="session id, or the id of one of the calls")
+
+
+_BODIES: dict[str, type[BaseModel]] = {"feedback": Feedback, "end": EndedSession, "budget": BudgetOrder}
+"""The body of each route that takes one, by the last part of its path."""
 
 
 class FeedbackQueue:
@@ -102,7 +108,7 @@ class GuardedRoute(APIRoute):
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Return the handler of a request."""
         handler = super().get_route_handler()
-        body = EndedSession if self.path.endswith("/end") else Feedback
+        body = _BODIES[self.path.rpartition("/")[2]] if "POST" in (self.methods or ()) else Feedback
         answer = partial(_answer_posted, body) if "POST" in (self.methods or ()) else _answer_without_body
 
         async def guarded(request: Request) -> Response:
@@ -125,7 +131,8 @@ async def _answer_without_body(handler: Handler, request: Request) -> Response:
 
 
 async def _answer_posted(body: type[BaseModel], handler: Handler, request: Request) -> Response:
-    queue: FeedbackQueue = request.app.state.wiserouter_feedback_queue
+    state = request.app.state
+    queue: FeedbackQueue = state.wiserouter_order_queue if issubclass(body, Order) else state.wiserouter_feedback_queue
     checked = _with_body(request, _checked(await _bounded_body(request), body))
     async with queue.admit():
         return await handler(checked)

@@ -195,7 +195,7 @@ def _key_ids(metadata: Mapping[str, Any], by: str) -> Iterator[str]:
         return
     id_ = getattr(auth, {"team": "team_id", "organization": "org_id", "user": "user_id", "key": "api_key"}[by], None)
     if id_:
-        yield _hashed(str(id_)) if by == "key" else str(id_)
+        yield hashed_key(str(id_)) if by == "key" else str(id_)
 
 
 def _client_ids(metadata: Mapping[str, Any], by: str) -> Iterator[str]:
@@ -212,6 +212,6 @@ def _values(source: object, field: str) -> Iterator[str]:
             yield str(one)
 
 
-def _hashed(key: str) -> str:
+def hashed_key(key: str) -> str:
     """Return the hash of a key as LiteLLM writes it; with custom authentication the id may be the key itself."""
     return key if re.fullmatch("[0-9a-f]{64}", key) else sha256(key.encode()).hexdigest()

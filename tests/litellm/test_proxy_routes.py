@@ -22,6 +22,7 @@ pytestmark = pytest.mark.slow
 ROUTES = {
     "/wiserouter/feedback": "POST",
     "/wiserouter/end": "POST",
+    "/wiserouter/budget": "POST",
     "/wiserouter/status": "GET",
     "/wiserouter/metrics": "GET",
     "/wiserouter/plan": "GET",

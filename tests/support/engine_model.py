@@ -11,6 +11,7 @@ from typing import Any
 
 from wiserouter.budgets.run_caps import RunCap
 from wiserouter.stores.engines.base import NOTHING, AccountState, CapState, Found, Reply, WindowState
+from wiserouter.stores.engines.changes import Change
 from wiserouter.stores.engines.events import (
     COUNTERS,
     Alias,
@@ -131,6 +132,7 @@ class ModelEngine:
         self.sums: dict[str, dict[str, float]] = defaultdict(dict)
         self.learnt: dict[tuple[str, str], int] = {}
         self.notes: dict[str, str] = {}
+        self.answers: dict[str, str] = {}
         self.conversations: dict[str, tuple[KeepConversation, float]] = {}
         self.caps: dict[str, OpenCap] = {}
 
@@ -247,6 +249,28 @@ class ModelEngine:
         self.accounts[event.scope] = self.accounts[event.scope]._replace(terms=event.terms)
         if event.window in self.windows:
             self.windows[event.window].amount_usd = event.amount_usd
+        return "ok"
+
+    def change(self, event: Change):
+        if event.token in self.answers:
+            return self.answers[event.token]
+        there = self.accounts.get(event.scope)
+        if there is None:
+            return "unknown"
+        if there.terms != event.former or event.window not in there.windows:
+            return "other"
+        kept = self.windows[event.window]
+        was_hard, in_flight = kept.window.hard, self.counters(event.window)["in_flight"]
+        if event.hard and not was_hard and in_flight:
+            return "busy"
+        left_usd = self.left_usd(event.window) + event.amount_usd - kept.amount_usd
+        lowered = event.hard and (not was_hard or event.amount_usd < kept.amount_usd)
+        if lowered and left_usd < -1e-12 * event.amount_usd:
+            return "short"
+        self.accounts[event.scope] = there._replace(terms=event.terms)
+        kept.amount_usd, kept.window = event.amount_usd, kept.window._replace(hard=event.hard)
+        if event.token:
+            self.answers[event.token] = event.answer
         return "ok"
 
     def renew(self, event: Renew):

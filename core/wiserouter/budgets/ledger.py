@@ -15,6 +15,7 @@ from math import ceil, floor
 from wiserouter.budgets.arrivals import Arrivals
 from wiserouter.budgets.budget import NEVER, Budget
 from wiserouter.budgets.funds import BudgetSnapshot, Funds
+from wiserouter.budgets.increases import Increase, amount_usd_at, still_running
 from wiserouter.budgets.periods import Window, requests_left
 from wiserouter.budgets.rollover import carried_usd, requests_per_window
 from wiserouter.errors import BudgetError, BudgetExhausted, HorizonExhausted, InvalidInput
@@ -48,6 +49,8 @@ class Ledger:
         Number of windows without a request between that one and this one.
     next_window : Ledger or None
         The account of the next window, where the budget rolls over and this window has ended.
+    regular_usd : float or None, USD
+        The amount of later windows, where it is another one; `increases` are added to it.
     hard : bool
         True if the amount must never be exceeded.
     spent_usd : float, USD
@@ -94,6 +97,8 @@ class Ledger:
     carried_usd: float = 0.0
     skipped: int = 0
     next_window: Ledger | None = None
+    regular_usd: float | None = None
+    increases: tuple[Increase, ...] = ()
     hard: bool = field(init=False)
     each: tuple[Ledger, ...] = field(init=False, repr=False)
 
@@ -327,10 +332,25 @@ class Ledger:
             amount_usd=self.budget.amount_usd if amount_usd is None else amount_usd,
             horizon=self.budget.horizon if horizon is None else horizon,
         )
+        if amount_usd is not None:
+            self.regular_usd, self.increases = None, ()
         if horizon is not None:
             self.expected_requests = horizon
             if self.arrivals is not None:
                 self.arrivals.expect(horizon, self.now_s)
+
+    def take_terms(self, terms: Budget, amount_usd: float, increases: tuple[Increase, ...]) -> None:
+        """Take new terms, of which this window has another amount than later ones."""
+        self.budget, self.hard = replace(terms, within=None, amount_usd=amount_usd), terms.limit == "hard"
+        self.regular_usd = None if terms.amount_usd == amount_usd else terms.amount_usd
+        self.increases = increases
+
+    def revise(self, regular_usd: float, increases: tuple[Increase, ...], at_s: float) -> None:
+        """Take the amount of the window that begins at a time: the regular one with what is added to it."""
+        amount_usd = amount_usd_at(regular_usd, increases, at_s)
+        self.budget = replace(self.budget, amount_usd=amount_usd)
+        self.increases = still_running(increases, at_s)
+        self.regular_usd = regular_usd if self.increases else None
 
     def _renewed(self, now_s: float) -> Ledger:
         """Return the account of the later window that contains `now_s`."""
@@ -338,6 +358,8 @@ class Ledger:
         expected_requests = self._requests_per_window()
         renewed = Ledger(self.budget, now_s, now_s, window, expected_requests, arrivals=self.arrivals)
         renewed.committed_usd = self.committed_usd
+        if self.regular_usd is not None and window is not None:
+            renewed.revise(self.regular_usd, self.increases, window.start_s)
         if self.budget.rollover and self.window is not None and window is not None:
             renewed.skipped = self.budget.windows_between(self.window, window)
             self.next_window = renewed

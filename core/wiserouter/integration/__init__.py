@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from wiserouter.budgets.changes import BudgetChange, ChangeAnswer, ChangeRefused
+from wiserouter.budgets.pauses import BudgetPaused
 from wiserouter.conversations.conversation import Unit
 from wiserouter.conversations.identity import ConversationKey
 from wiserouter.integration.billing import Bill, clamped_usage, estimated_usage, settle
@@ -36,7 +38,11 @@ __all__ = [
     "TOOLS_TOKENS",
     "AdmissionQueue",
     "Bill",
+    "BudgetChange",
+    "BudgetPaused",
     "CallRequest",
+    "ChangeAnswer",
+    "ChangeRefused",
     "ContextAssignment",
     "ContextLookup",
     "ConversationId",

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from wiserouter.budgets.pauses import BudgetPaused
 from wiserouter.errors import (
     BudgetExhausted,
     HorizonExhausted,
@@ -211,6 +212,8 @@ def reason_of(error: WiseRouterError) -> str:
         return "horizon"
     if isinstance(error, RunBudgetExhausted):
         return "run"
+    if isinstance(error, BudgetPaused):
+        return "paused"
     if isinstance(error, BudgetExhausted):
         return "held" if error.is_only_held else "budget"
     return "store" if isinstance(error, StoreError) else "request"

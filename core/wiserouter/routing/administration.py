@@ -29,8 +29,8 @@ from wiserouter.routing.conversation_calls import ConversationCalls
 from wiserouter.routing.decider import Decider
 from wiserouter.routing.label_budget import LabelBudget
 from wiserouter.routing.learner import Learner
-from wiserouter.routing.observed import ObservedRouter
 from wiserouter.routing.pool_figures import PoolFigures, figures_of
+from wiserouter.routing.run_time_changes import RouterChanges
 from wiserouter.routing.shadow import Shadow, observed_scope, part_of
 from wiserouter.routing.status import Status, status_of, status_with_judge
 from wiserouter.routing.unspent import FIRST_LOGGED, RARE, why_unspent
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("wiserouter")
 
 
-class RouterAdministration(ObservedRouter):
+class RouterAdministration(RouterChanges):
     """The methods that an operator calls, and the parts that they show or change.
 
     Parameters

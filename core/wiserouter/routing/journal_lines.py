@@ -145,6 +145,12 @@ _FIELDS: dict[Any, dict[str, Callable[[Any], bool]]] = {
     "release": {"id": _is_text},
     "presume": {"id": _is_text, "cost_usd": _is_number},
     "reward": {"id": _is_text, "reward": _is_number, "source": _is_source, "weight": _is_known_or_none},
+    "change": {
+        "what": _is_text,
+        "by": _is_text,
+        "before": lambda value: isinstance(value, dict),
+        "after": lambda value: isinstance(value, dict),
+    },
     "shadow": {
         "id": _is_text,
         "acts": _is_flag,

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from wiserouter.budgets.budget import Budget, Debit
+from wiserouter.budgets.changes import BudgetChange, ChangeAnswer
 from wiserouter.budgets.funds import BudgetSnapshot
 from wiserouter.budgets.nested import Account
 from wiserouter.budgets.run_caps import RunCap
@@ -14,7 +15,7 @@ from wiserouter.learning.source_scores import HUMAN, Scores, SourceScore, eviden
 from wiserouter.types import Decision
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from wiserouter.learning.residuals import QueryFeatures
     from wiserouter.planning.trace import DecisionTrace
@@ -185,6 +186,33 @@ class Store(Protocol):
         """
         ...
 
+    def change(self, scope: str, change: BudgetChange, *, token: str = "", request: str = "") -> ChangeAnswer:
+        """Change the running budget of `scope` by order of an administrator, and return the answer.
+
+        Parameters
+        ----------
+        scope : str
+            The scope of the budget.
+        change : BudgetChange
+            The change. It stays where the budget is opened again on the terms that it had before.
+        token : str, default ""
+            Names the request for the change: one of the same token within a day changes nothing, and has the answer
+            of the first.
+        request : str, default ""
+            What was asked for; the same token with another request is refused.
+
+        Raises
+        ------
+        NotStarted
+            If the scope has no budget.
+        ChangeRefused
+            If a hard limit would no longer cover what is spent, reserved and leased, or it would become hard while
+            calls are in flight; or if the budget has ended. Nothing changes.
+        InvalidInput
+            If the change does not fit the budget, or the token was used for another request.
+        """
+        ...
+
     def ledger(self, scope: str) -> Account:
         """Return the account of `scope`, after overdue reservations were presumed.
 
@@ -197,6 +225,8 @@ class Store(Protocol):
 
     def snapshot(self, scope: str, caps: Sequence[RunCap] = ()) -> BudgetSnapshot:
         """Return the budget of `scope` at this moment, for one decision; raises as `ledger` does.
+
+        Where the budget or one that encloses it is paused, it raises `BudgetPaused`.
 
         Parameters
         ----------
@@ -321,6 +351,13 @@ class Store(Protocol):
 
     def join(self, peer: Peer) -> None:
         """Exchange the sums of a peer with its counterparts in other workers, where there are any."""
+        ...
+
+    def follow(self, listener: Callable[[Collection[str]], object]) -> None:
+        """Call a listener when this worker learns that the terms of an account were changed; it must not wait.
+
+        Its argument is the known scopes whose own limit is hard.
+        """
         ...
 
     def refresh(self) -> None:

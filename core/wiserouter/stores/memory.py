@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from threading import RLock
 
 from wiserouter.budgets.budget import Budget
+from wiserouter.budgets.changes import BudgetChange, ChangeAnswer
 from wiserouter.budgets.funds import BudgetSnapshot
 from wiserouter.budgets.nested import Account, NestedLedger, check_same_shape, open_account
+from wiserouter.budgets.pauses import check_runs
 from wiserouter.budgets.run_caps import OpenCaps, RunCap, capped_snapshot, check_caps
 from wiserouter.conversations.conversation import Conversation
 from wiserouter.errors import AlreadySettled, NotStarted, UnknownDecision
 from wiserouter.learning.source_scores import HUMAN, Scores, SourceScore, full_score, with_score
 from wiserouter.stores.base import Health, Peer, Record
 from wiserouter.stores.kept_conversations import KeptConversations
+from wiserouter.stores.local_changes import LocalChanges
 from wiserouter.stores.transitions import Outcome, presumed_cost_usd, settle
 
 ALIASES_PER_DECISION = 4
@@ -67,6 +70,8 @@ class MemoryStore:
         self._committed: dict[str, tuple[float, int]] = {}  # by scope, with the number of runs
         self._caps = OpenCaps(max_conversations)
         self._claims: dict[str, tuple[float, str]] = {}
+        self._changes = LocalChanges()
+        self._followers: list[Callable[[Collection[str]], object]] = []
         self._lock = RLock()
 
     def waits(self, scope: str, decision_id: str | None = None) -> bool:
@@ -81,6 +86,7 @@ class MemoryStore:
             running = None if restart else self._ledgers.get(scope)
             if running is None:
                 self._ledgers[scope] = open_account(budget, self.now())
+                self._changes.pauses.pop(scope, None)
                 self._show_committed(scope)
                 renews = any(one.every is not None for one in budget.each)
                 (self._renewing.add if renews else self._renewing.discard)(scope)
@@ -98,6 +104,17 @@ class MemoryStore:
             self._account_at(scope, self.now())
             self._ledgers[scope].amend(amount_usd=amount_usd, horizon=horizon, every=every)
 
+    def change(self, scope: str, change: BudgetChange, *, token: str = "", request: str = "") -> ChangeAnswer:
+        """Change the running budget of `scope`, once for each token, and return the answer."""
+        with self._lock:
+            now = self.now()
+            self._account_at(scope, now)
+            answered = self._changes.change(self._ledgers[scope], scope, change, now, token, request)
+            hard = [name for name, account in self._ledgers.items() if account.hard]
+            for follower in self._followers:
+                follower(hard)
+            return answered
+
     def ledger(self, scope: str) -> Account:
         """Return the account of `scope`, after overdue reservations were presumed."""
         with self._lock:
@@ -111,6 +128,8 @@ class MemoryStore:
             now = self.now()
             self._expire(now)
             account = self._account_at(scope, now)
+            if self._changes.pauses:
+                check_runs(self._changes.pauses_of(self._scopes(scope)), now)
             return capped_snapshot(account, self._caps.ledgers(caps, now)) if caps else account.snapshot()
 
     def reserve(self, record: Record) -> None:
@@ -207,6 +226,10 @@ class MemoryStore:
 
     def join(self, peer: Peer) -> None:
         """Do nothing: there is no other worker."""
+
+    def follow(self, listener: Callable[[Collection[str]], object]) -> None:
+        """Call a listener when the terms of an account were changed."""
+        self._followers.append(listener)
 
     def refresh(self) -> None:
         """Do nothing: no event waits to be sent."""

@@ -22,6 +22,7 @@ from wiserouter.errors import (
 from wiserouter.learning.source_scores import SourceScore
 from wiserouter.prompts.contexts import Contexts
 from wiserouter.stores.shared.estimate_sync import EstimateSync
+from wiserouter.testing.change_contract import CHANGE_CHECKS
 from wiserouter.testing.claim_contract import CLAIM_CHECKS
 from wiserouter.testing.presumed_calls import (
     keeps_the_scores_of_each_source,
@@ -393,6 +394,7 @@ STORE_CHECKS: tuple[Callable[[Shelf], None], ...] = (
     renews_by_the_clock,
     adds_up_what_workers_learn,
     serves_event_loops,
+    *CHANGE_CHECKS,
     *RUN_CHECKS,
     *CLAIM_CHECKS,
 )

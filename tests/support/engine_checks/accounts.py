@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from support.engines import HELD, apply, charge, counters, lease, opened, renew, reserve, rolling, state, window
 from wiserouter.stores.engines.base import ReadRequest
+from wiserouter.stores.engines.changes import Change
 from wiserouter.stores.engines.events import COUNTERS, Amend, Open, Renew, Spend
 
 
@@ -128,3 +129,31 @@ def check_what_is_presumed_or_returned_of_old_windows_is_handed_down(place):
     assert state(engine).carried_usd == 0.75
     assert apply(engine, charge("a", 0.125)) == ["presumed"]
     assert state(engine).carried_usd == 0.875
+
+
+def check_change(place):
+    engine = opened(place, window("w"), window("v", 5.0, hard=False))
+
+    def change(former, amount_usd, *, terms="new", of="w", hard=True, token="", scope="s"):
+        return apply(engine, Change(scope, former, terms, of, amount_usd, hard, token, '{"first": 1}'))[0]
+
+    terms = engine.exchange([], ReadRequest(["s"])).accounts["s"].terms
+    assert (change(terms, 1.0, scope="t"), change("others", 1.0), change(terms, 1.0, of="u")) == (
+        "unknown",
+        "other",
+        "other",
+    )
+    assert apply(engine, reserve("a", "w", "v", held_usd=0.6)) == ["ok"]
+    assert change(terms, 0.5, token="t") == "short"
+    assert change(terms, 5.0, of="v") == "busy"
+    assert change(terms, 0.6, token="t") == "ok"
+    assert change("new", 0.7, token="t") == '{"first": 1}'
+    account = engine.exchange([], ReadRequest(["s"])).accounts["s"]
+    assert (account.terms, [one.amount_usd for one in account.windows]) == ("new", [0.6, 5.0])
+    assert apply(engine, reserve("b", "w", held_usd=0.1)) == ["refused"]
+    apply(engine, charge("a", 0.5))
+    assert change("new", 0.4, of="v") == "short"
+    assert change("new", 0.5, of="v", terms="last") == "ok"
+    assert apply(engine, reserve("c", "v", held_usd=0.1)) == ["refused"]
+    assert change("last", 0.1, hard=False) == "ok"
+    assert apply(engine, reserve("d", "w", held_usd=9.0)) == ["ok"]

@@ -8,6 +8,7 @@ from support.engine_model import ModelEngine
 from support.engines import assert_same, charge, presume, release, reserve, window
 from wiserouter.budgets.run_caps import RunCap
 from wiserouter.stores.engines.base import ReadRequest
+from wiserouter.stores.engines.changes import Change
 from wiserouter.stores.engines.events import (
     Alias,
     Amend,
@@ -59,7 +60,8 @@ class Events:
 
     def any(self) -> Event:
         kinds = {
-            self.open: 1, self.amend: 1, self.renew: 1, self.reserve: 12, self.settle: 12, self.score: 3, self.spend: 2,
+            self.open: 1, self.amend: 1, self.change: 2, self.renew: 1,
+            self.reserve: 12, self.settle: 12, self.score: 3, self.spend: 2,
             self.lease: 4, self.find: 2, self.alias: 1, self.learn: 2, self.note: 1,
             self.in_run: 6, self.keep: 8, self.find_conversation: 2, self.end_conversation: 1,
         }  # fmt: skip
@@ -89,7 +91,18 @@ class Events:
 
     def amend(self) -> Amend:
         i = self.rng.randrange(2)  # carry-over is not computed again when an amount is amended
-        return Amend(f"{self.mark}s{i}", f"amended {self.n}", self.windows[i][0], 1.0 + self.usd())
+        terms = self.rng.choice([f"amended {self.n}", "changed"])
+        return Amend(f"{self.mark}s{i}", terms, self.windows[i][0], 1.0 + self.usd())
+
+    def change(self) -> Change:
+        """Return a change of the first two accounts, whose terms are then the same text, so that one may fit."""
+        i = self.rng.randrange(2)
+        former = self.rng.choice(["changed", "changed", f"terms {self.n}", f"amended {self.n}"])
+        token = self.rng.choice(["", self.name()])
+        amount_usd = 1.0 + self.usd()
+        return Change(
+            f"{self.mark}s{i}", former, "changed", self.windows[i][0], amount_usd, self.rng.random() < 0.7, token, "{}"
+        )
 
     def renew(self) -> Renew:
         i = self.rng.randrange(3)

@@ -34,6 +34,7 @@ from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from wiserouter.budgets.run_caps import RunCap
+from wiserouter.stores.engines.changes import Change
 
 COUNTERS = (
     "spent_usd",
@@ -380,6 +381,7 @@ Event = (
     Open
     | Restore
     | Amend
+    | Change
     | Renew
     | Reserve
     | Settle

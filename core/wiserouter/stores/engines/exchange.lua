@@ -15,7 +15,7 @@
 --   :cap:KEY         the window of a cap
 --   :due             calls, leases and committing conversations by their deadline
 --   :conversations, :caps   keys by their last change and their last use
---   :alias:NAME, :spent:TOKEN, :learnt:..., :note:NAME   texts
+--   :alias:NAME, :spent:TOKEN, :changed:TOKEN, :learnt:..., :note:NAME   texts
 --   :sums:NAME       cells
 --   :scopes          the scopes that have an account
 --
@@ -26,6 +26,7 @@ local SCHEMA, ROUNDING, MAX_DUE_PER_EXCHANGE, MAX_DROPPED_PER_EVENT = 3, 1e-12, 
 local BASE, request = KEYS[1], cjson.decode(ARGV[1])
 local RESERVATION_S, DECISION_S = request.reservation_ttl_s, request.decision_ttl_s
 local ALIAS_S, OLD_S = RESERVATION_S + 2 * DECISION_S, RESERVATION_S + 4 * DECISION_S
+local ANSWER_S = 86400  -- as long as the answer to a change is remembered
 local DUE, SCOPES = BASE .. ':due', BASE .. ':scopes'
 local CONVERSATIONS, CAPS = BASE .. ':conversations', BASE .. ':caps'
 local COUNTERS = {'spent_usd', 'debited_usd', 'reserved_usd', 'expected_usd', 'decided', 'in_flight', 'charged',
@@ -641,6 +642,33 @@ function apply.Amend(event)
     put(one, {amount_usd = event.amount_usd})
     carry_over(one)
   end
+  return 'ok'
+end
+
+local function refused_change(event, one)
+  if not event.hard then return nil end
+  local was_hard, is = one.is.hard == '1', one.is
+  if not was_hard and is.in_flight >= 0.5 then return 'busy' end
+  local left_usd = event.amount_usd + is.carried_usd - is.spent_usd - is.reserved_usd - is.leased_usd
+  local lowered = event.amount_usd < is.amount_usd or not was_hard
+  return lowered and left_usd < -ROUNDING * event.amount_usd and 'short' or nil
+end
+
+function apply.Change(event)
+  local key = BASE .. ':changed:' .. event.token
+  local first = event.token ~= '' and text_at(key)
+  if first then return first end
+  local account, one = row('account', event.scope), window(event.window)
+  if not exists(account) then return 'unknown' end
+  local latest = false
+  for _, id in ipairs(list(account.is.windows, account.key .. ' windows')) do latest = latest or id == event.window end
+  if account.is.terms ~= event.former or not latest or not one then return 'other' end
+  local refused = refused_change(event, one)
+  if refused then return refused end
+  put(account, {terms = event.terms})
+  put(one, {amount_usd = event.amount_usd, hard = event.hard and '1' or '0'})
+  carry_over(one)
+  if event.token ~= '' then keep(key, event.answer, ANSWER_S) end
   return 'ok'
 end
 

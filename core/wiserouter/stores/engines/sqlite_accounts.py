@@ -7,15 +7,19 @@ from collections.abc import Mapping
 from itertools import zip_longest
 from typing import Any
 
+from wiserouter.budgets.ledger import ROUNDING
 from wiserouter.stores.engines.base import AccountState
+from wiserouter.stores.engines.changes import Change
 from wiserouter.stores.engines.counts import NOWHERE, counters, lease_counts
 from wiserouter.stores.engines.events import Amend, Open, Renew, Restore
-from wiserouter.stores.engines.sqlite_schema import OPEN_ACCOUNT, READ_ACCOUNT
+from wiserouter.stores.engines.sqlite_schema import LEFT_USD, OPEN_ACCOUNT, READ_ACCOUNT
 from wiserouter.stores.engines.sqlite_windows import WindowTables
 
 
 class AccountTables(WindowTables):
     """The tables of accounts and of the views that they were restored from."""
+
+    answer_ttl_s = 86_400.0
 
     def account(self, scope: str) -> AccountState | None:
         """Return the state of an account."""
@@ -87,6 +91,38 @@ class AccountTables(WindowTables):
         self._do("UPDATE accounts SET terms = ? WHERE scope = ?", event.terms, event.scope)
         self._do("UPDATE windows SET amount_usd = ? WHERE id = ?", event.amount_usd, event.window)
         return "ok"
+
+    def _change(self, event: Change) -> str:
+        token = json.dumps(["Change", event.token])
+        found = self._one("SELECT result FROM tokens WHERE token = ?", token) if event.token else None
+        if found is not None:
+            return str(found[0])
+        row = self._one("SELECT terms, windows FROM accounts WHERE scope = ?", event.scope)
+        if row is None:
+            return "unknown"
+        if row[0] != event.former or event.window not in json.loads(row[1]):
+            return "other"
+        refused = self._refused(event)
+        if refused is not None:
+            return refused
+        self._do("UPDATE accounts SET terms = ? WHERE scope = ?", event.terms, event.scope)
+        self._do("UPDATE windows SET amount_usd = ?, hard = ? WHERE id = ?", event.amount_usd, event.hard, event.window)
+        if event.token:
+            forget_s = self._now_s + self.answer_ttl_s
+            self._do("INSERT INTO tokens VALUES (?, ?, ?)", token, event.answer, forget_s)
+        return "ok"
+
+    def _refused(self, event: Change) -> str | None:
+        """Return why a hard limit forbids a change, if it does."""
+        ask = f"SELECT hard, in_flight, amount_usd, {LEFT_USD} FROM windows WHERE id = ?"  # noqa: S608
+        hard, in_flight, amount_usd, left_usd = self._one(ask, event.window)
+        if not event.hard:
+            return None
+        if not hard and round(in_flight):
+            return "busy"
+        lowered = event.amount_usd < amount_usd or not hard
+        left_usd += event.amount_usd - amount_usd
+        return "short" if lowered and left_usd < -ROUNDING * event.amount_usd else None
 
     def _renew(self, event: Renew) -> str:
         row = self._one("SELECT windows FROM accounts WHERE scope = ?", event.scope)

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from wiserouter.learning.source_scores import HUMAN
 from wiserouter.stores.engines.base import Found
+from wiserouter.stores.engines.changes import Change
 from wiserouter.stores.engines.counts import NOWHERE, CountedCall, counters, lease_counts
 from wiserouter.stores.engines.events import (
     Alias,
@@ -255,6 +256,7 @@ _APPLY: dict[type, Callable[[Transaction, Any], object]] = {
     Open: Transaction._open,
     Restore: Transaction._restore,
     Amend: Transaction._amend,
+    Change: Transaction._change,
     Renew: Transaction._renew,
     Reserve: Transaction._reserve,
     Settle: Transaction._settle,

@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from wiserouter.budgets.budget import Budget
+from wiserouter.budgets.changes import AccountTerms
+from wiserouter.budgets.increases import Increase
+from wiserouter.budgets.pauses import Pause
 from wiserouter.budgets.run_caps import RunCap
 from wiserouter.conversations.conversation import Conversation
 from wiserouter.errors import InvalidInput, StoreDamaged
@@ -25,29 +28,47 @@ if TYPE_CHECKING:
 
 def text_of_terms(budget: Budget, parent: str | None) -> str:
     """Return nested budgets, and the scope whose budgets enclose them, as text."""
-    each = [asdict(replace(one, within=None)) for one in budget.each]
-    for one in each:
-        del one["within"]
-    return json.dumps({"budgets": each, "parent": parent})
+    return json.dumps(_fields_of_terms(budget, parent))
 
 
-def terms_of_text(text: str, store: str) -> tuple[Budget, str | None]:
-    """Return the budget and the parent that `text_of_terms` was called on; raises `StoreDamaged`."""
+def text_of_account(terms: AccountTerms) -> str:
+    """Return the terms of an account as text; that of `text_of_terms` where no administrator has changed them."""
+    fields = _fields_of_terms(terms.budget, terms.parent)
+    if terms.increases:
+        fields["increases"] = terms.increases
+    if terms.pause is not None:
+        fields["pause"] = terms.pause
+    if terms.configured:
+        fields["configured"] = terms.configured
+    return json.dumps(fields)
+
+
+def terms_of_text(text: str, store: str) -> AccountTerms:
+    """Return the terms that `text_of_account` was called on; raises `StoreDamaged`."""
     try:
         return _terms(text)
     except (ValueError, TypeError, KeyError) as error:
         raise StoreDamaged(f"{store} holds terms of a budget that cannot be read: {error}", store=store) from error
 
 
+def _fields_of_terms(budget: Budget, parent: str | None) -> dict[str, Any]:
+    each = [asdict(replace(one, within=None)) for one in budget.each]
+    for one in each:
+        del one["within"]
+    return {"budgets": each, "parent": parent}
+
+
 @lru_cache(maxsize=1024)  # every reply repeats the terms of its accounts
-def _terms(text: str) -> tuple[Budget, str | None]:
+def _terms(text: str) -> AccountTerms:
     terms = json.loads(text)
     budget: Budget | None = None
     for fields in reversed(terms["budgets"]):
         budget = Budget(**fields, within=budget)
     if budget is None:
         raise ValueError("no budget")
-    return budget, terms["parent"]
+    increases = tuple([tuple([Increase(*one) for one in each]) for each in terms.get("increases", ())])
+    pause = Pause(*terms["pause"]) if terms.get("pause") else None
+    return AccountTerms(budget, terms["parent"], increases, pause, terms.get("configured", ""))
 
 
 def text_of_record(record: Record) -> str:

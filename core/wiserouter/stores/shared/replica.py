@@ -9,8 +9,10 @@ from typing import NamedTuple
 
 from wiserouter.budgets.arrivals import Arrivals
 from wiserouter.budgets.budget import Budget
+from wiserouter.budgets.changes import AccountTerms
 from wiserouter.budgets.ledger import Ledger
 from wiserouter.budgets.nested import Account, NestedLedger
+from wiserouter.budgets.pauses import Pause
 from wiserouter.budgets.periods import Window
 from wiserouter.errors import NotStarted
 from wiserouter.stores.engines.base import AccountState, WindowState
@@ -50,6 +52,8 @@ class AccountView:
         The time of the last request for it.
     state : AccountState
         The engine's last reply, without the steps that it does not have yet.
+    terms : AccountTerms
+        The terms with what an administrator has added to them.
     """
 
     generation: int
@@ -60,6 +64,7 @@ class AccountView:
     as_of_s: float
     used_s: float
     state: AccountState
+    terms: AccountTerms
 
 
 class RememberedAccount(NamedTuple):
@@ -99,6 +104,8 @@ class AccountChain(NamedTuple):
         The end of the first of them to end.
     hard : bool
         Whether any of their limits is hard.
+    pauses : tuple of (str, Pause)
+        The pauses of the scope and of those that enclose it.
     """
 
     scopes: tuple[str, ...]
@@ -107,6 +114,7 @@ class AccountChain(NamedTuple):
     account: Account
     ends_s: float
     hard: bool
+    pauses: tuple[tuple[str, Pause], ...] = ()
 
 
 class LocalReplica:
@@ -147,7 +155,9 @@ class LocalReplica:
             account = ledgers[0] if len(ledgers) == 1 else NestedLedger(ledgers)
             ends_s = min([float("inf") if one.window is None else one.window.end_s for one in ledgers])
             hard = any(view.budget.hard for view in views)
-            chain = self._chains[scope] = AccountChain(scopes, views, windows, account, ends_s, hard)
+            paused = [(one, view.terms.pause) for one, view in zip(scopes, views, strict=True)]
+            pauses = tuple([(one, pause) for one, pause in paused if pause is not None])
+            chain = self._chains[scope] = AccountChain(scopes, views, windows, account, ends_s, hard, pauses)
         return chain
 
     def account(self, scope: str, now_s: float) -> tuple[Account, list[Event]]:
@@ -176,14 +186,17 @@ class LocalReplica:
         self, scope: str, state: AccountState, now_s: float, notes: dict[str, str], unsent: list[tuple[str, Effect]]
     ) -> None:
         """Take over the state of an account, and apply the effects that the engine does not have yet, by window."""
-        budget, parent = terms_of_text(state.terms, self._store)
+        terms = terms_of_text(state.terms, self._store)
+        budget = terms.budget
         former = self.views.get(scope)
         same = former is not None and former.generation == state.generation
         arrivals = former.arrivals if former is not None and same else [None] * len(state.windows)
         used_s = now_s if former is None else former.used_s
-        view = AccountView(state.generation, budget, parent, [], [], now_s, used_s, state)
-        for level, (terms, window) in enumerate(zip(budget.each, state.windows, strict=True)):
-            ledger = _ledger(terms, window, now_s)
+        view = AccountView(state.generation, budget, terms.parent, [], [], now_s, used_s, state, terms)
+        for level, (one, window) in enumerate(zip(budget.each, state.windows, strict=True)):
+            ledger = _ledger(one, window, now_s)
+            if terms.increases:
+                ledger.increases = terms.increases_of(level)
             ledger.committed_usd = state.committed_usd
             _apply_unsent(ledger, window.id, unsent)
             if ledger.window is not None:
@@ -289,7 +302,9 @@ def _noted(arrivals: Arrivals, ledger: Ledger, window: str) -> str:
 
 def _ledger(budget: Budget, state: WindowState, now_s: float) -> Ledger:
     start_s = float(state.id.rpartition("|")[2])
+    regular_usd = None
     if budget.within is not None or budget.amount_usd != state.amount_usd:
+        regular_usd = None if budget.amount_usd == state.amount_usd else budget.amount_usd
         budget = replace(budget, within=None, amount_usd=state.amount_usd)
     ledger = Ledger(
         budget,
@@ -298,6 +313,7 @@ def _ledger(budget: Budget, state: WindowState, now_s: float) -> Ledger:
         window=budget.window(start_s),
         expected_requests=budget.horizon,
         carried_usd=state.carried_usd,
+        regular_usd=regular_usd,
     )
     for name, value in state.counters.items():
         setattr(ledger, name, value if name in AMOUNTS else round(value))

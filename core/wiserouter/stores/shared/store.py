@@ -10,15 +10,17 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Literal, cast
 
 from wiserouter.budgets.budget import Budget
+from wiserouter.budgets.changes import AccountTerms, BudgetChange, ChangeAnswer
 from wiserouter.budgets.funds import BudgetSnapshot
 from wiserouter.budgets.ledger import Ledger
 from wiserouter.budgets.nested import Account, check_same_shape, open_account
+from wiserouter.budgets.pauses import check_runs
 from wiserouter.budgets.run_caps import RunCap, capped_snapshot
 from wiserouter.conversations.conversation import Conversation
 from wiserouter.errors import AlreadySettled, InvalidInput, NotStarted, UnknownDecision
@@ -35,8 +37,8 @@ from wiserouter.stores.base import Health, Peer, Record
 from wiserouter.stores.engines.base import Engine
 from wiserouter.stores.engines.events import Alias, Amend, Open, Score, Spend
 from wiserouter.stores.ids import fresh_id
-from wiserouter.stores.shared import claims, conversations, steps
-from wiserouter.stores.shared.codec import text_of_terms
+from wiserouter.stores.shared import account_changes, claims, conversations, steps
+from wiserouter.stores.shared.codec import text_of_account, text_of_terms
 from wiserouter.stores.shared.exchange import PendingEvent
 from wiserouter.stores.shared.leases import Leases
 from wiserouter.stores.shared.replica import AccountView, first_windows
@@ -163,10 +165,16 @@ class SharedStore:
             if self._opened(scope, view, budget, parent):
                 return
             restart, view = False, self._running(scope)  # another worker has opened it first
-        if text_of_terms(view.budget, view.parent) != text_of_terms(budget, parent):
+        given = text_of_terms(budget, parent)
+        if view.terms.configured == given:  # what was changed while it ran stays
+            return
+        if view.terms.pause is not None and view.terms.pause.ended and view.terms.configured:
+            self.open(scope, budget, parent=parent, restart=True)
+        elif text_of_terms(view.budget, view.parent) != given:
+            budget = account_changes.joined(view, budget, self.name)
             check_same_shape(scope, view.budget, budget, view.parent, parent)
             logger.info("the budget of scope %r is now %s", scope, budget)
-            self._change(scope, budget, parent)
+            self._change(scope, budget, parent, given)
 
     def amend(self, scope: str, *, amount_usd: float | None, horizon: int | None, every: str | None = None) -> None:
         """Change the running budget of `scope`: the one that renews `every` so often, where there are several."""
@@ -175,6 +183,10 @@ class SharedStore:
         if view is None:
             raise NotStarted(scope)
         self._change(scope, _amended(view.budget, amount_usd, horizon, every), view.parent)
+
+    def change(self, scope: str, change: BudgetChange, *, token: str = "", request: str = "") -> ChangeAnswer:
+        """Change the running budget of `scope`, once for each token, and return the answer."""
+        return account_changes.change(self._worker, scope, change, token, request)
 
     def ledger(self, scope: str) -> Account:
         """Return the account of `scope`, as of the last reply and the worker's own steps since."""
@@ -185,6 +197,8 @@ class SharedStore:
         worker, account = self._worker, self._worker.account(scope)
         ledgers = worker.cap_ledgers(scope, caps) if caps else ()
         with worker.lock:
+            if pauses := worker.replica.chain(scope).pauses:
+                check_runs(pauses, worker.now())
             return capped_snapshot(account, ledgers) if caps else account.snapshot()
 
     def reserve(self, record: Record) -> None:
@@ -278,6 +292,10 @@ class SharedStore:
             self._worker.peers.add(peer)
             self._worker.client.listen()
 
+    def follow(self, listener: Callable[[Collection[str]], object]) -> None:
+        """Call a listener when this worker learns that the terms of an account were changed; the lock is held."""
+        self._worker.followers.append(listener)
+
     def refresh(self) -> None:
         """Send all waiting events to the engine, and read the current state.
 
@@ -316,9 +334,11 @@ class SharedStore:
         event = Open(scope, generation, text_of_terms(budget, parent), windows)
         return self._worker.client.request(PendingEvent(event, scope)) == generation + 1
 
-    def _change(self, scope: str, budget: Budget, parent: str | None) -> None:
-        """Change the amounts and horizons of the running budgets to those of `budget`."""
-        text, views = text_of_terms(budget, parent), self._worker.replica.views
+    def _change(self, scope: str, budget: Budget, parent: str | None, configured: str = "") -> None:
+        """Change the amounts and horizons of the running budgets to those of `budget`; a pause stays."""
+        views = self._worker.replica.views
+        configured = "" if configured == text_of_terms(budget, parent) else configured
+        text = text_of_account(AccountTerms(budget, parent, pause=views[scope].terms.pause, configured=configured))
         for level, (terms, former) in enumerate(zip(budget.each, views[scope].budget.each, strict=True)):
             if terms != former:
                 window = views[scope].windows[level]

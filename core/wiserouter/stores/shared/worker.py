@@ -6,7 +6,7 @@ import logging
 import time
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import islice
 from pathlib import Path
 from threading import RLock
@@ -79,6 +79,8 @@ class Worker:
         The caps of runs, as this worker last saw them.
     seen : OrderedDict of str to str
         The states of conversations that this worker saw last, as text.
+    followers : list of callable
+        Called when the terms of an account are others than before.
     """
 
     def __init__(
@@ -103,6 +105,7 @@ class Worker:
         self.lock, self.leases, self.replica = RLock(), leases, LocalReplica(name)
         self.decisions: OrderedDict[str, KeptDecision] = OrderedDict()
         self.peers: weakref.WeakSet[Peer] = weakref.WeakSet()
+        self.followers: list[Callable[[Collection[str]], object]] = []
         self._clock, self._refresh_s = clock, refresh_s
         self._max_staleness_s, self._reservation_ttl_s = max_staleness_s, reservation_ttl_s
         self._max_decisions = max_decisions
@@ -319,12 +322,17 @@ class Worker:
             if pending.applied and pending.effect is not None
             for window in pending.windows
         ]
+        changed = False
         for scope, state in reply.accounts.items():
-            if scope not in self.replica.views:
+            known = self.replica.views.get(scope)
+            if known is None:
                 self._noted_s = float("-inf")  # a worker that starts next can read the record of arrivals at once
+            changed |= known is not None and known.state.terms != state.terms
             self.replica.take(scope, state, reply.now_s, reply.notes, unsent)
             hard = self.replica.views[scope].budget.hard
             (self._hard_scopes.add if hard else self._hard_scopes.discard)(scope)
+        for follower in self.followers if changed else ():
+            follower(self._hard_scopes)
 
     def _unsent_in_cap(self, key: str) -> list[Effect]:
         """Return the effects on a cap of the events that are not sent yet."""

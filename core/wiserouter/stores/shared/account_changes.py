@@ -1,0 +1,101 @@
+"""Changes of a shared account by an administrator: one event, which the engine checks as it applies it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from wiserouter.budgets.budget import Budget
+from wiserouter.budgets.changes import (
+    AccountTerms,
+    BudgetChange,
+    ChangeAnswer,
+    answer_to,
+    changed,
+    first_answer,
+    refusal,
+)
+from wiserouter.errors import NotStarted, StoreUnavailable
+from wiserouter.stores.engines.changes import Change
+from wiserouter.stores.shared.codec import terms_of_text, text_of_account, text_of_terms
+from wiserouter.stores.shared.exchange import PendingEvent
+from wiserouter.stores.shared.replica import AccountView
+from wiserouter.stores.shared.worker import Worker
+
+MOST_ATTEMPTS = 20
+"""How often a change is computed again because others have changed the account meanwhile."""
+
+QUIET_S = 2.0
+"""How long a pause has to hold before no worker decides any more, twice the greatest age of a replica."""
+
+
+def change(worker: Worker, scope: str, asked: BudgetChange, token: str, request: str) -> ChangeAnswer:
+    """Change a running budget, once for each token; raises as `Store.change` does."""
+    if token:
+        result = worker.client.request(PendingEvent(Change(scope, "", "", "", 0.0, False, token), scope))
+        if isinstance(result, str) and result.startswith("{"):
+            return first_answer(result, request)
+    for _ in range(MOST_ATTEMPTS):
+        worker.refresh_account(scope)
+        event, answered = _event(worker, scope, asked, token, request)
+        result = worker.client.request(PendingEvent(event, scope))
+        if result == "ok":
+            _expect(worker, scope, asked)
+            return answered
+        if isinstance(result, str) and result.startswith("{"):
+            return first_answer(result, request)
+    why = "others change this budget at the same time"
+    raise StoreUnavailable(f"{worker.name} cannot make the change, {why}: try again later", store=worker.name)
+
+
+def joined(view: AccountView, budget: Budget, store: str) -> Budget:
+    """Return the terms of a start with the limits that an administrator has given the running budgets."""
+    if not view.terms.configured:
+        return budget
+    former = terms_of_text(view.terms.configured, store).budget.each
+    if len(former) != len(budget.each) or len(former) != len(view.budget.each):
+        return budget
+    joined_budget: Budget | None = None
+    for one, was, running in reversed(list(zip(budget.each, former, view.budget.each, strict=True))):
+        limit = running.limit if one.limit == was.limit else one.limit
+        joined_budget = replace(one, limit=limit, within=joined_budget)
+    return joined_budget or budget
+
+
+def _event(worker: Worker, scope: str, asked: BudgetChange, token: str, request: str) -> tuple[Change, ChangeAnswer]:
+    """Return the event of a change that the account bears as it was read just now, and the answer to it."""
+    account = worker.account(scope)  # renews windows that have ended
+    with worker.lock:
+        view, now_s = worker.replica.views.get(scope), worker.now()
+        if view is None:
+            raise NotStarted(scope)
+        ledgers = account.each[: len(view.windows)]
+        found = changed(asked, view.terms, ledgers, now_s)
+        ledger = ledgers[found.level]
+        why = refusal(found, ledger, view.terms.pause, now_s, quiet_s=QUIET_S)
+        if why is not None:
+            raise why
+        terms = _named(found.terms, view)
+        answered = answer_to(scope, view.terms, found, ledger)
+        text = answered.text(request)
+        hard = terms.budget.each[found.level].limit == "hard"
+        former, window = view.state.terms, view.windows[found.level]
+        return Change(scope, former, text_of_account(terms), window, found.amount_usd, hard, token, text), answered
+
+
+def _named(terms: AccountTerms, view: AccountView) -> AccountTerms:
+    """Return new terms with the configuration that they depart from, where they do."""
+    configured = view.terms.configured or text_of_terms(view.budget, view.parent)
+    ended = terms.pause is not None and terms.pause.ended
+    departs = ended or terms.increases or text_of_terms(terms.budget, terms.parent) != configured
+    return terms._replace(configured=configured if departs else "")
+
+
+def _expect(worker: Worker, scope: str, asked: BudgetChange) -> None:
+    """Let the forecast of requests follow a new horizon."""
+    if asked.horizon is None:
+        return
+    with worker.lock:
+        view = worker.replica.views[scope]
+        for terms, arrivals in zip(view.budget.each, view.arrivals, strict=True):
+            if arrivals is not None and (asked.every is None or terms.renews(asked.every)):
+                arrivals.expect(terms.horizon, worker.now())
