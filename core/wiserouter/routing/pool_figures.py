@@ -12,7 +12,7 @@ from wiserouter.learning.estimates import Estimates
 from wiserouter.pricing.pool import Pool
 from wiserouter.pricing.prices import Price
 from wiserouter.prompts.contexts import Contexts
-from wiserouter.stores.day_buckets import contexts_name
+from wiserouter.stores.day_buckets import name_of
 from wiserouter.types import FloatArray
 
 SUMS = ("calls", "cost", "labels", "reward", "reward_sq", "metered", "output_tokens")
@@ -78,7 +78,7 @@ def figures_of(pool: Pool, contexts: Contexts, estimates: Estimates) -> PoolFigu
         pool.names,
         tuple(model.price for model in pool.models),
         tuple(not model.retired for model in pool.models),
-        contexts_name(contexts),
+        name_of(contexts),
         contexts.freq.copy(),
         {name: getattr(estimates, name).copy() for name in SUMS},
     )

@@ -94,7 +94,7 @@ class RouterSettlement(RouterAdministration):
         with self._lock:
             if learn and not record.decision.run_id:
                 learner.add_cost(record, cost, tokens)
-            self._days.charged(record, learner.contexts, learner.context_of(record), cost, tokens, compares=learn)
+            self._days.charged(record, learner.contexts, learner.context_of(record), cost, tokens, learn)
         for observer in self._observers:
             name = pool.names[record.model]
             observer.event("charge", decision_id, self._store.now(), cost_usd=cost, model=name, learn=learn)

@@ -63,22 +63,57 @@ cache, and those with tokens, their cost and their tokens; the weight, sum and s
 without a model belongs to no call, such as that of an embedding.
 """
 
-_CALLS, _USD, _ASIDE, _COMPARED, _COMPARED_USD, _TOKENS, _SCORES = 0, 1, 2, 3, 4, 5, 10
-
 Cells = dict[str, float]
 """Sums by the names of their cells."""
 
 
-class _Key(NamedTuple):
-    """What a row is about; `model` is an index into the pool."""
+class CallSums:
+    """The sums of the calls of one day, scope, context and model; calls that cannot be compared are few."""
 
-    scope: str
+    __slots__ = (
+        "cache_read_tokens",
+        "cache_write_tokens",
+        "calls",
+        "cost_usd",
+        "input_tokens",
+        "output_tokens",
+        "reasoning_tokens",
+        "score",
+        "score_sq",
+        "scores",
+        "set_aside",
+        "uncompared",
+        "uncompared_usd",
+    )
+
+    def __init__(self) -> None:
+        self.calls = self.cost_usd = self.set_aside = self.uncompared = self.uncompared_usd = 0.0
+        self.input_tokens = self.cache_read_tokens = self.cache_write_tokens = 0
+        self.output_tokens = self.reasoning_tokens = 0
+        self.scores = self.score = self.score_sq = 0.0
+
+    @property
+    def compared(self) -> float:
+        """Number of calls that can be compared."""
+        return self.calls - self.uncompared
+
+    @property
+    def compared_usd(self) -> float:
+        """Their cost; a cost without a call belongs to none."""
+        return self.cost_usd - self.uncompared_usd if self.compared else 0.0
+
+
+Key = tuple[str, int, int]
+"""Scope, context and index of the model."""
+
+Rows = dict[Key, CallSums]
+
+
+class Bucket(NamedTuple):
+    """A day, and the name of the contexts that its calls are counted in."""
+
+    day: int
     contexts: str
-    context: int
-    model: int
-
-
-_Rows = dict[tuple[str, str, int, int], list[float]]
 
 
 class DayBuckets:
@@ -94,11 +129,12 @@ class DayBuckets:
 
     def __init__(self, names: Callable[[], Sequence[str]], *, keeps: bool) -> None:
         self._names, self._keeps = names, keeps
-        self._days: dict[int, _Rows] = {}
+        self._buckets: dict[Bucket, Rows] = {}
         self._scopes: dict[int, set[str]] = {}
         self._max_scopes = MAX_SCOPES_KEPT if keeps else MAX_SCOPES
         self._contexts: Contexts | None = None
-        self._contexts_name = ""
+        self._bucket, self._rows = Bucket(-1, ""), Rows()
+        self._begins_s = self._ends_s = 0.0
         self._identity, self._sequence = WorkerIdentity(), 0
         self._sent: list[Learn] = []
         self._asked: list[str] = []
@@ -106,7 +142,13 @@ class DayBuckets:
         self._lock, self._reading = Lock(), Lock()
 
     def charged(
-        self, record: Record, contexts: Contexts, context: int, cost_usd: float, usage: Usage | None, *, compares: bool
+        self,
+        record: Record,
+        contexts: Contexts,
+        context: int,
+        cost_usd: float,
+        usage: Usage | None,
+        compares: bool,
     ) -> None:
         """Count a call that was charged.
 
@@ -125,21 +167,25 @@ class DayBuckets:
         """
         decision = record.decision
         with self._lock:
-            if contexts is not self._contexts:
-                self._contexts, self._contexts_name = contexts, contexts_name(contexts)
-            row = self._row(int(decision.decided_at // DAY_S), decision.scope, context, record.model)
-            row[_CALLS] += 1.0
-            row[_USD] += cost_usd
-            if not compares:
-                row[_ASIDE] += 1.0
-            elif usage is not None:
-                row[_COMPARED] += 1.0
-                row[_COMPARED_USD] += cost_usd
-                row[_TOKENS] += usage.input_tokens
-                row[_TOKENS + 1] += usage.cache_read_tokens
-                row[_TOKENS + 2] += usage.cache_write_tokens
-                row[_TOKENS + 3] += usage.output_tokens
-                row[_TOKENS + 4] += usage.reasoning_tokens
+            if contexts is not self._contexts or not self._begins_s <= decision.decided_at < self._ends_s:
+                self._turn_to(decision.decided_at, contexts)
+            row = self._rows.get((decision.scope, context, record.model))
+            if row is None:
+                row = self._added(decision.scope, context, record.model)
+            row.calls += 1.0
+            row.cost_usd += cost_usd
+            if usage is None or not compares:
+                row.uncompared += 1.0
+                row.uncompared_usd += cost_usd
+                row.set_aside += 0.0 if compares else 1.0
+                return
+            row.input_tokens += usage.input_tokens
+            row.output_tokens += usage.output_tokens
+            if usage.cache_read_tokens or usage.cache_write_tokens:
+                row.cache_read_tokens += usage.cache_read_tokens
+                row.cache_write_tokens += usage.cache_write_tokens
+            if usage.reasoning_tokens:
+                row.reasoning_tokens += usage.reasoning_tokens
 
     def scored(self, record: Record, score: SourceScore | None, former: SourceScore | None) -> None:
         """Count what the scores of a call come to, in place of what they came to before."""
@@ -147,17 +193,18 @@ class DayBuckets:
         if record.model == NO_MODEL:  # a query that was not served
             return
         with self._lock:
-            row = self._row(int(decision.decided_at // DAY_S), decision.scope, NO_CONTEXT, record.model)
+            row = self._row(decision.decided_at, decision.scope, record.model)
             for one, sign in ((score, 1.0), (former, -1.0)):
                 if one is not None:
-                    row[_SCORES] += sign * one.weight
-                    row[_SCORES + 1] += sign * one.weight * one.counted
-                    row[_SCORES + 2] += sign * one.weight * one.counted * one.counted
+                    weight = sign * one.weight
+                    row.scores += weight
+                    row.score += weight * one.counted
+                    row.score_sq += weight * one.counted * one.counted
 
     def spent(self, scope: str, cost_usd: float, now_s: float) -> None:
         """Count a cost that belongs to no call."""
         with self._lock:
-            self._row(int(now_s // DAY_S), scope, NO_CONTEXT, NO_MODEL)[_USD] += cost_usd
+            self._row(now_s, scope, NO_MODEL).cost_usd += cost_usd
 
     def read(self, store: Store, days: Iterable[int], scope: str | None = None) -> dict[int, Cells]:
         """Return the sums of days, of all scopes or of one, after what this process has counted was sent.
@@ -178,7 +225,7 @@ class DayBuckets:
         """
         if self._keeps:
             with self._lock:
-                return {day: self._cells(self._days.get(day, {}), scope) for day in days}
+                return {day: self._cells(self._of_day(day), scope) for day in days}
         with self._reading:
             names = {sums_name(day, scope): day for day in days}
             with self._lock:
@@ -194,10 +241,12 @@ class DayBuckets:
         """Return the events that add to the sums; the same ones again until `incoming` confirms their arrival."""
         with self._lock:
             if self._identity.renew_after_fork():  # the parent sends what it has counted
-                self._days, self._sent = {}, []
-            if not self._sent and self._days:
-                self._sent = [learn for day, rows in self._days.items() for learn in self._learned(day, rows)]
-                self._days = {}
+                self._forget_rows()
+                self._sent = []
+            if not self._sent and self._buckets:
+                days = dict.fromkeys(bucket.day for bucket in self._buckets)
+                self._sent = [learn for day in days for learn in self._learned(day)]
+                self._forget_rows()
             return list(self._sent)
 
     def wanted(self, now_s: float) -> list[str]:
@@ -214,49 +263,61 @@ class DayBuckets:
             self._sent = []
             self._read |= {name: dict(cells) for name, cells in reply.sums.items() if name in self._asked}
 
-    def _row(self, day: int, scope: str, context: int, model: int) -> list[float]:
-        rows = self._days.get(day)
-        if rows is None:
-            rows = self._begun(day)
-        row = rows.get((scope, self._contexts_name, context, model))
-        return self._added(rows, day, scope, context, model) if row is None else row
+    def _row(self, at_s: float, scope: str, model: int) -> CallSums:
+        """Return the row of a model whatever the context is."""
+        if not self._begins_s <= at_s < self._ends_s:
+            self._turn_to(at_s, self._contexts)
+        row = self._rows.get((scope, NO_CONTEXT, model))
+        return self._added(scope, NO_CONTEXT, model) if row is None else row
 
-    def _added(self, rows: _Rows, day: int, scope: str, context: int, model: int) -> list[float]:
+    def _turn_to(self, at_s: float, contexts: Contexts | None) -> None:
+        """Count in the bucket of a time and of contexts from now on; days that are too old are forgotten."""
+        name = self._bucket.contexts if contexts is self._contexts else "" if contexts is None else name_of(contexts)
+        self._contexts, self._bucket = contexts, Bucket(int(at_s // DAY_S), name)
+        self._begins_s = self._bucket.day * DAY_S
+        self._ends_s = self._begins_s + DAY_S
+        oldest = max([self._bucket.day, *self._scopes]) - DAYS_KEPT
+        self._scopes = {day: scopes for day, scopes in self._scopes.items() if day > oldest}
+        self._buckets = {bucket: rows for bucket, rows in self._buckets.items() if bucket.day > oldest}
+        self._rows = self._buckets.setdefault(self._bucket, {})
+
+    def _added(self, scope: str, context: int, model: int) -> CallSums:
         """Return the row of what was not counted before, under the name that its scope is counted by."""
-        scopes = self._scopes.setdefault(day, set())
+        scopes = self._scopes.setdefault(self._bucket.day, set())
         if scope not in scopes and len(scopes) >= self._max_scopes:
             scope = OTHER_SCOPES
         scopes.add(scope)
-        return rows.setdefault((scope, self._contexts_name, context, model), [0.0] * len(FIELDS))
+        return self._rows.setdefault((scope, context, model), CallSums())
 
-    def _begun(self, day: int) -> _Rows:
-        """Return the rows of a day that has none, after the days that are too old were forgotten."""
-        oldest = max([day, *self._scopes]) - DAYS_KEPT
-        self._scopes = {one: scopes for one, scopes in self._scopes.items() if one > oldest}
-        if self._keeps:
-            self._days = {one: rows for one, rows in self._days.items() if one > oldest}
-        return self._days.setdefault(day, {})
+    def _forget_rows(self) -> None:
+        self._buckets, self._rows, self._ends_s = {}, {}, 0.0
 
-    def _cells(self, rows: _Rows, scope: str | None) -> Cells:
+    def _of_day(self, day: int) -> list[tuple[str, Rows]]:
+        """Return the rows of a day, with the names of the contexts that they are counted in."""
+        return [(bucket.contexts, rows) for bucket, rows in self._buckets.items() if bucket.day == day]
+
+    def _cells(self, of_day: Iterable[tuple[str, Rows]], scope: str | None) -> Cells:
         """Return the sums of the rows of a scope, by the names of their cells."""
         names, cells = self._names(), defaultdict[str, float](float)
-        for key, row in rows.items():
-            of = _Key(*key)
-            if scope is not None and of.scope != scope:
-                continue
-            name = names[of.model] if of.model != NO_MODEL else ""
-            for field, value in zip(FIELDS, row, strict=True):
-                if value:
-                    cells[f"{field}|{name}"] += value
-            if row[_COMPARED]:
-                cells[f"{of.contexts}.{of.context}|{name}"] += row[_COMPARED]
+        for contexts, rows in of_day:
+            for (of_scope, context, model), row in rows.items():
+                if scope is not None and of_scope != scope:
+                    continue
+                name = names[model] if model != NO_MODEL else ""
+                for field in FIELDS:
+                    value = getattr(row, field)
+                    if value:
+                        cells[f"{field}|{name}"] += value
+                if row.compared:
+                    cells[f"{contexts}.{context}|{name}"] += row.compared
         return dict(cells)
 
-    def _learned(self, day: int, rows: _Rows) -> list[Learn]:
+    def _learned(self, day: int) -> list[Learn]:
         """Return the additions to the sums of a day: of all scopes, and of each."""
-        scopes = dict.fromkeys(key[0] for key in rows)
-        found: list[tuple[str, Mapping[str, float]]] = [(sums_name(day), self._cells(rows, None))]
-        found += [(sums_name(day, scope), self._cells(rows, scope)) for scope in scopes]
+        of_day = self._of_day(day)
+        scopes = dict.fromkeys(key[0] for _, rows in of_day for key in rows)
+        found: list[tuple[str, Mapping[str, float]]] = [(sums_name(day), self._cells(of_day, None))]
+        found += [(sums_name(day, scope), self._cells(of_day, scope)) for scope in scopes]
         self._sequence += 1
         return [Learn(name, self._identity.name, self._sequence, cells) for name, cells in found]
 
@@ -266,6 +327,6 @@ def sums_name(day: int, scope: str | None = None) -> str:
     return f"savings@{day}" if scope is None else f"savings@{day}@{scope}"
 
 
-def contexts_name(contexts: Contexts) -> str:
+def name_of(contexts: Contexts) -> str:
     """Return a short name of contexts, by which workers with the same ones agree."""
     return hashlib.sha256(contexts.centroids.tobytes()).hexdigest()[:12]

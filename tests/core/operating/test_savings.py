@@ -264,7 +264,7 @@ def test_old_days_are_forgotten():
     for _ in range(100):
         called(router, "small", Usage(10, 10))
         clock.advance(DAY_S)
-    assert len(router._days._days) <= 62
+    assert len(router._days._buckets) <= 62
     assert savings(router, "99d").actual.calls == 62
 
 
