@@ -52,7 +52,7 @@ def watch_groups(groups: Mapping[str, Group], *, on: bool | None) -> None:
         raise SettingsError(f"{ROOT}.metrics", "needs prometheus-client: pip install 'wiserouter[metrics]'")
     if on is False or not installed:
         return
-    for name, members in _by_account(groups.values()).items():
+    for name, members in by_account(groups.values()).items():
         first = members[0]
         watched = _metrics().watch(first.router, name, scopes=partial(_scopes, first), faults=partial(_faults, members))
         for group in members:
@@ -89,7 +89,7 @@ def _metrics() -> Metrics:
     return Metrics()
 
 
-def _by_account(groups: Iterable[Group]) -> dict[str, list[Group]]:
+def by_account(groups: Iterable[Group]) -> dict[str, list[Group]]:
     """Return the groups by the name of their budget."""
     found: dict[str, list[Group]] = {}
     for group in groups:

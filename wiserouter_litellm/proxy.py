@@ -19,6 +19,7 @@ import litellm
 from wiserouter import EpsilonFirst, ExploreShare, Growing, LabelBudget, Optimistic, WiseRouter, open_store
 from wiserouter.errors import WiseRouterError
 from wiserouter.integration import PriorScore, PriorScores, shadow_of
+from wiserouter_litellm.alerts import start_alerts
 from wiserouter_litellm.boot_refusal import announce_refusal
 from wiserouter_litellm.budget_settings import AccountSettings, ScopeSettings
 from wiserouter_litellm.deployments import Deployment
@@ -89,6 +90,7 @@ def _build() -> ProxyCallback:
         opened |= _groups_of(name, account, settings.members(name), config)
     callback = ProxyCallback({name: opened[name] for name in settings.groups})
     watch_groups(callback.groups, on=settings.metrics)
+    start_alerts(callback.groups, settings.alerts)
     if settings.feedback_pull is not None:
         from wiserouter_litellm.feedback_pull import start_pull  # most proxies pull nothing
 

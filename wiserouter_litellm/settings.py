@@ -11,6 +11,7 @@ from pydantic import Discriminator, Field, Tag, ValidationError, model_validator
 
 from wiserouter.errors import InvalidInput
 from wiserouter.integration import MAX_WAIT_S, DrawBy
+from wiserouter_litellm.alert_settings import AlertSettings
 from wiserouter_litellm.budget_settings import BUDGET, WORD, AccountSettings, Strict
 from wiserouter_litellm.errors import SettingsError
 
@@ -104,7 +105,7 @@ class PullSettings(Strict):
 
 
 class Settings(Strict):
-    """The whole block: groups by name, the budgets that several groups share, the platform of scores, and metrics.
+    """The whole block: groups by name, the budgets that several groups share, the platform of scores, metrics, alerts.
 
     Metrics are on by default where prometheus-client is installed.
     """
@@ -119,6 +120,7 @@ class Settings(Strict):
     budgets: dict[str, AccountSettings] = Field(default_factory=dict)
     feedback_pull: PullSettings | None = None
     metrics: bool | None = None
+    alerts: AlertSettings | None = None
 
     @property
     def accounts(self) -> dict[str, AccountSettings]:
@@ -240,5 +242,5 @@ def _broken_rule(error: Any) -> str:
     if error["type"] == "missing":
         return "is required"
     rule = str(error["msg"]).removeprefix("Value error, ").rstrip(".")
-    secret = "encoder_params" in error["loc"] or isinstance(error["input"], Mapping | list)
+    secret = {"encoder_params", "webhooks"} & set(error["loc"]) or isinstance(error["input"], Mapping | list)
     return rule if secret else f"{rule}, got {error['input']!r:.80}"

@@ -17,6 +17,7 @@ from wiserouter.integration.waiting import MAX_WAIT_S, AdmissionQueue, admission
 from wiserouter.judging.judge import Judge
 from wiserouter.judging.prompted import JudgeReply, PromptedJudge
 from wiserouter.judging.verdict import UnbilledFailure
+from wiserouter.operating.budget_warnings import BudgetWarnings, DeliveryFailed, Notice, WarningRules, Webhook
 from wiserouter.operating.metrics import Metrics, RouterMetrics
 from wiserouter.operating.savings import savings
 from wiserouter.pricing.prior_scores import PriorScore, PriorScores
@@ -40,6 +41,7 @@ __all__ = [
     "Bill",
     "BudgetChange",
     "BudgetPaused",
+    "BudgetWarnings",
     "CallRequest",
     "ChangeAnswer",
     "ChangeRefused",
@@ -47,6 +49,7 @@ __all__ = [
     "ContextLookup",
     "ConversationId",
     "ConversationKey",
+    "DeliveryFailed",
     "DrawBy",
     "Embedded",
     "IntArray",
@@ -54,6 +57,7 @@ __all__ = [
     "JudgeReply",
     "Message",
     "Metrics",
+    "Notice",
     "PreparedRouter",
     "PriorScore",
     "PriorScores",
@@ -67,6 +71,8 @@ __all__ = [
     "StatedIds",
     "UnbilledFailure",
     "Unit",
+    "WarningRules",
+    "Webhook",
     "WhatIf",
     "admission_queue",
     "check_bounded",
