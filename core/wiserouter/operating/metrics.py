@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 1.0, 10.0)
 _SCORES = (0.0, 0.25, 0.5, 0.75, 1.0)
 
-REASONS = ("budget", "held", "horizon", "run", "store", "request")
+REASONS = ("budget", "held", "paused", "horizon", "run", "store", "request")
 """The words of `reason_of`."""
 
 

@@ -1,6 +1,8 @@
 """Metrics: counters against the calls that were made, gauges against the status, and bounded, clean labels."""
 
+import inspect
 import math
+import re
 import time
 
 import numpy as np
@@ -11,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from wiserouter import Budget, Conversations, MemoryStore, Model, Price, Usage, WiseRouter
 from wiserouter.errors import BudgetExhausted, HorizonExhausted, StoreUnavailable
 from wiserouter.operating.account_gauges import OTHER
-from wiserouter.operating.metrics import Metrics
+from wiserouter.operating.metrics import REASONS, Metrics, reason_of
 
 MODELS = [Model("small", Price(1e-7, 4e-7)), Model("large", Price(3e-6, 1.5e-5))]
 
@@ -136,6 +138,12 @@ def test_a_refusal_is_counted_by_its_reason(registry, budget, refused, reason):
             with watched.deciding():
                 router.decide("q")
     assert samples(registry)["wiserouter_refusals_total", "default", reason] == 1
+
+
+def test_every_reason_is_shown_from_the_start(registry):
+    Metrics(registry).watch(routed(), "wise")
+    words = set(re.findall(r'"(\w+)"', inspect.getsource(reason_of).partition('"""')[2].partition('"""')[2]))
+    assert {key[2] for key in samples(registry) if key[0] == "wiserouter_refusals_total"} == set(REASONS) == words
 
 
 def test_ten_thousand_teams_have_a_bounded_number_of_labels(registry):
