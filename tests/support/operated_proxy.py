@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 
 from support.proxies import write
 from support.questions import OF_KIND, question
-from wiserouter import Budget, RoutingLog, WiseRouter
+from wiserouter import Budget, Model, Price, RoutingLog, Usage, WiseRouter
 from wiserouter.stores.engines.sqlite import SQLiteEngine
 from wiserouter.stores.shared import SharedStore
 
@@ -38,7 +39,8 @@ def fitted_router(rng: np.random.Generator, n: int = 600) -> WiseRouter:
     reward = np.clip(SKILL[kinds] + rng.normal(0.0, 0.15, (n, len(MODELS))), 0.0, 1.0)
     cost = np.array([cost_usd(model) for model in MODELS]) * rng.lognormal(0.0, 0.3, (n, 1))
     log = RoutingLog.from_arrays(prompts, reward, cost, MODELS)
-    return WiseRouter.fit(log, encoder="tfidf", n_contexts=4, seed=0)
+    models = [Model(name, Price(*USD_PER_TOKEN[name])) for name in MODELS]
+    return WiseRouter.fit(log, encoder="tfidf", n_contexts=4, models=models, seed=0)
 
 
 def month_start(now_s: float) -> float:
@@ -72,7 +74,7 @@ def seed(folder: Path, now_s: float, *, per_day: int = 120, seed: int = 0) -> No
         scope = names[int(rng.choice(len(names), p=[*shares, 1.0 - sum(shares)]))]
         decision = router.decide(question(rng, kind), scope=scope)
         length = float(rng.lognormal(0.0, 0.35))
-        router.charge(decision, cost_usd(decision.model, (TOKENS[0] * length, TOKENS[1] * length)))
+        router.charge(decision, usage=Usage(*(round(n * length) for n in TOKENS)))
         if rng.random() < 0.3:
             router.reward(decision, float(rng.random() < SKILL[kind, MODELS.index(decision.model)]))
     router.refresh()
@@ -97,16 +99,16 @@ def deployment(name: str, answer: str, group: str | None = None) -> dict[str, An
     return {"model_name": group or name, "litellm_params": {**params, **prices}, "model_info": info}
 
 
-def config_of(**extra: Any) -> dict[str, Any]:
-    """Return the configuration of the proxy on the seeded store."""
+def config_of(deployments: Sequence[dict[str, Any]] = (), groups: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return the configuration of the proxy on the seeded store, with further deployments and groups."""
     teams = {"by": "team", "budgets": {name: {"budget_usd": usd, "every": "month"} for name, (usd, _) in TEAMS.items()}}
     group = {**BUDGET, "artifact": "./support.wise", "store": "sqlite:///./budget.db", "scopes": teams, "seed": 0}
     routing = [{"group_name": "support", "models": list(MODELS), "routing_strategy": "simple-shuffle"}]
     return {
-        "model_list": [deployment(name, f"an answer of {name}") for name in MODELS],
+        "model_list": [*(deployment(name, f"an answer of {name}") for name in MODELS), *deployments],
         "router_settings": {"routing_groups": routing},
         "litellm_settings": {"callbacks": ["wiserouter_litellm.callback"]},
-        "callback_settings": {"wiserouter": {"groups": {"support": {**group, **extra}}}},
+        "callback_settings": {"wiserouter": {"groups": {"support": group, **(groups or {})}}},
         "general_settings": {
             "master_key": "os.environ/LITELLM_MASTER_KEY",
             "custom_auth": "support.operator_auth.auth",
@@ -114,5 +116,7 @@ def config_of(**extra: Any) -> dict[str, Any]:
     }
 
 
-def write_config(folder: Path, **extra: Any) -> Path:
-    return write(config_of(**extra), folder)
+def write_config(
+    folder: Path, deployments: Sequence[dict[str, Any]] = (), groups: Mapping[str, Any] | None = None
+) -> Path:
+    return write(config_of(deployments, groups), folder)

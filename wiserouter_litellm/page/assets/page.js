@@ -69,10 +69,10 @@ async function show(groups, turn) {
   offer(names, scopes);
   know(Object.keys(status.models));
   const account = chosen.scope === OWN ? status : { ...status.scopes[chosen.scope] };
-  const view = { ...chosen, status, account, now: Date.now() / 1000, choose: (scope) => choose({ scope }) };
-  const read = await others(status);
+  const view = { ...chosen, status, account, now: Date.now() / 1000, choose: (scope) => choose({ scope }), renew: read };
+  const answers = await others(status);
   if (turn !== reading) return;
-  await Promise.all(cards.map((card) => card.update({ ...view, ...read })));
+  await Promise.all(cards.map((card) => card.update({ ...view, ...answers })));
 }
 
 /** Return what the other routes say, by name; null for what is not there. */

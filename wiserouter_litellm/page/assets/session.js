@@ -54,5 +54,6 @@ function parsed(text) {
 function said(body) {
   const detail = body.detail ?? body.error?.message ?? body.error;
   if (typeof detail === "string") return detail;
+  if (typeof detail?.message === "string") return detail.message;
   return Array.isArray(detail) ? detail.map((one) => one.msg).join("; ") : "";
 }

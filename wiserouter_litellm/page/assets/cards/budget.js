@@ -5,6 +5,7 @@ import { fromCss } from "../colours.js";
 import { card, el, figures, fill } from "../dom.js";
 import { NONE, count, duration, number, percent, quality, time, usd } from "../format.js";
 import { forecastOf } from "../forecast.js";
+import { offerChanges } from "./budget_changes.js";
 
 const { node, body } = card("budget", "Budget");
 const notes = el("div");
@@ -13,9 +14,11 @@ const actions = el("div", { class: "actions" });
 body.append(rest, notes, actions);
 const blocks = new Map();
 
-export default { node, actions, update };
+export default { node, update };
 
-function update({ account, history, savings, now }) {
+function update(view) {
+  const { account, history, savings, now } = view;
+  offerChanges(actions, view);
   if (account.unavailable) {
     blocks.clear();
     fill(notes);

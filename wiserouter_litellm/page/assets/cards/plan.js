@@ -6,7 +6,7 @@ import { card, el, figures, fill, shareBar } from "../dom.js";
 import { NONE, count, number, percent, quality, usd } from "../format.js";
 import { Refused, ask } from "../session.js";
 
-const STEPS = 1000;
+const STEPS = 200;
 const PAUSE_MS = 120;
 
 const { node, body } = card("plan", "What another budget would buy", "For the requests to come, by what is known of the models now.");

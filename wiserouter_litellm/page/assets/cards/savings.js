@@ -53,7 +53,7 @@ function row(name, one) {
     el("span", {}, NAMES[name] ?? name, el("br"), el("small", { class: "faint" }, models)),
     usd(one.cost_usd),
     usd(one.saved_usd),
-    one.saved_share === null ? NONE : percent(one.saved_share),
+    one.saved_share === null || one.saved_share < -1 ? NONE : percent(one.saved_share),
     quality(one.quality),
     one.quality_difference === null ? NONE : one.quality_difference.toFixed(3),
   ];

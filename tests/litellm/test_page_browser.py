@@ -1,0 +1,186 @@
+"""The operator's page of a real proxy in a real browser: its figures are live, and nothing shown is executed."""
+
+import base64
+import json
+import time
+from urllib.parse import quote
+
+import httpx
+import pytest
+
+from support.browser import CHROMIUM, opened_page
+from support.operated_proxy import MODELS, deployment, seed, write_config
+from support.operator_browser import put, show, violations, wait_for
+from support.proxies import running_proxy
+from support.questions import question
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None, reason="no chromium here: apt-get install chromium"),
+]
+
+HOSTILE = [
+    "<img src=x onerror=window.ran=1>",
+    '"><script>window.ran=1</script>',
+    "<svg onload=window.ran=1>",
+    "</textarea><iframe src=javascript:window.ran=1>",
+    "javascript:window.ran=1//",
+    "{{constructor.constructor('window.ran=1')()}}",
+    "line one\nline two\u2028line three",
+    "&lt;b&gt;&#x27;" + "W" * 120,
+]
+
+
+@pytest.fixture(scope="module")
+def proxy(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("page")
+    seed(folder, time.time(), per_day=12)
+    wild = [deployment(MODELS[i % 3], name, "wild") for i, name in enumerate(HOSTILE)]
+    for row, name in zip(wild, HOSTILE, strict=True):
+        row["model_info"] |= {"id": f"wild-{hash(name)}", "wiserouter_model": name}
+    others = {"by": "team", "budgets": {}, "others": {"budget_usd": 1.0, "requests": 100}}
+    groups = {"wild": {"budget_usd": 1.0, "requests": 500, "scopes": others, "contexts": 1, "seed": 0}}
+    with running_proxy(write_config(folder, wild, groups), folder / "proxy.log") as (base, key, _):
+        with httpx.Client(base_url=base, timeout=30) as client:
+            traffic(client)
+        yield base, key
+
+
+def traffic(client):
+    """Call models for teams with ordinary and with odd names, and rate with odd comments."""
+    import numpy as np
+
+    rng = np.random.default_rng(0)
+    for i, team in enumerate([*HOSTILE, "research", "search"] * 2):
+        head = {"authorization": f"Bearer sk-of-{quote(team, safe='')}"}
+        body = {"messages": [{"role": "user", "content": question(rng, i % 4)}]}
+        for model in ("wild", "support"):
+            answer = client.post("/v1/chat/completions", json={"model": model, **body}, headers=head)
+            assert answer.status_code == 200, answer.text
+            rating = {"id": answer.headers["x-wiserouter-decision"], "score": 0.5, "comment": HOSTILE[i % len(HOSTILE)]}
+            assert client.post("/wiserouter/feedback", json=rating, headers=head).status_code == 200
+
+
+@pytest.fixture
+def tab(tmp_path):
+    with opened_page(tmp_path) as tab:
+        yield tab
+
+
+def status(proxy, group="support"):
+    answer = httpx.get(f"{proxy[0]}/wiserouter/status", headers={"authorization": f"Bearer {proxy[1]}"})
+    return answer.json()["groups"][group]
+
+
+def text(tab, selector):
+    return tab.run(f"document.querySelector({json.dumps(selector)}).innerText")
+
+
+def check_quiet(tab, proxy):
+    """Check that the page has met no error, and asked no one but its proxy."""
+    assert [one["entry"]["text"] for one in tab.met("Log.entryAdded")] == []
+    assert tab.met("Runtime.exceptionThrown") == tab.met("Runtime.consoleAPICalled") == []
+    asked = [one["request"]["url"] for one in tab.met("Network.requestWillBeSent")]
+    assert [url for url in asked if not url.startswith(f"{proxy[0]}/wiserouter/")] == []
+
+
+TEAMS_OF = {"support": 3, "wild": len(HOSTILE) + 2}
+READY = "document.querySelectorAll('#decisions tbody tr').length && document.querySelectorAll('#plan canvas').length"
+
+
+def test_the_page_shows_live_figures_and_its_slider_asks_for_plans(proxy, tab):
+    show(tab, *proxy)
+    wait_for(tab, READY)
+    now = status(proxy)
+    assert f"${now['amount_usd'] - now['spent_usd']:.2f} not spent of $60.00" in text(tab, "#budget .big")
+    assert (
+        tab.run("document.querySelectorAll('#budget canvas, #plan canvas, #savings canvas, #spend canvas').length") == 4
+    )
+    for card in ("budget", "plan", "savings", "spend", "kinds", "models", "teams", "feedback", "decisions", "health"):
+        assert tab.run(f"document.getElementById('{card}').checkVisibility()"), card
+    assert all(word in text(tab, "#kinds") for word in ("theorem", "court", "regex"))
+    before = text(tab, "#plan .big")
+    slider = "document.getElementById('plan-slider')"
+    at = int(tab.run(f"{slider}.value"))
+    tab.run(f"{slider}.focus()")
+    for _ in range(3):
+        tab.send("Input.dispatchKeyEvent", type="keyDown", key="ArrowLeft", code="ArrowLeft", windowsVirtualKeyCode=37)
+        tab.send("Input.dispatchKeyEvent", type="keyUp", key="ArrowLeft", code="ArrowLeft", windowsVirtualKeyCode=37)
+    assert int(tab.run(f"{slider}.value")) == at - 3
+    wait_for(tab, f"document.querySelector('#plan .big').innerText != {json.dumps(before)}")
+    put(tab, "#plan-slider", 20)
+    wait_for(tab, f"parseFloat(document.querySelector('#plan .big').innerText) < {float(before.split()[0]) - 0.1}")
+    assert "quality" in tab.run(f"{slider}.getAttribute('aria-valuetext')")
+    tab.run("document.querySelector('#decisions tbody button').click()")
+    wait_for(tab, "document.querySelector('.explained')")
+    assert "Worth is quality less" in text(tab, ".explained")
+    check_quiet(tab, proxy)
+
+
+def test_every_chart_has_its_table(proxy, tab):
+    show(tab, *proxy)
+    wait_for(tab, READY)
+    tab.run("document.querySelectorAll('figure summary').forEach(one => one.click())")
+    wait_for(tab, "[...document.querySelectorAll('figure:has(canvas)')].every(one => one.querySelector('tbody tr'))")
+    labels = tab.run("[...document.querySelectorAll('[role=img]')].map(one => one.getAttribute('aria-label'))")
+    assert all(len(label) > 20 for label in labels)
+    check_quiet(tab, proxy)
+
+
+@pytest.mark.parametrize("width", [360, 1_000])
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("group", ["support", "wild"])
+def test_axe_finds_nothing_serious_and_nothing_is_wider_than_the_screen(proxy, tab, width, dark, group):
+    show(tab, *proxy, width=width, dark=dark)
+    wait_for(tab, READY)
+    put(tab, "#choices select", group, "change")
+    wait_for(tab, f"document.querySelectorAll('#teams tbody tr').length == {TEAMS_OF[group]}")
+    tab.run("document.querySelectorAll('summary').forEach(one => one.click())")
+    tab.run("document.querySelector('#decisions tbody button').click()")
+    wait_for(tab, "document.querySelector('.explained')")
+    assert violations(tab) == []
+    assert tab.run("document.documentElement.scrollWidth") <= width
+    check_quiet(tab, proxy)
+
+
+def test_hostile_names_are_shown_and_nothing_is_executed(proxy, tab):
+    show(tab, *proxy)
+    wait_for(tab, READY)
+    put(tab, "#choices select", "wild", "change")
+    wait_for(tab, f"document.querySelectorAll('#teams tbody tr').length == {TEAMS_OF['wild']}")
+    wait_for(tab, "document.querySelector('#decisions tbody tr')")
+    shown = tab.run("document.querySelector('main').textContent")
+    for name in HOSTILE:
+        assert name in shown
+        assert f"team:{name}" in shown
+    tab.run("document.querySelector('#decisions tbody button').click()")
+    wait_for(tab, "document.querySelector('.explained')")
+    tab.run("document.querySelectorAll('summary').forEach(one => one.click())")
+    for i in range(len(HOSTILE) + 2):
+        tab.run(f"document.querySelectorAll('#teams tbody button')[{i}].click()")
+        wait_for(tab, "document.querySelectorAll('#teams tbody tr').length")
+        tab.run("new Promise(done => setTimeout(done, 150))")
+    assert tab.run("window.ran === undefined")
+    assert tab.run("document.querySelectorAll('main :is(img, svg, script, iframe, textarea, object)').length") == 0
+    check_quiet(tab, proxy)
+
+
+def test_only_the_keys_of_administrators_show_figures_and_no_key_is_kept(proxy, tab):
+    show(tab, proxy[0], "sk-of-research")
+    wait_for(tab, "document.querySelector('[role=alert]')")
+    assert "administrator" in text(tab, "main")
+    assert tab.run("document.querySelectorAll('canvas, table').length") == 0
+    tab.run(f"document.getElementById('key').value = {json.dumps(proxy[1])}")
+    tab.run("document.querySelector('form button').click()")
+    wait_for(tab, READY)
+    kept = tab.run("JSON.stringify([{...localStorage}, {...sessionStorage}, document.cookie, location.href])")
+    assert "sk-" not in kept
+    assert proxy[1] not in tab.run("document.documentElement.outerHTML")
+
+
+def test_who_is_signed_in_to_litellm_needs_no_key(proxy, tab):
+    claims = base64.urlsafe_b64encode(json.dumps({"key": proxy[1], "user_role": "proxy_admin"}).encode()).decode()
+    tab.send("Network.setCookie", name="token", value=f"e30.{claims.rstrip('=')}.s", url=proxy[0])
+    tab.open(f"{proxy[0]}/wiserouter/")
+    wait_for(tab, READY)
+    check_quiet(tab, proxy)
