@@ -182,19 +182,19 @@ class Ledger:
     def snapshot(self) -> BudgetSnapshot:
         """Return the amounts that a decision reads, at this moment."""
         funds, hard = self.funds(), self.hard
-        left_usd, requests, _, _, _ = funds
-        rate_usd = left_usd / requests if requests > 0 and left_usd > 0.0 else 0.0  # Funds.rate_usd, without a call
+        left_usd, requests, _, _, _ = funds  # and the rate is Funds.rate_usd, without a call
+        rate_usd = left_usd / requests if requests > 0 and left_usd > 0.0 else 0.0
         room_usd = self.room_usd() if hard or self.lease_usd is not None else INFINITE
-        if hard:
-            return BudgetSnapshot(
-                funds, rate_usd, True, room_usd, self.margin_usd(), INFINITE, self, self.committed_usd
-            )
-        return BudgetSnapshot(funds, rate_usd, False, room_usd, 0.0, left_usd, self, self.committed_usd)
+        margin_usd, plannable_usd = (self.margin_usd(), INFINITE) if hard else (0.0, left_usd)
+        return tuple.__new__(  # in half the time of a call of the class
+            BudgetSnapshot, (funds, rate_usd, hard, room_usd, margin_usd, plannable_usd, self, self.committed_usd)
+        )
 
     def funds(self) -> Funds:
         """Return the funds with which a policy plans."""
         requests = self.horizon_left
-        return Funds(self.plannable_usd, requests, (), 0.0, requests / max(self.decided + requests, 1))
+        share = requests / total if (total := self.decided + requests) > 1 else float(requests)
+        return tuple.__new__(Funds, (self.plannable_usd, requests, (), 0.0, share))  # in half the time of a call
 
     def room_usd(self) -> float:
         """Return the largest worst case that a hard limit, or a lease, still admits; infinite under neither."""

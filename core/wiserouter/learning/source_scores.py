@@ -112,6 +112,15 @@ def evidence(scores: Scores) -> SourceScore | None:
     return _ranked_evidence(scores)
 
 
+def change_of_evidence(
+    before: Scores, source: str, score: SourceScore
+) -> tuple[SourceScore | None, SourceScore | None]:
+    """Return the score that was learned before a source gave one, and the score that is learned now."""
+    if not before:  # as almost always
+        return None, score if score.weight else None
+    return evidence(before), evidence(with_score(before, source, score))
+
+
 def _ranked_evidence(scores: Scores) -> SourceScore | None:
     """Return the score that is learned, of any number of scores."""
     ranked = [(_KINDS.index(kind_of(name)), -score.weight, name) for name, score in scores.items() if score.weight]

@@ -138,7 +138,9 @@ class Mixture:
         else:
             probability, mix = 1.0, ((drawn, 1.0),)
         reward, cost = (figures.rewards[drawn], figures.costs_usd[drawn]) if drawn != SKIP else (0.0, 0.0)
-        return Choice(drawn, probability, price, cost, reward, self.debit, mix, figures, "plan", floor)
+        return tuple.__new__(  # in half the time of a call of the class
+            Choice, (drawn, probability, price, cost, reward, self.debit, mix, figures, "plan", floor)
+        )
 
     def figures(self, context: int) -> ContextFigures:
         """Return the figures of a context; made once."""

@@ -120,7 +120,7 @@ class QueryReader:
         assigned = self._assigned(text, embedding) if context is None else self._checked(context)
         tokens = None if text is None and input_tokens is None else self._tokens(text, input_tokens, hard=hard)
         if not (self._keeps_embedding or self._keeps_length):
-            return Query(assigned, tokens)
+            return tuple.__new__(Query, (assigned, tokens, None, None, 0))  # in half the time of a call
         return Query(assigned, tokens, self._kept(embedding), self._length(text, input_tokens), self.version)
 
     def read_again(self, query: Query) -> Query:

@@ -30,6 +30,9 @@ from wiserouter.validation import check_amount
 CUSHION_DECAY = 0.999
 """Per request. A hard budget keeps the most expensive cheapest call of about the last 1,000 back for its last one."""
 
+_NO_CONVERSATION = ("", "", "", "")
+"""The last fields of the decision of a call of its own: conversation, visit, run and would-be model."""
+
 
 class Decider:
     """Chooses the model of each query by what the learner knows and the budget bears.
@@ -118,7 +121,8 @@ class Decider:
             choice = self._choose_in(terms, budget, funds, context, allowed, shift, rng)
         if may_wait and worst_usd is not None and max(worst_usd) > budget.room_usd:
             _check_room(budget, choice, worst_usd)
-        trace = DecisionTrace(pool, learner.contexts, choice, funds, candidates, tokens, worst_usd, room_usd, shift)
+        inputs = (pool, learner.contexts, choice, funds, candidates, tokens, worst_usd, room_usd, shift)
+        trace = tuple.__new__(DecisionTrace, inputs)  # in half the time of a call
         decision = self._decision(choice, context, budget.rate_usd, worst_usd, scope)
         if terms is None:
             record = Record(decision, choice.model, choice.debit, "in flight", None, None, trace, features)
@@ -144,7 +148,7 @@ class Decider:
         least_usd, decayed_usd = min(worst_usd), CUSHION_DECAY * self._cushion_usd
         self._cushion_usd = cushion_usd = least_usd if least_usd > decayed_usd else decayed_usd
         left_usd, requests, each, _, share = budget.funds
-        return Funds(left_usd, requests, each, cushion_usd + margin_usd, share)
+        return tuple.__new__(Funds, (left_usd, requests, each, cushion_usd + margin_usd, share))
 
     def _choose(
         self,
@@ -207,7 +211,7 @@ class Decider:
         model, expected_usd = choice.model, choice.expected_cost_usd
         served = model != SKIP
         held_usd = expected_usd if worst_usd is None or not served else worst_usd[model]
-        return Decision(
+        figures = (
             fresh_id(),
             self._learner.pool.names[model] if served else "",
             context,
@@ -221,6 +225,7 @@ class Decider:
             self._now(),
             self.labels is not None and self._asks(self.labels, choice, context),
         )
+        return tuple.__new__(Decision, figures + _NO_CONVERSATION)  # in half the time of a call
 
     def _asks(self, labels: LabelBudget, choice: Choice, context: int) -> bool:
         """Return True if a score of this decision is worth asking for."""

@@ -183,12 +183,11 @@ class Learner:
 
     def take_score(self, record: Record, score: SourceScore | None, former: SourceScore | None) -> None:
         """Learn what the scores of a call come to, in place of what they came to before."""
-        replaced = None if former is None else former.counted
-        replaced_weight = 1.0 if former is None else former.weight
-        if score is None:
-            self.add_reward(record, 0.0, replaced, weight=0.0, replaced_weight=replaced_weight)
+        _, weight, counted = score or (0.0, 0.0, 0.0)
+        if former is None:
+            self.add_reward(record, counted, None, weight=weight)
         else:
-            self.add_reward(record, score.counted, replaced, weight=score.weight, replaced_weight=replaced_weight)
+            self.add_reward(record, counted, former.counted, weight=weight, replaced_weight=former.weight)
 
     def add_reward(
         self,

@@ -17,11 +17,10 @@ from wiserouter.learning.source_scores import (
     HUMAN,
     JUDGE,
     SourceScore,
+    change_of_evidence,
     check_source,
     check_weight,
-    evidence,
     kind_of,
-    with_score,
 )
 from wiserouter.pricing.prices import Usage
 from wiserouter.pricing.prices import cost_usd as cost_of_usage
@@ -231,12 +230,13 @@ class RouterSettlement(RouterAdministration):
         UnknownDecision, AlreadySettled
             If there is no such decision, or its call was released. Nothing is changed.
         """
-        score = SourceScore(value := check_reward(reward), check_weight(weight), value)
+        value = check_reward(reward)
+        score = tuple.__new__(SourceScore, (value, check_weight(weight), value))  # in half the time of a call
         decision_id = self._rewarded_id(decision)
         if kind_of(check_source(source)) == JUDGE:
             score = score._replace(counted=self._corrected(source, decision_id, value))
         record, before = self._store.reward(decision_id, score, source)
-        former, learned = evidence(before), evidence(with_score(before, source, score))
+        former, learned = change_of_evidence(before, source, score)
         with self._lock:
             if learned != former:
                 self._learner.take_score(record, learned, former)
@@ -326,7 +326,7 @@ class RouterSettlement(RouterAdministration):
 
     def _rewarded_id(self, decision: Decision | str) -> str:
         """Return the decision that a score belongs to: that of the run, for a call of a run."""
-        decision_id = _id(decision)
+        decision_id = decision if isinstance(decision, str) else decision.id
         if self._calls is None:
             return decision_id
         known = self._store.find(decision_id).decision if isinstance(decision, str) else decision

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from wiserouter.errors import InvalidInput, StoreDamaged
 from wiserouter.learning.source_scores import (
     SourceScore,
+    change_of_evidence,
     check_source,
     check_weight,
     evidence,
@@ -57,6 +58,11 @@ def test_the_evidence_is_the_heaviest_score_of_the_most_reliable_kind(scores):
     best = [source for source in weighed if source.startswith(kinds[0])] if kinds else []
     heaviest = sorted(best, key=lambda source: (-weighed[source].weight, source))
     assert evidence(scores) == (weighed[heaviest[0]] if heaviest else None)
+
+
+@given(st.dictionaries(SOURCES, SCORES), SOURCES, SCORES)
+def test_a_score_changes_the_evidence_from_that_of_before_to_that_of_all(before, source, score):
+    assert change_of_evidence(before, source, score) == (evidence(before), evidence({**before, source: score}))
 
 
 @given(SHARES)

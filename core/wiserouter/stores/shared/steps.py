@@ -87,7 +87,8 @@ def _reserving(record: Record, windows: tuple[str, ...], lease: str | None = Non
     """Return the event that reserves the cost of a decision in the windows known here."""
     decision, caps, counts = record.decision, record.caps, record.counts
     reserved_usd, expected_usd, on_paper = decision.reserved_usd, decision.expected_cost_usd, record.debit == "paper"
-    event = Reserve(decision.id, windows, reserved_usd, expected_usd, on_paper, "", lease, caps, counts)
+    fields = (decision.id, windows, reserved_usd, expected_usd, on_paper, "", lease, caps, counts, False)
+    event = tuple.__new__(Reserve, fields)  # in half the time of a call
     effect = effect_of(Ledger.hold, reserved_usd, expected_usd, counts)
     return PendingEvent(event, decision.scope, windows, effect, record=record, caps=_keys(record) if caps else ())
 
