@@ -22,6 +22,7 @@ from wiserouter.cli.paper import app as paper
 from wiserouter.cli.plan import plan
 from wiserouter.cli.priors import priors
 from wiserouter.cli.replay import replay
+from wiserouter.cli.report import report
 from wiserouter.cli.shadow import app as shadow
 from wiserouter.cli.simulate import simulate
 from wiserouter.cli.status import status
@@ -33,7 +34,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (bench, demo, explain, fit, judge, merge, plan, priors, replay, simulate, status):
+for command in (bench, demo, explain, fit, judge, merge, plan, priors, replay, report, simulate, status):
     app.command()(command)
 app.command("evaluate")(evaluate_journal)
 app.add_typer(data, name="data")

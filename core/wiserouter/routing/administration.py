@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING
@@ -29,7 +30,7 @@ from wiserouter.routing.conversation_calls import ConversationCalls
 from wiserouter.routing.decider import Decider
 from wiserouter.routing.label_budget import LabelBudget
 from wiserouter.routing.learner import Learner
-from wiserouter.routing.pool_figures import PoolFigures, figures_of
+from wiserouter.routing.pool_figures import PoolFigures, described, figures_of
 from wiserouter.routing.run_time_changes import RouterChanges
 from wiserouter.routing.shadow import Shadow, observed_scope, part_of
 from wiserouter.routing.status import Status, status_of, status_with_judge
@@ -64,7 +65,8 @@ class RouterAdministration(RouterChanges):
         super().__init__()
         self._store, self._learner, self._growing = store, learner, growing
         self._lock = RLock()
-        self._days = DayBuckets(lambda: learner.pool.names, keeps=not store.durable)
+        describe = partial(described, learner, self._lock)
+        self._days = DayBuckets(lambda: learner.pool.names, keeps=not store.durable, describe=describe)
         if store.durable:
             store.join(self._days)
         self.judge: Judge | None = None

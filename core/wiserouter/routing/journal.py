@@ -11,6 +11,7 @@ import logging
 import os
 import weakref
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Event, Thread
@@ -87,8 +88,9 @@ class Journal:
 
     def event(self, name: str, decision_id: str, at_s: float, **figures: Any) -> None:
         """Record a charge, a release, a presumption or a reward of a decision."""
+        usage = figures.pop("usage", None)
         line = {"event": name, "id": decision_id, "at": at_s, **figures}
-        self.note(lambda: line)
+        self.note((lambda: line) if usage is None else lambda: {**line, "tokens": asdict(usage)})
 
     def note(self, line: Line) -> None:
         """Have a line written, unless too many wait already."""

@@ -72,6 +72,14 @@ def _is_share(value: object) -> bool:
     return isinstance(value, int | float) and 0.0 <= value <= 1.0 + 1e-6
 
 
+def _are_counts_or_none(value: object) -> bool:
+    return value is None or (isinstance(value, dict) and all(_is_count(one) for one in value.values()))
+
+
+def _is_count(value: object) -> bool:
+    return type(value) is int and 0 <= value < 2**53
+
+
 def _is_context(value: object) -> bool:
     return isinstance(value, int) and abs(value) < 2**31
 
@@ -103,7 +111,7 @@ def _finite(text: str) -> float:
     raise ValueError(f"a number must be finite, got {text}")
 
 
-_OPTIONAL = ("optimistic_reward", "conversation", "visit", "run_id", "unspent", "source", "weight")
+_OPTIONAL = ("optimistic_reward", "conversation", "visit", "run_id", "unspent", "source", "weight", "tokens")
 _CONTEXT: dict[str, Callable[[Any], bool]] = {"id": _is_context, "share": _is_share}
 _MODEL: dict[str, Callable[[Any], bool]] = {
     "name": _is_text,
@@ -141,7 +149,7 @@ _FIELDS: dict[Any, dict[str, Callable[[Any], bool]]] = {
         "run_id": _is_text_or_none,
         "unspent": _is_text_or_none,
     },
-    "charge": {"id": _is_text, "cost_usd": _is_number, "model": _is_text},
+    "charge": {"id": _is_text, "cost_usd": _is_number, "model": _is_text, "tokens": _are_counts_or_none},
     "release": {"id": _is_text},
     "presume": {"id": _is_text, "cost_usd": _is_number},
     "reward": {"id": _is_text, "reward": _is_number, "source": _is_source, "weight": _is_known_or_none},

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from threading import RLock
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,6 +16,9 @@ from wiserouter.pricing.prices import Price
 from wiserouter.prompts.contexts import Contexts
 from wiserouter.stores.day_buckets import name_of
 from wiserouter.types import FloatArray
+
+if TYPE_CHECKING:
+    from wiserouter.routing.learner import Learner
 
 SUMS = ("calls", "cost", "labels", "reward", "reward_sq", "metered", "output_tokens")
 """The sums of `Estimates` that are kept."""
@@ -70,6 +75,17 @@ class PoolFigures:
             np.array(figures["freq"], dtype=np.float64),
             {name: np.array(figures["sums"][name], dtype=np.float64) for name in SUMS},
         )
+
+
+def described(learner: Learner, lock: RLock) -> str | None:
+    """Return the figures of a learner's models as JSON; None where another thread is at work with it."""
+    if not lock.acquire(blocking=False):
+        return None
+    try:
+        figures = figures_of(learner.pool, learner.contexts, learner.estimates)
+    finally:
+        lock.release()
+    return json.dumps(figures.as_dict())
 
 
 def figures_of(pool: Pool, contexts: Contexts, estimates: Estimates) -> PoolFigures:

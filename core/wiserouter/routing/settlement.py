@@ -96,7 +96,8 @@ class RouterSettlement(RouterAdministration):
             self._days.charged(record, learner.contexts, learner.context_of(record), cost, tokens, learn)
         for observer in self._observers:
             name = pool.names[record.model]
-            observer.event("charge", decision_id, self._store.now(), cost_usd=cost, model=name, learn=learn)
+            figures = {"cost_usd": cost, "model": name, "learn": learn, "usage": tokens}
+            observer.event("charge", decision_id, self._store.now(), **figures)
         if cost > record.decision.reserved_usd:
             self._warn_if_hard(record, cost)
 

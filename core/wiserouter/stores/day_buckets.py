@@ -21,7 +21,7 @@ from wiserouter.pricing.prices import Usage
 from wiserouter.prompts.contexts import Contexts
 from wiserouter.stores.base import Record, Store
 from wiserouter.stores.engines.base import Reply
-from wiserouter.stores.engines.events import Learn
+from wiserouter.stores.engines.events import Learn, Note
 from wiserouter.stores.ids import WorkerIdentity
 from wiserouter.types import NO_CONTEXT
 
@@ -40,6 +40,12 @@ OTHER_SCOPES = "(other)"
 """The scope that the calls of further scopes are counted under."""
 
 NO_MODEL = -1
+
+MODELS_NOTE = "savings"
+"""The name of the note on the models in a store."""
+
+DESCRIBED_EVERY_S = 10.0
+"""Seconds between two notes on the models, at least."""
 
 FIELDS = (
     "calls",
@@ -125,10 +131,19 @@ class DayBuckets:
         The names of the models, in the order of the pool.
     keeps : bool
         Whether the rows stay here, since the store does not outlive the process.
+    describe : callable returning str or None, optional
+        A text on the models, which the store keeps for those who have no router; None where it is not at hand now.
     """
 
-    def __init__(self, names: Callable[[], Sequence[str]], *, keeps: bool) -> None:
-        self._names, self._keeps = names, keeps
+    def __init__(
+        self,
+        names: Callable[[], Sequence[str]],
+        *,
+        keeps: bool,
+        describe: Callable[[], str | None] = lambda: None,
+    ) -> None:
+        self._names, self._keeps, self._describe = names, keeps, describe
+        self._described_s, self._text = float("-inf"), ""
         self._buckets: dict[Bucket, Rows] = {}
         self._scopes: dict[int, set[str]] = {}
         self._max_scopes = MAX_SCOPES_KEPT if keeps else MAX_SCOPES
@@ -237,8 +252,9 @@ class DayBuckets:
                     self._asked = []
             return {day: self._read.get(name, {}) for name, day in names.items()}
 
-    def outgoing(self, now_s: float) -> list[Learn]:
+    def outgoing(self, now_s: float) -> list[Learn | Note]:
         """Return the events that add to the sums; the same ones again until `incoming` confirms their arrival."""
+        note = self._noted(now_s)
         with self._lock:
             if self._identity.renew_after_fork():  # the parent sends what it has counted
                 self._forget_rows()
@@ -247,7 +263,7 @@ class DayBuckets:
                 days = dict.fromkeys(bucket.day for bucket in self._buckets)
                 self._sent = [learn for day in days for learn in self._learned(day)]
                 self._forget_rows()
-            return list(self._sent)
+            return [*self._sent, *note]
 
     def wanted(self, now_s: float) -> list[str]:
         """Return the names of the sums to read: those of a report that is being made, otherwise none."""
@@ -288,6 +304,16 @@ class DayBuckets:
             scope = OTHER_SCOPES
         scopes.add(scope)
         return self._rows.setdefault((scope, context, model), CallSums())
+
+    def _noted(self, now_s: float) -> list[Note]:
+        """Return the note on the models, where it is another one, and due, or a report is being made."""
+        if now_s - self._described_s < DESCRIBED_EVERY_S and not self._asked:
+            return []
+        text = self._describe()
+        if text is None or text == self._text:
+            return []
+        self._described_s, self._text = now_s, text
+        return [Note(MODELS_NOTE, text)]
 
     def _forget_rows(self) -> None:
         self._buckets, self._rows, self._ends_s = {}, {}, 0.0

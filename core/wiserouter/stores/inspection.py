@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from wiserouter.budgets.nested import Account
 from wiserouter.errors import InvalidInput
+from wiserouter.stores.day_buckets import MODELS_NOTE, Cells, sums_name
 from wiserouter.stores.engines.base import Engine, ReadRequest
-from wiserouter.stores.open import open_engine
+from wiserouter.stores.open import OpenedEngine, open_engine
 from wiserouter.stores.shared.replica import LocalReplica
 
 
@@ -51,6 +53,24 @@ class StoreSnapshot(NamedTuple):
     accounts: dict[str, AccountSnapshot]
 
 
+class DaySums(NamedTuple):
+    """The sums of days, as `wiserouter.stores.day_buckets` describes them.
+
+    Attributes
+    ----------
+    store : str
+        Its name, without a password.
+    cells : dict of int to Cells
+        By day since 1970.
+    models : str or None
+        The note of its workers on their models.
+    """
+
+    store: str
+    cells: dict[int, Cells]
+    models: str | None
+
+
 def inspect_store(url: str) -> StoreSnapshot:
     """Return the state of all accounts of the store at `url`.
 
@@ -63,17 +83,45 @@ def inspect_store(url: str) -> StoreSnapshot:
     StoreDamaged
         If the stored data cannot be read.
     """
+    opened = _opened(url)
+    try:
+        return _read_accounts(opened.engine, opened.name)
+    finally:
+        opened.engine.close()
+
+
+def read_days(url: str, days: Callable[[float], Iterable[int]], scope: str | None = None) -> DaySums:
+    """Return the sums of days of the store at `url`; raises as `inspect_store` does.
+
+    Parameters
+    ----------
+    url : str
+        The URL of the store.
+    days : callable
+        From the store's time to the days since 1970.
+    scope : str, optional
+        By default all scopes.
+    """
+    opened = _opened(url)
+    try:
+        now_s = opened.engine.exchange([], ReadRequest((), notes=[MODELS_NOTE])).now_s
+        names = {sums_name(day, scope): day for day in days(now_s)}
+        reply = opened.engine.exchange([], ReadRequest((), list(names), [MODELS_NOTE]))
+        cells = {day: reply.sums.get(name, {}) for name, day in names.items()}
+        return DaySums(opened.name, cells, reply.notes.get(MODELS_NOTE))
+    finally:
+        opened.engine.close()
+
+
+def _opened(url: str) -> OpenedEngine:
+    """Return the engine of a store that several processes share."""
     if url.startswith("memory:"):
         raise InvalidInput(
             f"store must be one that several processes share, got {url!r}: a store in memory is visible to its own "
             f"process only, by router.status() or the status route of its proxy",
             value=url,
         )
-    opened = open_engine(url, create=False)
-    try:
-        return _read_accounts(opened.engine, opened.name)
-    finally:
-        opened.engine.close()
+    return open_engine(url, create=False)
 
 
 def _read_accounts(engine: Engine, name: str) -> StoreSnapshot:
