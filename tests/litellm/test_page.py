@@ -12,6 +12,7 @@ from litellm.proxy.auth.user_api_key_auth import user_api_key_auth
 import wiserouter_litellm.page
 from support.groups import fitted
 from wiserouter import Budget
+from wiserouter.integration import BudgetChange
 from wiserouter_litellm.page.history import MAX_READINGS, MAX_WINDOWS, SpendHistory
 from wiserouter_litellm.page.latest import MOST, DecisionsOfRouters
 from wiserouter_litellm.proxy_routes import mount
@@ -131,6 +132,12 @@ def test_no_more_than_the_latest_decisions_are_kept(group):
     rows = kept.rows(group.router, MOST)
     assert [row["id"] for row in rows] == [one.id for one in reversed(made[20:])]
     assert len(kept._of[group.router]._outcomes) == MOST
+
+
+async def test_a_paused_budget_is_said_to_be_paused(client, group):
+    assert (await client.get("/wiserouter/history?group=wise")).json()["paused"] is None
+    group.router.change_budget(BudgetChange(paused=True, reason="an audit"))
+    assert "is paused by an administrator (an audit)" in (await client.get(DATA[0])).json()["paused"]
 
 
 async def test_the_names_of_the_groups_are_said_where_one_is_unknown(client):

@@ -178,6 +178,55 @@ def test_only_the_keys_of_administrators_show_figures_and_no_key_is_kept(proxy, 
     assert proxy[1] not in tab.run("document.documentElement.outerHTML")
 
 
+def click(tab, name):
+    """Click the button of a name, in the open dialog where there is one."""
+    buttons = "[...(document.querySelector('dialog') ?? document).querySelectorAll('button')]"
+    tab.run(f"{buttons}.find(one => one.textContent.trim().startsWith({json.dumps(name)})).click()")
+
+
+def called(proxy):
+    body = {"model": "support", "messages": [{"role": "user", "content": "please sort this python list"}]}
+    head = {"authorization": "Bearer sk-of-search"}
+    return httpx.post(f"{proxy[0]}/v1/chat/completions", json=body, headers=head, timeout=30)
+
+
+def test_a_budget_is_raised_paused_and_resumed_in_dialogs(proxy, tab):
+    show(tab, *proxy)
+    wait_for(tab, READY)
+    click(tab, "Raise the budget")
+    assert tab.run("document.querySelector('dialog .main').disabled")
+    put(tab, "#field-by-in-usd", "5")
+    assert "$60.00 becomes $65.00 in this window only" in text(tab, "dialog")
+    assert violations(tab) == []
+    click(tab, "Raise it")
+    wait_for(tab, "document.querySelector('#budget .big').innerText.endsWith('of $65.00')")
+    assert status(proxy)["amount_usd"] == 65.0
+    click(tab, "Pause")
+    put(tab, "#field-reason-for-those-who-are-refused", f"audit {HOSTILE[0]}")
+    click(tab, "Pause it")
+    wait_for(tab, "document.querySelector('#budget .note')?.innerText.includes('paused')")
+    assert HOSTILE[0] in text(tab, "#budget .note")
+    refused = called(proxy)
+    assert (refused.status_code, "audit" in refused.text) == (429, True)
+    click(tab, "Resume")
+    click(tab, "Resume it")
+    wait_for(tab, "!document.querySelector('#budget .note')?.innerText.includes('paused')")
+    assert called(proxy).status_code == 200
+    check_quiet(tab, proxy)
+
+
+def test_an_administrator_who_may_only_view_sees_why_a_change_is_refused(proxy, tab):
+    show(tab, proxy[0], "sk-viewer")
+    wait_for(tab, READY)
+    click(tab, "Pause")
+    click(tab, "Pause it")
+    wait_for(tab, "document.querySelector('dialog [role=alert]:not([hidden])')")
+    assert "administrator" in text(tab, "dialog")
+    click(tab, "Cancel")
+    assert not tab.run("document.querySelector('dialog')")
+    assert called(proxy).status_code == 200
+
+
 def test_who_is_signed_in_to_litellm_needs_no_key(proxy, tab):
     claims = base64.urlsafe_b64encode(json.dumps({"key": proxy[1], "user_role": "proxy_admin"}).encode()).decode()
     tab.send("Network.setCookie", name="token", value=f"e30.{claims.rstrip('=')}.s", url=proxy[0])

@@ -50,9 +50,11 @@ def violations(tab: Page) -> list[str]:
     return [f"{one['id']}: {node['html']} {node['failureSummary']}" for one in serious for node in one["nodes"]]
 
 
-def picture(tab: Page, width: int) -> bytes:
-    """Return the whole page as a PNG."""
+def picture(tab: Page, width: int, last: str) -> bytes:
+    """Return the page down to the end of a card as a PNG."""
     height = tab.run("document.documentElement.scrollHeight")
     tab.send("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
     tab.run("new Promise(done => setTimeout(done, 400))")
-    return base64.b64decode(tab.send("Page.captureScreenshot", format="png")["data"])
+    end = tab.run(f"Math.ceil(document.getElementById({json.dumps(last)}).getBoundingClientRect().bottom)") + 14
+    clip = {"x": 0, "y": 0, "width": width, "height": end, "scale": 1}
+    return base64.b64decode(tab.send("Page.captureScreenshot", format="png", clip=clip)["data"])

@@ -7,7 +7,9 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, HTTPException, Query
 
+from wiserouter import WiseRouter
 from wiserouter.errors import NotStarted, StoreError
+from wiserouter.integration import BudgetPaused
 from wiserouter_litellm.group import Group
 from wiserouter_litellm.page.history import SpendHistory, keep_reading
 from wiserouter_litellm.page.kinds import kinds_of
@@ -45,9 +47,10 @@ class OperatorPage:
         return router
 
     def history(self, group: Name, scope: Name = OWN) -> dict[str, Any]:
-        """Return the spending of the budgets of a scope, as far as this worker has read it."""
+        """Return the spending of the budgets of a scope, as this worker has read it, and the reason of a pause."""
         found = self._found(group)
-        return {"group": group, "scope": scope, "windows": self._history.windows(group, found, scope)}
+        windows = self._history.windows(group, found, scope)
+        return {"group": group, "scope": scope, "paused": _pause_of(found.router, scope), "windows": windows}
 
     def kinds(self, group: Name, scope: Name = OWN) -> dict[str, Any]:
         """Return the kinds of questions, the models that each goes to, and the estimates behind that."""
@@ -70,3 +73,14 @@ class OperatorPage:
         if name not in known:
             raise HTTPException(404, f"group must be one of {', '.join(known)}, got {name!r}")
         return known[name]
+
+
+def _pause_of(router: WiseRouter, scope: str) -> str | None:
+    """Return why calls of a scope are refused for the time being, as an administrator has ordered it."""
+    try:
+        router.snapshot(scope)
+    except BudgetPaused as error:
+        return str(error)
+    except (NotStarted, StoreError):
+        return None
+    return None

@@ -38,7 +38,7 @@ function update(view) {
     block.node.remove();
     blocks.delete(name);
   }
-  const lines = [account.paused, account.unspent, ...(account.warnings ?? [])].filter((line) => typeof line === "string");
+  const lines = [history?.paused, account.unspent, ...(account.warnings ?? [])].filter((line) => typeof line === "string");
   fill(notes, lines.map((line) => el("p", { class: "note" }, line)));
 }
 
@@ -46,7 +46,7 @@ function blockOf() {
   const text = el("div");
   const chart = new Chart("Budget that is left");
   const outlook = el("p", { class: "sub" });
-  const block = el("div", { class: "window" }, text, chart.node, outlook);
+  const block = el("div", { class: "window" }, text, outlook, chart.node);
   return { node: block, show: (...terms) => showWindow(text, chart, outlook, ...terms) };
 }
 

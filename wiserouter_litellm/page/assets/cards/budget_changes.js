@@ -8,9 +8,9 @@ const PAUSES = [["", "until it is resumed"], ["3600", "for an hour"], ["86400", 
 
 /** Fill the row of buttons of a budget. */
 export function offerChanges(actions, view) {
-  const { account } = view;
+  const { account, history } = view;
   if (account.unavailable) return fill(actions);
-  const paused = Boolean(account.paused);
+  const paused = Boolean(history?.paused);
   const key = JSON.stringify([view.group, view.scope, paused, account.windows.map((one) => one.every)]);
   if (actions.dataset.key !== key) {
     actions.dataset.key = key;
@@ -27,7 +27,7 @@ const target = ({ status, group, scope }) => ({ group: status.budget ?? group, s
 const nameOf = ({ status, group, scope }) => (scope === "default" ? (status.budget ?? group) : scope);
 
 function raise(view) {
-  const { windows } = view.account;
+  const windows = ownWindows(view);
   const which = choice(windows.map((one, i) => [String(i), one.every ? `per ${one.every}, ${usd(one.amount_usd)}` : usd(one.amount_usd)]));
   const more = el("input", { type: "number", min: 0, step: "any", required: true, inputmode: "decimal" });
   const span = choice([["1", "in this window only"], ["", "from now on"]]);
@@ -68,7 +68,6 @@ function pause(view) {
     effect: () => "All its calls are refused with status 429 and the reason; calls in flight are settled.",
     body: () => ({
       ...target(view),
-      ...only(view),
       paused: true,
       reason: reason.value,
       ...(span.value ? { pause_s: Number(span.value) } : {}),
@@ -84,14 +83,17 @@ function resume(view) {
   confirmChange({
     title: `Resume ${nameOf(view)}`,
     effect: () => "Its calls are decided again, in all workers.",
-    body: () => ({ ...target(view), ...only(view), paused: false }),
+    body: () => ({ ...target(view), paused: false }),
     path: "budget",
     button: "Resume it",
     done: view.renew,
   });
 }
 
-/** Return the term that names the innermost budget, where there are several. */
-function only({ account }) {
-  return account.windows.length > 1 ? { every: account.windows[0].every ?? "never" } : {};
+/** Return the budgets of the scope itself: the last ones of a team may be those of the group, which it is within. */
+function ownWindows({ scope, status, account: { windows } }) {
+  const own = windows.length - status.windows.length;
+  const same = (one, other) => ["every", "amount_usd", "spent_usd", "decided"].every((name) => one[name] === other[name]);
+  const within = own > 0 && status.windows.every((one, i) => same(one, windows[own + i]));
+  return scope !== "default" && within ? windows.slice(0, own) : windows;
 }
