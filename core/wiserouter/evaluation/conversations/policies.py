@@ -12,12 +12,13 @@ The bound, `oracle`, is in `oracle.py`.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, pvariance
 from tempfile import TemporaryDirectory
-from typing import Literal, Protocol, get_args
+from typing import Literal, NamedTuple, Protocol, get_args
 
 import numpy as np
 
@@ -103,13 +104,21 @@ def open_policy(
     return CallPolicy(router, budget_usd, n_conversations, history.mean_calls, unit=name)
 
 
+class Rest(NamedTuple):
+    """What an open conversation still needs: mean number of calls, and mean and variance of their cost in USD."""
+
+    calls: float
+    mean_usd: float
+    variance_usd2: float
+
+
 class CallPolicy:
     """A router that decides every call, or of `pinned` conversations the first one.
 
     The horizon is in calls, whose number depends on the models. It is forecast after each conversation: the calls so
     far, for each open one the mean rest of those that ended later than it is, and for each one to come the mean of all.
     Conversations that keep their model are paid for first: what the longer ones with that model still cost at this
-    point, in the mean, is held back from the budget.
+    point is held back from the budget, at the mean of all open ones and a standard deviation more.
     """
 
     def __init__(
@@ -172,21 +181,24 @@ class CallPolicy:
         rests = [self._rest(key, decisions, mean) for key, decisions in self._open.items()]
         to_begin = mean * (self._n_conversations - self._ended - len(self._open))
         if self._unit == "pinned" and to_begin:
-            free_usd = self._budget_usd - sum(rest_usd for _, rest_usd in rests)
-            self._router.set_budget(amount_usd=free_usd, horizon=self._calls + max(round(to_begin), 1))
+            held_usd = sum(rest.mean_usd for rest in rests) + math.sqrt(sum(rest.variance_usd2 for rest in rests))
+            self._router.set_budget(
+                amount_usd=self._budget_usd - held_usd, horizon=self._calls + max(round(to_begin), 1)
+            )
         else:
-            in_progress = sum(calls for calls, _ in rests)
+            in_progress = sum(rest.calls for rest in rests)
             horizon = self._calls + max(round(in_progress + to_begin), 1)
             self._router.set_budget(amount_usd=self._budget_usd, horizon=horizon)
 
-    def _rest(self, key: str, decisions: Sequence[Decision], mean_calls: float) -> tuple[float, float]:
-        """Return the calls and the USD that an open conversation still needs, as in the longer ones that ended."""
+    def _rest(self, key: str, decisions: Sequence[Decision], mean_calls: float) -> Rest:
+        """Return what an open conversation still needs, as the longer ones that ended did."""
         n = len(decisions)
         longer = [spent_usd for spent_usd in self._ended_usd[self._group(decisions)] if len(spent_usd) > n + 1]
         if longer:
-            return fmean(len(one) - 1 - n for one in longer), fmean(one[-1] - one[n] for one in longer)
+            usd = [one[-1] - one[n] for one in longer]
+            return Rest(fmean(len(one) - 1 - n for one in longer), fmean(usd), pvariance(usd))
         calls = max(mean_calls - n, 1.0)
-        return calls, calls * self._spent_usd[key][-1] / n
+        return Rest(calls, calls * self._spent_usd[key][-1] / n, 0.0)
 
     def _group(self, decisions: Sequence[Decision]) -> str:
         """Return the name that tells comparable conversations: the model that a pinned one keeps."""
