@@ -81,6 +81,7 @@ class RoutingChatModel(BaseChatModel):
     share: float = 0.0
     incumbent: str = ""
     signals: list[str] = Field(default_factory=list, exclude=True)
+    otel_decisions: bool = Field(default=False, exclude=True)
 
     _environment: CallEnvironment = PrivateAttr()
 

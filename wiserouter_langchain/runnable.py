@@ -34,7 +34,7 @@ from wiserouter_langchain.judge import start_judge
 from wiserouter_langchain.operations import OPERATIONS
 from wiserouter_langchain.pooled_chat_model import PooledChatModel
 from wiserouter_langchain.rests import Rests
-from wiserouter_langchain.setup import add_member, open_conversations, open_router, pool_members
+from wiserouter_langchain.setup import add_member, open_conversations, open_router, pool_members, start_tracing
 from wiserouter_langchain.shadow import shadow_setting
 from wiserouter_langchain.structured_output import StructuredWiseRouter
 from wiserouter_langchain.wrapped_models import all_unwrapped
@@ -73,8 +73,8 @@ class RunnableWiseRouter(PooledChatModel):
     mode, share, incumbent : {"route", "shadow"}, float, and str
         In shadow mode the router decides and records, and `incumbent`, by default the first model, is called as without
         it. It acts on a share of the conversations (0 by default), within the same share of the budget.
-    signals : list of str, optional
-        Names of rules that score an answer 0 where it has certainly failed, such as "truncated".
+    signals, otel_decisions : list of str, and bool, default False
+        Names of rules that score an answer 0 where it has certainly failed; and whether each decision is a span.
     history_size : int, default 10,000
         The number of decisions that feedback can find by run or message.
 
@@ -141,12 +141,12 @@ class RunnableWiseRouter(PooledChatModel):
             run_limit=self.run_limit,
             ttl_s=self.conversation_ttl_s,
         )
-        lookup = ContextLookup(core, self.encoder_timeout_s)
+        start_tracing(core, on=self.otel_decisions)
         start_judge(core, self.judge, self.judge_share, self.judge_budget_usd, self.judge_terms)
         self._environment = CallEnvironment(
             core,
             members,
-            lookup,
+            ContextLookup(core, self.encoder_timeout_s),
             DecisionIndex(self.history_size),
             admission_queue(core),
             durable=core.durable,

@@ -10,7 +10,7 @@ from langchain_core.language_models import BaseChatModel
 
 from wiserouter import Budget, Model, Price, Shadow, WiseRouter
 from wiserouter.errors import InvalidInput, UnknownPrice
-from wiserouter.integration import Unit, check_bounded, keep_conversations, prepare_router
+from wiserouter.integration import Unit, check_bounded, keep_conversations, prepare_router, trace_decisions
 from wiserouter_langchain.pool_member import PoolMember, pool_member
 from wiserouter_langchain.wrapped_models import PLAIN, Wrapping, unwrapped
 
@@ -114,6 +114,12 @@ def open_conversations(
     if unit != "call" and kept is not None and kept.has_hard_runs:
         _check_bounded(members, cap_output_tokens)
     return unit
+
+
+def start_tracing(router: WiseRouter, *, on: bool) -> None:
+    """Make a span of each decision from now on, where that is asked for."""
+    if on:
+        trace_decisions(router)
 
 
 def add_member(

@@ -271,6 +271,8 @@ class AccountSettings(ConversationSettings, NestedSettings):
         The rules that score an answer 0 where it has certainly failed.
     otel_evaluations : bool
         Whether each score is emitted as an event `gen_ai.evaluation.result` of OpenTelemetry.
+    otel_decisions : bool
+        Whether each decision is a span `wiserouter.decide` of OpenTelemetry, below that of its request.
     priors : str or dict, optional
         Prior qualities: a family of published scores such as "code", a csv file, or scores by model.
     explore_requests : int, optional
@@ -305,6 +307,7 @@ class AccountSettings(ConversationSettings, NestedSettings):
     share: float = Field(0.0, ge=0, le=1)
     signals: list[Rule] = Field(default_factory=list)
     otel_evaluations: bool = False
+    otel_decisions: bool = False
     explore_requests: int | None = Field(None, ge=1)
     store: str = "memory://"
     reservation_ttl_s: float = Field(900.0, gt=0)

@@ -25,6 +25,7 @@ from wiserouter.integration import (
     RouterMetrics,
     Signals,
     admission_queue,
+    below,
     offload,
 )
 from wiserouter_litellm.attempts import Mark, is_covered
@@ -93,6 +94,8 @@ class Group:
         Faults by kind.
     metrics : RouterMetrics or None
         Counts refusals and measures decisions, where metrics are on.
+    traces : bool
+        Whether each decision is a span of OpenTelemetry.
     durable : bool
         Whether the budget lives in a store that outlasts the process, and that may have to be waited for.
     reads_question : bool
@@ -117,6 +120,7 @@ class Group:
     keeps_conversations: bool = False
     faults: Counter[str] = field(default_factory=Counter)
     metrics: RouterMetrics | None = None
+    traces: bool = False
     queue: AdmissionQueue = field(init=False)
     durable: bool = field(init=False)
     reads_question: bool = field(init=False)
@@ -290,7 +294,8 @@ class Group:
         """Decide, and alias the decision; waits for the store where that is shared."""
         candidates, worst_usd, conversation = routing.candidates, bounds.worst_usd, routing.conversation
         terms = {} if conversation is None else conversation.terms(self.router)
-        decision = self.router.decide(
+        decide, span = self.router.decide, routing.parent_span
+        decision = (decide if span is None else below(span, decide))(
             context=assignment.context,
             embedding=assignment.embedding,
             eligible=bounds.models,

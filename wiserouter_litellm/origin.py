@@ -14,6 +14,9 @@ CALL_ID_HEADER = "x-litellm-call-id"
 TRACE_KEY = "litellm_trace_id"
 """The keyword argument with the id that all attempts of a request share."""
 
+PARENT_SPAN = "litellm_parent_otel_span"
+"""The key of the metadata under which LiteLLM hands on the span of a request."""
+
 
 class Origin(NamedTuple):
     """The origin of a request, as its keyword arguments state it.

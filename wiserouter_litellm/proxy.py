@@ -18,7 +18,7 @@ import litellm
 
 from wiserouter import EpsilonFirst, ExploreShare, Growing, LabelBudget, Optimistic, WiseRouter, open_store
 from wiserouter.errors import WiseRouterError
-from wiserouter.integration import PriorScore, PriorScores, shadow_of
+from wiserouter.integration import PriorScore, PriorScores, shadow_of, trace_decisions
 from wiserouter_litellm.alerts import start_alerts
 from wiserouter_litellm.boot_refusal import announce_refusal
 from wiserouter_litellm.budget_settings import AccountSettings, ScopeSettings
@@ -140,8 +140,9 @@ def _groups_of(
                 shared_budget=None if name in members else name,
                 **(_account_of(name, account, share, group, deployments) if first is None else _as_in(first, group)),
             )
+            opened[group].traces = account.otel_decisions
             if first is None:
-                _observe(opened[group].router, account)
+                _observe(opened[group].router, name, account)
                 _judge(opened[group].router, account, share, config)
     return opened
 
@@ -186,10 +187,12 @@ def _named_faults(key: str) -> Iterator[None]:
         raise SettingsError(key, fault) from error
 
 
-def _observe(router: WiseRouter, settings: AccountSettings) -> None:
+def _observe(router: WiseRouter, name: str, settings: AccountSettings) -> None:
     """Set the journal, the label budget and the share of exploration of a router, where the settings have them."""
     if settings.otel_evaluations:
         router.emit_evaluations()
+    if settings.otel_decisions:
+        trace_decisions(router, name)
     if settings.journal is not None:
         router.journal_to(settings.journal)
     if settings.label_share is not None:

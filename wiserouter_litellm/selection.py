@@ -38,6 +38,8 @@ class RoutingRequest(NamedTuple):
         The conversation or run that it belongs to; None where each call is decided alone.
     failed_tools : sequence of str
         The ids of the tool calls whose results are errors, where these are scored.
+    parent_span : object
+        The span of OpenTelemetry that its decision is part of, where decisions are traced.
     """
 
     candidates: Candidates
@@ -51,6 +53,7 @@ class RoutingRequest(NamedTuple):
     lasting_ids: Sequence[str] = ()
     conversation: RequestConversation | None = None
     failed_tools: Sequence[str] = ()
+    parent_span: object = None
 
     def among(self, deployments: Sequence[Deployment]) -> RoutingRequest:
         """Return the same request with only these deployments as candidates."""

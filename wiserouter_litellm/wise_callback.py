@@ -15,7 +15,7 @@ from wiserouter_litellm.direct_calls import DirectCall, direct_call, messages_of
 from wiserouter_litellm.errors import BudgetRefused, BudgetUncertain, FallbackRefused, ScopeRefused, uncountable
 from wiserouter_litellm.fallbacks import GROUP_NOTE_KEY, group_note, note_group, noted_group, paying_group, refusal
 from wiserouter_litellm.group import DECISION_KEY, Group
-from wiserouter_litellm.origin import TRACE_KEY, Origin, metadata_of, origin_of
+from wiserouter_litellm.origin import PARENT_SPAN, TRACE_KEY, Origin, metadata_of, origin_of
 from wiserouter_litellm.other_surfaces import marked_deployments
 from wiserouter_litellm.pre_call_checks import aselect_from, filtered_by_later_checks
 from wiserouter_litellm.recorder import REQUEST_NOTE_KEY, Recorder
@@ -315,6 +315,7 @@ class WiseCallback(Recorder):
             lasting_ids,
             self._conversation_of(messages, kwargs, origin, scope) if group.keeps_conversations else None,
             () if group.signals is None else failed_tools(messages, kwargs),
+            origin.metadata.get(PARENT_SPAN) if group.traces else None,
         )
 
     def _conversation_of(

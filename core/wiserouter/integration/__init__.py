@@ -20,6 +20,7 @@ from wiserouter.judging.verdict import UnbilledFailure
 from wiserouter.operating.budget_warnings import BudgetWarnings, DeliveryFailed, Notice, WarningRules, Webhook
 from wiserouter.operating.metrics import Metrics, RouterMetrics
 from wiserouter.operating.savings import savings
+from wiserouter.operating.tracing import below, trace_decisions
 from wiserouter.pricing.prior_scores import PriorScore, PriorScores
 from wiserouter.pricing.tokens import count_tokens, load_tokenizer
 from wiserouter.prompts.encoders.remote import Embedded, RemoteEncoder
@@ -75,6 +76,7 @@ __all__ = [
     "Webhook",
     "WhatIf",
     "admission_queue",
+    "below",
     "check_bounded",
     "check_reward",
     "clamped_usage",
@@ -96,5 +98,6 @@ __all__ = [
     "settle",
     "shadow_of",
     "share_key",
+    "trace_decisions",
     "what_if",
 ]
