@@ -191,7 +191,7 @@ class CallPolicy:
             self._router.set_budget(amount_usd=self._budget_usd, horizon=horizon)
 
     def _rest(self, key: str, decisions: Sequence[Decision], mean_calls: float) -> Rest:
-        """Return what an open conversation still needs, as the longer ones that ended did."""
+        """Return the rest of an open conversation: that of the longer ones that ended."""
         n = len(decisions)
         longer = [spent_usd for spent_usd in self._ended_usd[self._group(decisions)] if len(spent_usd) > n + 1]
         if longer:
