@@ -159,7 +159,7 @@ def _http_errors() -> Iterator[None]:
     except AlreadySettled:
         raise HTTPException(409, "the call failed and was released, so there is no answer to rate") from None
     except (InvalidInput, UnknownPrice) as error:
-        raise HTTPException(400, str(error)) from None
+        raise HTTPException(422, str(error)) from None
     except StoreError as error:
         text = "the store of budgets and decisions cannot be reached; the log of the proxy says why"
         raise HTTPException(503, text, {"retry-after": str(RETRY_AFTER_S)}) from error

@@ -81,7 +81,7 @@ def permitted(path, key):
         return {401, 413, 415, 422}
     if path in ADMIN_ROUTES and key != "master":
         return {403, 422}
-    return {200, 400, 404, 413, 415, 422} if path == "/wiserouter/savings" else {200, 404, 413, 415, 422}
+    return {200, 404, 413, 415, 422}
 
 
 @pytest.mark.parametrize(
