@@ -201,7 +201,7 @@ def _models(group: Group) -> dict[str, dict[str, Any]]:
     calls, labels = estimates.calls.sum(axis=0), estimates.labels.sum(axis=0)
     infos = group.registry.infos.values()
     deployments = Counter(info.model for info in infos)
-    rate_cards = {info.model: info.rate_card for info in infos}
+    rate_cards, orders = {info.model: info.rate_card for info in infos}, group.router.orders.models
     return {
         name: {
             "calls": int(calls[k]),
@@ -209,6 +209,8 @@ def _models(group: Group) -> dict[str, dict[str, Any]]:
             "labels": int(labels[k]),
             "mean_reward": _mean(estimates.reward[:, k].sum(), labels[k]),
             "deployments": deployments[name],
+            "retired": group.router.pool.by_name[name].retired,
+            "max_share": orders[name].max_share if name in orders else None,
             "price_usd_per_token": asdict(rate_cards[name].price) if name in rate_cards else None,
             "price_source": rate_cards[name].source if name in rate_cards else None,
         }

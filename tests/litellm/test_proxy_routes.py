@@ -23,6 +23,7 @@ ROUTES = {
     "/wiserouter/feedback": "POST",
     "/wiserouter/end": "POST",
     "/wiserouter/budget": "POST",
+    "/wiserouter/model": "POST",
     "/wiserouter/status": "GET",
     "/wiserouter/metrics": "GET",
     "/wiserouter/plan": "GET",
