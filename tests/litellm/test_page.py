@@ -11,7 +11,7 @@ from litellm.proxy.auth.user_api_key_auth import user_api_key_auth
 
 import wiserouter_litellm.page
 from support.groups import fitted
-from wiserouter import Budget
+from wiserouter import Budget, Usage
 from wiserouter.integration import BudgetChange
 from wiserouter_litellm.page.history import MAX_READINGS, MAX_WINDOWS, SpendHistory
 from wiserouter_litellm.page.latest import MOST, DecisionsOfRouters
@@ -22,7 +22,7 @@ from wiserouter_litellm.scopes import GroupScope
 ASSETS = Path(wiserouter_litellm.page.__file__).parent / "assets"
 OURS = [path for path in sorted(ASSETS.rglob("*")) if path.is_file() and "vendor" not in path.parts]
 VENDORED = [path for path in sorted(ASSETS.rglob("*")) if path.is_file() and "vendor" in path.parts]
-DATA = ["/wiserouter/history?group=wise", "/wiserouter/kinds?group=wise", "/wiserouter/decisions?group=wise"]
+DATA = [f"/wiserouter/{name}?group=wise" for name in ("history", "kinds", "spend", "decisions")]
 
 
 class RouterAsGroup:
@@ -105,6 +105,18 @@ async def test_kinds_show_where_questions_go_and_what_for(client, group):
     }
     assert found["rate_usd"] == pytest.approx(0.1)
     assert (await client.get("/wiserouter/kinds?group=wise&scope=nope")).status_code == 404
+
+
+async def test_spend_by_kind_adds_up_to_what_was_charged(client, group):
+    usage = Usage(input_tokens=100, output_tokens=10)
+    costs = [0.25, 0.5, 0.125]
+    for cost_usd, tokens in zip(costs, [usage, usage, None], strict=True):
+        group.router.charge(group.router.decide(context=0), cost_usd, usage=tokens)
+    days = (await client.get("/wiserouter/spend?group=wise&days=2")).json()["days"]
+    assert days[0]["kinds"] == {}
+    assert days[1] == {"date": days[1]["date"], "kinds": {"0": pytest.approx(0.75), "other": pytest.approx(0.125)}}
+    assert (await client.get("/wiserouter/spend?group=wise&scope=nope")).json()["days"][-1]["kinds"] == {}
+    assert (await client.get("/wiserouter/spend?group=wise&days=1000")).status_code == 422
 
 
 async def test_decisions_are_listed_with_their_outcomes_the_last_one_first(client, group):

@@ -99,6 +99,11 @@ def test_the_page_shows_live_figures_and_its_slider_asks_for_plans(proxy, tab):
     for card in ("budget", "plan", "savings", "spend", "kinds", "models", "teams", "feedback", "decisions", "health"):
         assert tab.run(f"document.getElementById('{card}').checkVisibility()"), card
     assert all(word in text(tab, "#kinds") for word in ("theorem", "court", "regex"))
+    tab.run("document.querySelector('input[value=kind]').click()")
+    wait_for(tab, "document.querySelector('#spend .legend').innerText.includes('theorem')")
+    assert "kind of question" in tab.run("document.querySelector('#spend [role=img]').getAttribute('aria-label')")
+    research = f"${now['scopes']['team:research']['windows'][0]['spent_usd']:.2f}"
+    assert research in text(tab, "#teams")
     before = text(tab, "#plan .big")
     slider = "document.getElementById('plan-slider')"
     at = int(tab.run(f"{slider}.value"))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 from fastapi import APIRouter, HTTPException, Query
@@ -14,6 +15,7 @@ from wiserouter_litellm.group import Group
 from wiserouter_litellm.page.history import SpendHistory, keep_reading
 from wiserouter_litellm.page.kinds import kinds_of
 from wiserouter_litellm.page.latest import MOST, DecisionsOfRouters
+from wiserouter_litellm.page.spend import MAX_DAYS, spend_by_kind
 from wiserouter_litellm.route_guard import RETRY_AFTER_S, GuardedRoute
 from wiserouter_litellm.scopes import OWN
 
@@ -43,6 +45,7 @@ class OperatorPage:
         router = APIRouter(route_class=GuardedRoute)
         router.add_api_route("/history", self.history, methods=["GET"])
         router.add_api_route("/kinds", self.kinds, methods=["GET"])
+        router.add_api_route("/spend", self.spend, methods=["GET"])
         router.add_api_route("/decisions", self.decisions, methods=["GET"])
         return router
 
@@ -55,14 +58,16 @@ class OperatorPage:
     def kinds(self, group: Name, scope: Name = OWN) -> dict[str, Any]:
         """Return the kinds of questions, the models that each goes to, and the estimates behind that."""
         found = self._found(group)
-        try:
+        with _http_errors():
             return {"group": group, "scope": scope, **kinds_of(found.router, scope)}
-        except NotStarted:
-            raise HTTPException(404, f"scope {scope!r} has no budget") from None
-        except StoreError as error:
-            raise HTTPException(
-                503, "the store of budgets cannot be reached", {"retry-after": str(RETRY_AFTER_S)}
-            ) from error
+
+    def spend(
+        self, group: Name, scope: Name | None = None, days: Annotated[int, Query(ge=1, le=MAX_DAYS)] = 30
+    ) -> dict[str, Any]:
+        """Return the spend on each kind of question by day, of all scopes or of one."""
+        found = self._found(group)
+        with _http_errors():
+            return {"group": group, "scope": scope, "days": spend_by_kind(found.router, days, scope)}
 
     def decisions(self, group: Name, most: Annotated[int, Query(ge=1, le=MOST)] = 50) -> dict[str, Any]:
         """Return the latest decisions of this worker, the last one first."""
@@ -73,6 +78,18 @@ class OperatorPage:
         if name not in known:
             raise HTTPException(404, f"group must be one of {', '.join(known)}, got {name!r}")
         return known[name]
+
+
+@contextmanager
+def _http_errors() -> Iterator[None]:
+    """Translate errors into HTTP statuses."""
+    try:
+        yield
+    except NotStarted as error:
+        raise HTTPException(404, f"scope {error.scope!r} has no budget") from None
+    except StoreError as error:
+        text = "the store of budgets and decisions cannot be reached; the log of the proxy says why"
+        raise HTTPException(503, text, {"retry-after": str(RETRY_AFTER_S)}) from error
 
 
 def _pause_of(router: WiseRouter, scope: str) -> str | None:

@@ -16,7 +16,7 @@ import { Refused, ask, isKnown, use } from "./session.js";
 
 const EVERY_MS = 10_000;
 const OWN = "default";
-const SINCE = "30d";
+const DAYS = 30;
 const cards = [budget, plan, savings, spend, kinds, models, teams, feedback, decisions, health];
 const main = document.getElementById("main");
 const choices = document.getElementById("choices");
@@ -78,12 +78,13 @@ async function show(groups, turn) {
 /** Return what the other routes say, by name; null for what is not there. */
 async function others(status) {
   const { group, scope } = chosen;
-  const of = scope === OWN ? { group, since: SINCE } : { group, since: SINCE, scope };
+  const of = scope === OWN ? { group } : { group, scope };
   const asked = {
     history: ask("history", chosen),
     kinds: ask("kinds", chosen),
     decisions: ask("decisions", { group }),
-    savings: ask("savings", of).then(({ groups }) => groups[status.budget ?? group] ?? null),
+    spend: ask("spend", { ...of, days: DAYS }),
+    savings: ask("savings", { ...of, since: `${DAYS}d` }).then(({ groups }) => groups[status.budget ?? group] ?? null),
   };
   const answers = await Promise.all(Object.values(asked).map((answer) => answer.catch(missing)));
   return Object.fromEntries(Object.keys(asked).map((name, i) => [name, answers[i]]));

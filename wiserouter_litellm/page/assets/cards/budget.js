@@ -5,7 +5,7 @@ import { fromCss } from "../colours.js";
 import { card, el, figures, fill } from "../dom.js";
 import { NONE, count, duration, number, percent, quality, time, usd } from "../format.js";
 import { forecastOf } from "../forecast.js";
-import { offerChanges } from "./budget_changes.js";
+import { offerChanges, ownWindows } from "./budget_changes.js";
 
 const { node, body } = card("budget", "Budget");
 const notes = el("div");
@@ -25,13 +25,15 @@ function update(view) {
     return fill(rest, el("p", { class: "note bad" }, account.unavailable));
   }
   if (!blocks.size) fill(rest);
+  const own = ownWindows(view);
   account.windows.forEach((window, i) => {
     const name = `${i}:${window.every}`;
     if (!blocks.has(name)) {
       blocks.set(name, blockOf());
       rest.append(blocks.get(name).node);
     }
-    blocks.get(name).show(window, account, history?.windows?.[i], savings?.days, now);
+    const days = own.includes(window) ? savings?.days : null; // which are those of the scope
+    blocks.get(name).show({ ...window, enclosing: !own.includes(window) }, account, history?.windows?.[i], days, now);
   });
   for (const [name, block] of [...blocks]) {
     if (account.windows.some((window, i) => `${i}:${window.every}` === name)) continue;
@@ -54,6 +56,7 @@ function showWindow(text, chart, outlook, window, account, past, days, now) {
   const amount = window.amount_usd + window.carried_usd;
   const unspent = amount - window.spent_usd;
   const chips = [window.every ? `per ${window.every}` : `for ${count(window.horizon)} requests`, `${window.limit} limit`];
+  if (window.enclosing) chips.push("of the whole group");
   if (window.rules && account.windows.length > 1) chips.push("sets the rate");
   fill(
     text,

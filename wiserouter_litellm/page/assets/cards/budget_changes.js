@@ -91,7 +91,7 @@ function resume(view) {
 }
 
 /** Return the budgets of the scope itself: the last ones of a team may be those of the group, which it is within. */
-function ownWindows({ scope, status, account: { windows } }) {
+export function ownWindows({ scope, status, account: { windows } }) {
   const own = windows.length - status.windows.length;
   const same = (one, other) => ["every", "amount_usd", "spent_usd", "decided"].every((name) => one[name] === other[name]);
   const within = own > 0 && status.windows.every((one, i) => same(one, windows[own + i]));

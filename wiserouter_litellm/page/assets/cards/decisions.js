@@ -27,7 +27,7 @@ function update(view) {
   known = new Map(latest.map((one) => [one.id, one]));
   if (!latest.length) return fill(list, el("p", { class: "about" }, "None since this worker started."));
   if (list.contains(document.activeElement) && document.activeElement.tagName === "BUTTON") return; // do not pull it away
-  const columns = [["at"], ["model"], ["scope"], ["state"], ["cost", "num"], ["score", "num"], ["", ""]];
+  const columns = [["at"], ["model"], ["scope"], ["state"], ["cost", "num"], ["score", "num"], [el("span", { class: "hidden" }, "explanation")]];
   fill(list, table("Latest decisions", columns, latest.map(row)));
 }
 
