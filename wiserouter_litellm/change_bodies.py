@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from wiserouter.integration import BudgetChange
+from wiserouter_litellm.budget_settings import PriceSettings
 from wiserouter_litellm.scopes import OWN
 
 Name = Annotated[str, Field(min_length=1, max_length=512)]
@@ -70,3 +71,21 @@ class BudgetOrder(Order):
             ended=self.end,
             every=self.every,
         )
+
+
+class ModelOrderBody(Order):
+    """An order for one model; what is left out stays as it is, and null takes an order back."""
+
+    model: Name = Field(description="a model of the group, as /wiserouter/status names it")
+    price: PriceSettings | None = Field(None, description="USD per token")
+    retired: Annotated[bool, Field(strict=True)] | None = Field(None, description="true sends it no more queries")
+    max_share: Annotated[float, Field(ge=0, le=1, strict=True)] | None = Field(
+        None, description="the most of the decisions that it receives"
+    )
+
+    def given(self) -> dict[str, Any]:
+        """Return the terms that the body names."""
+        terms = {
+            name: getattr(self, name) for name in ("price", "retired", "max_share") if name in self.model_fields_set
+        }
+        return {name: one.price() if isinstance(one, PriceSettings) else one for name, one in terms.items()}

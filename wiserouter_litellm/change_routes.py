@@ -11,9 +11,9 @@ from fastapi import APIRouter, Depends, Header, HTTPException
 from litellm.proxy._types import LitellmUserRoles, UserAPIKeyAuth
 from litellm.proxy.auth.user_api_key_auth import user_api_key_auth
 
-from wiserouter.errors import InvalidInput, NotStarted, UnknownPrice
+from wiserouter.errors import InvalidInput, NotStarted, StoreError, UnknownModel, UnknownPrice
 from wiserouter.integration import ChangeAnswer, ChangeRefused
-from wiserouter_litellm.change_bodies import BudgetOrder
+from wiserouter_litellm.change_bodies import BudgetOrder, ModelOrderBody
 from wiserouter_litellm.group import Group
 from wiserouter_litellm.group_setup import check_can_be_hard
 from wiserouter_litellm.recorder import Recorder
@@ -46,6 +46,16 @@ def add_changes(router: APIRouter, recorder: Callable[[], Recorder]) -> None:
                     check_can_be_hard(group.name, group.registry.infos.values(), group.cap_output_tokens)
             answered = groups[0].router.change_budget(change, scope=body.scope, by=ordered_by(caller), key=key or "")
         return {"group": body.group, **as_json(answered)}
+
+    @router.post("/model")
+    def model(body: ModelOrderBody, caller: Caller, key: Key = None) -> dict[str, Any]:
+        """Set the price, the service or the largest share of a model, or take that back."""
+        only_those_who_may_change(caller)
+        groups = groups_of(recorder(), body.group)
+        with refusals():
+            router = groups[0].router
+            answer = router.change_model(body.model, **body.given(), by=ordered_by(caller), key=key or "")
+        return {"group": body.group, **answer._asdict()}
 
 
 def as_json(answered: ChangeAnswer) -> dict[str, Any]:
@@ -91,7 +101,12 @@ def refusals() -> Iterator[None]:
         yield
     except ChangeRefused as error:
         raise HTTPException(409, {"message": str(error), "figures": error.figures}) from None
+    except UnknownModel as error:
+        raise HTTPException(404, str(error)) from None
     except NotStarted as error:
         raise HTTPException(404, f"scope {error.scope!r} has no budget yet") from None
     except (InvalidInput, UnknownPrice) as error:
         raise HTTPException(422, str(error)) from None
+    except StoreError as error:
+        text = "the store cannot be reached, and nothing was changed as far as is known: send it again with its key"
+        raise HTTPException(503, text, {"retry-after": "2"}) from error

@@ -14,7 +14,7 @@ import litellm
 
 from wiserouter import Price
 from wiserouter.errors import InvalidInput, UnknownPrice
-from wiserouter.integration import PriorScores, RateCard, exact_encoding
+from wiserouter.integration import PriorScores, RateCard, exact_encoding, rates_of
 from wiserouter_litellm.limits import ALL_ANSWERS, ALL_LIMITS, whole_number
 from wiserouter_litellm.parameter_checks import tier_of
 from wiserouter_litellm.parameters import broken_default
@@ -110,6 +110,7 @@ class DeploymentRegistry:
         self._priors = priors or PriorScores([])
         self._group, self._fitted_models, self._prices = group, set(fitted_models), dict(prices or {})
         self._infos: dict[str, DeploymentInfo] = {}
+        self._configured: dict[str, RateCard] = {}
         self._refused: set[str] = set()
 
     @property
@@ -120,6 +121,21 @@ class DeploymentRegistry:
     def n_deployments(self, model: str) -> int:
         """Return the number of deployments of a model."""
         return sum(info.model == model for info in self._infos.values())
+
+    def price(self, prices: Mapping[str, Price]) -> None:
+        """Take the prices that administrators have set for models, and those of the configuration for the others.
+
+        A call is still bounded by the price of the configuration where that is higher, since LiteLLM bills by it.
+        """
+        for id_, info in self._infos.items():
+            configured = self._configured.setdefault(id_, info.rate_card)
+            price = prices.get(info.model)
+            if price is None:
+                self._infos[id_] = info._replace(rate_card=configured)
+                continue
+            rates = (*configured.rates, *rates_of(price))
+            card = replace(configured, price=price, rates=rates, source="administrator")
+            self._infos[id_] = info._replace(rate_card=card)
 
     def find(self, *deployment_ids: object) -> DeploymentInfo | None:
         """Return the deployment of one of these ids, if it is one of the group's."""

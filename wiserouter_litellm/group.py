@@ -22,6 +22,7 @@ from wiserouter.integration import (
     ContextLookup,
     ConversationKey,
     DrawBy,
+    Orders,
     RouterMetrics,
     Signals,
     admission_queue,
@@ -127,6 +128,7 @@ class Group:
     observes: bool = field(init=False)
     signals: Signals | None = field(init=False)
     _adding: Lock = field(default_factory=Lock)
+    _has_orders: bool = False
 
     def __post_init__(self) -> None:
         self.queue = admission_queue(self.router)
@@ -137,6 +139,15 @@ class Group:
         self._run_is_hard = self.keeps_conversations and kept is not None and kept.has_hard_runs
         self.hard |= self._run_is_hard
         self.router.follow(self._follow_limits)
+        self.router.follow_orders(self._follow_orders)
+        self._follow_orders(self.router.orders)
+
+    def _follow_orders(self, orders: Orders) -> None:
+        """Take the prices that administrators have set."""
+        prices = {name: one.price for name, one in orders.models.items() if one.price is not None}
+        if prices or self._has_orders:
+            self.registry.price(prices)
+        self._has_orders = bool(prices)
 
     def _follow_limits(self, hard_scopes: Collection[str]) -> None:
         """Bound the requests of a group whose limit an administrator has made hard."""
@@ -331,9 +342,13 @@ class Group:
     def _ranking(self, decision: Decision, worst_usd: Mapping[str, float] | None) -> list[str]:
         """Return all models, the chosen one first, and under a hard limit those last that its reservation cannot bear.
 
-        None is left out: LiteLLM's later filters, such as those for tags and regions, must see all that may serve.
+        Only retired ones are left out: LiteLLM's later filters, such as those for tags and regions, must see all that
+        may serve.
         """
         ranking = self.router.ranking(decision)
+        pool = self.router.pool
+        if not pool.unrestricted:
+            ranking = [name for name in ranking if name == decision.model or not pool.by_name[name].retired]
         if worst_usd is None:
             return ranking
         return sorted(ranking, key=lambda name: not is_covered(decision, name, worst_usd))

@@ -159,7 +159,7 @@ def _http_errors() -> Iterator[None]:
     except AlreadySettled:
         raise HTTPException(409, "the call failed and was released, so there is no answer to rate") from None
     except (InvalidInput, UnknownPrice) as error:
-        raise HTTPException(400, str(error)) from None
+        raise HTTPException(422, str(error)) from None
     except StoreError as error:
         text = "the store of budgets and decisions cannot be reached; the log of the proxy says why"
         raise HTTPException(503, text, {"retry-after": str(RETRY_AFTER_S)}) from error
@@ -201,7 +201,7 @@ def _models(group: Group) -> dict[str, dict[str, Any]]:
     calls, labels = estimates.calls.sum(axis=0), estimates.labels.sum(axis=0)
     infos = group.registry.infos.values()
     deployments = Counter(info.model for info in infos)
-    rate_cards = {info.model: info.rate_card for info in infos}
+    rate_cards, orders = {info.model: info.rate_card for info in infos}, group.router.orders.models
     return {
         name: {
             "calls": int(calls[k]),
@@ -209,6 +209,8 @@ def _models(group: Group) -> dict[str, dict[str, Any]]:
             "labels": int(labels[k]),
             "mean_reward": _mean(estimates.reward[:, k].sum(), labels[k]),
             "deployments": deployments[name],
+            "retired": group.router.pool.by_name[name].retired,
+            "max_share": orders[name].max_share if name in orders else None,
             "price_usd_per_token": asdict(rate_cards[name].price) if name in rate_cards else None,
             "price_source": rate_cards[name].source if name in rate_cards else None,
         }

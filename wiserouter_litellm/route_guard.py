@@ -20,7 +20,7 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.requests import ClientDisconnect
 
-from wiserouter_litellm.change_bodies import BudgetOrder, Order
+from wiserouter_litellm.change_bodies import BudgetOrder, ModelOrderBody, Order
 
 MAX_BODY_BYTES = 65_536
 """Most bytes of a body; the longest feedback in escaped JSON has less than half of that."""
@@ -58,7 +58,12 @@ class EndedSession(BaseModel):
     id: str = Field(min_length=1, max_length=256, description="session id, or the id of one of the calls")
 
 
-_BODIES: dict[str, type[BaseModel]] = {"feedback": Feedback, "end": EndedSession, "budget": BudgetOrder}
+_BODIES: dict[str, type[BaseModel]] = {
+    "feedback": Feedback,
+    "end": EndedSession,
+    "budget": BudgetOrder,
+    "model": ModelOrderBody,
+}
 """The body of each route that takes one, by the last part of its path."""
 
 

@@ -31,6 +31,13 @@ def clean_litellm():
     """Keep the callbacks: the proxy of this module needs them."""
 
 
+BODIES = {
+    "/wiserouter/budget": {"paused": True},
+    "/wiserouter/model": {"model": "large", "retired": True},
+    "/wiserouter/mode": {"mode": "shadow"},
+}
+
+
 def headers(key=MASTER):
     return {"Authorization": f"Bearer {key}"}
 
@@ -121,8 +128,56 @@ def test_all_routes_that_change_or_show_budgets_are_for_administrators(client):
     assert open_to_all < ours
     assert ("/wiserouter/budget", "POST") in ours
     for path, method in ours - open_to_all:
-        asked = {"json": {"group": "wise", "paused": True}} if method == "POST" else {"params": {"group": "wise"}}
+        asked = {"json": {"group": "wise", **BODIES[path]}} if method == "POST" else {"params": {"group": "wise"}}
         url = path.replace("{call}", "x")
         for key in ("sk-user-a", "sk-unknown"):
             response = client.request(method, url, headers=headers(key), **asked)
             assert response.status_code in {401, 403}, (method, path, key, response.text)
+
+
+def models(client):
+    return client.get("/wiserouter/status", headers=headers()).json()["groups"]["wise"]["models"]
+
+
+def test_a_model_is_retired_and_brought_back(client, provider):
+    assert ask(client).headers["x-wiserouter-model"] == "large"
+    assert order(client, {"model": "large", "retired": True}, path="/wiserouter/model").status_code == 200
+    assert ask(client).headers["x-wiserouter-model"] == "small"
+    assert models(client)["large"]["retired"]
+    last = order(client, {"model": "small", "retired": True}, path="/wiserouter/model")
+    assert (last.status_code, "not retired" in last.text) == (422, True)
+    assert order(client, {"model": "large", "retired": None}, path="/wiserouter/model").status_code == 200
+    assert ask(client).headers["x-wiserouter-model"] == "large"
+    assert lines(client)[-1]["after"]["retired"] is False
+
+
+def test_a_model_has_a_share_and_a_price(client, provider):
+    price = models(client)["large"]["price_usd_per_token"]
+    answer = order(
+        client,
+        {"model": "large", "max_share": 0.5, "price": {"input": 1e-3, "output": 2e-3}},
+        path="/wiserouter/model",
+    )
+    assert answer.status_code == 200, answer.text
+    served = [ask(client).headers["x-wiserouter-model"] for _ in range(6)]
+    assert 1 <= served.count("large") <= 4  # half of them, and one more
+    shown = models(client)["large"]
+    assert (shown["max_share"], shown["price_source"]) == (0.5, "administrator")
+    assert shown["price_usd_per_token"]["input"] == 1e-3
+    taken_back = order(client, {"model": "large", "max_share": None, "price": None}, path="/wiserouter/model")
+    assert taken_back.json()["after"]["max_share"] is None
+    assert models(client)["large"]["price_usd_per_token"] == price
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ({"model": "none", "retired": True}, 404),
+        ({"model": "large"}, 422),
+        ({"model": "large", "max_share": 1.5}, 422),
+        ({"model": "large", "price": {"input": -1.0, "output": 0.0}}, 422),
+        ({"model": "large", "price": {"input": 1.0, "output": 0.0, "typo": 1}}, 422),
+    ],
+)
+def test_an_order_for_a_model_that_makes_no_sense_is_refused(client, body, status):
+    assert order(client, body, path="/wiserouter/model").status_code == status

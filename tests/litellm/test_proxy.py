@@ -380,8 +380,8 @@ def test_savings_are_those_of_the_account(client, provider):
     assert set(savings().json()["groups"]) == {"wise", "hard", "poor", "thrifty", "quick"}
     assert [savings(**wrong).status_code for wrong in ({"group": "x"}, {"since": "x"}, {"before": "x"})] == [
         404,
-        400,
-        400,
+        422,
+        422,
     ]
 
 

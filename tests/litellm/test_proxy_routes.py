@@ -23,6 +23,7 @@ ROUTES = {
     "/wiserouter/feedback": "POST",
     "/wiserouter/end": "POST",
     "/wiserouter/budget": "POST",
+    "/wiserouter/model": "POST",
     "/wiserouter/status": "GET",
     "/wiserouter/metrics": "GET",
     "/wiserouter/plan": "GET",
@@ -82,7 +83,7 @@ def permitted(path, key):
         return {401, 413, 415, 422}
     if path in ADMIN_ROUTES and key != "master":
         return {403, 422}
-    return {200, 400, 404, 413, 415, 422} if path == "/wiserouter/savings" else {200, 404, 413, 415, 422}
+    return {200, 404, 413, 415, 422}
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """A real proxy with two workers on one Redis: one hard budget, and every score counts once in either worker."""
 
 import asyncio
+import json
 import time
 from collections import defaultdict
 from typing import NamedTuple
@@ -8,6 +9,7 @@ from typing import NamedTuple
 import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from typer.testing import CliRunner
 
 from support.groups import fitted
 from support.proxies import config_of, running_proxy, write
@@ -15,6 +17,7 @@ from support.redis_servers import MISSING, redis_server, wait_until
 from support.redis_servers import serving as serving_redis
 from support.stub import Stub, serving
 from wiserouter import WiseRouter
+from wiserouter.cli import app
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(redis_server() is None, reason=MISSING)]
 
@@ -84,6 +87,12 @@ def metrics(place):
     return {(one.name, *one.labels.values()): one.value for family in families for one in family.samples}
 
 
+def savings(place):
+    """Return the savings of the shared budget, as a worker says."""
+    headers = {"Authorization": f"Bearer {place.key}"}
+    return httpx.get(f"{place.base}/wiserouter/savings", headers=headers, timeout=30).json()["groups"]["wise"]
+
+
 async def ask_and_rate(client, n):
     """Return the score that counts in the end; None where the budget refused the call."""
     headers = {"Authorization": f"Bearer sk-user-{n % 7}", "x-test-id": str(n)}
@@ -151,6 +160,17 @@ def test_two_workers_keep_one_hard_budget_and_count_every_score_once(place):
         refused = sum(n for (name, group, *_), n in found.items() if (name, group) == (REFUSED, "wise"))
         assert refused >= REQUESTS - len(scores)
         assert found["wiserouter_store_up", "wise"] == 1
+
+    saved = [savings(place) for _ in range(4)]
+    saved.append(json.loads(CliRunner().invoke(app, ["report", place.store, "--json"]).stdout)["groups"].popitem()[1])
+    for found in saved:
+        assert found["actual"]["cost_usd"] == pytest.approx(seen.spent_usd, abs=1e-9)
+        assert found["actual"]["calls"] == found["coverage"]["compared_calls"] == len(scores)
+        assert found["actual"]["scores"] == len(scores)
+        assert found["actual"]["mean_score"] == pytest.approx(sum(scores) / len(scores))
+        assert found["against"] == saved[0]["against"] or found is saved[-1]
+    best = saved[0]["against"]["best"]
+    assert best["saved_usd"] == pytest.approx(best["cost_usd"] - seen.spent_usd, abs=1e-9)
 
     answered, rated = workers_asked(place, "/chat/completions"), workers_asked(place, "/feedback")
     assert len(answered) == len(rated) == 2

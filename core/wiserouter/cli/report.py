@@ -12,7 +12,7 @@ import typer
 
 from wiserouter.cli.output import check_writable, err, out, print_json, table
 from wiserouter.errors import InvalidInput
-from wiserouter.operating.savings import savings_of
+from wiserouter.operating.savings import presumed_calls, savings_of
 from wiserouter.operating.savings_journal import calls_of, sums_of_journal
 from wiserouter.operating.savings_terms import days_of, read_shares
 from wiserouter.operating.savings_text import COLUMNS, html_of, lines_of, rows_of
@@ -70,7 +70,9 @@ def _of_store(url: str, since: str, scope: str | None, before: str | None) -> Re
             f"{found.store} holds no figures of models yet: a router adds them within seconds", value=url
         )
     figures = PoolFigures.of_dict(json.loads(found.models))
-    return {found.store: savings_of(found.cells, figures, scope=scope, before=shares).as_dict()}
+    of_scope = found.accounts.get(scope or "default")
+    presumed = None if of_scope is None else presumed_calls(of_scope.account, whole=scope is None)
+    return {found.store: savings_of(found.cells, figures, scope=scope, before=shares, presumed=presumed).as_dict()}
 
 
 def _of_journal(path: Path, since: str, scope: str | None, before: str | None, artifact: Path | None) -> Reports:

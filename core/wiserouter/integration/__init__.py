@@ -25,6 +25,8 @@ from wiserouter.pricing.prior_scores import PriorScore, PriorScores
 from wiserouter.pricing.tokens import count_tokens, load_tokenizer
 from wiserouter.prompts.encoders.remote import Embedded, RemoteEncoder
 from wiserouter.prompts.question import Message, Question, question_of
+from wiserouter.routing.ordered_models import KEEP
+from wiserouter.routing.orders import OrderAnswer, Orders
 from wiserouter.routing.signals import RULES, Signals
 from wiserouter.routing.status import WhatIf, what_if
 from wiserouter.stores.ids import fresh_id
@@ -34,6 +36,7 @@ from wiserouter.validation import check_reward
 
 __all__ = [
     "FRAME_TOKENS",
+    "KEEP",
     "MAX_WAIT_S",
     "RULES",
     "SHORT_TEXT_CHARS",
@@ -59,6 +62,8 @@ __all__ = [
     "Message",
     "Metrics",
     "Notice",
+    "OrderAnswer",
+    "Orders",
     "PreparedRouter",
     "PriorScore",
     "PriorScores",

@@ -13,13 +13,23 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wiserouter.errors import UnknownModel, UnknownPrice
+from wiserouter.budgets.ledger import Ledger
+from wiserouter.budgets.nested import Account
+from wiserouter.errors import NotStarted, UnknownModel, UnknownPrice
 from wiserouter.operating.savings_costs import CallTable, Lengths, call_table, costs_usd, lengths_of
 from wiserouter.operating.savings_quality import Quality, ScoreModel
-from wiserouter.operating.savings_report import ActualCalls, Alternative, Coverage, DayCalls, ModelCalls, Savings
+from wiserouter.operating.savings_report import (
+    ActualCalls,
+    Alternative,
+    Coverage,
+    DayCalls,
+    ModelCalls,
+    PresumedCalls,
+    Savings,
+)
 from wiserouter.operating.savings_terms import days_of, iso_date, read_shares
 from wiserouter.routing.pool_figures import PoolFigures
-from wiserouter.stores.day_buckets import Cells
+from wiserouter.stores.day_buckets import DAY_S, Cells
 from wiserouter.types import FloatArray
 
 if TYPE_CHECKING:
@@ -64,7 +74,18 @@ def savings(
     days = days_of(since, router.now())
     shares = None if before is None else read_shares(before)
     cells, figures = router.sums_of_days(days, scope)
-    return savings_of(cells, figures, scope=scope, before=shares)
+    try:
+        presumed = presumed_calls(router.account(scope or "default"), whole=scope is None)
+    except NotStarted:
+        presumed = None
+    return savings_of(cells, figures, scope=scope, before=shares, presumed=presumed)
+
+
+def presumed_calls(account: Account, *, whole: bool) -> PresumedCalls:
+    """Return the presumed calls of an account: of its longest window if it is that of the whole, else of its own."""
+    ledger = min(account.each, key=_begins_s) if whole else account.each[0]
+    since = iso_date(int(_begins_s(ledger) // DAY_S))
+    return PresumedCalls(calls=ledger.presumed, cost_usd=ledger.presumed_usd, since=since)
 
 
 def savings_of(
@@ -73,6 +94,7 @@ def savings_of(
     *,
     scope: str | None = None,
     before: Mapping[str, float] | None = None,
+    presumed: PresumedCalls | None = None,
 ) -> Savings:
     """Return the report on the sums of days, with what is known of the models."""
     table = call_table(cells, figures)
@@ -95,7 +117,7 @@ def savings_of(
         actual=compared.actual(),
         against={name: compared.alternative(one) for name, one in shares.items()},
         models={name: compared.alternative(one) for name, one in always.items()},
-        coverage=_coverage(table, figures),
+        coverage=_coverage(table, figures, presumed),
     )
 
 
@@ -204,7 +226,12 @@ def _by_model(names: tuple[str, ...], calls: FloatArray, cost_usd: FloatArray) -
     }
 
 
-def _coverage(table: CallTable, figures: PoolFigures) -> Coverage:
+def _begins_s(ledger: Ledger) -> float:
+    """Return the time from which a ledger counts."""
+    return ledger.opened_at if ledger.window is None else max(ledger.window.start_s, ledger.opened_at)
+
+
+def _coverage(table: CallTable, figures: PoolFigures, presumed: PresumedCalls | None) -> Coverage:
     sums = {field: float(values.sum()) for field, values in table.sums.items()}
     calls, compared, aside = sums["calls"], sums["compared"], sums["set_aside"]
     return Coverage(
@@ -215,6 +242,7 @@ def _coverage(table: CallTable, figures: PoolFigures) -> Coverage:
         without_tokens=round(calls - compared - aside),
         set_aside=round(aside),
         in_other_contexts=round(table.compared[:, -1].sum()),
+        presumed=presumed,
         without_price=tuple(name for name, price in zip(figures.names, figures.prices, strict=True) if price is None),
     )
 

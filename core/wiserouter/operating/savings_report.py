@@ -122,6 +122,25 @@ class Alternative:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PresumedCalls:
+    """Calls whose outcome is unknown, and what the running budget counts as spent for them.
+
+    Attributes
+    ----------
+    calls : int
+        Their number.
+    cost_usd : float, USD
+        Their presumed cost, with unused leases that are presumed.
+    since : str
+        The first day of the window of the budget that they count in.
+    """
+
+    calls: int
+    cost_usd: float
+    since: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Coverage:
     """How much of the traffic the comparison is about.
 
@@ -141,6 +160,9 @@ class Coverage:
         Calls that say nothing about a model, such as answers from a response cache, which cost nothing anywhere.
     in_other_contexts : int
         Compared calls that were decided in other contexts than the present ones; they count like the usual mix.
+    presumed : PresumedCalls or None
+        The calls whose bill has not come; they are not in `calls`. None where no budget runs, or a journal was
+        read.
     without_price : tuple of str
         Models without a price, whose mean cost per call is taken.
     """
@@ -152,6 +174,7 @@ class Coverage:
     without_tokens: int
     set_aside: int
     in_other_contexts: int
+    presumed: PresumedCalls | None
     without_price: tuple[str, ...]
 
 

@@ -173,12 +173,17 @@ def _coverage(coverage: Mapping[str, Any], actual: Mapping[str, Any]) -> str:
     left_out = {
         "without tokens": coverage["without_tokens"],
         "answered by a cache or given up": coverage["set_aside"],
-        "presumed": coverage.get("presumed_calls", 0),
     }
+    presumed = coverage["presumed"]
+    open_calls = (
+        f"; {presumed['calls']:,} more are presumed to have cost {usd(presumed['cost_usd'])} since {presumed['since']}"
+        if presumed and presumed["calls"]
+        else ""
+    )
     rest = "".join(f", {n:,} {what}" for what, n in left_out.items() if n)
     cached = actual["cached_share"]
     tokens = "" if cached is None else f"; {cached:.0%} of the prompt tokens were read from a provider's cache"
-    return f"Compared: {compared}, which cost {usd(coverage['compared_usd'])}{rest}{tokens}"
+    return f"Compared: {compared}, which cost {usd(coverage['compared_usd'])}{rest}{tokens}{open_calls}"
 
 
 def _by_cost(report: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:

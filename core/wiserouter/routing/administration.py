@@ -30,8 +30,8 @@ from wiserouter.routing.conversation_calls import ConversationCalls
 from wiserouter.routing.decider import Decider
 from wiserouter.routing.label_budget import LabelBudget
 from wiserouter.routing.learner import Learner
+from wiserouter.routing.ordered_models import RouterOrders
 from wiserouter.routing.pool_figures import PoolFigures, described, figures_of
-from wiserouter.routing.run_time_changes import RouterChanges
 from wiserouter.routing.shadow import Shadow, observed_scope, part_of
 from wiserouter.routing.status import Status, status_of, status_with_judge
 from wiserouter.routing.unspent import FIRST_LOGGED, RARE, why_unspent
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("wiserouter")
 
 
-class RouterAdministration(RouterChanges):
+class RouterAdministration(RouterOrders):
     """The methods that an operator calls, and the parts that they show or change.
 
     Parameters
@@ -64,6 +64,7 @@ class RouterAdministration(RouterChanges):
     def __init__(self, store: Store, learner: Learner, growing: Growing | None) -> None:
         super().__init__()
         self._store, self._learner, self._growing = store, learner, growing
+        store.follow_orders(self._hear_orders)
         self._lock = RLock()
         describe = partial(described, learner, self._lock)
         self._days = DayBuckets(lambda: learner.pool.names, keeps=not store.durable, describe=describe)
@@ -181,6 +182,7 @@ class RouterAdministration(RouterChanges):
         """
         if budget.hard:
             self.pool.check_bounded()
+        self._read_orders()
         restart, shadow = not self._store.durable if restart is None else restart, self._shadow
         self._store.open(scope, shadow.acted(budget) if shadow else budget, parent=parent, restart=restart)
         if shadow and shadow.share < 1.0:
@@ -235,6 +237,7 @@ class RouterAdministration(RouterChanges):
             self.check_new_model(model)
         with self._lock:
             self._learner.add_model(model, reward, cost_usd)
+            self._take_orders(self._orders)
 
     def update_model(self, model: Model) -> None:
         """Change price and limits of a model of the pool, found by its name; raise `UnknownModel` if there is none.
@@ -297,7 +300,7 @@ class RouterAdministration(RouterChanges):
         return status_with_judge(status, self.judge, self._learner.agreements)
 
     def health(self) -> Health:
-        """Return the state of the store: whether it can be reached, and how old the view of this worker is."""
+        """Return the state of the store: whether it can be reached, and the age of this worker's view."""
         return self._store.health()
 
     def budget(self, scope: str = "default") -> Budget:

@@ -16,6 +16,7 @@ from wiserouter.learning.residuals import Shift
 from wiserouter.planning.envelope import SKIP
 from wiserouter.planning.mixture import cheapest_choice
 from wiserouter.planning.policies import Choice, ExploreShare
+from wiserouter.planning.share_caps import ShareCaps
 from wiserouter.planning.trace import DecisionTrace
 from wiserouter.prompts.query import Query
 from wiserouter.routing.conversation_terms import ConversationTerms
@@ -51,6 +52,11 @@ class Decider:
         Draws a share of the models uniformly.
     keyed : KeyedDraws, optional
         Draws for the calls that have a key; those of no seed by default.
+
+    Attributes
+    ----------
+    caps : ShareCaps or None
+        The largest shares of some models.
     """
 
     def __init__(
@@ -65,6 +71,7 @@ class Decider:
         self._learner, self._rng, self._now = learner, rng, now
         self._keyed = keyed or KeyedDraws()
         self.labels, self.explore = labels, explore
+        self.caps: ShareCaps | None = None
         self._cushion_usd = 0.0
 
     def decide(
@@ -161,6 +168,9 @@ class Decider:
     ) -> Choice:
         """Return the policy's choice; the cheapest model if the budget is used up and goes on with that."""
         policy, needed_usd = self._learner.policy, 0.0
+        if self.caps is not None:
+            n_models = len(self._learner.pool)
+            allowed = self.caps.free(allowed, n_models, context, policy.plan, budget.rate_usd, self._rng)
         if funds.requests > 0 and funds.left_usd > 0:
             choice = (
                 policy.choose(context, funds, rng, allowed)
@@ -209,6 +219,8 @@ class Decider:
     ) -> Decision:
         """Return the decision, which holds back the worst case under a hard limit and the expected cost otherwise."""
         model, expected_usd = choice.model, choice.expected_cost_usd
+        if self.caps is not None:
+            self.caps.count(model)
         served = model != SKIP
         held_usd = expected_usd if worst_usd is None or not served else worst_usd[model]
         figures = (

@@ -67,6 +67,7 @@ class Learner:
         self._now, self._watch, self._growing, self._sync = now, watch, growing, sync
         self.pending = PendingScores(estimates.n_invoked)
         self.agreements = Agreements()
+        self.news: Callable[[], object] | None = None
         if growing is not None:
             growing.start(self.contexts, len(self.pool))
         self._restart()
@@ -226,7 +227,10 @@ class Learner:
         self.residuals.learn_reward(features, context, model, score - float(mean))
 
     def merge_remote(self) -> bool:
-        """Merge the observations of other workers; return True if there were any."""
+        """Merge the observations of other workers; return True if there were any. What was ordered meanwhile holds."""
+        if self.news is not None:
+            news, self.news = self.news, None
+            news()
         if self._sync is None:
             return False
         if isinstance(self._sync, ContextSync) and self._sync.offered is not None:

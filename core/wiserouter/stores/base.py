@@ -360,6 +360,18 @@ class Store(Protocol):
         """
         ...
 
+    def read_orders(self) -> str:
+        """Return the orders of administrators, as text; "" for none."""
+        ...
+
+    def keep_orders(self, text: str) -> bool:
+        """Keep orders in place of those that were read last; return False, and change nothing, if these are others."""
+        ...
+
+    def follow_orders(self, listener: Callable[[str], object]) -> None:
+        """Call a listener with later orders when this worker learns of them; it must not wait."""
+        ...
+
     def refresh(self) -> None:
         """Send waiting events, and read the current state."""
         ...

@@ -30,6 +30,9 @@ DAY_S = 86_400.0
 DAYS_KEPT = 62
 """Days that a process keeps where its store does not outlive it."""
 
+DAYS_STORED = 400
+"""Days that a store keeps which outlives the process."""
+
 MAX_SCOPES_KEPT = 50
 """Scopes of a day that have rows of their own where the process keeps them."""
 
@@ -345,7 +348,7 @@ class DayBuckets:
         found: list[tuple[str, Mapping[str, float]]] = [(sums_name(day), self._cells(of_day, None))]
         found += [(sums_name(day, scope), self._cells(of_day, scope)) for scope in scopes]
         self._sequence += 1
-        return [Learn(name, self._identity.name, self._sequence, cells) for name, cells in found]
+        return [Learn(name, self._identity.name, self._sequence, cells, DAYS_STORED) for name, cells in found]
 
 
 def sums_name(day: int, scope: str | None = None) -> str:

@@ -64,11 +64,14 @@ class DaySums(NamedTuple):
         By day since 1970.
     models : str or None
         The note of its workers on their models.
+    accounts : dict of str to AccountSnapshot
+        By scope.
     """
 
     store: str
     cells: dict[int, Cells]
     models: str | None
+    accounts: dict[str, AccountSnapshot]
 
 
 def inspect_store(url: str) -> StoreSnapshot:
@@ -104,11 +107,11 @@ def read_days(url: str, days: Callable[[float], Iterable[int]], scope: str | Non
     """
     opened = _opened(url)
     try:
-        now_s = opened.engine.exchange([], ReadRequest((), notes=[MODELS_NOTE])).now_s
-        names = {sums_name(day, scope): day for day in days(now_s)}
+        found = _read_accounts(opened.engine, opened.name)
+        names = {sums_name(day, scope): day for day in days(found.now_s)}
         reply = opened.engine.exchange([], ReadRequest((), list(names), [MODELS_NOTE]))
         cells = {day: reply.sums.get(name, {}) for name, day in names.items()}
-        return DaySums(opened.name, cells, reply.notes.get(MODELS_NOTE))
+        return DaySums(opened.name, cells, reply.notes.get(MODELS_NOTE), found.accounts)
     finally:
         opened.engine.close()
 

@@ -35,10 +35,13 @@ class LocalChanges:
     ----------
     pauses : dict of str to Pause
         By scope.
+    orders : str
+        The orders of administrators.
     """
 
     def __init__(self) -> None:
         self.pauses: dict[str, Pause] = {}
+        self.orders = ""
         self._answers: OrderedDict[str, tuple[float, str]] = OrderedDict()
 
     def pauses_of(self, scopes: Iterable[str]) -> list[tuple[str, Pause]]:

@@ -231,6 +231,18 @@ class MemoryStore:
         """Call a listener when the terms of an account were changed."""
         self._followers.append(listener)
 
+    def read_orders(self) -> str:
+        """Return the orders of administrators."""
+        return self._changes.orders
+
+    def keep_orders(self, text: str) -> bool:
+        """Keep orders; there is no other worker."""
+        self._changes.orders = text
+        return True
+
+    def follow_orders(self, listener: Callable[[str], object]) -> None:
+        """Do nothing: all orders are this worker's own."""
+
     def refresh(self) -> None:
         """Do nothing: no event waits to be sent."""
 

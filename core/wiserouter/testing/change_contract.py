@@ -145,6 +145,26 @@ def takes_every_change_of_a_crowd(shelf: Shelf) -> None:
     assert (ledger.budget.amount_usd, ledger.reserved_usd) == (9.0, 8.0)
 
 
+def keeps_the_latest_orders(shelf: Shelf) -> None:
+    """Keep orders in place of those read last; a worker that has not read the latest ones must read them first."""
+    store = shelf.open()
+    other = other_store(shelf, store)
+    before = store.read_orders()
+    assert other.read_orders() == before
+    assert store.keep_orders("first")
+    if other is not store:
+        assert not other.keep_orders("late")
+    assert other.read_orders() == "first"
+    heard: list[str] = []
+    store.follow_orders(heard.append)
+    assert other.keep_orders("second")
+    for _ in range(2):  # the number, and the text behind it
+        store.refresh()
+    assert store.read_orders() == "second"
+    assert heard == ([] if other is store else ["second"])
+    assert other.keep_orders(before)
+
+
 CHANGE_CHECKS: tuple[Callable[[Shelf], None], ...] = (
     changes_an_amount_for_all_workers,
     raises_an_amount_for_a_while,
@@ -153,5 +173,6 @@ CHANGE_CHECKS: tuple[Callable[[Shelf], None], ...] = (
     ends_for_good,
     changes_once_for_each_token,
     takes_every_change_of_a_crowd,
+    keeps_the_latest_orders,
 )
 """The checks of changes by an administrator; `becomes_hard_without_calls_in_flight` takes two seconds."""

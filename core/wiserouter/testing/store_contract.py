@@ -24,6 +24,7 @@ from wiserouter.prompts.contexts import Contexts
 from wiserouter.stores.shared.estimate_sync import EstimateSync
 from wiserouter.testing.change_contract import CHANGE_CHECKS
 from wiserouter.testing.claim_contract import CLAIM_CHECKS
+from wiserouter.testing.day_contract import DAY_CHECKS
 from wiserouter.testing.presumed_calls import (
     keeps_the_scores_of_each_source,
     presumes_a_call_of_unknown_outcome,
@@ -395,6 +396,7 @@ STORE_CHECKS: tuple[Callable[[Shelf], None], ...] = (
     adds_up_what_workers_learn,
     serves_event_loops,
     *CHANGE_CHECKS,
+    *DAY_CHECKS,
     *RUN_CHECKS,
     *CLAIM_CHECKS,
 )

@@ -129,6 +129,8 @@ def test_what_cannot_be_compared_stands_on_neither_side():
     coverage = found.coverage
     assert (coverage.calls, coverage.compared_calls, coverage.without_tokens, coverage.set_aside) == (3, 1, 1, 1)
     assert coverage.compared_usd == pytest.approx(0.0014)
+    assert (coverage.presumed.calls, coverage.presumed.since) == (1, "1970-04-11")
+    assert coverage.presumed.cost_usd == router.status().presumed_usd > 0.0
     assert found.actual.cost_usd == pytest.approx(0.5014)
     assert found.models["small"].saved_usd == 0.0
     assert found.models["large"].saved_usd == pytest.approx(0.003 + 100 * 1.5e-5 - 0.0014)

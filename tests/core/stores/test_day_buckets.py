@@ -9,8 +9,12 @@ from support.redis_servers import MISSING, redis_server
 from wiserouter import Budget, Contexts, Model, Price, Usage, WiseRouter, open_store
 from wiserouter.errors import AlreadySettled, StoreUnavailable
 from wiserouter.operating.savings import savings
+from wiserouter.stores.day_buckets import DAY_S
+from wiserouter.stores.engines.base import ReadRequest
+from wiserouter.stores.engines.events import Learn
 from wiserouter.stores.engines.sqlite import SQLiteEngine
 from wiserouter.stores.shared import SharedStore
+from wiserouter.testing import FakeClock
 
 MODELS = [Model("small", Price(1e-6, 4e-6, cache_read=1e-7)), Model("large", Price(3e-6, 1.5e-5))]
 NEEDS_REDIS = pytest.mark.skipif(redis_server() is None, reason=MISSING)
@@ -66,6 +70,32 @@ def test_workers_add_up_and_each_call_counts_once(workers):
     assert found[0].actual.cost_usd == pytest.approx(ledgers, abs=1e-9)
     assert savings(first, "2d", scope="team").actual.calls == n // 2
     assert savings(second, "2d", scope="other").actual.calls == 0
+
+
+def test_a_file_forgets_the_days_that_are_too_old(tmp_path):
+    today = 20_500
+    engine = SQLiteEngine(tmp_path / "budget.db", FakeClock((today + 0.5) * DAY_S))
+    days = {name: f"savings@{today - age}" for name, age in (("old", 401), ("kept", 400), ("today", 0))}
+    for sequence, name in enumerate([*days.values(), f"{days['old']}@team", f"savings@{today - 9_000}", "other@1"]):
+        engine.exchange([Learn(name, "w", sequence, {"calls|m": 1.0})])
+    engine.exchange([Learn(days["today"], "another", 1, {"calls|m": 1.0}, days_kept=400)])
+    names = [*days.values(), f"{days['old']}@team", f"savings@{today - 9_000}", "other@1"]
+    found = engine.exchange([], ReadRequest(sums=names)).sums
+    assert [len(found[name]) for name in names] == [0, 1, 1, 0, 0, 1]
+    engine.close()
+
+
+@NEEDS_REDIS
+def test_a_server_forgets_days_in_time(server, make):
+    from redis import Redis  # only where redis-py is installed
+
+    engine, name = make(server.url, name="days"), "savings@20500"
+    engine.exchange([Learn(name, "w", 1, {"calls|m": 1.0}, days_kept=2), Learn("kept", "w", 1, {"a": 1.0})])
+    engine.exchange([Learn(name, "w", 2, {"calls|m": 1.0}, days_kept=2)])
+    client = Redis(port=server.port)
+    left_s = {key.rpartition(b":")[2].decode(): client.pttl(key) / 1e3 for key in client.keys("*days*:sums:*")}
+    client.close()
+    assert left_s == {name: pytest.approx(2 * DAY_S, abs=60.0), "kept": -0.001}
 
 
 class Failing(SQLiteEngine):

@@ -3,13 +3,12 @@
 A call counts in each of its windows according to its state, so that a change of state is one subtraction and one
 addition:
 
-============ ===================================================
+============ ==========================================================================
 in flight    reserved + held, expected + expected, decided + 1, in_flight + 1
 charged      spent + cost, debited + debit, decided + 1, charged + 1
 released     released + 1
-presumed     spent + cost, debited + debit, decided + 1,
-             presumed + 1, presumed_usd + cost
-============ ===================================================
+presumed     spent + cost, debited + debit, decided + 1, presumed + 1, presumed_usd + cost
+============ ==========================================================================
 
 A call that continues a run adds nothing to `decided`, and 1 to `continuing` while it is in flight. The calls of a run
 count in a further window for each of its caps (`RunCap`), which the first of them opens. It is forgotten some time
@@ -313,15 +312,18 @@ class Learn(NamedTuple):
     worker : str
         The worker that adds.
     sequence : int
-        Number of the addition among those of this worker; one that is not beyond the last is ignored.
+        Number of the addition of this worker; one that is not beyond the last is ignored.
     deltas : mapping of str to float
         The amount to add to each cell.
+    days_kept : int or None
+        Sums named `NAME@DAY` or `NAME@DAY@PART`, with the day since 1970, may be forgotten after so many days.
     """
 
     sums: str
     worker: str
     sequence: int
     deltas: Mapping[str, float]
+    days_kept: int | None = None
 
 
 class Note(NamedTuple):

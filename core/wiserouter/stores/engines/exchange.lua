@@ -806,6 +806,7 @@ function apply.Learn(event)
   if before and event.sequence <= number(before, key) then return 'ok' end
   local one = sums_of(event.sums)
   for cell, delta in pairs(event.deltas) do add(one, cell, delta) end
+  if event.days_kept ~= nil and event.days_kept ~= cjson.null then one.ttl_s = event.days_kept * 86400 end
   keep(key, text(event.sequence), OLD_S)
   return 'ok'
 end
@@ -898,5 +899,8 @@ local reply = {
   #request.caps > 0 and read_each(request.caps, of_runs().read_cap) or {},
 }
 write()
-for _, one in pairs(sums) do write_fields(one.key, one.changed, one.is) end
+for _, one in pairs(sums) do
+  write_fields(one.key, one.changed, one.is)
+  if one.ttl_s then redis.call('PEXPIRE', one.key, string.format('%.0f', one.ttl_s * 1000)) end
+end
 return reply

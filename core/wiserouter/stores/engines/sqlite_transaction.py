@@ -34,6 +34,8 @@ from wiserouter.stores.engines.sqlite_runs import MAX_FORGOTTEN_PER_TRANSACTION,
 from wiserouter.stores.engines.sqlite_schema import CALL_COLUMNS, IS_ANYTHING_DUE
 from wiserouter.stores.transitions import FINAL, Outcome
 
+DAY_S = 86_400.0
+
 
 class Transaction(RunTables):
     """A transaction that applies events and reads.
@@ -220,7 +222,15 @@ class Transaction(RunTables):
                 [(event.sums, cell, delta) for cell, delta in event.deltas.items()],
             )
             self._do("INSERT OR REPLACE INTO learned VALUES (?, ?, ?)", event.worker, event.sums, event.sequence)
+            if last is None and event.days_kept is not None and event.sums.count("@") == 1:  # once a day and worker
+                self._forget_days(event.sums.partition("@")[0], event.days_kept)
         return "ok"
+
+    def _forget_days(self, name: str, days_kept: int) -> None:
+        """Forget the sums of a name whose day is too old; days have five digits, so that they are in order."""
+        oldest = f"{name}@{int(self._now_s // DAY_S) - days_kept:05}"
+        for table in ("sums", "learned"):
+            self._do(f"DELETE FROM {table} WHERE sums >= ? AND sums < ?", f"{name}@", oldest)  # noqa: S608
 
     def _keep(self, event: Note) -> str:
         if event.former is not None and event.former != (self.note(event.name) or ""):

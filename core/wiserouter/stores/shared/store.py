@@ -41,6 +41,7 @@ from wiserouter.stores.shared import account_changes, claims, conversations, ste
 from wiserouter.stores.shared.codec import text_of_account, text_of_terms
 from wiserouter.stores.shared.exchange import PendingEvent
 from wiserouter.stores.shared.leases import Leases
+from wiserouter.stores.shared.order_sync import OrderSync
 from wiserouter.stores.shared.replica import AccountView, first_windows
 from wiserouter.stores.shared.worker import Worker
 from wiserouter.validation import check_amount
@@ -132,7 +133,8 @@ class SharedStore:
             max_decisions=max_decisions,
             spool=None if spool is None else Path(spool),
         )
-        self.now = self._worker.now
+        self.now, self._orders = self._worker.now, OrderSync()
+        self._worker.peers.add(self._orders)
 
     def waits(self, scope: str, decision_id: str | None = None) -> bool:
         """Return True if a step waits for the engine and must stay off the event loop.
@@ -295,6 +297,18 @@ class SharedStore:
     def follow(self, listener: Callable[[Collection[str]], object]) -> None:
         """Call a listener when this worker learns that the terms of an account were changed; the lock is held."""
         self._worker.followers.append(listener)
+
+    def read_orders(self) -> str:
+        """Return the orders of administrators."""
+        return self._orders.read(self._worker.client)
+
+    def keep_orders(self, text: str) -> bool:
+        """Keep orders in place of those that were read last; return False, and change nothing, if these are others."""
+        return self._orders.keep(self._worker.client, text)
+
+    def follow_orders(self, listener: Callable[[str], object]) -> None:
+        """Call a listener with later orders; the lock is held."""
+        self._orders.followers.append(listener)
 
     def refresh(self) -> None:
         """Send all waiting events to the engine, and read the current state.

@@ -113,6 +113,7 @@ class Worker:
         self._noted_s = float("-inf")
         self._read: list[str] = []
         self._read_caps: list[str] = []
+        self._asks_peers = False
         self._hard_scopes: set[str] = set()
         self._renewing: dict[str, Lease] = {}
         self._returning: dict[str, Lease] = {}
@@ -267,7 +268,7 @@ class Worker:
         ]
         sums = [name for peer in self.peers for name in peer.wanted(now_s)] if due else []
         notes += [name for peer in self.peers for name in peer.wanted_notes()] if due else []
-        self._read_caps = [key for pending in sent for key in pending.caps]
+        self._read_caps, self._asks_peers = [key for pending in sent for key in pending.caps], due
         return events, ReadRequest(self._read, sums, notes, self._read_caps)
 
     def take(
@@ -290,7 +291,7 @@ class Worker:
             self.leases.take(scope, granted, asked_s, self.client.waiting)
         for scope in self._returning:
             self.leases.drop(scope)
-        for peer in list(self.peers) if reply.sums else []:
+        for peer in list(self.peers) if self._asks_peers else []:
             peer.incoming(reply)
         return None
 
