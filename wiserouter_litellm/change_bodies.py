@@ -89,3 +89,12 @@ class ModelOrderBody(Order):
             name: getattr(self, name) for name in ("price", "retired", "max_share") if name in self.model_fields_set
         }
         return {name: one.price() if isinstance(one, PriceSettings) else one for name, one in terms.items()}
+
+
+class ModeOrder(Order):
+    """An order for the mode of a group; null takes it back."""
+
+    mode: Literal["route", "shadow"] | None = Field(description="route, or shadow, which only observes")
+    share: Annotated[float, Field(ge=0, le=1, strict=True)] = Field(
+        0.0, description="in shadow mode: the share of the traffic that the router acts on"
+    )

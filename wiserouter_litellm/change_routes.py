@@ -13,7 +13,7 @@ from litellm.proxy.auth.user_api_key_auth import user_api_key_auth
 
 from wiserouter.errors import InvalidInput, NotStarted, StoreError, UnknownModel, UnknownPrice
 from wiserouter.integration import ChangeAnswer, ChangeRefused
-from wiserouter_litellm.change_bodies import BudgetOrder, ModelOrderBody
+from wiserouter_litellm.change_bodies import BudgetOrder, ModelOrderBody, ModeOrder
 from wiserouter_litellm.group import Group
 from wiserouter_litellm.group_setup import check_can_be_hard
 from wiserouter_litellm.recorder import Recorder
@@ -55,6 +55,16 @@ def add_changes(router: APIRouter, recorder: Callable[[], Recorder]) -> None:
         with refusals():
             router = groups[0].router
             answer = router.change_model(body.model, **body.given(), by=ordered_by(caller), key=key or "")
+        return {"group": body.group, **answer._asdict()}
+
+    @router.post("/mode")
+    def mode(body: ModeOrder, caller: Caller, key: Key = None) -> dict[str, Any]:
+        """Route, or go into shadow mode with a share of the traffic."""
+        only_those_who_may_change(caller)
+        groups = groups_of(recorder(), body.group)
+        with refusals():
+            router = groups[0].router
+            answer = router.change_mode(body.mode, share=body.share, by=ordered_by(caller), key=key or "")
         return {"group": body.group, **answer._asdict()}
 
 

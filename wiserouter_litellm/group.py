@@ -143,7 +143,8 @@ class Group:
         self._follow_orders(self.router.orders)
 
     def _follow_orders(self, orders: Orders) -> None:
-        """Take the prices that administrators have set."""
+        """Take the prices and the mode that administrators have set."""
+        self.observes = self.router.shadow is not None
         prices = {name: one.price for name, one in orders.models.items() if one.price is not None}
         if prices or self._has_orders:
             self.registry.price(prices)

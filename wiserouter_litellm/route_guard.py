@@ -20,7 +20,7 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.requests import ClientDisconnect
 
-from wiserouter_litellm.change_bodies import BudgetOrder, ModelOrderBody, Order
+from wiserouter_litellm.change_bodies import BudgetOrder, ModelOrderBody, ModeOrder, Order
 
 MAX_BODY_BYTES = 65_536
 """Most bytes of a body; the longest feedback in escaped JSON has less than half of that."""
@@ -63,6 +63,7 @@ _BODIES: dict[str, type[BaseModel]] = {
     "end": EndedSession,
     "budget": BudgetOrder,
     "model": ModelOrderBody,
+    "mode": ModeOrder,
 }
 """The body of each route that takes one, by the last part of its path."""
 

@@ -181,3 +181,15 @@ def test_a_model_has_a_share_and_a_price(client, provider):
 )
 def test_an_order_for_a_model_that_makes_no_sense_is_refused(client, body, status):
     assert order(client, body, path="/wiserouter/model").status_code == status
+
+
+def test_a_group_observes_for_a_while(client, provider):
+    assert "x-wiserouter-would-be" not in ask(client).headers
+    answer = order(client, {"mode": "shadow"}, path="/wiserouter/mode")
+    assert (answer.status_code, answer.json()["after"]) == (200, {"mode": "shadow", "share": 0.0})
+    assert "x-wiserouter-would-be" in ask(client).headers
+    assert lines(client)[-1]["what"] == "mode"
+    assert order(client, {"mode": None}, path="/wiserouter/mode").status_code == 200
+    assert "x-wiserouter-would-be" not in ask(client).headers
+    assert order(client, {"mode": "route", "share": 0.5}, path="/wiserouter/mode").status_code == 422
+    assert order(client, {"mode": "off"}, path="/wiserouter/mode").status_code == 422

@@ -24,6 +24,7 @@ ROUTES = {
     "/wiserouter/end": "POST",
     "/wiserouter/budget": "POST",
     "/wiserouter/model": "POST",
+    "/wiserouter/mode": "POST",
     "/wiserouter/status": "GET",
     "/wiserouter/metrics": "GET",
     "/wiserouter/plan": "GET",

@@ -30,9 +30,9 @@ from wiserouter.routing.conversation_calls import ConversationCalls
 from wiserouter.routing.decider import Decider
 from wiserouter.routing.label_budget import LabelBudget
 from wiserouter.routing.learner import Learner
-from wiserouter.routing.ordered_models import RouterOrders
+from wiserouter.routing.ordered_mode import RouterMode
 from wiserouter.routing.pool_figures import PoolFigures, described, figures_of
-from wiserouter.routing.shadow import Shadow, observed_scope, part_of
+from wiserouter.routing.shadow import Shadow
 from wiserouter.routing.status import Status, status_of, status_with_judge
 from wiserouter.routing.unspent import FIRST_LOGGED, RARE, why_unspent
 from wiserouter.stores import Health, Store
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("wiserouter")
 
 
-class RouterAdministration(RouterOrders):
+class RouterAdministration(RouterMode):
     """The methods that an operator calls, and the parts that they show or change.
 
     Parameters
@@ -183,33 +183,10 @@ class RouterAdministration(RouterOrders):
         if budget.hard:
             self.pool.check_bounded()
         self._read_orders()
-        restart, shadow = not self._store.durable if restart is None else restart, self._shadow
-        self._store.open(scope, shadow.acted(budget) if shadow else budget, parent=parent, restart=restart)
-        if shadow and shadow.share < 1.0:
-            scopes = [None if one is None else observed_scope(one) for one in (scope, parent)]
-            self._store.open(scopes[0] or "", shadow.observed(budget), parent=scopes[1], restart=restart)
+        restart = not self._store.durable if restart is None else restart
+        self._open(budget, scope, parent, restart=restart)
         for one in budget.each:
             _warn_if_short(one, self.plan)
-        for listener in self._listeners:
-            listener()
-
-    def set_budget(
-        self,
-        *,
-        amount_usd: float | None = None,
-        horizon: int | None = None,
-        every: str | None = None,
-        scope: str = "default",
-    ) -> None:
-        """Change the running budget; amount and horizon count from its start. Nothing is refitted.
-
-        Where a scope has several budgets, `every` names one by its period, or by "never".
-        """
-        if amount_usd is None and horizon is None:
-            raise InvalidInput("set_budget needs amount_usd, horizon or both, got neither")
-        for name, part in ((scope, 1.0),) if self._shadow is None else self._shadow.sides(scope):
-            amount = None if amount_usd is None else amount_usd * part
-            self._store.amend(name, amount_usd=amount, horizon=part_of(horizon, part), every=every)
         for listener in self._listeners:
             listener()
 
@@ -237,7 +214,7 @@ class RouterAdministration(RouterOrders):
             self.check_new_model(model)
         with self._lock:
             self._learner.add_model(model, reward, cost_usd)
-            self._take_orders(self._orders)
+            self._take_orders(self._orders, waits=False)
 
     def update_model(self, model: Model) -> None:
         """Change price and limits of a model of the pool, found by its name; raise `UnknownModel` if there is none.

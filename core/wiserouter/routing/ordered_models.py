@@ -140,16 +140,16 @@ class RouterOrders(RouterChanges):
 
     def _hear_orders(self, text: str) -> None:
         """Let the next decision follow later orders."""
-        self._learner.news = partial(self._take_text, text)
+        self._learner.news = partial(self._take_text, text, waits=False)
 
-    def _take_text(self, text: str) -> None:
+    def _take_text(self, text: str, *, waits: bool = True) -> None:
         try:
-            self._take_orders(Orders.from_text(text))
+            self._take_orders(Orders.from_text(text), waits=waits)
         except InvalidInput as error:  # of a later version of WISERouter, or not for the models of this worker
             logger.error("orders of administrators are left alone: %s", error)
 
-    def _take_orders(self, orders: Orders) -> None:
-        """Follow orders with what this worker knows: models, and the largest shares of some."""
+    def _take_orders(self, orders: Orders, *, waits: bool = True) -> None:
+        """Follow orders with what this worker knows; it does not wait for the store unless the caller may."""
         with self._lock:
             for model in self._ordered_models(orders):
                 self._learner.update_model(model)

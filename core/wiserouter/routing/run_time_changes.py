@@ -9,7 +9,9 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from wiserouter.budgets.changes import BudgetChange, ChangeAnswer
+from wiserouter.errors import InvalidInput
 from wiserouter.routing.observed import ObservedRouter
+from wiserouter.routing.shadow import part_of
 
 if TYPE_CHECKING:
     from wiserouter.routing.learner import Learner
@@ -26,6 +28,26 @@ class RouterChanges(ObservedRouter):
     _learner: Learner
     _shadow: Shadow | None
     _listeners: tuple[Callable[[], object], ...]
+
+    def set_budget(
+        self,
+        *,
+        amount_usd: float | None = None,
+        horizon: int | None = None,
+        every: str | None = None,
+        scope: str = "default",
+    ) -> None:
+        """Change the running budget; amount and horizon count from its start. Nothing is refitted.
+
+        Where a scope has several budgets, `every` names one by its period, or by "never".
+        """
+        if amount_usd is None and horizon is None:
+            raise InvalidInput("set_budget needs amount_usd, horizon or both, got neither")
+        for name, part in ((scope, 1.0),) if self._shadow is None else self._shadow.sides(scope):
+            amount = None if amount_usd is None else amount_usd * part
+            self._store.amend(name, amount_usd=amount, horizon=part_of(horizon, part), every=every)
+        for listener in self._listeners:
+            listener()
 
     def change_budget(
         self, change: BudgetChange, *, scope: str = "default", by: str = "", key: str = ""

@@ -32,7 +32,8 @@ class RouterShadow(RouterConversations):
 
     @shadow.setter
     def shadow(self, shadow: Shadow | None) -> None:
-        self._shadow = shadow
+        self._configured_shadow = shadow
+        self._shadow = self._shadow_under(self._orders)
 
     def observe(
         self,

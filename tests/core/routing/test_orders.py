@@ -1,6 +1,7 @@
 """Orders of administrators on running routers: all workers follow, restarts keep them, and a hard limit holds."""
 
 import json
+import time
 from contextlib import suppress
 
 import pytest
@@ -177,3 +178,40 @@ def test_orders_survive_as_text():
     for broken in ("{", "[]", json.dumps({"models": {"m": {}}, "mode": None, "answers": []}), "null"):
         with pytest.raises(InvalidInput, match="orders"):
             Orders.from_text(broken)
+
+
+def test_the_mode_changes_in_every_worker_and_the_budget_is_divided(workers):
+    one, two = workers(), workers()
+    answer = one.change_mode("shadow", share=0.25)
+    assert (answer.before, answer.after) == ({"mode": "route", "share": 1.0}, {"mode": "shadow", "share": 0.25})
+    follow(two)
+    wait_for(lambda: two.shadow is not None)
+    two.refresh()
+    for router in (one, two, workers()):
+        assert router.shadow.share == 0.25
+        assert (router.budget().amount_usd, router.budget("shadow:default").amount_usd) == (25.0, 75.0)
+    two.change_mode("route")
+    follow(one)
+    wait_for(lambda: one.shadow is None)
+    assert one.budget().amount_usd == 100.0
+    one.change_mode("shadow")
+    one.change_mode(None)
+    assert (one.shadow, one.orders.mode) == (None, None)
+
+
+def test_a_share_that_would_break_a_hard_limit_is_refused():
+    router = router_on(MemoryStore(FakeClock(0.0)))
+    router.start(Budget(10.0, 100, limit="hard"))
+    router.spend(2.0)
+    with pytest.raises(ChangeRefused, match="must cover what is used"):
+        router.change_mode("shadow", share=0.1)
+    assert (router.shadow, router.budget().amount_usd) == (None, 10.0)
+    with pytest.raises(InvalidInput, match="share is for"):
+        router.change_mode("route", share=0.1)
+
+
+def wait_for(condition):
+    deadline = time.monotonic() + 5.0
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
