@@ -7,7 +7,7 @@ own mean over all contexts, by a strength estimated from the data (`wiserouter.l
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Protocol, cast
+from typing import NamedTuple, NoReturn, Protocol, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -100,7 +100,8 @@ class Estimates:
 
     def add_cost(self, context: int, model: int, cost_usd: float, usage: Usage | None = None) -> None:
         """Count the true cost of one call, and its tokens where they are known."""
-        cells, cell = self._cells, (context, model)
+        cells, n_models = self._cells, self.shape[1]
+        cell = context * n_models + model if 0 <= model < n_models else self._no_cell(context, model)
         cells["calls"][cell] += 1.0
         cells["cost"][cell] += cost_usd
         cells["cost_sq"][cell] += cost_usd * cost_usd
@@ -134,7 +135,8 @@ class Estimates:
         delay_s: float = 0.0,
     ) -> None:
         """Count one reward, `delay_s` after its decision, or in place of an earlier one where `replacing` is given."""
-        cells, cell = self._cells, (context, model)
+        cells, n_models = self._cells, self.shape[1]
+        cell = context * n_models + model if 0 <= model < n_models else self._no_cell(context, model)
         old, old_weight = (0.0, 0.0) if replacing is None else (replacing, replaced_weight)
         more = weight - old_weight
         if more:
@@ -149,7 +151,8 @@ class Estimates:
 
     def add_invoked(self, context: int, model: int, count: int = 1) -> None:
         """Count a decision, or take one back with `count=-1`."""
-        cells, cell = self._cells, (context, model)
+        cells, n_models = self._cells, self.shape[1]
+        cell = context * n_models + model if 0 <= model < n_models else self._no_cell(context, model)
         cells["invoked"][cell] += count
         cells["met"][cell] += count
         self.n_invoked += count
@@ -198,8 +201,8 @@ class Estimates:
         columns |= {name: np.zeros(self.shape[0]) for name in FIELDS if name not in columns}
         for field, column in columns.items():
             setattr(self, field, np.column_stack([getattr(self, field), column]))
-        self._cells = self._views()
         self.shape = self.shape[0], self.shape[1] + 1
+        self._cells = self._views()
         self.n_observations += round(2 * weight * self.shape[0])
 
     def merge(self, other: Estimates) -> None:
@@ -270,8 +273,11 @@ class Estimates:
         return estimates
 
     def _views(self) -> dict[str, memoryview[float]]:
-        """Return views of the arrays by name, in which adding to one cell takes half as long."""
-        return {field: cast("memoryview[float]", getattr(self, field).data) for field in FIELDS}
+        """Return flat views of the arrays by name, in which adding to one cell takes 40 % of the time."""
+        return {field: cast("memoryview[float]", getattr(self, field).data.cast("B").cast("d")) for field in FIELDS}
+
+    def _no_cell(self, context: int, model: int) -> NoReturn:
+        raise IndexError(f"no cell ({context}, {model}) in estimates of shape {self.shape}")
 
 
 class Sums(Protocol):

@@ -11,7 +11,7 @@ the cells `CONTEXTS.CONTEXT|model`, where CONTEXTS names the contexts that they 
 from __future__ import annotations
 
 import hashlib
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from threading import Lock
 from typing import NamedTuple
@@ -23,7 +23,7 @@ from wiserouter.stores.base import Record, Store
 from wiserouter.stores.engines.base import Reply
 from wiserouter.stores.engines.events import Learn, Note
 from wiserouter.stores.ids import WorkerIdentity
-from wiserouter.types import NO_CONTEXT
+from wiserouter.types import NO_CONTEXT, Decision
 
 DAY_S = 86_400.0
 
@@ -49,6 +49,9 @@ MODELS_NOTE = "savings"
 
 DESCRIBED_EVERY_S = 10.0
 """Seconds between two notes on the models, at least."""
+
+BATCH = 64
+"""The most events that are counted at once: a charge only notes them, unless so many have come together."""
 
 FIELDS = (
     "calls",
@@ -117,6 +120,9 @@ Key = tuple[str, int, int]
 
 Rows = dict[Key, CallSums]
 
+_Call = tuple[Decision, int, Contexts, int, float, Usage | None, bool]
+_Scores = tuple[Decision, int, SourceScore | None, SourceScore | None]
+
 
 class Bucket(NamedTuple):
     """A day, and the name of the contexts that its calls are counted in."""
@@ -147,6 +153,7 @@ class DayBuckets:
     ) -> None:
         self._names, self._keeps, self._describe = names, keeps, describe
         self._described_s, self._text = float("-inf"), ""
+        self._events: deque[_Call | _Scores] = deque()  # any thread may append without the lock
         self._buckets: dict[Bucket, Rows] = {}
         self._scopes: dict[int, set[str]] = {}
         self._max_scopes = MAX_SCOPES_KEPT if keeps else MAX_SCOPES
@@ -183,41 +190,18 @@ class DayBuckets:
         compares : bool
             False if the cost says nothing about the model, as with a cached answer.
         """
-        decision = record.decision
-        with self._lock:
-            if contexts is not self._contexts or not self._begins_s <= decision.decided_at < self._ends_s:
-                self._turn_to(decision.decided_at, contexts)
-            row = self._rows.get((decision.scope, context, record.model))
-            if row is None:
-                row = self._added(decision.scope, context, record.model)
-            row.calls += 1.0
-            row.cost_usd += cost_usd
-            if usage is None or not compares:
-                row.uncompared += 1.0
-                row.uncompared_usd += cost_usd
-                row.set_aside += 0.0 if compares else 1.0
-                return
-            row.input_tokens += usage.input_tokens
-            row.output_tokens += usage.output_tokens
-            if usage.cache_read_tokens or usage.cache_write_tokens:
-                row.cache_read_tokens += usage.cache_read_tokens
-                row.cache_write_tokens += usage.cache_write_tokens
-            if usage.reasoning_tokens:
-                row.reasoning_tokens += usage.reasoning_tokens
+        events = self._events
+        events.append((record.decision, record.model, contexts, context, cost_usd, usage, compares))
+        if len(events) >= BATCH:
+            self._count_now()
 
     def scored(self, record: Record, score: SourceScore | None, former: SourceScore | None) -> None:
         """Count what the scores of a call come to, in place of what they came to before."""
-        decision = record.decision
-        if record.model == NO_MODEL:  # a query that was not served
-            return
-        with self._lock:
-            row = self._row(decision.decided_at, decision.scope, record.model)
-            for one, sign in ((score, 1.0), (former, -1.0)):
-                if one is not None:
-                    weight = sign * one.weight
-                    row.scores += weight
-                    row.score += weight * one.counted
-                    row.score_sq += weight * one.counted * one.counted
+        events = self._events
+        if record.model != NO_MODEL:  # a query that was served
+            events.append((record.decision, record.model, score, former))
+            if len(events) >= BATCH:
+                self._count_now()
 
     def spent(self, scope: str, cost_usd: float, now_s: float) -> None:
         """Count a cost that belongs to no call."""
@@ -243,6 +227,7 @@ class DayBuckets:
         """
         if self._keeps:
             with self._lock:
+                self._count()
                 return {day: self._cells(self._of_day(day), scope) for day in days}
         with self._reading:
             names = {sums_name(day, scope): day for day in days}
@@ -259,6 +244,7 @@ class DayBuckets:
         """Return the events that add to the sums; the same ones again until `incoming` confirms their arrival."""
         note = self._noted(now_s)
         with self._lock:
+            self._count()
             if self._identity.renew_after_fork():  # the parent sends what it has counted
                 self._forget_rows()
                 self._sent = []
@@ -281,6 +267,59 @@ class DayBuckets:
         with self._lock:
             self._sent = []
             self._read |= {name: dict(cells) for name, cells in reply.sums.items() if name in self._asked}
+
+    def _count_now(self) -> None:
+        with self._lock:
+            self._count()
+
+    def _count(self) -> None:
+        """Add the events that have come to the rows; the caller holds the lock."""
+        events = self._events
+        for _ in range(len(events)):
+            event = events.popleft()
+            if len(event) == 4:
+                self._count_scores(*event)
+            else:
+                self._count_call(*event)
+
+    def _count_call(
+        self,
+        decision: Decision,
+        model: int,
+        contexts: Contexts,
+        context: int,
+        cost_usd: float,
+        usage: Usage | None,
+        compares: bool,
+    ) -> None:
+        if contexts is not self._contexts or not self._begins_s <= decision.decided_at < self._ends_s:
+            self._turn_to(decision.decided_at, contexts)
+        row = self._rows.get((decision.scope, context, model))
+        if row is None:
+            row = self._added(decision.scope, context, model)
+        row.calls += 1.0
+        row.cost_usd += cost_usd
+        if usage is None or not compares:
+            row.uncompared += 1.0
+            row.uncompared_usd += cost_usd
+            row.set_aside += 0.0 if compares else 1.0
+            return
+        row.input_tokens += usage.input_tokens
+        row.output_tokens += usage.output_tokens
+        row.cache_read_tokens += usage.cache_read_tokens
+        row.cache_write_tokens += usage.cache_write_tokens
+        row.reasoning_tokens += usage.reasoning_tokens
+
+    def _count_scores(
+        self, decision: Decision, model: int, score: SourceScore | None, former: SourceScore | None
+    ) -> None:
+        row = self._row(decision.decided_at, decision.scope, model)
+        for one, sign in ((score, 1.0), (former, -1.0)):
+            if one is not None:
+                weight = sign * one.weight
+                row.scores += weight
+                row.score += weight * one.counted
+                row.score_sq += weight * one.counted * one.counted
 
     def _row(self, at_s: float, scope: str, model: int) -> CallSums:
         """Return the row of a model whatever the context is."""

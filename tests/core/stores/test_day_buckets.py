@@ -1,6 +1,7 @@
 """The sums of days in shared stores: workers add up, and each call counts once, also where answers were lost."""
 
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -121,3 +122,19 @@ def test_additions_whose_answer_was_lost_count_once(tmp_path):
     engine.fails = False
     assert savings(router, "2d").actual.calls == 1
     router.close()
+
+
+def test_calls_and_scores_of_several_threads_count_once():
+    router, n = worker(open_store("memory://")), 100
+
+    def serve(_):
+        for at in range(n):
+            decision = router.decide(context=at % 2, eligible=["small"])
+            router.charge(decision, usage=Usage(1_000, 100))
+            router.reward(decision, 0.5)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(serve, range(4)))
+    report = savings(router, "2d")
+    assert (report.actual.calls, report.actual.scores) == (4 * n, 4 * n)
+    assert report.actual.cost_usd == pytest.approx(router.status().spent_usd)
