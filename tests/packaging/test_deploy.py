@@ -1,11 +1,13 @@
 """The files under docs/deploy are valid, name pinned images, hold no secret, and configure what this version reads."""
 
 import re
+import subprocess
 import tomllib
 from pathlib import Path
 
 import pytest
 
+from support.prometheus import needs_promtool
 from wiserouter.stores.open import open_engine
 
 FOLDER = Path(__file__).parents[2] / "docs" / "deploy"
@@ -52,7 +54,10 @@ def environments():
 
 def test_compose_is_valid():
     models = pytest.importorskip("compose_pydantic.models")
-    models.ComposeSpecification.model_validate(compose())
+    given = compose()
+    assert {"environment"} == given["secrets"]["litellm_master_key"].keys()
+    given["secrets"]["litellm_master_key"] = {"file": "key"}  # the models are older than secrets of the environment
+    models.ComposeSpecification.model_validate(given)
 
 
 def test_compose_hangs_together():
@@ -61,7 +66,8 @@ def test_compose_hangs_together():
         assert service["healthcheck"]["test"][0] in {"CMD", "CMD-SHELL"}
         for volume in service["volumes"]:
             source = volume.partition(":")[0]
-            assert (FOLDER / source).is_file() if source.startswith(".") else source in compose()["volumes"]
+            assert (FOLDER / source).exists() if source.startswith(".") else source in compose()["volumes"]
+    assert all(name in compose()["secrets"] for one in services.values() for name in one.get("secrets", ()))
     build = services["proxy"]["build"]
     assert (FOLDER / build["context"] / build["dockerfile"]).is_file()
     assert "--num_workers" in services["proxy"]["command"]
@@ -108,10 +114,10 @@ def test_images_are_pinned():
     images += [container["image"] for pod in containers().values() for container in pod["containers"]]
     dockerfile = (FOLDER / "Dockerfile").read_text()
     images += re.findall(r"^FROM (\S+)", dockerfile, re.MULTILINE)
-    assert len(images) == 5
+    assert len(images) == 7
     for image in images:
         assert PINNED.fullmatch(image), image
-    assert set(images[:2]) == set(images[2:4])
+    assert set(images[:2]) == set(images[4:6])
     project = tomllib.loads((FOLDER.parents[1] / "pyproject.toml").read_text())
     assert images[0] == f"wiserouter-proxy:{project['project']['version']}"
     litellm = re.search(r'"litellm\[proxy\](==[\d.]+)"', dockerfile)[1]
@@ -135,8 +141,8 @@ def test_redis_keeps_what_it_is_told():
 
 def test_no_secret_is_written_down():
     for service in compose()["services"].values():
-        for name, value in service["environment"].items():
-            assert value.startswith("${") or name == "WISE_STORE"
+        for name, value in service.get("environment", {}).items():
+            assert value.startswith("${") or name in {"WISE_STORE", "PROMETHEUS_MULTIPROC_DIR"}
     taken = {one["valueFrom"]["secretKeyRef"]["key"] for pod in containers().values() for container in pod["containers"]
              for one in container["env"] if "valueFrom" in one}  # fmt: skip
     assert taken == SECRETS
@@ -158,3 +164,70 @@ def test_the_configuration_is_one_that_the_proxy_reads():
         assert opened.name.startswith("redis://")
         assert repr(groups["wise"].store).count("value-of-REDIS_PASSWORD") == 1
         opened.engine.close()
+
+
+def monitoring():
+    """Return the objects for the Prometheus operator, by kind."""
+    return {one["kind"]: one for one in yaml.safe_load_all((FOLDER / "kubernetes-monitoring.yaml").read_text())}
+
+
+def test_the_operator_gets_the_rules_of_the_one_file():
+    rules = yaml.safe_load((FOLDER / "prometheus" / "rules.yaml").read_text())
+    assert monitoring()["PrometheusRule"]["spec"] == rules
+
+
+def test_the_operator_scrapes_the_service_with_the_key_of_an_administrator():
+    service = objects()["Service", "wiserouter-proxy"]
+    monitor = monitoring()["ServiceMonitor"]["spec"]
+    assert monitor["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
+    (endpoint,) = monitor["endpoints"]
+    assert endpoint["port"] in {port["name"] for port in service["spec"]["ports"]}
+    assert endpoint["path"] == "/wiserouter/metrics"
+    assert endpoint["authorization"]["credentials"]["key"] in SECRETS
+
+
+def test_the_chart_of_litellm_gets_the_same_configuration():
+    values = yaml.safe_load((FOLDER / "helm-values.yaml").read_text())
+    given = yaml.safe_load((FOLDER / "config.yaml").read_text())
+    given["general_settings"]["master_key"] = "os.environ/PROXY_MASTER_KEY"  # the name that the chart gives it
+    assert values["proxy_config"] == given
+    image = compose()["services"]["proxy"]["image"]
+    assert image.endswith(f"wiserouter-proxy:{values['image']['tag']}")
+    (monitor,) = values["extraResources"]
+    assert monitor["spec"]["endpoints"] == monitoring()["ServiceMonitor"]["spec"]["endpoints"]
+    assert values["masterkeySecretName"] == values["environmentSecrets"][0] == "wiserouter"
+
+
+def test_prometheus_scrapes_the_proxy_and_has_the_rules():
+    settings = yaml.safe_load((FOLDER / "prometheus" / "prometheus.yml").read_text())
+    services = compose()["services"]
+    (scrape,) = settings["scrape_configs"]
+    host, _, port = scrape["static_configs"][0]["targets"][0].partition(":")
+    assert any(published.endswith(f":{port}") for published in services[host]["ports"])
+    assert scrape["authorization"]["credentials_file"] == f"/run/secrets/{services['prometheus']['secrets'][0]}"
+    mounted = {volume.split(":")[1] for volume in services["prometheus"]["volumes"]}
+    assert {f"/etc/prometheus/{name}" for name in settings["rule_files"]} < mounted
+
+
+@needs_promtool
+def test_promtool_takes_the_configuration():
+    command = ["promtool", "check", "config", "--syntax-only", "prometheus.yml"]
+    done = subprocess.run(command, cwd=FOLDER / "prometheus", capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_grafana_has_the_board_and_its_source():
+    services, provisioning = compose()["services"], FOLDER / "grafana" / "provisioning"
+    (source,) = yaml.safe_load((provisioning / "datasources" / "prometheus.yaml").read_text())["datasources"]
+    assert source["type"] == "prometheus"
+    assert source["url"] == "http://prometheus:9090"
+    (provider,) = yaml.safe_load((provisioning / "dashboards" / "wiserouter.yaml").read_text())["providers"]
+    mounted = dict(volume.split(":")[:2] for volume in services["grafana"]["volumes"])
+    assert mounted["./grafana/wiserouter.json"] == f"{provider['options']['path']}/wiserouter.json"
+    assert mounted["./grafana/provisioning"] == "/etc/grafana/provisioning"
+
+
+def test_the_image_has_the_metrics_and_the_workers_a_folder_for_them():
+    assert "metrics" in re.search(r"/src\[([\w,]+)\]", (FOLDER / "Dockerfile").read_text())[1].split(",")
+    proxy = compose()["services"]["proxy"]
+    assert proxy["tmpfs"][0].startswith(f"{proxy['environment']['PROMETHEUS_MULTIPROC_DIR']}:")
