@@ -33,7 +33,7 @@ DAYS_KEPT = 62
 DAYS_STORED = 400
 """Days that a store keeps which outlives the process."""
 
-MAX_SCOPES_KEPT = 50
+MAX_SCOPES_KEPT = 20
 """Scopes of a day that have rows of their own where the process keeps them."""
 
 MAX_SCOPES = 1_000
