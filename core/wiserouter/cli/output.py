@@ -44,7 +44,10 @@ def check_writable(*paths: Path | None) -> None:
 
 def complain(error: BaseException) -> None:
     """Print an error in one line on stderr."""
-    err.print(Text.assemble(("error:", "bold red"), f" {error}"), highlight=False, soft_wrap=True)
+    text = str(error)
+    if isinstance(error, OSError) and error.filename is not None and error.strerror is not None:
+        text = f"{error.filename}: {error.strerror.lower()}"
+    err.print(Text.assemble(("error:", "bold red"), f" {text}"), highlight=False, soft_wrap=True)
 
 
 def shares(models: Mapping[str, float], most: int = 3) -> str:

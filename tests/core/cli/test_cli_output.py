@@ -76,6 +76,16 @@ def test_brackets_are_printed_as_they_are(capsys, tmp_path, monkeypatch):
     assert all(text in captured.out for text in ("of [a]", "[b]", "[bold]c"))
 
 
+def test_an_error_of_the_file_system_names_the_file_first(tmp_path, capsys):
+    with pytest.raises(OSError) as refused:
+        (tmp_path / "none.jsonl").read_text()
+    complain(refused.value)
+    complain(FileNotFoundError("none.jsonl: no such file"))
+    first, second = capsys.readouterr().err.replace("\n", " ").split("error: ")[1:]
+    assert first.strip() == f"{tmp_path / 'none.jsonl'}: no such file or directory"
+    assert second.strip() == "none.jsonl: no such file"
+
+
 @pytest.mark.parametrize("relative", [False, True])
 def test_status_takes_the_path_of_a_file(tmp_path, monkeypatch, relative):
     router = WiseRouter([Model("small", Price(1e-6, 1e-6))], store=f"sqlite:///{tmp_path}/budget.db", seed=0)
