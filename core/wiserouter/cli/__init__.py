@@ -7,6 +7,7 @@ import sys
 import typer
 
 from wiserouter import __version__
+from wiserouter.cli.acting import budget, mode, model
 from wiserouter.cli.bench import bench
 from wiserouter.cli.data import app as data
 from wiserouter.cli.demo import demo
@@ -34,7 +35,23 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (bench, demo, explain, fit, judge, merge, plan, priors, replay, report, simulate, status):
+for command in (
+    bench,
+    budget,
+    demo,
+    explain,
+    fit,
+    judge,
+    merge,
+    mode,
+    model,
+    plan,
+    priors,
+    replay,
+    report,
+    simulate,
+    status,
+):
     app.command()(command)
 app.command("evaluate")(evaluate_journal)
 app.add_typer(data, name="data")

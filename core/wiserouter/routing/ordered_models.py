@@ -9,11 +9,11 @@ from functools import partial
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Literal
 
-from wiserouter.errors import InvalidInput, StoreUnavailable, UnknownModel
+from wiserouter.errors import InvalidInput, UnknownModel
 from wiserouter.planning.share_caps import ShareCaps
 from wiserouter.pricing.pool import Model, Pool
 from wiserouter.pricing.prices import Price
-from wiserouter.routing.orders import NO_ORDERS, ModelOrder, OrderAnswer, Orders, figures_of_model
+from wiserouter.routing.orders import NO_ORDERS, ModelOrder, OrderAnswer, Orders, figures_of_model, keep_order
 from wiserouter.routing.run_time_changes import RouterChanges, hashed
 
 if TYPE_CHECKING:
@@ -23,9 +23,6 @@ logger = logging.getLogger("wiserouter")
 
 KEEP: Literal["keep"] = "keep"
 """Leaves a part of an order as it is."""
-
-MOST_ATTEMPTS = 20
-"""How often orders are written again because others have changed them meanwhile."""
 
 Setting = Literal["keep"]
 
@@ -119,18 +116,11 @@ class RouterOrders(RouterChanges):
         self, ordered: Callable[[Orders], tuple[Orders, OrderAnswer]], request: str, by: str, key: str
     ) -> OrderAnswer:
         """Keep new orders in the store, once for each idempotency key, and follow them here."""
-        token = hashed(key) if key else ""
-        for _ in range(MOST_ATTEMPTS):
-            orders, now_s = Orders.from_text(self._store.read_orders()), self._store.now()
-            known = orders.answer(token, request, now_s)
-            if known is not None:
-                return known
-            new, answer = ordered(orders)
-            if self._store.keep_orders(new.with_answer(token, request, now_s, answer).to_text()):
-                self._take_orders(new)
-                self.audit(answer.what, by, answer.before, answer.after)
-                return answer
-        raise StoreUnavailable("others give orders all the time: try again later", store="the store")
+        new, answer = keep_order(self._store, ordered, request, hashed(key) if key else "")
+        if new is not None:
+            self._take_orders(new)
+            self.audit(answer.what, by, answer.before, answer.after)
+        return answer
 
     def _read_orders(self) -> None:
         """Follow the orders in the store, before a budget is started."""

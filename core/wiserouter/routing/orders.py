@@ -6,21 +6,27 @@ Orders state what shall be, not what shall change: a worker that reads the lates
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from wiserouter.errors import InvalidInput
+from wiserouter.errors import InvalidInput, StoreUnavailable
 from wiserouter.pricing.pool import Model
 from wiserouter.pricing.prices import Price
 from wiserouter.routing.shadow import Shadow
 from wiserouter.validation import check_amount
+
+if TYPE_CHECKING:
+    from wiserouter.stores.base import Store
 
 MOST_MODELS = 1_000
 """The most models that orders name."""
 
 MOST_ANSWERS = 100
 """The most answers to requests with an idempotency key that are kept with the orders."""
+
+MOST_ATTEMPTS = 20
+"""How often orders are written again because others have changed them meanwhile."""
 
 ANSWER_TTL_S = 86_400.0
 """How long such an answer is kept."""
@@ -139,6 +145,32 @@ class Orders(NamedTuple):
 
 
 NO_ORDERS = Orders()
+
+
+def keep_order(
+    store: Store, ordered: Callable[[Orders], tuple[Orders, OrderAnswer]], request: str, token: str
+) -> tuple[Orders | None, OrderAnswer]:
+    """Keep new orders in a store, once for each token; return them, or None with the answer to an earlier request.
+
+    Parameters
+    ----------
+    store : Store
+        Keeps the orders.
+    ordered : callable
+        Makes the new orders, and the answer, from the present ones; called again where others were faster.
+    request, token : str
+        What is asked for, and the name of the request; "" for none.
+    """
+    for _ in range(MOST_ATTEMPTS):
+        orders, now_s = Orders.from_text(store.read_orders()), store.now()
+        known = orders.answer(token, request, now_s)
+        if known is not None:
+            return None, known
+        new, answer = ordered(orders)
+        new = new.with_answer(token, request, now_s, answer)
+        if store.keep_orders(new.to_text()):
+            return new, answer
+    raise StoreUnavailable("others give orders at the same time: try again later", store="the store")
 
 
 def figures_of_model(model: Model, order: ModelOrder) -> dict[str, Any]:

@@ -125,11 +125,18 @@ class RouterChanges(ObservedRouter):
         **figures
             Further fields of the line.
         """
-        line = {"event": "change", "at": self._store.now(), "what": what, "by": by, **figures}
-        line |= {"before": dict(before), "after": dict(after)}
+        line = change_line(what, self._store.now(), by, before, after, **figures)
         logger.info("%s changed by %r: %s, before %s", what, by, line["after"], line["before"])
         for observer in self._observers:
             observer.note(lambda: line)
+
+
+def change_line(
+    what: str, at_s: float, by: str, before: Mapping[str, Any], after: Mapping[str, Any], **figures: object
+) -> dict[str, Any]:
+    """Return the line of the journal that says who changed what, from what and to what."""
+    line = {"event": "change", "at": at_s, "what": what, "by": by, **figures}
+    return {**line, "before": dict(before), "after": dict(after)}
 
 
 def hashed(text: str) -> str:
