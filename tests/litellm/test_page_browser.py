@@ -220,6 +220,22 @@ def test_a_budget_is_raised_paused_and_resumed_in_dialogs(proxy, tab):
     check_quiet(tab, proxy)
 
 
+def test_a_model_is_retired_and_brought_back_in_dialogs(proxy, tab):
+    show(tab, *proxy)
+    wait_for(tab, READY)
+    click(tab, "Retire")
+    name = text(tab, "dialog h2").removeprefix("Retire ")
+    assert violations(tab) == []
+    click(tab, "Retire it")
+    wait_for(tab, "document.querySelector('#models .chip')?.innerText == 'retired'")
+    assert status(proxy)["models"][name]["retired"]
+    click(tab, "Bring back")
+    click(tab, "Bring it back")
+    wait_for(tab, "!document.querySelector('#models .chip')")
+    assert not status(proxy)["models"][name]["retired"]
+    check_quiet(tab, proxy)
+
+
 def test_an_administrator_who_may_only_view_sees_why_a_change_is_refused(proxy, tab):
     show(tab, proxy[0], "sk-viewer")
     wait_for(tab, READY)
