@@ -1,7 +1,10 @@
 """The encoder that needs no log: equal vectors everywhere, weights by rarity, and vectors that follow new weights."""
 
+import math
 import subprocess
 import sys
+from collections import Counter
+from zlib import crc32
 
 import numpy as np
 import pytest
@@ -12,6 +15,7 @@ from wiserouter import open_encoder
 from wiserouter.errors import EncoderError
 from wiserouter.prompts.encoders import encoder_from_state
 from wiserouter.prompts.encoders.hashing import HashingTfidf
+from wiserouter.prompts.encoders.words import WORD
 
 TEXTS = [
     "sort a list",
@@ -66,3 +70,20 @@ def test_a_saved_encoder_gives_the_same_vectors_and_a_damaged_one_is_refused():
     for idf in (np.ones(31), np.zeros(32), np.full(32, np.nan), np.full(32, np.inf)):
         with pytest.raises(EncoderError, match="cannot be restored"):
             encoder_from_state("hashing", {"dim": 32}, {"idf": idf})
+
+
+def by_the_formula(text, dim, idf):
+    """Return the vector of a text as the head of the module defines it, with other means."""
+    times = Counter(WORD.findall(text.lower()))
+    hashes = [crc32(word.encode("utf-8", "surrogatepass")) for word in times]
+    signs = [-1.0 if hashed >= 2**31 else 1.0 for hashed in hashes]
+    weights = [sign * (1.0 + math.log(n)) for sign, n in zip(signs, times.values(), strict=True)]
+    vector = np.bincount([hashed % dim for hashed in hashes] or [0], weights or [0.0], dim).astype(np.float32) * idf
+    length = np.linalg.norm(vector)
+    return vector / length if length else vector
+
+
+@given(st.text(max_size=80) | st.text("ab_Z9 \t\n\x1c.-'é語", max_size=80), st.sampled_from([3, 512]))
+def test_vectors_follow_the_formula_bit_by_bit(text, dim):
+    for encoder in (HashingTfidf(dim), HashingTfidf(dim).fit(TEXTS)):
+        assert np.array_equal(encoder.encode(text), by_the_formula(text, dim, encoder.state()["idf"]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Protocol, Self, runtime_checkable
 
@@ -92,7 +93,7 @@ def unit(vector: Embedding) -> Embedding:
     >>> unit(np.array([3.0, 4.0], dtype=np.float32))
     array([0.6, 0.8], dtype=float32)
     """
-    length = float(np.linalg.norm(vector))
+    length = math.sqrt(vector.dot(vector))
     return vector / np.float32(length) if length > 0 else vector
 
 

@@ -10,9 +10,8 @@ without its text: `converted`.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Sequence
-from typing import Self
+from typing import Self, cast
 from zlib import crc32
 
 import numpy as np
@@ -20,7 +19,7 @@ from numpy.typing import NDArray
 
 from wiserouter.errors import InvalidInput
 from wiserouter.prompts.encoders.base import Settings, State, tail, unit
-from wiserouter.prompts.encoders.words import WORD
+from wiserouter.prompts.encoders.words import words_as_bytes
 from wiserouter.types import Embedding
 from wiserouter.validation import check_count
 
@@ -73,15 +72,17 @@ class HashingTfidf:
 
     def encode(self, text: str) -> Embedding:
         """Return the unit vector of `text`, or zeros if it has no word; shape (dim,)."""
-        columns, weights, dim = [], [], self._dim
-        for word, times in Counter(WORD.findall(tail(text, self._max_chars).lower())).items():
-            hashed = crc32(word.encode("utf-8", "surrogatepass"))
-            columns.append(hashed % dim)
+        counts: dict[bytes, int] = {}
+        for word in words_as_bytes(tail(text, self._max_chars)):
+            counts[word] = counts.get(word, 0) + 1
+        dim = self._dim
+        sums = np.zeros(dim)
+        cells = cast("memoryview[float]", sums.data)  # in which adding to a cell is quick
+        for word, times in counts.items():
+            hashed = crc32(word)
             weight = 1.0 if times == 1 else 1.0 + math.log(times)
-            weights.append(-weight if hashed & _SIGN else weight)
-        if not columns:
-            return np.zeros(dim, dtype=np.float32)
-        return unit(np.bincount(columns, weights, dim).astype(np.float32) * self._idf)
+            cells[hashed % dim] += -weight if hashed & _SIGN else weight
+        return unit(sums.astype(np.float32) * self._idf)
 
     def encode_many(self, texts: Sequence[str]) -> Embedding:
         """Return the vectors of `texts`, each as `encode` gives it; shape (n, dim)."""
