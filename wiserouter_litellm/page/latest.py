@@ -17,6 +17,8 @@ MOST = 200
 
 _STATES = {"charge": "charged", "release": "released", "presume": "presumed"}
 
+_NO_OUTCOME: tuple[str, Mapping[str, Any]] = ("", {})
+
 
 class _HasRouter(Protocol):
     router: WiseRouter
@@ -27,26 +29,26 @@ class LatestDecisions:
 
     def __init__(self) -> None:
         self._latest: deque[Decision] = deque()
-        self._outcomes: dict[str, dict[str, Any]] = {}
+        self._outcomes: dict[str, tuple[str, Mapping[str, Any]]] = {}
+        self._scores: dict[str, float] = {}
 
     def decision(self, decision: Decision, trace: object) -> None:
         """Keep a decision in place of the oldest one."""
-        self._outcomes[decision.id] = {}
+        self._outcomes[decision.id] = _NO_OUTCOME
         self._latest.append(decision)
         if len(self._latest) > MOST:
-            self._outcomes.pop(self._latest.popleft().id, None)
+            oldest = self._latest.popleft().id
+            self._outcomes.pop(oldest, None)
+            self._scores.pop(oldest, None)
 
     def event(self, name: str, decision_id: str, at_s: float, **figures: Any) -> None:
         """Keep the outcome of a call, or its score, where its decision is kept."""
-        outcome = self._outcomes.get(decision_id)
-        if outcome is None:
+        if decision_id not in self._outcomes:
             return
         if name == "reward":
-            outcome["score"] = figures.get("reward")
-        elif name in _STATES:
-            outcome["state"], outcome["cost_usd"] = _STATES[name], figures.get("cost_usd")
-            if figures.get("model"):
-                outcome["answered_by"] = figures["model"]
+            self._scores[decision_id] = figures["reward"]
+        else:
+            self._outcomes[decision_id] = name, figures
 
     def note(self, line: Callable[[], Mapping[str, Any]]) -> None:
         """Do nothing: other events are no decisions."""
@@ -56,6 +58,7 @@ class LatestDecisions:
         return [self._row(decision) for decision in list(self._latest)[: -most - 1 : -1]]
 
     def _row(self, decision: Decision) -> dict[str, Any]:
+        name, figures = self._outcomes.get(decision.id, _NO_OUTCOME)
         return {
             "id": decision.id,
             "decided_at": decision.decided_at,
@@ -65,11 +68,10 @@ class LatestDecisions:
             "expected_cost_usd": decision.expected_cost_usd,
             "expected_reward": decision.expected_reward,
             "ask_feedback": decision.ask_feedback,
-            "state": "in flight",
-            "answered_by": decision.model,
-            "cost_usd": None,
-            "score": None,
-            **self._outcomes.get(decision.id, {}),
+            "state": _STATES.get(name, "in flight"),
+            "answered_by": figures.get("model") or decision.model,
+            "cost_usd": figures.get("cost_usd"),
+            "score": self._scores.get(decision.id),
         }
 
 
