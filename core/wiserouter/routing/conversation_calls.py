@@ -192,7 +192,7 @@ class ConversationCalls:
         """End a conversation: its committed amount is free, and its length and its cost are known."""
         self._store.end_conversation(state.key)
         if state.decision_id:
-            self._store.alias(name_of_ended(state.key), state.decision_id)
+            self._store.alias((name_of_ended(state.key),), state.decision_id)
         owner = self._owner(None, state) if self._is_run and state.estimate_usd else None
         with self._lock:
             self._open.close(state.key)

@@ -142,8 +142,8 @@ class Learner:
         if self._growing is not None:
             self._growing.drop(record.decision.id)
 
-    def add_cost(self, record: Record, cost_usd: float, usage: Usage | None) -> None:
-        """Learn the cost of a call, and test for drift where a bucket has ended."""
+    def add_cost(self, record: Record, cost_usd: float, usage: Usage | None) -> int:
+        """Learn the cost of a call, and test for drift where a bucket has ended; return its present context."""
         context, model, features = self.context_of(record), record.model, record.query
         if context != NO_CONTEXT:
             plain_usd = cost_usd if features is None else features.plain_cost_usd(model, cost_usd)
@@ -154,6 +154,7 @@ class Learner:
             if kept is not None:
                 kept.cost_usd, kept.usage = cost_usd, usage
         self.check_drift()
+        return context
 
     def amend_cost(self, record: Record, cost_usd: float, replacing_usd: float) -> None:
         """Replace the cost of a run, counted at its first charge, by what it has come to."""

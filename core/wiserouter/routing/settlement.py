@@ -91,9 +91,9 @@ class RouterSettlement(RouterAdministration):
             calls.charged(record, cost, tokens if learn else None)
         learner = self._learner
         with self._lock:
-            if learn and not record.decision.run_id:
-                learner.add_cost(record, cost, tokens)
-            self._days.charged(record, learner.contexts, learner.context_of(record), cost, tokens, learn)
+            learns = learn and not record.decision.run_id
+            context = learner.add_cost(record, cost, tokens) if learns else learner.context_of(record)
+            self._days.charged(record, learner.contexts, context, cost, tokens, learn)
         for observer in self._observers:
             name = pool.names[record.model]
             figures = {"cost_usd": cost, "model": name, "learn": learn, "usage": tokens}
@@ -275,9 +275,7 @@ class RouterSettlement(RouterAdministration):
 
         An alias that was given before passes to the later decision; with "" as the decision it is withdrawn.
         """
-        decision_id = _id(decision)
-        for name in (alias,) if isinstance(alias, str) else alias:
-            self._store.alias(name, decision_id)
+        self._store.alias((alias,) if isinstance(alias, str) else alias, _id(decision))
 
     def waits(self, scope: str | None = None) -> bool:
         """Return True if a step may wait for the store; such a step must not run on the event loop.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
@@ -263,8 +264,8 @@ class Store(Protocol):
         """
         ...
 
-    def alias(self, alias: str, decision_id: str) -> None:
-        """Let a decision be found by another name as well, for as long as it is kept."""
+    def alias(self, aliases: Iterable[str], decision_id: str) -> None:
+        """Let a decision be found by other names as well, for as long as it is kept."""
         ...
 
     def settle(self, decision_id: str, cost_usd: float, model: int | None = None) -> Record:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from threading import RLock
 
 from wiserouter.budgets.budget import Budget
@@ -189,13 +189,14 @@ class MemoryStore:
             record.take(with_score(before, source, full_score(score)))
             return record, before
 
-    def alias(self, alias: str, decision_id: str) -> None:
-        """Let a decision be found by another name as well."""
+    def alias(self, aliases: Iterable[str], decision_id: str) -> None:
+        """Let a decision be found by other names as well."""
         with self._lock:
-            self._aliases[alias] = decision_id
-            self._aliases.move_to_end(alias)
-            if len(self._aliases) > ALIASES_PER_DECISION * self._max_decisions:
-                self._aliases.popitem(last=False)
+            for alias in aliases:
+                self._aliases[alias] = decision_id
+                self._aliases.move_to_end(alias)
+                if len(self._aliases) > ALIASES_PER_DECISION * self._max_decisions:
+                    self._aliases.popitem(last=False)
 
     def conversation(self, key: str) -> Conversation | None:
         """Return the kept state of a conversation; None where it is unknown, has ended or has expired."""

@@ -240,7 +240,7 @@ def finds_by_another_name(shelf: Shelf) -> None:
     store, scope = opened(shelf)
     record, call = new_record(store, scope), new_name("call")
     store.reserve(record)
-    store.alias(call, record.decision.id)
+    store.alias((call,), record.decision.id)
     other = other_store(shelf, store)
     for seen in (store, other):
         assert seen.find(call).decision == record.decision

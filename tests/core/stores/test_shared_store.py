@@ -53,7 +53,7 @@ def test_a_decision_is_found_by_one_of_several_names_in_one_exchange(opened, mon
     store, other = opened(), opened()
     store.open("s", Budget(1.0, 10))
     call(store, "a call")
-    store.alias("its alias", "a call")
+    store.alias(("its alias",), "a call")
     monkeypatch.setattr(SQLiteEngine, "exchange", counted)
     assert other.find("no", "its alias", "none").decision.id == "a call"
     with pytest.raises(UnknownDecision, match="'no' is unknown"):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Literal, cast
@@ -211,14 +211,15 @@ class SharedStore:
         """Return the record of a decision, by the first of the ids and aliases that is known; in one exchange."""
         return steps.find(self._worker, decision_id, *others)
 
-    def alias(self, alias: str, decision_id: str) -> None:
-        """Let a decision be found by another name as well."""
+    def alias(self, aliases: Iterable[str], decision_id: str) -> None:
+        """Let a decision be found by other names as well."""
         near, client = self._worker.near, self._worker.client
-        pending = PendingEvent(Alias(alias, decision_id), "", applied=not near, defer=lambda: True)
-        if near:
-            client.request(pending)
-        else:
-            client.enqueue(pending)
+        for alias in aliases:
+            pending = PendingEvent(Alias(alias, decision_id), "", applied=not near, defer=lambda: True)
+            if near:
+                client.request(pending)
+            else:
+                client.enqueue(pending)
 
     def settle(self, decision_id: str, cost_usd: float, model: int | None = None) -> Record:
         """Charge the true cost of a call, once, and record the model that answered where it is another one."""
