@@ -41,7 +41,6 @@ _OF_WINDOW = {f"wiserouter_budget_{name}_usd": what for name, what in _AMOUNTS.i
     "wiserouter_calls_in_flight": "Calls whose outcome is not known yet.",
 }
 _TIMES = {
-    "wiserouter_budget_start_timestamp_seconds": "Time at which the window of the budget began.",
     "wiserouter_budget_renewal_timestamp_seconds": "Time at which the budget renews.",
 }
 _OF_SCOPE = {
@@ -200,14 +199,8 @@ def _figures(ledger: Ledger) -> dict[str, float]:
 
 
 def _times(ledger: Ledger) -> dict[str, float]:
-    """Return when the window of a budget began, and when it ends, by metric."""
-    window = ledger.window
-    if window is None:
-        return {}
-    return {
-        "wiserouter_budget_start_timestamp_seconds": max(window.start_s, ledger.opened_at),
-        "wiserouter_budget_renewal_timestamp_seconds": window.end_s,
-    }
+    """Return when the window of a budget ends, by metric."""
+    return {} if ledger.window is None else {"wiserouter_budget_renewal_timestamp_seconds": ledger.window.end_s}
 
 
 def _of_router(router: WiseRouter, plan: Plan | None) -> dict[str, float]:
