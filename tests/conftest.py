@@ -46,6 +46,7 @@ LONGEST = (
     "tests/hostile/test_store_faults_sqlite.py",
     "tests/hostile/test_killed_proxy.py",
     "tests/litellm/test_proxy_workers.py",
+    "tests/litellm/test_page_browser.py",
     "tests/hostile/test_outcomes_proxy.py",
     "tests/packaging/test_examples.py",
     "tests/hostile/test_killed_workers.py",
