@@ -53,11 +53,11 @@ class Prometheus:
 
 @contextmanager
 def scraping(url: str, key: str, folder: Path) -> Iterator[Prometheus]:
-    """Run a Prometheus that scrapes `/wiserouter/metrics` of a proxy each second, with our rules, and stop it."""
+    """Run a Prometheus that scrapes `/wiserouter/metrics` of a proxy every 2 s, with our rules, and stop it."""
     port, key_file = free_port(), folder / "key"
     key_file.write_text(key)
     settings = {
-        "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+        "global": {"scrape_interval": "2s", "evaluation_interval": "1s"},
         "rule_files": [str(RULES)],
         "scrape_configs": [
             {
