@@ -165,7 +165,7 @@ class EngineClient:
         self._sender: WorkerIdentity | None = None
         self.waiting: deque[PendingEvent] = deque()
         self.offset_s = 0.0
-        self.closed = False
+        self.closed = self.hastened = False
 
     @property
     def broken(self) -> bool:
@@ -248,7 +248,7 @@ class EngineClient:
         """Send waiting events, or read where a refresh is due; return the seconds to sleep until the next call."""
         try:
             with self._busy:  # the previous holder may have sent everything
-                if self.waiting or self._clock() - self._refreshed_s >= self._refresh_s:
+                if self.waiting or self.hastened or self._clock() - self._refreshed_s >= self._refresh_s:
                     self._exchange()
         except StoreError:  # counted, and logged once
             return RETRY_S
@@ -262,7 +262,8 @@ class EngineClient:
         with self._lock:
             sent = [self.waiting[at] for at in range(min(MAX_EVENTS_PER_EXCHANGE, len(self.waiting)))]
             started_s = self._clock()
-            due = refresh or started_s - self._refreshed_s >= self._refresh_s
+            due = refresh or self.hastened or started_s - self._refreshed_s >= self._refresh_s
+            self.hastened = self.hastened and not due
             extras, reading = participant.compose(sent, due=due)
             brief = self._engine.near and not refresh and participant.decides_alone()
         try:

@@ -14,6 +14,11 @@ ROOT = "orders"
 class OrderSync:
     """The latest orders that one worker has read.
 
+    Parameters
+    ----------
+    client : EngineClient
+        Exchanges with the engine.
+
     Attributes
     ----------
     text : str
@@ -22,7 +27,8 @@ class OrderSync:
         Called with later orders, in the thread that read them.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, client: EngineClient) -> None:
+        self._client = client
         self.text, self._number, self._latest = "", "", ""
         self.followers: list[Callable[[str], object]] = []
 
@@ -44,26 +50,28 @@ class OrderSync:
         if self._latest != self._number and text:
             self._take(self._latest, text)
         self._latest = reply.notes.get(ROOT, self._number)
+        if self._latest != self._number:  # the text is read at once, and not with the next periodic exchange
+            self._client.hastened = True
 
-    def read(self, client: EngineClient) -> str:
+    def read(self) -> str:
         """Return the present orders of the store."""
         while True:
-            number = client.exchange_apart([], ReadRequest(notes=[ROOT])).notes.get(ROOT, "")
+            number = self._client.exchange_apart([], ReadRequest(notes=[ROOT])).notes.get(ROOT, "")
             if number == self._number:
                 return self.text
-            text = client.exchange_apart([], ReadRequest(notes=[_name(number)])).notes.get(_name(number), "")
+            text = self._client.exchange_apart([], ReadRequest(notes=[_name(number)])).notes.get(_name(number), "")
             if text:  # else a later one has taken its place
                 self._latest = number
                 self._take(number, text)
 
-    def keep(self, client: EngineClient, text: str) -> bool:
+    def keep(self, text: str) -> bool:
         """Keep orders in place of those that were read last; return False if others have come first."""
         former = self._number
         number = str(int(former or "0") + 1)
         events = [Note(_name(number), text, former=""), Note(ROOT, number, former=former)]
         if former:
             events.append(Note(_name(former), ""))
-        results = client.exchange_apart(events, ReadRequest()).results
+        results = self._client.exchange_apart(events, ReadRequest()).results
         if results[1] != "ok":
             return False
         self._latest = number

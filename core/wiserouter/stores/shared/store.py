@@ -133,7 +133,7 @@ class SharedStore:
             max_decisions=max_decisions,
             spool=None if spool is None else Path(spool),
         )
-        self.now, self._orders = self._worker.now, OrderSync()
+        self.now, self._orders = self._worker.now, OrderSync(self._worker.client)
         self._worker.peers.add(self._orders)
 
     def waits(self, scope: str, decision_id: str | None = None) -> bool:
@@ -301,11 +301,11 @@ class SharedStore:
 
     def read_orders(self) -> str:
         """Return the orders of administrators."""
-        return self._orders.read(self._worker.client)
+        return self._orders.read()
 
     def keep_orders(self, text: str) -> bool:
         """Keep orders in place of those that were read last; return False, and change nothing, if these are others."""
-        return self._orders.keep(self._worker.client, text)
+        return self._orders.keep(text)
 
     def follow_orders(self, listener: Callable[[str], object]) -> None:
         """Call a listener with later orders; the lock is held."""
