@@ -347,9 +347,6 @@ class Group:
         may serve.
         """
         ranking = self.router.ranking(decision)
-        pool = self.router.pool
-        if not pool.unrestricted:
-            ranking = [name for name in ranking if name == decision.model or not pool.by_name[name].retired]
         if worst_usd is None:
             return ranking
         return sorted(ranking, key=lambda name: not is_covered(decision, name, worst_usd))

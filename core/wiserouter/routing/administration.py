@@ -340,13 +340,20 @@ class RouterAdministration(RouterMode):
         return replace(explanation, warnings=tuple(self._learner.agreements.warnings.values()))
 
     def ranking(self, decision: Decision) -> list[str]:
-        """Return all models for a query, the chosen one first, the others by reward less shadow price x cost."""
+        """Return the models for a query, the chosen one first, the others by reward less shadow price x cost.
+
+        Retired ones are left out, unless one was chosen.
+        """
         pool, trace = self._learner.pool, self._store.find(decision.id).trace
         figures = None if trace is None else trace.choice.figures
         if isinstance(figures, ContextFigures) and any(figures.calls) and len(figures.calls) == len(pool.names):
-            return ranked(figures, pool.names, decision)
-        with self._lock:
-            return ranked_by_plan(self._learner.policy.plan, pool, decision)
+            ranking = ranked(figures, pool.names, decision)
+        else:
+            with self._lock:
+                ranking = ranked_by_plan(self._learner.policy.plan, pool, decision)
+        if pool.unrestricted:
+            return ranking
+        return [name for name in ranking if name == decision.model or not pool.by_name[name].retired]
 
     def _take_stock(self, decision: Decision) -> None:
         """Count the scores that may still come; after 100 decisions and at each doubling, log why money is left."""

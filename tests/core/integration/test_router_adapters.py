@@ -184,6 +184,10 @@ def test_the_ranking_starts_with_the_choice_and_goes_on_by_worth():
     assert router.ranking(router.decide(context=0)) == ["large", "small"]
     assert router.ranking(router.decide(context=0, eligible=["small"])) == ["small", "large"]
     assert len(router.ranking(router.decide(context=NO_CONTEXT))) == 2
+    before = router.decide(context=0)
+    router.retire_model("small")
+    assert router.ranking(router.decide(context=0)) == ["large"]
+    assert before.model in router.ranking(before)
 
 
 def test_prices_and_limits_can_change_at_run_time():
