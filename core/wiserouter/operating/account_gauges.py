@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from wiserouter.budgets.ledger import Ledger
@@ -144,16 +144,26 @@ class AccountGauges:
         for name, value in _of_router(router, plan).items():
             yield name, (group,), value
         accounts = _accounts(watched)
-        accounts.sort(key=lambda one: -one[1].tightest.spent_usd)
+        own = own_ledgers(accounts)
+        accounts.sort(key=lambda one: -max([ledger.spent_usd for ledger in own[one[0]]], default=0.0))
         for scope, account in accounts[: self._max_scopes]:
-            for ledger in account.each:
+            for ledger in own[scope]:
                 for name, value in (_figures(ledger) | _times(ledger)).items():
                     yield name, (group, scope, _window(ledger)), value
             for name, value in _of_tightest(account.tightest, plan).items():
                 yield name, (group, scope), value
-        for window, sums in _summed(accounts[self._max_scopes :]).items():
+        for window, sums in _summed(own[scope] for scope, _ in accounts[self._max_scopes :]).items():
             for name, value in sums.items():
                 yield name, (group, OTHER, window), value
+
+
+def own_ledgers(accounts: Sequence[tuple[str, Account]]) -> dict[str, list[Ledger]]:
+    """Return the ledgers of each scope without those of the scopes that enclose it, which have fewer."""
+    owner: dict[int, str] = {}
+    for scope, account in sorted(accounts, key=lambda one: len(one[1].each)):
+        for ledger in account.each:
+            owner.setdefault(id(ledger), scope)
+    return {scope: [one for one in account.each if owner[id(one)] == scope] for scope, account in accounts}
 
 
 def _accounts(watched: WatchedRouter) -> list[tuple[str, Account]]:
@@ -169,11 +179,11 @@ def _accounts(watched: WatchedRouter) -> list[tuple[str, Account]]:
     return found
 
 
-def _summed(accounts: Iterable[tuple[str, Account]]) -> dict[str, Counter[str]]:
-    """Return the sums of the figures of several accounts, by window."""
+def _summed(ledgers_of_scopes: Iterable[Sequence[Ledger]]) -> dict[str, Counter[str]]:
+    """Return the sums of the figures of several scopes, by window."""
     sums: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    for _, account in accounts:
-        for ledger in account.each:
+    for ledgers in ledgers_of_scopes:
+        for ledger in ledgers:
             sums[_window(ledger)].update(_figures(ledger))
     return sums
 

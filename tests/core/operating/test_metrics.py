@@ -82,6 +82,26 @@ def test_gauges_show_what_the_status_shows(registry):
     assert found["wiserouter_faults_total", "encoder", "wise"] == 3
 
 
+@pytest.mark.parametrize("max_scopes", [10, 1])
+def test_a_budget_is_shown_once_and_not_in_the_scopes_that_it_encloses(registry, max_scopes):
+    router = routed(Budget(50.0, 100))
+    for team, usd in (("team:a", 5.0), ("team:b", 8.0)):
+        router.start(Budget(usd, 10), scope=team, parent="default")
+    scopes = ["team:a", "default", "team:b"]
+    Metrics(registry, max_scopes=max_scopes).watch(router, "wise", scopes=lambda: scopes)
+    router.charge(router.decide("q", scope="team:a"), 0.25)
+    router.charge(router.decide("q"), 0.5)
+    text = generate_latest(registry).decode()
+    lines = [line.rpartition(" ")[0] for line in text.splitlines() if not line.startswith("#")]
+    assert len(lines) == len(set(lines))
+    found = samples(registry)
+    teams = {"team:a": (5.0, 0.25), "team:b": (8.0, 0.0)} if max_scopes == 10 else {OTHER: (13.0, 0.25)}
+    shown = {"default": (50.0, 0.75), **teams}
+    for scope, (amount_usd, spent_usd) in shown.items():
+        assert found["wiserouter_budget_amount_usd", "wise", scope, "never"] == amount_usd
+        assert found["wiserouter_budget_spent_usd", "wise", scope, "never"] == spent_usd
+
+
 def test_counts_kept_elsewhere_are_added_up_over_scrapes_and_restarts(registry):
     router, faults = routed(), {"store": 2, "encoder": 0}
     metrics = Metrics(registry)
