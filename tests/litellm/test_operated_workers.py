@@ -147,6 +147,8 @@ def test_every_view_shows_the_dollars_of_the_provider(place, tab):
             assert found == pytest.approx(ledger, abs=1e-9), view
 
     show(tab, place.base, place.key)
+    wait_for(tab, "document.querySelector('#choices select')")
+    put(tab, "#choices select", "wise", "change")
     wait_for(tab, "document.querySelectorAll('#teams tbody tr').length == 3")
     wait_for(tab, "document.querySelector('#spend .big')")
     assert tab.run("document.querySelector('#spend .big').innerText").startswith(shown(ledger[0]))

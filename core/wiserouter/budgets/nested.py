@@ -6,6 +6,7 @@ distinguish them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
@@ -169,3 +170,12 @@ def check_same_shape(
 def _shape(budget: Budget) -> list[tuple[object, ...]]:
     """Return the terms of each budget that cannot change while it runs."""
     return [(one.every, one.timezone, one.limit, one.rollover, one.on_exhausted) for one in budget.each]
+
+
+def own_ledgers(accounts: Sequence[tuple[str, Account]]) -> dict[str, list[Ledger]]:
+    """Return the ledgers of each scope without those of the scopes that enclose it, which have fewer."""
+    owner: dict[int, str] = {}
+    for scope, account in sorted(accounts, key=lambda one: len(one[1].each)):
+        for ledger in account.each:
+            owner.setdefault(id(ledger), scope)
+    return {scope: [one for one in account.each if owner[id(one)] == scope] for scope, account in accounts}

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from wiserouter.budgets.ledger import Ledger
-from wiserouter.budgets.nested import Account
+from wiserouter.budgets.nested import Account, own_ledgers
 from wiserouter.errors import NotStarted, StoreError
 
 if TYPE_CHECKING:
@@ -155,15 +155,6 @@ class AccountGauges:
         for window, sums in _summed(own[scope] for scope, _ in accounts[self._max_scopes :]).items():
             for name, value in sums.items():
                 yield name, (group, OTHER, window), value
-
-
-def own_ledgers(accounts: Sequence[tuple[str, Account]]) -> dict[str, list[Ledger]]:
-    """Return the ledgers of each scope without those of the scopes that enclose it, which have fewer."""
-    owner: dict[int, str] = {}
-    for scope, account in sorted(accounts, key=lambda one: len(one[1].each)):
-        for ledger in account.each:
-            owner.setdefault(id(ledger), scope)
-    return {scope: [one for one in account.each if owner[id(one)] == scope] for scope, account in accounts}
 
 
 def _accounts(watched: WatchedRouter) -> list[tuple[str, Account]]:

@@ -156,6 +156,17 @@ def test_the_scopes_of_decisions_are_watched():
     assert [(one.scope, one.window, one.level, one.spent_usd) for one in got] == [("team:red", "never", 0.5, 2.6)]
 
 
+def test_the_budget_of_a_group_is_warned_of_once_and_not_for_each_team():
+    got = []
+    router, warnings = worker("memory://", got.append)
+    for team in ("team:red", "team:blue"):
+        router.start(Budget(100.0, 500), scope=team, parent="default")
+        router.charge(router.decide("q", scope=team), 2.6)
+    warnings.check()
+    drained(warnings)
+    assert [(one.scope, one.level, one.spent_usd) for one in got] == [("default", 0.5, 5.2)]
+
+
 def once_over_workers(url: str) -> None:
     stores = [open_store(url), open_store(url)]
     with receiving() as receiver:

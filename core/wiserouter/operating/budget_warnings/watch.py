@@ -6,10 +6,12 @@ import logging
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from itertools import groupby
 from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from wiserouter.budgets.nested import Account, own_ledgers
 from wiserouter.errors import NotStarted, StoreError
 from wiserouter.operating.budget_warnings.delivery import Delivery, Send
 from wiserouter.operating.budget_warnings.notice import Notice
@@ -109,12 +111,12 @@ class BudgetWarnings:
 
     def _check(self, watched: Watched) -> None:
         now_s = self._clock()
+        accounts: list[tuple[str, Account]] = []
         for scope in watched.scopes.names():
-            try:
-                account = watched.router.account(scope)
-            except NotStarted:
-                continue
-            for at, ledger in enumerate(account.each):
+            with suppress(NotStarted):
+                accounts.append((scope, watched.router.account(scope)))
+        for scope, ledgers in own_ledgers(accounts).items():
+            for at, ledger in enumerate(ledgers):
                 past = watched.recent.setdefault((scope, at), RecentSpend())
                 found = due(self.rules, ledger, past, now_s, watched.group, scope)
                 for _, ones in groupby(found, key=lambda one: one.kind):
