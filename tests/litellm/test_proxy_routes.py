@@ -85,6 +85,8 @@ def permitted(path, key):
         return {401, 413, 415, 422}
     if path in ADMIN_ROUTES and key != "master":
         return {401, 403, 413, 415, 422} if path in ORDERS else {403, 422}
+    if path == "/wiserouter/feedback" and key != "master":  # only administrators score as a judge or a rule
+        return {200, 403, 404, 413, 415, 422}
     return {200, 404, 413, 415, 422} | ({409} if path in ORDERS else set())
 
 
