@@ -15,13 +15,14 @@ from wiserouter.operating.budget_warnings import SIGNATURE, is_signed
 pytestmark = pytest.mark.slow
 
 CALLS, QUIET_S = 40, 8.0
+"""The calls cost at least 24 % of the budget, whichever model each gets."""
 
 
 def test_one_warning_of_two_workers(tmp_path):
     fitted().save(tmp_path / "pair.wise")
     secret = fresh_id()
     with serving(Stub()) as url, receiving() as slack, receiving() as hook:
-        wise = {"budget_usd": 0.05, "requests": 200, "artifact": "./pair.wise", "on_exhausted": "cheapest"}
+        wise = {"budget_usd": 0.02, "requests": 200, "artifact": "./pair.wise", "on_exhausted": "cheapest"}
         config = config_of({"wise": {**wise, "store": f"sqlite:///{tmp_path}/budget.db"}}, url=url)
         webhooks = [{"url": "os.environ/HOOK_URL", "secret": "os.environ/HOOK_SECRET"}]
         alerts = {"thresholds": [0.1], "exhaustion": False, "every_s": 0.5, "webhooks": webhooks}
