@@ -42,6 +42,7 @@ def check_manifest(manifest: Mapping[str, Any]) -> None:
         _check_is(model, dict, "a model")
         _check_is(model.get("retired", False), bool, "Model.retired")
         _check_is(model["price"] or {}, dict, "Model.price")
+        _check_is(model.get("params", {}), dict, "Model.params")
     _check_policy(manifest["policy"])
     for key in ("encoder", "finer"):
         _check_is(manifest.get(key) or {}, dict, key)

@@ -27,6 +27,7 @@ from wiserouter.judging.agreement import checked_sums
 from wiserouter.learning.estimates import Estimates
 from wiserouter.learning.residuals import QueryResiduals
 from wiserouter.planning.policies import open_policy
+from wiserouter.pricing.arms import split_arm
 from wiserouter.pricing.pool import Model, Pool
 from wiserouter.pricing.prices import Price
 from wiserouter.prompts.contexts import Contexts, ContextSummary
@@ -42,7 +43,7 @@ def save(parts: RouterParts, path: str | Path) -> str:
     """Write the parts of a router to one file, replacing it at once or not at all, and return the content's hash."""
     contexts, encoder, residuals = parts.contexts, parts.encoder, parts.residuals
     manifest: dict[str, Any] = {
-        "models": [asdict(model) for model in parts.models],
+        "models": [_fields_of(model) for model in parts.models],
         "policy": {"name": parts.policy.name, "settings": parts.policy.settings()},
         "encoder": None if encoder is None else {"spec": encoder.spec, "settings": encoder.settings()},
         "portraits": [summary._asdict() for summary in contexts.summaries],
@@ -160,6 +161,12 @@ def _encoder(
 def _contexts(manifest: dict[str, Any], arrays: dict[str, Any]) -> Contexts:
     summaries = [ContextSummary(*map(tuple, (one["terms"], one["prompts"]))) for one in manifest["portraits"]]
     return Contexts(arrays["contexts.centroids"], arrays["contexts.freq"], summaries, manifest.get("n_queries"))
+
+
+def _fields_of(model: Model) -> dict[str, Any]:
+    """Return the fields of a model; those of arms only where it is one."""
+    plain = ("params", "family") if not model.params and model.family == split_arm(model.name).model else ()
+    return {name: value for name, value in asdict(model).items() if name not in plain}
 
 
 def _model(fields: dict[str, Any]) -> Model:

@@ -10,6 +10,7 @@ import typer
 
 from wiserouter.cli.log_options import (
     CostColumn,
+    EffortColumn,
     Joined,
     ModelColumn,
     PromptColumn,
@@ -39,6 +40,7 @@ def fit(
     models: Annotated[str | None, typer.Option(help="Keep only these models, separated by commas.")] = None,
     prompt: PromptColumn = None,
     model: ModelColumn = None,
+    effort: EffortColumn = None,
     reward: RewardColumn = None,
     cost: CostColumn = None,
     scale: ScaleOption = None,
@@ -71,6 +73,7 @@ def fit(
         models=names(models),
         prompt=prompt,
         model=model,
+        effort=effort,
         reward=reward,
         cost=cost,
         scale=scale,

@@ -16,6 +16,9 @@ PromptColumn = Annotated[
     str | None, typer.Option("--prompt", help="Column of the prompts, or a path such as body.messages.")
 ]
 ModelColumn = Annotated[str | None, typer.Option("--model", help="Column of the model names.")]
+EffortColumn = Annotated[
+    str | None, typer.Option("--effort", help="Column of the reasoning efforts: a model of each, such as gpt-5@low.")
+]
 RewardColumn = Annotated[str | None, typer.Option("--reward", help="Column of the scores.")]
 CostColumn = Annotated[str | None, typer.Option("--cost", help="Column of the costs in USD.")]
 ScaleOption = Annotated[
@@ -33,6 +36,7 @@ def read_log(
     models: Sequence[str] | None = None,
     prompt: str | None = None,
     model: str | None = None,
+    effort: str | None = None,
     reward: str | None = None,
     cost: str | None = None,
     scale: str | None = None,
@@ -43,7 +47,7 @@ def read_log(
     return RoutingLog.read(
         path,
         models=models,
-        columns=LogColumns(prompt=prompt, model=model, reward=reward, cost_usd=cost),
+        columns=LogColumns(prompt=prompt, model=model, reward=reward, cost_usd=cost, effort=effort),
         scale=UNIT if scale is None else Scale.parse(scale),
         prices=prices,
         joined=joined or (),

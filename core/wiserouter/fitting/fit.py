@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -21,6 +21,7 @@ from wiserouter.fitting.query_sample import QuerySample
 from wiserouter.learning.estimates import Estimates
 from wiserouter.learning.residuals import QueryResiduals
 from wiserouter.learning.residuals.model_selection import Comparison
+from wiserouter.pricing.arms import split_arm
 from wiserouter.pricing.pool import Model
 from wiserouter.prompts.contexts import Contexts
 from wiserouter.prompts.encoders import Encoder, EncoderLike, open_encoder
@@ -94,9 +95,9 @@ def fit_parts(
     """
     known = {model.name: model for model in models or ()}
     log = opened_log(log, {name: model.price for name, model in known.items() if model.price is not None})
-    for name in known.keys() - set(log.models):
-        raise InvalidInput(f"models must be in the log ({', '.join(log.models)}), got {name!r}", value=name)
-    prices = [known[name].price if name in known else None for name in log.models]
+    pool = _pool(log.models, known)
+    log = log.priced({model.name: model.price for model in pool if model.price is not None})
+    prices = [model.price for model in pool]
     terms = ResidualTerms(estimator, token_cost, rate_usd, [0.0 if price is None else price.input for price in prices])
     fitted = fit_log(
         log,
@@ -107,9 +108,26 @@ def fit_parts(
         terms=terms,
         contexts=contexts,
     )
-    pool = [known.get(name, Model(name)) for name in log.models]
     bounded = [_bounded(model, cost) for model, cost in zip(pool, fitted.max_cost_usd.tolist(), strict=True)]
     return fitted._replace(models=tuple(bounded))
+
+
+def _pool(names: Sequence[str], known: Mapping[str, Model]) -> list[Model]:
+    """Return the models of a log: those that are known by their names or as the model of an arm, and others as named.
+
+    Raises
+    ------
+    InvalidInput
+        If a known model is not in the log.
+    """
+    said = {name: split_arm(name) for name in names}
+    for name in known.keys() - said.keys() - {arm.model for arm in said.values()}:
+        raise InvalidInput(f"models must be in the log ({', '.join(names)}), got {name!r}", value=name)
+    pool = []
+    for name, (family, params) in said.items():
+        of_family = known.get(family, Model(family))
+        pool.append(known.get(name) or replace(of_family, name=name, params=params, family=family))
+    return pool
 
 
 def fit_log(

@@ -21,6 +21,7 @@ from wiserouter.operating.budget_warnings import BudgetWarnings, DeliveryFailed,
 from wiserouter.operating.metrics import Metrics, RouterMetrics
 from wiserouter.operating.savings import savings
 from wiserouter.operating.tracing import below, trace_decisions
+from wiserouter.pricing.arms import Params, arm_name
 from wiserouter.pricing.prior_scores import PriorScore, PriorScores
 from wiserouter.pricing.tokens import count_tokens, load_tokenizer
 from wiserouter.prompts.encoders.remote import Embedded, RemoteEncoder
@@ -64,6 +65,7 @@ __all__ = [
     "Notice",
     "OrderAnswer",
     "Orders",
+    "Params",
     "PreparedRouter",
     "PriorScore",
     "PriorScores",
@@ -81,6 +83,7 @@ __all__ = [
     "Webhook",
     "WhatIf",
     "admission_queue",
+    "arm_name",
     "below",
     "check_bounded",
     "check_reward",

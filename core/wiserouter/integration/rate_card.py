@@ -6,9 +6,10 @@ Each adapter looks prices up where its framework keeps them and makes a `RateCar
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from wiserouter.pricing.arms import Params
 from wiserouter.pricing.pool import Model
 from wiserouter.pricing.prices import Price, Usage, cost_usd
 from wiserouter.pricing.prior_scores import PriorScore
@@ -57,6 +58,10 @@ class RateCard:
         Prices of all tokens of a call whose prompt is longer than the given number of tokens, by rising number.
     prior : PriorScore or None
         The prior quality of the model, where one is known.
+    params : mapping of str to JSON value
+        The parameters of the arm, where it is one.
+    family : str
+        The model that it is an arm of; "" where the name says it.
 
     Examples
     --------
@@ -72,6 +77,8 @@ class RateCard:
     max_output_tokens: int | None = None
     long_prompt_prices: tuple[tuple[int, Price], ...] = ()
     prior: PriorScore | None = None
+    params: Params = field(default_factory=dict, hash=False)
+    family: str = ""
 
     def cost_usd(self, usage: Usage) -> float:
         """Return the cost of a call from its tokens."""
@@ -142,6 +149,8 @@ class RateCard:
             max_output_tokens=self.max_output_tokens,
             max_input_tokens=self.max_input_tokens,
             max_cost_usd=bound_usd if bound_usd < float("inf") else None,
+            params=self.params,
+            family=self.family,
         )
         return model if prior is None else replace(model, score=prior.score, score_weight=prior.weight)
 

@@ -34,7 +34,7 @@ def new_model_prior(estimates: Estimates, pool: Pool, reward: float | None, cost
         All models, the new one last.
     reward, cost_usd : float, optional
         The caller's prior means. By default the mean reward of the others in each context, and their mean cost scaled
-        by the list prices where these are known.
+        by the list prices where these are known; the others are those of its own family where it has any.
 
     Returns
     -------
@@ -48,12 +48,20 @@ def new_model_prior(estimates: Estimates, pool: Pool, reward: float | None, cost
     """
     none = np.zeros(estimates.shape[0])
     known = bool(estimates.calls.any())
-    means = estimates.means() if known else None
-    score = none + check_reward(reward) if reward is not None else none if means is None else means.reward.mean(axis=1)
+    means, kin = (estimates.means() if known else None), _kin(pool)
+    score = none if means is None else means.reward[:, kin].mean(axis=1)
+    if reward is not None:
+        score = none + check_reward(reward)
     cost = none + check_amount("cost_usd", cost_usd) if cost_usd is not None else none
     if means is not None and cost_usd is None:
-        cost = (means.cost_usd * _price_ratios(pool)).mean(axis=1)
+        cost = (means.cost_usd * _price_ratios(pool))[:, kin].mean(axis=1)
     return ModelPrior(score, cost, WEIGHT if known or (reward is not None and cost_usd is not None) else 0.0)
+
+
+def _kin(pool: Pool) -> list[int]:
+    """Return the other arms of the new model's family; all other models where there are none."""
+    *others, new = pool.families
+    return [k for k, family in enumerate(others) if family == new] or list(range(len(others)))
 
 
 def _price_ratios(pool: Pool) -> FloatArray:

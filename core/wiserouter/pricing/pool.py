@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from wiserouter.errors import InvalidInput, NoEligibleModel, UnknownModel, UnknownPrice
+from wiserouter.pricing.arms import Params, arm_name, checked_params, family_numbers, output_limit, split_arm
 from wiserouter.pricing.prices import Price, highest_prices
 from wiserouter.validation import check_amount, check_count, check_reward
 
@@ -17,7 +19,8 @@ class Model:
     Parameters
     ----------
     name : str
-        The name in decisions.
+        The name in decisions. With `params` and without `family` it is that of the model, to which the parameters are
+        added: `Model("gpt-5", params={"reasoning_effort": "low"})` has the name "gpt-5@low".
     price : Price, optional
         Needed to turn token counts into USD.
     max_output_tokens : int, optional
@@ -33,11 +36,19 @@ class Model:
         Number of observations that the score counts for.
     retired : bool, default False
         Whether it receives no more queries; its observations are kept.
+    params : mapping of str to JSON value, optional
+        The parameters with which it is called, where it is an arm: one model with one of several settings. Those that
+        limit the output bound the cost of a call that sets no limit of its own.
+    family : str, optional
+        The model that it is an arm of; by default what the name says, which is itself for a model without parameters.
 
     Examples
     --------
     >>> Model("gpt-mini", Price(input=1e-6, output=2e-6)).name
     'gpt-mini'
+    >>> arm = Model("gpt-5", params={"reasoning_effort": "low"})
+    >>> arm.name, arm.family
+    ('gpt-5@low', 'gpt-5')
     """
 
     name: str
@@ -48,18 +59,38 @@ class Model:
     score: float | None = None
     score_weight: float = 20.0
     retired: bool = False
+    params: Params = field(default_factory=dict, hash=False)
+    family: str = ""
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name.strip():
             raise InvalidInput(f"Model.name must be a string that is not empty, got {self.name!r}", value=self.name)
-        for field in ("max_output_tokens", "max_input_tokens"):
-            if getattr(self, field) is not None:
-                check_count(f"Model.{field}", getattr(self, field), least=1)
+        if not isinstance(self.family, str):
+            raise InvalidInput(f"Model.family must be a string, got {self.family!r}", value=self.family)
+        self._name_arm()
+        for name in ("max_output_tokens", "max_input_tokens"):
+            if getattr(self, name) is not None:
+                check_count(f"Model.{name}", getattr(self, name), least=1)
         if self.max_cost_usd is not None:
             check_amount("Model.max_cost_usd", self.max_cost_usd)
         if self.score is not None:
             check_reward(self.score)
         check_amount("Model.score_weight", self.score_weight)
+
+    def _name_arm(self) -> None:
+        """Keep a copy of the parameters, add them to a name that does not say them, and find the family."""
+        params, said = checked_params(self.params), split_arm(self.name)
+        own: dict[str, Any] = {"params": params, "family": self.family or said.model}
+        if params and not self.family and said.params != params:
+            if said.params:
+                raise InvalidInput(
+                    f"the name of an arm must say its parameters, got {self.name!r} with {params}: give the name of "
+                    f"the model, {said.model!r}, or a name of your own and family={said.model!r}",
+                    value=self.name,
+                )
+            own |= {"name": arm_name(self.name, params), "family": self.name}
+        for name, value in own.items():
+            object.__setattr__(self, name, value)
 
 
 class Pool:
@@ -77,6 +108,8 @@ class Pool:
         Their indices by their names; `index` refuses unknown names.
     unrestricted : bool
         True if every model takes every query: none is retired, and none has a context window.
+    families : list of int
+        A number for each model, equal for the arms of one family.
 
     Raises
     ------
@@ -101,6 +134,7 @@ class Pool:
                 raise InvalidInput(
                     f"model names must be unique, got {name!r} {self.names.count(name)} times", value=name
                 )
+        self.families = family_numbers([model.family for model in models])
         self._retired = {k for k, model in enumerate(models) if model.retired}
         if len(self._retired) == len(models):
             raise InvalidInput("the pool must hold a model that is not retired, got none: add one first")
@@ -170,7 +204,8 @@ class Pool:
 
     def _worst_case_usd(self, k: int, input_tokens: int | None, max_output_tokens: int | None) -> float:
         model, prices = self.models[k], self._highest_prices[k]
-        output = _least(max_output_tokens, model.max_output_tokens)
+        asked = output_limit(model.params) if max_output_tokens is None else max_output_tokens
+        output = _least(asked, model.max_output_tokens)
         if prices is not None and input_tokens is not None and output is not None:
             return input_tokens * prices[0] + output * prices[1]
         if model.max_cost_usd is not None:

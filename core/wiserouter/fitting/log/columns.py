@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wiserouter.errors import LogError
+from wiserouter.pricing.arms import EFFORT, EFFORTS
 
 if TYPE_CHECKING:
     import polars as pl
@@ -27,6 +28,7 @@ _NAMES: dict[str, tuple[str, ...]] = {
         *("body.messages", "body.input"),
     ),
     "model": ("model", "model_name", "model_id", "llm", "response.body.model", "body.model"),
+    "effort": ("reasoning_effort", "body.reasoning_effort", "body.reasoning.effort"),
     "reward": (
         *("reward", "score", "rating", "thumbs", "thumb", "feedback", "user_score", "label", "correct", "is_correct"),
         *("passed", "success", "resolved", "grade", "quality"),
@@ -63,6 +65,9 @@ class LogColumns:
         A column, or a path into a column of objects such as "body.messages".
     input_tokens, output_tokens, cached_tokens : str, optional
         Token counts, which with prices replace missing costs; cached tokens are part of the input.
+    effort : str, optional
+        The reasoning effort of each call, where one model was called with several: each is a model of its own in the
+        log, such as "gpt-5@low".
 
     Examples
     --------
@@ -78,6 +83,7 @@ class LogColumns:
     input_tokens: str | None = None
     output_tokens: str | None = None
     cached_tokens: str | None = None
+    effort: str | None = None
 
     def places(self, columns: Sequence[str], file: Path | None) -> Places:
         """Return the places of each field that a log with these columns has.
@@ -122,6 +128,15 @@ def expression(places: Sequence[str], schema: pl.Schema) -> pl.Expr:
 
     values = [_value(place, schema) for place in places]
     return values[0] if len(values) == 1 else pl.coalesce(values)
+
+
+def arm_names(model: pl.Expr, effort: pl.Expr) -> pl.Expr:
+    """Return the names of arms (`wiserouter.pricing.arms`); those of models where a call has no effort."""
+    import polars as pl
+
+    word = effort.cast(pl.String).str.strip_chars().str.to_lowercase()
+    text = pl.when(word.is_in(sorted(EFFORTS))).then(word).otherwise(pl.lit(f"{EFFORT}=") + word)
+    return pl.when(word.fill_null("") == "").then(model).otherwise(model + pl.lit("@") + text)
 
 
 def _known_places(field: str, columns: Sequence[str]) -> list[str]:

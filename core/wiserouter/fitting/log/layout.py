@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from wiserouter.errors import LogError
-from wiserouter.fitting.log.columns import TOKENS, LogColumns, Places, expression
+from wiserouter.fitting.log.columns import TOKENS, LogColumns, Places, arm_names, expression
 from wiserouter.fitting.log.limits import check_models
 
 if TYPE_CHECKING:
@@ -54,11 +54,17 @@ class Layout:
     @property
     def fields(self) -> tuple[str, ...]:
         """Fields of each row, which are the columns of the frames that `selection` gives."""
-        return tuple(self.places)
+        return tuple(field for field in self.places if field != "effort")
 
     def selection(self, schema: pl.Schema, fields: Sequence[str]) -> list[pl.Expr]:
-        """Return the expressions of some fields, each under the field's name."""
-        return [expression(self.places[one], schema).alias(one) for one in fields]
+        """Return the expressions of some fields, each under the field's name; the effort is part of the model."""
+        return [self._expression(one, schema).alias(one) for one in fields]
+
+    def _expression(self, field: str, schema: pl.Schema) -> pl.Expr:
+        value = expression(self.places[field], schema)
+        if field != "model" or "effort" not in self.places:
+            return value
+        return arm_names(value, expression(self.places["effort"], schema))
 
     def shown(self, column: str) -> str:
         """Return the place of a field as errors name it."""
