@@ -114,6 +114,7 @@ def observe(
         draw_key=group.draw_key(routing, assignment),
         acts=False,
         refused=refused,
+        call_id=None if routing.chose_id else routing.call_id,  # a chosen id may be that of another call
     )
     keys = keys_of_decision(decision.id, routing.call_id, routing.caller, chosen=routing.chose_id)
     group.alias(keys, decision.id)

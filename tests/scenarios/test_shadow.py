@@ -3,8 +3,10 @@
 Each replay routes a sample of a table through `observe`, with scores for a share of the calls, and reads the journal
 back as `wiserouter shadow report` does. `WISEROUTER_REPLAYS=100 pytest tests/scenarios/test_shadow.py -n0 -s -m slow`
 prints the coverage and the mean width of the intervals; by default there are 100 replays of one road, and 25 of others.
+The last test judges a sample of the would-be answers where nothing is acted on.
 """
 
+import asyncio
 import os
 from functools import cache
 
@@ -14,8 +16,12 @@ import pytest
 from support.tables import ROUTERBENCH, needs_tables, read
 from support.worlds import OUTPUT_USD, SKILL, TOKENS
 from wiserouter import Budget, Contexts, Estimates, Model, Optimistic, Shadow, WiseRouter
+from wiserouter.evaluation.off_policy.judged_gain import judged_gain
+from wiserouter.evaluation.off_policy.observed_calls import observed_calls
 from wiserouter.evaluation.off_policy.shadow_calls import read_shadow_calls
 from wiserouter.evaluation.off_policy.shadow_gain import gain
+from wiserouter.evaluation.off_policy.shadow_judging import CallTexts, ShadowJudging, judge_calls, plan_judging
+from wiserouter.evaluation.off_policy.would_be_verdicts import VerdictFile
 from wiserouter.routing.journal_reader import JournalReader
 
 pytestmark = pytest.mark.slow
@@ -66,16 +72,17 @@ def routerbench():
 
 
 def replay(world, path, seed, *, share, pool, named, n=1_500, scored=0.5):
-    """Return the gain in rewards and in USD that a journal shows, and the true ones."""
+    """Write a journal, and return the row of each decision, and the true gain in rewards and in USD."""
     rng = np.random.default_rng([seed, 1])
     router = world.router(Shadow(share, salt=str(seed)), n, seed)
     journal = router.journal_to(path)
     rows, incumbents = rng.integers(len(world.context), size=n), rng.choice(pool, size=n)
-    mixes = np.empty((n, len(world.names)))
+    mixes, row_of = np.empty((n, len(world.names))), {}
     for i, (row, k) in enumerate(zip(rows, incumbents, strict=True)):
         name = world.names[k]
         given = {"incumbent": name} if named else {}
         decision = router.observe(context=int(world.context[row]), draw_key=f"call {i}", **given)
+        row_of[decision.id] = int(row)
         ran = world.names.index(decision.model) if named or not decision.would_be else k
         mix = dict(router._store.find(decision.id).trace.choice.mix)
         mixes[i] = [mix.get(one, 0.0) for one in range(len(world.names))]
@@ -84,15 +91,37 @@ def replay(world, path, seed, *, share, pool, named, n=1_500, scored=0.5):
             router.reward(decision, float(world.reward[row, ran]))
     assert journal.flush(30.0)
     journal.close()
-    calls = read_shadow_calls(JournalReader(path))
-    assert calls.n == n
     before = (
         np.eye(len(world.names))[incumbents]
         if named
         else np.tile(np.bincount(pool, minlength=len(world.names)) / len(pool), (n, 1))
     )
     truth = [float(((mixes - before) * table[rows]).sum(axis=1).mean()) for table in (world.reward, world.cost_usd)]
-    return gain(calls, "reward"), gain(calls, "cost_usd"), *truth
+    return row_of, *truth
+
+
+def judged_by(world, path, row_of, seed, *, right, most=200):
+    """Return what a judge shows that is right with a probability on each pair that differs, and ties on the others."""
+    rng, column = np.random.default_rng([seed, 2]), {name: k for k, name in enumerate(world.names)}
+
+    def judge(prompt, *answers):
+        first, second = (world.reward[int(prompt), column[name]] for name in answers)
+        better = first > second if rng.random() < right else first < second
+        return 0.5 if first == second else float(better)
+
+    def answers(model, prompt):
+        return model, float(world.cost_usd[int(prompt), column[model]])
+
+    calls, book = observed_calls(JournalReader(path)), VerdictFile(None)
+    texts = {call.id: CallTexts(str(row_of[call.id]), call.ran) for call in calls}
+    judging = ShadowJudging(answers, judge, float(most), 1.0, 0.0, concurrency=1, seed=seed)
+    plan = plan_judging(judging, calls, texts, book)
+    asyncio.run(judge_calls(judging, plan.calls, texts, unpaid, book))
+    return judged_gain([(call, book.verdicts[call.id]) for call in plan.calls], plan.differing, plan.observed)
+
+
+async def unpaid(cost_usd):
+    """Pay nothing: the plan bounds the cost."""
 
 
 ROADS = {
@@ -109,9 +138,9 @@ def check(world, tmp_path, road, replays):
     held, widths, shown, errors = [], [], [], []
     for seed in range(REPLAYS or replays):
         path = tmp_path / f"{seed}.jsonl"
-        reward, cost, true_reward, true_cost = replay(
-            world, path, seed, share=terms["share"], pool=pool, named=terms["named"]
-        )
+        _, true_reward, true_cost = replay(world, path, seed, share=terms["share"], pool=pool, named=terms["named"])
+        calls = read_shadow_calls(JournalReader(path))
+        reward, cost = gain(calls, "reward"), gain(calls, "cost_usd")
         path.unlink()
         held.append(
             (reward.total.low <= true_reward <= reward.total.high, cost.total.low <= true_cost <= cost.total.high)
@@ -139,3 +168,29 @@ def test_the_reported_gain_covers_the_truth_of_a_synthetic_table(tmp_path, road)
 @pytest.mark.parametrize("road", ROADS)
 def test_the_reported_gain_covers_the_truth_of_routerbench(tmp_path, road):
     check(routerbench(), tmp_path, road, FEW)
+
+
+@pytest.mark.parametrize("table", [synthetic, pytest.param(routerbench, marks=needs_tables)])
+def test_two_hundred_judged_answers_cover_the_truth_where_nothing_is_acted_on(tmp_path, table):
+    world, held, widths, seen, n = table(), [], [], [], REPLAYS or FEW
+    for seed in range(n):
+        path = tmp_path / f"{seed}.jsonl"
+        row_of, true_reward, true_cost = replay(
+            world, path, seed, share=0.0, pool=world.pool[:1], named=True, scored=0.0
+        )
+        exact, erring = (judged_by(world, path, row_of, seed, right=right) for right in (1.0, 0.8))
+        path.unlink()
+        held.append(
+            (
+                exact.reward.low <= true_reward <= exact.reward.high,
+                exact.cost_usd.low <= true_cost <= exact.cost_usd.high,
+            )
+        )
+        widths.append(exact.reward.high - exact.reward.low)
+        seen.append((true_reward, exact.reward.mean, erring.reward.mean))
+    covered, means = np.mean(held, axis=0), np.mean(seen, axis=0)
+    print(
+        f"\n{table.__name__}: reward {covered[0]:.2f}, USD {covered[1]:.2f}, width {np.mean(widths):.3f}, "
+        f"true {means[0]:+.4f}, judged {means[1]:+.4f}, by a judge right on 80 % {means[2]:+.4f}"
+    )
+    assert (covered >= 0.9 - 2 * (0.9 * 0.1 / n) ** 0.5).all()

@@ -93,8 +93,8 @@ def calls_of(path: Path, prompt: str, answer: str, model: str) -> Iterator[dict[
             yield {"id": call_id, "model": str(row[model]), "prompt": str(row[prompt]), "answer": str(row[answer])}
 
 
-def function_named(name: str) -> Callable[..., Any]:
-    """Return the function of a name such as `module:function`; the module may lie in the working directory.
+def function_named(name: str, option: str = "--with") -> Callable[..., Any]:
+    """Return the function that an option names as `module:function`; the module may lie in the working directory.
 
     Raises
     ------
@@ -107,9 +107,9 @@ def function_named(name: str) -> Callable[..., Any]:
     try:
         found = getattr(import_module(module), function)
     except (ImportError, AttributeError, ValueError) as error:
-        raise InvalidInput(f"--with must name a function as module:function, got {name!r}: {error}") from error
+        raise InvalidInput(f"{option} must name a function as module:function, got {name!r}: {error}") from error
     if not callable(found):
-        raise InvalidInput(f"--with must name a function, got {type(found).__name__} for {name!r}")
+        raise InvalidInput(f"{option} must name a function, got {type(found).__name__} for {name!r}")
     return found  # type: ignore[no-any-return]
 
 

@@ -7,10 +7,15 @@ from typing import Annotated, Any
 
 import typer
 
-from wiserouter.cli.output import err, out, print_json, table
+from wiserouter.cli.judge import function_named
+from wiserouter.cli.output import check_writable, err, out, print_json, table
+from wiserouter.cli.shadow_judging import judged_figures, judged_lines, texts_of
+from wiserouter.errors import InvalidInput
 from wiserouter.evaluation.off_policy.estimators import Estimate
+from wiserouter.evaluation.off_policy.observed_calls import observed_calls
 from wiserouter.evaluation.off_policy.shadow_calls import UNNAMED, ShadowCalls, read_shadow_calls
 from wiserouter.evaluation.off_policy.shadow_gain import Gain, estimated_gain, gain, incumbents
+from wiserouter.evaluation.off_policy.shadow_judging import ShadowJudging
 from wiserouter.routing.journal_reader import JournalReader
 
 app = typer.Typer(help="Report on shadow mode, where the router decides but does not act.", no_args_is_help=True)
@@ -27,6 +32,26 @@ def _shadow() -> None:
 @app.command()
 def report(
     journal: Annotated[Path, typer.Argument(help="The journal of a router in shadow mode.")],
+    judge: Annotated[
+        str | None,
+        typer.Option(help="Compares would-be answers: a function of a prompt and two answers, module:function."),
+    ] = None,
+    answers: Annotated[
+        str | None, typer.Option(help="Makes them: a function of model and prompt, as module:function.")
+    ] = None,
+    texts: Annotated[Path | None, typer.Option(help="Prompts and answers of the calls, by id.")] = None,
+    budget: Annotated[float | None, typer.Option(help="The most to spend on answers and judge, in USD.")] = None,
+    answer_cost: Annotated[float | None, typer.Option(help="The most that one answer costs, in USD.")] = None,
+    judge_cost: Annotated[float | None, typer.Option(help="The most that one judgement costs, in USD.")] = None,
+    share: Annotated[float, typer.Option(help="The share of the would-be answers to judge.")] = 1.0,
+    verdicts: Annotated[
+        Path | None, typer.Option(help="A .jsonl file that keeps the verdicts, so that a next run goes on.")
+    ] = None,
+    prompt: Annotated[str, typer.Option(help="Column of the prompts.")] = "prompt",
+    answer: Annotated[str, typer.Option(help="Column of the answers.")] = "answer",
+    concurrency: Annotated[int, typer.Option(help="Calls judged at once.")] = 4,
+    seed: Annotated[int, typer.Option(help="Seeds the sample.")] = 0,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="State what judging costs, and ask nothing.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Report what the router would have spent and gained, and how much of that the calls show.
@@ -34,8 +59,19 @@ def report(
     Example: wiserouter shadow report decisions.jsonl
     """
     reader = JournalReader(journal)
-    calls = read_shadow_calls(reader)
-    figures = {"journal": str(journal), "skipped_lines": reader.skipped, **report_of(calls)}
+    figures = {"journal": str(journal), **report_of(read_shadow_calls(reader))}
+    figures["skipped_lines"] = reader.skipped
+    if judge is not None:
+        if answers is None or texts is None or budget is None:
+            raise InvalidInput("--judge needs --answers, --texts and --budget: would-be answers are made and judged")
+        check_writable(verdicts)
+        calls = observed_calls(JournalReader(journal))
+        made, compared = function_named(answers, "--answers"), function_named(judge, "--judge")
+        judging = ShadowJudging(made, compared, budget, answer_cost, judge_cost, share, concurrency, seed)
+        known = texts_of(texts, prompt, answer, calls)
+        figures["judged"] = judged_figures(judging, calls, known, verdicts, dry_run=dry_run)
+    elif answers or texts or budget is not None or dry_run:
+        raise InvalidInput("--answers, --texts, --budget and --dry-run need --judge, got none")
     if as_json:
         return print_json(figures)
     if reader.skipped:
@@ -112,4 +148,4 @@ def lines_of(figures: dict[str, Any]) -> list[str]:
         )
     if not figures["named_incumbent"]:
         lines.append("What runs without the router was not named: it is taken as drawn at random in each context")
-    return lines
+    return lines + (judged_lines(figures["judged"]) if "judged" in figures else [])

@@ -8,7 +8,6 @@ memory until they are judged, and nowhere else.
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
 import os
 import random
@@ -21,10 +20,12 @@ from dataclasses import dataclass
 from threading import RLock, Thread, get_ident
 from typing import Any, NamedTuple
 
-from wiserouter.errors import BudgetError, WiseRouterError
+from wiserouter.errors import BudgetError
+from wiserouter.judging.blind_pairs import preferred, read_answer
+from wiserouter.judging.paid_questions import PaidQuestions, described
 from wiserouter.judging.sampling import SystematicSample
 from wiserouter.judging.settings import JudgeSettings
-from wiserouter.judging.verdict import Verdict, read_verdict
+from wiserouter.judging.verdict import read_verdict
 from wiserouter.types import NO_CONTEXT, Decision
 
 logger = logging.getLogger("wiserouter")
@@ -103,7 +104,8 @@ class Judge:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self.settings, self.counts = settings, JudgeCounts()
-        self._ask, self._score, self._pay, self._rng, self._sleep = ask, score, pay, rng, sleep
+        self._ask, self._score, self._rng = ask, score, rng
+        self._questions = PaidQuestions(settings, pay, sleep)
         self._sample = SystematicSample(settings.share, rng)
         self._waiting: deque[JudgedCall] = deque()
         self._held: OrderedDict[str, JudgedCall] = OrderedDict()
@@ -244,110 +246,25 @@ class Judge:
         except Exception as error:  # whatever a judge raises, requests go on
             self.counts.failed += 1
             level = logging.WARNING if self.counts.failed == 1 else logging.DEBUG
-            logger.log(level, "%s failed: %s", self.settings.source, _described(error))
+            logger.log(level, "%s failed: %s", self.settings.source, described(error))
         else:
             self.counts.judged += 1
+        finally:
+            self.counts.spent_usd = self._questions.spent_usd
 
     async def _asked(self, prompt: str, answer: str, model: str) -> float:
-        """Return the score of an answer, after at most `attempts` attempts."""
-        from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt, wait_random_exponential
-
+        """Return the score of an answer; with an incumbent 1 where it is better than the incumbent's, 0 where worse."""
         settings = self.settings
-        attempts = AsyncRetrying(
-            stop=stop_after_attempt(settings.attempts),
-            wait=wait_random_exponential(multiplier=settings.pause_s, max=60.0),
-            retry=retry_if_exception(_may_pass),
-            sleep=self._sleep,
-            reraise=True,
-        )
         if settings.incumbent is None:
-            return await attempts(self._paid, self._ask, prompt, answer)
+            return await self._questions.answered(self._ask, prompt, answer, read=read_verdict)
         if model == settings.incumbent_model:
             return 0.5
-        other: str = await attempts(self._paid, settings.incumbent, prompt)
-        return await attempts(self._preferred, prompt, answer, other)
-
-    async def _preferred(self, prompt: str, answer: str, other: str) -> float:
-        """Return 1 where an answer is better than the other one, 0 where it is worse; in random order, unnamed."""
-        swapped = self._rng.random() < 0.5
-        texts = (other, answer) if swapped else (answer, other)
-        score: float = await self._paid(self._ask, prompt, *texts)
-        return 1.0 - score if swapped else score
-
-    async def _paid(self, ask: Callable[..., Any], *texts: str) -> Any:
-        """Return the result of one question, whose cost is paid: its bound before, and the rest returned afterwards.
-
-        A question that failed at an unknown cost is presumed to have cost its bound.
-        """
-        bound_usd = self._bound_usd(ask, texts)
-        if bound_usd:
-            await self._pay(bound_usd)
-        cost_usd: float | None = None
-        try:
-            async with asyncio.timeout(self.settings.timeout_s):
-                result = await _result_of(ask, texts)
-            if ask is self.settings.incumbent:
-                value, cost_usd = result if isinstance(result, tuple) else (str(result), None)
-                return value
-            verdict: Verdict = read_verdict(result)
-            cost_usd = verdict.cost_usd
-            return verdict.score
-        except Exception as error:
-            cost_usd = getattr(error, "cost_usd", None)
-            raise
-        finally:
-            cost_usd = bound_usd if cost_usd is None else cost_usd
-            self.counts.spent_usd += cost_usd
-            await self._settle(cost_usd - bound_usd)
-
-    async def _settle(self, rest_usd: float) -> None:
-        """Return the rest of a bound; a cost beyond it is spent, whether or not the budget bears it."""
-        try:
-            if rest_usd:
-                await self._pay(rest_usd)
-        except BudgetError:
-            logger.warning(
-                "%s cost %.3g USD more than its bound: give cost_usd, the most that one judgement costs",
-                self.settings.source,
-                rest_usd,
-            )
-
-    def _bound_usd(self, ask: Callable[..., Any], texts: tuple[str, ...]) -> float:
-        """Return the most that a question can cost."""
-        bound = getattr(ask, "bound_usd", None)
-        return self.settings.cost_usd if bound is None else float(bound(*texts))
-
-
-async def _result_of(ask: Callable[..., Any], texts: tuple[str, ...]) -> Any:
-    """Return the result of a function of any kind, called in a thread unless it is a coroutine function."""
-    given = {"inputs": texts[0], "outputs": texts[1]} if len(texts) == 2 and takes_names(ask) else {}
-    positional = () if given else texts
-    if inspect.iscoroutinefunction(ask) or inspect.iscoroutinefunction(getattr(ask, "__call__", None)):  # noqa: B004
-        return await ask(*positional, **given)
-    result = await asyncio.to_thread(ask, *positional, **given)
-    return await result if inspect.isawaitable(result) else result
-
-
-def takes_names(ask: Callable[..., Any]) -> bool:
-    """Return True if a function takes its texts by the names `inputs` and `outputs`, as evaluators of openevals do."""
-    try:
-        return {"inputs", "outputs"} <= set(inspect.signature(ask).parameters)
-    except (TypeError, ValueError):
-        return False
+        other = await self._questions.answered(settings.incumbent, prompt, read=read_answer)
+        return await preferred(self._questions, self._ask, (prompt, answer, other), self._rng)
 
 
 def _text(text: Text) -> str:
     return text if isinstance(text, str) else text()
-
-
-def _may_pass(error: BaseException) -> bool:
-    """Return True if another attempt may succeed: not after a cancellation, a refusal of the budget, or nonsense."""
-    return isinstance(error, Exception) and not isinstance(error, WiseRouterError)
-
-
-def _described(error: Exception) -> str:
-    """Return an error of our own as it is, and any other by its type: its text may quote the prompt."""
-    return str(error) if isinstance(error, WiseRouterError) else type(error).__name__
 
 
 def _nothing_to_stop() -> None:

@@ -111,7 +111,7 @@ def _finite(text: str) -> float:
     raise ValueError(f"a number must be finite, got {text}")
 
 
-_OPTIONAL = ("optimistic_reward", "conversation", "visit", "run_id", "unspent", "source", "weight", "tokens")
+_OPTIONAL = ("optimistic_reward", "conversation", "visit", "run_id", "unspent", "source", "weight", "tokens", "call_id")
 _CONTEXT: dict[str, Callable[[Any], bool]] = {"id": _is_context, "share": _is_share}
 _MODEL: dict[str, Callable[[Any], bool]] = {
     "name": _is_text,
@@ -165,5 +165,6 @@ _FIELDS: dict[Any, dict[str, Callable[[Any], bool]]] = {
         "share": _is_share,
         "incumbent": _is_text_or_none,
         "would_be": _is_text,
+        "call_id": _is_text_or_none,
     },
 }

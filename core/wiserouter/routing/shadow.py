@@ -98,7 +98,7 @@ def part_of(horizon: int | None, share: float) -> int | None:
     return horizon if horizon is None or horizon < 1 or share == 1.0 else max(1, round(horizon * share))
 
 
-def shadow_line(decision: Decision, share: float, incumbent: str | None) -> Mapping[str, Any]:
+def shadow_line(decision: Decision, share: float, incumbent: str | None, call_id: str | None) -> Mapping[str, Any]:
     """Return the line of the journal that says on which side of shadow mode a decision is."""
     return {
         "event": "shadow",
@@ -108,6 +108,7 @@ def shadow_line(decision: Decision, share: float, incumbent: str | None) -> Mapp
         "share": share,
         "incumbent": incumbent,
         "would_be": decision.model,
+        "call_id": call_id,
     }
 
 

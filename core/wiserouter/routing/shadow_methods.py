@@ -49,6 +49,7 @@ class RouterShadow(RouterConversations):
         draw_key: str | None = None,
         acts: bool | None = None,
         refused: bool = False,
+        call_id: str | None = None,
         **acting: Any,
     ) -> Decision:
         """Decide in shadow mode: act on a share of the calls, and only record what the choice for the others would be.
@@ -69,6 +70,8 @@ class RouterShadow(RouterConversations):
             Whether it acts on this call; by default as the draw key says.
         refused : bool, default False
             Whether the budget of the calls that it acts on has refused this one.
+        call_id : str, optional
+            The id by which logs of prompts and answers know the call, for the journal.
         **acting
             Further arguments of `decide`, for the calls that it acts on.
 
@@ -114,7 +117,7 @@ class RouterShadow(RouterConversations):
             except BudgetError:  # the part of the budget for the calls that it acts on is used up
                 self._shadow_paused.add(scope)
             else:
-                self.note_side(decision, incumbent)
+                self.note_side(decision, incumbent, call_id)
                 return decision
         check_restrictions(max_output_tokens, draw_key)
         query = self._learner.reader.read(text, embedding, input_tokens, context, hard=False)
@@ -122,13 +125,13 @@ class RouterShadow(RouterConversations):
         decision = record.decision
         for observer in self._observers:
             observer.decision(decision, record.trace)
-        self.note_side(decision, incumbent)
+        self.note_side(decision, incumbent, call_id)
         if query.embedding is not None and choice != SKIP:
             with self._lock:
                 self._learner.keep_query(record, query.embedding)
         return decision._replace(model=incumbent or decision.model, would_be=decision.model)
 
-    def note_side(self, decision: Decision, incumbent: str | None = None) -> None:
+    def note_side(self, decision: Decision, incumbent: str | None = None, call_id: str | None = None) -> None:
         """Write on which side of shadow mode a decision is into the journal; also for one that `decide` has made.
 
         Parameters
@@ -137,6 +140,8 @@ class RouterShadow(RouterConversations):
             The decision.
         incumbent : str, optional
             The model that takes the call without the router.
+        call_id : str, optional
+            As in `observe`.
         """
         scope, shadow = decision.scope, self._shadow
         if shadow is None:
@@ -144,7 +149,7 @@ class RouterShadow(RouterConversations):
         if not is_observed(scope):
             self._shadow_paused.discard(scope)
         share = 0.0 if acted_scope(scope) in self._shadow_paused else shadow.share
-        line = shadow_line(decision, share, incumbent)
+        line = shadow_line(decision, share, incumbent, call_id)
         for observer in self._observers:
             observer.note(lambda: line)
 

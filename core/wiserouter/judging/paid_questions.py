@@ -1,0 +1,146 @@
+"""Questions that cost money: each is paid within a budget, bounded in time, and asked again where it may pass."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from wiserouter.errors import BudgetError, WiseRouterError
+from wiserouter.judging.settings import JudgeSettings
+
+logger = logging.getLogger("wiserouter")
+
+Value = TypeVar("Value")
+
+Reader = Callable[[Any], tuple[Value, float | None]]
+"""Takes a result to its value and its cost in USD, None where that is unknown."""
+
+
+class PaidQuestions:
+    """Asks functions of any kind, and pays for what they cost.
+
+    Parameters
+    ----------
+    settings : JudgeSettings
+        The limits of a question.
+    pay : callable
+        Pays an amount in USD, or takes it back where it is negative; a coroutine function that raises `BudgetError`
+        where the budget is used up.
+    sleep : callable, default asyncio.sleep
+        Waits before another attempt.
+
+    Attributes
+    ----------
+    spent_usd : float, USD
+        Cost of all questions so far.
+    """
+
+    def __init__(
+        self,
+        settings: JudgeSettings,
+        pay: Callable[[float], Awaitable[object]],
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._settings, self._pay, self._sleep = settings, pay, sleep
+        self.spent_usd = 0.0
+
+    async def answered(
+        self, ask: Callable[..., Any], *texts: str, read: Reader[Value], bound_usd: float | None = None
+    ) -> Value:
+        """Return the result of a question, after at most `attempts` attempts.
+
+        Parameters
+        ----------
+        ask : callable
+            A function or coroutine function of the texts.
+        *texts : str
+            Its arguments.
+        read : callable
+            Takes its result to the value and its cost.
+        bound_usd : float, optional, USD
+            The most that an attempt costs; by default what its `bound_usd` says, or the settings.
+        """
+        from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt, wait_random_exponential
+
+        attempts = AsyncRetrying(
+            stop=stop_after_attempt(self._settings.attempts),
+            wait=wait_random_exponential(multiplier=self._settings.pause_s, max=60.0),
+            retry=retry_if_exception(_may_pass),
+            sleep=self._sleep,
+            reraise=True,
+        )
+        value: Value = await attempts(self._paid, ask, texts, read, bound_usd)
+        return value
+
+    async def _paid(
+        self, ask: Callable[..., Any], texts: tuple[str, ...], read: Reader[Value], bound_usd: float | None
+    ) -> Value:
+        """Return the result of one attempt, whose bound is paid before, and the rest returned afterwards.
+
+        A question that failed at an unknown cost is presumed to have cost its bound.
+        """
+        bound_usd = most_usd(ask, texts, self._settings.cost_usd) if bound_usd is None else bound_usd
+        if bound_usd:
+            await self._pay(bound_usd)
+        cost_usd: float | None = None
+        try:
+            async with asyncio.timeout(self._settings.timeout_s):
+                result = await result_of(ask, texts)
+            value, cost_usd = read(result)
+            return value
+        except Exception as error:
+            cost_usd = getattr(error, "cost_usd", None)
+            raise
+        finally:
+            cost_usd = bound_usd if cost_usd is None else cost_usd
+            self.spent_usd += cost_usd
+            await self._settle(cost_usd - bound_usd)
+
+    async def _settle(self, rest_usd: float) -> None:
+        """Return the rest of a bound; a cost beyond it is spent, whether or not the budget bears it."""
+        try:
+            if rest_usd:
+                await self._pay(rest_usd)
+        except BudgetError:
+            logger.warning(
+                "%s cost %.3g USD more than its bound: give cost_usd, the most that one judgement costs",
+                self._settings.source,
+                rest_usd,
+            )
+
+
+def most_usd(ask: Callable[..., Any], texts: tuple[str, ...], otherwise_usd: float) -> float:
+    """Return the most that a question costs, as the `bound_usd` of its function says, where it has one."""
+    bound = getattr(ask, "bound_usd", None)
+    return otherwise_usd if bound is None else float(bound(*texts))
+
+
+async def result_of(ask: Callable[..., Any], texts: tuple[str, ...]) -> Any:
+    """Return the result of a function of any kind, called in a thread unless it is a coroutine function."""
+    given = {"inputs": texts[0], "outputs": texts[1]} if len(texts) == 2 and takes_names(ask) else {}
+    positional = () if given else texts
+    if inspect.iscoroutinefunction(ask) or inspect.iscoroutinefunction(getattr(ask, "__call__", None)):  # noqa: B004
+        return await ask(*positional, **given)
+    result = await asyncio.to_thread(ask, *positional, **given)
+    return await result if inspect.isawaitable(result) else result
+
+
+def takes_names(ask: Callable[..., Any]) -> bool:
+    """Return True if a function takes its texts by the names `inputs` and `outputs`, as evaluators of openevals do."""
+    try:
+        return {"inputs", "outputs"} <= set(inspect.signature(ask).parameters)
+    except (TypeError, ValueError):
+        return False
+
+
+def described(error: Exception) -> str:
+    """Return an error of our own as it is, and any other by its type: its text may quote the prompt."""
+    return str(error) if isinstance(error, WiseRouterError) else type(error).__name__
+
+
+def _may_pass(error: BaseException) -> bool:
+    """Return True if another attempt may succeed: not after a cancellation, a refusal of the budget, or nonsense."""
+    return isinstance(error, Exception) and not isinstance(error, WiseRouterError)
