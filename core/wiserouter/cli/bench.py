@@ -3,45 +3,47 @@
 from __future__ import annotations
 
 import logging
-import os
-import platform
-import shlex
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from wiserouter.cli.bench_output import Ticker, origin_of
+from wiserouter.cli.bench_suite import run_and_report
 from wiserouter.cli.fit import names
-from wiserouter.cli.output import err, out, print_json, progress, table
+from wiserouter.cli.output import out, print_json, progress, table
+from wiserouter.errors import InvalidInput
 from wiserouter.evaluation.baselines import Method, open_methods
 from wiserouter.evaluation.bench import Bench, budgets_of, run_bench
 from wiserouter.evaluation.bench.oracles import BOUNDS
-from wiserouter.evaluation.bench.results_cache import code_digest
 from wiserouter.evaluation.bench.splits import DEFAULT_ENCODER
+from wiserouter.evaluation.bench.suite import BenchSettings, benches, default_methods, open_suite
 from wiserouter.evaluation.datasets import LoadedTable, open_table
 from wiserouter.pricing.amounts import usd
 
 if TYPE_CHECKING:
     import polars as pl
-    from rich.progress import Progress
     from rich.table import Table
 
     from wiserouter.evaluation.report import Aggregates, Results
 
-_LIBRARIES = ("wiserouter", "numpy", "scikit-learn", "polars")
-
 
 def bench(
     log: Annotated[
-        str, typer.Argument(help="A dense log, by path or name: every model's score and cost on every query.")
-    ],
+        str | None, typer.Argument(help="A dense log, by path or name: every model's score and cost on every query.")
+    ] = None,
+    suite: Annotated[
+        Path | None, typer.Option(help="Run on every table of this folder instead, with figures over all of them.")
+    ] = None,
     methods: Annotated[str | None, typer.Option(help="Only these methods, separated by commas.")] = None,
     seeds: Annotated[int, typer.Option(help="Number of splits.", min=1)] = 5,
     first_seed: Annotated[int, typer.Option(help="The first seed.", min=0)] = 0,
     budgets: Annotated[int, typer.Option(help="Number of budgets on the paper's spacing.", min=1)] = 6,
-    log_budgets: Annotated[int, typer.Option(help="Number of further budgets, on a log scale.", min=0)] = 7,
+    log_budgets: Annotated[
+        int | None,
+        typer.Option(help="Number of further budgets, on a log scale; by default 7, with --suite 0.", min=0),
+    ] = None,
     leave_out: Annotated[
         str | None,
         typer.Option(
@@ -60,26 +62,42 @@ def bench(
     """Run all methods on a table: 50:50 split by seed, six budgets and more.
 
     Finished rows are kept in REPORT/done, so that an interrupted bench resumes.
-    REPORT/NAME.html is the report on one page, NAME.md the same as text;
+    With --suite REPORT/suite.html, .md and .csv compare the methods over all tables:
+    rank, budgets held (best or within one standard error), regret and spend;
+    fitted methods apart from those that learn from one answer per query.
+    Otherwise REPORT/NAME.html is the report on one page, NAME.md the same as text;
     NAME.parquet has one row per method, seed and budget, with the answer, reward
     and cost of every query; NAME.csv has the figures per method and budget.
 
     Example: wiserouter bench routerbench.parquet --jobs 4 --report out
 
+    Example: wiserouter bench --suite tables --seeds 10 --methods wr-offline,zero
+
+    JSON with --suite: {"tables": [...], "seeds", "groups": {"fitted": {"methods",
+    "tables", "budgets"}, "one-answer": ...}, "bounds"}.
+
     JSON: {"table", "sha256", "left_out", "methods": [{"method", "aiq", ...}],
     "budgets": [{"method", "rate_usd", "quality", "spend_ratio", ...}]}; the
     figures of the report, null where undefined.
     """
-    loaded = open_table(log, leave_out=None if leave_out is None else names(leave_out) or ())
+    check_source(log, suite)
+    left_out = None if leave_out is None else names(leave_out) or ()
+    seed_numbers = tuple(range(first_seed, first_seed + seeds))
+    logging.getLogger("wiserouter").setLevel(logging.ERROR)
+    if suite is not None:
+        opened = open_methods(default_methods() if methods is None else names(methods))
+        settings = BenchSettings(seed_numbers, budgets, log_budgets or 0, encoder, contexts)
+        tables = open_suite(suite, leave_out=left_out)
+        return run_and_report(benches(tables, opened, settings), opened, report, jobs=jobs, as_json=as_json)
+    loaded = open_table(log or "", leave_out=left_out)
     opened = open_methods(names(methods))
-    budgets_usd = budgets_of(loaded.table.cost_usd, budgets, log_budgets)
+    budgets_usd = budgets_of(loaded.table.cost_usd, budgets, 7 if log_budgets is None else log_budgets)
     order = (*(method.name for method in opened), *BOUNDS)
-    work = Bench(loaded, budgets_usd, order, tuple(range(first_seed, first_seed + seeds)), encoder, contexts)
+    work = Bench(loaded, budgets_usd, order, seed_numbers, encoder, contexts)
     if not as_json:
         out.print(_terms(work), highlight=False, soft_wrap=True)
-    logging.getLogger("wiserouter").setLevel(logging.ERROR)
     with progress(quiet=as_json) as bars:
-        rows = run_bench(work, report / "done", jobs=jobs, tick=_Ticker(len(work.keys()), bars))
+        rows = run_bench(work, report / "done", jobs=jobs, tick=Ticker(len(work.keys()), bars))
     aggregates = _write(_results(work, rows, opened), report)
     if as_json:
         return print_json(_figures(work.table, aggregates))
@@ -89,20 +107,11 @@ def bench(
     return None
 
 
-class _Ticker:
-    """Shows the number of finished rows: as a bar, or without a terminal as a line for every tenth."""
-
-    def __init__(self, total: int, bars: Progress) -> None:
-        self._total, self._done, self._printed_tenths, self._bars = total, 0, 0, bars
-        self._bar = bars.add_task("running", total=total)
-
-    def __call__(self, rows: int) -> None:
-        self._done += rows
-        self._bars.advance(self._bar, rows)
-        tenth = 10 * self._done // self._total
-        if not err.is_terminal and tenth > self._printed_tenths:
-            err.print(f"{self._done:,} of {self._total:,} done", highlight=False)
-            self._printed_tenths = tenth
+def check_source(log: str | None, suite: Path | None) -> None:
+    """Raise `InvalidInput` unless either a table or a suite is given."""
+    if (log is None) == (suite is None):
+        got = "neither" if log is None else "both"
+        raise InvalidInput(f"a bench needs either a table or --suite FOLDER, got {got}", value=(log, suite))
 
 
 def _terms(work: Bench) -> str:
@@ -129,24 +138,15 @@ def _results(work: Bench, rows: pl.DataFrame, opened: Sequence[Method]) -> Resul
     notes = {method.name: method.note for method in opened}
     rivals = [method.name for method in opened if not method.sees_truth]
     about = About(
-        work.table.name, _terms(work), list(work.methods), rivals, list(work.budgets.paper), notes, _origin(work)
+        work.table.name,
+        _terms(work),
+        list(work.methods),
+        rivals,
+        list(work.budgets.paper),
+        notes,
+        origin_of([work.table], work.seeds),
     )
     return Results(rows, about)
-
-
-def _origin(work: Bench) -> dict[str, str]:
-    """Return the origin of the rows: command, data, seeds, code, versions and machine."""
-    from importlib.metadata import version
-
-    versions = [f"{name} {version(name)}" for name in _LIBRARIES]
-    return {
-        "command": shlex.join(["wiserouter", *sys.argv[1:]]),
-        "table": f"{work.table.name}, SHA-256 of its content {work.table.sha256}",
-        "seeds": ", ".join(map(str, work.seeds)),
-        "code": f"SHA-256 of the package's sources {code_digest()}",
-        "versions": ", ".join([*versions, f"Python {platform.python_version()}"]),
-        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} processors",
-    }
 
 
 def _write(results: Results, folder: Path) -> Aggregates:

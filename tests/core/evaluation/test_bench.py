@@ -12,7 +12,7 @@ from wiserouter.evaluation.datasets.synthetic import make_table
 from wiserouter.evaluation.replay import random_halves
 
 TABLE = make_table(200, np.random.default_rng(0))
-TIMES = ("fit_s", "start_s", "prepare_s", "decide_us", "decide_p99_us")
+TIMES = ("fit_s", "start_s", "prepare_s", "serve_s", "decide_us", "decide_p99_us")
 
 
 def bench(**changes):

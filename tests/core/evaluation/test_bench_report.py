@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+from support.bench_rows import rows_of
 from support.tiny_bench import opened
 from wiserouter.cli import app
 from wiserouter.errors import InvalidInput, LogError, UnknownModel
@@ -67,26 +68,6 @@ def test_bootstrap_intervals_of_a_coin_are_those_of_the_binomial():
     assert high - low == pytest.approx(2 * 1.96 * 0.5 / 20, rel=0.1)
     seeds = [np.full((50, 1), value) for value in (0.0, 0.5, 1.0)]
     assert replicate_means(seeds, rng).std() == pytest.approx(np.std([0.0, 0.5, 1.0]) / np.sqrt(3), rel=0.1)
-
-
-def rows_of(quality, spend_ratio, rates=(1.0, 2.0)):
-    """Return rows of two queries each; `quality` and `spend_ratio` are by method, budget and seed."""
-    rows = []
-    for method, of_budgets in quality.items():
-        for b, rate in enumerate(rates):
-            for seed, reached in enumerate(of_budgets[b]):
-                spend = 2 * rate * spend_ratio[method]
-                rows.append(
-                    {
-                        "method": method, "rate_usd": rate, "seed": seed, "queries": 2, "quality": reached,
-                        "capped_quality": reached,
-                        "spend_usd": spend, "spend_ratio": spend_ratio[method], "served": 1.0, "calls_per_query": 1.0,
-                        "collected_usd": 4.0 if method == "a" else 1.0, "table_usd": 4.0, "bound": 1.0,
-                        "reward": [reached] * 2, "prepare_s": 0.0, "fit_s": 0.0, "start_s": 0.0, "decide_us": 1.0,
-                        "decide_p99_us": 2.0,
-                    }
-                )  # fmt: skip
-    return pl.DataFrame(rows)
 
 
 QUALITY = {"a": [[0.5, 0.7], [0.8, 0.8]], "b": [[0.55, 0.55], [0.7, 0.7]], "zero": [[0.4, 0.4], [0.6, 0.6]]}
@@ -203,12 +184,12 @@ def test_the_command_writes_a_report_and_resumes(log, tmp_path):
     text = (tmp_path / "out" / "made_up.md").read_text(encoding="utf-8")
     assert "## Budget left" in text
     rows = pl.read_parquet(tmp_path / "out" / "made_up.parquet")
-    assert sorted(set(rows["method"])) == ["oracle", "oracle-contexts", "wr-offline", "zero"]
+    assert set(rows["method"]) == {"wr-offline", "zero", *BOUNDS}
     assert (rows["quality"] <= rows["bound_at_spend"] + 1e-9).all()
     done = sorted((tmp_path / "out" / "done").iterdir())
     figures = json.loads(CliRunner().invoke(app, [*asked, "--json"]).stdout)
-    assert [one["method"] for one in figures["methods"]] == ["wr-offline", "zero", "oracle", "oracle-contexts"]
-    assert len(figures["budgets"]) == 12
+    assert [one["method"] for one in figures["methods"]] == ["wr-offline", "zero", *BOUNDS]
+    assert len(figures["budgets"]) == 3 * len(figures["methods"])
     assert sorted((tmp_path / "out" / "done").iterdir()) == done
     assert (tmp_path / "out" / "made_up.md").read_text(encoding="utf-8") == text
 
@@ -222,4 +203,4 @@ def test_a_failed_task_leaves_the_finished_rows(tmp_path, monkeypatch):
     monkeypatch.undo()
     done = []
     run_bench(work, tmp_path, tick=done.append)
-    assert done == [4, 2]
+    assert done == [4, 2, 2, 2]

@@ -20,7 +20,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -37,11 +37,16 @@ __all__ = [
     "CallModel",
     "FittedMethod",
     "Funds",
+    "LearnsFrom",
     "Method",
     "Server",
     "Terms",
     "Training",
 ]
+
+LearnsFrom = Literal["table", "one answer", "several answers", "nothing"]
+"""What a method learns from in the training half: every model's answer to every query, one or several answers to each
+query, or none. It may go on learning while it serves."""
 
 CallModel = Callable[[int], float]
 """Calls a model on the current query, at most once each, and returns the cost in USD."""
@@ -237,11 +242,14 @@ class Method(ABC):
         A remark on its figures: information that other methods lack, departures from the source.
     sees_truth : bool
         True if it gets `query.truth`; such a method does not compete with the others.
+    learns_from : str
+        What it learns from in the training half; methods compete with those that learn from as much.
     """
 
     name: str
     note: str = ""
     sees_truth: bool = False
+    learns_from: LearnsFrom = "table"
 
     @abstractmethod
     def fit(self, training: Training, rng: np.random.Generator) -> FittedMethod:

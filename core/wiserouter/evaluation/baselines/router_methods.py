@@ -21,6 +21,7 @@ from wiserouter.evaluation.baselines.base import (
     BenchQuery,
     CallModel,
     FittedMethod,
+    LearnsFrom,
     Method,
     Server,
     Terms,
@@ -62,7 +63,7 @@ class Routed(Method):
 
     Parameters
     ----------
-    name, note : str
+    name, note, learns_from : str
         See `Method`.
     policy : callable
         Makes a new policy for a training half.
@@ -80,6 +81,7 @@ class Routed(Method):
     passes: int = 0
     training_budget: TrainingBudget = at_the_same_rate
     note: str = ""
+    learns_from: LearnsFrom = "table"
 
     def fit(self, training: Training, rng: np.random.Generator) -> FittedMethod:
         """Compute the estimates of the history."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from wiserouter.evaluation.baselines.base import Method, Training
+from wiserouter.evaluation.baselines.base import LearnsFrom, Method, Training
 from wiserouter.evaluation.baselines.router_methods import Routed, as_the_table, blank
 from wiserouter.evaluation.simulation.budget_aware import BudgetAware
 from wiserouter.evaluation.simulation.epsilon_greedy import EpsilonGreedy
@@ -45,23 +45,31 @@ def wr_online(passes: int, accounting: Accounting) -> Method:
         passes,
         as_the_table,
         f"learns from {passes} call{'s' * (passes > 1)} per training query",
+        "one answer" if passes == 1 else "several answers",
     )
 
 
 def optimistic() -> Method:
     """Return the policy that learns online, after practice on the training half at the same rate."""
-    return Routed("optimistic", lambda _: Optimistic(), blank, passes=1, note=_PASS)
+    return Routed("optimistic", lambda _: Optimistic(), blank, passes=1, note=_PASS, learns_from="one answer")
 
 
 def optimistic_cold() -> Method:
     """Return the policy that learns online, without practice on the training half."""
-    return Routed("optimistic-cold", lambda _: Optimistic(), blank, note="learns nothing from the training half")
+    note = "learns nothing from the training half"
+    return Routed("optimistic-cold", lambda _: Optimistic(), blank, note=note, learns_from="nothing")
 
 
 def epsilon_first_known() -> Method:
     """Return Algorithm 2 with the true mean costs."""
     return Routed(
-        "epsilon-first-known", partial(_explorer, 1, "paper"), _known, 1, as_the_table, f"{_PASS}; {_KNOWS_COSTS}"
+        "epsilon-first-known",
+        partial(_explorer, 1, "paper"),
+        _known,
+        1,
+        as_the_table,
+        f"{_PASS}; {_KNOWS_COSTS}",
+        "one answer",
     )
 
 
@@ -69,7 +77,12 @@ def budget_aware(kind: Callable[[FloatArray], BudgetAware], passes: int) -> Meth
     """Return a bandit that chooses among the models whose expected cost is at most b / tau."""
     name = str(kind.name)  # type: ignore[attr-defined]
     note = f"{_PASS}; {_KNOWS_COSTS}" if passes else _KNOWS_COSTS
-    return Routed(name, lambda training: kind(training.known_costs_usd()), blank, passes, note=note)
+    learns_from: LearnsFrom = "one answer" if passes else "nothing"
+    return Routed(name, partial(_knowing_costs, kind), blank, passes, note=note, learns_from=learns_from)
+
+
+def _knowing_costs(kind: Callable[[FloatArray], BudgetAware], training: Training) -> Policy:
+    return kind(training.known_costs_usd())
 
 
 def _explorer(passes: int, accounting: Accounting, training: Training) -> Policy:

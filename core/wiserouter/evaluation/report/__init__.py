@@ -7,6 +7,8 @@ from wiserouter.evaluation.report.markdown import markdown_of
 from wiserouter.evaluation.report.results_file import About, Results, read_results
 from wiserouter.evaluation.report.section import ReportSection
 from wiserouter.evaluation.report.sections import SECTIONS, make_section, make_sections
+from wiserouter.evaluation.report.suite_figures import SuiteFigures, SuiteGroup, suite_figures
+from wiserouter.evaluation.report.suite_sections import suite_sections
 
 __all__ = [
     "SECTIONS",
@@ -15,6 +17,8 @@ __all__ = [
     "MethodComparison",
     "ReportSection",
     "Results",
+    "SuiteFigures",
+    "SuiteGroup",
     "aggregate",
     "compare_methods",
     "make_section",
@@ -22,4 +26,6 @@ __all__ = [
     "markdown_of",
     "page_of",
     "read_results",
+    "suite_figures",
+    "suite_sections",
 ]

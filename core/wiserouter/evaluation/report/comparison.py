@@ -84,18 +84,18 @@ def compare_methods(rows: pl.DataFrame, methods: Iterable[str], rivals: Iterable
     equal = _at_equal_spend(grid)
     judged = judged_of(grid, equal)
     rival = np.isin(grid.methods, list(rivals))
-    behind = _behind(judged, rival)
+    behind = behind_best(judged, rival)
     return MethodComparison(_by_budget(grid, equal, judged, behind, rival), _by_method(rows, grid, behind, rival))
 
 
-def grid_of(rows: pl.DataFrame, methods: list[str]) -> Grid:
-    """Return the rows as arrays; there must be one for each method, budget and seed."""
+def grid_of(rows: pl.DataFrame, methods: list[str], *further: str) -> Grid:
+    """Return the rows as arrays, with further columns; there must be one row for each method, budget and seed."""
     rates, seeds = sorted(set(rows["rate_usd"])), sorted(set(rows["seed"]))
     place = {name: i for i, name in enumerate(methods)}
     shape = len(methods), len(rates), len(seeds)
     ordered = rows.filter(rows["method"].is_in(methods))
     ordered = ordered.with_columns(place=ordered["method"].replace_strict(place)).sort("place", "rate_usd", "seed")
-    figures = {name: ordered[name].to_numpy().reshape(shape) for name in (*_FIGURES, "queries")}
+    figures = {name: ordered[name].to_numpy().reshape(shape) for name in (*_FIGURES, "queries", *further)}
     rewards = [np.stack([np.asarray(one) for one in ordered.filter(seed=seed)["reward"]], axis=1) for seed in seeds]
     return Grid(methods, rates, seeds, figures, rewards)
 
@@ -132,7 +132,7 @@ def _at_equal_spend(grid: Grid) -> FloatArray:
     return np.array(values).transpose(0, 2, 1)
 
 
-def _behind(judged: FloatArray, rival: BoolArray) -> FloatArray:
+def behind_best(judged: FloatArray, rival: BoolArray) -> FloatArray:
     """Return the quality of the best rival at each budget minus each method's own, per seed."""
     means = np.where(rival[:, np.newaxis], judged.mean(axis=-1), -np.inf)
     best = means.argmax(axis=0)
@@ -150,7 +150,8 @@ def standard_error(values: FloatArray) -> FloatArray:
     return error
 
 
-def _verdicts(behind: FloatArray, rival: BoolArray) -> list[str]:
+def verdicts_of(behind: FloatArray, rival: BoolArray) -> list[str]:
+    """Return "best", "within 1 s.e." or "" for each method and budget, method by method; "" for all but rivals."""
     mean, error = behind.mean(axis=-1), np.nan_to_num(standard_error(behind))
     words = np.where(mean <= 0.0, "best", np.where(mean <= error, "within 1 s.e.", ""))
     return list(np.where(rival[:, np.newaxis], words, "").ravel())
@@ -175,7 +176,7 @@ def _by_budget(grid: Grid, equal: FloatArray, judged: FloatArray, behind: FloatA
         "judged": judged.mean(axis=-1).ravel(),
         "behind": behind.mean(axis=-1).ravel(),
         "behind_se": standard_error(behind).ravel(),
-        "verdict": _verdicts(behind, rival),
+        "verdict": verdicts_of(behind, rival),
         "regret": (figures["bound"] - judged).mean(axis=-1).ravel(),
         "regret_contexts": _regret_of_contexts(grid, judged).ravel(),
     }
@@ -197,7 +198,7 @@ def _by_method(rows: pl.DataFrame, grid: Grid, behind: FloatArray, rival: BoolAr
     low, high = grid.rates_usd[0], grid.rates_usd[-1]
     aiq = np.array([[hull.mean(low, high) for hull in of_seeds] for of_seeds in hulls_of(grid)])
     zero = aiq[grid.methods.index("zero")] if "zero" in grid.methods else np.full(aiq.shape[1], np.nan)
-    verdicts = np.array(_verdicts(behind, rival)).reshape(behind.shape[:2])
+    verdicts = np.array(verdicts_of(behind, rival)).reshape(behind.shape[:2])
     by_method = pl.DataFrame(
         {
             "method": grid.methods,

@@ -34,7 +34,7 @@ _NAMES: dict[str, tuple[str, ...]] = {
         *("passed", "success", "resolved", "grade", "quality"),
     ),
     "cost_usd": ("cost_usd", "cost", "total_cost", "total_cost_usd", "response_cost", "spend", "usd"),
-    "query_id": ("query_id", "custom_id"),
+    "query_id": ("query_id", "custom_id", "sample_id"),
     "input_tokens": (
         *("input_tokens", "prompt_tokens", "tokens_in", "usage.prompt_tokens", "usage.input_tokens"),
         *("response.body.usage.prompt_tokens", "response.body.usage.input_tokens"),
