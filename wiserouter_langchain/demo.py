@@ -13,7 +13,7 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.prompts import ChatPromptTemplate
 
 from wiserouter import Price, WiseRouter
-from wiserouter.evaluation.replay import Table
+from wiserouter.evaluation.table import Table
 from wiserouter_langchain.routed_call import RECORD
 from wiserouter_langchain.runnable import RunnableWiseRouter
 

@@ -18,7 +18,7 @@ from litellm.types.utils import Usage
 from litellm.utils import custom_llm_setup
 
 from wiserouter import WiseRouter
-from wiserouter.evaluation.replay import Table
+from wiserouter.evaluation.table import Table
 from wiserouter.integration import IntArray
 from wiserouter_litellm.attachment import attach, detach
 

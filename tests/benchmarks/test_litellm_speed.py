@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from support.groups import fitted
-from wiserouter import Budget, WiseRouter
+from wiserouter import Budget, RoutingLog, WiseRouter
 from wiserouter.evaluation.datasets.synthetic import make_table
 from wiserouter_litellm import BudgetRefused, attach, detach
 
@@ -70,7 +70,7 @@ async def added_ms(ours: litellm.Router, plain: litellm.Router) -> tuple[float, 
 
 def contexts_16() -> WiseRouter:
     history = make_table(600, np.random.default_rng(0))
-    return WiseRouter.fit(history.log(), n_contexts=16, seed=0)
+    return WiseRouter.fit(RoutingLog.from_arrays(*history), n_contexts=16, seed=0)
 
 
 @pytest.mark.parametrize(

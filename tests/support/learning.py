@@ -7,7 +7,7 @@ import numpy as np
 from support.tables import PARETO, ROUTERBENCH, SWEBENCH
 from wiserouter import Budget, Contexts, Estimates, Growing, Model, Offline, Optimistic, Price, WiseRouter, open_encoder
 from wiserouter.errors import BudgetError
-from wiserouter.evaluation.replay import Table, random_halves
+from wiserouter.evaluation.table import Table, random_halves
 
 FITTED_CONTEXTS = 16
 

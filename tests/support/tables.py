@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from wiserouter import RoutingLog
-from wiserouter.evaluation.replay import Table, dense_table
+from wiserouter.evaluation.replay import dense_table
+from wiserouter.evaluation.table import Table
 
 FOLDER = Path(__file__).parents[3] / "shared" / "data"
 ROUTERBENCH, PARETO, SWEBENCH = "routerbench_5shot_slice", "pareto_k4_half", "swebench_verified_mini_10"

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from wiserouter.cli.output import err
-from wiserouter.evaluation.bench.results_cache import code_digest
+from wiserouter.evaluation.bench.code_digest import code_digest
 from wiserouter.evaluation.datasets import LoadedTable
 
 if TYPE_CHECKING:

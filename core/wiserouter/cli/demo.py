@@ -17,7 +17,8 @@ from wiserouter.errors import InvalidInput, MissingExtra
 from wiserouter.evaluation.datasets.synthetic import make_table
 from wiserouter.evaluation.outcome import Outcome, outcome_of
 from wiserouter.evaluation.reference_policies import always, best_model, cheapest_model
-from wiserouter.evaluation.replay import Table
+from wiserouter.evaluation.table import Table
+from wiserouter.fitting.log import RoutingLog
 from wiserouter.learning.estimates import Means
 from wiserouter.pricing.amounts import usd
 from wiserouter.router import WiseRouter
@@ -50,7 +51,7 @@ def demo(
     rng = np.random.default_rng(seed)
     history, live = make_table(_HISTORY, rng), make_table(queries, rng)
     with progress(quiet=as_json) as bars:
-        router = WiseRouter.fit(history.log(), n_contexts=12, seed=seed, progress=reporter(bars))
+        router = WiseRouter.fit(RoutingLog.from_arrays(*history), n_contexts=12, seed=seed, progress=reporter(bars))
         means = router.estimates.means(shrink=False)  # before serving adds observations
         amount = _round(0.2 * history.cost_usd[:, -1].mean() * queries) if budget is None else budget
         router.start(Budget(amount_usd=amount, horizon=queries, on_exhausted="cheapest"))

@@ -24,7 +24,8 @@ from wiserouter.cli.output import (
 )
 from wiserouter.errors import InvalidInput
 from wiserouter.evaluation.outcome import Outcome
-from wiserouter.evaluation.replay import Replay, ReplaySetup, Table, dense_table, open_log, prepare, prepare_with, run
+from wiserouter.evaluation.replay import Replay, ReplaySetup, dense_table, open_log, prepare, prepare_with, run
+from wiserouter.evaluation.table import Table
 from wiserouter.planning.policies import Offline
 from wiserouter.pricing.amounts import usd
 from wiserouter.router import WiseRouter

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from wiserouter.evaluation.outcome import NOT_SERVED, Outcome, outcome_of
-from wiserouter.learning.estimates import Means
 from wiserouter.planning.plan import Plan
 from wiserouter.types import FloatArray, IntArray
+
+if TYPE_CHECKING:
+    from wiserouter.learning.estimates import Means
 
 
 def always(model: int, n_queries: int) -> IntArray:
@@ -32,6 +36,7 @@ def single_best(means: Means, rate_usd: float, contexts: IntArray) -> IntArray:
 
     Examples
     --------
+    >>> from wiserouter.learning.estimates import Means
     >>> means = Means(reward=np.array([[0.2, 0.9], [0.5, 0.6]]), cost_usd=np.array([[1.0, 3.0], [3.0, 4.0]]))
     >>> single_best(means, 2.0, np.array([0, 1])).tolist()
     [0, -1]

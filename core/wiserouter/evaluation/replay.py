@@ -17,6 +17,7 @@ from wiserouter.budgets.budget import Budget
 from wiserouter.errors import BudgetError, InvalidInput, LogError, QuerySkipped
 from wiserouter.evaluation.outcome import NOT_SERVED, Outcome, outcome_of
 from wiserouter.evaluation.reference_policies import reference_outcomes
+from wiserouter.evaluation.table import Table, random_halves
 from wiserouter.fitting.log import LogBatch, LogColumns, RoutingLog
 from wiserouter.planning.policies import Policy
 from wiserouter.pricing.tokens import count_tokens
@@ -25,33 +26,6 @@ from wiserouter.router import WiseRouter
 from wiserouter.types import Embedding, FloatArray, IntArray
 
 Tick = Callable[[int], None]
-
-
-class Table(NamedTuple):
-    """A dense table: every model's score and cost on every query.
-
-    Attributes
-    ----------
-    prompts : list of str
-        One per query.
-    reward, cost_usd : ndarray of shape (n_queries, n_models)
-        Scores and costs.
-    models : tuple of str
-        Names of the columns.
-    """
-
-    prompts: list[str]
-    reward: FloatArray
-    cost_usd: FloatArray
-    models: tuple[str, ...]
-
-    def rows(self, index: IntArray) -> Table:
-        """Return the table of some of the queries."""
-        return Table([self.prompts[i] for i in index], self.reward[index], self.cost_usd[index], self.models)
-
-    def log(self) -> RoutingLog:
-        """Return the table as a routing log."""
-        return RoutingLog.from_arrays(self.prompts, self.reward, self.cost_usd, self.models)
 
 
 class Replay(NamedTuple):
@@ -107,12 +81,6 @@ def dense_table(log: RoutingLog) -> tuple[Table, int]:
     return table, len(batch.prompts) - len(kept)
 
 
-def random_halves(n: int, seed: int) -> tuple[IntArray, IntArray]:
-    """Return a random half of range(n) to train on, and the other half to test on."""
-    order = np.random.default_rng(seed).permutation(n)
-    return order[: n // 2], order[n // 2 :]
-
-
 def prepare(
     table: Table,
     *,
@@ -130,7 +98,7 @@ def prepare(
     """
     train, test = (table.rows(half) for half in random_halves(len(table.prompts), seed))
     router = WiseRouter.fit(
-        train.log(),
+        RoutingLog.from_arrays(*train),
         encoder=encoder,
         n_contexts=n_contexts,
         policy=policy,

@@ -3,13 +3,16 @@ import pytest
 
 from support.tiny_bench import opened
 from wiserouter.errors import InvalidInput
-from wiserouter.evaluation.baselines import METHODS, open_methods
+from wiserouter.evaluation.baselines import METHODS, module_of, open_methods
 from wiserouter.evaluation.baselines.base import Server, Terms
 from wiserouter.evaluation.bench import Bench, budgets_of, run_bench
+from wiserouter.evaluation.bench.code_digest import RUN, closure, digest_of
+from wiserouter.evaluation.bench.list_prices import TYPICAL_CALL_TOKENS
 from wiserouter.evaluation.bench.serve import serve_all
 from wiserouter.evaluation.bench.splits import split_table
 from wiserouter.evaluation.datasets.synthetic import make_table
-from wiserouter.evaluation.replay import random_halves
+from wiserouter.evaluation.table import random_halves
+from wiserouter.learning.cost_prior import TYPICAL_TOKENS
 
 TABLE = make_table(200, np.random.default_rng(0))
 TIMES = ("fit_s", "start_s", "prepare_s", "serve_s", "decide_us", "decide_p99_us")
@@ -74,8 +77,24 @@ def test_rows_depend_on_the_table_the_settings_and_the_code(monkeypatch):
     other = opened(TABLE._replace(reward=1.0 - TABLE.reward))
     assert keys.isdisjoint(bench()._replace(table=other).keys())
     assert keys.isdisjoint(bench(n_contexts=5).keys())
-    monkeypatch.setattr("wiserouter.evaluation.bench.runner.code_digest", lambda: "changed")
+    monkeypatch.setattr("wiserouter.evaluation.bench.runner.digest_of", lambda module: "changed")
     assert keys.isdisjoint(bench().keys())
+
+
+def test_rows_of_a_method_depend_on_the_code_that_it_imports():
+    ours, regressed = (closure([module_of(name)]) for name in ("wr-offline", "routing"))
+    assert {"wiserouter.router", "wiserouter.learning.estimates", "wiserouter.planning.plan"} <= ours
+    assert "wiserouter.evaluation.baselines.answer_regressions" in regressed
+    assert not regressed & {"wiserouter.router", "wiserouter.learning.estimates", "wiserouter.evaluation.baselines"}
+    every = closure(RUN)
+    assert {"wiserouter.prompts.encoders.tfidf", "wiserouter.prompts.contexts"} <= every
+    assert not every & {"wiserouter.router", "wiserouter.learning.estimates", "wiserouter.fitting.log.reader"}
+    assert digest_of(module_of("routing")) != digest_of(module_of("wr-offline"))
+    assert digest_of(module_of("routing")) == digest_of(module_of("cascade-routing"))
+
+
+def test_a_typical_call_is_that_of_the_prior_of_costs():
+    assert sum(TYPICAL_TOKENS) == TYPICAL_CALL_TOKENS
 
 
 def test_embeddings_of_the_table_are_used_unless_an_encoder_is_named():

@@ -9,7 +9,8 @@ from wiserouter.evaluation import reference_policies
 from wiserouter.evaluation.datasets.synthetic import KINDS, PRICES, make_table
 from wiserouter.evaluation.outcome import outcome_of
 from wiserouter.evaluation.plots import plot_outcomes, plot_plan
-from wiserouter.evaluation.replay import dense_table, prepare, prepare_with, random_halves, run
+from wiserouter.evaluation.replay import dense_table, prepare, prepare_with, run
+from wiserouter.evaluation.table import random_halves
 from wiserouter.learning.estimates import Means
 
 TABLE = make_table(400, np.random.default_rng(0))

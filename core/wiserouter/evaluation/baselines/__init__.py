@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 
 from wiserouter.errors import InvalidInput
 from wiserouter.evaluation.baselines.always import AlwaysBest, AlwaysCheapest
@@ -67,4 +68,16 @@ def open_methods(names: Iterable[str] | None = None) -> list[Method]:
     return [make() for name, make in METHODS.items() if name in asked]
 
 
-__all__ = ["METHODS", "PUBLISHED_ROUTERS", "Method", "open_methods"]
+def module_of(name: str) -> str:
+    """Return the module that makes a method.
+
+    Examples
+    --------
+    >>> module_of("port")
+    'wiserouter.evaluation.baselines.port'
+    """
+    make = METHODS[name]
+    return str((make.func if isinstance(make, partial) else make).__module__)
+
+
+__all__ = ["METHODS", "PUBLISHED_ROUTERS", "Method", "module_of", "open_methods"]

@@ -27,24 +27,13 @@ from wiserouter.evaluation.baselines.base import (
     Terms,
     Training,
 )
+from wiserouter.evaluation.baselines.histories import dense
 from wiserouter.learning.estimates import Estimates
 from wiserouter.planning.policies import EpsilonFirst, Policy
 from wiserouter.router import WiseRouter
 
 TrainingBudget = Callable[[Training, Terms], float]
 """The budget in USD of one practice pass over the training half."""
-
-
-def dense(training: Training) -> Estimates:
-    """Return the estimates from a dense history."""
-    estimates = blank(training)
-    estimates.add_table(training.context_ids, *training.table())
-    return estimates
-
-
-def blank(training: Training) -> Estimates:
-    """Return estimates without observations."""
-    return Estimates(training.contexts.n_contexts, training.n_models)
 
 
 def at_the_same_rate(training: Training, terms: Terms) -> float:

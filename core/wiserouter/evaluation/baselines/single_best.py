@@ -22,7 +22,7 @@ from wiserouter.evaluation.baselines.base import (
     Terms,
     Training,
 )
-from wiserouter.evaluation.baselines.router_methods import dense
+from wiserouter.evaluation.baselines.histories import dense
 from wiserouter.evaluation.reference_policies import single_best
 from wiserouter.learning.estimates import Means
 

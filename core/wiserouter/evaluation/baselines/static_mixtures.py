@@ -25,7 +25,7 @@ from wiserouter.evaluation.baselines.base import (
     Terms,
     Training,
 )
-from wiserouter.evaluation.baselines.router_methods import dense
+from wiserouter.evaluation.baselines.histories import dense
 from wiserouter.planning.plan import Plan
 
 

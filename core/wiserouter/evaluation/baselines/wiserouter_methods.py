@@ -10,7 +10,8 @@ from collections.abc import Callable
 from functools import partial
 
 from wiserouter.evaluation.baselines.base import LearnsFrom, Method, Training
-from wiserouter.evaluation.baselines.router_methods import Routed, as_the_table, blank
+from wiserouter.evaluation.baselines.histories import blank
+from wiserouter.evaluation.baselines.router_methods import Routed, as_the_table
 from wiserouter.evaluation.simulation.budget_aware import BudgetAware
 from wiserouter.evaluation.simulation.epsilon_greedy import EpsilonGreedy
 from wiserouter.evaluation.simulation.known_costs import KnownCosts

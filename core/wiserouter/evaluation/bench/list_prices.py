@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from wiserouter.learning.cost_prior import TYPICAL_TOKENS
 from wiserouter.pricing.prices import Price
 
 USD_PER_MTOK: dict[str, tuple[float, float]] = {
@@ -34,6 +33,10 @@ USD_PER_MTOK: dict[str, tuple[float, float]] = {
 """USD per million tokens of input and output, by the model's name in its table."""
 
 
+TYPICAL_CALL_TOKENS = 700
+"""Input and output tokens of a typical call, at which the price of a model that is not listed gives its mean cost."""
+
+
 def list_price(model: str, mean_cost_usd: float) -> Price:
     """Return the list price of a model, or, if it is not listed, one at which a typical call costs its mean cost.
 
@@ -44,5 +47,5 @@ def list_price(model: str, mean_cost_usd: float) -> Price:
     """
     if model in USD_PER_MTOK:
         return Price(*(usd / 1e6 for usd in USD_PER_MTOK[model]))
-    per_token = mean_cost_usd / sum(TYPICAL_TOKENS)
+    per_token = mean_cost_usd / TYPICAL_CALL_TOKENS
     return Price(per_token, per_token)

@@ -1,7 +1,8 @@
 """The cache of finished rows, one per table, method, seed and budget, from which an interrupted bench resumes.
 
 A file holds the rows of one method and seed, and is moved into place when they are complete. The key of a row is the
-hash of everything that it depends on: the table's content, encoder and contexts, method, seed, budget and the code.
+hash of everything that it depends on: the table's content, encoder and contexts, method, seed, budget and its code
+(`code_digest`).
 Rows of other code or settings stay in the folder and are ignored.
 """
 
@@ -9,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -18,9 +18,6 @@ from wiserouter.evaluation.bench.metrics import ResultRow
 
 if TYPE_CHECKING:
     import polars as pl
-
-_READERS = ("cli", "evaluation/report", "evaluation/studies", "evaluation/plots.py")
-"""Parts of the package that no row depends on."""
 
 
 class ResultsCache:
@@ -72,20 +69,3 @@ def key_of(*parts: object) -> str:
     (True, False)
     """
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:32]
-
-
-@cache
-def code_digest() -> str:
-    """Return the hash of library versions and of the package's sources, except those that only read results."""
-    import numpy as np
-    import sklearn
-
-    import wiserouter
-
-    root = Path(wiserouter.__file__).parent
-    digest = hashlib.sha256(f"{np.__version__} {sklearn.__version__}".encode())
-    for file in sorted(root.rglob("*.py")):
-        name = file.relative_to(root).as_posix()
-        if not name.startswith(_READERS):
-            digest.update(name.encode() + b"\0" + file.read_bytes())
-    return digest.hexdigest()

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from wiserouter.evaluation.baselines import open_methods
+from wiserouter.evaluation.baselines import module_of, open_methods
 from wiserouter.evaluation.baselines.base import FittedMethod, Method, Terms, Training
+from wiserouter.evaluation.bench import oracles
 from wiserouter.evaluation.bench.budget_grid import Budgets
+from wiserouter.evaluation.bench.code_digest import digest_of
 from wiserouter.evaluation.bench.metrics import ResultRow, row_of
 from wiserouter.evaluation.bench.oracles import BOUNDS
-from wiserouter.evaluation.bench.results_cache import ResultsCache, code_digest, key_of
+from wiserouter.evaluation.bench.results_cache import ResultsCache, key_of
 from wiserouter.evaluation.bench.serve import serve_all
 from wiserouter.evaluation.bench.splits import TrainTestSplit, split_table
 from wiserouter.evaluation.datasets import LoadedTable
@@ -58,9 +60,9 @@ class Bench(NamedTuple):
     def keys(self) -> dict[str, tuple[str, int, float]]:
         """Return the method, seed and budget of every row by its key."""
         table = self.table.sha256, self.table.table.models
-        common = *table, self.encoder, self.n_contexts, code_digest()
+        common = *table, self.encoder, self.n_contexts
         return {
-            key_of(*common, method, seed, rate): (method, seed, rate)
+            key_of(*common, digest_of(_module_of(method)), method, seed, rate): (method, seed, rate)
             for seed in self.seeds
             for method in self.methods
             for rate in self.budgets.all
@@ -164,6 +166,10 @@ class BenchWorker:
                 loaded.table, seed, encoder=encoder, n_contexts=n_contexts, embeddings=loaded.embeddings
             )
         return self._splits[seed]
+
+
+def _module_of(method: str) -> str:
+    return oracles.__name__ if method in BOUNDS else module_of(method)
 
 
 def _bound(name: str, split: TrainTestSplit, rate_usd: float) -> ResultRow:

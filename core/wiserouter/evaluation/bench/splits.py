@@ -11,7 +11,7 @@ import numpy as np
 from wiserouter.evaluation.baselines.base import Answers, BenchQuery, Training
 from wiserouter.evaluation.bench.list_prices import list_price
 from wiserouter.evaluation.reference_policies import oracle_plan
-from wiserouter.evaluation.replay import Table, random_halves
+from wiserouter.evaluation.table import Table, random_halves
 from wiserouter.planning.plan import Plan
 from wiserouter.pricing.pool import Model
 from wiserouter.prompts.contexts import Contexts

@@ -12,7 +12,7 @@ import numpy as np
 from wiserouter.errors import LogError, UnknownModel
 from wiserouter.evaluation.datasets.table_content import read_content
 from wiserouter.evaluation.errors import MissingTable
-from wiserouter.evaluation.replay import Table
+from wiserouter.evaluation.table import Table
 from wiserouter.types import Embedding
 
 COMMANDS = {

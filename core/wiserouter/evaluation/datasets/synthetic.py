@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wiserouter.evaluation.replay import Table
+from wiserouter.evaluation.table import Table
 from wiserouter.pricing.prices import Price, cost_usd
 from wiserouter.testing import SimulatedModels
 

@@ -19,8 +19,8 @@ from wiserouter.evaluation.bench.budget_grid import budgets_of
 from wiserouter.evaluation.bench.serve import serve_all
 from wiserouter.evaluation.bench.splits import Vectors, build_split, embedder
 from wiserouter.evaluation.datasets import LoadedTable
-from wiserouter.evaluation.replay import Table, random_halves
 from wiserouter.evaluation.report.section import ReportSection
+from wiserouter.evaluation.table import Table, random_halves
 from wiserouter.prompts.contexts import Contexts
 from wiserouter.types import Embedding, IntArray
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from wiserouter.evaluation.bench.splits import embedder
 from wiserouter.evaluation.datasets import LoadedTable
-from wiserouter.evaluation.replay import random_halves
 from wiserouter.evaluation.report.section import ReportSection
+from wiserouter.evaluation.table import random_halves
 from wiserouter.prompts.contexts import Contexts
 from wiserouter.types import FloatArray, IntArray
 
