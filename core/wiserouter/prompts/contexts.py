@@ -192,12 +192,14 @@ class Contexts:
 
 def _k_means(rows: Embedding, n_contexts: int, seed: int) -> NDArray[Any]:
     from sklearn.cluster import KMeans, MiniBatchKMeans
+    from threadpoolctl import threadpool_limits
 
     if len(rows) < MINI_BATCH_ROWS:
         model = KMeans(n_contexts, n_init=1, random_state=seed)
     else:
         model = MiniBatchKMeans(n_contexts, n_init=3, batch_size=4096, random_state=seed)
-    return np.asarray(model.fit(rows).cluster_centers_)
+    with threadpool_limits(1):  # threads add in any order: the same bits on any number of cores
+        return np.asarray(model.fit(rows).cluster_centers_)
 
 
 def _n_distinct(rows: Embedding, enough: int) -> int:

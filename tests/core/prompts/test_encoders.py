@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from support.tables import FOLDER, ROUTERBENCH, needs_tables
 from wiserouter.errors import EncoderError, InvalidInput
-from wiserouter.prompts.encoders import Encoder, encoder_from_state, open_encoder, tfidf
+from wiserouter.prompts.encoders import Encoder, encoder_from_state, open_encoder, term_counts
 from wiserouter.prompts.encoders.base import check_embeddings, tail, unit
 from wiserouter.prompts.encoders.from_callable import CallableEncoder
 from wiserouter.prompts.encoders.tfidf import TfidfEncoder
@@ -316,6 +316,6 @@ def test_terms_in_many_texts_survive_when_rare_ones_are_too_many(monkeypatch):
     rng = np.random.default_rng(0)
     common = [f"common{i}" for i in range(8)]
     texts = [f"{common[i % 8]} rare{rng.integers(10**9)}" for i in range(400)]
-    monkeypatch.setattr(tfidf, "_MOST_COUNTED", 100)
+    monkeypatch.setattr(term_counts, "_MOST_COUNTED", 100)
     names = json.loads(TfidfEncoder(max_features=8).fit(texts).state()["vocabulary"].tobytes())
     assert names == common

@@ -10,10 +10,9 @@ text takes a tenth of the time, and the fitted state is three arrays.
 from __future__ import annotations
 
 import json
-from array import array
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from itertools import pairwise
+from collections.abc import Sequence
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
@@ -21,16 +20,19 @@ from numpy.typing import NDArray
 
 from wiserouter.errors import EncoderError, InvalidInput
 from wiserouter.prompts.encoders.base import Settings, State, check_embeddings, tail, unit
+from wiserouter.prompts.encoders.batch_terms import TermColumns
+from wiserouter.prompts.encoders.term_counts import frequent_terms
 from wiserouter.prompts.encoders.words import WORD
-from wiserouter.types import Embedding, FloatArray
+from wiserouter.types import Embedding, FloatArray, IntArray
 from wiserouter.validation import check_count
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-_MANY_TEXTS = 100
+FEW_TEXTS = 32
+"""Up to this many texts are encoded one by one, which needs no polars."""
+
 _NEGLIGIBLE = 1e-5
-_MOST_COUNTED = 1_000_000
 _LARGEST = 1e6
 
 
@@ -50,8 +52,8 @@ class TfidfEncoder:
 
     Notes
     -----
-    A term must occur in two texts once the log has 100. From a million terms on, the rarest so far are dropped while
-    counting (after the lossy counting of Manku and Motwani 2002), so that memory does not grow with the texts. A text
+    A term must occur in two texts once the log has 100. From a million words or pairs on, the rarest so far are dropped
+    while counting, so that memory does not grow with the texts. A text
     without a known term becomes the zero vector, and a log without any term (punctuation, empty texts) gives an encoder
     of one dimension that is always zero.
 
@@ -74,6 +76,7 @@ class TfidfEncoder:
         self._vocabulary: dict[str, int] = {}
         self._idf: FloatArray = np.empty(0)
         self._components: Embedding | None = None
+        self._table: TermColumns | None = None
 
     @property
     def is_fitted(self) -> bool:
@@ -90,10 +93,9 @@ class TfidfEncoder:
         """
         if len(texts) == 0:
             raise InvalidInput("texts must hold at least one text, got none: fit the encoder on a log", value=texts)
-        seen = _counted(set(self._terms(text)) for text in texts)
-        terms = _frequent(seen, len(texts), self._max_features)
+        terms, counts = frequent_terms(texts, self._max_chars, self._max_features)
         self._vocabulary = {term: column for column, term in enumerate(terms)}
-        counts = np.array([seen[term] for term in terms], dtype=np.float64)
+        self._table = None
         self._idf = np.log((1 + len(texts)) / (1 + counts)) + 1
         self._components = _directions(self._matrix(texts), self._dim, self._seed) if terms else np.zeros((0, 1), "f4")
         return self
@@ -175,15 +177,22 @@ class TfidfEncoder:
         times = np.fromiter(counts.values(), dtype=np.float64, count=len(counts))
         return columns, unit(((1 + np.log(times)) * self._idf[columns]).astype(np.float32))
 
+    def _columns(self, texts: Sequence[str]) -> tuple[NDArray[np.int32], IntArray]:
+        """Return the columns of the known terms of all texts, and the end of each text in them."""
+        if len(texts) > FEW_TEXTS:
+            self._table = self._table or TermColumns(list(self._vocabulary))
+            return self._table.of(texts, self._max_chars)
+        known = self._vocabulary
+        columns = [[known[term] for term in self._terms(text) if term in known] for text in texts]
+        ends = np.cumsum([0, *map(len, columns)])
+        return np.fromiter(chain.from_iterable(columns), dtype=np.int32, count=ends[-1]), ends
+
     def _matrix(self, texts: Sequence[str]) -> csr_array:
         """Return the weights of all `texts`, of shape (n_texts, n_terms)."""
         from scipy.sparse import csr_array
 
-        known, columns, ends = self._vocabulary, array("i"), [0]
-        for text in texts:
-            columns.extend([known[term] for term in self._terms(text) if term in known])
-            ends.append(len(columns))
-        matrix = csr_array((np.ones(len(columns)), columns, ends), shape=(len(texts), len(known)))
+        columns, ends = self._columns(texts)
+        matrix = csr_array((np.ones(len(columns)), columns, ends), shape=(len(texts), len(self._vocabulary)))
         matrix.sum_duplicates()
         weights = ((1 + np.log(matrix.data)) * self._idf[matrix.indices]).astype(np.float32)
         row = np.repeat(np.arange(len(texts)), np.diff(matrix.indptr))
@@ -202,29 +211,12 @@ def _check_state(terms: object, idf: FloatArray, components: Embedding) -> None:
         raise ValueError(f"idf and components must be finite and at most {_LARGEST:g}")
 
 
-def _counted(texts: Iterable[set[str]]) -> Counter[str]:
-    """Return the number of texts with each term; where there are many terms, rare ones may be missing or too low."""
-    seen: Counter[str] = Counter()
-    for terms in texts:
-        seen.update(terms)
-        least = 2
-        while len(seen) > _MOST_COUNTED:
-            seen = Counter({term: count for term, count in seen.items() if count >= least})
-            least += 1
-    return seen
-
-
-def _frequent(seen: Counter[str], n_texts: int, most: int) -> list[str]:
-    """Return the terms to keep, in alphabetical order: those in most texts; of ties, the first."""
-    least = 2 if n_texts >= _MANY_TEXTS and max(seen.values(), default=0) > 1 else 1
-    terms: Iterable[str] = (term for term, count in seen.items() if count >= least)
-    return sorted(sorted(terms, key=lambda term: (-seen[term], term))[:most])
-
-
 def _directions(matrix: csr_array, dim: int, seed: int) -> Embedding:
     """Return the leading right singular vectors of `matrix` as columns, of shape (n_terms, d), d <= dim."""
     from sklearn.utils.extmath import randomized_svd
+    from threadpoolctl import threadpool_limits
 
-    _, strength, vectors = randomized_svd(matrix, min(dim, *matrix.shape), n_iter=5, random_state=seed)
+    with threadpool_limits(1):  # the same bits on any number of cores
+        _, strength, vectors = randomized_svd(matrix, min(dim, *matrix.shape), n_iter=5, random_state=seed)
     strong = strength > _NEGLIGIBLE * strength[0]
     return np.ascontiguousarray(vectors[strong].T, dtype=np.float32)

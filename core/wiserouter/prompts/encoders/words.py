@@ -2,8 +2,10 @@
 
 import re
 
-_UNSPACED = "\\u3040-\\u30ff\\u3400-\\u9fff\\uf900-\\ufaff"  # kana and Han: no blanks between words
-WORD = re.compile(rf"[^\W{_UNSPACED}]+|[{_UNSPACED}]")
+UNSPACED = "\\u3040-\\u30ff\\u3400-\\u9fff\\uf900-\\ufaff"
+"""Ranges of kana and Han characters: no blanks between words."""
+
+WORD = re.compile(rf"[^\W{UNSPACED}]+|[{UNSPACED}]")
 """A word; where a script puts no blanks between words (Chinese, Japanese), a character."""
 
 _FOLDED = bytes([ord(one.lower()) if one.isalnum() or one == "_" else ord(" ") for one in map(chr, range(128))] * 2)
