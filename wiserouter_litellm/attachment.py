@@ -6,14 +6,14 @@ wraps the router's synchronous selection, on that one object.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from litellm.router import Router
 
 from wiserouter import Budget, WiseRouter
 from wiserouter.errors import InvalidInput
-from wiserouter.integration import MAX_WAIT_S, DrawBy, Unit, shadow_of
+from wiserouter.integration import MAX_WAIT_S, DrawBy, Params, Unit, shadow_of
 from wiserouter_litellm.deployments import Deployment
 from wiserouter_litellm.dispatcher import register, unregister
 from wiserouter_litellm.group import FallbackPolicy
@@ -46,6 +46,7 @@ def attach(
     mode: Literal["route", "shadow"] = "route",
     share: float = 0.0,
     signals: Sequence[str] = (),
+    arms: Mapping[str, Sequence[Params]] | None = None,
 ) -> WiseCallback:
     """Route the calls of one model group of a LiteLLM router under a budget.
 
@@ -83,6 +84,9 @@ def attach(
         In shadow mode: the share of conversations on which it acts, within the same share of the budget.
     signals : sequence of str, optional
         Names of rules that score an answer 0 where it has certainly failed, such as "truncated".
+    arms : mapping of str to sequence of mapping, optional
+        The parameters with which the deployments of a model are called, a model of the pool for each:
+        `{"gpt-5": [{"reasoning_effort": "low"}, {"reasoning_effort": "high"}]}`. By default those of `router`.
 
     Returns
     -------
@@ -131,6 +135,7 @@ def attach(
         max_wait_s=max_wait_s,
         fallback_policy=fallback_policy,
         draw_by=draw_by,
+        arms=arms or {},
         conversations=conversation_terms(unit, run_budget_usd, run_limit, conversation_ttl_s),
         scope_resolver=lambda _: ScopeFromMetadata(),
         sharing=sharing,

@@ -263,6 +263,9 @@ class AccountSettings(ConversationSettings, NestedSettings):
         apart and reads no prompt. By default 16.
     prices : dict
         Prices by model, which come before LiteLLM's.
+    arms : dict
+        The parameters with which the deployments of a model are called, by model: a model of the pool for each, such as
+        "gpt-5@low". By default those of the artifact.
     mode : {"route", "shadow"}
         Whether the router routes, or decides and records while the calls go where they went.
     share : float
@@ -303,6 +306,7 @@ class AccountSettings(ConversationSettings, NestedSettings):
     contexts: int | None = Field(None, ge=1, le=1_000)
     prices: dict[str, PriceSettings] = Field(default_factory=dict)
     priors: Annotated[str, Field(min_length=1)] | dict[str, Annotated[float, Field(ge=0, le=1)]] | None = None
+    arms: dict[str, list[dict[str, Any]]] = Field(default_factory=dict)
     mode: Literal["route", "shadow"] = "route"
     share: float = Field(0.0, ge=0, le=1)
     signals: list[Rule] = Field(default_factory=list)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from wiserouter.errors import BudgetExhausted
 from wiserouter.integration import CallRequest, count_tokens
+from wiserouter_litellm.arm_candidates import arm_note
 from wiserouter_litellm.deployments import Candidate, Candidates, DeploymentInfo
 from wiserouter_litellm.errors import too_long, unbounded
 from wiserouter_litellm.limits import ALL_LIMITS, LEAST_OUTPUT_TOKENS, LIMIT_NAMES
@@ -169,7 +170,7 @@ def sent_limit(request: CallRequest, info: DeploymentInfo, cap_output_tokens: in
 
 def bounded_params(request: CallRequest, candidate: Candidate, cap_output_tokens: int | None) -> Mapping[str, Any]:
     """Return the `litellm_params` of a deployment with one limit of the output at most: the one that was bounded."""
-    params: Mapping[str, Any] = candidate.deployment["litellm_params"]
+    params = candidate.litellm_params
     if not LIMIT_NAMES.isdisjoint(params):
         params = {name: value for name, value in params.items() if name not in ALL_LIMITS}
     limit = sent_limit(request, candidate.info, cap_output_tokens)
@@ -229,7 +230,7 @@ def ranked(
         {
             **one.deployment,
             "litellm_params": {**_params(request, one, cap_output_tokens, hard=hard), "order": order[key]},
-            "model_info": {**one.deployment["model_info"], **model_info},
+            "model_info": {**one.deployment["model_info"], **model_info, **arm_note(one.info)},
         }
         for one, key in zip(kept, keys, strict=True)
     ]
@@ -239,9 +240,9 @@ def _params(
     request: CallRequest, candidate: Candidate, cap_output_tokens: int | None, *, hard: bool
 ) -> Mapping[str, Any]:
     """Return the `litellm_params` of a deployment as they are sent."""
-    if hard:
+    if hard or not candidate.info.params.keys().isdisjoint(ALL_LIMITS):
         return bounded_params(request, candidate, cap_output_tokens)
-    params: Mapping[str, Any] = candidate.deployment["litellm_params"]
+    params = candidate.litellm_params
     unlimited = request.output_tokens is None and cap_output_tokens is not None
     return {**params, request.limit_name: cap_output_tokens} if unlimited else params
 

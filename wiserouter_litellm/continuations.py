@@ -136,7 +136,7 @@ def _values_of_answer(response: object, messages: Sequence[object], lasting_ids:
 
 def maker_names(deployment_id: str, info: DeploymentInfo) -> tuple[str, str]:
     """Return the names under which a deployment made an answer: its own, and that of its model."""
-    return deployment_id, f"model {info.model}"
+    return deployment_id, f"model {info.family}"
 
 
 def made_key(value: str, caller: str | None, maker: str) -> str:
@@ -195,10 +195,17 @@ def able(candidates: Candidates, messages: object, kwargs: Mapping[str, Any]) ->
     if not calls:
         return candidates
     foreign = any(not _MISTRAL_ID.fullmatch(id_) for message in calls for id_ in _tool_ids(message))
-    thinks = bool(kwargs.get("thinking") or kwargs.get("reasoning_effort")) and not litellm.modify_params
-    thoughtless = thinks and any(not list(_signatures([message])) for message in calls)
-    kept = [one for one in candidates if not ((foreign and _is_mistral(one)) or (thoughtless and _is_claude(one)))]
-    return kept or candidates
+    thoughtless = not litellm.modify_params and any(not list(_signatures([message])) for message in calls)
+    refuses = [
+        (foreign and _is_mistral(one))
+        or (thoughtless and _is_claude(one) and (_thinks(kwargs) or _thinks(one.info.params)))
+        for one in candidates
+    ]
+    return [one for one, refused in zip(candidates, refuses, strict=True) if not refused] or candidates
+
+
+def _thinks(params: Mapping[str, Any]) -> bool:
+    return bool(params.get("thinking") or params.get("reasoning_effort"))
 
 
 def _lasting(kwargs: Mapping[str, Any]) -> list[Reference]:

@@ -1,6 +1,7 @@
 """The deployments of a group: the model of the pool that each one is, its prices and its limits.
 
-Several deployments may be one model (regions, keys); LiteLLM itself chooses between them.
+Several deployments may be one model (regions, keys); LiteLLM itself chooses between them. One deployment may be several
+models: arms, which differ in the parameters of its calls.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ from typing import Any, NamedTuple
 
 import litellm
 
-from wiserouter import Price
+from wiserouter import Model, Price
 from wiserouter.errors import InvalidInput, UnknownPrice
-from wiserouter.integration import PriorScores, RateCard, exact_encoding, rates_of
+from wiserouter.integration import Params, PriorScores, RateCard, exact_encoding, rates_of
+from wiserouter_litellm.arms import EFFORTS, Arms, ArmSettings, arms_of_pool, with_arm
 from wiserouter_litellm.limits import ALL_ANSWERS, ALL_LIMITS, whole_number
 from wiserouter_litellm.parameter_checks import tier_of
 from wiserouter_litellm.parameters import broken_default
@@ -72,6 +74,16 @@ class DeploymentInfo(NamedTuple):
     defaults: Defaults = Defaults()
     unknown_limits: frozenset[str] = frozenset()
 
+    @property
+    def params(self) -> Params:
+        """The parameters that its calls add, where it is an arm."""
+        return self.rate_card.params
+
+    @property
+    def family(self) -> str:
+        """The model that it is an arm of, or is."""
+        return self.rate_card.family or self.model
+
 
 class Candidate(NamedTuple):
     """A healthy deployment, its id, its figures, and whether it failed earlier in this request."""
@@ -80,6 +92,12 @@ class Candidate(NamedTuple):
     id: str
     info: DeploymentInfo
     failed: bool
+
+    @property
+    def litellm_params(self) -> Mapping[str, Any]:
+        """The parameters of its calls: its own, and those of its arm in place of these."""
+        params: Mapping[str, Any] = self.deployment["litellm_params"]
+        return with_arm(params, self.info.params) if self.info.params else params
 
 
 Candidates = Sequence[Candidate]
@@ -92,35 +110,49 @@ class DeploymentRegistry:
     ----------
     group : str
         The group's name.
-    fitted_models : collection of str
-        Models of a fitted pool; deployments are matched with them by name.
+    fitted_models : sequence of Model
+        Models of a fitted pool; deployments are matched with them by name, and have their arms.
     prices : mapping of str to Price
         Prices by model, deployment id or LiteLLM model, which come before LiteLLM's.
     priors : PriorScores, optional
         Prior qualities by model, deployment id or LiteLLM model.
+    arms : mapping of str to sequence of ArmSettings
+        Arms by the same names, which come before those of the fitted pool.
+
+    Attributes
+    ----------
+    has_arms : bool
+        Whether a deployment is several models.
+    unused_arms : set of str
+        The names among `arms` that are those of no deployment yet.
     """
 
     def __init__(
         self,
         group: str,
-        fitted_models: Collection[str] = (),
+        fitted_models: Sequence[Model] = (),
         prices: Mapping[str, Price] | None = None,
         priors: PriorScores | None = None,
+        arms: Arms | None = None,
     ) -> None:
         self._priors = priors or PriorScores([])
-        self._group, self._fitted_models, self._prices = group, set(fitted_models), dict(prices or {})
+        self._group, self._prices = group, dict(prices or {})
+        self._fitted_models = {model.name for model in fitted_models}
+        self._fitted_arms, self._stated_arms = arms_of_pool(fitted_models), dict(arms or {})
+        self.has_arms, self.unused_arms = False, set(arms or {})
         self._infos: dict[str, DeploymentInfo] = {}
-        self._configured: dict[str, RateCard] = {}
+        self._arms: dict[str, list[DeploymentInfo]] = {}
+        self._configured: dict[tuple[str, str], RateCard] = {}
         self._refused: set[str] = set()
 
     @property
-    def infos(self) -> dict[str, DeploymentInfo]:
-        """All deployments registered so far, by id."""
-        return dict(self._infos)
+    def infos(self) -> list[DeploymentInfo]:
+        """All deployments registered so far, each as often as it has arms."""
+        return [info for id_, plain in self._infos.items() for info in self._arms.get(id_) or [plain]]
 
     def n_deployments(self, model: str) -> int:
         """Return the number of deployments of a model."""
-        return sum(info.model == model for info in self._infos.values())
+        return sum(info.model == model for info in self.infos)
 
     def price(self, prices: Mapping[str, Price]) -> None:
         """Take the prices that administrators have set for models, and those of the configuration for the others.
@@ -128,20 +160,24 @@ class DeploymentRegistry:
         A call is still bounded by the price of the configuration where that is higher, since LiteLLM bills by it.
         """
         for id_, info in self._infos.items():
-            configured = self._configured.setdefault(id_, info.rate_card)
-            price = prices.get(info.model)
-            if price is None:
-                self._infos[id_] = info._replace(rate_card=configured)
-                continue
-            rates = (*configured.rates, *rates_of(price))
-            card = replace(configured, price=price, rates=rates, source="administrator")
-            self._infos[id_] = info._replace(rate_card=card)
+            self._infos[id_] = self._priced(id_, info, prices)
+        for id_, arms in self._arms.items():
+            self._arms[id_] = [self._priced(id_, arm, prices) for arm in arms]
 
-    def find(self, *deployment_ids: object) -> DeploymentInfo | None:
-        """Return the deployment of one of these ids, if it is one of the group's."""
+    def _priced(self, id_: str, info: DeploymentInfo, prices: Mapping[str, Price]) -> DeploymentInfo:
+        configured = self._configured.setdefault((id_, info.model), info.rate_card)
+        price = prices.get(info.model)
+        if price is None:
+            return info._replace(rate_card=configured)
+        rates = (*configured.rates, *rates_of(price))
+        return info._replace(rate_card=replace(configured, price=price, rates=rates, source="administrator"))
+
+    def find(self, *deployment_ids: object, arm: object = None) -> DeploymentInfo | None:
+        """Return the deployment of one of these ids, or an arm of it, if it is one of the group's."""
         for id_ in deployment_ids:
             if id_ and (info := self._infos.get(str(id_))) is not None:
-                return info
+                arms = self._arms.get(str(id_), ()) if arm else ()
+                return next((one for one in arms if one.model == arm), info)
         return None
 
     def resolve(
@@ -162,12 +198,17 @@ class DeploymentRegistry:
         unknown = [one for one, id_ in with_ids if id_ not in self._infos and id_ not in self._refused]
         new = self.register(unknown, model_group) if unknown else []
         known = self._infos
-        return [Candidate(one, id_, known[id_], id_ in failed_ids) for one, id_ in with_ids if id_ in known], new
+        if not self.has_arms:
+            return [Candidate(one, id_, known[id_], id_ in failed_ids) for one, id_ in with_ids if id_ in known], new
+        served = [(one, id_, self._arms.get(id_) or [known[id_]]) for one, id_ in with_ids if id_ in known]
+        return [Candidate(one, id_, arm, id_ in failed_ids) for one, id_, arms in served for arm in arms], new
 
     def register(
         self, deployments: Iterable[Deployment], model_group: str = "", *, strict: bool = False
     ) -> list[DeploymentInfo]:
-        """Register deployments, and return those that are new; one without an id yet is returned, but not kept.
+        """Register deployments, and return those that are new, each as often as it has arms.
+
+        One without an id yet is returned, but not kept.
 
         One without a price, or at odds with another, is refused: with an error where `strict`, else it is left out and
         reported once. It is never counted as free. A deployment of another `model_group`, to which a request fell back,
@@ -187,16 +228,61 @@ class DeploymentRegistry:
                 continue
             try:
                 info = self._info_of(deployment, new, model_group)
+                arms = self._arms_of(deployment, info, new)
             except (UnknownPrice, InvalidInput) as error:
                 if strict:
                     raise
                 self._refused.add(key)
                 logger.error("group %r: %s; the deployment gets no traffic", self._group, error)
                 continue
-            new.append(info)
+            new += arms or [info]
             if key:
                 self._infos[key] = info
+                self._arms |= {key: arms} if arms else {}
+                self.has_arms = bool(self._arms)
         return new
+
+    def _arms_of(
+        self, deployment: Deployment, plain: DeploymentInfo, new: Sequence[DeploymentInfo]
+    ) -> list[DeploymentInfo]:
+        """Return the arms of a deployment; none where it is one model."""
+        params = deployment["litellm_params"]
+        names = (plain.model, id_of(deployment), str(params.get("model")))
+        key = next((name for name in names if name in self._stated_arms), "")
+        self.unused_arms.discard(key)
+        stated: Sequence[ArmSettings] = self._stated_arms.get(key, ())
+        if not key and plain.model not in self._fitted_models:
+            stated = self._fitted_arms.get(plain.model, ())
+        if any(EFFORTS[0] in arm.params for arm in stated) and is_unsent(EFFORTS[0], params):
+            logger.warning(
+                "group %r: LiteLLM does not know that %s takes %s: add it to its allowed_openai_params",
+                self._group,
+                names[-1],
+                EFFORTS[0],
+            )
+        arms = [self._arm(params, plain, one) for one in stated]
+        for one in arms:
+            self._check_one_price(one, new)
+        return arms
+
+    def _arm(self, params: Mapping[str, Any], plain: DeploymentInfo, arm: ArmSettings) -> DeploymentInfo:
+        """Return a deployment with the parameters of an arm."""
+        name = arm.named(plain.model)
+        card, own, prior = plain.rate_card, self._prices.get(name), self._priors.find(name)
+        if own is not None:
+            card = replace(card, price=own, rates=tuple(rates_of(own)), source="settings")
+        card = replace(card, prior=prior or card.prior, params=arm.params, family=plain.model)
+        return plain._replace(model=name, rate_card=card, defaults=defaults_of(with_arm(params, arm.params)))
+
+    def _check_one_price(self, info: DeploymentInfo, new: Sequence[DeploymentInfo]) -> None:
+        for other in self._known(new):
+            if other.model == info.model and other.rate_card.price != info.rate_card.price:
+                raise InvalidInput(
+                    f"group {self._group!r}: deployments of one model must have one price, got "
+                    f"{other.rate_card.price} and {info.rate_card.price} for {info.model!r}: tell them apart by "
+                    f"model_info.wiserouter_model",
+                    value=info.model,
+                )
 
     def _info_of(self, deployment: Deployment, new: Sequence[DeploymentInfo], model_group: str) -> DeploymentInfo:
         name = self._model_of(deployment, model_group)
@@ -207,24 +293,18 @@ class DeploymentRegistry:
         rate_card = replace(rate_card_of(deployment, own), prior=prior)
         if model_group and self._price_differs(name, rate_card, new):
             name = f"{name} ({model_group})"
-        for other in self._known(new):
-            if other.model == name and other.rate_card.price != rate_card.price:
-                raise InvalidInput(
-                    f"group {self._group!r}: deployments of one model must have one price, got "
-                    f"{other.rate_card.price} and {rate_card.price} for {name!r}: tell them apart by "
-                    f"model_info.wiserouter_model",
-                    value=name,
-                )
         encoding_of = base_model.removeprefix("azure/")
         params = deployment["litellm_params"]
         encoding = exact_encoding(encoding_of)
-        return DeploymentInfo(name, rate_card, encoding, encoding_of, defaults_of(params), unknown_limits(params))
+        info = DeploymentInfo(name, rate_card, encoding, encoding_of, defaults_of(params), unknown_limits(params))
+        self._check_one_price(info, new)
+        return info
 
     def _price_differs(self, name: str, rate_card: RateCard, new: Sequence[DeploymentInfo]) -> bool:
         return any(info.model == name and info.rate_card.price != rate_card.price for info in self._known(new))
 
     def _known(self, new: Sequence[DeploymentInfo]) -> Iterable[DeploymentInfo]:
-        return (*self._infos.values(), *new)
+        return (*self.infos, *new)
 
     def _model_of(self, deployment: Deployment, model_group: str) -> str:
         """Return the name of a deployment's model: as the configuration states, else as fitted, else LiteLLM's."""
@@ -236,7 +316,8 @@ class DeploymentRegistry:
         own_names = [public] if public not in {self._group, model_group} else []
         names = [*own_names, str(info.get("id")), model, model.partition("/")[2]]
         fallback = own_names[0] if own_names else model
-        return next((name for name in names if name in self._fitted_models), fallback)
+        known = (name for fitted in (self._fitted_models, self._fitted_arms) for name in names if name in fitted)
+        return next(known, fallback)
 
 
 def defaults_of(params: Mapping[str, Any]) -> Defaults:
@@ -265,13 +346,27 @@ def unknown_limits(params: Mapping[str, Any]) -> frozenset[str]:
     >>> sorted(unknown_limits({"model": "replicate/some/model"}))
     ['max_completion_tokens']
     """
+    return frozenset(ALL_LIMITS[:2]) - set(_known_parameters(params) or ALL_LIMITS)
+
+
+def is_unsent(name: str, params: Mapping[str, Any]) -> bool:
+    """Return True if LiteLLM drops or refuses a parameter for a deployment with these `litellm_params`.
+
+    Examples
+    --------
+    >>> [is_unsent("reasoning_effort", {"model": model}) for model in ("replicate/some/model", "openai/o3")]
+    [True, False]
+    """
+    return name not in (_known_parameters(params) or [name]) and name not in (params.get("allowed_openai_params") or ())
+
+
+def _known_parameters(params: Mapping[str, Any]) -> Sequence[str] | None:
+    """Return the parameters that LiteLLM lists for the provider of a deployment; None where it lists none."""
+    model, provider = str(params.get("model")), params.get("custom_llm_provider")
     try:
-        known = litellm.get_supported_openai_params(
-            str(params.get("model")), custom_llm_provider=params.get("custom_llm_provider")
-        )
+        return litellm.get_supported_openai_params(model, custom_llm_provider=provider)
     except Exception:  # a provider that LiteLLM does not know: it sends all parameters as they are
-        return frozenset()
-    return frozenset(ALL_LIMITS[:2]) - set(known or ALL_LIMITS)
+        return None
 
 
 def id_of(deployment: Deployment) -> str:

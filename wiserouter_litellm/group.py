@@ -29,6 +29,7 @@ from wiserouter.integration import (
     below,
     offload,
 )
+from wiserouter_litellm.arm_candidates import one_arm_each
 from wiserouter_litellm.attempts import Mark, is_covered
 from wiserouter_litellm.candidates import (
     Bounds,
@@ -331,6 +332,8 @@ class Group:
             mark["lasting_ids"] = list(routing.lasting_ids)
         ranking = self._ranking(decision, worst_usd)
         hard = worst_usd is not None
+        if self.registry.has_arms:
+            candidates = one_arm_each(candidates, ranking)
         copies = ranked(routing.request, candidates, ranking, {DECISION_KEY: mark}, self.cap_output_tokens, hard=hard)
         return Selection(decision, copies, {one.id: one.info.model for one in candidates}, mark, worst_usd, note)
 

@@ -13,6 +13,7 @@ from wiserouter.integration import (
     MAX_WAIT_S,
     ContextLookup,
     DrawBy,
+    Params,
     PriorScores,
     RateCard,
     Unit,
@@ -20,6 +21,7 @@ from wiserouter.integration import (
     keep_conversations,
     prepare_router,
 )
+from wiserouter_litellm.arms import Arms, arms_of_settings
 from wiserouter_litellm.deployments import Deployment, DeploymentInfo, DeploymentRegistry
 from wiserouter_litellm.group import FallbackPolicy, Group
 from wiserouter_litellm.scopes import GroupScope, ScopeResolver
@@ -47,6 +49,7 @@ def open_group(
     to_join: Mapping[str, Sequence[Deployment]] = MappingProxyType({}),
     shadow: Shadow | None = None,
     rules: Sequence[str] = (),
+    arms: Mapping[str, Sequence[Params]] = MappingProxyType({}),
     **settings: object,
 ) -> Group:
     """Return a group whose budget runs.
@@ -90,6 +93,9 @@ def open_group(
         Whether the group only observes, and the share of calls on which it acts.
     rules : sequence of str, optional
         The rules that score an answer 0 where it has certainly failed.
+    arms : mapping of str to sequence of mapping
+        The parameters with which the deployments of a model are called, a model of the pool for each; by model,
+        deployment id or LiteLLM model. By default those of the router's models of that family.
     **settings
         Of `WiseRouter`, where none is given.
 
@@ -107,11 +113,14 @@ def open_group(
         )
     _check_choice("fallback_policy", fallback_policy, get_args(FallbackPolicy))
     _check_choice("draw_by", draw_by, get_args(DrawBy))
-    registry = DeploymentRegistry(name, () if router is None else router.pool.names, prices, priors)
+    stated = arms_of_settings(arms)
+    registry = DeploymentRegistry(name, () if router is None else router.pool.models, prices, priors, stated)
     infos = registry.register(deployments, strict=True)
-    shared = {one.name: one.registry.infos.values() for one in sharing}
-    registries = {peer: DeploymentRegistry(peer, (), prices, priors) for peer in to_join}
+    shared = {one.name: one.registry.infos for one in sharing}
+    registries = {peer: DeploymentRegistry(peer, (), prices, priors, stated) for peer in to_join}
     joining = {peer: registries[peer].register(rows, strict=True) for peer, rows in to_join.items()}
+    if not sharing:
+        _check_arms(name, stated, [registry, *registries.values()])
     _check_one_price({name: infos, **shared, **joining})
     rate_cards = {info.model: info.rate_card for info in chain(infos, *joining.values())}
     terms = {"owner": f"group {name!r}", "adds_models": True, "shadow": shadow}
@@ -155,6 +164,16 @@ def conversation_terms(
 def _check_choice(name: str, value: str, choices: Sequence[str]) -> None:
     if value not in choices:
         raise InvalidInput(f"{name} must be one of {', '.join(choices)}, got {value!r}", value=value)
+
+
+def _check_arms(group: str, arms: Arms, registries: Iterable[DeploymentRegistry]) -> None:
+    """Check that each model which has arms is a deployment of one of the groups that share a router."""
+    unused = set(arms).intersection(*(registry.unused_arms for registry in registries))
+    if unused:
+        raise InvalidInput(
+            f"arms must name a model, a deployment id or a LiteLLM model of group {group!r}, got {min(unused)!r}",
+            value=min(unused),
+        )
 
 
 def _check_one_price(infos: Mapping[str, Iterable[DeploymentInfo]]) -> None:

@@ -137,6 +137,7 @@ def _groups_of(
                 max_wait_s=settings.wait_s,
                 fallback_policy=settings.fallback_policy,
                 draw_by=settings.draw_by,
+                arms=account.arms,
                 shared_budget=None if name in members else name,
                 **(_account_of(name, account, share, group, deployments) if first is None else _as_in(first, group)),
             )

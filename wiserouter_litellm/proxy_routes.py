@@ -199,7 +199,7 @@ def _models(group: Group) -> dict[str, dict[str, Any]]:
     """Return the estimates, the deployments and the price of each model."""
     estimates = group.router.estimates
     calls, labels = estimates.calls.sum(axis=0), estimates.labels.sum(axis=0)
-    infos = group.registry.infos.values()
+    infos = group.registry.infos
     deployments = Counter(info.model for info in infos)
     rate_cards, orders = {info.model: info.rate_card for info in infos}, group.router.orders.models
     return {

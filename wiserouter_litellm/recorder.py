@@ -18,6 +18,7 @@ from litellm.integrations.custom_logger import CustomLogger
 from wiserouter import Decision, WiseRouter
 from wiserouter.errors import BudgetError, StoreError, UnknownDecision
 from wiserouter.integration import offload
+from wiserouter_litellm.arms import ARM_KEY
 from wiserouter_litellm.attempts import OpenAttempt, OpenAttempts, is_covered
 from wiserouter_litellm.billing import read_answer
 from wiserouter_litellm.continuations import keys_of_answer
@@ -357,7 +358,8 @@ def _decided_again(group: Group, earlier: Decision, model: str, worst_usd: Mappi
 
 def _info_of(group: Group, model_info: Mapping[str, Any]) -> DeploymentInfo | None:
     """Return the deployment of a call; LiteLLM gives it another id where the request brings credentials."""
-    return group.registry.find(model_info.get("id"), model_info.get("original_model_id"))
+    ids = (model_info.get("id"), model_info.get("original_model_id"))
+    return group.registry.find(*ids, arm=model_info.get(ARM_KEY))
 
 
 def answering(kwargs: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -7,15 +7,16 @@ counted as the fault `shadow`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from wiserouter.integration import ContextAssignment, offload, share_key
+from wiserouter_litellm.arm_candidates import arm_note, as_called
 from wiserouter_litellm.attempts import Mark
 from wiserouter_litellm.candidates import bounds_of
 from wiserouter_litellm.conversation_ids import stated_ids, tenant_of
-from wiserouter_litellm.deployments import Deployment
+from wiserouter_litellm.deployments import Deployment, DeploymentInfo, id_of
 from wiserouter_litellm.feedback_keys import keys_of_decision
 from wiserouter_litellm.group import DECISION_KEY, ONLY_CONTEXT, Group
 from wiserouter_litellm.origin import origin_of
@@ -76,15 +77,23 @@ def observed_request(
     return RoutingRequest(candidates, request, scope, *told, failed_tools=tools)
 
 
-async def aobserve(group: Group, routing: RoutingRequest, healthy: Sequence[Any], *, refused: bool) -> Selection:
+async def aobserve(
+    group: Group, routing: RoutingRequest, healthy: Sequence[Any], ran: Mapping[str, DeploymentInfo], *, refused: bool
+) -> Selection:
     """Record the choice for a request off the event loop where the store is waited for; see `observe`."""
-    step = partial(observe, group, routing, await group.aplaced(routing), healthy, refused=refused)
+    step = partial(observe, group, routing, await group.aplaced(routing), healthy, ran, refused=refused)
     waits = group.durable and group.router.waits(routing.scope)
     return await offload(step) if waits else step()
 
 
 def observe(
-    group: Group, routing: RoutingRequest, assignment: ContextAssignment, healthy: Sequence[Any], *, refused: bool
+    group: Group,
+    routing: RoutingRequest,
+    assignment: ContextAssignment,
+    healthy: Sequence[Any],
+    ran: Mapping[str, DeploymentInfo],
+    *,
+    refused: bool,
 ) -> Selection:
     """Record the choice for a request, and return all deployments in their order, each with the mark.
 
@@ -98,6 +107,8 @@ def observe(
         The context of its question.
     healthy : sequence of mapping
         The deployments that LiteLLM may select.
+    ran : mapping of str to DeploymentInfo
+        The model that each of them is with the parameters of this request, by id.
     refused : bool
         Whether the budget of the calls that the group acts on has refused it.
     """
@@ -121,8 +132,22 @@ def observe(
     mark = Mark(owner=routing.owner, group=group.name, id=decision.id, keys=keys, caller=routing.caller)
     if group.signals is not None:
         read_request(group, group.signals, routing, mark)
-    copies = [{**one, "model_info": {**(one.get("model_info") or {}), DECISION_KEY: mark}} for one in healthy]
-    return Selection(decision, copies, {one.id: one.info.model for one in routing.candidates}, mark, None)
+    notes = {id_: arm_note(info) for id_, info in ran.items()}
+    copies = [_marked(one, {DECISION_KEY: mark, **notes.get(id_of(one), {})}) for one in healthy]
+    return Selection(decision, copies, {id_: info.model for id_, info in ran.items()}, mark, None)
+
+
+def _as_called(group: Group, routing: RoutingRequest, kwargs: Mapping[str, Any]) -> dict[str, DeploymentInfo]:
+    """Return the model that each deployment is with the parameters of a request; a plain one joins the pool."""
+    if not group.registry.has_arms:
+        return {one.id: one.info for one in routing.candidates}
+    ran = as_called(group.registry, routing.candidates, kwargs)
+    group.add_new_models(ran.values())
+    return ran
+
+
+def _marked(deployment: Deployment, notes: Mapping[str, object]) -> dict[str, Any]:
+    return {**deployment, "model_info": {**(deployment.get("model_info") or {}), **notes}}
 
 
 def observed_selection(
@@ -141,7 +166,7 @@ def observed_selection(
         if routing is None:
             return None
         placed = group.lookup.look_up(routing.request.question) if group.lookup.needs_question else ONLY_CONTEXT
-        return observe(group, routing, placed, healthy, refused=refused)
+        return observe(group, routing, placed, healthy, _as_called(group, routing, kwargs), refused=refused)
     except Exception as error:  # the call goes where it went
         group.fault("shadow", "a call is not observed", error=error)
         return None
@@ -160,7 +185,9 @@ async def aobserved_selection(
     """Do what `observed_selection` does, off the event loop where something is waited for."""
     try:
         routing = observed_request(group, owner, healthy, messages, kwargs, model)
-        return None if routing is None else await aobserve(group, routing, healthy, refused=refused)
+        if routing is None:
+            return None
+        return await aobserve(group, routing, healthy, _as_called(group, routing, kwargs), refused=refused)
     except Exception as error:  # the call goes where it went
         group.fault("shadow", "a call is not observed", error=error)
         return None

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import random
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from litellm.router import Router
 from litellm.types.router import CustomRoutingStrategyBase
 
 from wiserouter import Budget, WiseRouter
-from wiserouter.integration import MAX_WAIT_S, DrawBy, Unit
+from wiserouter.integration import MAX_WAIT_S, DrawBy, Params, Unit
 from wiserouter_litellm.attachment import AttachedCallback
 from wiserouter_litellm.dispatcher import register
 from wiserouter_litellm.group import FallbackPolicy, Group
@@ -46,7 +46,7 @@ class WiseRoutingStrategy(CustomRoutingStrategyBase):
         The group: a `model_name`, or the `group_name` of a routing group.
     router, budget, cap_output_tokens, encoder_timeout_s, max_wait_s, fallback_policy, draw_by, unit
         As in `attach`.
-    run_budget_usd, run_limit, conversation_ttl_s
+    run_budget_usd, run_limit, conversation_ttl_s, arms
         As in `attach`.
     rng : random.Random, optional
         Generator of the draws between the deployments of one model.
@@ -88,6 +88,7 @@ class WiseRoutingStrategy(CustomRoutingStrategyBase):
         run_budget_usd: float | None = None,
         run_limit: Limit | None = None,
         conversation_ttl_s: float | None = None,
+        arms: Mapping[str, Sequence[Params]] | None = None,
         rng: random.Random | None = None,
     ) -> None:
         self._router = litellm_router
@@ -103,6 +104,7 @@ class WiseRoutingStrategy(CustomRoutingStrategyBase):
             max_wait_s=max_wait_s,
             fallback_policy=fallback_policy,
             draw_by=draw_by,
+            arms=arms or {},
             conversations=conversation_terms(unit, run_budget_usd, run_limit, conversation_ttl_s),
             scope_resolver=lambda _: ScopeFromMetadata(),
         )

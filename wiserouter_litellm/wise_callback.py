@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, cast
 
 from wiserouter.errors import BudgetError, StoreError, UnknownPrice
+from wiserouter_litellm.arm_candidates import agreeing
 from wiserouter_litellm.continuations import continued
 from wiserouter_litellm.deployments import Candidates, Deployment, id_of
 from wiserouter_litellm.direct_calls import DirectCall, direct_call, messages_of, unreserved, with_selected
@@ -302,6 +303,9 @@ class WiseCallback(Recorder):
         origin = origin_of(kwargs)
         scope = group.scope_resolver.scope_of(origin.metadata)
         candidates = candidates_of(group, healthy, origin.failed_ids, model)
+        if group.registry.has_arms:
+            candidates = agreeing(group.registry, candidates, None if call else kwargs)
+            group.add_new_models(one.info for one in candidates)
         candidates, references, lasting_ids = continued(candidates, messages, kwargs)
         return RoutingRequest(
             candidates,

@@ -21,7 +21,7 @@ from wiserouter.operating.budget_warnings import BudgetWarnings, DeliveryFailed,
 from wiserouter.operating.metrics import Metrics, RouterMetrics
 from wiserouter.operating.savings import savings
 from wiserouter.operating.tracing import below, trace_decisions
-from wiserouter.pricing.arms import Params, arm_name
+from wiserouter.pricing.arms import Params, arm_name, checked_params
 from wiserouter.pricing.prior_scores import PriorScore, PriorScores
 from wiserouter.pricing.tokens import count_tokens, load_tokenizer
 from wiserouter.prompts.encoders.remote import Embedded, RemoteEncoder
@@ -87,6 +87,7 @@ __all__ = [
     "below",
     "check_bounded",
     "check_reward",
+    "checked_params",
     "clamped_usage",
     "conversation_of",
     "count_tokens",
