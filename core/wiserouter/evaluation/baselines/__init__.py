@@ -7,14 +7,19 @@ from functools import partial
 
 from wiserouter.errors import InvalidInput
 from wiserouter.evaluation.baselines.always import AlwaysBest, AlwaysCheapest
+from wiserouter.evaluation.baselines.avengers_pro import AvengersPro
 from wiserouter.evaluation.baselines.barouter import BaRouter
 from wiserouter.evaluation.baselines.base import Method
 from wiserouter.evaluation.baselines.cascade_routing import CascadeRouting, NoisyTruthCascade, Routing
+from wiserouter.evaluation.baselines.constrained_bandit import ConstrainedBandit
 from wiserouter.evaluation.baselines.frugalgpt import FrugalGpt
 from wiserouter.evaluation.baselines.metallm import MetaLlm
+from wiserouter.evaluation.baselines.one_answer import barouter_once, pareto_bandit_once, pilot_once
+from wiserouter.evaluation.baselines.orca_router import OrcaRouter
 from wiserouter.evaluation.baselines.pareto_bandit import ParetoBandit
 from wiserouter.evaluation.baselines.pilot import Pilot
 from wiserouter.evaluation.baselines.port import PooledPort, Port
+from wiserouter.evaluation.baselines.shrunk_neighbors import ShrunkNeighbors
 from wiserouter.evaluation.baselines.single_best import SingleBest
 from wiserouter.evaluation.baselines.static_mixtures import StaticLp, ZeroRouter
 from wiserouter.evaluation.baselines.wiserouter_methods import OWN_METHODS
@@ -29,6 +34,9 @@ PUBLISHED_ROUTERS: tuple[type[Method], ...] = (
     ParetoBandit,
     PooledPort,
     Port,
+    OrcaRouter,
+    AvengersPro,
+    ConstrainedBandit,
     NoisyTruthCascade,
 )
 """Published routers."""
@@ -36,6 +44,10 @@ PUBLISHED_ROUTERS: tuple[type[Method], ...] = (
 _MAKERS: tuple[Callable[[], Method], ...] = (
     *OWN_METHODS,
     *PUBLISHED_ROUTERS,
+    pareto_bandit_once,
+    barouter_once,
+    pilot_once,
+    ShrunkNeighbors,
     StaticLp,
     SingleBest,
     ZeroRouter,

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import sqrt
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -140,19 +141,33 @@ class _FittedBaRouter(FittedMethod):
     history: NearestNeighbors
 
     def start(self, terms: Terms, rng: np.random.Generator) -> Server:
-        return _BaServer(GrowingNeighbours(self.history, terms.horizon), VirtualQueue(terms))
+        return BaServer(GrowingNeighbours(self.history, terms.horizon), VirtualQueue(terms))
+
+
+class AnswerMeans(Protocol):
+    """Means of the answers to similar queries, which answers can be added to."""
+
+    def means(self, embedding: Embedding) -> Answers:
+        """Return mean reward and cost of every model."""
+
+    def add(self, embedding: Embedding, model: int, reward: float, cost_usd: float) -> None:
+        """Add one answer."""
 
 
 @dataclass
-class _BaServer(Server):
-    known: GrowingNeighbours
+class BaServer(Server):
+    """The best expected reward minus cost at the price of the queue."""
+
+    known: AnswerMeans
     queue: VirtualQueue
 
     def serve(self, query: BenchQuery, funds: Funds, call: CallModel) -> int:
+        """Serve, and add the cost to the queue."""
         expected = self.known.means(query.embedding)
         model = int((expected.reward - self.queue.price * expected.cost_usd).argmax())
         self.queue.add_cost(call(model))
         return model
 
     def learn(self, query: BenchQuery, model: int, reward: float, cost_usd: float) -> None:
+        """Add the answer to the history."""
         self.known.add(query.embedding, model, reward, cost_usd)

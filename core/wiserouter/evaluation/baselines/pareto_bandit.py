@@ -133,17 +133,20 @@ class _FittedPareto(FittedMethod):
 
     def start(self, terms: Terms, rng: np.random.Generator) -> Server:
         arms = LinearArms(self.gram, self.moment, forgetting=FORGETTING)
-        return _ParetoServer(self.components, arms, self.scaled, Pacer(terms.rate_usd))
+        return ParetoServer(self.components, arms, self.scaled, Pacer(terms.rate_usd))
 
 
 @dataclass
-class _ParetoServer(Server):
+class ParetoServer(Server):
+    """The bandit, with cost at the price of the pacer."""
+
     components: Components
     arms: LinearArms
     scaled: FloatArray
     pacer: Pacer
 
     def serve(self, query: BenchQuery, funds: Funds, call: CallModel) -> int:
+        """Serve with the model of the highest bound minus priced cost."""
         self._features = self.components.features(query.embedding)
         mean, width = self.arms.bounds(self._features)
         model = int((mean + ALPHA * width - self.pacer.price * self.scaled).argmax())
@@ -151,5 +154,6 @@ class _ParetoServer(Server):
         return model
 
     def learn(self, query: BenchQuery, model: int, reward: float, cost_usd: float) -> None:
+        """Learn from the reward, and pace by the cost."""
         self.pacer.observe(cost_usd)
         self.arms.learn(model, self._features, reward)

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import e
+from typing import Protocol
 
 import numpy as np
 
@@ -51,7 +52,7 @@ class Pilot(Method):
     def fit(self, training: Training, rng: np.random.Generator) -> FittedMethod:
         """Learn the prior and the range of rewards per USD."""
         reward, cost_usd = training.table()
-        gram, moment = dense_moments(_features(training.embeddings), reward)
+        gram, moment = dense_moments(query_features(training.embeddings), reward)
         prior = np.asarray(np.linalg.solve(gram + np.eye(gram.shape[1]), moment[..., np.newaxis])[..., 0], np.float64)
         estimates = Estimates(training.contexts.n_contexts, training.n_models)
         estimates.add_table(training.context_ids, reward, cost_usd)
@@ -59,7 +60,7 @@ class Pilot(Method):
         worth = (means.reward / np.maximum(means.cost_usd, 1e-12))[estimates.calls > 0]
         useful = worth[worth > 0.0]
         limits = (float(useful.min()), float(useful.max())) if len(useful) else (1.0, 1.0)
-        return _FittedPilot(prior, means.cost_usd, limits)
+        return _FittedPilot(prior, _KnownWorth(means.cost_usd, limits))
 
 
 def threshold(used: float, low: float, high: float) -> float:
@@ -121,37 +122,67 @@ class Bins:
         self.spent_usd = 0.0
 
 
-def _features(embeddings: Embedding) -> FloatArray:
+def query_features(embeddings: Embedding) -> FloatArray:
     """Return embeddings with a constant appended, scaled to length 1."""
     rows = np.concatenate([embeddings, np.ones((*embeddings.shape[:-1], 1))], axis=-1, dtype=np.float64)
     scaled: FloatArray = rows / np.linalg.norm(rows, axis=-1, keepdims=True)
     return scaled
 
 
+class Worth(Protocol):
+    """The expected costs, and the range of rewards per USD, which may learn from answers."""
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        """The smallest and the largest reward per USD."""
+
+    def cost_usd(self, context: int) -> FloatArray:
+        """Return the expected cost of every model."""
+
+    def add(self, model: int, reward: float, cost_usd: float) -> None:
+        """Learn from one answer."""
+
+
+@dataclass
+class _KnownWorth:
+    """Costs of shape (n_contexts, n_models) and the limits of a dense history."""
+
+    means_usd: FloatArray
+    limits: tuple[float, float]
+
+    def cost_usd(self, context: int) -> FloatArray:
+        row: FloatArray = self.means_usd[context]
+        return row
+
+    def add(self, model: int, reward: float, cost_usd: float) -> None:
+        """Ignore the answer: the history is known."""
+
+
 @dataclass(frozen=True)
 class _FittedPilot(FittedMethod):
     prior: FloatArray
-    cost_usd: FloatArray
-    limits: tuple[float, float]
+    worth: _KnownWorth
 
     def start(self, terms: Terms, rng: np.random.Generator) -> Server:
         n_models, dim = self.prior.shape
         arms = LinearArms(np.zeros((n_models, dim, dim)), PRIOR * self.prior, ridge=PRIOR)
-        return _PilotServer(arms, self.cost_usd, self.limits, Bins(terms.rate_usd, terms.horizon))
+        return PilotServer(arms, self.worth, Bins(terms.rate_usd, terms.horizon))
 
 
 @dataclass
-class _PilotServer(Server):
+class PilotServer(Server):
+    """The bandit among the models whose reward per USD is high enough."""
+
     arms: LinearArms
-    cost_usd: FloatArray
-    limits: tuple[float, float]
+    worth: Worth
     bins: Bins
 
     def serve(self, query: BenchQuery, funds: Funds, call: CallModel) -> int:
-        self._features = _features(query.embedding)
+        """Serve with the eligible model of the highest bound, if there is one."""
+        self._features = query_features(query.embedding)
         mean, width = self.arms.bounds(self._features)
-        cost_usd = self.cost_usd[query.context]
-        eligible = mean >= threshold(self.bins.used, *self.limits) * cost_usd
+        cost_usd = self.worth.cost_usd(query.context)
+        eligible = mean >= threshold(self.bins.used, *self.worth.limits) * cost_usd
         eligible &= cost_usd <= self.bins.budget_usd - self.bins.spent_usd
         model = int(np.where(eligible, mean + ALPHA * width, -np.inf).argmax()) if eligible.any() else NOT_SERVED
         if model != NOT_SERVED:
@@ -160,4 +191,6 @@ class _PilotServer(Server):
         return model
 
     def learn(self, query: BenchQuery, model: int, reward: float, cost_usd: float) -> None:
+        """Learn from the answer."""
         self.arms.learn(model, self._features, reward)
+        self.worth.add(model, reward, cost_usd)
