@@ -48,7 +48,7 @@ class OrcaRouter(Method):
 
     def fit(self, training: Training, rng: np.random.Generator) -> FittedMethod:
         """Fit the features and the regressions, and compute the spend of every weight of cost."""
-        features = QueryFeatures.of(training)
+        features = PromptFeatures.of(training)
         rows = np.array([features.of_query(training.query(i)) for i in range(training.n_queries)])
         reward, cost_usd = training.table()
         scale = float(cost_usd.mean()) or 1.0
@@ -61,7 +61,7 @@ class OrcaRouter(Method):
 
 
 @dataclass(frozen=True)
-class QueryFeatures:
+class PromptFeatures:
     """Principal components of the embedding, the standardised log length and a constant."""
 
     mean: FloatArray
@@ -70,7 +70,7 @@ class QueryFeatures:
     log_spread: float
 
     @classmethod
-    def of(cls, training: Training) -> QueryFeatures:
+    def of(cls, training: Training) -> PromptFeatures:
         """Return the features of a history."""
         rows = np.asarray(training.embeddings, np.float64)
         mean = rows.mean(axis=0)
@@ -86,7 +86,7 @@ class QueryFeatures:
 
 @dataclass(frozen=True)
 class _FittedOrca(FittedMethod):
-    features: QueryFeatures
+    features: PromptFeatures
     gram: FloatArray
     moments: Answers
     scale_usd: float
@@ -99,7 +99,7 @@ class _FittedOrca(FittedMethod):
 
 @dataclass
 class _OrcaServer(Server):
-    features: QueryFeatures
+    features: PromptFeatures
     rewards: LinearArms
     costs: LinearArms
     scale_usd: float
