@@ -12,7 +12,7 @@ from wiserouter import Decision, WiseRouter
 from wiserouter.errors import BudgetExhausted, NoEligibleModel, UnknownModel, UnknownPrice
 from wiserouter.integration import CallRequest, ContextAssignment
 from wiserouter_langchain.conversation_call import CallConversation
-from wiserouter_langchain.limits import Limits, bounded_limits
+from wiserouter_langchain.limits import OUTPUT_LIMITS, Limits, bounded_limits
 from wiserouter_langchain.pool_member import PoolMember, about_tokens
 from wiserouter_langchain.routed_call import RoutedCall
 
@@ -156,7 +156,7 @@ def candidates(
     """
     if terms.forced is not None and terms.forced not in members:
         raise UnknownModel(terms.forced, members)
-    asked = list(members) if terms.forced is None else [terms.forced]
+    asked = _agreeing(members, terms.kwargs) if terms.forced is None else [terms.forced]
     names = [name for name in asked if name not in terms.failed]
     windows = [window for name in names if (window := members[name].rate_card.max_input_tokens) is not None]
     may_exceed = not request.countable or bound_tokens > min(windows, default=bound_tokens)
@@ -170,6 +170,25 @@ def candidates(
     if not able:
         raise NoEligibleModel(dict.fromkeys(asked, "failed"))
     return able
+
+
+def _agreeing(members: Mapping[str, PoolMember], kwargs: Mapping[str, Any]) -> list[str]:
+    """Return the models, and of the arms of each those that say what a call does, apart from limits of the output.
+
+    Where no arm does, the plain model, or else the first arm, is called as the call says.
+    """
+    if not kwargs:
+        return list(members)
+    families: dict[str, list[PoolMember]] = {}
+    for member in members.values():
+        families.setdefault(member.family, []).append(member)
+    kept: set[str] = set()
+    for arms in families.values():
+        names = {name for arm in arms for name in arm.params if name not in OUTPUT_LIMITS}
+        said = {name: value for name in names if (value := kwargs.get(name)) is not None}
+        agreeing = [arm for arm in arms if all(arm.params.get(name) == value for name, value in said.items())]
+        kept.update(arm.name for arm in agreeing or [min(arms, key=lambda arm: bool(arm.params))])
+    return [name for name in members if name in kept]
 
 
 def worst_cases_usd(

@@ -41,6 +41,15 @@ HARMLESS = frozenset(
 )
 """The settings that do not raise what a call can cost within its limits."""
 
+ARM_PARAMETERS = frozenset(
+    {
+        *OUTPUT_LIMITS,
+        *("reasoning_effort", "reasoning", "thinking", "thinking_budget", "effort", "verbosity", "temperature"),
+        *("top_p", "top_k", "min_p", "seed", "presence_penalty", "frequency_penalty", "service_tier"),
+    }
+)
+"""The settings that make a model an arm where they are bound: one model with one of several settings."""
+
 BODIES = ("extra_body", "model_kwargs")
 """The settings that hold further settings."""
 

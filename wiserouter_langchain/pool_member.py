@@ -10,7 +10,7 @@ from typing import Any
 from langchain_core.language_models import BaseChatModel, ModelProfile
 
 from wiserouter import Price
-from wiserouter.integration import TOOLS_TOKENS, CallRequest, RateCard, count_tokens, exact_encoding
+from wiserouter.integration import TOOLS_TOKENS, CallRequest, Params, RateCard, count_tokens, exact_encoding, split_arm
 from wiserouter_langchain.limits import (
     BODIES,
     NO_LIMITS,
@@ -76,6 +76,16 @@ class PoolMember:
     unbounded: str | None = None
     own_tokens: int = 0
     wrapping: Wrapping | None = None
+
+    @property
+    def params(self) -> Params:
+        """The parameters that make it an arm; empty for a plain model."""
+        return self.rate_card.params
+
+    @property
+    def family(self) -> str:
+        """The model that it is an arm of, or is."""
+        return self.rate_card.family or split_arm(self.name).model
 
     @property
     def can_be_capped(self) -> bool:
@@ -193,18 +203,23 @@ def pool_member(
     most = profile.get("max_output_tokens")
     set_to = max(filter(None, (own.output_tokens, fixed.output_tokens)), default=None)
     ls_model_name = str(model._get_ls_params().get("ls_model_name"))
+    card = rate_card_of(name, model, own_price, profile.get("max_input_tokens"), set_to or most)
+    if wrapping is not None and wrapping.params:
+        said = split_arm(name)
+        family = wrapping.family or (said.model if said.params else ls_model_name)
+        card = replace(card, params=wrapping.params, family=family)
     return PoolMember(
         name,
         model,
         single_attempt(model),
-        rate_card_of(name, model, own_price, profile.get("max_input_tokens"), set_to or most),
+        card,
         ls_model_name if exact_encoding(ls_model_name) else None,
         field,
         own,
         fixed,
         most,
         costly_field(fields) or (None if wrapping is None else wrapping.unbounded),
-        _bound_of_settings(fields, {} if wrapping is None else wrapping.kwargs),
+        _bound_of_settings(fields, {} if wrapping is None else wrapping.additions),
         wrapping,
     )
 

@@ -45,7 +45,7 @@ class RunnableWiseRouter(PooledChatModel):
 
     Parameters
     ----------
-    models : dict of str to BaseChatModel
+    models : dict of str to BaseChatModel, or to a list of arms such as `llm.bind(reasoning_effort="low")`
         The pool; the names are those of `router`. `bind`, `with_config` and `with_retry` may be around a model.
     router : WiseRouter, optional
         Fitted on history. By default one that knows the models' prices and learns the rest.
@@ -120,7 +120,7 @@ class RunnableWiseRouter(PooledChatModel):
 
     def __init__(self, **fields: Any) -> None:
         """Look up prices and limits, and start the budget."""  # not in a validator, which would wrap our errors
-        fields["models"], wrappings = all_unwrapped(fields.get("models"))
+        fields["models"], wrappings = all_unwrapped(fields.get("models"), fields.get("router"))
         super().__init__(**fields)
         for name in ("cache", "rate_limiter", "disable_streaming"):
             if getattr(self, name):

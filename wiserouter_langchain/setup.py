@@ -10,7 +10,7 @@ from langchain_core.language_models import BaseChatModel
 
 from wiserouter import Budget, Model, Price, Shadow, WiseRouter
 from wiserouter.errors import InvalidInput, UnknownPrice
-from wiserouter.integration import Unit, check_bounded, keep_conversations, prepare_router, trace_decisions
+from wiserouter.integration import Unit, check_bounded, keep_conversations, prepare_router, split_arm, trace_decisions
 from wiserouter_langchain.pool_member import PoolMember, pool_member
 from wiserouter_langchain.wrapped_models import PLAIN, Wrapping, unwrapped
 
@@ -41,7 +41,7 @@ def pool_members(
         raise InvalidInput("models must hold at least one chat model, got none")
     fitted = {} if router is None else {model.name: model.price for model in router.pool.models}
     fields = {} if output_version is None else {"output_version": output_version}
-    own = {name: prices.get(name) or fitted.get(name) for name in models}
+    own = {name: prices.get(name) or fitted.get(name) or prices.get(split_arm(name).model) for name in models}
     return {
         name: pool_member(name, model.model_copy(update=fields) if fields else model, own[name], wrappings.get(name))
         for name, model in models.items()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
@@ -14,8 +14,10 @@ from langchain_core.runnables.config import merge_configs
 from langchain_core.runnables.fallbacks import RunnableWithFallbacks
 from langchain_core.runnables.retry import RunnableRetry
 
+from wiserouter import WiseRouter
 from wiserouter.errors import InvalidInput
-from wiserouter_langchain.limits import ANSWERS, OUTPUT_LIMITS, costly
+from wiserouter.integration import arm_name, checked_params
+from wiserouter_langchain.limits import ANSWERS, ARM_PARAMETERS, OUTPUT_LIMITS, costly
 
 logger = logging.getLogger("wiserouter.langchain")
 
@@ -32,11 +34,22 @@ class Wrapping:
         The configuration that was set.
     retry : RunnableRetry or None
         The retries; a hard budget leaves them out, since each may be billed.
+    params : dict
+        The parameters among the bound arguments that make the model an arm, limits included.
+    family : str
+        The model that it is an arm of, where several arms were given under one name.
     """
 
     kwargs: dict[str, Any] = field(default_factory=dict)
     config: RunnableConfig = field(default_factory=RunnableConfig)
     retry: RunnableRetry[Any, Any] | None = None
+    params: dict[str, Any] = field(default_factory=dict)
+    family: str = ""
+
+    @property
+    def additions(self) -> dict[str, Any]:
+        """The bound arguments that may add to the input of a call, as tools do: all but the parameters of an arm."""
+        return {name: value for name, value in self.kwargs.items() if name not in self.params}
 
     @property
     def unbounded(self) -> str | None:
@@ -103,16 +116,64 @@ def unwrapped(name: str, model: object) -> tuple[BaseChatModel, Wrapping]:
                 f"them, got {type(inner).__name__} for {name!r}: pass the model itself",
                 value=name,
             )
-    return _with_fields(inner, wrapping)
+    params = _params_of(wrapping.kwargs)
+    return _with_fields(inner, replace(wrapping, params=params) if params else wrapping)
 
 
-def all_unwrapped(models: object) -> tuple[dict[str, BaseChatModel], dict[str, Wrapping]]:
-    """Return the chat models of a pool, and what was wrapped around those that were wrapped; raises as `unwrapped`."""
+def all_unwrapped(
+    models: object, router: WiseRouter | None = None
+) -> tuple[dict[str, BaseChatModel], dict[str, Wrapping]]:
+    """Return the chat models of a pool, and what was wrapped around those that were wrapped.
+
+    Parameters
+    ----------
+    models : mapping of str to chat model, or to a list of them
+        Several under one name are arms of that model, each with a name of its own, such as "gpt-5@low".
+    router : WiseRouter, optional
+        Fitted on history; a model that it knows by its arms only is called as these.
+
+    Raises
+    ------
+    InvalidInput
+        As `unwrapped` does, or if two arms have one name.
+    """
     if not isinstance(models, Mapping):
         raise InvalidInput(f"models must be a dictionary of chat models by name, got {type(models).__name__}")
-    both = {str(name): unwrapped(str(name), model) for name, model in models.items()}
+    both: dict[str, tuple[BaseChatModel, Wrapping]] = {}
+    for key, given in models.items():
+        for name, model in _named_arms(str(key), given, router):
+            if name in both:
+                raise InvalidInput(f"models must have different names, got {name!r} twice", value=name)
+            both[name] = model
     wrappings = {name: wrapping for name, (_, wrapping) in both.items() if wrapping != PLAIN}
     return {name: model for name, (model, _) in both.items()}, wrappings
+
+
+def _named_arms(
+    key: str, given: object, router: WiseRouter | None
+) -> Iterator[tuple[str, tuple[BaseChatModel, Wrapping]]]:
+    """Yield the arms of a model with their names; the model itself where it has none."""
+    if isinstance(given, list | tuple):
+        for one in given:
+            model, wrapping = unwrapped(key, one)
+            yield (
+                arm_name(key, wrapping.params),
+                (model, replace(wrapping, family=key) if wrapping.params else wrapping),
+            )
+        return
+    fitted = () if router is None or key in router.pool.names else router.pool.models
+    arms = [arm for arm in fitted if arm.family == key and arm.params]
+    for arm in arms:
+        model, wrapping = unwrapped(arm.name, given)
+        bound = replace(wrapping, kwargs={**wrapping.kwargs, **arm.params}, params=dict(arm.params), family=key)
+        yield arm.name, _with_fields(model, bound)
+    if not arms:
+        yield key, unwrapped(key, given)
+
+
+def _params_of(kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the bound arguments that are parameters of an arm."""
+    return checked_params({name: value for name, value in kwargs.items() if name in ARM_PARAMETERS})
 
 
 def _with_fields(model: BaseChatModel, wrapping: Wrapping) -> tuple[BaseChatModel, Wrapping]:
@@ -125,4 +186,4 @@ def _with_fields(model: BaseChatModel, wrapping: Wrapping) -> tuple[BaseChatMode
     }
     rest = {key: value for key, value in wrapping.kwargs.items() if key not in limits}
     model = model.model_copy(update=limits) if limits else model
-    return model, Wrapping(rest, wrapping.config, wrapping.retry)
+    return model, replace(wrapping, kwargs=rest)

@@ -21,7 +21,7 @@ from wiserouter.operating.budget_warnings import BudgetWarnings, DeliveryFailed,
 from wiserouter.operating.metrics import Metrics, RouterMetrics
 from wiserouter.operating.savings import savings
 from wiserouter.operating.tracing import below, trace_decisions
-from wiserouter.pricing.arms import Params, arm_name, checked_params
+from wiserouter.pricing.arms import Params, arm_name, checked_params, split_arm
 from wiserouter.pricing.prior_scores import PriorScore, PriorScores
 from wiserouter.pricing.tokens import count_tokens, load_tokenizer
 from wiserouter.prompts.encoders.remote import Embedded, RemoteEncoder
@@ -107,6 +107,7 @@ __all__ = [
     "settle",
     "shadow_of",
     "share_key",
+    "split_arm",
     "trace_decisions",
     "what_if",
 ]

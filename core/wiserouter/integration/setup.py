@@ -11,6 +11,7 @@ from wiserouter.conversations.conversation import Unit
 from wiserouter.conversations.settings import Conversations
 from wiserouter.errors import InvalidInput, NotStarted, UnknownModel, UnknownPrice
 from wiserouter.integration.rate_card import RateCard
+from wiserouter.pricing.pool import Model
 from wiserouter.prompts.encoders.remote import RemoteEncoder
 from wiserouter.router import WiseRouter
 from wiserouter.routing.shadow import Shadow
@@ -69,13 +70,17 @@ def prepare_router(
         raise InvalidInput(f"{owner} has {n_contexts} contexts and needs an encoder")
     for name, card in rate_cards.items():
         if name not in unknown:
-            own, model = router.pool.by_name[name], card.model(name)
-            if model.score is None:  # a card without a prior quality leaves the router's
-                model = replace(model, score=own.score, score_weight=own.score_weight)
-            router.update_model(model)
+            router.update_model(_with_own(router.pool.by_name[name], card.model(name)))
     if isinstance(router.encoder, RemoteEncoder):
         router.encoder.pay, router.encoder.apay = router.spend, router.aspend
     return PreparedRouter(router, _start(router, budget, owner, shadow))
+
+
+def _with_own(own: Model, model: Model) -> Model:
+    """Return a card's model with the prior quality and the parameters of the router's where the card has none."""
+    if model.score is None:
+        model = replace(model, score=own.score, score_weight=own.score_weight)
+    return model if model.params else replace(model, params=own.params, family=own.family)
 
 
 def shadow_of(mode: str, share: float) -> Shadow | None:
