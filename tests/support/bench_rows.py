@@ -1,4 +1,4 @@
-"""Rows of a bench with given figures."""
+"""Rows of a bench with given figures, and tables as files."""
 
 import polars as pl
 
@@ -21,3 +21,11 @@ def rows_of(quality, spend_ratio, rates=(1.0, 2.0)):
                     }
                 )  # fmt: skip
     return pl.DataFrame(rows)
+
+
+def write_wide(table, path):
+    """Write a dense table as a wide parquet."""
+    path.parent.mkdir(exist_ok=True)
+    scores = {f"score|{model}": table.reward[:, k] for k, model in enumerate(table.models)}
+    costs = {f"cost|{model}": table.cost_usd[:, k] for k, model in enumerate(table.models)}
+    pl.DataFrame({"prompt": table.prompts, **scores, **costs}).write_parquet(path)

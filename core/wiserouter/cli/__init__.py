@@ -27,6 +27,7 @@ from wiserouter.cli.report import report
 from wiserouter.cli.shadow import app as shadow
 from wiserouter.cli.simulate import simulate
 from wiserouter.cli.status import status
+from wiserouter.cli.tune import tune
 from wiserouter.errors import WiseRouterError
 
 app = typer.Typer(
@@ -51,6 +52,7 @@ for command in (
     report,
     simulate,
     status,
+    tune,
 ):
     app.command()(command)
 app.command("evaluate")(evaluate_journal)

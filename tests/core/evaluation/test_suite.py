@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner
 
-from support.bench_rows import rows_of
+from support.bench_rows import rows_of, write_wide
 from support.tables import FOLDER, needs_tables
 from wiserouter.cli import app
 from wiserouter.cli.bench_suite import groups_of
@@ -73,9 +73,7 @@ def folder(tmp_path_factory):
     for i, name in enumerate(("wide", "long")):
         table = make_table(80, np.random.default_rng(i))
         if name == "wide":
-            scores = {f"score|{model}": table.reward[:, k] for k, model in enumerate(table.models)}
-            costs = {f"cost|{model}": table.cost_usd[:, k] for k, model in enumerate(table.models)}
-            pl.DataFrame({"prompt": table.prompts, **scores, **costs}).write_parquet(path / "wide.parquet")
+            write_wide(table, path / "wide.parquet")
         else:
             n, k = table.reward.shape
             columns = {"sample_id": np.repeat(np.arange(n), k).astype(str), "prompt": np.repeat(table.prompts, k)}

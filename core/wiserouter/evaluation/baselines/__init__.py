@@ -22,6 +22,7 @@ from wiserouter.evaluation.baselines.port import PooledPort, Port
 from wiserouter.evaluation.baselines.shrunk_neighbors import ShrunkNeighbors
 from wiserouter.evaluation.baselines.single_best import SingleBest
 from wiserouter.evaluation.baselines.static_mixtures import StaticLp, ZeroRouter
+from wiserouter.evaluation.baselines.variants import Values, Variant, parse_variant
 from wiserouter.evaluation.baselines.wiserouter_methods import OWN_METHODS
 
 PUBLISHED_ROUTERS: tuple[type[Method], ...] = (
@@ -60,7 +61,7 @@ METHODS: dict[str, Callable[[], Method]] = {make().name: make for make in _MAKER
 
 
 def open_methods(names: Iterable[str] | None = None) -> list[Method]:
-    """Return the methods of these names, in the order of `METHODS`; all of them by default.
+    """Return the methods of these names, in the order of `METHODS`, each before its variants; all methods by default.
 
     Raises
     ------
@@ -72,23 +73,30 @@ def open_methods(names: Iterable[str] | None = None) -> list[Method]:
     >>> [method.name for method in open_methods(["always-best"])]
     ['always-best']
     """
-    asked = tuple(METHODS) if names is None else tuple(names)
-    unknown = [name for name in asked if name not in METHODS]
+    asked = tuple(METHODS) if names is None else tuple(dict.fromkeys(names))
+    parsed = {name: parse_variant(name) for name in asked}
+    unknown = [method for method, _ in parsed.values() if method not in METHODS]
     if unknown or not asked:
         got = ", ".join(map(repr, unknown)) or "none"
         raise InvalidInput(f"methods must be among {', '.join(METHODS)}; got {got}", value=unknown)
-    return [make() for name, make in METHODS.items() if name in asked]
+    order = sorted(asked, key=lambda name: (list(METHODS).index(parsed[name][0]), "@" in name))
+    return [_open(name, *parsed[name]) for name in order]
+
+
+def _open(name: str, method: str, values: Values) -> Method:
+    made = METHODS[method]()
+    return Variant(made, name, values) if values else made
 
 
 def module_of(name: str) -> str:
-    """Return the module that makes a method.
+    """Return the module that makes a method, or a variant of it.
 
     Examples
     --------
     >>> module_of("port")
     'wiserouter.evaluation.baselines.port'
     """
-    make = METHODS[name]
+    make = METHODS[parse_variant(name)[0]]
     return str((make.func if isinstance(make, partial) else make).__module__)
 
 
