@@ -18,7 +18,7 @@ def test_the_page_lists_every_constant_with_its_value():
 def test_every_constant_has_a_kind_and_a_reason():
     for constant, (kind, reason) in on_page().items():
         assert kind in KINDS, constant
-        assert len(reason) > 10, constant
+        assert len(reason) >= 5, constant
 
 
 def test_the_page_counts_its_kinds():
