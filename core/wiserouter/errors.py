@@ -27,6 +27,7 @@
     │   ├── NotAnArtifact
     │   ├── DamagedArtifact
     │   └── NewerArtifact
+    ├── WorkersLost                   the workers of a parallel run were lost again and again
     ├── MissingExtra (ImportError)    an optional dependency is not installed
     ├── ThinOverlap                   a log contains too few of the choices that an estimate needs
     └── DataError                     a data set of the evaluation is missing or is not the expected one
@@ -380,6 +381,10 @@ class DamagedArtifact(ArtifactError):
 
 class NewerArtifact(ArtifactError):
     """The file was written by a newer version of WISERouter."""
+
+
+class WorkersLost(WiseRouterError):
+    """Workers of a parallel run were lost several times in a row."""
 
 
 class MissingExtra(WiseRouterError, ImportError):

@@ -167,20 +167,20 @@ class WiseRouter(RouterSignals, RouterJudging):
         store: str | Store = "memory://",
         seed: int = 0,
         progress: Progress | None = None,
+        n_jobs: int | None = None,
     ) -> WiseRouter:
         """Fit a router on a log of past calls (paper, Algorithm 1).
 
         Parameters
         ----------
         log : RoutingLog, str, Path, or data frame of polars or pandas
-            Past calls: prompt, model, reward, cost; or the file that holds them.
+            Past calls: prompt, model, reward, cost; or the files that hold them.
         encoder : str, Encoder or callable, default "tfidf"
             "tfidf", "minilm", or anything that maps a list of texts to an array.
         n_contexts : int, default 16
             Number of clusters J; fewer, with a warning, where the log has fewer different prompts.
         contexts : Contexts, optional
-            The contexts of another router, together with its encoder: nothing is clustered, and the log is counted in
-            these contexts. Routers fitted in this way on parts of a log can be merged.
+            Those of another router, with its encoder: the log is only counted in them, so that the two can be merged.
         models : sequence of Model, optional
             Prices and limits of the log's models, in any order.
         policy : Policy, optional
@@ -199,19 +199,18 @@ class WiseRouter(RouterSignals, RouterJudging):
             Seeds sample, clusters and draws.
         progress : callable, optional
             Called with the name of the step and the number of rows just read.
+        n_jobs : int, optional
+            Number of workers, -1 for all; by default that of `joblib.parallel_config`, else 1. It changes no figure.
 
         Returns
         -------
         WiseRouter
-            Ready for `start`. A model without a bound on the cost of a call is bounded by its most expensive call in
-            the log.
+            Ready for `start`. The most expensive call of a model in the log bounds its cost, where nothing else does.
 
         Raises
         ------
         InvalidInput
-            If no call of a model has a cost, or the log is no log.
-        LogError
-            If a row cannot be read.
+            If no call of a model has a cost, the log is no log, or a row cannot be read (`LogError`).
         """
         from wiserouter.fitting.fit import fit_parts  # a router that is never fitted reads no log
 
@@ -226,6 +225,7 @@ class WiseRouter(RouterSignals, RouterJudging):
             rate_usd=rate_usd,
             seed=seed,
             progress=progress,
+            n_jobs=n_jobs,
         )
         all_scored = bool(fitted.estimates.labels.sum(axis=0).all())
         router = cls(

@@ -12,6 +12,7 @@ from wiserouter.cli.log_options import (
     CostColumn,
     EffortColumn,
     Joined,
+    LogArgument,
     ModelColumn,
     PromptColumn,
     RewardColumn,
@@ -19,8 +20,10 @@ from wiserouter.cli.log_options import (
     read_log,
 )
 from wiserouter.cli.output import check_writable, out, print_json, progress, reporter, table
+from wiserouter.cli.parallel_options import AddressOption, BackendOption, Jobs
 from wiserouter.errors import InvalidInput
 from wiserouter.learning.residuals.model_selection import CandidateScore, Comparison
+from wiserouter.parallel import CLUSTERS, parallel_backend
 from wiserouter.pricing.amounts import usd
 from wiserouter.pricing.pool import Model
 from wiserouter.pricing.prices import Price
@@ -28,7 +31,7 @@ from wiserouter.router import WiseRouter
 
 
 def fit(
-    log: Annotated[Path, typer.Argument(help="Past calls: parquet, csv or jsonl, wide or long.")],
+    log: LogArgument,
     output: Annotated[Path, typer.Option("--output", "-o", help="The artifact to write.")] = Path("router.wise"),
     encoder: Annotated[str, typer.Option(help="tfidf, or minilm (extra).")] = "tfidf",
     contexts: Annotated[int, typer.Option(help="Number of contexts J.")] = 16,
@@ -56,6 +59,9 @@ def fit(
         typer.Option(help="USD at which auto compares; by default midway between the useful budgets."),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the sample and the clusters.")] = 0,
+    jobs: Jobs = None,
+    backend: BackendOption = None,
+    address: AddressOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Fit a router on a log of past calls, and save it.
@@ -81,7 +87,7 @@ def fit(
         prices={one.name: one.price for one in priced or () if one.price is not None},
     )
     first = None if contexts_of is None else WiseRouter.load(contexts_of)
-    with progress(quiet=as_json) as bars:
+    with progress(quiet=as_json) as bars, parallel_backend(backend, address):
         router = WiseRouter.fit(
             source,
             encoder=encoder if first is None or first.encoder is None else first.encoder,
@@ -93,6 +99,7 @@ def fit(
             rate_usd=budget_per_query,
             seed=seed,
             progress=reporter(bars),
+            n_jobs=-1 if jobs is None and backend in CLUSTERS else jobs,
         )
     digest = router.save(output)
     return print_json(_fields(router, output, digest)) if as_json else _show(router, output)

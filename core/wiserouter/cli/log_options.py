@@ -30,8 +30,13 @@ Joined = Annotated[
 ]
 
 
+LogArgument = Annotated[
+    str, typer.Argument(help="Past calls: parquet, csv or jsonl, wide or long; a file, a folder, a pattern or a URL.")
+]
+
+
 def read_log(
-    path: Path,
+    path: str | Path,
     *,
     models: Sequence[str] | None = None,
     prompt: str | None = None,

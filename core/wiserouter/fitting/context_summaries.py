@@ -57,10 +57,18 @@ class TypicalPrompts:
         for context in np.unique(contexts).tolist():
             rows = np.flatnonzero(contexts == context)
             near = rows[np.argsort(distance[rows], kind="stable")[:N_PROMPTS]]
-            found = [(float(distance[row]), ids[row]) for row in near]
-            known = {name for _, name in self._kept[context]}  # rows of one query may lie in several batches
-            fresh = [one for one in found if one[1] not in known]
-            self._kept[context] = nsmallest(N_PROMPTS, [*self._kept[context], *fresh], key=lambda one: one[0])
+            self._keep(context, [(float(distance[row]), ids[row]) for row in near])
+
+    def merge(self, later: TypicalPrompts) -> None:
+        """Add the prompts of later rows."""
+        for context, found in enumerate(later._kept):
+            self._keep(context, found)
+
+    def _keep(self, context: int, found: list[tuple[float, str]]) -> None:
+        """Keep the nearest of the prompts kept so far and those found."""
+        known = {name for _, name in self._kept[context]}  # rows of one query may lie in several batches
+        fresh = [one for one in found if one[1] not in known]
+        self._kept[context] = nsmallest(N_PROMPTS, [*self._kept[context], *fresh], key=lambda one: one[0])
 
     def nearest(self) -> list[tuple[str, ...]]:
         """Return the ids per context, the nearest first."""

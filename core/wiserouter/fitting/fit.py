@@ -5,27 +5,29 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from wiserouter.errors import EncoderError, InvalidInput, LogError
-from wiserouter.fitting.context_summaries import TypicalPrompts, context_summaries
+from wiserouter.fitting.context_summaries import context_summaries
 from wiserouter.fitting.fit_residuals import ResidualSample, ResidualTerms, fit_residuals
-from wiserouter.fitting.log import LogBatch, RoutingLog
-from wiserouter.fitting.log.batch import first_rows
+from wiserouter.fitting.log import RoutingLog
 from wiserouter.fitting.log.data_frames import DataFrame, opened_log
+from wiserouter.fitting.part_counts import CountTerms, MergeTree, PartCounts, count_part, sample_part
 from wiserouter.fitting.query_counts import QueryCounts
 from wiserouter.fitting.query_sample import QuerySample
 from wiserouter.learning.estimates import Estimates
 from wiserouter.learning.residuals import QueryResiduals
 from wiserouter.learning.residuals.model_selection import Comparison
+from wiserouter.parallel import Shared, run_in_order
 from wiserouter.pricing.arms import split_arm
 from wiserouter.pricing.pool import Model
 from wiserouter.prompts.contexts import Contexts
 from wiserouter.prompts.encoders import Encoder, EncoderLike, open_encoder
-from wiserouter.types import Embedding, FloatArray
+from wiserouter.types import FloatArray
 
 logger = logging.getLogger("wiserouter")
 
@@ -78,6 +80,7 @@ def fit_parts(
     rate_usd: float | None = None,
     seed: int = 0,
     progress: Progress | None = None,
+    n_jobs: int | None = None,
 ) -> Fitted:
     """Return the parts of a router fitted on a log, its models included; the parameters are those of `WiseRouter.fit`.
 
@@ -107,6 +110,7 @@ def fit_parts(
         progress=progress or _silent,
         terms=terms,
         contexts=contexts,
+        n_jobs=n_jobs,
     )
     bounded = [_bounded(model, cost) for model, cost in zip(pool, fitted.max_cost_usd.tolist(), strict=True)]
     return fitted._replace(models=tuple(bounded))
@@ -139,6 +143,7 @@ def fit_log(
     progress: Progress,
     terms: ResidualTerms | None = None,
     contexts: Contexts | None = None,
+    n_jobs: int | None = None,
 ) -> Fitted:
     """Fit in two passes over the log, or one where `contexts` are given, holding a batch and a sample in memory.
 
@@ -159,6 +164,8 @@ def fit_log(
     contexts : Contexts, optional
         Found before, with this encoder: the log is only counted in them. It may lack costs or rewards of a model, which
         another log may have.
+    n_jobs : int, optional
+        Number of workers, or -1 for all; by default that of `joblib.parallel_config`, else this process.
 
     Raises
     ------
@@ -171,7 +178,7 @@ def fit_log(
         terms.check()
     residual_sample = None
     if contexts is None or (terms is not None and terms.has_estimators):
-        sample = sample_queries(log, np.random.default_rng(seed), progress)
+        sample = sample_queries(log, np.random.default_rng(seed), progress, n_jobs)
         residual_sample = ResidualSample(sample) if terms is not None and terms.has_estimators else None
     if contexts is None:
         progress("clustering", 0)
@@ -183,25 +190,27 @@ def fit_log(
     else:
         _check_fitted(encoder)
         found = contexts
-    typical = TypicalPrompts(found)
-    estimates, max_cost_usd, queries = _counted(log, encoder, found, typical, residual_sample, progress)
+    counts, queries = _counted(log, CountTerms(encoder, found, residual_sample), progress, n_jobs)
+    estimates = counts.estimates
     _check_observed(log, estimates, scored=terms is not None and terms.has_estimators, part=contexts is not None)
     counted = found.counted(queries)
     if contexts is None:
-        counted = counted.with_summaries(context_summaries(counted, encoder, typical))
+        counted = counted.with_summaries(context_summaries(counted, encoder, counts.typical))
     residuals, comparison = None, None
-    if residual_sample is not None and terms is not None:
+    if counts.residuals is not None and terms is not None:
         progress("comparing", 0)
-        residuals, comparison = fit_residuals(residual_sample.in_contexts(counted), counted, estimates, terms, seed)
-    return Fitted(encoder, counted, estimates, max_cost_usd, residuals, comparison)
+        residuals, comparison = fit_residuals(counts.residuals.in_contexts(counted), counted, estimates, terms, seed)
+    return Fitted(encoder, counted, estimates, counts.max_cost_usd, residuals, comparison)
 
 
-def sample_queries(log: RoutingLog, rng: np.random.Generator, progress: Progress) -> QuerySample:
+def sample_queries(
+    log: RoutingLog, rng: np.random.Generator, progress: Progress, n_jobs: int | None = None
+) -> QuerySample:
     """Return a sample of at most `SAMPLE_QUERIES` queries, each equally likely; raises `LogError` if there is none."""
     sample = QuerySample(SAMPLE_QUERIES, rng)
-    for batch in log.batches():
-        sample.add(batch)
-        progress("reading", len(batch.prompts))
+    for part in run_in_order(partial(sample_part, sample.empty()), log.parts(), n_jobs=n_jobs):
+        sample.merge(part.sample)
+        progress("reading", part.n_rows)
     if not sample.prompts:
         raise LogError("the log must hold at least one query, got none", file=log.path)
     return sample
@@ -214,42 +223,16 @@ def _discretized(prompts: list[str], encoder: Encoder, n_contexts: int, seed: in
 
 
 def _counted(
-    log: RoutingLog,
-    encoder: Encoder,
-    contexts: Contexts,
-    typical: TypicalPrompts,
-    residual_sample: ResidualSample | None,
-    progress: Progress,
-) -> tuple[Estimates, FloatArray, FloatArray]:
-    """Return the sums of each (context, model), the maximal cost of each model, and the queries per context."""
-    estimates = Estimates(contexts.n_contexts, log.n_models)
-    max_cost_usd = np.full(log.n_models, np.nan)
-    with QueryCounts(contexts.n_contexts) as queries:
-        for batch in log.batches():
-            rows = _encoded(encoder, batch.prompts)
-            assigned = contexts.assign_many(rows)
-            first, names = first_rows(batch.query), _ids(batch)
-            typical.add(rows[first], assigned[first], [names[row] for row in first])
-            if residual_sample is not None:
-                residual_sample.add(batch, rows)
-            estimates.add_table(assigned, batch.reward, batch.cost_usd)
-            queries.add(batch, assigned)
-            max_cost_usd = np.fmax(max_cost_usd, np.fmax.reduce(batch.cost_usd, axis=0))
-            progress("estimating", len(batch.prompts))
-        return estimates, max_cost_usd, queries.total()
-
-
-def _encoded(encoder: Encoder, prompts: list[str]) -> Embedding:
-    """Return an embedding per prompt; equal prompts, as of the calls of one query, are encoded once."""
-    number: dict[str, int] = {}
-    row = [number.setdefault(prompt, len(number)) for prompt in prompts]
-    rows = encoder.encode_many(list(number))
-    return rows if len(number) == len(prompts) else rows[row]
-
-
-def _ids(batch: LogBatch) -> list[str]:
-    """Return the log's own names of a batch's queries, or the rows where they begin."""
-    return [f"row {query + 1}" for query in batch.query.tolist()] if batch.ids is None else batch.ids
+    log: RoutingLog, terms: CountTerms, progress: Progress, n_jobs: int | None
+) -> tuple[PartCounts, FloatArray]:
+    """Return the counts of the whole log, and the number of queries per context."""
+    tree: MergeTree[PartCounts] = MergeTree()
+    with QueryCounts(terms.contexts.n_contexts) as queries:
+        for part in run_in_order(partial(count_part, Shared(terms)), log.parts(), n_jobs=n_jobs):
+            tree.add(part.counts)
+            queries.add(part.queries)
+            progress("estimating", part.n_rows)
+        return tree.total(), queries.total()
 
 
 def _check_fitted(encoder: Encoder) -> None:

@@ -74,16 +74,27 @@ class ResidualSample:
     """
 
     def __init__(self, sample: QuerySample) -> None:
-        self._rank, self._bound = sample.rank, sample.bound(RESIDUAL_QUERIES)
+        self._ranked, self._bound = sample.empty(), sample.bound(RESIDUAL_QUERIES)
         self._parts: list[LogBatch] = []
         self._embeddings: list[Embedding] = []
 
     def add(self, batch: LogBatch, embeddings: Embedding) -> None:
         """Take the rows of a batch that belong to these queries."""
-        rows = np.flatnonzero(self._rank(batch.query) <= self._bound)
+        rows = np.flatnonzero(self._ranked.rank(batch.query) <= self._bound)
         prompts = [batch.prompts[i] for i in rows]
         self._parts.append(LogBatch(prompts, batch.query[rows], batch.reward[rows], batch.cost_usd[rows]))
         self._embeddings.append(embeddings[rows])
+
+    def empty(self) -> ResidualSample:
+        """Return a sample of the same queries, without any row."""
+        other = object.__new__(ResidualSample)
+        other._ranked, other._bound, other._parts, other._embeddings = self._ranked, self._bound, [], []
+        return other
+
+    def merge(self, later: ResidualSample) -> None:
+        """Add later rows."""
+        self._parts += later._parts
+        self._embeddings += later._embeddings
 
     def in_contexts(self, contexts: Contexts) -> Sample:
         """Return the queries with their contexts, one row each."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from tempfile import SpooledTemporaryFile
 from types import TracebackType
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from wiserouter.fitting.log import LogBatch
 from wiserouter.fitting.log.batch import first_rows
@@ -17,6 +19,37 @@ N_PARTS = 64
 
 _IN_MEMORY = 1 << 18  # bytes of a part before it goes to disk
 _PAIR = np.dtype([("query", "<i8"), ("context", "<i4")])
+
+
+class QueryContexts(NamedTuple):
+    """The queries of some rows and their contexts.
+
+    Attributes
+    ----------
+    untied : ndarray of shape (n_contexts,)
+        Number of queries of one row each, per context.
+    pairs : structured ndarray of (query, context)
+        The queries that rows elsewhere may belong to as well, with the context of their first row here.
+    """
+
+    untied: FloatArray
+    pairs: NDArray[np.void]
+
+    @classmethod
+    def together(cls, parts: Sequence[Self], n_contexts: int) -> Self:
+        """Return the queries of several runs of rows, in the order of the log."""
+        pairs = np.concatenate([np.empty(0, dtype=_PAIR), *(part.pairs for part in parts)])
+        untied = np.sum([np.zeros(n_contexts), *(part.untied for part in parts)], axis=0)
+        return cls(untied, pairs[first_rows(pairs["query"])])
+
+
+def contexts_of(batch: LogBatch, contexts: IntArray, n_contexts: int) -> QueryContexts:
+    """Return the queries of a batch, whose rows fall in these contexts."""
+    rows = first_rows(batch.query) if batch.ids is not None else np.empty(0, dtype=np.int64)
+    pairs = np.empty(len(rows), dtype=_PAIR)
+    pairs["query"], pairs["context"] = batch.query[rows], contexts[rows]
+    untied = np.bincount(contexts if batch.ids is None else [], minlength=n_contexts)
+    return QueryContexts(untied.astype(np.float64), pairs)
 
 
 class QueryCounts:
@@ -37,7 +70,7 @@ class QueryCounts:
     >>> nothing = np.zeros((3, 1))
     >>> batch = LogBatch(["a", "b", "a"], np.array([7, 8, 7]), nothing, nothing, ids=["x", "y", "x"])
     >>> with QueryCounts(n_contexts=2) as counts:
-    ...     counts.add(batch, np.array([1, 0, 1]))
+    ...     counts.add(contexts_of(batch, np.array([1, 0, 1]), 2))
     ...     counts.total()
     array([1., 1.])
     """
@@ -55,17 +88,15 @@ class QueryCounts:
         for part in self._parts:
             part.close()
 
-    def add(self, batch: LogBatch, contexts: IntArray) -> None:
-        """Count the queries of a batch, whose rows fall in these contexts."""
-        if batch.ids is None:
-            self._untied += np.bincount(contexts, minlength=len(self._untied))
+    def add(self, queries: QueryContexts) -> None:
+        """Count some queries; of one that comes again, the first context counts."""
+        self._untied += queries.untied
+        if not len(queries.pairs):
             return
-        rows = first_rows(batch.query)
-        pairs = np.empty(len(rows), dtype=_PAIR)
-        pairs["query"], pairs["context"] = batch.query[rows], contexts[rows]
         self._parts = self._parts or [SpooledTemporaryFile(_IN_MEMORY) for _ in range(N_PARTS)]  # noqa: SIM115 - closed on exit
+        place = queries.pairs["query"] % N_PARTS
         for part, file in enumerate(self._parts):
-            file.write(pairs[pairs["query"] % N_PARTS == part].tobytes())
+            file.write(queries.pairs[place == part].tobytes())
 
     def total(self) -> FloatArray:
         """Return the number of queries in each context, of shape (n_contexts,)."""

@@ -59,6 +59,20 @@ class QuerySample:
         if len(self._prompts) > 2 * self._most or self._n_chars > 2 * self._most_chars:
             self._cut()
 
+    def empty(self) -> QuerySample:
+        """Return an empty sample that ranks queries as this one does."""
+        other = QuerySample(self._most, np.random.default_rng(0), self._most_chars)
+        other._salt = self._salt
+        return other
+
+    def merge(self, later: QuerySample) -> None:
+        """Add the sample of later rows; a query keeps the prompt of its first one."""
+        for rank, prompt in later._prompts.items():
+            if rank <= self._bound and rank not in self._prompts:
+                self._prompts[rank] = prompt
+                self._n_chars += len(prompt)
+        self._cut()
+
     @property
     def prompts(self) -> list[str]:
         """One per query."""

@@ -177,12 +177,11 @@ class Estimates:
             (reward, self.labels, self.reward, self.reward_sq),
         ):
             table = np.asarray(values, dtype=np.float64)
-            seen = ~np.isnan(table)
-            known = np.where(seen, table, 0.0)
-            np.add.at(count, contexts, seen)
-            np.add.at(total, contexts, known)
-            np.add.at(square, contexts, known * known)
-            self.n_observations += int(seen.sum())
+            row, model = np.nonzero(~np.isnan(table))
+            known, cell = table[row, model], contexts[row] * self.shape[1] + model
+            for sums, weights in ((count, None), (total, known), (square, known * known)):
+                np.add(sums, np.bincount(cell, weights, sums.size).reshape(sums.shape), out=sums)
+            self.n_observations += len(known)
 
     def add_model(self, reward: ArrayLike, cost_usd: ArrayLike, weight: float) -> None:
         """Append a column for a new model.

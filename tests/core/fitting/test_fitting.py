@@ -11,7 +11,7 @@ from wiserouter.fitting import fit as fitting
 from wiserouter.fitting import fit_residuals, query_counts
 from wiserouter.fitting.fit import fit_log, sample_queries
 from wiserouter.fitting.fit_residuals import ResidualTerms
-from wiserouter.fitting.log import reader
+from wiserouter.fitting.log import log_files, reader
 from wiserouter.prompts.encoders import open_encoder
 
 
@@ -183,6 +183,7 @@ def test_memory_does_not_grow_with_the_rows(tmp_path, monkeypatch):
     monkeypatch.setattr(fitting, "SAMPLE_QUERIES", 500)
     monkeypatch.setattr(fit_residuals, "RESIDUAL_QUERIES", 200)
     monkeypatch.setattr(query_counts, "_IN_MEMORY", 1_000)
+    monkeypatch.setattr(log_files, "PART_ROWS", 2_000)
     batches = RoutingLog.batches
     monkeypatch.setattr(reader.RoutingLog, "batches", lambda self: batches(self, rows=1_000))
     terms = ResidualTerms("ridge", None, None, [0.0] * N_MODELS)
@@ -197,7 +198,7 @@ def test_memory_does_not_grow_with_the_rows(tmp_path, monkeypatch):
     fit(1_000)  # loads what is loaded late
     tracemalloc.start()
     try:
-        few, many = fit(5_000), fit(20_000)
+        few, many = fit(10_000), fit(25_000)
     finally:
         tracemalloc.stop()
     assert many < 1.15 * few + 100_000, (few, many)  # 15,000 ids and their numbers would be 2 MB

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from wiserouter.fitting import query_counts
 from wiserouter.fitting.log import LogBatch
 from wiserouter.fitting.log.query_keys import query_keys, ranks
-from wiserouter.fitting.query_counts import QueryCounts
+from wiserouter.fitting.query_counts import QueryCounts, contexts_of
 from wiserouter.fitting.query_sample import QuerySample
 
 
@@ -93,14 +93,14 @@ def test_each_query_counts_where_its_first_row_falls(ids, size, seed):
         first.setdefault(name, context)
     with QueryCounts(3) as counts:
         for i, batch in enumerate(cut(ids, size)):
-            counts.add(batch, where[i * size : (i + 1) * size])
+            counts.add(contexts_of(batch, where[i * size : (i + 1) * size], 3))
         assert counts.total().tolist() == np.bincount(list(first.values()), minlength=3).tolist()
 
 
 def test_counts_go_to_disk_and_the_files_are_closed(monkeypatch):
     monkeypatch.setattr(query_counts, "_IN_MEMORY", 64)
     with QueryCounts(2) as counts:
-        counts.add(rows([str(i) for i in range(5_000)]), np.arange(5_000) % 2)
+        counts.add(contexts_of(rows([str(i) for i in range(5_000)]), np.arange(5_000) % 2, 2))
         assert counts.total().tolist() == [2_500, 2_500]
         parts = list(counts._parts)
     assert all(part.closed for part in parts)

@@ -14,7 +14,7 @@ from wiserouter.errors import LogError
 from wiserouter.fitting.log.limits import MAX_ROW_BYTES
 from wiserouter.fitting.log.scores import UNIT, WORDS, Scale
 from wiserouter.prompts.messages import question_text
-from wiserouter.types import FloatArray
+from wiserouter.types import FloatArray, IntArray
 
 if TYPE_CHECKING:
     import polars as pl
@@ -94,6 +94,8 @@ class Cells:
         That of the scores.
     shown : callable
         Returns the name of a column in errors.
+    before : int
+        Rows of the log in the files before this one.
     """
 
     frame: pl.DataFrame
@@ -101,6 +103,12 @@ class Cells:
     file: Path | None
     scale: Scale = UNIT
     shown: Callable[[str], str] = field(default=str)
+    before: int = 0
+
+    @property
+    def row_numbers(self) -> IntArray:
+        """The numbers of the rows in the log, from 0."""
+        return self.before + self.first_row - 1 + np.arange(self.frame.height)
 
     def texts(self, column: str) -> list[str]:
         """Return a column of text; a missing one is an error, an empty one is not."""

@@ -19,7 +19,7 @@ def opened_log(log: RoutingLog | DataFrame | str | Path, prices: Mapping[str, Pr
 
     Parameters
     ----------
-    log : RoutingLog, str, Path, or data frame of polars or pandas
+    log : RoutingLog, str, Path, sequence of paths, or data frame of polars or pandas
         A frame has the columns of a file that `RoutingLog.read` reads.
     prices : mapping of str to Price, optional
         By model, for logs that count tokens.
@@ -39,7 +39,7 @@ def opened_log(log: RoutingLog | DataFrame | str | Path, prices: Mapping[str, Pr
     """
     if isinstance(log, RoutingLog):
         return log.priced(prices or {})
-    if isinstance(log, str | Path):
+    if isinstance(log, str | Path) or _are_paths(log):
         return RoutingLog.read(log, prices=prices)
     package = type(log).__module__.partition(".")[0]
     if package == "polars" and hasattr(log, "lazy"):
@@ -50,6 +50,10 @@ def opened_log(log: RoutingLog | DataFrame | str | Path, prices: Mapping[str, Pr
         f"log must be a RoutingLog, the path of a file, or a data frame of polars or pandas, got {type(log).__name__}",
         value=log,
     )
+
+
+def _are_paths(log: object) -> bool:
+    return isinstance(log, list | tuple) and bool(log) and all(isinstance(one, str | Path) for one in log)
 
 
 def _of_pandas(frame: DataFrame, prices: Mapping[str, Price] | None) -> RoutingLog:

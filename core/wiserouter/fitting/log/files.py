@@ -35,7 +35,8 @@ _IDS = ("custom_id", "query_id", "request_id", "call_id", "id")
 
 _CSV = (".csv", ".csv.gz")
 _JSONL = (".jsonl", ".ndjson")
-_ENDINGS = (".parquet", *_CSV, *_JSONL)
+ENDINGS = (".parquet", *_CSV, *_JSONL)
+"""How the name of a log ends."""
 
 
 def scan(path: Path) -> pl.LazyFrame:
@@ -57,14 +58,14 @@ def scan(path: Path) -> pl.LazyFrame:
 
     if not path.is_file():
         raise FileNotFoundError(f"{path}: no such file")
-    if not path.name.lower().endswith(_ENDINGS):
-        raise LogError(f"a log's name must end in {', '.join(_ENDINGS)}, got {path.name!r}", file=path, value=path.name)
+    if not is_log(path):
+        raise LogError(f"a log's name must end in {', '.join(ENDINGS)}, got {path.name!r}", file=path, value=path.name)
     with reading(path):
         if _is(path, _CSV):
             return _scan_csv(path)
         if _is(path, _JSONL):
             return _scan_jsonl(path)
-        return pl.scan_parquet(path, glob=False)
+        return pl.scan_parquet(path, glob=False, hive_partitioning=False)
 
 
 def schema_of(frame: pl.LazyFrame, path: Path | None) -> pl.Schema:
@@ -119,7 +120,7 @@ def batches(
     frame: pl.LazyFrame, columns: Sequence[str] | Sequence[pl.Expr], rows: int, path: Path | None
 ) -> Iterator[pl.DataFrame]:
     """Yield the rows in order, at most `rows` at a time, with at most some batches in memory."""
-    streamed = path is not None and _is(path, (*_CSV, *_JSONL))
+    streamed = path is not None and is_text(path)
     for part in _streamed(frame, columns, rows, path) if streamed else _sliced(frame.select(columns), rows, path):
         yield from part.iter_slices(rows)
 
@@ -146,6 +147,16 @@ def _shared_key(left: Sequence[str], right: Sequence[str], file: Path) -> str:
         has = f"both have {', '.join(shared)}" if shared else "they share no column"
         raise LogError(f"files are joined by an id that both have ({', '.join(_IDS)}), and {has}: add one", file=file)
     return ids[0]
+
+
+def is_log(path: Path) -> bool:
+    """Return True if the name of a file is that of a log."""
+    return _is(path, ENDINGS)
+
+
+def is_text(path: Path) -> bool:
+    """Return True if a file is a csv or a jsonl, which can only be read from its beginning."""
+    return _is(path, (*_CSV, *_JSONL))
 
 
 def _is(path: Path, endings: tuple[str, ...]) -> bool:

@@ -16,6 +16,7 @@ from wiserouter.fitting.log.cells import Cells
 from wiserouter.fitting.log.columns import LogColumns
 from wiserouter.fitting.log.layout import Layout, LayoutName, layout_of
 from wiserouter.fitting.log.limits import check_models
+from wiserouter.fitting.log.log_files import LogFile, LogPath, open_files, parts_of
 from wiserouter.fitting.log.rows import Prices, long_batch, wide_batch
 from wiserouter.fitting.log.scores import UNIT, Scale
 from wiserouter.pricing.prices import Price
@@ -61,10 +62,10 @@ class RoutingLog:
         *,
         scale: Scale | tuple[float, float] = UNIT,
         prices: Mapping[str, Price] | None = None,
-        in_memory: bool = False,
+        files_of: Sequence[LogFile] = (),
     ) -> None:
-        self._frame = frame
-        self._source = None if in_memory else path
+        self._files = tuple(files_of) or (LogFile(frame, path),)
+        self._is_part = False
         self.layout = layout
         self.path = path
         self.scale = Scale(*scale).checked()
@@ -75,7 +76,7 @@ class RoutingLog:
     @classmethod
     def read(
         cls,
-        path: str | Path,
+        path: LogPath | Sequence[LogPath],
         *,
         layout: LayoutName | None = None,
         models: Sequence[str] | None = None,
@@ -88,8 +89,9 @@ class RoutingLog:
 
         Parameters
         ----------
-        path : str or Path
-            A .parquet, .csv, .csv.gz, .jsonl or .ndjson file.
+        path : str, Path, or sequence of them
+            A .parquet, .csv, .csv.gz, .jsonl or .ndjson file; a folder of them, in which folders such as `day=3` are
+            columns; a pattern such as `calls/*.parquet`; or a URL of these, such as `s3://bucket/calls` (fsspec).
         layout : {"wide", "long"}, optional
             Its layout; derived from the columns by default.
         models : sequence of str, optional
@@ -113,12 +115,12 @@ class RoutingLog:
         UnknownModel
             If a model of `models` is not in the log.
         """
-        file = Path(path)
-        frame = files.scan(file)
+        found = open_files(path)
         if joined:
-            frame = files.joined(frame, file, [Path(other) for other in joined])
-        fitting = layout_of(files.column_names(frame, file), layout, file, columns)
-        return cls(frame, fitting, models, file, scale=scale, prices=prices, in_memory=bool(joined))
+            found = [one.joined([Path(other) for other in joined]) for one in found]
+        first = found[0]
+        fitting = layout_of(files.column_names(first.frame, first.path), layout, first.path, columns)
+        return cls(first.frame, fitting, models, first.path, scale=scale, prices=prices, files_of=found)
 
     @classmethod
     def from_arrays(
@@ -189,7 +191,11 @@ class RoutingLog:
 
     def columns(self) -> list[str]:
         """Return the names of all columns."""
-        return files.column_names(self._frame, self.path)
+        return files.column_names(self._files[0].frame, self.path)
+
+    def parts(self) -> list[RoutingLog]:
+        """Return the log in parts for tasks, which depend on its files alone; each can be sent to another process."""
+        return [self._part(one) for one in parts_of(self._files, numbered="query_id" not in self.layout.fields)]
 
     def batches(self, rows: int = BATCH_ROWS) -> Iterator[LogBatch]:
         """Yield the rows in the order of the file.
@@ -224,15 +230,14 @@ class RoutingLog:
             If there is no row, or the file is damaged.
         """
         check_count("rows", rows, least=1)
-        done = 0
-        schema = files.schema_of(self._frame, self.path)
-        chosen = self.layout.selection(schema, self.layout.fields if fields is None else fields)
-        if self.layout.name == "wide":
-            chosen += files.columns(name for one in self.models for name in self.layout.columns[one])
-        for frame in files.batches(self._frame, chosen, rows, self._source):
-            yield Cells(frame, done + 1, self.path, self.scale, self.layout.shown)
-            done += frame.height
-        if not done:
+        before = self._files[0].before
+        for file in self._files:
+            done = 0
+            for frame in files.batches(file.frame, self._selected(file, fields), rows, file.read_from):
+                yield Cells(frame, file.first + done + 1, file.path, self.scale, self.layout.shown, before)
+                done += frame.height
+            before += done
+        if before == self._files[0].before and not self._is_part:
             raise LogError("the log must hold at least one row, got none", file=self.path)
 
     def table(self) -> LogBatch:
@@ -248,6 +253,20 @@ class RoutingLog:
         It reads a log whose rows are the calls of runs: their id is given as that of the query.
         """
         return total(list(self.batches()), all_models=self.layout.name == "wide")
+
+    def _selected(self, file: LogFile, fields: Sequence[str] | None) -> list[pl.Expr]:
+        """Return the columns of a file that the log is read from."""
+        schema = files.schema_of(file.frame, file.path)
+        chosen = self.layout.selection(schema, self.layout.fields if fields is None else fields)
+        if self.layout.name == "wide":
+            chosen += files.columns(name for one in self.models for name in self.layout.columns[one])
+        return chosen
+
+    def _part(self, file: LogFile) -> RoutingLog:
+        """Return the log of some of the rows."""
+        part = object.__new__(RoutingLog)
+        part.__dict__.update(self.__dict__, _files=(file,), _is_part=True)
+        return part
 
     def _read_models(self) -> tuple[str, ...]:
         """Return the models of a long log, sorted, after one pass over their column."""

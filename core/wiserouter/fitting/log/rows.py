@@ -29,7 +29,7 @@ def wide_batch(cells: Cells, columns: Sequence[tuple[str, str]]) -> LogBatch:
     prompts, *tables = earliest(reads)
     ids = tables.pop(0) if named else None
     reward, cost_usd = np.split(np.stack(tables, axis=1), 2, axis=1)
-    query = cells.first_row - 1 + np.arange(len(prompts)) if ids is None else query_keys(ids)
+    query = cells.row_numbers if ids is None else query_keys(ids)
     return LogBatch(prompts, query, reward, cost_usd, ids)
 
 
@@ -47,7 +47,7 @@ def long_batch(cells: Cells, layout: Layout, models: Sequence[str], prices: Pric
     unknown = np.full(len(column), np.nan)
     for table, values in zip(tables, (read.get("reward", unknown), costs_usd(read, prices)), strict=True):
         table[kept, column[kept]] = values[kept]
-    query = cells.first_row - 1 + np.arange(len(column))
+    query = cells.row_numbers
     ids = read.get("query_id")
     if ids is not None:
         query = query_keys(ids)
