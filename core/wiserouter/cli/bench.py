@@ -57,6 +57,9 @@ def bench(
     contexts: Annotated[int, typer.Option(help="Number of contexts J.")] = 16,
     jobs: Annotated[int, typer.Option(help="Number of processes.", min=1)] = 2,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of the table.")] = False,
+    before: Annotated[
+        Path | None, typer.Option(help="The suite.csv of an earlier --suite, whose figures are printed beside.")
+    ] = None,
     report: Annotated[Path, typer.Option(help="Folder of the report and of the finished rows.")] = Path("bench"),
 ) -> None:
     """Run all methods on a table: 50:50 split by seed, six budgets and more.
@@ -88,7 +91,8 @@ def bench(
         opened = open_methods(default_methods() if methods is None else names(methods))
         settings = BenchSettings(seed_numbers, budgets, log_budgets or 0, encoder, contexts)
         tables = open_suite(suite, leave_out=left_out)
-        return run_and_report(benches(tables, opened, settings), opened, report, jobs=jobs, as_json=as_json)
+        each = benches(tables, opened, settings)
+        return run_and_report(each, opened, report, jobs=jobs, as_json=as_json, before=before)
     loaded = open_table(log or "", leave_out=left_out)
     opened = open_methods(names(methods))
     budgets_usd = budgets_of(loaded.table.cost_usd, budgets, 7 if log_budgets is None else log_budgets)

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from wiserouter.cli.bench_output import Ticker, origin_of
 from wiserouter.cli.output import out, print_json, progress, table
+from wiserouter.errors import LogError
 from wiserouter.evaluation.baselines import Method
 from wiserouter.evaluation.bench import Bench
 from wiserouter.evaluation.bench.oracles import BOUNDS
 from wiserouter.evaluation.bench.suite import run_suite
+from wiserouter.fitting.log import files
 
 if TYPE_CHECKING:
     import polars as pl
@@ -19,8 +21,11 @@ if TYPE_CHECKING:
 
     from wiserouter.evaluation.report import SuiteFigures, SuiteGroup
 
-REFERENCES = ("zero", "always-cheapest", "always-best")
-"""Single models and their mixture, which are shown with every group."""
+SPENDER = "wr-offline"
+"""The fitted router that shows which budgets can be spent."""
+
+REFERENCES = ("zero", "always-cheapest", "always-best", SPENDER)
+"""Single models, their mixture and a fitted router, which are shown with every group."""
 
 
 class SuiteReport(NamedTuple):
@@ -52,16 +57,23 @@ class SuiteReport(NamedTuple):
         }
 
 
-def run_and_report(work: list[Bench], methods: list[Method], folder: Path, *, jobs: int, as_json: bool) -> None:
-    """Run the benches, write the report and print it."""
+def run_and_report(
+    work: list[Bench], methods: list[Method], folder: Path, *, jobs: int, as_json: bool, before: Path | None = None
+) -> None:
+    """Run the benches, write the report and print it, with the figures of an earlier suite beside."""
     from wiserouter.evaluation.report import suite_figures
 
+    earlier = _read_before(before)
     total = sum(len(bench.keys()) for bench in work)
     with progress(quiet=as_json) as bars:
         ticker = Ticker(total, bars)
         rows = {bench.table.name: frame for bench, frame in run_suite(work, folder / "done", jobs=jobs, tick=ticker)}
     shown = [name for name in REFERENCES if name in {each.name for each in methods}]
-    groups = [suite_figures(rows, group, [*shown, *_bounds(methods)]) for group in groups_of(methods)]
+    listed = [*shown, *_bounds(methods)]
+    groups = [
+        suite_figures(rows, group, listed, spender=SPENDER, before=earlier.get(group.name))
+        for group in groups_of(methods)
+    ]
     report = SuiteReport(work, methods, groups)
     _write(report, folder)
     if as_json:
@@ -71,6 +83,19 @@ def run_and_report(work: list[Bench], methods: list[Method], folder: Path, *, jo
         out.print(_printed(figures), "")
     out.print(f"Report: {folder / 'suite'}.html and .md, figures: .csv", highlight=False, soft_wrap=True)
     return None
+
+
+def _read_before(path: Path | None) -> dict[str, pl.DataFrame]:
+    """Return `by_budget` of each group in the figures of an earlier suite."""
+    import polars as pl
+
+    if path is None:
+        return {}
+    with files.reading(path):
+        frame = pl.read_csv(path)
+    if not {"group", "method", "table", "verdict", "behind"} <= set(frame.columns):
+        raise LogError("the figures of an earlier suite must be the suite.csv that it wrote", file=path)
+    return {str(name): frame.filter(pl.col("group") == name) for name in frame["group"].unique()}
 
 
 def groups_of(methods: Sequence[Method]) -> list[SuiteGroup]:
@@ -137,7 +162,8 @@ def _named(figures: SuiteFigures) -> pl.DataFrame:
 
 def _printed(figures: SuiteFigures) -> Table:
     """Return the group's figures over all tables."""
-    columns = ["method", "rank", "held", "share", "regret", "worst", "spend", "least", "most", "us"]
+    before = ["before"] if "held_before" in figures.by_method.columns else []
+    columns = ["method", "rank", "held", "share", *before, "regret", "worst", "spend", "least", "most", "us"]
     rows = [_printed_row(row) for row in figures.by_method.filter("rival").iter_rows(named=True)]
     grid = table(f"{figures.group.title}; held: best or within 1 s.e. of it", columns, rows)
     grid.padding = 0
@@ -150,6 +176,7 @@ def _printed_row(row: Mapping[str, Any]) -> list[str]:
         f"{row['rank']:.1f}",
         f"{row['held']}/{row['budgets']}",
         f"{row['share']:.0%}",
+        *([str(row["held_before"] or "")] if "held_before" in row else []),
         *(f"{row[name]:.4f}" for name in ("regret", "regret_worst")),
         *(f"{row[name]:.3g}" for name in ("spend_ratio", "spend_ratio_min", "spend_ratio_max")),
         f"{row['decide_us']:.0f}",

@@ -57,6 +57,21 @@ def test_tables_are_added_up(figures):
     assert not bound["rival"]
 
 
+def test_what_can_be_spent_is_shown_by_one_method():
+    rows = {"first": rows_of(FIRST, SPEND)}
+    found = suite_figures(rows, GROUP, ["bound"], spender="a").by_method
+    assert dict(zip(found["method"], found["least_spent"], strict=True)) == {"a": 1.0, "b": 0.5, "bound": 1.0}
+    nothing_spent = suite_figures(rows, GROUP, spender="b").by_method
+    assert nothing_spent["least_spent"].is_null().all()
+
+
+def test_the_figures_of_an_earlier_suite_stand_beside(figures):
+    rows = {"first": rows_of(FIRST, SPEND), "second": rows_of(SECOND, SPEND)}
+    again = suite_figures(rows, GROUP, before=figures.by_budget.filter(table="first")).by_method
+    assert dict(zip(again["method"], again["held_before"], strict=True)) == {"a": 2, "b": 1}
+    assert again["regret_before"].to_list() == pytest.approx([0.0, 0.075])
+
+
 def test_methods_compete_with_those_that_learn_from_as_much():
     fitted, learners = groups_of(open_methods(default_methods()))
     assert {"wr-offline", "zero", "routing", "static-lp"} <= set(fitted.rivals)
@@ -98,11 +113,14 @@ def test_the_command_compares_methods_over_the_tables_of_a_folder(folder, tmp_pa
     page = (tmp_path / "suite.html").read_text()
     assert all(heading in page for heading in ("Bounds", "zero-hindsight", "Origin", "long", "wide"))
     assert "| always-best |" in (tmp_path / "suite.md").read_text()
+    asked += ["--before", str(tmp_path / "suite.csv")]
     figures = json.loads(CliRunner().invoke(app, [*asked, "--json"]).stdout)
     assert [table["table"] for table in figures["tables"]] == ["long", "wide"]
     assert {row["method"] for row in figures["groups"]["fitted"]["methods"] if row["rival"]} == {
         "zero", "always-best", "always-cheapest"
     }  # fmt: skip
+    fitted = figures["groups"]["fitted"]["methods"]
+    assert all(row["held_before"] == row["held"] for row in fitted if row["rival"])
     assert pl.read_csv(tmp_path / "suite.csv").height == sum(
         len(group["budgets"]) for group in figures["groups"].values()
     )

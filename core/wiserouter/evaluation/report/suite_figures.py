@@ -66,7 +66,9 @@ class SuiteFigures(NamedTuple):
         One row per table and method: `held` (budgets at which it is best or within one standard error) of `budgets`,
         mean `rank`, `regret`, `quality` and `spend_ratio`.
     by_method : polars.DataFrame
-        One row per method over all tables, in the order of the mean rank.
+        One row per method over all tables, in the order of the mean rank; `least_spent` is the least share that it
+        spends of a budget that the spender spends; `held_before`, `regret_before` and `spend_ratio_before` are the
+        figures of an earlier suite.
     """
 
     group: SuiteGroup
@@ -75,7 +77,14 @@ class SuiteFigures(NamedTuple):
     by_method: pl.DataFrame
 
 
-def suite_figures(rows: Mapping[str, pl.DataFrame], group: SuiteGroup, shown: Iterable[str] = ()) -> SuiteFigures:
+def suite_figures(
+    rows: Mapping[str, pl.DataFrame],
+    group: SuiteGroup,
+    shown: Iterable[str] = (),
+    *,
+    spender: str | None = None,
+    before: pl.DataFrame | None = None,
+) -> SuiteFigures:
     """Return the figures of one group.
 
     Parameters
@@ -86,27 +95,56 @@ def suite_figures(rows: Mapping[str, pl.DataFrame], group: SuiteGroup, shown: It
         The methods that compete.
     shown : iterable of str
         Further methods that are listed with them.
+    spender : str, optional
+        One of the methods, which shows what budgets can be spent.
+    before : polars.DataFrame, optional
+        `by_budget` of an earlier suite.
     """
     import polars as pl
 
     methods = list(dict.fromkeys([*group.rivals, *shown]))
     by_budget = pl.concat([_by_budget(name, frame, methods, group.rivals) for name, frame in rows.items()])
-    by_table = by_budget.group_by("table", "method", maintain_order=True).agg(
+    by_table = _by_table(by_budget)
+    times = pl.concat([frame.select("method", *_TIMES) for frame in rows.values()]).group_by("method").mean()
+    by_method = _by_method(by_budget, by_table)
+    further = [_least_spent(by_budget, spender), _before(before), times]
+    for each in further:
+        by_method = by_method.join(each, on="method", how="left", maintain_order="left")
+    return SuiteFigures(group, by_budget, by_table, by_method)
+
+
+def _least_spent(by_budget: pl.DataFrame, spender: str | None) -> pl.DataFrame:
+    """Return the least spend of each method at the budgets that the spender spends."""
+    import polars as pl
+
+    own = by_budget.filter(pl.col("method") == (spender or ""), pl.col("spend_ratio") >= SPENT).select(
+        "table", "budget"
+    )
+    spent = by_budget.join(own, on=["table", "budget"], how="semi")
+    return spent.group_by("method").agg(pl.col("spend_ratio").min().alias("least_spent"))
+
+
+def _before(by_budget: pl.DataFrame | None) -> pl.DataFrame:
+    """Return the figures of an earlier suite by method."""
+    import polars as pl
+
+    names = ("held", "regret", "spend_ratio")
+    if by_budget is None:
+        return pl.DataFrame(schema={"method": pl.String})
+    summary = _by_method(by_budget, _by_table(by_budget))
+    return summary.select("method", *(pl.col(name).alias(f"{name}_before") for name in names))
+
+
+def _by_table(by_budget: pl.DataFrame) -> pl.DataFrame:
+    import polars as pl
+
+    return by_budget.group_by("table", "method", maintain_order=True).agg(
         pl.col("rival").first(),
-        (pl.col("verdict") != "").sum().alias("held"),
+        pl.col("verdict").fill_null("").ne("").sum().alias("held"),
         pl.len().alias("budgets"),
         pl.col("rank", "quality", "spend_ratio").mean(),
         pl.col("behind").mean().alias("regret"),
     )
-    times = pl.concat([frame.select("method", *_TIMES) for frame in rows.values()]).group_by("method").mean()
-    by_method = _by_method(by_budget, by_table).join(times, on="method", how="left", maintain_order="left")
-    return SuiteFigures(group, by_budget, by_table, by_method)
-
-
-def spent_budgets(by_budget: pl.DataFrame, spender: str) -> pl.DataFrame:
-    """Return the tables and budgets at which a method spends the budget, as rows of `table` and `budget`."""
-    own = by_budget.filter(method=spender)
-    return own.filter(own["spend_ratio"] >= SPENT).select("table", "budget")
 
 
 def _by_budget(table: str, rows: pl.DataFrame, methods: list[str], rivals: Iterable[str]) -> pl.DataFrame:

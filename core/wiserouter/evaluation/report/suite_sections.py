@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from wiserouter.evaluation.plots import label_axes, line_of, new_figure
 from wiserouter.evaluation.report.section import ReportSection, figure, with_error
-from wiserouter.evaluation.report.suite_figures import SPENT, SuiteFigures
+from wiserouter.evaluation.report.suite_figures import SuiteFigures
 
 if TYPE_CHECKING:
     import polars as pl
@@ -18,8 +18,9 @@ SUMMARY = """
 Over all tables and budgets, methods in the order of their mean rank. held: budgets at which a method is the best of its
 group or within one standard error of it. Regret: quality below that of the group's best method at a budget, mean over
 the budgets of a table, then over tables; worst: on the table where it is largest. Spend: share of the budget, mean and
-range over tables and budgets. Below single models: the most by which a mixture of single models, chosen by their means
-in the test half, is better at the same spend. Methods without a rank do not compete here."""
+range over tables and budgets; least: of the budgets that `wr-offline` spends. Below single models: the most by which a
+mixture of single models, chosen by their means in the test half, is better at the same spend. Methods without a rank do
+not compete here."""
 TABLES = """
 Budgets of each table at which a method is the best of its group or within one standard error of it; in brackets its
 regret: quality below that of the best method at a budget, mean over budgets. **Bold**: regret of at most 0.002."""
@@ -51,8 +52,12 @@ def _applies(make: Callable[[SuiteFigures], ReportSection], figures: SuiteFigure
 
 
 def _summary(figures: SuiteFigures) -> ReportSection:
-    head = ("method", "rank", "held", "share", "regret", "worst", "on", "spend", "range", "kept", "below single models")
-    rows = [_summary_row(row) for row in figures.by_method.iter_rows(named=True)]
+    before = "held_before" in figures.by_method.columns
+    head = ("method", "rank", "held", "share", "regret", "worst", "on", "spend", "range", "least", "kept")
+    head = (*head, "below single models", *(("held before", "regret before", "spend before") if before else ()))
+    rows = [
+        _summary_row(row) + (_before_cells(row) if before else []) for row in figures.by_method.iter_rows(named=True)
+    ]
     draw = partial(_draw, figures)
     name, title = figures.group.name, figures.group.title
     return ReportSection(name, f"{title}: all tables", SUMMARY, head, rows, draw)
@@ -72,9 +77,16 @@ def _summary_row(row: Row) -> list[str]:
         *(competing if row["rival"] else [""] * len(competing)),
         figure(row["spend_ratio"], digits=3),
         f"{row['spend_ratio_min']:.3f} to {row['spend_ratio_max']:.3f}",
+        "" if row["least_spent"] is None else figure(row["least_spent"], digits=3),
         f"{row['kept']} of {row['budgets']}",
         figure(row["below_single"], "+"),
     ]
+
+
+def _before_cells(row: Row) -> list[str]:
+    if row["held_before"] is None or not row["rival"]:
+        return ["", "", ""]
+    return [str(row["held_before"]), figure(row["regret_before"]), figure(row["spend_ratio_before"], digits=3)]
 
 
 def _tables(figures: SuiteFigures) -> ReportSection:
@@ -162,6 +174,3 @@ def _draw(figures: SuiteFigures) -> Figure:
     axes.set_xlim(0.0, 1.0)
     label_axes(axes, figures.group.title, "share of budgets best or within one standard error", "")
     return picture
-
-
-__all__ = ["SMALL_REGRET", "SPENT", "suite_sections"]
