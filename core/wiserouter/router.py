@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from wiserouter.fitting.fit import Progress
     from wiserouter.fitting.log import RoutingLog
     from wiserouter.fitting.log.data_frames import DataFrame
-    from wiserouter.learning.residuals.model_selection import Comparison
 
 logger = logging.getLogger("wiserouter")
 
@@ -90,8 +89,8 @@ class WiseRouter(RouterSignals, RouterJudging):
 
     Attributes
     ----------
-    comparison : Comparison or None
-        The comparison of the estimators, if `fit` chose one.
+    comparison, encoders : Comparison and EncoderComparison, or None
+        The comparisons of estimators and of encoders, if `fit` chose one.
 
     Raises
     ------
@@ -149,7 +148,6 @@ class WiseRouter(RouterSignals, RouterJudging):
         self._decider = Decider(learner, np.random.default_rng(seed), store.now, labels, explore, KeyedDraws(seed))
         if conversations is not None:
             self.keep_conversations(conversations)
-        self.comparison: Comparison | None = None
 
     @classmethod
     def fit(
@@ -176,7 +174,8 @@ class WiseRouter(RouterSignals, RouterJudging):
         log : RoutingLog, str, Path, or data frame of polars or pandas
             Past calls: prompt, model, reward, cost; or the files that hold them.
         encoder : str, Encoder or callable, default "tfidf"
-            "tfidf", "minilm", or anything that maps a list of texts to an array.
+            "tfidf", "minilm", another name of `open_encoder`, or anything that maps a list of texts to an array; or
+            "auto", which compares the built-in ones on held-out queries, as `rate_usd` says of estimators.
         n_contexts : int, default 16
             Number of clusters J; fewer, with a warning, where the log has fewer different prompts.
         contexts : Contexts, optional
@@ -238,7 +237,7 @@ class WiseRouter(RouterSignals, RouterJudging):
             store=store,
             seed=seed,
         )
-        router.comparison = fitted.comparison
+        router.comparison, router.encoders = fitted.comparison, fitted.encoders
         return router
 
     @classmethod

@@ -22,6 +22,7 @@ from wiserouter.cli.log_options import (
 from wiserouter.cli.output import check_writable, out, print_json, progress, reporter, table
 from wiserouter.cli.parallel_options import AddressOption, BackendOption, Jobs
 from wiserouter.errors import InvalidInput
+from wiserouter.fitting.encoder_selection import EncoderComparison
 from wiserouter.learning.residuals.model_selection import CandidateScore, Comparison
 from wiserouter.parallel import CLUSTERS, parallel_backend
 from wiserouter.pricing.amounts import usd
@@ -33,7 +34,10 @@ from wiserouter.router import WiseRouter
 def fit(
     log: LogArgument,
     output: Annotated[Path, typer.Option("--output", "-o", help="The artifact to write.")] = Path("router.wise"),
-    encoder: Annotated[str, typer.Option(help="tfidf, or minilm (extra).")] = "tfidf",
+    encoder: Annotated[
+        str,
+        typer.Option(help="tfidf, tfidf-whole, minilm (extra), tfidf+minilm, or auto: the best on held-out queries."),
+    ] = "tfidf",
     contexts: Annotated[int, typer.Option(help="Number of contexts J.")] = 16,
     contexts_of: Annotated[
         Path | None,
@@ -114,6 +118,7 @@ def _fields(router: WiseRouter, output: Path, digest: str) -> dict[str, object]:
         "queries": router.contexts.n_queries,
         "labels": dict(zip(router.pool.names, _labels(router), strict=True)),
         **_comparison_fields(router.comparison),
+        **_encoder_fields(router.encoders),
     }
 
 
@@ -145,6 +150,8 @@ def _show(router: WiseRouter, output: Path) -> None:
             f"and learned.",
             highlight=False,
         )
+    if router.encoders is not None:
+        _show_encoders(router.encoders)
     if router.comparison is not None:
         _show_comparison(router.comparison)
     if router.plan is not None:
@@ -160,6 +167,26 @@ def _comparison_fields(comparison: Comparison | None) -> dict[str, object]:
         "estimators": [one._asdict() for one in comparison.standings],
         "chosen": comparison.chosen._asdict(),
     }
+
+
+def _encoder_fields(comparison: EncoderComparison | None) -> dict[str, object]:
+    if comparison is None:
+        return {}
+    standings = [one._asdict() for one in comparison.standings]
+    return {"encoder": comparison.chosen.encoder, "encoders": standings, "encoder_queries": comparison.n_queries}
+
+
+def _show_encoders(comparison: EncoderComparison) -> None:
+    columns = ("encoder", "quality", "gain", "its error", "")
+    chosen = comparison.chosen.encoder
+    rows = [
+        (
+            *(one.encoder, f"{one.value:.4f}", f"{one.gain:+.4f}", f"{one.gain_se:.4f}"),
+            "chosen" * (one.encoder == chosen),
+        )
+        for one in comparison.standings
+    ]
+    out.print(table(f"\n{comparison.n_queries:,} held-out queries, over several budgets", columns, rows))
 
 
 def _show_comparison(comparison: Comparison) -> None:

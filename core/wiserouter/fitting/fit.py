@@ -13,6 +13,13 @@ import numpy as np
 
 from wiserouter.errors import EncoderError, InvalidInput, LogError
 from wiserouter.fitting.context_summaries import context_summaries
+from wiserouter.fitting.encoder_selection import (
+    AUTO_ENCODER,
+    EncoderComparison,
+    chosen_encoder,
+    compare_encoders,
+    sample_calls,
+)
 from wiserouter.fitting.fit_residuals import ResidualSample, ResidualTerms, fit_residuals
 from wiserouter.fitting.log import RoutingLog
 from wiserouter.fitting.log.data_frames import DataFrame, opened_log
@@ -55,6 +62,8 @@ class Fitted(NamedTuple):
         Estimators of single queries.
     comparison : Comparison or None
         The comparison of the estimators, where one was to be chosen.
+    encoders : EncoderComparison or None
+        That of the encoders, likewise.
     models : tuple of Model
         The pool, in the log's order; empty where `fit_log` was called without one.
     """
@@ -66,6 +75,7 @@ class Fitted(NamedTuple):
     residuals: QueryResiduals | None = None
     comparison: Comparison | None = None
     models: tuple[Model, ...] = ()
+    encoders: EncoderComparison | None = None
 
 
 def fit_parts(
@@ -92,7 +102,7 @@ def fit_parts(
     Raises
     ------
     InvalidInput
-        If a model of `models` is not in the log; and as `fit_log` does.
+        If a model of `models` is not in the log, or an encoder cannot be chosen; and as `fit_log` does.
     LogError
         If a row cannot be read.
     """
@@ -100,6 +110,14 @@ def fit_parts(
     log = opened_log(log, {name: model.price for name, model in known.items() if model.price is not None})
     pool = _pool(log.models, known)
     log = log.priced({model.name: model.price for model in pool if model.price is not None})
+    encoders = None
+    if isinstance(encoder, str) and encoder == AUTO_ENCODER:
+        if contexts is not None:
+            raise InvalidInput("encoder='auto' chooses an encoder, and contexts have one: pass encoder=router.encoder")
+        (progress or _silent)("comparing encoders", 0)
+        calls = sample_calls(log, np.random.default_rng(seed))
+        encoders = compare_encoders(calls, n_contexts, rate_usd=rate_usd, seed=seed)
+        encoder = chosen_encoder(encoders)
     prices = [model.price for model in pool]
     terms = ResidualTerms(estimator, token_cost, rate_usd, [0.0 if price is None else price.input for price in prices])
     fitted = fit_log(
@@ -113,7 +131,7 @@ def fit_parts(
         n_jobs=n_jobs,
     )
     bounded = [_bounded(model, cost) for model, cost in zip(pool, fitted.max_cost_usd.tolist(), strict=True)]
-    return fitted._replace(models=tuple(bounded))
+    return fitted._replace(models=tuple(bounded), encoders=encoders)
 
 
 def _pool(names: Sequence[str], known: Mapping[str, Model]) -> list[Model]:

@@ -40,7 +40,9 @@ from wiserouter.stores.day_buckets import Cells, DayBuckets
 from wiserouter.types import Decision, FloatArray
 
 if TYPE_CHECKING:
+    from wiserouter.fitting.encoder_selection import EncoderComparison
     from wiserouter.judging.judge import Judge
+    from wiserouter.learning.residuals.model_selection import Comparison
     from wiserouter.routing.explanation import Explanation
 
 logger = logging.getLogger("wiserouter")
@@ -71,6 +73,8 @@ class RouterAdministration(RouterMode):
         if store.durable:
             store.join(self._days)
         self.judge: Judge | None = None
+        self.comparison: Comparison | None = None
+        self.encoders: EncoderComparison | None = None
         self._calls: ConversationCalls | None = None
         self._call_sums: Mapping[str, FloatArray] | None = None
         self._listeners: tuple[Callable[[], object], ...] = ()

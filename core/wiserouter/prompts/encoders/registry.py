@@ -16,8 +16,20 @@ _KNOWN = {
     "hashing": "wiserouter.prompts.encoders.hashing:HashingTfidf",
     "tfidf": "wiserouter.prompts.encoders.tfidf:TfidfEncoder",
     "minilm": "wiserouter.prompts.encoders.minilm:MiniLMEncoder",
+    "concatenated": "wiserouter.prompts.encoders.concatenated:ConcatenatedEncoder",
 }
 """The class of each encoder, imported on first use."""
+
+WHOLE_CHARS = 100_000
+"""Characters that "tfidf-whole" reads: practically all of a prompt."""
+
+_NAMED: dict[str, tuple[str, Settings]] = {
+    "hashing": ("hashing", {}),
+    "tfidf": ("tfidf", {}),
+    "tfidf-whole": ("tfidf", {"max_chars": WHOLE_CHARS}),
+    "minilm": ("minilm", {}),
+}
+"""The encoders that have a name: their kind and their settings."""
 
 
 def open_encoder(spec: EncoderLike | None = None) -> Encoder:
@@ -26,8 +38,8 @@ def open_encoder(spec: EncoderLike | None = None) -> Encoder:
     Parameters
     ----------
     spec : str, Encoder, callable or None
-        "tfidf" (also the default), "hashing" or "minilm", a callable of (list of texts) -> (n, d), or an encoder, which
-        is returned as is.
+        "tfidf" (also the default), "tfidf-whole", "hashing" or "minilm", several of them as in "tfidf+minilm", a
+        callable of (list of texts) -> (n, d), or an encoder, which is returned as is.
 
     Raises
     ------
@@ -45,15 +57,19 @@ def open_encoder(spec: EncoderLike | None = None) -> Encoder:
     """
     if spec is None:
         return open_encoder("tfidf")
-    if isinstance(spec, str) and spec in _KNOWN:
-        encoder: Encoder = _kind(spec)()
+    if isinstance(spec, str) and all(name in _NAMED for name in spec.split("+")):
+        parts = [_named(name) for name in spec.split("+")]
+        encoder: Encoder = parts[0] if len(parts) == 1 else _kind("concatenated")(parts)
         return encoder
     if isinstance(spec, Encoder) and not isinstance(spec, type):
         return spec
     if callable(spec) and not isinstance(spec, type):
         return CallableEncoder(spec)
-    names = ", ".join(repr(name) for name in _KNOWN)
-    raise InvalidInput(f"encoder must be one of {names}, a callable or an Encoder, got {spec!r}", value=spec)
+    names = ", ".join(repr(name) for name in _NAMED)
+    raise InvalidInput(
+        f"encoder must be one of {names}, several of them joined by '+', a callable or an Encoder, got {spec!r}",
+        value=spec,
+    )
 
 
 def encoder_from_state(spec: str, settings: Settings, arrays: State) -> Encoder:
@@ -70,6 +86,12 @@ def encoder_from_state(spec: str, settings: Settings, arrays: State) -> Encoder:
         encoder: Encoder = _kind(spec).restore(settings, arrays)
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise EncoderError(f"the {spec} encoder cannot be restored: {error!r}: fit and save it again") from error
+    return encoder
+
+
+def _named(name: str) -> Encoder:
+    kind, settings = _NAMED[name]
+    encoder: Encoder = _kind(kind)(**settings)
     return encoder
 
 
