@@ -483,3 +483,18 @@ def test_prices_count_cached_tokens_at_their_price(tmp_path):
     )
     log.finish()
     assert pl.read_parquet(tmp_path / "a.parquet")["cost_usd"][0] == pytest.approx(60e-6 + 4e-6 + 20e-6)
+
+
+@pytest.mark.parametrize(
+    ("more", "model"),
+    [
+        ({"model_parameters": {"reasoning_effort": "low"}}, "gpt-mini@low"),
+        ({"proxy_server_request": '{"reasoning": {"effort": "high"}}'}, "gpt-mini@high"),
+        ({"proxy_server_request": {"body": {"reasoning_effort": "low"}}, "model_parameters": {}}, "gpt-mini@low"),
+        ({"model_parameters": {"reasoning_effort": {"effort": "low"}}}, "gpt-mini"),
+        ({"model_parameters": {"reasoning_effort": None, "temperature": 1}}, "gpt-mini"),
+    ],
+)
+def test_litellm_calls_with_an_effort_are_those_of_an_arm(more, model):
+    (call,) = SOURCES["litellm"].calls({**PAYLOAD, **more})
+    assert call.model == model

@@ -22,6 +22,7 @@ from wiserouter.fitting.imports.calls import (
     texts,
     time_of,
 )
+from wiserouter.pricing.arms import EFFORT, EFFORTS, arm_name
 
 CUT = "litellm_truncated"
 """The mark that LiteLLM leaves in a text that it has cut."""
@@ -39,7 +40,7 @@ def calls(record: Recorded) -> Iterator[ImportedCall]:
     cached, from_cache = _cached_tokens(record), record.get("cache_hit")
     yield ImportedCall(
         ids=texts(record.get(name) for name in ("litellm_call_id", "request_id", "id", "trace_id", "session_id")),
-        model=text_of(record["model"]),
+        model=_arm(record),
         started_s=started_s,
         prompt=_prompt(record),
         input_tokens=first_number(record, "prompt_tokens"),
@@ -63,9 +64,21 @@ def scores(record: Recorded) -> Iterator[ImportedScore]:
         yield ImportedScore(request, "shadow", _VERDICTS[outcome][0])
 
 
-def _prompt(record: Recorded) -> object:
+def _arm(record: Recorded) -> str:
+    """Return the model of a call, as an arm where its reasoning effort is known."""
+    model, (sent, body) = text_of(record["model"]), (mapping_of(record.get("model_parameters")), _body(record))
+    efforts = (params.get(EFFORT) or mapping_of(params.get("reasoning")).get("effort") for params in (sent, body))
+    effort = next((effort for effort in efforts if isinstance(effort, str) and effort in EFFORTS), None)
+    return model if effort is None else arm_name(model, {EFFORT: effort})
+
+
+def _body(record: Recorded) -> Recorded:
     request = mapping_of(record.get("proxy_server_request"))
-    body = mapping_of(request.get("body")) or request
+    return mapping_of(request.get("body")) or request
+
+
+def _prompt(record: Recorded) -> object:
+    body = _body(record)
     found = first_filled(body, "messages", "input", "prompt")
     return found if found is not None else json_of(first_filled(record, "messages"))
 
