@@ -107,8 +107,8 @@ def test_a_judge_alone_leads_half_of_the_way_to_full_feedback():
     assert (judged.mean(axis=0) + error >= none.mean(axis=0)).all()
 
 
-def test_a_judge_that_prefers_cheap_models_is_still_better_than_none_and_may_be_reported():
+def test_a_judge_that_prefers_cheap_models_is_still_better_than_none_and_is_reported():
     biased, warned, error = figures_of(ROUTERBENCH, Feedback(judged=JUDGED, bias=0.2, scored=0.05))
     none = figures_of(ROUTERBENCH, Feedback())[0]
     assert (biased.mean(axis=0) + error >= none.mean(axis=0)).all()
-    assert (warned <= 500).any()
+    assert (warned <= 500).mean() >= 2 / 3

@@ -36,20 +36,14 @@ LEAST_SLOPE = 0.4
 NOISE, NOISE_PAIRS = 0.16, 10.0
 """Variance of a judge's scores around the line before any pair, and the number of pairs that this counts as."""
 
-FEWEST_PAIRS = 12
-"""Pairs before a bias is reported."""
+FIELDS = ("pairs", "judge", "person", "judge_sq", "person_sq", "product", "distance", "judged", "all", "all_sq")
+"""Sums over the pairs of a judge and a model, and over all of the judge's scores of that model: their number, sum and
+sum of squares."""
 
-BIAS_Z = 2.3
-"""Standard errors by which the bias must lie below 0."""
+SAME_PLACE = 1e-9
+"""Sum of squared distances of places that is 0 but for rounding."""
 
-RECHECK_GROWTH = 1.2
-"""The bias is tested again after a fifth more pairs, so that few tests are made in all."""
-
-TOLD_BIAS = 0.05
-"""A smaller bias does no harm that is worth a warning."""
-
-FIELDS = ("pairs", "judge", "person", "judge_sq", "person_sq", "product", "distance")
-"""Sums over the pairs of a judge and a model."""
+_PAIR_FIELDS = FIELDS.index("judged")
 
 
 class Correction(NamedTuple):
@@ -92,9 +86,19 @@ class Agreement:
     def add(self, model: str, judge: float, person: float, count: int = 1) -> None:
         """Count a pair, or take one back with `count=-1`."""
         figures = (1.0, judge, person, judge * judge, person * person, judge * person, abs(judge - person))
-        known = self._sums.get(model)
-        change = count * np.array(figures)
-        self._sums[model] = change if known is None else known + change
+        self._change(model, slice(None, _PAIR_FIELDS), count, figures)
+
+    def add_judged(self, model: str, judge: float, count: int = 1) -> None:
+        """Count a score of the judge, paired or not, or take one back with `count=-1`."""
+        self._change(model, slice(_PAIR_FIELDS, None), count, (1.0, judge, judge * judge))
+
+    def _change(self, model: str, fields: slice, count: int, figures: tuple[float, ...]) -> None:
+        self._sums.setdefault(model, np.zeros(len(FIELDS)))[fields] += count * np.array(figures)
+
+    @property
+    def judged(self) -> int:
+        """Number of scores of the judge."""
+        return round(sum(float(each[_PAIR_FIELDS]) for each in self._sums.values()))
 
     @property
     def pairs(self) -> int:
@@ -110,7 +114,7 @@ class Agreement:
         """Return the agreement on each model that has a pair."""
         return {
             name: ModelAgreement(round(n), float(1.0 - distance / n), float((judge - person) / n))
-            for name, (n, judge, person, *_, distance) in self._sums.items()
+            for name, (n, judge, person, _, _, _, distance, *_) in self._sums.items()
             if n >= 1
         }
 
@@ -139,10 +143,41 @@ class Agreement:
         offset, slope, bias = line.tolist()
         return Correction(offset, slope, bias, error)
 
+    def cautious_correction(self, places: Mapping[str, float]) -> Correction:
+        """Return the line of the judge, where scores that fall as prices rise count as bias until people say otherwise.
+
+        That expensive models are better is expected before any score. A slope of the judge's scores below its bias by
+        the pairs therefore moves the bias toward it, in proportion to the variances of the two (a Kalman update on one
+        side): much where people have scored nothing, and not at all where they have scored many of the calls.
+        """
+        found, (slope, error) = self.correction(places), self.price_slope(places)
+        variance = min(found.bias_se, PRIOR_SPREAD[2]) ** 2
+        further = min(slope - found.bias, 0.0) * variance / (variance + error**2)
+        return found._replace(bias=found.bias + further)
+
+    def price_slope(self, places: Mapping[str, float]) -> tuple[float, float]:
+        """Return the rise of the judge's scores from the cheapest to the most expensive model, and its standard error.
+
+        The slope of the least-squares line of all its scores over the places of their models; with an infinite error
+        where the models of one place alone were judged.
+        """
+        x = np.array([places.get(name, 0.0) for name in self._sums])
+        n, total, squares = np.array([each[_PAIR_FIELDS:] for each in self._sums.values()]).reshape(-1, 3).T
+        if n.sum() <= 2.0:
+            return 0.0, math.inf
+        middle, level = n @ x / n.sum(), total.sum() / n.sum()
+        spread = float(n @ (x - middle) ** 2)
+        if spread <= SAME_PLACE:
+            return 0.0, math.inf
+        slope = float((x - middle) @ total) / spread
+        left = float(squares.sum()) - n.sum() * level**2 - slope**2 * spread
+        noise = (NOISE_PAIRS * NOISE + max(left, 0.0)) / (NOISE_PAIRS + n.sum())
+        return slope, math.sqrt(noise / spread)
+
     def _moments(self, places: Mapping[str, float]) -> tuple[FloatArray, FloatArray, float]:
         """Return X'X, X'y and y'y of the regression of the judge's scores on 1, the person's and the place."""
         moments, target, squares = np.zeros((3, 3)), np.zeros(3), 0.0
-        for name, (n, judge, person, judge_sq, person_sq, product, _) in self._sums.items():
+        for name, (n, judge, person, judge_sq, person_sq, product, *_) in self._sums.items():
             x = places.get(name, 0.0)
             moments += [[n, person, n * x], [person, person_sq, person * x], [n * x, person * x, n * x * x]]
             target += [judge, product, judge * x]
@@ -177,22 +212,3 @@ def places_of(costs_usd: Mapping[str, float]) -> dict[str, float]:
     logs = {name: math.log(usd) for name, usd in costs_usd.items() if usd > 0.0 and math.isfinite(usd)}
     low, high = min(logs.values(), default=0.0), max(logs.values(), default=0.0)
     return {name: (log - low) / (high - low) - 0.5 if high > low else 0.0 for name, log in logs.items()}
-
-
-def bias_warning(source: str, agreement: Agreement, places: Mapping[str, float]) -> str | None:
-    """Return a line on a judge that prefers cheap models; None where the pairs do not show that."""
-    if agreement.pairs < FEWEST_PAIRS:
-        return None
-    found = agreement.correction(places)
-    # without the prior's pull to 0: the test is of the pairs alone
-    weight = 1.0 - (found.bias_se / PRIOR_SPREAD[2]) ** 2
-    if weight <= 0.0:
-        return None
-    bias, error = found.bias / weight, found.bias_se / math.sqrt(weight)
-    if bias > -TOLD_BIAS or bias > -BIAS_Z * error:
-        return None
-    return (
-        f"{source} rates the most expensive model {-bias:.2f} lower than the cheapest one where people rate them alike "
-        f"(s.e. {error:.2f}, {agreement.pairs:,} calls scored by both): its scores are corrected by a part of that; "
-        f"a better judge, or more scores by people, would help"
-    )

@@ -5,16 +5,23 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 
-from wiserouter.judging.agreement import (
+from wiserouter.judging.agreement import Agreement, Correction
+from wiserouter.judging.bias_warnings import (
+    FEWEST_JUDGED,
     FEWEST_PAIRS,
     RECHECK_GROWTH,
-    Agreement,
-    Correction,
     bias_warning,
+    price_warning,
 )
 from wiserouter.learning.source_scores import HUMAN, JUDGE, Scores, SourceScore, kind_of
 
 logger = logging.getLogger("wiserouter")
+
+
+CORRECTION_GROWTH = 1.05
+"""A judge's line is computed again after each pair, and after 5 % more scores."""
+
+_NEVER = (-1, 0.0, Correction())
 
 
 class Agreements:
@@ -28,15 +35,18 @@ class Agreements:
     Attributes
     ----------
     warnings : dict of str to str
-        The warning on each source whose scores are biased toward cheap models; each is also logged, once.
+        The warning on each source whose scores seem biased toward cheap models, by people's scores or else by the
+        prices; each is also logged, once.
     """
 
     def __init__(self, sums: Mapping[str, Mapping[str, Sequence[float]]] | None = None) -> None:
         self.of = {source: Agreement(each) for source, each in (sums or {}).items()}
         self.warnings: dict[str, str] = {}
         self._places: Mapping[str, float] = {}
-        self._corrections: dict[str, tuple[int, Correction]] = {}
-        self._due: dict[str, float] = {}
+        self._corrections: dict[str, tuple[int, float, Correction]] = {}
+        self._proven: set[str] = set()
+        self._due_pairs: dict[str, float] = {}
+        self._due_judged: dict[str, float] = {}
 
     def place(self, places: Mapping[str, float]) -> None:
         """Set the place of each model between the cheapest and the most expensive one."""
@@ -47,33 +57,50 @@ class Agreements:
     def corrected(self, source: str, model: str, reward: float) -> float:
         """Return a judge's score as it is learned."""
         agreement = self.of.get(source)
-        if agreement is None or not agreement.pairs:
+        if agreement is None:
             return reward
-        known = self._corrections.get(source)
-        if known is None or known[0] != agreement.pairs:
-            known = self._corrections[source] = agreement.pairs, agreement.correction(self._places)
-        return known[1].applied(reward, self._places.get(model, 0.0))
+        pairs, due, line = self._corrections.get(source, _NEVER)
+        if pairs != agreement.pairs or agreement.judged >= due:
+            pairs, line = agreement.pairs, agreement.cautious_correction(self._places)
+            self._corrections[source] = pairs, agreement.judged * CORRECTION_GROWTH + 1.0, line
+        return line.applied(reward, self._places.get(model, 0.0))
 
     def note(self, model: str, before: Scores, source: str, score: SourceScore) -> None:
-        """Count the pairs that a new score of a call makes, in place of those that it replaces."""
+        """Count a judge's score and the pairs that a new score makes, in place of those that it replaces."""
+        if kind_of(source) == JUDGE:
+            self._note_judged(model, before.get(source), source, score)
         after = {**before, source: score}
         for judge in [source] if source != HUMAN else [name for name in before if kind_of(name) == JUDGE]:
             for scores, count in ((before, -1), (after, 1)):
                 if HUMAN in scores and judge in scores and kind_of(judge) == JUDGE:
                     agreement = self.of.setdefault(judge, Agreement())
                     agreement.add(model, scores[judge].reward, scores[HUMAN].reward, count)
-                    self._test(judge, agreement)
+                    self._test_pairs(judge, agreement)
 
     def sums(self) -> dict[str, dict[str, list[float]]]:
         """Return the sums by source and model."""
         return {source: each.sums() for source, each in self.of.items()}
 
-    def _test(self, source: str, agreement: Agreement) -> None:
-        """Test for a bias toward cheap models, where there are enough more pairs; warn once."""
-        if agreement.pairs < self._due.get(source, FEWEST_PAIRS) or source in self.warnings:
+    def _note_judged(self, model: str, former: SourceScore | None, source: str, score: SourceScore) -> None:
+        agreement = self.of.setdefault(source, Agreement())
+        if former is not None:
+            agreement.add_judged(model, former.reward, -1)
+        agreement.add_judged(model, score.reward)
+        if source not in self.warnings and agreement.judged >= self._due_judged.get(source, FEWEST_JUDGED):
+            self._due_judged[source] = agreement.judged * RECHECK_GROWTH
+            self._warn(source, price_warning(source, agreement, self._places))
+
+    def _test_pairs(self, source: str, agreement: Agreement) -> None:
+        """Test the pairs where there are enough more; what they show replaces a warning by the prices."""
+        if source in self._proven or agreement.pairs < self._due_pairs.get(source, FEWEST_PAIRS):
             return
-        self._due[source] = agreement.pairs * RECHECK_GROWTH
+        self._due_pairs[source] = agreement.pairs * RECHECK_GROWTH
         line = bias_warning(source, agreement, self._places)
+        if line is not None:
+            self._proven.add(source)
+            self._warn(source, line)
+
+    def _warn(self, source: str, line: str | None) -> None:
         if line is not None:
             self.warnings[source] = line
             logger.warning("%s", line)

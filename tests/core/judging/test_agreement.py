@@ -15,11 +15,11 @@ from wiserouter.judging.agreement import (
     PRIOR_SPREAD,
     Agreement,
     ModelAgreement,
-    bias_warning,
     checked_sums,
     places_of,
 )
 from wiserouter.judging.agreements import Agreements
+from wiserouter.judging.bias_warnings import bias_warning, price_warning
 from wiserouter.learning.source_scores import SourceScore
 
 PLACES = {"small": -0.5, "medium": 0.1, "large": 0.5}
@@ -32,6 +32,23 @@ def of_pairs(pairs):
     for model, judge, person in pairs:
         agreement.add(model, judge, person)
     return agreement
+
+
+def of_judged(scores):
+    agreement = Agreement()
+    for model, judge in scores:
+        agreement.add_judged(model, judge)
+    return agreement
+
+
+def judged(n, *, bias=0.0, slope=0.0, right=0.8, seed=0):
+    """Return scores of a judge as in `simulated`, of models whose quality rises by `slope` over the range of prices."""
+    rng = np.random.default_rng(seed)
+    models = rng.choice([*PLACES], size=n)
+    place = np.array([PLACES[name] for name in models])
+    person = rng.random(n) < 0.6 + slope * place
+    says = np.where(person, right, 1.0 - right) + bias * place
+    return of_judged(zip(models.tolist(), (rng.random(n) < says).astype(float).tolist(), strict=True))
 
 
 def simulated(n, *, bias=0.0, right=0.8, seed=0):
@@ -89,6 +106,93 @@ def test_a_bias_toward_cheap_models_is_told_and_no_other():
     assert bias_warning("judge:mini", simulated(11, bias=-0.3), PLACES) is None
     false = sum(bias_warning("judge:mini", simulated(100, seed=seed), PLACES) is not None for seed in range(200))
     assert false <= 10
+
+
+@given(st.lists(st.tuples(st.sampled_from([*PLACES]), SHARES), min_size=3, max_size=40))
+def test_the_slope_over_prices_is_that_of_least_squares(scores):
+    x, y = np.array([PLACES[model] for model, _ in scores]), np.array([judge for _, judge in scores])
+    slope, error = of_judged(scores).price_slope(PLACES)
+    if len(set(x.tolist())) == 1:
+        assert (slope, error) == (0.0, np.inf)
+        return
+    design = np.column_stack([np.ones(len(x)), x])
+    line, *_ = np.linalg.lstsq(design, y)
+    noise = (10.0 * NOISE + ((y - design @ line) ** 2).sum()) / (10.0 + len(y))
+    assert slope == pytest.approx(line[1], abs=1e-8)
+    assert error == pytest.approx((noise * np.linalg.inv(design.T @ design)[1, 1]) ** 0.5, rel=1e-6)
+
+
+def test_scores_that_fall_as_prices_rise_are_told_without_people():
+    found = [price_warning("judge:mini", judged(500, bias=-0.4, slope=0.25, seed=seed), PLACES) for seed in range(100)]
+    assert sum(line is not None for line in found) >= 95
+    assert "either it is worth less here, or the judge prefers cheap models" in found[0]
+    fair = [price_warning("judge:mini", judged(500, slope=0.0, seed=seed), PLACES) for seed in range(200)]
+    assert sum(line is not None for line in fair) <= 8
+    assert price_warning("judge:mini", judged(29, bias=-0.4), PLACES) is None
+    assert price_warning("judge:mini", of_judged([("small", 1.0)] * 40), PLACES) is None
+
+
+def test_scores_that_fall_as_prices_rise_count_as_bias_until_people_say_otherwise():
+    falling, rising = judged(500, bias=-0.4), judged(500, bias=0.4)
+    slope, error = falling.price_slope(PLACES)
+    assert rising.cautious_correction(PLACES).bias == rising.correction(PLACES).bias == 0.0
+    assert falling.cautious_correction(PLACES).bias == pytest.approx(slope * 0.15**2 / (0.15**2 + error**2))
+    rng = np.random.default_rng(1)
+    for model in rng.choice([*PLACES], size=20_000).tolist():  # people rate expensive models lower, too
+        person = float(rng.random() < 0.5 - 0.6 * PLACES[model])
+        falling.add(model, float(rng.random() < 0.2 + 0.6 * person), person)
+    found = falling.correction(PLACES)
+    assert falling.cautious_correction(PLACES).bias == pytest.approx(found.bias, abs=0.01)
+    assert found.bias == pytest.approx(0.0, abs=0.03)
+
+
+@given(PAIRS, st.lists(st.tuples(st.sampled_from([*PLACES]), SHARES), max_size=30))
+def test_caution_only_ever_lowers_the_bias(pairs, scores):
+    agreement = of_pairs(pairs)
+    for model, judge in scores:
+        agreement.add_judged(model, judge)
+    found, cautious = agreement.correction(PLACES), agreement.cautious_correction(PLACES)
+    slope, _ = agreement.price_slope(PLACES)
+    assert cautious[:2] == found[:2]
+    assert min(slope, found.bias) - 1e-9 <= cautious.bias <= found.bias + 1e-9
+
+
+def test_people_that_rate_expensive_models_lower_too_silence_the_warning():
+    rng, agreement = np.random.default_rng(0), Agreement()
+    for _ in range(600):
+        model = str(rng.choice([*PLACES]))
+        person = float(rng.random() < 0.5 - 0.6 * PLACES[model])
+        judge = float(rng.random() < 0.2 + 0.6 * person)
+        agreement.add(model, judge, person)
+        agreement.add_judged(model, judge)
+    assert agreement.price_slope(PLACES)[0] < -0.2
+    assert price_warning("judge:mini", agreement, PLACES) is None
+
+
+def test_what_people_show_replaces_what_prices_suggest(caplog):
+    caplog.set_level(logging.WARNING)
+    agreements, rng = Agreements(), np.random.default_rng(0)
+    agreements.place(PLACES)
+    for _ in range(400):
+        model = str(rng.choice([*PLACES]))
+        judge = SourceScore(float(rng.random() < 0.5 - 0.8 * PLACES[model]), 1.0, 0.0)
+        agreements.note(model, {}, "judge:a", judge)
+    assert "either it is worth less here" in agreements.warnings["judge:a"]
+    for _ in range(200):
+        model = str(rng.choice([*PLACES]))
+        judge = SourceScore(float(rng.random() < 0.5 - 0.8 * PLACES[model]), 1.0, 0.0)
+        agreements.note(model, {"judge:a": judge}, "human", SourceScore(float(rng.random() < 0.5), 1.0, 0.0))
+    assert "where people rate them alike" in agreements.warnings["judge:a"]
+    assert len(caplog.messages) == 2
+
+
+def test_a_score_that_is_replaced_counts_once():
+    agreements = Agreements()
+    first, second = SourceScore(0.2, 1.0, 0.2), SourceScore(0.9, 1.0, 0.9)
+    agreements.note("small", {}, "judge:a", first)
+    agreements.note("small", {"judge:a": first}, "judge:a", second)
+    assert agreements.of["judge:a"].judged == 1
+    assert agreements.sums()["judge:a"]["small"][-3:] == pytest.approx([1.0, 0.9, 0.81])
 
 
 def test_agreement_is_measured_per_model():
@@ -156,7 +260,7 @@ def test_an_artifact_keeps_the_pairs(tmp_path):
     assert again._learner.corrected("judge:mini", 0, 0.5) == router._learner.corrected("judge:mini", 0, 0.5) > 0.5
 
 
-DAMAGED = ([], {"anyone": {}}, {"judge:a": []}, {"judge:a": {"m": [1.0]}}, {"judge:a": {"m": [None] * 7}})
+DAMAGED = ([], {"anyone": {}}, {"judge:a": []}, {"judge:a": {"m": [1.0]}}, {"judge:a": {"m": [None] * 10}})
 
 
 @pytest.mark.parametrize("sums", DAMAGED)
