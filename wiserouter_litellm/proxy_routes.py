@@ -210,6 +210,7 @@ def _models(group: Group) -> dict[str, dict[str, Any]]:
             "mean_reward": _mean(estimates.reward[:, k].sum(), labels[k]),
             "deployments": deployments[name],
             "retired": group.router.pool.by_name[name].retired,
+            "params": dict(group.router.pool.by_name[name].params),
             "max_share": orders[name].max_share if name in orders else None,
             "price_usd_per_token": asdict(rate_cards[name].price) if name in rate_cards else None,
             "price_source": rate_cards[name].source if name in rate_cards else None,

@@ -278,6 +278,36 @@ def test_the_settings_of_the_proxy_name_the_arms():
         settings_of({"groups": {"wise": {**group, "arms": {"gpt-5": LOW}}}})
 
 
+async def test_a_run_keeps_its_arm(thinking, settled):
+    arms = {"large": [LOW, HIGH]}
+    callback = attach(llms(large()), "wise", budget=Budget(1.0, 100), arms=arms, unit="run")
+    router = callback.groups["wise"].router
+    for i in range(6):
+        metadata = {"session_id": f"run {i // 3}"}
+        await callback._router.acompletion(model="wise", messages=HI, metadata=metadata)
+        await settled(lambda: router.status().in_flight == 0)
+    efforts = [effort_of(json.loads(call.request.content)) for call in thinking.calls]
+    assert len(set(efforts[:3])) == len(set(efforts[3:])) == 1
+
+
+async def test_a_failed_deployment_fails_with_all_its_arms(provider, settled):
+    def respond(request):
+        if json.loads(request.content)["model"] == "large":
+            return httpx.Response(429, json={"error": {"message": "slow down"}})
+        return by_effort(request)
+
+    provider.routes.clear()
+    provider.route(url__startswith=URL).mock(side_effect=respond)
+    rows = llms(large(), deployment("small"), num_retries=1, allowed_fails=1_000)
+    callback = attach(rows, "wise", budget=RICH, arms={"large": [LOW, HIGH]})
+    router = callback.groups["wise"].router
+    for _ in range(8):
+        response = await callback._router.acompletion(model="wise", messages=HI)
+        assert response._hidden_params["model_id"] == "small"
+    await settled(lambda: router.status().in_flight == 0)
+    assert router.status().spent_usd == pytest.approx(8 * billed("small", None))
+
+
 @pytest.mark.parametrize(
     ("arm", "said", "agree"),
     [

@@ -95,6 +95,7 @@ def test_each_arm_is_sent_billed_and_learned(proxy):
         learned = now["models"][model]
         name = model.partition("@")[0]
         assert learned["calls"] == models[model]
+        assert learned["params"].get("reasoning_effort") == effort
         true_usd = TOKENS[0] * INPUT_USD[name] + TOKENS_OF[effort] * OUTPUT_USD[name]
         assert learned["mean_cost_usd"] == pytest.approx(true_usd)
 

@@ -25,7 +25,7 @@ from wiserouter.types import Embedding, FloatArray, IntArray
 
 AUTO_ENCODER = "auto"
 ENCODERS = ("tfidf", "tfidf-whole", "minilm", "tfidf+minilm")
-"""The encoders that are compared; the first one stays unless another gains more than a standard error."""
+"""The encoders that are compared, the default first."""
 
 ENCODER_QUERIES = 1_000
 """They are compared on at most this many queries, drawn evenly from the log: MiniLM takes up to 90 ms for each."""
@@ -69,7 +69,7 @@ class EncoderComparison(NamedTuple):
     standings : tuple of EncoderScore
         The first is the default.
     chosen : EncoderScore
-        The best one if it gains more than one standard error, else the default.
+        The one whose gain less its standard error is largest: the default stays unless another is surely better.
     """
 
     n_queries: int
@@ -139,8 +139,7 @@ def compare_encoders(
         values[name] = np.mean([_value(calls, weight, *predicted, rate) for rate in rates], axis=0)
     first = next(iter(values.values()))
     standings = tuple(_score(name, value, value - first) for name, value in values.items())
-    best = max(standings, key=lambda one: one.gain)
-    return EncoderComparison(n, rates, standings, best if best.gain > best.gain_se else standings[0])
+    return EncoderComparison(n, rates, standings, max(standings, key=lambda one: one.gain - one.gain_se))
 
 
 def chosen_encoder(comparison: EncoderComparison) -> Encoder:
