@@ -8,6 +8,7 @@ import typer
 
 from wiserouter import __version__
 from wiserouter.cli.acting import budget, mode, model
+from wiserouter.cli.arena import app as arena
 from wiserouter.cli.bench import bench
 from wiserouter.cli.data import app as data
 from wiserouter.cli.demo import demo
@@ -56,6 +57,7 @@ for command in (
 ):
     app.command()(command)
 app.command("evaluate")(evaluate_journal)
+app.add_typer(arena, name="arena")
 app.add_typer(data, name="data")
 app.add_typer(feedback, name="feedback")
 app.add_typer(log, name="log")

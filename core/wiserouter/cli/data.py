@@ -96,6 +96,23 @@ def paretobandit(
 
 
 @app.command()
+def routerarena(
+    files: Annotated[list[Path], typer.Argument(help="Files of RouterArena's cached_results, one per model.")],
+    output: Output = None,
+    drop_faulty: DropFaulty = False,
+    as_json: AsJson = False,
+) -> None:
+    """Convert RouterArena's published answers into a table for evaluation only: fit and bench refuse it.
+
+    Example: wiserouter data routerarena RouterArena/cached_results/gemini-2.0-flash-001.jsonl
+    """
+    from wiserouter.evaluation.datasets import routerarena as loader
+
+    converted = loader.read(files, drop_faulty=drop_faulty)
+    _finish(converted, output or tables_folder() / "routerarena.parquet", as_json=as_json)
+
+
+@app.command()
 def check(
     file: Annotated[str, typer.Argument(help="A log in any layout, or the name of a table in data/.")],
     as_json: AsJson = False,

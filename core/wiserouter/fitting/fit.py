@@ -20,6 +20,7 @@ from wiserouter.fitting.encoder_selection import (
     compare_encoders,
     sample_calls,
 )
+from wiserouter.fitting.evaluation_only import check_trainable
 from wiserouter.fitting.fit_residuals import ResidualSample, ResidualTerms, fit_residuals
 from wiserouter.fitting.log import RoutingLog
 from wiserouter.fitting.log.data_frames import DataFrame, opened_log
@@ -108,6 +109,7 @@ def fit_parts(
     """
     known = {model.name: model for model in models or ()}
     log = opened_log(log, {name: model.price for name, model in known.items() if model.price is not None})
+    check_trainable(log.columns(), log.path)
     pool = _pool(log.models, known)
     log = log.priced({model.name: model.price for model in pool if model.price is not None})
     encoders = None

@@ -13,6 +13,8 @@ from wiserouter.errors import LogError, UnknownModel
 from wiserouter.evaluation.datasets.table_content import read_content
 from wiserouter.evaluation.errors import MissingTable
 from wiserouter.evaluation.table import Table
+from wiserouter.fitting.evaluation_only import check_trainable
+from wiserouter.fitting.log import RoutingLog
 from wiserouter.types import Embedding
 
 COMMANDS = {
@@ -83,10 +85,11 @@ def open_table(table: str | Path, *, leave_out: Iterable[str] | None = (), folde
     UnknownModel
         If a model to leave out is not in the table.
     LogError
-        If it is damaged, or no query is complete.
+        If it is damaged, no query is complete, or it is for evaluation only.
     """
     path = path_of(table, folder)
     name = path.name.split(".")[0]
+    check_trainable(RoutingLog.read(path).columns(), path)
     batch, models, sha256, embeddings, ids, _ = read_content(path)
     left_out = _by_default(name, models) if leave_out is None else tuple(leave_out)
     taken = _columns(models, left_out)
