@@ -13,6 +13,7 @@ from wiserouter.cli.bench_output import Ticker, origin_of
 from wiserouter.cli.bench_suite import run_and_report
 from wiserouter.cli.fit import names
 from wiserouter.cli.output import out, print_json, progress, table
+from wiserouter.cli.parallel_options import AddressOption, BackendOption, Jobs, workers
 from wiserouter.errors import InvalidInput
 from wiserouter.evaluation.baselines import Method, open_methods
 from wiserouter.evaluation.bench import Bench, budgets_of, run_bench
@@ -20,6 +21,7 @@ from wiserouter.evaluation.bench.oracles import BOUNDS
 from wiserouter.evaluation.bench.splits import DEFAULT_ENCODER
 from wiserouter.evaluation.bench.suite import BenchSettings, benches, default_methods, open_suite
 from wiserouter.evaluation.datasets import LoadedTable, open_table
+from wiserouter.parallel import parallel_backend
 from wiserouter.pricing.amounts import usd
 
 if TYPE_CHECKING:
@@ -55,7 +57,9 @@ def bench(
         typer.Option(help="tfidf, or minilm (extra); by default the embeddings in the table, else tfidf."),
     ] = None,
     contexts: Annotated[int, typer.Option(help="Number of contexts J.")] = 16,
-    jobs: Annotated[int, typer.Option(help="Number of processes.", min=1)] = 2,
+    jobs: Jobs = None,
+    backend: BackendOption = None,
+    address: AddressOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of the table.")] = False,
     before: Annotated[
         Path | None, typer.Option(help="The suite.csv of an earlier --suite, whose figures are printed beside.")
@@ -84,6 +88,7 @@ def bench(
     figures of the report, null where undefined.
     """
     check_source(log, suite)
+    n_jobs = workers(jobs, backend, 2)
     left_out = None if leave_out is None else names(leave_out) or ()
     seed_numbers = tuple(range(first_seed, first_seed + seeds))
     logging.getLogger("wiserouter").setLevel(logging.ERROR)
@@ -92,7 +97,8 @@ def bench(
         settings = BenchSettings(seed_numbers, budgets, log_budgets or 0, encoder, contexts)
         tables = open_suite(suite, leave_out=left_out)
         each = benches(tables, opened, settings)
-        return run_and_report(each, opened, report, jobs=jobs, as_json=as_json, before=before)
+        with parallel_backend(backend, address):
+            return run_and_report(each, opened, report, jobs=n_jobs, as_json=as_json, before=before)
     loaded = open_table(log or "", leave_out=left_out)
     opened = open_methods(names(methods))
     budgets_usd = budgets_of(loaded.table.cost_usd, budgets, 7 if log_budgets is None else log_budgets)
@@ -100,8 +106,8 @@ def bench(
     work = Bench(loaded, budgets_usd, order, seed_numbers, encoder, contexts)
     if not as_json:
         out.print(_terms(work), highlight=False, soft_wrap=True)
-    with progress(quiet=as_json) as bars:
-        rows = run_bench(work, report / "done", jobs=jobs, tick=Ticker(len(work.keys()), bars))
+    with progress(quiet=as_json) as bars, parallel_backend(backend, address):
+        rows = run_bench(work, report / "done", jobs=n_jobs, tick=Ticker(len(work.keys()), bars))
     aggregates = _write(_results(work, rows, opened), report)
     if as_json:
         return print_json(_figures(work.table, aggregates))

@@ -58,7 +58,13 @@ class SuiteReport(NamedTuple):
 
 
 def run_and_report(
-    work: list[Bench], methods: list[Method], folder: Path, *, jobs: int, as_json: bool, before: Path | None = None
+    work: list[Bench],
+    methods: list[Method],
+    folder: Path,
+    *,
+    jobs: int | None,
+    as_json: bool,
+    before: Path | None = None,
 ) -> None:
     """Run the benches, write the report and print it, with the figures of an earlier suite beside."""
     from wiserouter.evaluation.report import suite_figures

@@ -20,11 +20,11 @@ from wiserouter.cli.log_options import (
     read_log,
 )
 from wiserouter.cli.output import check_writable, out, print_json, progress, reporter, table
-from wiserouter.cli.parallel_options import AddressOption, BackendOption, Jobs
+from wiserouter.cli.parallel_options import AddressOption, BackendOption, Jobs, workers
 from wiserouter.errors import InvalidInput
 from wiserouter.fitting.encoder_selection import EncoderComparison
 from wiserouter.learning.residuals.model_selection import CandidateScore, Comparison
-from wiserouter.parallel import CLUSTERS, parallel_backend
+from wiserouter.parallel import parallel_backend
 from wiserouter.pricing.amounts import usd
 from wiserouter.pricing.pool import Model
 from wiserouter.pricing.prices import Price
@@ -103,7 +103,7 @@ def fit(
             rate_usd=budget_per_query,
             seed=seed,
             progress=reporter(bars),
-            n_jobs=-1 if jobs is None and backend in CLUSTERS else jobs,
+            n_jobs=workers(jobs, backend, None),
         )
     digest = router.save(output)
     return print_json(_fields(router, output, digest)) if as_json else _show(router, output)

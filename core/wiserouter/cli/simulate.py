@@ -12,9 +12,11 @@ import typer
 from wiserouter.cli import simulate_conversations as conversations
 from wiserouter.cli.fit import names
 from wiserouter.cli.output import check_writable, out, print_json, progress, table
+from wiserouter.cli.parallel_options import AddressOption, BackendOption, Jobs, workers
 from wiserouter.errors import InvalidInput
 from wiserouter.evaluation import simulation
 from wiserouter.evaluation.simulation import MethodSummary, Study, slopes, summarise
+from wiserouter.parallel import parallel_backend
 from wiserouter.pricing.amounts import usd
 
 _COLUMNS = ("method", "reward\nratio", "\ns.e.", "\nregret", "spend\nratio", "\nmost", "\nserved")
@@ -53,7 +55,9 @@ def simulate(
             help="agents: a run that models share is worth their mean by share (linear) or the worst of them."
         ),
     ] = "linear",
-    jobs: Annotated[int, typer.Option(help="Number of processes.", min=1)] = 1,
+    jobs: Jobs = None,
+    backend: BackendOption = None,
+    address: AddressOption = None,
     plot: Annotated[Path | None, typer.Option(help="Save a picture of the longest horizon (png, svg, pdf).")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
@@ -85,22 +89,24 @@ def simulate(
     {"by_budget", "mean", "se"}, "per_seed", ...}]}, lists by budget.
     """
     check_writable(plot)
+    n_jobs = workers(jobs, backend, 1)
     chosen = None if methods is None else tuple(names(methods) or ())
     if environment in conversations.ENVIRONMENTS:
         _check_unused(environment, limit, accounting, horizon)
         asked = conversations.study_of(environment, chosen, horizon[0] if horizon else None, credit, fraction)
         each = range(first_seed, first_seed + (seeds or conversations.SEEDS))
-        return conversations.compare_units(asked, each, jobs=jobs, plot=plot, as_json=as_json)
+        with parallel_backend(backend, address):
+            return conversations.compare_units(asked, each, jobs=n_jobs, plot=plot, as_json=as_json)
     if environment not in _ENVIRONMENTS:
         known = ", ".join((*_ENVIRONMENTS, *conversations.ENVIRONMENTS))
         raise InvalidInput(f"--environment must be one of {known}, got {environment!r}", value=environment)
     seeds = seeds or SEEDS
     study: Study = Study(environment, chosen, limit, accounting, fraction)  # type: ignore[arg-type]
     horizons = sorted(set(horizon or (1_500,)))
-    with progress(quiet=as_json) as bars:
+    with progress(quiet=as_json) as bars, parallel_backend(backend, address):
         bar = bars.add_task("simulating", total=seeds * len(horizons))
         each_seed = range(first_seed, first_seed + seeds)
-        scores = simulation.simulate(study, horizons, each_seed, jobs=jobs, tick=partial(bars.advance, bar))
+        scores = simulation.simulate(study, horizons, each_seed, jobs=n_jobs, tick=partial(bars.advance, bar))
     summaries = summarise(scores)
     if plot is not None:
         from wiserouter.evaluation.plots import plot_simulation

@@ -22,7 +22,7 @@ CONVERSATIONS, SEEDS = 200, 3
 
 
 def compare_units(
-    study: ConversationStudy, seeds: Sequence[int], *, jobs: int, plot: Path | None, as_json: bool
+    study: ConversationStudy, seeds: Sequence[int], *, jobs: int | None, plot: Path | None, as_json: bool
 ) -> None:
     """Run every policy, and print a table or JSON."""
     study = study.checked()

@@ -13,12 +13,14 @@ import typer
 from wiserouter.cli.bench_output import Ticker
 from wiserouter.cli.fit import names
 from wiserouter.cli.output import out, print_json, progress
+from wiserouter.cli.parallel_options import AddressOption, BackendOption, Jobs, workers
 from wiserouter.errors import InvalidInput
 from wiserouter.evaluation.baselines import open_methods
 from wiserouter.evaluation.baselines.variants import value_of
 from wiserouter.evaluation.bench.leave_one_out import LeaveOneOut, leave_one_out
 from wiserouter.evaluation.bench.suite import BenchSettings, benches, open_suite, run_suite
 from wiserouter.evaluation.bench.tuned_constants import TUNED
+from wiserouter.parallel import parallel_backend
 
 if TYPE_CHECKING:
     import polars as pl
@@ -35,7 +37,9 @@ def tune(
     methods: Annotated[str, typer.Option(help="Methods to judge by.")] = "wr-offline,optimistic",
     seeds: Annotated[int, typer.Option(help="Number of splits.", min=1)] = 2,
     budgets: Annotated[int, typer.Option(help="Number of budgets per table.", min=1)] = 6,
-    jobs: Annotated[int, typer.Option(help="Number of processes.", min=1)] = 2,
+    jobs: Jobs = None,
+    backend: BackendOption = None,
+    address: AddressOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of the table.")] = False,
     report: Annotated[Path, typer.Option(help="Folder of the report and of the finished rows.")] = Path("bench"),
 ) -> None:
@@ -57,9 +61,10 @@ def tune(
     variants = {(name, method): _variants(method, name, tried[name]) for name in tried for method in judged}
     opened = open_methods([*judged, *(each for some in variants.values() for each in some[1:])])
     work = benches(open_suite(suite), opened, BenchSettings(tuple(range(seeds)), budgets))
-    with progress(quiet=as_json) as bars:
+    n_jobs = workers(jobs, backend, 2)
+    with progress(quiet=as_json) as bars, parallel_backend(backend, address):
         ticker = Ticker(sum(len(bench.keys()) for bench in work), bars)
-        rows = {each.table.name: frame for each, frame in run_suite(work, report / "done", jobs=jobs, tick=ticker)}
+        rows = {each.table.name: frame for each, frame in run_suite(work, report / "done", jobs=n_jobs, tick=ticker)}
     quality = _quality(rows, [each.name for each in opened])
     found = [
         _evidence(name, method, tried[name], leave_one_out(tried[name], np.array([quality[each] for each in some])))

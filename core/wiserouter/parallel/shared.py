@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
-from functools import lru_cache
+from hashlib import blake2b
 from typing import Any, Generic, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 V = TypeVar("V")
+Bytes = NDArray[np.uint8]
+"""A pickle as an array: joblib gives a large one to the processes of a machine through one file in memory."""
+
+_MOST_KEPT = 2
 
 
 class Shared(Generic[V]):
@@ -27,17 +34,25 @@ class Shared(Generic[V]):
 
     def __init__(self, value: V) -> None:
         self.value = value
-        self._pickled: bytes | None = None
+        self._parts: tuple[str, Bytes] | None = None
 
-    def __reduce__(self) -> tuple[Callable[[bytes], Shared[Any]], tuple[bytes]]:
-        if self._pickled is None:
+    def __reduce__(self) -> tuple[Callable[[str, Bytes], Shared[Any]], tuple[str, Bytes]]:
+        if self._parts is None:
             import cloudpickle
 
-            self._pickled = bytes(cloudpickle.dumps(self.value))
-        return _restored, (self._pickled,)
+            pickled = cloudpickle.dumps(self.value)
+            self._parts = blake2b(pickled).hexdigest(), np.frombuffer(pickled, dtype=np.uint8)
+        return _restored, self._parts
 
 
-@lru_cache(maxsize=2)
-def _restored(pickled: bytes) -> Shared[Any]:
+_kept: dict[str, Shared[Any]] = {}
+"""The values that this process has restored last."""
+
+
+def _restored(digest: str, pickled: Bytes) -> Shared[Any]:
     """Return the value of a run; the same one for all its tasks in this process."""
-    return Shared(pickle.loads(pickled))  # noqa: S301 - sent by the process that began the run
+    if digest not in _kept:
+        while len(_kept) >= _MOST_KEPT:
+            _kept.pop(next(iter(_kept)))
+        _kept[digest] = Shared(pickle.loads(pickled.data))  # noqa: S301 - sent by the process that began the run
+    return _kept[digest]

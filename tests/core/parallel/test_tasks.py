@@ -3,6 +3,8 @@
 import logging
 import os
 import signal
+import subprocess
+import sys
 import time
 from functools import partial
 
@@ -108,3 +110,31 @@ def test_a_backend_that_is_not_installed_names_its_extra(monkeypatch):
     monkeypatch.setitem(backends._CLUSTERS, "dask", (missing, "distributed"))
     with pytest.raises(MissingExtra, match=r"the backend dask needs distributed: pip install 'wiserouter\[dask\]'"):
         parallel_backend("dask").__enter__()
+
+
+SLEEPS = """
+import time
+from wiserouter.parallel import run_in_order
+
+def sleep(seconds):
+    print("running", flush=True)
+    time.sleep(seconds)
+
+if __name__ == "__main__":
+    list(run_in_order(sleep, [60] * 4, n_jobs=2))
+"""
+
+
+@pytest.mark.slow
+def test_an_interrupt_from_the_terminal_ends_all_workers_without_their_tracebacks(tmp_path):
+    (tmp_path / "sleeps.py").write_text(SLEEPS)
+    program = [sys.executable, str(tmp_path / "sleeps.py")]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "start_new_session": True}
+    with subprocess.Popen(program, **pipes) as process:
+        assert process.stdout.readline() == "running\n"
+        began = time.monotonic()
+        os.killpg(process.pid, signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+    assert time.monotonic() - began < 10
+    assert errors.count("Traceback") == 1  # of the program itself, which does not catch it
+    assert "KeyboardInterrupt" in errors.splitlines()[-1]

@@ -27,7 +27,7 @@ _PROMPT = ("prompt_formatted", "prompt")
 class ArenaQuery(NamedTuple):
     """A query of the set: its index, and its prompt as it is sent."""
 
-    index: str
+    global_index: str
     prompt: str
 
 
@@ -69,7 +69,7 @@ def read_queries(path: Path) -> list[ArenaQuery]:
             f"{path}: a list of objects with {_INDEX[0]!r} and {_PROMPT[1]!r} is wanted, as RouterArena's "
             f"prep_datasets.py writes it: {error!r}"
         ) from error
-    if len({query.index for query in queries}) < len(queries):
+    if len({query.global_index for query in queries}) < len(queries):
         raise InvalidInput(f"{path}: every index must come once: write the file again by prep_datasets.py")
     return queries
 
@@ -126,7 +126,7 @@ def _chosen(router: WiseRouter, queries: Sequence[ArenaQuery], usd_per_1000: flo
     for query in queries:
         decision = router.decide(query.prompt)
         router.charge(decision, cost_usd=decision.expected_cost_usd)
-        choices[query.index] = decision.model
+        choices[query.global_index] = decision.model
         expected_usd += decision.expected_cost_usd
     return choices, expected_usd
 
@@ -134,9 +134,9 @@ def _chosen(router: WiseRouter, queries: Sequence[ArenaQuery], usd_per_1000: flo
 def _rows(queries: Sequence[ArenaQuery], choices: Mapping[str, str]) -> list[dict[str, Any]]:
     return [
         {
-            "global index": query.index,
+            "global index": query.global_index,
             "prompt": query.prompt,
-            "prediction": choices[query.index],
+            "prediction": choices[query.global_index],
             "generated_result": None,
             "cost": None,
             "accuracy": None,

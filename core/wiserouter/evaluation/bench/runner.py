@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Generator
-from concurrent.futures import as_completed
 from contextlib import closing
+from functools import lru_cache, partial
 from pathlib import Path
 from time import process_time
 from typing import TYPE_CHECKING, NamedTuple
@@ -24,8 +25,7 @@ from wiserouter.evaluation.bench.serve import serve_all
 from wiserouter.evaluation.bench.splits import TrainTestSplit, split_table
 from wiserouter.evaluation.datasets import LoadedTable
 from wiserouter.evaluation.replay import Tick
-from wiserouter.evaluation.worker_processes import worker_processes
-from wiserouter.validation import check_count
+from wiserouter.parallel import Shared, run_each
 
 if TYPE_CHECKING:
     import polars as pl
@@ -77,7 +77,7 @@ class Task(NamedTuple):
     rates: dict[str, float]
 
 
-def run_bench(bench: Bench, folder: str | Path, *, jobs: int = 1, tick: Tick | None = None) -> pl.DataFrame:
+def run_bench(bench: Bench, folder: str | Path, *, jobs: int | None = 1, tick: Tick | None = None) -> pl.DataFrame:
     """Run the rows that are not in the cache, and return all rows.
 
     Parameters
@@ -86,8 +86,8 @@ def run_bench(bench: Bench, folder: str | Path, *, jobs: int = 1, tick: Tick | N
         Table, budgets, methods and seeds.
     folder : str or Path
         The cache of finished rows.
-    jobs : int, default 1
-        Number of processes; it changes no figure except times.
+    jobs : int or None, default 1
+        Number of workers, -1 for all; None is that of `joblib.parallel_config`. It changes no figure except times.
     tick : callable, optional
         Called with the number of rows just finished, first with that of the rows already in the cache.
 
@@ -102,7 +102,7 @@ def run_bench(bench: Bench, folder: str | Path, *, jobs: int = 1, tick: Tick | N
     tasks = tasks_of(keys, store.done())
     report = tick or _silent
     report(len(keys) - sum(len(task.rates) for task in tasks))
-    with closing(_spread(bench, tasks, check_count("jobs", jobs, least=1))) as done:
+    with closing(_spread(bench, tasks, jobs)) as done:
         for rows in done:
             store.add(rows)
             report(len(rows))
@@ -192,28 +192,22 @@ def _cell(
     return row_of(method.name, split, terms, trace) | {"start_s": start_s, "collected_usd": collected_usd}
 
 
-def _spread(bench: Bench, tasks: list[Task], jobs: int) -> Generator[list[ResultRow]]:
+def _spread(bench: Bench, tasks: list[Task], jobs: int | None) -> Generator[list[ResultRow]]:
     """Yield the rows of each task as it is done."""
-    if min(jobs, len(tasks)) <= 1:
-        worker = BenchWorker(bench)
-        yield from (worker.run(task) for task in tasks)
-        return
-    with worker_processes(min(jobs, len(tasks)), _open, bench) as submit:
-        for done in as_completed(submit(_run, ((task,) for task in tasks))):
-            yield done.result()
+    for _, rows in run_each(partial(_run, Shared(bench), os.getpid()), tasks, n_jobs=jobs):
+        yield rows
 
 
-_workers: list[BenchWorker] = []
-"""The worker of this process, if it belongs to a pool."""
+def _run(bench: Shared[Bench], caller: int, task: Task) -> list[ResultRow]:
+    """Return the rows of a task, by the worker that this process keeps for the bench."""
+    if os.getpid() != caller:
+        logging.getLogger("wiserouter").setLevel(logging.ERROR)  # it warns of budgets too small to last
+    return _worker(bench).run(task)
 
 
-def _open(bench: Bench) -> None:
-    logging.getLogger("wiserouter").setLevel(logging.ERROR)  # it warns of budgets too small to last
-    _workers[:] = [BenchWorker(bench)]
-
-
-def _run(task: Task) -> list[ResultRow]:
-    return _workers[0].run(task)
+@lru_cache(maxsize=1)
+def _worker(bench: Shared[Bench]) -> BenchWorker:
+    return BenchWorker(bench.value)
 
 
 def _rng(seed: int, stage: int) -> np.random.Generator:

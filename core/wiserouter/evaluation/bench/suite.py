@@ -71,7 +71,7 @@ def benches(tables: Iterable[LoadedTable], methods: Iterable[Method], settings: 
 
 
 def run_suite(
-    work: Iterable[Bench], folder: Path, *, jobs: int = 1, tick: Tick | None = None
+    work: Iterable[Bench], folder: Path, *, jobs: int | None = 1, tick: Tick | None = None
 ) -> Iterator[tuple[Bench, pl.DataFrame]]:
     """Run the benches one after the other, and yield each with its rows; finished rows are taken from `folder`."""
     for bench in work:

@@ -14,7 +14,7 @@ from wiserouter.evaluation.conversations.oracle import ScoredUnits
 from wiserouter.evaluation.conversations.policies import POLICIES, History, PolicyName, open_policy
 from wiserouter.evaluation.conversations.session_loop import Served, SimulatedClock, serve
 from wiserouter.evaluation.conversations.workload import Workload
-from wiserouter.evaluation.worker_processes import worker_processes
+from wiserouter.parallel.tasks import count_workers, run_in_order
 from wiserouter.validation import check_count
 
 ConversationEnvironment = Literal["agents", "chats"]
@@ -113,7 +113,7 @@ class ConversationScore(NamedTuple):
 
 
 def simulate_conversations(
-    study: ConversationStudy, seeds: Iterable[int], *, jobs: int = 1, tick: Callable[[int], None] | None = None
+    study: ConversationStudy, seeds: Iterable[int], *, jobs: int | None = 1, tick: Callable[[int], None] | None = None
 ) -> list[ConversationScore]:
     """Run every policy at every budget on every seed.
 
@@ -123,8 +123,8 @@ def simulate_conversations(
         Environment, policies and settings.
     seeds : iterable of int
         Each determines the conversations, the history and the draws of the routers.
-    jobs : int, default 1
-        Number of processes; the scores are the same for any.
+    jobs : int or None, default 1
+        Number of workers, -1 for all; None is that of `joblib.parallel_config`. The scores are the same for any.
     tick : callable, optional
         Called with 1 after each policy and budget.
 
@@ -147,17 +147,16 @@ def simulate_conversations(
     checked = study.checked()
     work = [check_count("seed", seed) for seed in seeds]
     scores: list[ConversationScore] = []
-    if check_count("jobs", jobs, least=1) == 1:
+    if count_workers(jobs) == 1:
         for seed in work:
             for score in _scores(checked, seed):
                 scores.append(score)
                 _tick(tick, 1)
         return scores
     tasks = [(checked._replace(fractions=(fraction,)), seed) for seed in work for fraction in checked.fractions]
-    with worker_processes(min(jobs, len(tasks))) as submit:
-        for done in submit(_all_scores, tasks):
-            scores += done.result()
-            _tick(tick, len(done.result()))
+    for done in run_in_order(_all_scores, tasks, n_jobs=jobs):
+        scores += done
+        _tick(tick, len(done))
     return scores
 
 
@@ -166,8 +165,8 @@ def _tick(tick: Callable[[int], None] | None, n: int) -> None:
         tick(n)
 
 
-def _all_scores(study: ConversationStudy, seed: int) -> list[ConversationScore]:
-    return list(_scores(study, seed))
+def _all_scores(task: tuple[ConversationStudy, int]) -> list[ConversationScore]:
+    return list(_scores(*task))
 
 
 def _scores(study: ConversationStudy, seed: int) -> Iterator[ConversationScore]:

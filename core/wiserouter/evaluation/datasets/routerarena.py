@@ -7,7 +7,7 @@ has a column `evaluation_only`, and `fit` and `bench` refuse it.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +48,7 @@ def read(files: Iterable[Path], *, drop_faulty: bool = False) -> WideTable:
     return wide(frame, columns, drop_faulty=drop_faulty)
 
 
-def _answers(file: Path) -> Iterable[tuple[str, str, str, float, float]]:
+def _answers(file: Path) -> Iterator[tuple[str, str, str, float | None, float | None]]:
     """Yield index, prompt, model, score and cost of each answer that was scored."""
     with file.open(encoding="utf-8") as text:
         for row, line in enumerate((one for one in text if one.strip()), start=1):

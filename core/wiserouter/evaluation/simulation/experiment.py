@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import product
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, get_args
 
 from wiserouter.budgets.budget import Debit, Limit
 from wiserouter.errors import InvalidInput
@@ -16,7 +15,7 @@ from wiserouter.evaluation.simulation.methods import default_methods, open_metho
 from wiserouter.evaluation.simulation.paper_environment import paper_environment
 from wiserouter.evaluation.simulation.routerbench_environment import routerbench_like
 from wiserouter.evaluation.simulation.score import RunScore, score_of
-from wiserouter.evaluation.worker_processes import worker_processes
+from wiserouter.parallel import run_in_order
 from wiserouter.validation import check_count
 
 EnvironmentName = Literal["paper", "routerbench"]
@@ -79,7 +78,7 @@ def simulate(
     horizons: Sequence[int],
     seeds: Iterable[int],
     *,
-    jobs: int = 1,
+    jobs: int | None = 1,
     tick: Callable[[int], None] | None = None,
 ) -> list[RunScore]:
     """Run every method on every seed and horizon.
@@ -92,8 +91,8 @@ def simulate(
         Numbers of requests.
     seeds : iterable of int
         Each determines an environment, its requests and the draws of the methods.
-    jobs : int, default 1
-        Number of processes; the scores are the same for any.
+    jobs : int or None, default 1
+        Number of workers, -1 for all; None is that of `joblib.parallel_config`. The scores are the same for any.
     tick : callable, optional
         Called with 1 each time all methods have run on one seed and horizon.
 
@@ -118,11 +117,10 @@ def simulate(
         check_count("horizon", horizon, least=1)
     work = list(product(horizons, (check_count("seed", seed) for seed in seeds)))
     scores: list[RunScore] = []
-    with _mapper(min(check_count("jobs", jobs, least=1), len(work))) as spread:
-        for done in spread(partial(_scores, named), work):
-            scores += done
-            if tick is not None:
-                tick(1)
+    for done in run_in_order(partial(_scores, named), work, n_jobs=jobs):
+        scores += done
+        if tick is not None:
+            tick(1)
     return scores
 
 
@@ -142,16 +140,6 @@ def _run(study: Study, name: str, environment: Environment, stream: Stream, seed
     if study.limit == "hard":
         return play_hard(environment, stream, method, seed)
     return play(environment, stream, method, seed, accounting=study.accounting)
-
-
-@contextmanager
-def _mapper(jobs: int) -> Iterator[Callable[..., Iterable[Any]]]:
-    """Open a `map` that keeps the order, over `jobs` processes or in this one."""
-    if jobs <= 1:
-        yield map
-    else:
-        with worker_processes(jobs) as submit:
-            yield lambda function, work: (done.result() for done in submit(function, ((each,) for each in work)))
 
 
 def _check_one_of(name: str, value: str, choices: tuple[str, ...]) -> None:
