@@ -1,14 +1,18 @@
 r"""Optimistic estimates: upper confidence bounds of rewards, and costs with a prior from the price list.
 
-Reward. The mean of a cell is shrunk toward its model's mean, and an upper confidence bound adds its uncertainty:
+Reward. The mean of a cell is shrunk toward its model's mean, and the cell's uncertainty is that of both levels, with the
+posterior variance :math:`V_k` of the model's mean and :math:`\sigma^2` of one reward:
 
-.. math:: \min\Bigl(1,\ \frac{n\,m + \kappa\,\mu_k}{n + \kappa} + \alpha \sqrt{\frac{s\,L}{2 n'}}\Bigr),
-    \qquad L = \log\Bigl(1 + \frac{\tau \pi_j}{K n'}\Bigr),
+.. math:: \min\Bigl(1,\ \frac{n\,m + \kappa\,\mu_k}{n + \kappa} + \alpha \sqrt{2 s \Bigl(
+    \frac{\kappa^2 L_k V_k}{(n' + \kappa)^2} + \frac{L_{jk} \sigma^2}{n' + \kappa}\Bigr)}\Bigr),
+    \qquad L_k = \log\Bigl(1 + \frac{\tau}{K n'_k}\Bigr),
+    \quad L_{jk} = \log\Bigl(1 + \frac{\tau \pi_j}{K (n' + \kappa)}\Bigr),
 
-with `n` rewards of mean `m`, `n'` those rewards and a share of the model's rewards in other contexts, and `tau`
-requests to come, a share `s` of the whole horizon. The logarithm is that of MOSS (Audibert and Bubeck 2009), over the
-visits to come: a rare context is explored less than `log t` would ask for. The factor `s` is ours: the information of
-a trial pays over the requests still to come, so that the same trial is worth most at first and nothing at the last
+with `n` rewards of mean `m`, `n'` those rewards and the expected ones of calls under way, :math:`n'_k` the same in all
+contexts, and `tau` requests to come, a share `s` of the whole horizon. The logarithms are those of MOSS (Audibert and
+Bubeck 2009), over the visits to come: what is learned of a model counts in all contexts, what is learned of a cell only
+there. So few queries with many models explore models, and many explore cells. The factor `s` is ours: the information
+of a trial pays over the requests still to come, so that the same trial is worth most at first and nothing at the last
 request. A positive alpha is scaled by the share of calls that get a score (`scored_share`): a trial is worth what its
 score would teach, times the probability of a score. A penalty for uncertainty (a negative alpha) shrinks with
 neither. Bounds that are capped at 1 are ordered by their means. The strength `kappa` is empirical Bayes: the variance
@@ -47,9 +51,6 @@ from wiserouter.learning.shrinkage import Spreads, spreads_of_each
 from wiserouter.pricing.pool import Model
 from wiserouter.pricing.prices import Price
 from wiserouter.types import FloatArray
-
-BORROWED = 0.3
-"""Weight of an observation of a model in another context, relative to one in this context."""
 
 UNIDENTIFIED_COST_STRENGTH = 8.0
 """Pseudo-counts of the list cost where the data do not identify how far costs deviate from it."""
@@ -97,6 +98,13 @@ class EstimatesOfAll(NamedTuple):
     mean: FloatArray
     reward: FloatArray
     cost_usd: FloatArray
+
+
+class Beliefs(NamedTuple):
+    """Posterior means and variances of the models' mean rewards, each of shape (n_models,)."""
+
+    mean: FloatArray
+    variance: FloatArray
 
 
 class OptimisticEstimates:
@@ -175,9 +183,10 @@ class OptimisticEstimates:
         seen = self._estimates
         labels, kappa = seen.labels[j], self._kappa
         mean = np.minimum(np.maximum((seen.reward[j] + self._prior_reward) / (labels + kappa), 0.0), 1.0)
-        # n': rewards, those expected of calls under way, and those borrowed from other contexts
-        known = np.maximum(labels, self.scored_share * seen.invoked[j]) + self._borrowed
-        radius = np.sqrt(np.log1p(self._visits_per_model[j] / known) / (2.0 * known))
+        # known: rewards and those expected of calls under way, and the pseudo-counts of the model's mean
+        known = np.maximum(labels, self.scored_share * seen.invoked[j]) + kappa
+        of_cell = self._noise * np.log1p(self._visits_per_model[j] / known)
+        radius = np.sqrt(2.0 * ((kappa / known) ** 2 * self._of_model + of_cell / known))
         reward = np.minimum(np.maximum(mean + self._weight * radius, 0.0), 1.0)
         reward -= np.where(reward >= 1.0, TIE * (1.0 - mean), 0.0)
         cost = (np.maximum(seen.cost[j], 0.0) + self._prior_cost[j]) / (seen.calls[j] + self._cost_kappa)
@@ -195,11 +204,16 @@ class OptimisticEstimates:
         mean = np.where(n > 0, total / np.maximum(n, _WEAK), overall)
         # empirical Bayes: strength of the models' means, and these drawn to the price line
         self._kappa = max(_strength_of_means(seen.labels, mean, of), _WEAK)
+        self._noise = _noise(seen.labels, of)
+        sampling = _sampling_variance(seen.labels, n, of, self._noise)
+        line = toward_price_line(mean, sampling, np.zeros(len(mean)) if log_price is None else log_price)
         if log_price is not None:
-            line = toward_price_line(mean, _sampling_variance(seen.labels, n, of), log_price)
-            mean = np.where(self._scored > 0, np.clip(mean, 0.0, 1.0), line)
+            mean = np.where(self._scored > 0, np.clip(mean, 0.0, 1.0), line.mean)
         self._prior_reward = self._kappa * mean
-        self._borrowed = np.maximum(BORROWED / (1.0 / self._kappa + 1.0 / np.maximum(n, _WEAK)), _WEAK)
+        expected = np.maximum(self.scored_share * seen.invoked.sum(axis=0) - of_calls, 0.0)
+        variance = 1.0 / (1.0 / line.variance + expected / self._noise)
+        visits = self._visits_per_model.sum()
+        self._of_model = variance * np.log1p(visits / np.maximum(n + expected, 1.0))
 
     def _take_costs(self, of: Spreads, prior: FloatArray) -> None:
         kappa = of.strength
@@ -250,12 +264,16 @@ def _pooled(count: FloatArray, within: FloatArray) -> FloatArray:
     return shrunk
 
 
-def _sampling_variance(count: FloatArray, n: FloatArray, of: Spreads) -> FloatArray:
-    """Return the sampling variance of each model's mean of n rewards; infinite where there is none."""
+def _noise(count: FloatArray, of: Spreads) -> float:
+    """Return the variance of one reward within its cell, with a prior."""
     freedom = np.maximum(count.sum(axis=0) - (count > 0).sum(axis=0), 0.0)
-    within = (freedom @ of.within + PRIOR_REWARDS * PRIOR_REWARD_VARIANCE) / (freedom.sum() + PRIOR_REWARDS)
+    return float(freedom @ of.within + PRIOR_REWARDS * PRIOR_REWARD_VARIANCE) / float(freedom.sum() + PRIOR_REWARDS)
+
+
+def _sampling_variance(count: FloatArray, n: FloatArray, of: Spreads, noise: float) -> FloatArray:
+    """Return the sampling variance of each model's mean of n rewards; infinite where there is none."""
     between = of.between.mean() * (count**2).sum(axis=0) / np.maximum(n, _WEAK)
-    variance: FloatArray = np.where(n > 0, (within + between) / np.maximum(n, _WEAK), np.inf)
+    variance: FloatArray = np.where(n > 0, (noise + between) / np.maximum(n, _WEAK), np.inf)
     return variance
 
 
@@ -274,8 +292,8 @@ def _strength_of_means(count: FloatArray, mean: FloatArray, of: Spreads) -> floa
     return min(of.strength, _STRONG) * (between_models / between_all if between_all > 0 else 1.0)
 
 
-def toward_price_line(mean: FloatArray, noise: FloatArray, log_price: FloatArray) -> FloatArray:
-    """Return the posterior mean reward of each model, between its own mean and the line through all of them.
+def toward_price_line(mean: FloatArray, noise: FloatArray, log_price: FloatArray) -> Beliefs:
+    """Return the posterior of each model's mean reward, between its own mean and the line through all of them.
 
     Parameters
     ----------
@@ -288,15 +306,15 @@ def toward_price_line(mean: FloatArray, noise: FloatArray, log_price: FloatArray
 
     Returns
     -------
-    ndarray of shape (n_models,)
-        Posterior means, within 0 and 1.
+    Beliefs
+        Posterior means, within 0 and 1, and variances.
 
     Examples
     --------
     Three models lie on a line, the fourth was never tried:
 
     >>> mean, noise = np.array([0.3, 0.5, 0.7, 0.0]), np.array([1e-4, 1e-4, 1e-4, np.inf])
-    >>> toward_price_line(mean, noise, np.log([0.1, 1.0, 10.0, 100.0])).round(2).tolist()
+    >>> toward_price_line(mean, noise, np.log([0.1, 1.0, 10.0, 100.0])).mean.round(2).tolist()
     [0.3, 0.5, 0.7, 0.88]
     """
     expected = LEVEL + SLOPE * log_price
@@ -311,10 +329,17 @@ def toward_price_line(mean: FloatArray, noise: FloatArray, log_price: FloatArray
     a = (slope * of_level - both * of_slope) / determinant
     b = (level * of_slope - both * of_level) / determinant
     line = a[:, np.newaxis] + b[:, np.newaxis] * log_price
-    believed = line + STRAYS**2 * weight * (excess - line)
+    own = STRAYS**2 * weight
+    believed = line + own * (excess - line)
+    of_line = (slope[:, np.newaxis] - 2.0 * both[:, np.newaxis] * log_price + level[:, np.newaxis] * log_price**2) / (
+        determinant[:, np.newaxis]
+    )
+    variance = STRAYS**2 * (1.0 - own) + (1.0 - own) ** 2 * of_line
     # log marginal likelihood of each t, but for a constant, and the average over t
     fit = a * of_level + b * of_slope - weight @ excess**2 - np.log(determinant)
     fit += np.log(weight, out=np.zeros_like(weight), where=weight > 0).sum(axis=1)
     evidence = np.exp(0.5 * (fit - fit.max()))
-    beliefs: FloatArray = np.clip(expected + evidence @ believed / evidence.sum(), 0.0, 1.0)
-    return beliefs
+    evidence /= evidence.sum()
+    mean_excess = evidence @ believed
+    total = evidence @ (variance + (believed - mean_excess) ** 2)
+    return Beliefs(np.clip(expected + mean_excess, 0.0, 1.0), total)

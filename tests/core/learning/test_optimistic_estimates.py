@@ -9,7 +9,13 @@ from hypothesis import strategies as st
 
 from wiserouter import Estimates, Model, Optimistic, Price
 from wiserouter.learning.cost_prior import prior_costs_usd
-from wiserouter.learning.optimistic_estimates import BORROWED, TIE, OptimisticEstimates
+from wiserouter.learning.optimistic_estimates import (
+    PRIOR_REWARD_VARIANCE,
+    PRIOR_REWARDS,
+    TIE,
+    OptimisticEstimates,
+    toward_price_line,
+)
 
 REQUESTS = 1_000
 
@@ -68,6 +74,23 @@ def strength(count, total, square):
     return max(kappa * (of_models / explained if explained else 1.0), 1e-9)
 
 
+def posterior(estimates, scored):
+    """Return the variance of a reward, that of each model's mean, and the rewards known or expected of each model."""
+    count, total, square = estimates.labels, estimates.reward, estimates.reward_sq
+    freedom = count.sum(axis=0) - (count > 0).sum(axis=0)
+    inside = (square - total**2 / np.maximum(count, 1)).sum(axis=0)
+    noise = (inside.sum() + PRIOR_REWARDS * PRIOR_REWARD_VARIANCE) / (freedom.sum() + PRIOR_REWARDS)
+    n = count.sum(axis=0)
+    cell, mean = total / np.maximum(count, 1), total.sum(axis=0) / n
+    across = (count * np.where(count > 0, cell - mean, 0.0) ** 2).sum(axis=0)
+    spread = n - (count**2).sum(axis=0) / n
+    between = np.maximum(across - ((count > 0).sum(axis=0) - 1) * inside / freedom, 0) / spread
+    sampling = (noise + between.mean() * (count**2).sum(axis=0) / n) / n
+    expected = np.maximum(scored * estimates.invoked.sum(axis=0) - n, 0)
+    variance = toward_price_line(mean, sampling, np.zeros(len(mean))).variance
+    return noise, 1 / (1 / variance + expected / noise), np.maximum(n + expected, 1)
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_a_row_is_the_formula(seed):
     estimates = random_cells(seed)
@@ -78,6 +101,7 @@ def test_a_row_is_the_formula(seed):
     kappa = strength(estimates.labels, estimates.reward, estimates.reward_sq)
     scored = (estimates.labels.sum() + 1) / (max(estimates.invoked.sum(), estimates.labels.sum()) + 2)
     met = estimates.invoked.sum(axis=1) + 1.0 * np.full(J, 1 / J)
+    noise, of_models, calls = posterior(estimates, scored)
     for j in range(J):
         mean, reward, _ = look.row(j)
         visits = REQUESTS * met[j] / met.sum()
@@ -85,8 +109,10 @@ def test_a_row_is_the_formula(seed):
             n, of_model = estimates.labels[j, k], estimates.labels[:, k].sum()
             mu = estimates.reward[:, k].sum() / of_model
             expected = (estimates.reward[j, k] + kappa * mu) / (n + kappa)
-            known = max(n, scored * estimates.invoked[j, k]) + BORROWED / (1 / kappa + 1 / of_model)
-            doubt = scored * alpha * math.sqrt(share * math.log(1 + visits / (K * known)) / (2 * known))
+            known = max(n, scored * estimates.invoked[j, k]) + kappa
+            of_cell = noise / known * math.log(1 + visits / (K * known))
+            above = of_models[k] * (kappa / known) ** 2 * math.log(1 + REQUESTS / (K * calls[k]))
+            doubt = scored * alpha * math.sqrt(2 * share * (above + of_cell))
             assert mean[k] == pytest.approx(expected, abs=1e-9)
             capped = 1.0 - TIE * (1.0 - expected)
             assert reward[k] == pytest.approx(capped if expected + doubt >= 1.0 else expected + doubt, abs=1e-7)
@@ -114,17 +140,16 @@ def test_the_bonus_shrinks_with_the_requests_to_come_and_a_penalty_does_not():
     assert doubts(-0.4, 100, 0.1) == pytest.approx(doubts(-0.4, 1_000, 1.0))
 
 
-@pytest.mark.parametrize("n_contexts", [1, 4, 16])
-def test_the_default_bonus_is_divided_among_contexts(n_contexts):
-    def expected_reward(policy):
-        estimates = random_cells(3, n_contexts)
-        policy.bind(np.full(n_contexts, 1 / n_contexts), estimates)
-        return policy._live.reward
+def test_a_model_is_explored_where_there_are_too_few_queries_to_explore_its_cells():
+    def bonus(requests, n_contexts):
+        estimates = seen(np.full((n_contexts, 4), 0.5), 1)
+        estimates.invoked[:, 3] = estimates.labels[:, 3] = estimates.reward[:, 3] = estimates.reward_sq[:, 3] = 0.0
+        mean, reward, _ = outlook(estimates, alpha=0.3, requests=requests).row(0)
+        return np.subtract(reward, mean)
 
-    assert Optimistic().settings()["alpha"] is None
-    assert expected_reward(Optimistic()) == pytest.approx(
-        expected_reward(Optimistic(alpha=2.0 / math.sqrt(n_contexts)))
-    )
+    few = bonus(50, 16)
+    assert few[3] > 1.2 * few[0]  # the model that was never tried
+    assert np.all(bonus(5_000, 16) > few)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -208,14 +233,15 @@ def test_calls_without_feedback_lower_the_bonus_of_all_models_and_scores_keep_it
         estimates.add_invoked(0, 0, calls)
         for _ in range(labels):
             estimates.add_reward(0, 0, 0.5)
-        mean, reward, _ = outlook(estimates, alpha=0.05).row(0)
+        mean, reward, _ = outlook(estimates, alpha=0.3).row(0)
         return np.subtract(reward, mean)
 
-    assert doubts(0, 0) == pytest.approx(0.5, abs=1e-5)  # as much as fits
+    assert (doubts(0, 0) > 0.2).all()
     silent = np.array([doubts(0, n) for n in (10**3, 10**5, 10**7)])
     assert (np.diff(silent, axis=0) < 0).all()
     assert silent[-1] == pytest.approx(0.0, abs=0.01)
-    assert doubts(1_000, 1_000)[1] == pytest.approx(0.5, abs=1e-5)  # never tried, and worth a trial
+    tried, never_tried = doubts(1_000, 1_000)
+    assert never_tried > 10 * tried
 
 
 def test_labels_of_a_history_do_not_vouch_for_calls_that_were_never_scored():

@@ -27,22 +27,31 @@ def pools(seed, n_models=6, most_untried=3):
 
 
 def joint(mean, noise, log_price):
-    """Condition the joint normal distribution of all models on the observed means, for each deviation from the line."""
-    tried, believed, evidence = np.isfinite(noise), [], []
+    """Condition the joint normal distribution of all models on the observed means, for each deviation from the line.
+
+    Return the means and the variances of the mixture over the deviations.
+    """
+    tried, believed, variances, evidence = np.isfinite(noise), [], [], []
     line = LEVEL + SLOPE * log_price
     for stray in STRAYS.ravel():
         prior = LEVEL_SPREAD**2 + SLOPE_SPREAD**2 * np.outer(log_price, log_price) + stray**2 * np.eye(len(mean))
         of_seen = prior[np.ix_(tried, tried)] + np.diag(noise[tried])
         believed.append(line + prior[:, tried] @ np.linalg.solve(of_seen, (mean - line)[tried]))
+        gained = prior[:, tried] @ np.linalg.solve(of_seen, prior[tried])
+        variances.append(np.diag(prior - gained))
         evidence.append(multivariate_normal(line[tried], of_seen).pdf(mean[tried]))
-    return np.clip(np.average(believed, axis=0, weights=evidence), 0.0, 1.0)
+    mean = np.average(believed, axis=0, weights=evidence)
+    variance = np.average(variances + (np.array(believed) - mean) ** 2, axis=0, weights=evidence)
+    return np.clip(mean, 0.0, 1.0), variance
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2**32 - 1))
-def test_it_is_the_posterior_mean_of_the_joint_distribution(seed):
+def test_it_is_the_posterior_of_the_joint_distribution(seed):
     pool = pools(seed)
-    assert toward_price_line(*pool) == pytest.approx(joint(*pool), abs=1e-8)
+    believed, expected = toward_price_line(*pool), joint(*pool)
+    assert believed.mean == pytest.approx(expected[0], abs=1e-8)
+    assert believed.variance == pytest.approx(expected[1], abs=1e-8)
 
 
 @settings(max_examples=40, deadline=None)
@@ -50,18 +59,18 @@ def test_it_is_the_posterior_mean_of_the_joint_distribution(seed):
 def test_the_order_of_the_models_does_not_matter_and_beliefs_are_rewards(seed):
     mean, noise, log_price = pools(seed)
     order = np.random.default_rng(seed).permutation(len(mean))
-    believed = toward_price_line(mean, noise, log_price)
-    assert toward_price_line(mean[order], noise[order], log_price[order]) == pytest.approx(believed[order])
+    believed = toward_price_line(mean, noise, log_price).mean
+    assert toward_price_line(mean[order], noise[order], log_price[order]).mean == pytest.approx(believed[order])
     assert np.all((believed >= 0) & (believed <= 1))
 
 
 def test_what_is_known_well_stays():
     mean, _, log_price = pools(1)
-    assert toward_price_line(mean, np.full(6, 1e-9), log_price) == pytest.approx(mean, abs=1e-6)
+    assert toward_price_line(mean, np.full(6, 1e-9), log_price).mean == pytest.approx(mean, abs=1e-6)
 
 
 def test_a_pool_that_was_never_tried_is_on_the_prior_line():
-    believed = toward_price_line(np.zeros(3), np.full(3, np.inf), np.array([-1.0, 0.0, 1.0]))
+    believed = toward_price_line(np.zeros(3), np.full(3, np.inf), np.array([-1.0, 0.0, 1.0])).mean
     assert believed.tolist() == [LEVEL - SLOPE, LEVEL, LEVEL + SLOPE]
 
 
@@ -69,7 +78,7 @@ def test_a_pool_that_was_never_tried_is_on_the_prior_line():
 def test_a_model_that_was_never_tried_follows_the_others_up_or_down(slope):
     log_price = np.array([-2.0, -1.0, 0.0, 1.0, 2.0])
     noise = np.array([0.001, 0.001, 0.001, 0.001, np.inf])
-    believed = toward_price_line(0.5 + slope * log_price, noise, log_price)
+    believed = toward_price_line(0.5 + slope * log_price, noise, log_price).mean
     assert believed[4] == pytest.approx(0.5 + 2.0 * slope, abs=0.05)  # the prior line rises by .04
 
 
@@ -80,7 +89,7 @@ def squared_errors(of_pool, calls, seed):
         reward, log_price = of_pool(rng)
         seen = rng.binomial(calls, reward) / calls
         noise = seen * (1.0 - seen) / (calls - 1)
-        believed = toward_price_line(seen, np.full(len(reward), noise.mean()), log_price)
+        believed = toward_price_line(seen, np.full(len(reward), noise.mean()), log_price).mean
         errors.append((np.mean((believed - reward) ** 2), np.mean((seen - reward) ** 2)))
     ours, plain = np.mean(errors, axis=0)
     return ours / plain
@@ -121,7 +130,7 @@ def test_a_router_believes_what_prices_promise_and_without_prices_what_it_saw():
     noise = (10.0 * seen * (1.0 - seen)).sum() + 2.0 * 0.25
     of_model = np.array([noise / (27.0 + 2.0) / 10.0] * 3 + [np.inf])
     assert believed == pytest.approx(
-        joint(np.append(seen, 0.0), of_model, log_prices(estimates, [m.price for m in priced])), abs=1e-5
+        joint(np.append(seen, 0.0), of_model, log_prices(estimates, [m.price for m in priced]))[0], abs=1e-5
     )
     assert believed[3] > believed[1]
     assert learned_from([Model(f"m{k}") for k in range(4)])[0] == pytest.approx([*seen, seen.mean()], abs=1e-5)

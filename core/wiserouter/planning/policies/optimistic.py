@@ -7,7 +7,6 @@ the reserve rule, which makes the budget last to the last request.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Sequence
 
 import numpy as np
@@ -25,8 +24,8 @@ from wiserouter.pricing.pool import Model
 from wiserouter.pricing.prices import Price
 from wiserouter.types import NO_CONTEXT, FloatArray
 
-ALPHA = 2.0
-"""Weight of the uncertainty in a single context; with J contexts it is divided by the root of J."""
+ALPHA = 1.0
+"""Weight of the uncertainty: the bound of a normal posterior with these standard deviations."""
 
 REFRESH_GROWTH = 1.02
 """Frequencies, strengths and models' means are computed again each time that there are 2 % more observations."""
@@ -51,8 +50,7 @@ class Optimistic:
     Parameters
     ----------
     alpha : float, optional
-        Weight of the uncertainty, by default 2 over the root of the number of contexts: each context is another chance
-        for a model that was underestimated. Negative values plan with lower confidence bounds, for thin logs.
+        Weight of the uncertainty, by default 1: the standard deviations are those of the posterior. Negative values plan with lower confidence bounds, for thin logs.
     allow_skip : bool, default False
         Allow the paper's null action.
 
@@ -96,7 +94,7 @@ class Optimistic:
             history = float((estimates.calls - estimates.invoked).sum(axis=0).max())
             estimates.met[:, 0] += max(history, 1.0) * freq + estimates.invoked.sum(axis=1)
         self._estimates = estimates
-        alpha = ALPHA / math.sqrt(estimates.shape[0]) if self.alpha is None else self.alpha
+        alpha = ALPHA if self.alpha is None else self.alpha
         for model in models:
             if model.price is not None:
                 self._first_prices.setdefault(model.name, model.price)
