@@ -1,7 +1,7 @@
 r"""Optimistic estimates: upper confidence bounds of rewards, and costs with a prior from the price list.
 
-Reward. The mean of a cell is shrunk toward its model's mean, and the cell's uncertainty is that of both levels, with the
-posterior variance :math:`V_k` of the model's mean and :math:`\sigma^2` of one reward:
+Reward. The mean of a cell is shrunk toward its model's mean, and the cell's uncertainty is that of both levels, with
+the posterior variance :math:`V_k` of the model's mean and :math:`\sigma^2` of one reward:
 
 .. math:: \min\Bigl(1,\ \frac{n\,m + \kappa\,\mu_k}{n + \kappa} + \alpha \sqrt{2 s \Bigl(
     \frac{\kappa^2 L_k V_k}{(n' + \kappa)^2} + \frac{L_{jk} \sigma^2}{n' + \kappa}\Bigr)}\Bigr),

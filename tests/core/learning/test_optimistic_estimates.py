@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wiserouter import Estimates, Model, Optimistic, Price
+from wiserouter import Estimates, Model, Price
 from wiserouter.learning.cost_prior import prior_costs_usd
 from wiserouter.learning.optimistic_estimates import (
     PRIOR_REWARD_VARIANCE,

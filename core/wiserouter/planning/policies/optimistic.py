@@ -50,7 +50,8 @@ class Optimistic:
     Parameters
     ----------
     alpha : float, optional
-        Weight of the uncertainty, by default 1: the standard deviations are those of the posterior. Negative values plan with lower confidence bounds, for thin logs.
+        Weight of the uncertainty, by default 1: the deviations are those of the posterior. Negative values plan with
+        lower confidence bounds, for thin logs.
     allow_skip : bool, default False
         Allow the paper's null action.
 
