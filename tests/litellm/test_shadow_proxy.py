@@ -65,4 +65,6 @@ def test_a_proxy_in_shadow_mode_reports_what_it_would_have_done(tmp_path):
     assert told.exit_code == 0, told.output
     report = json.loads(told.output)
     assert report["calls"] == 3
+    sides = [line for line in map(json.loads, journal.read_text().splitlines()) if line["event"] == "shadow"]
+    assert {one["call_id"] for one in sides} == {one.headers["x-litellm-call-id"] for one in answers.values()}
     assert {one["model"]: one["would_be"] for one in report["models"]}["small"] == 1.0
