@@ -11,6 +11,7 @@ from wiserouter.cli.fit import names, read_models
 from wiserouter.cli.log_import import import_log
 from wiserouter.cli.log_options import (
     CostColumn,
+    EffortColumn,
     Joined,
     ModelColumn,
     PromptColumn,
@@ -26,7 +27,17 @@ from wiserouter.pricing.amounts import usd
 app = typer.Typer(help="Logs of past calls: import them, and check how one is read.", no_args_is_help=True)
 app.command("import")(import_log)
 
-_FIELDS = ("prompt", "model", "reward", "cost_usd", "query_id", "input_tokens", "output_tokens", "cached_tokens")
+_FIELDS = (
+    "prompt",
+    "model",
+    "effort",
+    "reward",
+    "cost_usd",
+    "query_id",
+    "input_tokens",
+    "output_tokens",
+    "cached_tokens",
+)
 
 
 @app.command()
@@ -34,6 +45,7 @@ def check(
     file: Annotated[Path, typer.Argument(help="Past calls: parquet, csv or jsonl.")],
     prompt: PromptColumn = None,
     model: ModelColumn = None,
+    effort: EffortColumn = None,
     reward: RewardColumn = None,
     cost: CostColumn = None,
     scale: ScaleOption = None,
@@ -52,6 +64,7 @@ def check(
         models=names(models),
         prompt=prompt,
         model=model,
+        effort=effort,
         reward=reward,
         cost=cost,
         scale=scale,

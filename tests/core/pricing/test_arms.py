@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from wiserouter import Budget, Contexts, Estimates, Model, Price, RoutingLog, WiseRouter
 from wiserouter.errors import InvalidInput
+from wiserouter.fitting.log.survey import survey
 from wiserouter.learning.new_model import new_model_prior
 from wiserouter.pricing.arms import EFFORTS, arm_name, checked_params, family_numbers, split_arm
 from wiserouter.pricing.pool import Pool
@@ -146,6 +147,9 @@ def test_a_log_with_efforts_is_fitted_by_arms(tmp_path):
     ]
     assert router.pool.families == [0, 0, 1]
     assert router.estimates.means(shrink=False).cost_usd[0] == pytest.approx([210e-6, 30e-6, 30e-6])
+    assert RoutingLog.read(tmp_path / "log.parquet", prices={"gpt-5": PRICE}).prices["gpt-5@low"] == PRICE
+    found = survey(log)
+    assert found.places["effort"] == "reasoning_effort"
     with pytest.raises(InvalidInput, match="must be in the log"):
         WiseRouter.fit(log, n_contexts=1, models=[Model("gpt-6", PRICE)])
 

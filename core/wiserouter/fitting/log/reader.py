@@ -19,6 +19,7 @@ from wiserouter.fitting.log.limits import check_models
 from wiserouter.fitting.log.log_files import LogFile, LogPath, open_files, parts_of
 from wiserouter.fitting.log.rows import Prices, long_batch, wide_batch
 from wiserouter.fitting.log.scores import UNIT, Scale
+from wiserouter.pricing.arms import split_arm
 from wiserouter.pricing.prices import Price
 from wiserouter.validation import check_count
 
@@ -72,6 +73,7 @@ class RoutingLog:
         self.prices: Prices = dict(prices or {})
         known = tuple(layout.columns) if layout.name == "wide" else self._read_models()
         self.models = known if models is None else _chosen(models, known)
+        self.prices |= _of_arms(known, self.prices)
 
     @classmethod
     def read(
@@ -286,6 +288,12 @@ class RoutingLog:
                 f"{', '.join(missing)}: give prices (Model(price=...), --prices), or a column cost_usd",
                 file=self.path,
             )
+
+
+def _of_arms(models: Sequence[str], prices: Prices) -> dict[str, Price]:
+    """Return the prices of arms that have none of their own: those of their model."""
+    family = {name: split_arm(name).model for name in models if name not in prices}
+    return {name: prices[model] for name, model in family.items() if model in prices}
 
 
 def _chosen(models: Sequence[str], known: tuple[str, ...]) -> tuple[str, ...]:

@@ -102,7 +102,7 @@ def survey(log: RoutingLog) -> LogSurvey:
         If there is no row, or the file is damaged.
     """
     layout = log.layout
-    places = {name: layout.shown(name) for name in layout.fields}
+    places = {name: layout.shown(name) for name in layout.places}
     found = LogSurvey(layout.name, places, log.columns(), models={name: ModelCount() for name in log.models})
     priced = layout.name == "wide" or "cost_usd" in layout.fields
     found.unpriced = () if priced else tuple(name for name in log.models if name not in log.prices)
