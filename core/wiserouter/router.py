@@ -174,8 +174,8 @@ class WiseRouter(RouterSignals, RouterJudging):
         log : RoutingLog, str, Path, or data frame of polars or pandas
             Past calls: prompt, model, reward, cost; or the files that hold them.
         encoder : str, Encoder or callable, default "tfidf"
-            "tfidf", "minilm", another name of `open_encoder`, or anything that maps a list of texts to an array; or
-            "auto", which compares the built-in ones on held-out queries, as `rate_usd` says of estimators.
+            "tfidf", "minilm", another name of `open_encoder`, or what maps a list of texts to an array; "column", the
+            log's own `embedding`; or "auto", the best of the built-in ones on held-out queries at `rate_usd`.
         n_contexts : int, default 16
             Number of clusters J; fewer, with a warning, where the log has fewer different prompts.
         contexts : Contexts, optional

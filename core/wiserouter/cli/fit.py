@@ -36,7 +36,9 @@ def fit(
     output: Annotated[Path, typer.Option("--output", "-o", help="The artifact to write.")] = Path("router.wise"),
     encoder: Annotated[
         str,
-        typer.Option(help="tfidf, tfidf-whole, minilm (extra), tfidf+minilm, or auto: the best on held-out queries."),
+        typer.Option(
+            help="tfidf, tfidf-whole, minilm (extra), tfidf+minilm, column (the log's embedding), or auto: the best."
+        ),
     ] = "tfidf",
     contexts: Annotated[int, typer.Option(help="Number of contexts J.")] = 16,
     contexts_of: Annotated[

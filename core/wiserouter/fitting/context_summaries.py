@@ -75,7 +75,7 @@ class TypicalPrompts:
         return [tuple(name for _, name in kept) for kept in self._kept]
 
 
-def context_summaries(contexts: Contexts, encoder: Encoder, typical: TypicalPrompts) -> list[ContextSummary]:
+def context_summaries(contexts: Contexts, encoder: Encoder | None, typical: TypicalPrompts) -> list[ContextSummary]:
     """Return the summary of each context; its words are those of its centroid less the mean of all."""
     if not isinstance(encoder, TermNamer):
         return [ContextSummary(prompts=prompts) for prompts in typical.nearest()]

@@ -42,6 +42,9 @@ logger = logging.getLogger("wiserouter")
 SAMPLE_QUERIES = 50_000
 """Encoder and contexts are fitted on at most this many queries, drawn evenly from the log."""
 
+OF_COLUMN = "column"
+"""The name of an encoder for logs that hold the embeddings of their prompts."""
+
 Progress = Callable[[str, int], None]
 """Called with the name of a step and the number of rows just done."""
 
@@ -51,8 +54,8 @@ class Fitted(NamedTuple):
 
     Attributes
     ----------
-    encoder : Encoder
-        Fitted on the prompts.
+    encoder : Encoder or None
+        Fitted on the prompts; None where the log holds their embeddings.
     contexts : Contexts
         Clusters of their embeddings, with the number of queries in each.
     estimates : Estimates
@@ -69,7 +72,7 @@ class Fitted(NamedTuple):
         The pool, in the log's order; empty where `fit_log` was called without one.
     """
 
-    encoder: Encoder
+    encoder: Encoder | None
     contexts: Contexts
     estimates: Estimates
     max_cost_usd: FloatArray
@@ -113,6 +116,8 @@ def fit_parts(
     pool = _pool(log.models, known)
     log = log.priced({model.name: model.price for model in pool if model.price is not None})
     encoders = None
+    if isinstance(encoder, str) and encoder == OF_COLUMN:
+        log = log.embedded()
     if isinstance(encoder, str) and encoder == AUTO_ENCODER:
         if contexts is not None:
             raise InvalidInput("encoder='auto' chooses an encoder, and contexts have one: pass encoder=router.encoder")
@@ -124,7 +129,7 @@ def fit_parts(
     terms = ResidualTerms(estimator, token_cost, rate_usd, [0.0 if price is None else price.input for price in prices])
     fitted = fit_log(
         log,
-        open_encoder(encoder),
+        None if encoder == OF_COLUMN else open_encoder(encoder),
         n_contexts,
         seed=seed,
         progress=progress or _silent,
@@ -156,7 +161,7 @@ def _pool(names: Sequence[str], known: Mapping[str, Model]) -> list[Model]:
 
 def fit_log(
     log: RoutingLog,
-    encoder: Encoder,
+    encoder: Encoder | None,
     n_contexts: int,
     *,
     seed: int,
@@ -171,8 +176,8 @@ def fit_log(
     ----------
     log : RoutingLog
         Past calls.
-    encoder : Encoder
-        Fitted here, unless `contexts` are given.
+    encoder : Encoder or None
+        Fitted here, unless `contexts` are given; None where the batches of the log hold embeddings.
     n_contexts : int
         Number of contexts to find; fewer, with a warning, where the log has fewer different prompts.
     seed : int
@@ -202,7 +207,7 @@ def fit_log(
         residual_sample = ResidualSample(sample) if terms is not None and terms.has_estimators else None
     if contexts is None:
         progress("clustering", 0)
-        encoder, found = _discretized(sample.prompts, encoder, n_contexts, seed)
+        encoder, found = _discretized(sample, encoder, n_contexts, seed)
         if found.n_contexts < n_contexts:
             logger.warning(
                 "%d contexts in place of %d: the log has no more different prompts", found.n_contexts, n_contexts
@@ -236,10 +241,17 @@ def sample_queries(
     return sample
 
 
-def _discretized(prompts: list[str], encoder: Encoder, n_contexts: int, seed: int) -> tuple[Encoder, Contexts]:
-    """Return the encoder fitted on some prompts, and their contexts."""
-    encoder = encoder.fit(prompts)
-    return encoder, Contexts.fit(encoder.encode_many(prompts), min(n_contexts, len(prompts)), seed=seed)
+def _discretized(
+    sample: QuerySample, encoder: Encoder | None, n_contexts: int, seed: int
+) -> tuple[Encoder | None, Contexts]:
+    """Return the encoder fitted on a sample, and its contexts; no encoder where the sample has embeddings."""
+    prompts, rows = sample.prompts, sample.embeddings
+    if encoder is not None:
+        encoder = encoder.fit(prompts)
+        rows = encoder.encode_many(prompts)
+    if rows is None:
+        raise InvalidInput("a log without embeddings needs an encoder, got None: pass encoder=...")
+    return encoder, Contexts.fit(rows, min(n_contexts, len(prompts)), seed=seed)
 
 
 def _counted(
@@ -255,9 +267,10 @@ def _counted(
         return tree.total(), queries.total()
 
 
-def _check_fitted(encoder: Encoder) -> None:
+def _check_fitted(encoder: Encoder | None) -> None:
     try:
-        encoder.state()
+        if encoder is not None:
+            encoder.state()
     except EncoderError as error:
         raise InvalidInput(
             f"contexts need the encoder that they were fitted with: pass encoder=router.encoder ({error})"

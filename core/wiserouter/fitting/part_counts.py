@@ -13,6 +13,7 @@ from typing import Generic, NamedTuple, Protocol, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from wiserouter.errors import InvalidInput
 from wiserouter.fitting.context_summaries import TypicalPrompts
 from wiserouter.fitting.fit_residuals import ResidualSample
 from wiserouter.fitting.log import LogBatch, RoutingLog
@@ -29,7 +30,7 @@ from wiserouter.types import Embedding, FloatArray
 class CountTerms(NamedTuple):
     """The terms on which every part is counted: the fitted encoder, the contexts, and an empty residual sample."""
 
-    encoder: Encoder
+    encoder: Encoder | None
     contexts: Contexts
     residuals: ResidualSample | None
 
@@ -119,7 +120,7 @@ def _counted(terms: CountTerms, part: RoutingLog) -> PartResult:
     )
     queries, n_rows = [], 0
     for batch in part.batches():
-        rows = encoded(encoder, batch.prompts)
+        rows = encoded(encoder, batch)
         assigned = contexts.assign_many(rows)
         first, names = first_rows(batch.query), _ids(batch)
         counts.typical.add(rows[first], assigned[first], [names[row] for row in first])
@@ -132,8 +133,13 @@ def _counted(terms: CountTerms, part: RoutingLog) -> PartResult:
     return PartResult(counts, QueryContexts.together(queries, contexts.n_contexts), n_rows)
 
 
-def encoded(encoder: Encoder, prompts: list[str]) -> Embedding:
-    """Return an embedding per prompt; equal prompts, as of the calls of one query, are encoded once."""
+def encoded(encoder: Encoder | None, batch: LogBatch) -> Embedding:
+    """Return an embedding per prompt: that of the log, else from the encoder, which gets equal prompts once."""
+    if batch.embeddings is not None:
+        return batch.embeddings
+    if encoder is None:
+        raise InvalidInput("a log without embeddings needs an encoder, got None: pass encoder=...")
+    prompts = batch.prompts
     number: dict[str, int] = {}
     row = [number.setdefault(prompt, len(number)) for prompt in prompts]
     rows = encoder.encode_many(list(number))

@@ -11,7 +11,7 @@ import numpy as np
 from wiserouter.fitting.log import LogBatch
 from wiserouter.fitting.log.batch import first_rows
 from wiserouter.fitting.log.query_keys import Ranks, ranks
-from wiserouter.types import IntArray
+from wiserouter.types import Embedding, IntArray
 
 MOST_CHARS = 100_000_000
 """Largest number of characters in a sample; prompts longer than 2,000 characters make it smaller than asked for."""
@@ -44,6 +44,7 @@ class QuerySample:
         self._most, self._most_chars = most, most_chars
         self._salt = int(rng.integers(_HIGHEST, dtype=np.uint64, endpoint=True))
         self._prompts: dict[int, str] = {}
+        self._vectors: dict[int, Embedding] = {}
         self._n_chars = 0
         self._bound = _HIGHEST
 
@@ -55,6 +56,8 @@ class QuerySample:
         for row, one in zip(rows[low].tolist(), rank[low].tolist(), strict=True):
             if one not in self._prompts:
                 self._prompts[one] = batch.prompts[row]
+                if batch.embeddings is not None:
+                    self._vectors[one] = batch.embeddings[row].copy()
                 self._n_chars += len(batch.prompts[row])
         if len(self._prompts) > 2 * self._most or self._n_chars > 2 * self._most_chars:
             self._cut()
@@ -70,6 +73,8 @@ class QuerySample:
         for rank, prompt in later._prompts.items():
             if rank <= self._bound and rank not in self._prompts:
                 self._prompts[rank] = prompt
+                if rank in later._vectors:
+                    self._vectors[rank] = later._vectors[rank]
                 self._n_chars += len(prompt)
         self._cut()
 
@@ -78,6 +83,12 @@ class QuerySample:
         """One per query."""
         self._cut()
         return list(self._prompts.values())
+
+    @property
+    def embeddings(self) -> Embedding | None:
+        """One row per prompt, where the log holds them."""
+        prompts = self.prompts
+        return np.stack([self._vectors[rank] for rank in self._prompts]) if self._vectors and prompts else None
 
     def rank(self, query: IntArray) -> Ranks:
         """Return the rank of each query."""
@@ -95,4 +106,5 @@ class QuerySample:
         chars = np.cumsum([len(self._prompts[rank]) for rank in order])
         self._bound = order[max(int(np.searchsorted(chars, self._most_chars, side="right")) - 1, 0)]
         self._prompts = {rank: prompt for rank, prompt in self._prompts.items() if rank <= self._bound}
+        self._vectors = {rank: vector for rank, vector in self._vectors.items() if rank <= self._bound}
         self._n_chars = sum(map(len, self._prompts.values()))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from wiserouter.types import FloatArray, IntArray
+from wiserouter.types import Embedding, FloatArray, IntArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +25,8 @@ class LogBatch:
         Scores in [0, 1] and costs in USD; NaN where not observed.
     ids : list of str or None
         The ids of the queries in the log, one per row, where it has any.
+    embeddings : ndarray of shape (n, dim) or None
+        The embeddings of the prompts, where they are read from the log.
     """
 
     prompts: list[str]
@@ -32,6 +34,7 @@ class LogBatch:
     reward: FloatArray
     cost_usd: FloatArray
     ids: list[str] | None = None
+    embeddings: Embedding | None = None
 
     @property
     def complete(self) -> NDArray[np.bool_]:

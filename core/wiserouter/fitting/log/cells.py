@@ -14,7 +14,7 @@ from wiserouter.errors import LogError
 from wiserouter.fitting.log.limits import MAX_ROW_BYTES
 from wiserouter.fitting.log.scores import UNIT, WORDS, Scale
 from wiserouter.prompts.messages import question_text
-from wiserouter.types import FloatArray, IntArray
+from wiserouter.types import Embedding, FloatArray, IntArray
 
 if TYPE_CHECKING:
     import polars as pl
@@ -134,6 +134,23 @@ class Cells:
         """Return a column of token counts; null, NaN and empty text are NaN: not counted."""
         values: FloatArray = self._sound(self.check_tokens(column))
         return values
+
+    def embeddings(self, column: str) -> Embedding:
+        """Return a column of lists of numbers as a matrix; missing ones, other lengths and NaN are errors."""
+        import polars as pl
+
+        cells = self.frame[column]
+        if not isinstance(cells.dtype, pl.List | pl.Array) or not cells.dtype.inner.is_numeric():
+            raise self._refusal(
+                f"an embedding must be a list of numbers, got {cells.dtype}: convert the column", column
+            )
+        lists = cells.cast(pl.List(pl.Float32))
+        dim = int(lists.list.len().max() or 0)  # type: ignore[arg-type]  # of numbers
+        sound = (lists.list.len() == dim) & lists.list.eval(pl.element().is_finite()).list.all() & (dim > 0)
+        rule = f"an embedding must hold {dim} finite numbers as the others do"
+        bad = ~sound.fill_null(value=False)
+        self._sound(Checked(None, self._fault(column, rule, "embed the prompt again, or drop the row", bad)))
+        return lists.explode(empty_as_null=False).to_numpy().reshape(len(lists), dim)
 
     def check_texts(self, column: str) -> Checked:
         """Return a column of text with the rules that it breaks."""

@@ -17,7 +17,7 @@ from wiserouter.fitting.log.columns import LogColumns
 from wiserouter.fitting.log.layout import Layout, LayoutName, layout_of
 from wiserouter.fitting.log.limits import check_models
 from wiserouter.fitting.log.log_files import LogFile, LogPath, open_files, parts_of
-from wiserouter.fitting.log.rows import Prices, long_batch, wide_batch
+from wiserouter.fitting.log.rows import EMBEDDING, Prices, long_batch, wide_batch
 from wiserouter.fitting.log.scores import UNIT, Scale
 from wiserouter.pricing.arms import split_arm
 from wiserouter.pricing.prices import Price
@@ -66,7 +66,7 @@ class RoutingLog:
         files_of: Sequence[LogFile] = (),
     ) -> None:
         self._files = tuple(files_of) or (LogFile(frame, path),)
-        self._is_part = False
+        self._is_part = self._is_embedded = False
         self.layout = layout
         self.path = path
         self.scale = Scale(*scale).checked()
@@ -181,6 +181,16 @@ class RoutingLog:
         more.__dict__.update(self.__dict__, prices={**prices, **self.prices})
         return more
 
+    def embedded(self) -> RoutingLog:
+        """Return the same log with batches that hold its column `embedding`; raise `LogError` if it has none."""
+        if EMBEDDING not in self.columns():
+            raise LogError(
+                f"encoder='column' needs a column {EMBEDDING!r} of lists of numbers, got none", file=self.path
+            )
+        more = object.__new__(RoutingLog)
+        more.__dict__.update(self.__dict__, _is_embedded=True)
+        return more
+
     @property
     def n_models(self) -> int:
         """Number of models."""
@@ -262,7 +272,7 @@ class RoutingLog:
         chosen = self.layout.selection(schema, self.layout.fields if fields is None else fields)
         if self.layout.name == "wide":
             chosen += files.columns(name for one in self.models for name in self.layout.columns[one])
-        return chosen
+        return chosen + (files.columns([EMBEDDING]) if self._is_embedded and fields is None else [])
 
     def _part(self, file: LogFile) -> RoutingLog:
         """Return the log of some of the rows."""

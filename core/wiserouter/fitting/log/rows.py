@@ -15,22 +15,27 @@ from wiserouter.fitting.log.query_keys import query_keys
 from wiserouter.pricing.prices import Price
 from wiserouter.types import FloatArray
 
+EMBEDDING = "embedding"
+"""The column of the embeddings of prompts, which is read where a fit asks for it."""
+
 Prices = Mapping[str, Price]
 """USD per token, by the name of the model."""
 
 
 def wide_batch(cells: Cells, columns: Sequence[tuple[str, str]]) -> LogBatch:
     """Return the batch of a wide frame, with the score and the cost column of each model."""
-    named = "query_id" in cells.frame.columns
+    named, embedded = (name in cells.frame.columns for name in ("query_id", EMBEDDING))
     reads: list[Callable[[], Any]] = [partial(cells.prompts, "prompt")]
     reads += [partial(cells.texts, "query_id")] if named else []
+    reads += [partial(cells.embeddings, EMBEDDING)] if embedded else []
     reads += [partial(cells.rewards, score) for score, _ in columns]
     reads += [partial(cells.costs, cost) for _, cost in columns]
     prompts, *tables = earliest(reads)
     ids = tables.pop(0) if named else None
+    embeddings = tables.pop(0) if embedded else None
     reward, cost_usd = np.split(np.stack(tables, axis=1), 2, axis=1)
     query = cells.row_numbers if ids is None else query_keys(ids)
-    return LogBatch(prompts, query, reward, cost_usd, ids)
+    return LogBatch(prompts, query, reward, cost_usd, ids, embeddings)
 
 
 def long_batch(cells: Cells, layout: Layout, models: Sequence[str], prices: Prices) -> LogBatch:
@@ -39,6 +44,8 @@ def long_batch(cells: Cells, layout: Layout, models: Sequence[str], prices: Pric
     reads: dict[str, Callable[[], Any]] = {"prompt": partial(cells.prompts, "prompt")}
     reads |= {name: partial(cells.texts, name) for name in ("model", "query_id") if name in fields}
     reads |= {name: partial(read, name) for name, read in _number_reads(cells).items() if name in fields}
+    if EMBEDDING in cells.frame.columns:
+        reads[EMBEDDING] = partial(cells.embeddings, EMBEDDING)
     read = dict(zip(reads, earliest(reads.values()), strict=True))
     index = {name: k for k, name in enumerate(models)}
     column = np.array([index.get(name, -1) for name in read["model"]])
@@ -52,7 +59,9 @@ def long_batch(cells: Cells, layout: Layout, models: Sequence[str], prices: Pric
     if ids is not None:
         query = query_keys(ids)
     ids_kept = None if ids is None else [ids[i] for i in kept]
-    return LogBatch([read["prompt"][i] for i in kept], query[kept], tables[0, kept], tables[1, kept], ids_kept)
+    vectors = read[EMBEDDING][kept] if EMBEDDING in read else None
+    prompts = [read["prompt"][i] for i in kept]
+    return LogBatch(prompts, query[kept], tables[0, kept], tables[1, kept], ids_kept, vectors)
 
 
 def costs_usd(read: Mapping[str, Any], prices: Prices) -> FloatArray:
