@@ -19,16 +19,15 @@ CONTEXT_BLOCK_S = 3600.0
 """The time for which the calls of one context share a draw."""
 
 _LOSSLESS = "surrogatepass"
-_NOT_DRAWING = frozenset({"begin_with", "__dict__", "__class__"})
+_NOT_DRAWING = frozenset({"__dict__", "__class__"})
 _WORDS = 4  # of 64 bits, in the counter of a Philox generator
 
 
 class _LateGenerator(np.random.Generator):
-    """A generator that takes up its numbers when it is first used: most turns of a conversation draw none."""
+    """A generator that takes up its numbers when it is first used: most turns of a conversation draw none.
 
-    def begin_with(self, begin: Callable[[], None] | None) -> None:
-        """Call `begin` once, before the next use."""
-        vars(self)["begin"] = begin
+    Its attribute `begin` is called once, before the next use.
+    """
 
     def __getattribute__(self, name: str) -> Any:
         """Return an attribute, such as a method that draws, after the beginning."""
@@ -61,6 +60,7 @@ class KeyedDraws:
         self._of = ("", "", 0.0)
         self._philox = np.random.Philox(key=0)
         self._generator = _LateGenerator(self._philox)
+        self._late: dict[str, Callable[[], None] | None] = vars(self._generator)
         self._start = np.zeros(_WORDS, dtype=np.uint64)
         self._exploring = np.array([0, 0, 0, 1], dtype=np.uint64)
         self._key = np.zeros(2, dtype=np.uint64)
@@ -78,7 +78,7 @@ class KeyedDraws:
             The start of the epoch; in another one the same key has other numbers.
         """
         self._of = (key, scope, epoch_s)
-        self._generator.begin_with(self._begin)
+        self._late["begin"] = self._begin
         return self._generator
 
     def _started(self, scope: str, epoch_s: float) -> blake2b:
@@ -89,7 +89,7 @@ class KeyedDraws:
     def exploring(self) -> np.random.Generator:
         """Return the generator of the same key for uniform exploration, whose numbers do not depend on the others."""
         self._hash()
-        self._generator.begin_with(None)
+        self._late["begin"] = None
         self._set(self._exploring)
         return self._generator
 
