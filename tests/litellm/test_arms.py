@@ -137,6 +137,15 @@ async def test_a_response_gets_the_effort_in_its_own_words(thinking, settled):
     assert router.status().spent_usd == pytest.approx(billed("large", "high"))
 
 
+async def test_a_message_of_anthropic_gets_the_effort_too(thinking, settled):
+    router = fitted(HIGH)
+    callback = attach(llms(by_name(large())), "wise", router=router, budget=RICH)
+    await callback._router.aanthropic_messages(model="wise", messages=HI, max_tokens=600)
+    assert effort_of(sent(thinking)) == "high"
+    await settled(lambda: router.status().charged == 1)
+    assert router.status().spent_usd == pytest.approx(billed("large", "high"))
+
+
 @pytest.mark.parametrize(
     ("said", "model"), [(LOW, "large@low"), (HIGH, "large@high"), ({"reasoning_effort": "medium"}, "large")]
 )
@@ -248,7 +257,7 @@ async def test_a_call_to_the_id_of_a_deployment_is_the_plain_model(thinking, set
 
 def test_an_effort_that_litellm_would_not_send_is_said_at_once(caplog):
     with caplog.at_level(logging.WARNING, "wiserouter.litellm"):
-        attach(llms(deployment("large")), "wise", budget=RICH, arms=ARMS)
+        attach(llms(deployment("large", model="replicate/some/model")), "wise", budget=RICH, arms=ARMS)
     assert "allowed_openai_params" in caplog.text
 
 
