@@ -57,7 +57,7 @@ def proxy(tmp_path_factory):
     with serving(stub) as url:
         group = {"arms": ARMS, "requests": 60, "contexts": 1, "seed": 0}
         groups = {
-            "open": {**group, "budget_usd": 10.0},
+            "open": {**group, "budget_usd": 10.0, "explore_share": 0.9},  # so that each arm is called
             "tight": {**group, "budget_usd": HARD_USD, "limit": "hard", "on_held": "refuse"},
         }
         config = config_of(groups, url=url)
