@@ -45,10 +45,15 @@ def _spark(address: str | None) -> Iterator[None]:
     from joblibspark import register_spark
     from pyspark.sql import SparkSession
 
-    SparkSession.builder.appName("wiserouter").master(address or "local[*]").getOrCreate()
+    running = SparkSession.getActiveSession()
+    session = running or SparkSession.builder.appName("wiserouter").master(address or "local[*]").getOrCreate()
     register_spark()
-    with joblib.parallel_config(backend="spark"):
-        yield
+    try:
+        with joblib.parallel_config(backend="spark"):
+            yield
+    finally:
+        if running is None:
+            session.stop()
 
 
 _CLUSTERS: dict[str, tuple[Callable[[str | None], AbstractContextManager[None]], str]] = {

@@ -219,6 +219,7 @@ def test_ray_gives_the_hash_of_one_process(folder, alone, lost):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # of joblibspark, on Spark's local mode
 def test_spark_gives_the_hash_of_one_process(folder, alone):
     pytest.importorskip("joblibspark", reason="pip install 'wiserouter[spark]', which the development group leaves out")
     if shutil.which("java") is None:

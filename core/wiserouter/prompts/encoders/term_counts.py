@@ -12,7 +12,7 @@ from wiserouter.prompts.encoders.batch_terms import SplitTexts, WordNumbers, spl
 from wiserouter.types import IntArray
 
 _MANY_TEXTS = 100
-_CHUNK_TEXTS = 4_096
+_CHUNK_TEXTS = 8_192
 _MOST_COUNTED = 1_000_000
 
 
