@@ -185,7 +185,7 @@ class WiseRouter(RouterSignals, RouterJudging):
         policy : Policy, optional
             By default `Offline()`, or `Optimistic()` where a model has no score in the log: its quality is then taken
             from `Model(score=...)` and the prices, and learned.
-        estimator : {"means", "ridge", "neighbours", "auto"}, default "means"
+        estimator : {"means", "ridge", "auto"}, default "means"
             Estimator of a query's deviation from the mean rewards of its context. "auto" compares all of them on
             held-out queries at `rate_usd`, and keeps the means unless another one gains more than a standard error.
         token_cost : bool, optional

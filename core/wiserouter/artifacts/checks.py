@@ -15,7 +15,6 @@ from wiserouter.artifacts.json_values import MAX_NUMBER
 from wiserouter.conversations.call_estimates import CallEstimates
 from wiserouter.errors import InvalidInput
 from wiserouter.learning.estimates import FIELDS, Estimates
-from wiserouter.learning.residuals.nearest_neighbors import Neighbours
 from wiserouter.learning.residuals.ridge import Ridge
 from wiserouter.pricing.pool import Model
 
@@ -157,9 +156,8 @@ def check_residuals(settings: Mapping[str, Any], arrays: Arrays, shape: Shape, d
     _check_names("finer.", arrays, rules)
     for name, rule in rules.items():
         check_array(f"finer.{name}", arrays[name], rule)
-    for name in ("residual.strength", "residual.pseudo_count"):
-        if name in arrays and not arrays[name].item() > 0:
-            raise InvalidInput(f"finer.{name} must be above 0, got {arrays[name].item()!r}")
+    if "residual.strength" in arrays and not arrays["residual.strength"].item() > 0:
+        raise InvalidInput(f"finer.residual.strength must be above 0, got {arrays['residual.strength'].item()!r}")
     if "prices.price" in arrays and not (arrays["prices.price"].size and (np.diff(arrays["prices.price"]) >= 0).all()):
         raise InvalidInput("finer.prices.price must hold prices that never fall, got others")
 
@@ -189,18 +187,9 @@ def _residual_rules(name: str | None, arrays: Arrays, shape: Shape, dim: int) ->
             "residual.weights": Rule((n_models, width), -MAX_NUMBER),
             "residual.strength": Rule((1,)),
         }
-    if name == Neighbours.name:
-        capacity, width = len(arrays["residual.embeddings"]), dim or arrays["residual.embeddings"].shape[-1]
-        _check_length("finer.residual.embeddings", arrays["residual.embeddings"])
-        return {
-            "residual.embeddings": Rule((max(capacity, 1), width), -MAX_NUMBER),
-            "residual.residual": Rule((n_models, capacity), -MAX_NUMBER, missing=True),
-            "residual.pseudo_count": Rule((1,)),
-            "residual.n_learned": Rule((1,), kinds="iu"),
-        }
     if name is None:
         return {}
-    raise InvalidInput(f"finer.residual must be {Ridge.name!r}, {Neighbours.name!r} or null, got {name!r}")
+    raise InvalidInput(f"finer.residual must be {Ridge.name!r} or null, got {name!r}")
 
 
 def _length_rules(shape: Shape) -> dict[str, Rule]:

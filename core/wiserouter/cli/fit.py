@@ -54,9 +54,7 @@ def fit(
     cost: CostColumn = None,
     scale: ScaleOption = None,
     joined: Joined = None,
-    estimator: Annotated[
-        str, typer.Option(help="means, ridge, neighbours, or auto: the best on held-out queries.")
-    ] = "means",
+    estimator: Annotated[str, typer.Option(help="means, ridge, or auto: the best on held-out queries.")] = "means",
     token_cost: Annotated[
         bool | None, typer.Option("--token-cost/--no-token-cost", help="Estimate costs by the length of the query.")
     ] = None,

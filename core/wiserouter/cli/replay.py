@@ -41,7 +41,7 @@ def replay(
     contexts: Annotated[int, typer.Option(help="Number of contexts J.")] = 16,
     accounting: Annotated[str, typer.Option(help="actual, or paper: debit true or estimated costs.")] = "actual",
     estimator: Annotated[
-        str, typer.Option(help="means, ridge, neighbours, or auto: the best on held-out queries of the training half.")
+        str, typer.Option(help="means, ridge, or auto: the best on held-out queries of the training half.")
     ] = "means",
     token_cost: Annotated[
         bool | None, typer.Option("--token-cost/--no-token-cost", help="Estimate costs by the length of the query.")

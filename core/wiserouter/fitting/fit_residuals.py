@@ -37,7 +37,7 @@ class ResidualTerms(NamedTuple):
 
     Attributes
     ----------
-    estimator : {"means", "ridge", "neighbours", "auto"}
+    estimator : {"means", "ridge", "auto"}
         Of the rewards.
     token_cost : bool or None
         Whether costs follow the length; None lets "auto" decide.

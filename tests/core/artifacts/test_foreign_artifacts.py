@@ -33,7 +33,6 @@ def fitted(**options):
 SAVED = {
     "means": {},
     "ridge": {"estimator": "ridge", "token_cost": True},
-    "neighbours": {"estimator": "neighbours"},
     "optimistic": {"policy": Optimistic()},
 }
 
@@ -140,14 +139,7 @@ RESIDUALS = [
     ("ridge", lambda manifest, _: manifest["finer"].update(n_models=3), "the number of models, 2, got 3"),
     ("ridge", lambda manifest, _: manifest["finer"].update(residual=None), "known ones, got 'finer.residual"),
     ("ridge", lambda manifest, _: manifest["finer"].update(residual="oracle"), "got 'oracle'"),
-    ("neighbours", put("finer.residual.pseudo_count", 0, -1.0), "pseudo_count must hold"),
-    ("neighbours", put("finer.residual.n_learned", 0, -1), "n_learned must hold"),
-    ("neighbours", put("finer.residual.residual", (0, 0), np.inf), "residual must hold"),
-    (
-        "neighbours",
-        lambda _, arrays: arrays.update({"finer.residual.embeddings": np.ones((5, 2), "f4")}),
-        "must have shape",
-    ),
+    ("ridge", lambda manifest, _: manifest["finer"].update(residual="neighbours"), "got 'neighbours': fit it again"),
 ]
 
 

@@ -1,7 +1,5 @@
 """Estimates of single queries: how their rewards and costs deviate from the means of their context."""
 
-from wiserouter.learning.residuals.base import Residual, open_residual
-from wiserouter.learning.residuals.nearest_neighbors import Neighbours
 from wiserouter.learning.residuals.price_curve import PriceCurve
 from wiserouter.learning.residuals.query_residuals import QueryFeatures, QueryResiduals
 from wiserouter.learning.residuals.ridge import Ridge
@@ -11,13 +9,10 @@ from wiserouter.learning.residuals.token_cost import LengthCost
 
 __all__ = [
     "LengthCost",
-    "Neighbours",
     "PriceCurve",
     "QueryFeatures",
     "QueryResiduals",
-    "Residual",
     "Ridge",
     "Sample",
     "Shift",
-    "open_residual",
 ]

@@ -14,8 +14,6 @@ from numpy.typing import ArrayLike
 
 from wiserouter.errors import InvalidInput
 from wiserouter.learning.estimates import Estimates, Means
-from wiserouter.learning.residuals.base import Residual
-from wiserouter.learning.residuals.nearest_neighbors import PSEUDO_COUNTS, Neighbours
 from wiserouter.learning.residuals.ridge import STRENGTHS, Ridge
 from wiserouter.learning.residuals.sample import Sample
 from wiserouter.learning.residuals.shift import Shift
@@ -24,7 +22,7 @@ from wiserouter.types import Embedding, FloatArray
 
 N_FOLDS = 5
 
-FitResidual = Callable[[Sample, FloatArray], Residual]
+FitResidual = Callable[[Sample, FloatArray], Ridge]
 """Fits an estimator on a sample, given the mean reward of its contexts."""
 
 
@@ -112,7 +110,7 @@ def _squared_error(residual: FloatArray, shift: FloatArray) -> float:
 
 def _ridges(centroids: Embedding) -> list[FitResidual]:
     def fitted(strength: float) -> FitResidual:
-        def fit(sample: Sample, mean_reward: FloatArray) -> Residual:
+        def fit(sample: Sample, mean_reward: FloatArray) -> Ridge:
             ridge = Ridge(centroids, sample.reward.shape[1], strength)
             return ridge.fit(sample.embeddings, sample.contexts, sample.reward - mean_reward[sample.contexts])
 
@@ -121,15 +119,4 @@ def _ridges(centroids: Embedding) -> list[FitResidual]:
     return [fitted(strength) for strength in STRENGTHS]
 
 
-def _neighbours(centroids: Embedding) -> list[FitResidual]:
-    def fitted(pseudo_count: float) -> FitResidual:
-        def fit(sample: Sample, mean_reward: FloatArray) -> Residual:
-            near = Neighbours(centroids.shape[1], sample.reward.shape[1], pseudo_count)
-            return near.fit(sample.embeddings, sample.contexts, sample.reward - mean_reward[sample.contexts])
-
-        return fit
-
-    return [fitted(pseudo_count) for pseudo_count in PSEUDO_COUNTS]
-
-
-_GRIDS = {Ridge.name: _ridges, Neighbours.name: _neighbours}
+_GRIDS = {Ridge.name: _ridges}

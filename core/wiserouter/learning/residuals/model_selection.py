@@ -19,7 +19,7 @@ from wiserouter.learning.residuals.sample import Sample
 from wiserouter.types import FloatArray, IntArray
 
 MEANS = "means"
-ESTIMATORS = (MEANS, "ridge", "neighbours")
+ESTIMATORS = (MEANS, "ridge")
 AUTO = "auto"
 
 
@@ -29,7 +29,7 @@ class CandidateScore(NamedTuple):
     Attributes
     ----------
     estimator : str
-        "means", "ridge" or "neighbours".
+        "means" or "ridge".
     token_cost : bool
         Whether costs follow the query's length.
     value : float

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from wiserouter.learning.residuals.base import Residual, open_residual
 from wiserouter.learning.residuals.price_curve import PriceCurve
+from wiserouter.learning.residuals.ridge import Ridge
 from wiserouter.learning.residuals.shift import Shift
 from wiserouter.learning.residuals.token_cost import LengthCost
 from wiserouter.types import NO_CONTEXT, Embedding, FloatArray
@@ -54,7 +54,7 @@ class QueryResiduals:
     ----------
     n_models : int
         Number of models.
-    residual : Residual, optional
+    residual : Ridge, optional
         Of rewards, by the embedding.
     length : LengthCost, optional
         Of costs, by the length.
@@ -70,7 +70,7 @@ class QueryResiduals:
     def __init__(
         self,
         n_models: int,
-        residual: Residual | None = None,
+        residual: Ridge | None = None,
         length: LengthCost | None = None,
         prices: PriceCurve | None = None,
     ) -> None:
@@ -136,7 +136,7 @@ class QueryResiduals:
         residual, length, prices = (_part(name, arrays) for name in ("residual", "length", "prices"))
         return cls(
             settings["n_models"],
-            open_residual(settings["residual"], residual) if residual else None,
+            Ridge.of_arrays(residual) if residual else None,
             LengthCost.of_arrays(length) if length else None,
             PriceCurve.of_arrays(prices) if prices else None,
         )

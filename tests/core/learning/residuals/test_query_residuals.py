@@ -1,13 +1,11 @@
-"""The estimators of single queries, against closed forms and brute force."""
+"""The estimators of single queries, against closed forms."""
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wiserouter.errors import InvalidInput
-from wiserouter.learning.residuals import LengthCost, Neighbours, PriceCurve, QueryResiduals, Ridge, open_residual
-from wiserouter.learning.residuals.nearest_neighbors import K_NEAREST
+from wiserouter.learning.residuals import LengthCost, PriceCurve, QueryResiduals, Ridge
 from wiserouter.learning.residuals.price_curve import best_models, price_grid
 from wiserouter.types import NO_CONTEXT
 
@@ -63,49 +61,11 @@ def test_ridge_learns_the_same_in_any_order(order, strength):
 def test_a_replaced_reward_is_as_if_it_had_been_the_first():
     embeddings, contexts, residual = history(20)
     ridge = Ridge(centroids(), N_MODELS).fit(embeddings, contexts, residual)
-    near = Neighbours(DIM, N_MODELS).fit(embeddings, contexts, residual)
     changed = residual.copy()
     changed[3, 2] += 0.7
-    for estimator in (ridge, near):
-        estimator.amend(embeddings[3], int(contexts[3]), 2, 0.7)
-        fresh = open_residual(estimator.name, estimator.arrays()).fit(embeddings, contexts, changed)
-        assert estimator.shift(embeddings[5], contexts[5]) == pytest.approx(fresh.shift(embeddings[5], contexts[5]))
-
-
-def brute_force(embeddings, residual, x, pseudo_count):
-    likeness, means = embeddings @ x, []
-    for y in residual.T:
-        seen = np.flatnonzero(~np.isnan(y))
-        nearest = seen[np.argsort(-likeness[seen])[:K_NEAREST]]
-        means.append(y[nearest].sum() / (len(nearest) + pseudo_count))
-    return means
-
-
-@pytest.mark.parametrize(("n", "share_seen"), [(30, 0.5), (K_NEAREST, 1.0), (400, 1.0), (400, 0.3), (400, 0.05)])
-def test_neighbours_are_those_of_brute_force(n, share_seen):
-    embeddings, contexts, residual = history(n, share_seen=share_seen)
-    near = Neighbours(DIM, N_MODELS, 7.0).fit(embeddings, contexts, residual)
-    queries = history(10, seed=3)
-    expected = [brute_force(embeddings, residual, x, 7.0) for x in queries[0]]
-    assert near.shifts(*queries[:2]) == pytest.approx(np.array(expected), abs=1e-7)
-
-
-def test_the_ring_forgets_the_oldest_and_never_grows():
-    embeddings, contexts, residual = history(50)
-    near = Neighbours(DIM, N_MODELS, 1.0, capacity=20)
-    size = {name: array.shape for name, array in near.arrays().items()}
-    taught(near, embeddings, contexts, residual, [(i, i % N_MODELS) for i in range(50)])
-    assert {name: array.shape for name, array in near.arrays().items()} == size
-    kept = np.full((20, N_MODELS), np.nan)
-    for row, i in enumerate(range(30, 50)):
-        kept[row, i % N_MODELS] = residual[i, i % N_MODELS]
-    assert near.shift(embeddings[0], 0) == pytest.approx(brute_force(embeddings[30:], kept, embeddings[0], 1.0))
-
-
-def test_amending_what_was_forgotten_does_nothing():
-    near = Neighbours(DIM, N_MODELS)
-    near.amend(np.ones(DIM, dtype=np.float32), 0, 0, 0.5)
-    assert near.shift(np.ones(DIM, dtype=np.float32), 0).tolist() == [0.0] * N_MODELS
+    ridge.amend(embeddings[3], int(contexts[3]), 2, 0.7)
+    fresh = Ridge(centroids(), N_MODELS).fit(embeddings, contexts, changed)
+    assert ridge.shift(embeddings[5], contexts[5]) == pytest.approx(fresh.shift(embeddings[5], contexts[5]))
 
 
 def test_ridge_never_grows():
@@ -180,7 +140,6 @@ def everything():
     embeddings, contexts, residual = history(80)
     tokens = np.arange(80.0)
     parts = [Ridge(centroids(), N_MODELS).fit(embeddings, contexts, residual)]
-    parts.append(Neighbours(DIM, N_MODELS).fit(embeddings, contexts, residual))
     length = LengthCost(N_CONTEXTS, np.zeros(N_MODELS)).fit(tokens, contexts, np.abs(residual) + tokens[:, None])
     curve = PriceCurve(np.array([0.0, 1.0]), np.array([2.0, 1.0]))
     return [QueryResiduals(N_MODELS, part, length, curve) for part in (*parts, None)]
@@ -190,7 +149,7 @@ def same(shift, other):
     return all(np.array_equal(a, b) for a, b in zip(shift, other, strict=True))
 
 
-@pytest.mark.parametrize("residuals", everything(), ids=["ridge", "neighbours", "means"])
+@pytest.mark.parametrize("residuals", everything(), ids=["ridge", "means"])
 def test_a_copy_says_the_same_and_learns_alone(residuals):
     x = np.ones(DIM, dtype=np.float32)
     before = residuals.features(1, x, 50, 1.5)
@@ -205,13 +164,8 @@ def test_a_copy_says_the_same_and_learns_alone(residuals):
 
 
 def test_without_text_context_or_length_there_is_nothing_to_add():
-    ridge, _, means = everything()
+    ridge, means = everything()
     assert ridge.features(1, None, None, 1.0) is None
     assert ridge.features(NO_CONTEXT, np.ones(DIM, dtype=np.float32), 5, 1.0) is None
     assert means.features(1, np.ones(DIM, dtype=np.float32), None, 1.0) is None
     assert ridge.features(1, None, 5, 1.0).shift.reward.tolist() == [0.0] * N_MODELS
-
-
-def test_an_unknown_estimator_is_refused():
-    with pytest.raises(InvalidInput, match="must be 'ridge' or 'neighbours', got 'forest'"):
-        open_residual("forest", {})
