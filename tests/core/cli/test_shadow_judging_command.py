@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import polars as pl
 import pytest
 from typer.testing import CliRunner
@@ -27,7 +28,7 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.py").write_text(FUNCTIONS)
     estimates = Estimates(1, 2)
-    estimates.add_table([0, 0], [[0.2, 0.9]] * 2, [[0.01, 0.02]] * 2)
+    estimates.add_table(np.zeros(2, dtype=np.int64), [[0.2, 0.9]] * 2, [[0.01, 0.02]] * 2)
     router = WiseRouter(
         [Model("small", Price(1e-6, 1e-6)), Model("large", Price(3e-6, 3e-6))],
         Contexts.single(),
