@@ -458,6 +458,7 @@ NAMES = {
     *PHOENIX_SPAN,
     *("info", "data", "spans", "attributes", "assessments", "feedback", "value", "events", "resourceSpans"),
     *("scopeSpans", "resourceLogs", "scopeLogs", "logRecords", "extra", "run_type", "inputs", "key", "score", "result"),
+    *("status", "code", "eventName", "body", "dataType", "name", "resource_spans", "events", "values", "kvlistValue"),
 }
 
 anything = st.recursive(

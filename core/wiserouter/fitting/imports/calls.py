@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -137,6 +137,11 @@ def mapping_of(value: object) -> Recorded:
     if isinstance(value, str) and value.lstrip().startswith("{"):
         value = json_of(value)
     return value if isinstance(value, Mapping) else {}
+
+
+def list_of(value: object) -> Sequence[Any]:
+    """Return a list; an empty one where the value is none."""
+    return value if isinstance(value, Sequence) and not isinstance(value, str | bytes) else ()
 
 
 def json_of(value: object) -> object:

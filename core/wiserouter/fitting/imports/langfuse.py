@@ -55,7 +55,7 @@ def scores(record: Recorded) -> Iterator[ImportedScore]:
     value = first_filled(record, "value", "stringValue", "string_value")
     if "name" in record and target and value is not None and "model" not in record:
         boolean = str(first_filled(record, "dataType", "data_type")).upper() == "BOOLEAN"
-        yield ImportedScore(target, text_of(record["name"]), bool(value) if boolean and value in {0, 1} else value)
+        yield ImportedScore(target, text_of(record["name"]), bool(value) if boolean and value in (0, 1) else value)
 
 
 _IDS = (("id",), ("parentObservationId", "parent_observation_id"), ("traceId", "trace_id"), ("sessionId", "session_id"))

@@ -11,6 +11,7 @@ from wiserouter.fitting.imports.calls import (
     first_filled,
     first_number,
     json_of,
+    list_of,
     mapping_of,
     number_of,
     seconds_between,
@@ -28,8 +29,8 @@ def calls(record: Recorded) -> Iterator[ImportedCall]:
     info = mapping_of(record.get("info"))
     metadata = {**mapping_of(info.get("tags")), **mapping_of(info.get("trace_metadata"))}
     trace, session = text_of(first_filled(info, "trace_id", "request_id")), text_of(metadata.get(_SESSION))
-    for span in mapping_of(record.get("data")).get("spans") or ():
-        attributes = {name: json_of(value) for name, value in mapping_of(mapping_of(span).get("attributes")).items()}
+    for span in map(mapping_of, list_of(mapping_of(record.get("data")).get("spans"))):
+        attributes = {name: json_of(value) for name, value in mapping_of(span.get("attributes")).items()}
         model = text_of(first_filled(attributes, "mlflow.llm.model", "model", "ai.model.name"))
         if str(attributes.get("mlflow.spanType")).strip('"') not in _MODEL_SPANS or not model:
             continue
@@ -57,7 +58,7 @@ def scores(record: Recorded) -> Iterator[ImportedScore]:
     """Yield the assessments that are valid; one of a trace counts for each of its calls."""
     info = mapping_of(record.get("info"))
     trace = text_of(first_filled(info, "trace_id", "request_id"))
-    for one in info.get("assessments") or ():
+    for one in list_of(info.get("assessments")):
         assessment = mapping_of(one)
         feedback = mapping_of(assessment.get("feedback"))
         value = feedback.get("value")

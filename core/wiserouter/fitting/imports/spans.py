@@ -15,6 +15,7 @@ from wiserouter.fitting.imports.calls import (
     first_filled,
     first_number,
     json_of,
+    list_of,
     mapping_of,
     seconds_between,
     text_of,
@@ -62,12 +63,12 @@ def calls(record: Recorded) -> Iterator[ImportedCall]:
 def scores(record: Recorded) -> Iterator[ImportedScore]:
     """Yield the evaluations of a record: events of spans, log records, or annotations."""
     for span in _spans(record):
-        for event in span.get("events") or ():
+        for event in list_of(span.get("events")):
             if mapping_of(event).get("name") == EVALUATION:
                 yield from _evaluation(_attributes(event), _span_id(span))
     for log in _log_records(record):
         attributes = _attributes(log)
-        if EVALUATION in {log.get("eventName"), log.get("event_name"), attributes.get("event.name")}:
+        if EVALUATION in (log.get("eventName"), log.get("event_name"), attributes.get("event.name")):
             yield from _evaluation(attributes, _span_id(log))
     result = mapping_of(record.get("result"))
     if "annotator_kind" in record and "span_id" in record:  # Phoenix
@@ -91,9 +92,9 @@ def _spans(record: Recorded) -> Iterator[Recorded]:
     if "resourceSpans" not in record and "resource_spans" not in record:
         yield record
         return
-    for resource in first_filled(record, "resourceSpans", "resource_spans") or ():
-        for scope in first_filled(mapping_of(resource), "scopeSpans", "scope_spans") or ():
-            yield from map(mapping_of, mapping_of(scope).get("spans") or ())
+    for resource in list_of(first_filled(record, "resourceSpans", "resource_spans")):
+        for scope in list_of(first_filled(mapping_of(resource), "scopeSpans", "scope_spans")):
+            yield from map(mapping_of, list_of(mapping_of(scope).get("spans")))
 
 
 def _log_records(record: Recorded) -> Iterator[Recorded]:
@@ -101,9 +102,9 @@ def _log_records(record: Recorded) -> Iterator[Recorded]:
         if "body" in record or "eventName" in record or "event_name" in record:
             yield record
         return
-    for resource in record["resourceLogs"] or ():
-        for scope in mapping_of(resource).get("scopeLogs") or ():
-            yield from map(mapping_of, mapping_of(scope).get("logRecords") or ())
+    for resource in list_of(record["resourceLogs"]):
+        for scope in list_of(mapping_of(resource).get("scopeLogs")):
+            yield from map(mapping_of, list_of(mapping_of(scope).get("logRecords")))
 
 
 def _attributes(span: Recorded) -> dict[str, Any]:
@@ -134,9 +135,9 @@ def _value(value: object) -> object:
     if not isinstance(value, Mapping):
         return value
     if "arrayValue" in value:
-        return [_value(one) for one in mapping_of(value["arrayValue"]).get("values") or ()]
+        return [_value(one) for one in list_of(mapping_of(value["arrayValue"]).get("values"))]
     if "kvlistValue" in value:
-        listed = mapping_of(value["kvlistValue"]).get("values") or ()
+        listed = list_of(mapping_of(value["kvlistValue"]).get("values"))
         return {str(one.get("key")): _value(one.get("value")) for one in map(mapping_of, listed)}
     return next(iter(value.values()), None)
 
@@ -181,4 +182,4 @@ def _has_failed(span: Recorded) -> bool:
     code = (
         mapping_of(status).get("code", mapping_of(status).get("status_code")) if isinstance(status, Mapping) else None
     )
-    return code in {2, "STATUS_CODE_ERROR", "ERROR"} or span.get("status_code") == "ERROR"
+    return code in (2, "STATUS_CODE_ERROR", "ERROR") or span.get("status_code") == "ERROR"
