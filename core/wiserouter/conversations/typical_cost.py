@@ -43,13 +43,13 @@ class TypicalCost:
 
         NaN stands for a prediction that is not known; where that or the mean is unknown, the deviation is 0.
         """
-        count, total, found = self._count[context], self._sum[context], []
+        count, total, found = self._count[context], self._sum[context], [0.0] * len(predicted_usd)
         for model, usd in enumerate(predicted_usd):
             if isnan(usd):
-                found.append(0.0)
                 continue
             seen = count[model]
-            found.append(usd - total[model] / seen if seen else 0.0)
+            if seen:
+                found[model] = usd - total[model] / seen
             count[model] = seen + 1.0
             total[model] += usd
         return found

@@ -130,8 +130,10 @@ class ConversationCalls:
             next_usd = partial(estimates.next_usd, state, context, prompt, now_s)
             return ConversationTerms(state.key, held, counts, run_id, *common, next_usd)
         known_usd, mean_usd = estimates.of_turn(state, context, prompt, now_s)
-        learned = estimates.typical.deviation(context if estimates.typical.n_contexts > context else 0, known_usd)
-        return ConversationTerms(state.key, None, True, None, *common, known_usd.__getitem__, mean_usd, learned)
+        typical = estimates.typical
+        learned = typical.deviation(context if context < typical.n_contexts else 0, known_usd)
+        fields = (state.key, None, True, None, *common, known_usd.__getitem__, mean_usd, learned)
+        return tuple.__new__(ConversationTerms, fields)  # in half the time of a call
 
     def decided(self, state: Conversation, record: Record) -> bool:
         """Keep the state after a reserved decision; False if another call has chosen the model of the run meanwhile.

@@ -11,7 +11,6 @@ import numpy as np
 from wiserouter.budgets.run_caps import RunCap
 from wiserouter.learning.residuals import QueryFeatures, Shift
 from wiserouter.planning.policies import Choice
-from wiserouter.types import Decision
 
 
 class ConversationTerms(NamedTuple):
@@ -73,7 +72,9 @@ class ConversationTerms(NamedTuple):
         """Return the deviation of the query for the choice, with the cost of this call."""
         if self.own_usd is None:
             return shift
-        return Shift(None, None, None, self.own_usd) if shift is None else shift._replace(own_cost_usd=self.own_usd)
+        if shift is None:
+            return tuple.__new__(Shift, (None, None, None, self.own_usd))  # in half the time of a call
+        return shift._replace(own_cost_usd=self.own_usd)
 
     def learned_from(self, features: QueryFeatures | None) -> QueryFeatures | None:
         """Return the features of the query to learn with, with the deviation of this call."""
@@ -81,13 +82,19 @@ class ConversationTerms(NamedTuple):
             return features
         learned = self.learned_shift_usd
         if features is None:
-            return QueryFeatures(None, None, Shift(None, learned))
+            shift = tuple.__new__(Shift, (None, learned, None, None))  # in half the time of a call
+            return tuple.__new__(QueryFeatures, (None, None, shift))
         own = features.shift.cost_usd
         cost_usd = learned if own is None else np.add(own, learned)
         return features._replace(shift=features.shift._replace(cost_usd=cost_usd))
 
-    def joined(self, decision: Decision) -> Decision:
-        """Return a decision as one of this conversation."""
-        visit = "stay" if decision.model == self.last_model else "return" if decision.model in self.met else "first"
-        run_id = "" if self.run_id is None else self.run_id or decision.id
-        return Decision._make((*decision[:-4], self.conversation, visit, run_id, decision[-1]))
+    def of_decision(self, decision_id: str, model: str) -> tuple[str, str, str, str]:
+        """Return the last fields of its decision: conversation, visit, run and would-be model.
+
+        Examples
+        --------
+        >>> ConversationTerms("a", last_model="small", met=["small"]).of_decision("d1", "small")
+        ('a', 'stay', '', '')
+        """
+        visit = "stay" if model == self.last_model else "return" if model in self.met else "first"
+        return self.conversation, visit, "" if self.run_id is None else self.run_id or decision_id, ""

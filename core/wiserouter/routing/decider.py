@@ -130,14 +130,14 @@ class Decider:
             _check_room(budget, choice, worst_usd)
         inputs = (pool, learner.contexts, choice, funds, candidates, tokens, worst_usd, room_usd, shift)
         trace = tuple.__new__(DecisionTrace, inputs)  # in half the time of a call
-        decision = self._decision(choice, context, budget.rate_usd, worst_usd, scope)
+        decision = self._decision(choice, context, budget.rate_usd, worst_usd, scope, terms)
         if terms is None:
             record = Record(decision, choice.model, choice.debit, "in flight", None, None, trace, features)
             if version:
                 record.contexts_version = version
             return record
-        decision, caps, counts = terms.joined(decision), terms.caps, terms.counts
-        record = Record(decision, choice.model, choice.debit, "in flight", None, None, trace, features, caps, counts)
+        parts = (trace, features, terms.caps, terms.counts)
+        record = Record(decision, choice.model, choice.debit, "in flight", None, None, *parts)
         record.contexts_version = version
         return record
 
@@ -212,10 +212,19 @@ class Decider:
         if choice.model == SKIP:
             return choice
         call_usd = terms.call_usd(choice.model, choice.expected_cost_usd)
-        return Choice._make((*choice[:3], call_usd, *choice[4:]))  # `_replace` takes twice as long
+        model, probability, price, _, *others = choice
+        return tuple.__new__(
+            Choice, (model, probability, price, call_usd, *others)
+        )  # a third of the time of `_replace`
 
     def _decision(
-        self, choice: Choice, context: int, rate_usd: float, worst_usd: list[float] | None, scope: str
+        self,
+        choice: Choice,
+        context: int,
+        rate_usd: float,
+        worst_usd: list[float] | None,
+        scope: str,
+        terms: ConversationTerms | None,
     ) -> Decision:
         """Return the decision, which holds back the worst case under a hard limit and the expected cost otherwise."""
         model, expected_usd = choice.model, choice.expected_cost_usd
@@ -223,9 +232,10 @@ class Decider:
             self.caps.count(model)
         served = model != SKIP
         held_usd = expected_usd if worst_usd is None or not served else worst_usd[model]
+        decision_id, name = fresh_id(), self._learner.pool.names[model] if served else ""
         figures = (
-            fresh_id(),
-            self._learner.pool.names[model] if served else "",
+            decision_id,
+            name,
             context,
             choice.probability,
             rate_usd,
@@ -237,7 +247,8 @@ class Decider:
             self._now(),
             self.labels is not None and self._asks(self.labels, choice, context),
         )
-        return tuple.__new__(Decision, figures + _NO_CONVERSATION)  # in half the time of a call
+        last = _NO_CONVERSATION if terms is None else terms.of_decision(decision_id, name)
+        return tuple.__new__(Decision, figures + last)  # in half the time of a call
 
     def _asks(self, labels: LabelBudget, choice: Choice, context: int) -> bool:
         """Return True if a score of this decision is worth asking for."""

@@ -55,15 +55,21 @@ class KeptConversations:
         version = 0 if present is None or present.until_s <= now_s else present.conversation.version
         if version != conversation.version:
             return False
-        self.put(conversation.next_version(), until_s, scopes)
+        self._put(conversation.next_version(), until_s, scopes, present)
         self._drop_old(now_s)
         return True
 
     def put(self, conversation: Conversation, until_s: float, scopes: tuple[str, ...]) -> None:
         """Keep a state whatever is kept now."""
-        key, former = conversation.key, self._kept.get(conversation.key)
-        usd = committed_usd(conversation)
-        kept = self._kept[key] = KeptConversation(conversation, until_s, scopes, usd)
+        self._put(conversation, until_s, scopes, self._kept.get(conversation.key))
+
+    def _put(
+        self, conversation: Conversation, until_s: float, scopes: tuple[str, ...], former: KeptConversation | None
+    ) -> None:
+        """Keep a state in place of the former one."""
+        key, usd = conversation.key, committed_usd(conversation)
+        fields = (conversation, until_s, scopes, usd)
+        kept = self._kept[key] = tuple.__new__(KeptConversation, fields)  # in half the time of a call
         self._kept.move_to_end(key)
         if usd or (former is not None and former.committed_usd):
             self._recommit(former, kept)
