@@ -308,8 +308,8 @@ def admission_queue(router: WiseRouter) -> AdmissionQueue:
 
 
 def _check_waits(error: BudgetExhausted, *, may_wait: bool) -> None:
-    """Raise an error that no wait helps against."""
-    if not (may_wait and error.is_only_held):
+    """Raise an error that no wait helps against; where calls were settled meanwhile, its amount may be free by now."""
+    if not (may_wait and (error.is_only_held or error.needed_usd <= error.left_usd)):
         raise error
 
 

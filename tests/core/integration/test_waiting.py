@@ -5,6 +5,7 @@ import random
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 
@@ -106,6 +107,26 @@ async def test_a_request_that_waits_is_refused_as_soon_as_it_can_no_longer_fit(o
         with pytest.raises(BudgetExhausted) as refused:
             await second
     assert not refused.value.is_only_held
+
+
+@pytest.mark.parametrize("in_task", [False, True])
+async def test_a_refusal_whose_amount_has_come_free_meanwhile_is_tried_again(in_task):
+    router = make()
+    queue, tries = AdmissionQueue(router, poll_s=NEVER_S), []
+
+    def settled_during_the_first(may_wait):
+        tries.append(may_wait)
+        if len(tries) == 1:  # all was held when it was refused, and the account shows nothing of that any more
+            raise router.account().exhausted(0.5)
+        return attempt(router, 0.5)(may_wait)
+
+    async with asyncio.timeout(20.0):
+        if in_task:
+            decision = await queue.aadmit("default", settled_during_the_first, needs(0.5), NEVER_S)
+        else:
+            admit = partial(queue.admit, "default", settled_during_the_first, needs(0.5), NEVER_S)
+            decision = await asyncio.to_thread(admit)
+    assert (decision.model, len(tries)) == ("only", 2)
 
 
 async def test_other_errors_of_an_attempt_pass():
