@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, cast
+from urllib.parse import quote
 
 from wiserouter.errors import BudgetError, StoreError, UnknownPrice
 from wiserouter_litellm.arm_candidates import agreeing
@@ -26,6 +27,9 @@ from wiserouter_litellm.selection import RoutingRequest, Selection
 from wiserouter_litellm.several_models import refuse_as_one_of_several
 from wiserouter_litellm.shadow import acts_on, aobserved_selection
 from wiserouter_litellm.signals import failed_tools
+
+_PRINTABLE = " !\"#$&'()*+,/:;<=>?@[\\]^`{|}"
+"""ASCII that stands for itself in a header, beside letters, digits and `_.-~`."""
 
 
 class WiseCallback(Recorder):
@@ -138,11 +142,11 @@ class WiseCallback(Recorder):
         if note is None or str(served) not in note["models"]:
             return None
         return {
-            "x-wiserouter-model": note["models"][str(served)],
+            "x-wiserouter-model": _in_header(note["models"][str(served)]),
             "x-wiserouter-context": str(note["context"]),
             "x-wiserouter-decision": note["decision"],
             **({"x-wiserouter-ask-feedback": "true"} if note["ask_feedback"] else {}),
-            **({"x-wiserouter-would-be": note["would_be"]} if note["would_be"] else {}),
+            **({"x-wiserouter-would-be": _in_header(note["would_be"])} if note["would_be"] else {}),
             **({} if note["conversation"] is None else note["conversation"].headers),
         }
 
@@ -387,3 +391,8 @@ def translate_error(group: Group, healthy: list[Any], error: Exception, kwargs: 
     if group.hard:
         raise BudgetUncertain(group.name) from error
     return healthy
+
+
+def _in_header(name: str) -> str:
+    """Return the name of a model as a header bears it: percent-encoded but for printable ASCII."""
+    return quote(name, safe=_PRINTABLE, errors="replace")
