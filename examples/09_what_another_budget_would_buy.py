@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from wiserouter import Budget, ExploreShare, WiseRouter
+from wiserouter import Budget, ExploreShare, RoutingLog, WiseRouter
 from wiserouter.errors import ThinOverlap
 from wiserouter.evaluation.datasets.synthetic import make_table
 from wiserouter.evaluation.off_policy import always, at_plan, evaluate, read_decisions
@@ -13,7 +13,8 @@ from wiserouter.routing.journal_reader import JournalReader
 rng = np.random.default_rng(0)
 table = make_table(4_000, rng)  # synthetic and dense: the truth is known
 past, now = table.rows(np.arange(1_000)), table.rows(np.arange(1_000, 4_000))
-router = WiseRouter.fit(past.log(), n_contexts=6, seed=0)
+scored = RoutingLog.from_arrays(past.prompts, past.reward, past.cost_usd, past.models)
+router = WiseRouter.fit(scored, n_contexts=6, seed=0)
 router.explore = ExploreShare(0.2)  # 100 x models / share decisions suffice for any target: 2,000 here
 fitted, names = router.plan, router.pool.names
 
