@@ -172,12 +172,11 @@ class Conversation(NamedTuple):
         about = (key, scope, unit, model, first or model, failed, context, decision_id, price, reward, calls + 1)
         amounts = (spent, estimate, rest_usd, prompt, warm, missed, sent, read)
         fields = (*about, *amounts, parent, started_s, used_s, fitted, version)
-        return tuple.__new__(Conversation, fields)  # in a quarter of the time of `_replace`
+        return tuple.__new__(Conversation, fields)  # in two thirds of the time of `_replace`
 
     def next_version(self) -> Conversation:
         """Return the state as a store keeps it: of the next version."""
-        *others, version = self  # the last field
-        return tuple.__new__(Conversation, (*others, version + 1))  # in a third of the time of `_replace`
+        return tuple.__new__(Conversation, (*self[:-1], self.version + 1))  # in two thirds of the time of `_replace`
 
     def to_text(self) -> str:
         """Return the state as compact JSON, without the fields that have their defaults."""

@@ -213,9 +213,7 @@ class Decider:
             return choice
         call_usd = terms.call_usd(choice.model, choice.expected_cost_usd)
         model, probability, price, _, *others = choice
-        return tuple.__new__(
-            Choice, (model, probability, price, call_usd, *others)
-        )  # a third of the time of `_replace`
+        return tuple.__new__(Choice, (model, probability, price, call_usd, *others))  # in half the time of `_replace`
 
     def _decision(
         self,
