@@ -145,7 +145,9 @@ class WiseRouter(RouterSignals, RouterJudging):
         if sync is not None:
             store.join(sync)
         super().__init__(store, learner, growing)
-        self._decider = Decider(learner, np.random.default_rng(seed), store.now, labels, explore, KeyedDraws(seed))
+        self._decider = Decider(
+            learner, np.random.default_rng(seed), store.now, labels, explore, KeyedDraws(seed), store.payers
+        )
         if conversations is not None:
             self.keep_conversations(conversations)
 
@@ -344,6 +346,7 @@ class WiseRouter(RouterSignals, RouterJudging):
         scope: str = "default",
         may_wait: bool = False,
         draw_key: str | None = None,
+        value: float | None = None,
         conversation: str | None = None,
         caller: str = "",
         parent: str | None = None,
@@ -374,6 +377,9 @@ class WiseRouter(RouterSignals, RouterJudging):
         draw_key : str, optional
             What calls that are to get the same model where the plan mixes two have in common, such as the id of a
             conversation; by default each call draws for itself.
+        value : float, optional
+            The value of its reward relative to other requests, from 0.001 to 1,000; 1 by default. The budget is spent
+            where value x reward gains most.
         conversation : str, optional
             Your id of the conversation or run that the call belongs to; only a hash of it is kept. A call without text
             goes on in the context of its conversation.
@@ -396,7 +402,7 @@ class WiseRouter(RouterSignals, RouterJudging):
             If the query or a restriction is wrong. Nothing is changed.
         """
         if conversation is not None:
-            check_restrictions(max_output_tokens, draw_key)
+            check_restrictions(max_output_tokens, draw_key, value)
             eligible = None if eligible is None else tuple(eligible)
             call = CallQuestion(
                 text,
@@ -409,6 +415,7 @@ class WiseRouter(RouterSignals, RouterJudging):
                 scope,
                 may_wait,
                 draw_key,
+                value,
             )
             return self._recorded(*self._decided_in(call, conversation, caller, parent))
         reader = self._learner.reader
@@ -417,7 +424,9 @@ class WiseRouter(RouterSignals, RouterJudging):
         encodes = text is not None and embedding is None and context is None
         if encodes and not reader.is_quick(text):  # other calls may have been decided meanwhile
             budget = self._store.snapshot(scope)
-        return self._decide(query, budget, eligible, max_output_tokens, worst_case_usd, scope, may_wait, draw_key)
+        return self._decide(
+            query, budget, eligible, max_output_tokens, worst_case_usd, scope, may_wait, draw_key, value
+        )
 
     async def adecide(
         self,
@@ -432,6 +441,7 @@ class WiseRouter(RouterSignals, RouterJudging):
         scope: str = "default",
         may_wait: bool = False,
         draw_key: str | None = None,
+        value: float | None = None,
         conversation: str | None = None,
         caller: str = "",
         parent: str | None = None,
@@ -451,6 +461,7 @@ class WiseRouter(RouterSignals, RouterJudging):
             scope=scope,
             may_wait=may_wait,
             draw_key=draw_key,
+            value=value,
             conversation=conversation,
             caller=caller,
             parent=parent,
@@ -467,7 +478,9 @@ class WiseRouter(RouterSignals, RouterJudging):
         hard = self._store.snapshot(scope).hard
         query = await asyncio.to_thread(reader.read, text, embedding, input_tokens, context, hard=hard)
         budget = self._store.snapshot(scope)
-        return self._decide(query, budget, eligible, max_output_tokens, worst_case_usd, scope, may_wait, draw_key)
+        return self._decide(
+            query, budget, eligible, max_output_tokens, worst_case_usd, scope, may_wait, draw_key, value
+        )
 
     def _decide(
         self,
@@ -479,10 +492,11 @@ class WiseRouter(RouterSignals, RouterJudging):
         scope: str,
         may_wait: bool,
         draw_key: str | None,
+        value: float | None = None,
     ) -> Decision:
         """Decide and reserve the cost of a call of its own."""
-        if max_output_tokens is not None or draw_key is not None:
-            check_restrictions(max_output_tokens, draw_key)
+        if max_output_tokens is not None or draw_key is not None or value is not None:
+            check_restrictions(max_output_tokens, draw_key, value)
         eligible = None if eligible is None else tuple(eligible)
         learner, store, decide = self._learner, self._store, self._decider.decide
         with self._lock:
@@ -490,14 +504,18 @@ class WiseRouter(RouterSignals, RouterJudging):
                 learner.merge_remote()
             if query.version != learner.reader.version:
                 query = learner.present_query(query)
-            record = decide(query, budget, eligible, worst_case_usd, max_output_tokens, scope, may_wait, draw_key)
+            record = decide(
+                query, budget, eligible, worst_case_usd, max_output_tokens, scope, may_wait, draw_key, None, value
+            )
         try:
             store.reserve(record)
         except BudgetExhausted:  # another call was faster
             budget = store.snapshot(scope)
             with self._lock:
                 query = learner.present_query(query)
-                record = decide(query, budget, eligible, worst_case_usd, max_output_tokens, scope, may_wait, draw_key)
+                record = decide(
+                    query, budget, eligible, worst_case_usd, max_output_tokens, scope, may_wait, draw_key, None, value
+                )
             store.reserve(record)
         return self._recorded(record, query)
 

@@ -50,6 +50,8 @@ class Decision(NamedTuple):
         The decision that chose the model of the run; it takes the cost and the reward of the whole run. "" elsewhere.
     would_be : str
         In shadow mode the router's choice, where another model is called; "" where the router acts.
+    value : float
+        The value of the request, which its reward is multiplied by; `shadow_price` is divided by it.
     """
 
     id: str
@@ -68,3 +70,4 @@ class Decision(NamedTuple):
     visit: str = ""
     run_id: str = ""
     would_be: str = ""
+    value: float = 1.0

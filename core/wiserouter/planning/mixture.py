@@ -191,10 +191,13 @@ class Mixture:
 
         The choice holds the cost and the mean reward of this query, and the figures of its context.
         """
-        if shift.own_cost_usd is not None and shift.reward is None and shift.cost_usd is None:
+        valued = shift.valued
+        if shift.own_cost_usd is not None and shift.reward is None and shift.cost_usd is None and valued is None:
             return self._choose_at_cost(context, funds, rng, allowed, shift.own_cost_usd)
-        rate, figures = funds.rate_usd, self.figures(context)
-        low, high, share, price, floor = self.plan.split_from_floor(context, rate)
+        rate, figures, plan = funds.rate_usd, self.figures(context), self.plan
+        low, high, share, price, floor = (
+            plan.split_from_floor(context, rate) if valued is None else valued.split_from_floor(plan, context, rate)
+        )
         price = price if rate < floor or shift.shadow_price is None else shift.shadow_price
         own = figures.shifted(shift)
         reward, cost = [*own.weighed, 0.0], [*own.costs_usd, 0.0]  # index -1 is the null action

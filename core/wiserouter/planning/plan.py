@@ -150,6 +150,13 @@ class Plan:
         return int(self.reward.shape[1])
 
     @property
+    def steps(self) -> list[EnvelopeStep]:
+        """The steps of all contexts by falling slope; another list after each change."""
+        if self._stale:
+            self._merge()
+        return self._steps
+
+    @property
     def floor_usd(self) -> float:
         """The least mean spend per request: the cheapest model everywhere, or 0 where skipping is allowed."""
         if self._stale:

@@ -12,6 +12,7 @@ from wiserouter.conversations.identity import conversation_key
 from wiserouter.conversations.settings import Conversations
 from wiserouter.errors import AlreadySettled, BudgetExhausted, InvalidInput, UnknownConversation, UnknownDecision
 from wiserouter.learning.source_scores import HUMAN
+from wiserouter.planning.value_mix import check_value
 from wiserouter.prompts.query import Query
 from wiserouter.routing.conversation_calls import MAX_ATTEMPTS, ConversationCalls, name_of_ended
 from wiserouter.routing.conversation_figures import ConversationFigures
@@ -35,6 +36,7 @@ class CallQuestion(NamedTuple):
     scope: str
     may_wait: bool
     draw_key: str | None
+    value: float | None = None
 
 
 class RouterConversations(RouterSettlement):
@@ -168,6 +170,7 @@ class RouterConversations(RouterSettlement):
                     call.may_wait,
                     call.draw_key or state.key,
                     terms,
+                    call.value,
                 )
             try:
                 self._store.reserve(record)
@@ -199,9 +202,11 @@ def _owner(scope: str, caller: str) -> str:
     return f"{len(scope)}:{scope}:{caller}"
 
 
-def check_restrictions(max_output_tokens: int | None, draw_key: str | None) -> None:
-    """Raise `InvalidInput` for a restriction of a call that is none."""
+def check_restrictions(max_output_tokens: int | None, draw_key: str | None, value: float | None = None) -> None:
+    """Raise `InvalidInput` for a restriction or a value of a call that is none."""
     if max_output_tokens is not None:
         check_count("max_output_tokens", max_output_tokens, least=1)
     if draw_key is not None:
         check_draw_key(draw_key)
+    if value is not None:
+        check_value(value)

@@ -85,13 +85,13 @@ class ConversationTerms(NamedTuple):
         cost_usd = learned if own is None else np.add(own, learned)
         return features._replace(shift=features.shift._replace(cost_usd=cost_usd))
 
-    def of_decision(self, decision_id: str, model: str) -> tuple[str, str, str, str]:
-        """Return the last fields of its decision: conversation, visit, run and would-be model.
+    def of_decision(self, decision_id: str, model: str) -> tuple[str, str, str, str, float]:
+        """Return the last fields of its decision: conversation, visit, run, would-be model and value.
 
         Examples
         --------
         >>> ConversationTerms("a", last_model="small", met=["small"]).of_decision("d1", "small")
-        ('a', 'stay', '', '')
+        ('a', 'stay', '', '', 1.0)
         """
         visit = "stay" if model == self.last_model else "return" if model in self.met else "first"
-        return self.conversation, visit, "" if self.run_id is None else self.run_id or decision_id, ""
+        return self.conversation, visit, "" if self.run_id is None else self.run_id or decision_id, "", 1.0

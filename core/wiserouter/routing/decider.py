@@ -7,7 +7,7 @@ of the budget that is left.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from wiserouter.routing.conversation_terms import ConversationTerms
 from wiserouter.routing.keyed_draws import KeyedDraws
 from wiserouter.routing.label_budget import LabelBudget
 from wiserouter.routing.learner import Learner
+from wiserouter.routing.request_values import RequestValues
 from wiserouter.stores.base import Record
 from wiserouter.stores.ids import fresh_id
 from wiserouter.types import NO_CONTEXT, Decision
@@ -31,8 +32,8 @@ from wiserouter.validation import check_amount
 CUSHION_DECAY = 0.999
 """Per request. A hard budget keeps the most expensive cheapest call of about the last 1,000 back for its last one."""
 
-_NO_CONVERSATION = ("", "", "", "")
-"""The last fields of the decision of a call of its own: conversation, visit, run and would-be model."""
+_NO_CONVERSATION = ("", "", "", "", 1.0)
+"""The last fields of the decision of a call of its own: conversation, visit, run, would-be model and value."""
 
 
 class Decider:
@@ -52,6 +53,8 @@ class Decider:
         Draws a share of the models uniformly.
     keyed : KeyedDraws, optional
         Draws for the calls that have a key; those of no seed by default.
+    payers : callable, optional
+        Returns the scopes of the budgets that pay for a scope, as `Store.payers` does; by default the scope alone.
 
     Attributes
     ----------
@@ -67,12 +70,15 @@ class Decider:
         labels: LabelBudget | None = None,
         explore: ExploreShare | None = None,
         keyed: KeyedDraws | None = None,
+        payers: Callable[[str], Sequence[str]] | None = None,
     ) -> None:
         self._learner, self._rng, self._now = learner, rng, now
         self._keyed = keyed or KeyedDraws()
         self.labels, self.explore = labels, explore
         self.caps: ShareCaps | None = None
         self._cushion_usd = 0.0
+        self._payers = payers or (lambda scope: (scope,))
+        self._values: RequestValues | None = None
 
     def decide(
         self,
@@ -85,6 +91,7 @@ class Decider:
         may_wait: bool = False,
         draw_key: str | None = None,
         terms: ConversationTerms | None = None,
+        value: float | None = None,
     ) -> Record:
         """Return the best decision for a query as the budget stands, with its trace; nothing is held back yet.
 
@@ -98,6 +105,8 @@ class Decider:
             As in `WiseRouter.decide`.
         terms : ConversationTerms, optional
             The terms of the conversation that the call belongs to.
+        value : float, optional
+            The value of the request, 1 by default.
 
         Raises
         ------
@@ -118,9 +127,10 @@ class Decider:
             funds = self._cushioned(budget, worst_usd, 0.0 if may_wait else budget.margin_usd)
         residuals = learner.residuals
         features = None if residuals is None else residuals.features(context, embedding, length, budget.rate_usd)
-        rng, shift = self._rng, None if features is None else features.shift
-        if draw_key is not None and (terms is None or terms.held is None):
-            rng = self._keyed.generator(draw_key, scope, budget.account.epoch_s)
+        shift = None if features is None else features.shift
+        rng = self._rng if draw_key is None else self._keyed_rng(draw_key, scope, budget, terms)
+        if value is not None or self._values is not None:
+            shift = self._valued(shift, value, scope, funds, terms)
         if terms is None:
             choice = self._choose(budget, funds, context, allowed, shift, rng)
         else:
@@ -131,6 +141,8 @@ class Decider:
         inputs = (pool, learner.contexts, choice, funds, candidates, tokens, worst_usd, room_usd, shift)
         trace = tuple.__new__(DecisionTrace, inputs)  # in half the time of a call
         decision = self._decision(choice, context, budget.rate_usd, worst_usd, scope, terms)
+        if value is not None:
+            decision = decision._replace(value=float(value))
         if terms is None:
             record = Record(decision, choice.model, choice.debit, "in flight", None, None, trace, features)
             if version:
@@ -140,6 +152,34 @@ class Decider:
         record = Record(decision, choice.model, choice.debit, "in flight", None, None, *parts)
         record.contexts_version = version
         return record
+
+    def _valued(
+        self, shift: Shift | None, value: float | None, scope: str, funds: Funds, terms: ConversationTerms | None
+    ) -> Shift | None:
+        """Return the deviation of a query together with its value among the others that its budget pays for."""
+        values = self._values
+        if values is None:
+            if value is None or value == 1.0:
+                return shift
+            values = self._values = RequestValues(self._payers)
+        counts = terms is None or terms.counts
+        valued = values.weighed(1.0 if value is None else value, scope, funds, counts=counts)
+        if valued is None:
+            return shift
+        if shift is None:
+            return Shift(valued=valued)
+        residuals, price = self._learner.residuals, shift.shadow_price
+        if price is not None and residuals is not None and residuals.prices is not None:
+            price = valued.shadow_price(residuals.prices, funds.rate_usd)
+        return shift._replace(valued=valued, shadow_price=price)
+
+    def _keyed_rng(
+        self, draw_key: str, scope: str, budget: BudgetSnapshot, terms: ConversationTerms | None
+    ) -> np.random.Generator:
+        """Return the generator of a key; the decider's own for a run that its model holds."""
+        if terms is not None and terms.held is not None:
+            return self._rng
+        return self._keyed.generator(draw_key, scope, budget.account.epoch_s)
 
     def _worst_usd(
         self, tokens: int | None, max_output_tokens: int | None, given_usd: Mapping[str, float] | None

@@ -114,7 +114,7 @@ class Explanation:
         True cost and latest score, once known; the cost at which a presumed call counts.
     models : tuple of ExplainedModel
         The whole pool; empty if the store does not keep the trace of a decision.
-    conversation, visit, run_id
+    conversation, visit, run_id, value
         As in `Decision`.
     unspent : str or None
         Why more money would not have changed the decision, and what would help; None where it would have.
@@ -150,6 +150,7 @@ class Explanation:
     run_id: str = ""
     unspent: str | None = None
     warnings: tuple[str, ...] = ()
+    value: float = 1.0
 
     def as_dict(self) -> dict[str, Any]:
         """Return the fields as dictionaries, lists and numbers, for JSON."""
@@ -224,6 +225,7 @@ def _explained(
         visit=decision.visit,
         run_id=decision.run_id,
         unspent=None if trace is None else _unspent(trace),
+        value=decision.value,
     )
 
 

@@ -111,7 +111,18 @@ def _finite(text: str) -> float:
     raise ValueError(f"a number must be finite, got {text}")
 
 
-_OPTIONAL = ("optimistic_reward", "conversation", "visit", "run_id", "unspent", "source", "weight", "tokens", "call_id")
+_OPTIONAL = (
+    "optimistic_reward",
+    "conversation",
+    "visit",
+    "run_id",
+    "unspent",
+    "source",
+    "weight",
+    "tokens",
+    "call_id",
+    "value",
+)
 _CONTEXT: dict[str, Callable[[Any], bool]] = {"id": _is_context, "share": _is_share}
 _MODEL: dict[str, Callable[[Any], bool]] = {
     "name": _is_text,
@@ -148,6 +159,7 @@ _FIELDS: dict[Any, dict[str, Callable[[Any], bool]]] = {
         "visit": _is_text_or_none,
         "run_id": _is_text_or_none,
         "unspent": _is_text_or_none,
+        "value": _is_known_or_none,
     },
     "charge": {"id": _is_text, "cost_usd": _is_number, "model": _is_text, "tokens": _are_counts_or_none},
     "release": {"id": _is_text},

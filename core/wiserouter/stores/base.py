@@ -238,6 +238,10 @@ class Store(Protocol):
         """
         ...
 
+    def payers(self, scope: str) -> Sequence[str]:
+        """Return the scope of each budget that pays for a scope, in the order of its ledgers."""
+        ...
+
     def reserve(self, record: Record) -> None:
         """Reserve the cost of a decision, in all budgets of its scope and its caps or in none, and keep its record.
 

@@ -132,6 +132,11 @@ class MemoryStore:
                 check_runs(self._changes.pauses_of(self._scopes(scope)), now)
             return capped_snapshot(account, self._caps.ledgers(caps, now)) if caps else account.snapshot()
 
+    def payers(self, scope: str) -> tuple[str, ...]:
+        """Return the scope of each budget that pays for a scope, in the order of its ledgers."""
+        with self._lock:
+            return tuple([one for one in self._scopes(scope) for _ in self._ledgers[one].each])
+
     def reserve(self, record: Record) -> None:
         """Reserve the cost of a decision and keep its record."""
         decision = record.decision

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -11,6 +11,14 @@ from wiserouter.types import FloatArray
 
 LEAST_SHARE = 0.1
 """A query costs at least this share of its context's mean: a line may fall below 0, a cost may not."""
+
+
+class Valued(Protocol):
+    """The value of a request, by which a plan weighs its reward."""
+
+    def split_from_floor(self, plan: Any, context: int, rate_usd: float) -> tuple[int, int, float, float, float]:
+        """Return the fields of `Plan.split_from_floor` for this request."""
+        ...
 
 
 class Shift(NamedTuple):
@@ -24,12 +32,15 @@ class Shift(NamedTuple):
         Reward per USD at which queries with estimates of their own spend the rate; None for the plan's own.
     own_cost_usd : sequence of float of length n_models, or None
         The cost of this query itself, in place of mean and deviation; NaN where it is not known.
+    valued : Valued or None
+        The value of this query; None where all requests have the value 1.
     """
 
     reward: FloatArray | Sequence[float] | None = None
     cost_usd: FloatArray | Sequence[float] | None = None
     shadow_price: float | None = None
     own_cost_usd: Sequence[float] | None = None
+    valued: Valued | None = None
 
     def applied(self, reward: FloatArray, cost_usd: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return the means with the deviations added, rewards kept in [0, 1] and costs at `LEAST_SHARE` of their mean.

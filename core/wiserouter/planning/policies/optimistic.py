@@ -113,7 +113,8 @@ class Optimistic:
         """Draw from the mix of the plan at rate b / tau."""
         self._follow(context, funds.requests, funds.share)
         if context == NO_CONTEXT:
-            return self._of_all_contexts().choose(0, funds, rng, allowed)
+            valued = None if shift is None or shift.valued is None else Shift(valued=shift.valued)
+            return self._of_all_contexts().choose(0, funds, rng, allowed, valued)
         return self._mixture.choose(context, funds, rng, allowed, shift)
 
     def settings(self) -> dict[str, object]:

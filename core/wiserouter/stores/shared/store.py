@@ -203,6 +203,13 @@ class SharedStore:
                 check_runs(pauses, worker.now())
             return capped_snapshot(account, ledgers) if caps else account.snapshot()
 
+    def payers(self, scope: str) -> tuple[str, ...]:
+        """Return the scope of each budget that pays for a scope, in the order of its ledgers."""
+        worker = self._worker
+        with worker.lock:
+            chain = worker.replica.chain(scope)
+            return tuple([one for one, view in zip(chain.scopes, chain.views, strict=True) for _ in view.windows])
+
     def reserve(self, record: Record) -> None:
         """Reserve the cost of a decision, in all budgets of its scope or in none, and keep its record."""
         steps.reserve(self._worker, record)

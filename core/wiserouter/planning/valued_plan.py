@@ -1,0 +1,173 @@
+r"""The plan of requests of different values: the linear program over pairs of a context and a tier of values.
+
+With the share :math:`f_t` of the tier whose requests are worth :math:`v_t`, the program of `planning.plan` becomes
+
+.. math::
+    \max_p \sum_{j,t} \pi_j f_t v_t \sum_k p_{jtk} u_{jk}
+    \quad\text{s.t.}\quad \sum_{j,t} \pi_j f_t \sum_k p_{jtk} c_{jk} \le \rho.
+
+A value scales the rewards of a context and leaves its costs, so that its envelope stays and the slopes are multiplied
+by the value. At the shadow price :math:`\lambda` a request of value v takes the model with the best
+:math:`v u_{jk} - \lambda c_{jk}`, which is the best reward less cost at its own price :math:`\lambda / v`. Values are
+taken to be independent of contexts.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import NamedTuple
+
+import numpy as np
+
+from wiserouter.learning.residuals.price_curve import PriceCurve
+from wiserouter.planning.plan import Plan
+from wiserouter.planning.value_mix import Tier, ValueMix
+
+_SAME = 1e-12  # relative; a value that differs from the mean of its tier by no more than this is the tier's
+
+
+class _Step(NamedTuple):
+    """A step along the envelope of one context, for the requests of one tier: its slope, spend and target."""
+
+    slope: float
+    spend_usd: float
+    context: int
+    tier: int
+    to: int
+
+
+class ValuedPlan:
+    """A plan, solved for requests of several values.
+
+    Parameters
+    ----------
+    plan : Plan
+        The program at the value 1.
+    tiers : sequence of Tier
+        The values and their shares.
+
+    Examples
+    --------
+    >>> plan = Plan(freq=[1.0], reward=[[0.2, 0.9]], cost_usd=[[0.01, 0.03]])
+    >>> valued = ValuedPlan(plan, [Tier(1.0, 0.5), Tier(3.0, 0.5)])
+    >>> valued.split(0, 0.02, 3.0)[:3], valued.split(0, 0.02, 1.0)[:3]
+    ((1, 1, 0.0), (0, 0, 0.0))
+    """
+
+    def __init__(self, plan: Plan, tiers: Sequence[Tier]) -> None:
+        self.rows, self.tiers, self.floor_usd = plan.rows, tuple(tiers), plan.floor_usd
+        self._steps = [
+            _Step(slope * value, spend * share, context, t, to)
+            for row in plan.rows
+            for t, (value, share) in enumerate(tiers)
+            for slope, spend, _, context, to in row.steps
+        ]
+        self._steps.sort(key=lambda step: step.slope, reverse=True)
+        self._spend = list(accumulate([step.spend_usd for step in self._steps], initial=self.floor_usd))
+        self._ranks: dict[tuple[int, int], list[int]] = {}
+        for rank, step in enumerate(self._steps):
+            self._ranks.setdefault((step.context, step.tier), []).append(rank)
+
+    def split(self, context: int, rate_usd: float, value: float) -> tuple[int, int, float, float]:
+        """Return the fields of `Plan.split` for a request of this value; the shadow price is its own.
+
+        Parameters
+        ----------
+        context : int
+            Its context.
+        rate_usd : float, USD per request
+            The rate, at least `floor_usd`.
+        value : float
+            Its value. One between the means of two tiers takes the model that is best at its price.
+        """
+        taken = bisect_right(self._spend, rate_usd) - 1
+        if taken == len(self._steps):
+            last = self.rows[context].hull[-1]
+            return last, last, 0.0, 0.0
+        slope, _, split_context, split_tier, high = self._steps[taken]
+        price = slope / value
+        tier = self._tier_of(value)
+        if tier is None:
+            low = self._best(context, price)
+            return low, low, 0.0, price
+        low = self.rows[context].hull[bisect_right(self._ranks.get((context, tier), ()), taken - 1)]
+        start = self._spend[taken]
+        share = (rate_usd - start) / (self._spend[taken + 1] - start)
+        if share and (context, tier) == (split_context, split_tier):
+            return low, high, share, price
+        return low, low, 0.0, price
+
+    def value_per_request(self, rate_usd: float) -> float:
+        """Return the expected value times reward per request at this rate, at least `floor_usd`."""
+        worth = sum([tier.value * tier.share for tier in self.tiers])
+        gained = worth * sum([row.base_value for row in self.rows])
+        for step, start in zip(self._steps, self._spend, strict=False):
+            gained += step.slope * min(max(rate_usd - start, 0.0), step.spend_usd)
+        return gained
+
+    def _tier_of(self, value: float) -> int | None:
+        """Return the tier whose mean is this value; None where none is."""
+        return next((t for t, tier in enumerate(self.tiers) if abs(tier.value - value) <= _SAME * value), None)
+
+    def _best(self, context: int, price: float) -> int:
+        """Return the model of a context after all steps that are worth their cost at a price."""
+        row = self.rows[context]
+        return row.hull[sum([step.slope > price for step in row.steps])]
+
+
+class ValuedRequest(NamedTuple):
+    """The value of one request, and the plans for the mix of values that it belongs to.
+
+    Attributes
+    ----------
+    value : float
+        Its value.
+    plans : ValuedPlans
+        The plans for that mix.
+    """
+
+    value: float
+    plans: ValuedPlans
+
+    def split_from_floor(self, plan: Plan, context: int, rate_usd: float) -> tuple[int, int, float, float, float]:
+        """Return the fields of `Plan.split_from_floor` for this request."""
+        floor = plan.floor_usd
+        if rate_usd < floor:
+            return plan.split_from_floor(context, rate_usd)
+        return *self.plans.of(plan).split(context, rate_usd, self.value), floor
+
+    def shadow_price(self, prices: PriceCurve, rate_usd: float) -> float:
+        """Return the price of this request where queries with estimates of their own spend the rate."""
+        return self.plans.price_curve(prices).at(rate_usd) / self.value
+
+
+class ValuedPlans:
+    """The plans for one mix of values; solved again when the plan or the shares have changed.
+
+    Parameters
+    ----------
+    mix : ValueMix
+        The values of the requests so far.
+    """
+
+    def __init__(self, mix: ValueMix) -> None:
+        self.mix = mix
+        self._solved: tuple[object, tuple[Tier, ...], ValuedPlan] | None = None
+        self._curve: tuple[PriceCurve, tuple[Tier, ...], PriceCurve] | None = None
+
+    def of(self, plan: Plan) -> ValuedPlan:
+        """Return a plan solved for the present mix."""
+        tiers, steps, kept = self.mix.tiers(), plan.steps, self._solved
+        if kept is None or kept[0] is not steps or kept[1] is not tiers:
+            self._solved = kept = steps, tiers, ValuedPlan(plan, tiers)
+        return kept[2]
+
+    def price_curve(self, prices: PriceCurve) -> PriceCurve:
+        """Return the spend at each shadow price, from that of queries of value 1."""
+        tiers, kept = self.mix.tiers(), self._curve
+        if kept is None or kept[0] is not prices or kept[1] is not tiers:
+            each = [share * np.interp(prices.price / value, prices.price, prices.spend_usd) for value, share in tiers]
+            self._curve = kept = prices, tiers, PriceCurve(prices.price, np.sum(each, axis=0))
+        return kept[2]
