@@ -34,7 +34,6 @@ from wiserouter.errors import WiseRouterError
 app = typer.Typer(
     help="Budget-aware LLM routing: one budget for a workload, each query to the model that buys the most quality.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 for command in (
