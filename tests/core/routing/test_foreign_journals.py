@@ -51,7 +51,7 @@ def test_what_the_router_writes_is_complete(journal):
 def test_a_line_that_lacks_a_field_is_skipped_and_counted(journal, row):
     events = events_of(journal)
     unused = {"event", "at", "decided_at", "probability", "input_tokens", "learn", "comment", "replaced", "usage"}
-    unused |= {"conversation", "visit", "run_id", "unspent", "warnings", "value"}  # journals of former versions lack them
+    unused |= {"conversation", "visit", "run_id", "unspent", "warnings", "value"}  # former journals lack them
     for name in set(events[row]) - unused:
         less = {key: value for key, value in events[row].items() if key != name}
         rewrite(journal, [*events[:row], less, *events[row + 1 :]])
