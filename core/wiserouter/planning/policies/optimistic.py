@@ -3,6 +3,9 @@
 UCB-ALP (Wu, Srikant, Liu, Jiang 2015) with the linear program solved again at every change: a model that might be worth
 its cost is tried as part of the plan. Ours are the shrunk means, the list costs of models that were never tried, and
 the reserve rule, which makes the budget last to the last request.
+
+Until a call was paid for, a price list orders the models but does not tell what they cost: a run of an agent costs a
+hundred times the typical call that is assumed. Requests go to the cheapest listed model until then.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from wiserouter.planning.choice_inputs import Counts
 from wiserouter.planning.mixture import Mixture, ReserveRule
 from wiserouter.planning.plan import Plan
 from wiserouter.planning.policy import Choice
+from wiserouter.planning.ranking import best_at_price
 from wiserouter.pricing.pool import Model
 from wiserouter.pricing.prices import Price
 from wiserouter.types import NO_CONTEXT, FloatArray
@@ -110,8 +114,10 @@ class Optimistic:
         allowed: Collection[int] | None = None,
         shift: Shift | None = None,
     ) -> Choice:
-        """Draw from the mix of the plan at rate b / tau."""
+        """Draw from the mix of the plan at rate b / tau; the cheapest listed model until a call was paid for."""
         self._follow(context, funds.requests, funds.share)
+        if self._unpaid:
+            allowed = [self._cheapest_listed(context, allowed)]
         if context == NO_CONTEXT:
             valued = None if shift is None or shift.valued is None else Shift(valued=shift.valued)
             return self._of_all_contexts().choose(0, funds, rng, allowed, valued)
@@ -132,6 +138,7 @@ class Optimistic:
     def _refresh(self, requests: int, share: float) -> None:
         seen = self._estimates
         self._requests, self._share = requests, share
+        self._unpaid = not seen.calls.any()
         self._means, reward, cost_usd = self._optimistic.refresh(requests, share)
         self._live = Plan(self._optimistic.freq, reward, cost_usd, allow_skip=self.allow_skip)
         reserve_rule = ReserveRule(self._live, self._optimistic.spread_usd, deviations=DEVIATIONS, drift=DRIFT)
@@ -147,6 +154,10 @@ class Optimistic:
         self._mixture.revise(context, self._estimates, mean)  # in `_means`, too
         self._revise_at[context] = _grown(self._estimates.observed[context], REVISE_GROWTH)
         self._at_means, self._without_context = None, None
+
+    def _cheapest_listed(self, context: int, allowed: Collection[int] | None) -> int:
+        plan, context = (self._live, context) if context != NO_CONTEXT else (self._of_all_contexts().plan, 0)
+        return best_at_price(plan, context, float("inf"), range(plan.n_models) if allowed is None else allowed)
 
     def _of_all_contexts(self) -> Mixture:
         if self._without_context is None:
