@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from wiserouter.conversations.cache_hits import CacheHits, bucket_of
+from wiserouter.conversations.cache_hits import GAP_BOUNDS_S, CacheHits
 from wiserouter.conversations.call_cost import MIN_CACHEABLE_TOKENS, next_call_usd, rest_usd, unread_price_usd
 from wiserouter.conversations.calls_left import CallsLeft
 from wiserouter.conversations.conversation import Conversation
@@ -102,7 +102,7 @@ class CallEstimates:
         a price. They are computed in one pass over the models, in a third of the time of two calls for each.
         """
         row, warm, next_usd, mean_usd = self._row(context), state.warm, [], []
-        hits, shared_tokens = self.hits.of_all
+        (hits, shared_tokens), (soon_s, late_s) = self.hits.of_all, GAP_BOUNDS_S
         calls, pairs = self.calls_left.of_all(state.calls + 1)
         growth, output = self.tokens.growth(row), self.tokens.output(row)
         for k, rates in enumerate(self._rates):
@@ -119,7 +119,8 @@ class CallEstimates:
                     known, at_s = warm[name]
                     tokens = known if known < prompt_tokens else prompt_tokens
                     if tokens >= MIN_CACHEABLE_TOKENS:
-                        read = hits[k][bucket_of(now_s - at_s)] * tokens
+                        gap_s = now_s - at_s  # `bucket_of`, without a call
+                        read = hits[k][0 if gap_s <= soon_s else 1 if gap_s <= late_s else 2] * tokens
                 shared = shared_tokens[k]
                 if shared > read:
                     read = shared if shared < prompt_tokens else prompt_tokens

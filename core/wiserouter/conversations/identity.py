@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Any
 
@@ -16,6 +17,9 @@ from wiserouter.errors import InvalidInput
 
 MOST_HASHED_CHARS = 65_536
 """The most characters that are hashed of one part of a message, such as an image: those at its start and its end."""
+
+_MOST_KEPT_CHARS = 256
+"""The longest id whose key is kept in memory."""
 
 _DIGEST_BYTES = 16
 _MOST_SALT_BYTES = 64
@@ -70,7 +74,9 @@ def conversation_key(conversation_id: str, caller: str = "", salt: bytes = b"") 
         )
     if isinstance(conversation_id, ConversationKey):
         return conversation_id
-    return str(_hash(salt, _counted(caller) + _counted(conversation_id)).hexdigest())
+    if len(conversation_id) > _MOST_KEPT_CHARS:
+        return _key(conversation_id, caller, salt)
+    return _kept_key(conversation_id, caller, salt)
 
 
 def prefix_chain(messages: Iterable[Any], caller: str = "", salt: bytes = b"") -> list[str]:
@@ -161,6 +167,13 @@ def _chained(hashed: Any, messages: Iterable[Any], *, models: bool) -> list[str]
         for part in _parts(message):
             hashed.update(_counted(part))
     return [] if is_empty else [*chain, hashed.hexdigest()]
+
+
+def _key(conversation_id: str, caller: str, salt: bytes) -> str:
+    return str(_hash(salt, _counted(caller) + _counted(conversation_id)).hexdigest())
+
+
+_kept_key = lru_cache(maxsize=4096)(_key)  # each call of a conversation names it again
 
 
 def _hash(salt: bytes, before: bytes) -> Any:

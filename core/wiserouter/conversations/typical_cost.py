@@ -9,7 +9,6 @@ cold calls no longer differ.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import isnan
 
 
 class TypicalCost:
@@ -45,7 +44,7 @@ class TypicalCost:
         """
         count, total, found = self._count[context], self._sum[context], [0.0] * len(predicted_usd)
         for model, usd in enumerate(predicted_usd):
-            if isnan(usd):
+            if usd != usd:  # NaN, in half the time of `isnan` # noqa: PLR0124
                 continue
             seen = count[model]
             if seen:

@@ -132,7 +132,8 @@ class ConversationCalls:
         known_usd, mean_usd = estimates.of_turn(state, context, prompt, now_s)
         typical = estimates.typical
         learned = typical.deviation(context if context < typical.n_contexts else 0, known_usd)
-        return ConversationTerms(state.key, None, True, None, *common, known_usd.__getitem__, mean_usd, learned)
+        fields = (state.key, None, True, None, *common, known_usd.__getitem__, mean_usd, learned)
+        return tuple.__new__(ConversationTerms, fields)  # in half the time of a call
 
     def decided(self, state: Conversation, record: Record) -> bool:
         """Keep the state after a reserved decision; False if another call has chosen the model of the run meanwhile.

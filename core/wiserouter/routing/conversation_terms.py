@@ -72,7 +72,9 @@ class ConversationTerms(NamedTuple):
         """Return the deviation of the query for the choice, with the cost of this call."""
         if self.own_usd is None:
             return shift
-        return Shift(None, None, None, self.own_usd) if shift is None else shift._replace(own_cost_usd=self.own_usd)
+        if shift is None:
+            return tuple.__new__(Shift, (None, None, None, self.own_usd))  # in half the time of a call
+        return shift._replace(own_cost_usd=self.own_usd)
 
     def learned_from(self, features: QueryFeatures | None) -> QueryFeatures | None:
         """Return the features of the query to learn with, with the deviation of this call."""
@@ -80,7 +82,8 @@ class ConversationTerms(NamedTuple):
             return features
         learned = self.learned_shift_usd
         if features is None:
-            return QueryFeatures(None, None, Shift(None, learned))
+            shift = tuple.__new__(Shift, (None, learned, None, None))  # in half the time of a call
+            return tuple.__new__(QueryFeatures, (None, None, shift))
         own = features.shift.cost_usd
         cost_usd = learned if own is None else np.add(own, learned)
         return features._replace(shift=features.shift._replace(cost_usd=cost_usd))

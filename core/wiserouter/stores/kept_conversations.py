@@ -68,7 +68,8 @@ class KeptConversations:
     ) -> None:
         """Keep a state in place of the former one."""
         key, usd = conversation.key, committed_usd(conversation)
-        kept = self._kept[key] = KeptConversation(conversation, until_s, scopes, usd)
+        fields = (conversation, until_s, scopes, usd)
+        kept = self._kept[key] = tuple.__new__(KeptConversation, fields)  # in half the time of a call
         self._kept.move_to_end(key)
         if usd or (former is not None and former.committed_usd):
             self._recommit(former, kept)
