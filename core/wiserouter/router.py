@@ -28,6 +28,7 @@ from wiserouter.pricing.pool import Model, Pool
 from wiserouter.prompts.contexts import Contexts
 from wiserouter.prompts.encoders import EncoderLike, open_encoder
 from wiserouter.prompts.query import Query
+from wiserouter.routing.batch_methods import RouterBatches
 from wiserouter.routing.conversation_methods import CallQuestion, check_restrictions
 from wiserouter.routing.decider import Decider
 from wiserouter.routing.growth import GrowingOrAuto, growth
@@ -35,7 +36,6 @@ from wiserouter.routing.judging_methods import RouterJudging
 from wiserouter.routing.keyed_draws import KeyedDraws
 from wiserouter.routing.label_budget import LabelBudget
 from wiserouter.routing.learner import Learner
-from wiserouter.routing.signal_methods import RouterSignals
 from wiserouter.stores import Store, open_store
 from wiserouter.stores.base import Record
 from wiserouter.stores.shared.context_sync import ContextSync
@@ -52,7 +52,7 @@ logger = logging.getLogger("wiserouter")
 T = TypeVar("T")
 
 
-class WiseRouter(RouterSignals, RouterJudging):
+class WiseRouter(RouterBatches, RouterJudging):
     """A budget-aware router: sends each query to the model that the budget of the workload is best spent on.
 
     Parameters

@@ -1,0 +1,201 @@
+"""The methods of `WiseRouter` for batches, whose queries are all known before the first one is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from wiserouter.errors import InvalidInput
+from wiserouter.learning.residuals.shift import LEAST_SHARE
+from wiserouter.learning.shrinkage import pseudo_counts
+from wiserouter.pricing.tokens import count_tokens
+from wiserouter.routing.signal_methods import RouterSignals
+from wiserouter.types import FloatArray, IntArray
+from wiserouter.validation import check_amount
+
+if TYPE_CHECKING:
+    from wiserouter.planning.batch_margin import CostErrors
+
+BATCH_PRICE = 0.5
+"""The share of the price of a plain call that OpenAI, Anthropic and Google take for one in a batch."""
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """The models of a batch.
+
+    Attributes
+    ----------
+    models : tuple of str
+        The model of each query, in the order of the texts.
+    expected_reward : float
+        Mean expected reward per query.
+    expected_cost_usd : float, USD
+        Expected cost of the whole batch; never above the budget less the margin.
+    shadow_price : float
+        Reward that one more USD would buy; 0 where the budget does not bind.
+    spend_usd : mapping of str to float
+        Expected cost of the queries of each model; models without queries are left out.
+    costs_usd : tuple of float
+        Expected cost of each query.
+    margin_usd : float, USD
+        Held back for wrong estimates; 0 without a confidence.
+    """
+
+    models: tuple[str, ...]
+    expected_reward: float
+    expected_cost_usd: float
+    shadow_price: float
+    spend_usd: Mapping[str, float]
+    costs_usd: tuple[float, ...]
+    margin_usd: float = 0.0
+
+
+class RouterBatches(RouterSignals):
+    """The methods that allocate a whole batch."""
+
+    def allocate(
+        self,
+        texts: Sequence[str],
+        budget_usd: float,
+        *,
+        eligible: Iterable[str] | None = None,
+        confidence: float | None = None,
+        price_factor: float | Mapping[str, float] = 1.0,
+    ) -> Allocation:
+        """Choose a model for each query of a batch; nothing is reserved, charged or learned.
+
+        Parameters
+        ----------
+        texts : sequence of str
+            The queries.
+        budget_usd : float, USD
+            What all of them may cost together.
+        eligible : iterable of str, optional
+            The models that may take queries; all by default.
+        confidence : float, optional
+            The probability, from 0.5 up to below 1, with which the true total is to stay within the budget, given how
+            far costs were from their means so far. By default the expected total keeps to it.
+        price_factor : float or mapping of str to float, default 1
+            Costs in the batch over those of plain calls, for all models or by name (1 for those left out);
+            `BATCH_PRICE`, a half, where the batch service of the provider takes the queries.
+
+        Returns
+        -------
+        Allocation
+            The best one at the present estimates: the optimum of the linear program, but for one query at most.
+
+        Raises
+        ------
+        InfeasibleBudget
+            If the cheapest models cost more than the budget.
+        NoEligibleModel, UnknownModel, InvalidInput, EncoderError
+            If a text or a restriction is wrong, or there are no estimates yet.
+
+        Examples
+        --------
+        >>> from wiserouter import Estimates, Model, WiseRouter
+        >>> estimates = Estimates(1, 2)
+        >>> estimates.add_table(np.array([0]), [[0.2, 0.9]], [[0.01, 0.03]])
+        >>> router = WiseRouter([Model("small"), Model("large")], estimates=estimates)
+        >>> router.allocate(["one", "two", "three"], 0.07).models
+        ('large', 'large', 'small')
+        """
+        from wiserouter.planning.batch_allocation import BatchProgram  # few routers allocate batches
+
+        check_amount("budget_usd", budget_usd)
+        queries = _checked(texts)
+        asked = None if eligible is None else tuple(eligible)
+        with self._lock:
+            self._learner.merge_remote()
+            names = self.pool.names
+            factor = _factors(price_factor, names)
+            contexts, reward, cost = self._figures_of(queries)
+            cost = cost * factor
+            self._exclude(cost, queries, asked)
+            errors = None if confidence is None else self._cost_errors(confidence, contexts, factor)
+        found = BatchProgram(reward, cost).allocate(budget_usd, errors)
+        each = cost[np.arange(len(queries)), found.model]
+        spend = np.bincount(found.model, each, len(names))
+        count = np.bincount(found.model, minlength=len(names))
+        return Allocation(
+            tuple(names[k] for k in found.model),
+            found.expected_reward / len(queries),
+            found.expected_cost_usd,
+            found.shadow_price,
+            {name: float(spend[k]) for k, name in enumerate(names) if count[k]},
+            tuple(each.tolist()),
+            found.margin_usd,
+        )
+
+    def _figures_of(self, texts: Sequence[str]) -> tuple[IntArray, FloatArray, FloatArray]:
+        """Return context, expected rewards and expected costs of each query."""
+        means, residuals = self.estimates.means(), self.residuals
+        contexts, encoder = self.contexts, self.encoder
+        by_text = residuals is not None and residuals.residual is not None
+        embeddings = (
+            encoder.encode_many(texts) if encoder is not None and (contexts.n_contexts > 1 or by_text) else None
+        )
+        if contexts.n_contexts > 1 and embeddings is None:
+            raise InvalidInput("allocate needs a router with an encoder to place texts in contexts, got none")
+        at = np.zeros(len(texts), dtype=np.int64)
+        if embeddings is not None and contexts.n_contexts > 1:
+            at = contexts.assign_many(embeddings)
+        reward, cost = means.reward[at], means.cost_usd[at]
+        if residuals is not None and residuals.residual is not None and embeddings is not None:
+            reward = np.clip(reward + residuals.residual.shifts(embeddings, at), 0.0, 1.0)
+        if residuals is not None and residuals.length is not None:
+            tokens = np.array([count_tokens(text).tokens for text in texts], dtype=np.float64)
+            cost = np.maximum(cost + residuals.length.shifts(tokens, at), LEAST_SHARE * cost)
+        return at, reward, cost
+
+    def _exclude(self, cost: FloatArray, texts: Sequence[str], eligible: tuple[str, ...] | None) -> None:
+        """Set the cost of each model that cannot take a query to infinity."""
+        pool = self.pool
+        counts = pool.needs_tokens(hard=False)
+        if not counts:
+            allowed = pool.eligible(eligible, None)
+            if allowed is not None:
+                cost[:, [k for k in range(len(pool)) if k not in allowed]] = np.inf
+            return
+        for i, text in enumerate(texts):
+            allowed = pool.eligible(eligible, count_tokens(text).tokens)
+            if allowed is not None:
+                cost[i, [k for k in range(len(pool)) if k not in allowed]] = np.inf
+
+    def _cost_errors(self, confidence: float, contexts: IntArray, factor: FloatArray) -> CostErrors:
+        """Return the errors of the costs: those of the shrunk means, and those of single calls."""
+        from wiserouter.planning.batch_margin import CostErrors
+
+        seen = self.estimates
+        call = np.broadcast_to(seen.cost_spread_usd(), seen.shape) * factor
+        weight = pseudo_counts(seen.calls, seen.cost, seen.cost_sq)
+        weight = 0.0 if np.isinf(weight) else weight
+        pooled = np.broadcast_to(seen.calls.sum(axis=0), seen.shape)
+        number = np.maximum(np.minimum(seen.calls + weight, np.maximum(pooled, 1.0)), 1.0)
+        return CostErrors(confidence, contexts, call / np.sqrt(number), call)
+
+
+def _checked(texts: Sequence[str]) -> list[str]:
+    if isinstance(texts, str):
+        raise InvalidInput("texts must be a sequence of strings, got one string: put it in a list", value=texts)
+    found = list(texts)
+    if not found:
+        raise InvalidInput("texts must hold at least one query, got none")
+    for text in found:
+        if not isinstance(text, str):
+            raise InvalidInput(f"texts must hold strings, got {type(text).__name__}", value=text)
+    return found
+
+
+def _factors(factor: float | Mapping[str, float], names: Sequence[str]) -> FloatArray:
+    """Return the factor of each model."""
+    if not isinstance(factor, Mapping):
+        return np.full(len(names), check_amount("price_factor", factor))
+    unknown = sorted(set(factor) - set(names))
+    if unknown:
+        raise InvalidInput(f"price_factor must name models of the pool, got {unknown[0]!r}", value=unknown[0])
+    return np.array([check_amount("price_factor", factor.get(name, 1.0)) for name in names])

@@ -1,0 +1,85 @@
+import numpy as np
+import pytest
+
+from wiserouter import Contexts, Estimates, Model, WiseRouter
+from wiserouter.errors import InfeasibleBudget, InvalidInput, NoEligibleModel, UnknownModel
+from wiserouter.planning.batch_allocation import BatchProgram
+from wiserouter.routing.batch_methods import BATCH_PRICE
+from wiserouter.testing import TableEncoder
+
+REWARD, COST = np.array([[0.2, 0.9], [0.5, 0.6]]), np.array([[0.01, 0.03], [0.01, 0.03]])
+TEXTS = ["chat", "code", "code", "chat", "code"]
+
+
+LONG = "code " * 50
+ENCODED = {"code": [1.0, 0.1], "chat": [0.1, 1.0]}
+
+
+def router(encoded=ENCODED, **large):
+    estimates = Estimates(2, 2)
+    for noise in (-0.5, 0.5):
+        estimates.add_table(np.arange(2), REWARD, COST * (1 + noise))
+    contexts = Contexts([[1.0, 0.0], [0.0, 1.0]], [0.5, 0.5])
+    models = [Model("small"), Model("large", **large)]
+    return WiseRouter(models, contexts, encoder=TableEncoder(encoded), estimates=estimates, seed=0)
+
+
+def test_the_allocation_is_that_of_the_program_on_the_routers_own_estimates():
+    one = router()
+    found = one.allocate(TEXTS, 0.11)
+    means, at = one.estimates.means(), np.array([1, 0, 0, 1, 0])
+    expected = BatchProgram(means.reward[at], means.cost_usd[at]).allocate(0.11)
+    assert found.models == tuple(("small", "large")[k] for k in expected.model)
+    assert found.models == ("small", "large", "large", "small", "large")
+    assert found.expected_cost_usd == pytest.approx(0.11, abs=1e-12)
+    assert found.expected_reward == pytest.approx(expected.expected_reward / 5)
+    assert sum(found.spend_usd.values()) == pytest.approx(sum(found.costs_usd), abs=1e-12)
+    assert found.spend_usd == pytest.approx({"small": 0.02, "large": 0.09})
+
+
+def test_nothing_is_reserved_or_counted():
+    one = router()
+    before = {name: array.copy() for name, array in one.estimates.arrays().items()}
+    assert one.allocate(TEXTS, 0.11) == one.allocate(TEXTS, 0.11)
+    assert all((before[name] == array).all() for name, array in one.estimates.arrays().items())
+
+
+def test_batch_prices_buy_what_twice_the_budget_buys():
+    assert router().allocate(TEXTS, 0.055, price_factor=BATCH_PRICE).models == router().allocate(TEXTS, 0.11).models
+    of_one = router().allocate(TEXTS, 0.05 + 0.005 * 3, price_factor={"large": 0.5})
+    assert of_one.models.count("large") == 3
+    assert of_one.expected_cost_usd == pytest.approx(0.065)
+
+
+def test_models_that_cannot_take_a_query_are_left_out():
+    encoded = {"code": [1.0, 0.1], "chat": [0.1, 1.0], LONG: [1.0, 0.1]}
+    found = router(encoded, max_input_tokens=20).allocate([*TEXTS, LONG], 1.0)
+    assert found.models == ("large",) * 5 + ("small",)
+    with pytest.raises(NoEligibleModel):
+        router(encoded, max_input_tokens=20).allocate([*TEXTS, LONG], 1.0, eligible=["large"])
+    assert set(router().allocate(TEXTS, 1.0, eligible=["small"]).models) == {"small"}
+    with pytest.raises(UnknownModel):
+        router().allocate(TEXTS, 1.0, eligible=["huge"])
+
+
+def test_a_confidence_holds_money_back():
+    sure, plain = router().allocate(TEXTS * 40, 4.0, confidence=0.95), router().allocate(TEXTS * 40, 4.0)
+    assert sure.margin_usd > 0.0 == plain.margin_usd
+    assert sure.expected_cost_usd + sure.margin_usd <= 4.0
+    assert sure.expected_cost_usd < plain.expected_cost_usd
+
+
+@pytest.mark.parametrize("texts", ["chat", [], [None], ["chat", 3]])
+def test_texts_that_are_none_are_refused(texts):
+    with pytest.raises(InvalidInput):
+        router().allocate(texts, 1.0)
+
+
+def test_budgets_and_factors_that_cannot_be_are_refused():
+    with pytest.raises(InfeasibleBudget):
+        router().allocate(TEXTS, 0.04)
+    for factor in ({"huge": 0.5}, -1.0, {"small": float("nan")}):
+        with pytest.raises(InvalidInput):
+            router().allocate(TEXTS, 1.0, price_factor=factor)
+    with pytest.raises(InvalidInput, match="estimates"):
+        WiseRouter([Model("small"), Model("large")]).allocate(TEXTS, 1.0)
