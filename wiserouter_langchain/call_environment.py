@@ -23,6 +23,9 @@ FORCED = "wise_model"
 SCOPE = "wiserouter_scope"
 """Name of the configurable, or key of the metadata, that names the scope whose budget pays."""
 
+VALUE = "wiserouter_value"
+"""Name of the configurable, or key of the metadata, that states the value of a call."""
+
 
 @dataclass(frozen=True, slots=True)
 class CallEnvironment:
@@ -42,6 +45,8 @@ class CallEnvironment:
         The model that takes each call that it can take and the budget pays for.
     payer : str or None
         The scope that pays, whatever the configuration says.
+    value : float or None
+        The value of each call, whatever its configuration says.
     queue : AdmissionQueue
         The calls that wait while the rest of the budget is only held by calls in flight.
     durable : bool
@@ -63,6 +68,7 @@ class CallEnvironment:
     queue: AdmissionQueue
     preferred: str | None = None
     payer: str | None = None
+    value: float | None = None
     durable: bool = False
     remarked: set[tuple[str, Remark]] = field(default_factory=set)
     rests: Rests = field(default_factory=lambda: Rests(0.0))
@@ -84,6 +90,13 @@ class RoutingChatModel(BaseChatModel):
     otel_decisions: bool = Field(default=False, exclude=True)
 
     _environment: CallEnvironment = PrivateAttr()
+
+
+def stated_value(config: RunnableConfig) -> float | None:
+    """Return the value that a configuration states; None where it states none."""
+    value = (config.get("configurable") or {}).get(VALUE)
+    stated: float | None = (config.get("metadata") or {}).get(VALUE) if value is None else value
+    return stated
 
 
 def stated_scope(config: RunnableConfig) -> str | None:

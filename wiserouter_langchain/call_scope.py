@@ -29,7 +29,7 @@ from wiserouter.integration import (
     refuses_request,
     share_key,
 )
-from wiserouter_langchain.call_environment import FORCED, RoutingChatModel, stated_scope
+from wiserouter_langchain.call_environment import FORCED, RoutingChatModel, stated_scope, stated_value
 from wiserouter_langchain.candidates import CallTerms, begin_call, needed_usd
 from wiserouter_langchain.conversation_call import CallConversation, conversation_of_call
 from wiserouter_langchain.conversation_ids import stated_ids, turns_of
@@ -93,6 +93,7 @@ class _Scope:
         self._ends_with_stream = False
         environment = self._environment
         self._payer = environment.payer or stated_scope(self._config) or "default"
+        self._value = environment.value if environment.value is not None else stated_value(self._config)
         self._is_placed = environment.lookup.needs_question
         reads_question = self._is_placed or llm.draw_by == "question" or environment.unit != "call"
         self._request = request_of(self._messages, self._kwargs, reads_question=reads_question)
@@ -132,6 +133,7 @@ class _Scope:
             resting=self._environment.rests.resting() if self._environment.rests.any else (),
             draw_key=self._draw_key(),
             conversation=self._conversation,
+            value=self._value,
         )
 
     def _draw_key(self) -> str | None:

@@ -44,6 +44,8 @@ class CallTerms:
         The key by which its model is drawn.
     conversation : CallConversation or None
         The conversation that it belongs to; None for a call of its own.
+    value : float or None
+        Its value; None for 1.
     """
 
     kwargs: Mapping[str, Any] = field(default_factory=dict)
@@ -56,6 +58,7 @@ class CallTerms:
     resting: Collection[str] = ()
     draw_key: str | None = None
     conversation: CallConversation | None = None
+    value: float | None = None
 
 
 def begin_call(
@@ -102,7 +105,7 @@ def begin_call(
     if limits is not None:
         worst_usd = worst_cases_usd(members, names, request, bound_tokens, terms.cap_output_tokens)
     asked: dict[str, Any] = {**assignment._asdict(), "worst_case_usd": worst_usd, "scope": terms.scope}
-    asked["draw_key"] = terms.draw_key
+    asked["draw_key"], asked["value"] = terms.draw_key, terms.value
     if terms.conversation is not None:
         asked.update(terms.conversation.arguments())
     awake = [name for name in names if name not in terms.resting]

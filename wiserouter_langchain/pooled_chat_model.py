@@ -10,7 +10,7 @@ from langchain_core.messages import BaseMessage
 from langchain_core.runnables.utils import ConfigurableFieldSpec
 from pydantic import Field
 
-from wiserouter_langchain.call_environment import FORCED, SCOPE
+from wiserouter_langchain.call_environment import FORCED, SCOPE, VALUE
 from wiserouter_langchain.conversation_ids import PARENT, RUN
 from wiserouter_langchain.pool_member import common_params, common_profile
 from wiserouter_langchain.rated_chat_model import RatedChatModel
@@ -48,10 +48,13 @@ class PooledChatModel(RatedChatModel):
         keys = {FORCED: ("Model", f"Force one of {', '.join(self.models)}"), SCOPE: ("Scope", "The scope that pays")}
         if self._environment.unit != "call":
             keys |= {RUN: ("Run", "The id of the run"), PARENT: ("Parent", "The id of the run that it works for")}
-        return [
+        specs = [
             ConfigurableFieldSpec(id=id_, annotation=str | None, name=name, description=description, default=None)
             for id_, (name, description) in keys.items()
         ]
+        told = "The value of the call relative to 1"
+        value = ConfigurableFieldSpec(id=VALUE, annotation=float | None, name="Value", description=told, default=None)
+        return [*specs, value]
 
     def get_num_tokens(self, text: str) -> int:
         """Count tokens as the first model does."""

@@ -23,7 +23,7 @@ from pydantic import Field
 
 from wiserouter import Budget, Price, WiseRouter
 from wiserouter.errors import InvalidInput, UnknownModel
-from wiserouter.integration import ContextLookup, Unit, admission_queue, load_tokenizer
+from wiserouter.integration import ContextLookup, Unit, admission_queue, check_value, load_tokenizer
 from wiserouter_langchain.call_environment import CallEnvironment
 from wiserouter_langchain.call_scope import arouted, routed
 from wiserouter_langchain.conversation_call import NamedRun
@@ -91,7 +91,8 @@ class RunnableWiseRouter(PooledChatModel):
     Notes
     -----
     Force a model with `config={"configurable": {"wise_model": "name"}}`. Let a scope pay with
-    `{"configurable": {"wiserouter_scope": "team-a"}}`, the same key of `metadata`, or `paid_by`. `with_retry` never
+    `{"configurable": {"wiserouter_scope": "team-a"}}`, the same key of `metadata`, or `paid_by`; state the value of a
+    call by `wiserouter_value` there, or by `worth`. `with_retry` never
     retries a stream; let the models' own clients retry. Set temperature, stop words and the like on the models.
 
     Examples
@@ -194,6 +195,16 @@ class RunnableWiseRouter(PooledChatModel):
     def paid_by(self, scope: str) -> RunnableWiseRouter:
         """Return this router with all calls paid by one scope, whatever their configuration says."""
         return self._with_environment(payer=scope)
+
+    def worth(self, value: float) -> RunnableWiseRouter:
+        """Return this router with one value for all calls, whatever their configuration says; see `WiseRouter.decide`.
+
+        Raises
+        ------
+        InvalidInput
+            If the value is no number from 0.001 to 1,000.
+        """
+        return self._with_environment(value=check_value(value))
 
     def deciding_by(self, unit: Unit) -> RunnableWiseRouter:
         """Return this router with another unit of decision; the calls of both are paid from one budget.

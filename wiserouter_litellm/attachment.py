@@ -20,6 +20,7 @@ from wiserouter_litellm.group import FallbackPolicy
 from wiserouter_litellm.group_setup import Limit, conversation_terms, open_group
 from wiserouter_litellm.litellm_compat import deployments_of, hands_out, ownership
 from wiserouter_litellm.pre_call_checks import move_before_pins
+from wiserouter_litellm.request_values import value_in_metadata
 from wiserouter_litellm.scopes import ScopeFromMetadata
 from wiserouter_litellm.sync_selection import selecting
 from wiserouter_litellm.wise_callback import WiseCallback
@@ -142,6 +143,7 @@ def attach(
         shadow=shadow_of(mode, share),
         rules=signals,
     )
+    opened.value_rule = value_in_metadata
     if callback is None:
         callback = AttachedCallback(litellm_router)
         register(callback)

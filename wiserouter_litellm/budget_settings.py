@@ -164,6 +164,31 @@ class ScopeSettings(Strict):
         return self
 
 
+class ValueSettings(Strict):
+    """The values of requests, relative to 1: how the budget is divided among callers.
+
+    Attributes
+    ----------
+    by : str
+        The field that identifies a caller, as in `scopes`.
+    known : dict
+        The values of callers by id.
+    claims_up_to : float, optional
+        The most that a client may state by the header `x-wiserouter-value` or the metadata `wiserouter_value`, where
+        its key has no value. By default no claim is read.
+    """
+
+    by: str = Field("team", pattern=r"^(team|organization|user|key|tag|metadata\..+)$")
+    known: dict[str, Annotated[float, Field(ge=1e-3, le=1e3)]] = Field(default_factory=dict)
+    claims_up_to: float | None = Field(None, ge=1e-3, le=1e3)
+
+    @model_validator(mode="after")
+    def _states_any(self) -> ValueSettings:
+        if not self.known and self.claims_up_to is None:
+            raise ValueError("values needs known, or claims_up_to")
+        return self
+
+
 class ConversationSettings(Strict):
     """The unit of decision.
 
@@ -251,6 +276,8 @@ class AccountSettings(ConversationSettings, NestedSettings):
     ----------
     scopes : ScopeSettings, optional
         Budgets of teams, users and other callers.
+    values : ValueSettings, optional
+        The values of the requests of callers.
     artifact : str, optional
         A file written by `wiserouter fit`; without one the router starts without any estimates.
     encoder : str, optional
@@ -300,6 +327,7 @@ class AccountSettings(ConversationSettings, NestedSettings):
     """
 
     scopes: ScopeSettings | None = None
+    values: ValueSettings | None = None
     artifact: str | None = None
     encoder: str | None = Field(None, pattern=r"^litellm/.+")
     encoder_params: dict[str, Any] = Field(default_factory=dict)

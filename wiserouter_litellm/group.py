@@ -42,6 +42,7 @@ from wiserouter_litellm.continuations import makers
 from wiserouter_litellm.deployments import DeploymentInfo, DeploymentRegistry
 from wiserouter_litellm.feedback_keys import keys_of_decision
 from wiserouter_litellm.request_conversation import LONG_HISTORY_CHARS, SESSION_KEYS, TURN_KEY
+from wiserouter_litellm.request_values import ValueRule
 from wiserouter_litellm.scopes import OWN, GroupScope, ScopeResolver
 from wiserouter_litellm.selection import RoutingRequest, Selection
 from wiserouter_litellm.signals import read_request
@@ -98,6 +99,8 @@ class Group:
         Counts refusals and measures decisions, where metrics are on.
     traces : bool
         Whether each decision is a span of OpenTelemetry.
+    value_rule : callable or None
+        Returns the value of a request; None where all are worth 1.
     durable : bool
         Whether the budget lives in a store that outlasts the process, and that may have to be waited for.
     reads_question : bool
@@ -123,6 +126,7 @@ class Group:
     faults: Counter[str] = field(default_factory=Counter)
     metrics: RouterMetrics | None = None
     traces: bool = False
+    value_rule: ValueRule | None = None
     queue: AdmissionQueue = field(init=False)
     durable: bool = field(init=False)
     reads_question: bool = field(init=False)
@@ -316,6 +320,7 @@ class Group:
             scope=routing.scope,
             may_wait=may_wait,
             draw_key=self.draw_key(routing, assignment),
+            value=routing.value,
             **terms,
         )
         if self.observes:

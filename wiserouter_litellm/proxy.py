@@ -30,6 +30,7 @@ from wiserouter_litellm.group_setup import open_group
 from wiserouter_litellm.judge import start_judge
 from wiserouter_litellm.metrics import watch_groups
 from wiserouter_litellm.other_surfaces import asked_groups
+from wiserouter_litellm.request_values import CallerValues
 from wiserouter_litellm.scopes import CallerScopes
 from wiserouter_litellm.settings import ROOT, RoutingSettings, in_memory, settings_of, store_of
 from wiserouter_litellm.several_models import refuse_several
@@ -142,6 +143,8 @@ def _groups_of(
                 **(_account_of(name, account, share, group, deployments) if first is None else _as_in(first, group)),
             )
             opened[group].traces = account.otel_decisions
+            if account.values is not None:
+                opened[group].value_rule = CallerValues(**account.values.model_dump())
             if first is None:
                 _observe(opened[group].router, name, account)
                 _judge(opened[group].router, account, share, config)

@@ -143,7 +143,7 @@ class CallerScopes:
         ScopeRefused
             If the caller is not named, and others are refused.
         """
-        key_ids = [*_key_ids(metadata, self._by)]
+        key_ids = [*ids_of_key(metadata, self._by)]
         client_ids = _client_ids(metadata, self._by) if self._from_request and not key_ids else ()
         named = next((id_ for id_ in chain(key_ids, client_ids) if id_ in self._budgets), None)
         if named is not None:
@@ -183,7 +183,7 @@ class CallerScopes:
         return f"{self._by}:{id_}"
 
 
-def _key_ids(metadata: Mapping[str, Any], by: str) -> Iterator[str]:
+def ids_of_key(metadata: Mapping[str, Any], by: str) -> Iterator[str]:
     """Yield the caller's ids from the object that the proxy's authentication made, which no client can send."""
     auth = metadata.get("user_api_key_auth")
     if isinstance(auth, Mapping | str):  # sent by a client

@@ -40,6 +40,8 @@ class RoutingRequest(NamedTuple):
         The ids of the tool calls whose results are errors, where these are scored.
     parent_span : object
         The span of OpenTelemetry that its decision is part of, where decisions are traced.
+    value : float or None
+        Its value; None for 1.
     """
 
     candidates: Candidates
@@ -54,6 +56,7 @@ class RoutingRequest(NamedTuple):
     conversation: RequestConversation | None = None
     failed_tools: Sequence[str] = ()
     parent_span: object = None
+    value: float | None = None
 
     def among(self, deployments: Sequence[Deployment]) -> RoutingRequest:
         """Return the same request with only these deployments as candidates."""

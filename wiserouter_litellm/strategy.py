@@ -23,6 +23,7 @@ from wiserouter_litellm.group import FallbackPolicy, Group
 from wiserouter_litellm.group_setup import Limit, conversation_terms, open_group
 from wiserouter_litellm.litellm_compat import deployments_of
 from wiserouter_litellm.origin import metadata_of
+from wiserouter_litellm.request_values import value_in_metadata
 from wiserouter_litellm.scopes import ScopeFromMetadata
 from wiserouter_litellm.selection import Selection
 from wiserouter_litellm.sync_selection import selecting
@@ -108,6 +109,7 @@ class WiseRoutingStrategy(CustomRoutingStrategyBase):
             conversations=conversation_terms(unit, run_budget_usd, run_limit, conversation_ttl_s),
             scope_resolver=lambda _: ScopeFromMetadata(),
         )
+        opened.value_rule = value_in_metadata
         self.callback = StrategyCallback(litellm_router)
         self.callback.groups[group] = opened
         self._select_sync = selecting(litellm_router, self.callback, sync_select)

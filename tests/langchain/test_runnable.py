@@ -187,7 +187,7 @@ def test_a_model_can_be_forced_everywhere():
     assert (llm.core.estimates.calls[0] - 50).tolist() == [5.0, 0.0]
     with pytest.raises(UnknownModel, match="small, large; got 'huge'"):
         llm.invoke("hello", {"configurable": {"wise_model": "huge"}})
-    assert [spec.id for spec in llm.config_specs] == ["wise_model", "wiserouter_scope"]
+    assert [spec.id for spec in llm.config_specs] == ["wise_model", "wiserouter_scope", "wiserouter_value"]
 
 
 def test_generate_routes_and_never_bills_twice():

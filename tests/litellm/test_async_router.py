@@ -1,6 +1,7 @@
 """A group of a real `litellm.Router` under a budget, over mocked providers: every surface, failure and fallback."""
 
 import asyncio
+import json
 
 import litellm
 import pytest
@@ -421,3 +422,17 @@ async def test_the_mocks_see_the_calls_of_litellm(provider):
     response = await llms().acompletion(model="wise", messages=HI)
     assert len(asked(provider)) == 1
     assert response.choices[0].message.content == chat("x")["choices"][0]["message"]["content"]
+
+
+async def test_a_program_states_the_value_of_a_call(provider, settled, tmp_path):
+    router = fitted()
+    journal = router.journal_to(tmp_path / "journal.jsonl")
+    callback = attach(llms(), "wise", router=router, budget=RICH)
+    await callback._router.acompletion(model="wise", messages=HI, metadata={"wiserouter_value": 2.5})
+    await callback._router.acompletion(model="wise", messages=HI)
+    with pytest.raises(Exception, match=r"value must be a number from 0.001 to 1000, got 0"):
+        await callback._router.acompletion(model="wise", messages=HI, metadata={"wiserouter_value": 0}, num_retries=0)
+    await settled(lambda: router.status().charged == 2)
+    journal.close()
+    events = [json.loads(line) for line in (tmp_path / "journal.jsonl").read_text().splitlines()]
+    assert [event["value"] for event in events if event["event"] == "decision"] == [2.5, 1.0]

@@ -21,6 +21,7 @@ from wiserouter.operating.budget_warnings import BudgetWarnings, DeliveryFailed,
 from wiserouter.operating.metrics import Metrics, RouterMetrics
 from wiserouter.operating.savings import savings
 from wiserouter.operating.tracing import below, trace_decisions
+from wiserouter.planning.value_mix import check_value
 from wiserouter.pricing.arms import Params, arm_name, checked_params, split_arm
 from wiserouter.pricing.prior_scores import PriorScore, PriorScores
 from wiserouter.pricing.tokens import count_tokens, load_tokenizer
@@ -87,6 +88,7 @@ __all__ = [
     "below",
     "check_bounded",
     "check_reward",
+    "check_value",
     "checked_params",
     "clamped_usage",
     "conversation_of",
