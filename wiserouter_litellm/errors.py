@@ -9,7 +9,8 @@
     ├── BudgetRefused                        429: the group's budget is used up
     └── FallbackRefused                      429: the group's budget pays for no fallback to another group
     litellm.ContextWindowExceededError       400: no model of the group can take so long a request
-    litellm.BadRequestError                  400: nothing bounds the cost of the request, and the budget is hard
+    litellm.BadRequestError                  400: nothing bounds the cost of the request, and the budget is hard;
+                                             or it states a value that is none
     litellm.PermissionDeniedError
     └── ScopeRefused                         403: no budget pays for this caller
     litellm.ServiceUnavailableError
@@ -33,7 +34,14 @@ from litellm.exceptions import (
     ServiceUnavailableError,
 )
 
-from wiserouter.errors import BudgetError, BudgetExhausted, HorizonExhausted, RunBudgetExhausted, WiseRouterError
+from wiserouter.errors import (
+    BudgetError,
+    BudgetExhausted,
+    HorizonExhausted,
+    InvalidInput,
+    RunBudgetExhausted,
+    WiseRouterError,
+)
 from wiserouter.integration import BudgetPaused
 
 END_RUN, RAISE_RUN = "end the run and begin another", "ask an administrator to raise run_budget_usd"
@@ -184,6 +192,11 @@ def unbounded(group: str, models: list[str], params: Collection[str | None] = ()
         model=group,
         llm_provider="wiserouter",
     )
+
+
+def bad_value(group: str, error: InvalidInput) -> BadRequestError:
+    """Return the error for a request whose metadata states a value that is none."""
+    return BadRequestError(f"group {group!r}: metadata.wiserouter_value: {error}", group, "wiserouter")
 
 
 def uncountable(group: str) -> BadRequestError:

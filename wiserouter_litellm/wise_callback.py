@@ -324,7 +324,7 @@ class WiseCallback(Recorder):
             self._conversation_of(messages, kwargs, origin, scope) if group.keeps_conversations else None,
             () if group.signals is None else failed_tools(messages, kwargs),
             origin.metadata.get(PARENT_SPAN) if group.traces else None,
-            None if group.value_rule is None else group.value_rule(kwargs),
+            group.value_of(kwargs),
         )
 
     def _conversation_of(

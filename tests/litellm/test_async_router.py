@@ -430,7 +430,7 @@ async def test_a_program_states_the_value_of_a_call(provider, settled, tmp_path)
     callback = attach(llms(), "wise", router=router, budget=RICH)
     await callback._router.acompletion(model="wise", messages=HI, metadata={"wiserouter_value": 2.5})
     await callback._router.acompletion(model="wise", messages=HI)
-    with pytest.raises(Exception, match=r"value must be a number from 0.001 to 1000, got 0"):
+    with pytest.raises(litellm.BadRequestError, match=r"value must be a number from 0.001 to 1000, got 0"):
         await callback._router.acompletion(model="wise", messages=HI, metadata={"wiserouter_value": 0}, num_retries=0)
     await settled(lambda: router.status().charged == 2)
     journal.close()

@@ -104,6 +104,21 @@ def simulation(
     _show(studies.simulated(range(seeds), horizon, jobs=jobs), "", f"Seeds 0 to {seeds - 1}.", folder)
 
 
+@app.command()
+def breakpoints(
+    folder: Folder = HERE,
+    environments: Annotated[int, typer.Option(help="Number of environments.", min=1)] = 10,
+    runs: Annotated[int, typer.Option(help="Streams of requests per environment and horizon.", min=1)] = 40,
+    most: Annotated[int, typer.Option(help="The longest horizon, of 500 to 50,000 requests.", min=500)] = 50_000,
+) -> None:
+    """Regret where the budget lies on a breakpoint of the value curve, by how often the plan is solved."""
+    from wiserouter.evaluation import studies
+
+    horizons = [horizon for horizon in studies.HORIZONS if horizon <= most]
+    section = studies.breakpoints(range(environments), horizons, runs)
+    _show(section, "", f"Environments 0 to {environments - 1}, {runs} streams of requests each.", folder)
+
+
 def _show(section: ReportSection, table: str, terms: str, folder: Path) -> None:
     """Print a section, and write it with its picture to FOLDER/[TABLE-]NAME.md, .svg and .png."""
     from wiserouter.evaluation.plots import save
