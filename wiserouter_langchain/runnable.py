@@ -91,9 +91,9 @@ class RunnableWiseRouter(PooledChatModel):
     Notes
     -----
     Force a model with `config={"configurable": {"wise_model": "name"}}`. Let a scope pay with
-    `{"configurable": {"wiserouter_scope": "team-a"}}`, the same key of `metadata`, or `paid_by`; state the value of a
-    call by `wiserouter_value` there, or by `worth`. `with_retry` never
-    retries a stream; let the models' own clients retry. Set temperature, stop words and the like on the models.
+    `{"configurable": {"wiserouter_scope": "team-a"}}`, the same key of `metadata`, or `paid_by`; `wiserouter_value` or
+    `worth` states a call's value. `with_retry` never retries a stream: let the models' own clients retry, and set
+    temperature and the like there.
 
     Examples
     --------
@@ -197,23 +197,11 @@ class RunnableWiseRouter(PooledChatModel):
         return self._with_environment(payer=scope)
 
     def worth(self, value: float) -> RunnableWiseRouter:
-        """Return this router with one value for all calls, whatever their configuration says; see `WiseRouter.decide`.
-
-        Raises
-        ------
-        InvalidInput
-            If the value is no number from 0.001 to 1,000.
-        """
+        """Return this router with one value for all calls; raises `InvalidInput` for one that `decide` refuses."""
         return self._with_environment(value=check_value(value))
 
     def deciding_by(self, unit: Unit) -> RunnableWiseRouter:
-        """Return this router with another unit of decision; the calls of both are paid from one budget.
-
-        Raises
-        ------
-        InvalidInput
-            If the unit is unknown, or the router keeps conversations of another one, or is in shadow mode.
-        """
+        """Return this router with another unit, on the same budget; raises `InvalidInput` where it cannot have that."""
         if unit != "call":
             open_conversations(self.core, self._environment.members, self.cap_output_tokens, unit)
         copy = self._with_environment(unit=unit)

@@ -12,7 +12,7 @@ from threading import Lock
 from typing import Literal
 
 from wiserouter import NO_CONTEXT, Decision, WiseRouter
-from wiserouter.errors import AlreadySettled, BudgetExhausted, InvalidInput, StoreError, UnknownDecision
+from wiserouter.errors import AlreadySettled, BudgetExhausted, StoreError, UnknownDecision
 from wiserouter.integration import (
     MAX_WAIT_S,
     SHORT_TEXT_CHARS,
@@ -27,7 +27,6 @@ from wiserouter.integration import (
     Signals,
     admission_queue,
     below,
-    check_value,
     offload,
 )
 from wiserouter_litellm.arm_candidates import one_arm_each
@@ -41,7 +40,6 @@ from wiserouter_litellm.candidates import (
 )
 from wiserouter_litellm.continuations import makers
 from wiserouter_litellm.deployments import DeploymentInfo, DeploymentRegistry
-from wiserouter_litellm.errors import bad_value
 from wiserouter_litellm.feedback_keys import keys_of_decision
 from wiserouter_litellm.request_conversation import LONG_HISTORY_CHARS, SESSION_KEYS, TURN_KEY
 from wiserouter_litellm.request_values import ValueRule
@@ -343,14 +341,6 @@ class Group:
             candidates = one_arm_each(candidates, ranking)
         copies = ranked(routing.request, candidates, ranking, {DECISION_KEY: mark}, self.cap_output_tokens, hard=hard)
         return Selection(decision, copies, {one.id: one.info.model for one in candidates}, mark, worst_usd, note)
-
-    def value_of(self, kwargs: Mapping[str, object]) -> float | None:
-        """Return the value of a request; None for 1. Raises `litellm.BadRequestError` for one that is no value."""
-        value = None if self.value_rule is None else self.value_rule(kwargs)
-        try:
-            return None if value is None else check_value(value)
-        except InvalidInput as error:
-            raise bad_value(self.name, error) from error
 
     def draw_key(self, routing: RoutingRequest, assignment: ContextAssignment) -> str | None:
         """Return the key by which the model of a request is drawn; None where it draws for itself."""

@@ -10,6 +10,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from wiserouter.errors import InvalidInput
+from wiserouter.integration import check_value
+from wiserouter_litellm.errors import bad_value
 from wiserouter_litellm.origin import metadata_of
 from wiserouter_litellm.scopes import ids_of_key
 
@@ -26,6 +29,15 @@ def value_in_metadata(kwargs: Mapping[str, Any]) -> float | None:
     """Return the value that the program itself states in the metadata of its call; None where it states none."""
     value: float | None = metadata_of(kwargs).get(VALUE)
     return value
+
+
+def value_of(group: str, rule: ValueRule | None, kwargs: Mapping[str, Any]) -> float | None:
+    """Return the value of a request by a rule; None for 1. Raises `litellm.BadRequestError` for one that is none."""
+    value = None if rule is None else rule(kwargs)
+    try:
+        return None if value is None else check_value(value)
+    except InvalidInput as error:
+        raise bad_value(group, error) from error
 
 
 @dataclass(frozen=True)

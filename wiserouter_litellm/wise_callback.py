@@ -23,6 +23,7 @@ from wiserouter_litellm.pre_call_checks import aselect_from, filtered_by_later_c
 from wiserouter_litellm.recorder import REQUEST_NOTE_KEY, Recorder
 from wiserouter_litellm.request import admitted_request
 from wiserouter_litellm.request_conversation import RequestConversation, conversation_of_request
+from wiserouter_litellm.request_values import value_of
 from wiserouter_litellm.selection import RoutingRequest, Selection
 from wiserouter_litellm.several_models import refuse_as_one_of_several
 from wiserouter_litellm.shadow import acts_on, aobserved_selection
@@ -324,7 +325,7 @@ class WiseCallback(Recorder):
             self._conversation_of(messages, kwargs, origin, scope) if group.keeps_conversations else None,
             () if group.signals is None else failed_tools(messages, kwargs),
             origin.metadata.get(PARENT_SPAN) if group.traces else None,
-            group.value_of(kwargs),
+            value_of(group.name, group.value_rule, kwargs),
         )
 
     def _conversation_of(
