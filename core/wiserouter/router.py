@@ -404,19 +404,8 @@ class WiseRouter(RouterBatches, RouterJudging):
         if conversation is not None:
             check_restrictions(max_output_tokens, draw_key, value)
             eligible = None if eligible is None else tuple(eligible)
-            call = CallQuestion(
-                text,
-                embedding,
-                context,
-                eligible,
-                input_tokens,
-                max_output_tokens,
-                worst_case_usd,
-                scope,
-                may_wait,
-                draw_key,
-                value,
-            )
+            question = (text, embedding, context, eligible, input_tokens, max_output_tokens)
+            call = CallQuestion(*question, worst_case_usd, scope, may_wait, draw_key, value)
             return self._recorded(*self._decided_in(call, conversation, caller, parent))
         reader = self._learner.reader
         budget = self._store.snapshot(scope)
@@ -424,9 +413,8 @@ class WiseRouter(RouterBatches, RouterJudging):
         encodes = text is not None and embedding is None and context is None
         if encodes and not reader.is_quick(text):  # other calls may have been decided meanwhile
             budget = self._store.snapshot(scope)
-        return self._decide(
-            query, budget, eligible, max_output_tokens, worst_case_usd, scope, may_wait, draw_key, value
-        )
+        terms = (worst_case_usd, max_output_tokens, scope, may_wait, draw_key, None, value)
+        return self._decide(query, budget, eligible, terms)
 
     async def adecide(
         self,
@@ -478,23 +466,18 @@ class WiseRouter(RouterBatches, RouterJudging):
         hard = self._store.snapshot(scope).hard
         query = await asyncio.to_thread(reader.read, text, embedding, input_tokens, context, hard=hard)
         budget = self._store.snapshot(scope)
-        return self._decide(
-            query, budget, eligible, max_output_tokens, worst_case_usd, scope, may_wait, draw_key, value
-        )
+        terms = (worst_case_usd, max_output_tokens, scope, may_wait, draw_key, None, value)
+        return self._decide(query, budget, eligible, terms)
 
     def _decide(
         self,
         query: Query,
         budget: BudgetSnapshot,
         eligible: Iterable[str] | None,
-        max_output_tokens: int | None,
-        worst_case_usd: Mapping[str, float] | None,
-        scope: str,
-        may_wait: bool,
-        draw_key: str | None,
-        value: float | None = None,
+        terms: tuple[Mapping[str, float] | None, int | None, str, bool, str | None, None, float | None],
     ) -> Decision:
-        """Decide and reserve the cost of a call of its own."""
+        """Decide and reserve the cost of a call of its own; `terms` are the last arguments of `Decider.decide`."""
+        _, max_output_tokens, scope, _, draw_key, _, value = terms
         if max_output_tokens is not None or draw_key is not None or value is not None:
             check_restrictions(max_output_tokens, draw_key, value)
         eligible = None if eligible is None else tuple(eligible)
@@ -504,18 +487,14 @@ class WiseRouter(RouterBatches, RouterJudging):
                 learner.merge_remote()
             if query.version != learner.reader.version:
                 query = learner.present_query(query)
-            record = decide(
-                query, budget, eligible, worst_case_usd, max_output_tokens, scope, may_wait, draw_key, None, value
-            )
+            record = decide(query, budget, eligible, *terms)
         try:
             store.reserve(record)
         except BudgetExhausted:  # another call was faster
             budget = store.snapshot(scope)
             with self._lock:
                 query = learner.present_query(query)
-                record = decide(
-                    query, budget, eligible, worst_case_usd, max_output_tokens, scope, may_wait, draw_key, None, value
-                )
+                record = decide(query, budget, eligible, *terms)
             store.reserve(record)
         return self._recorded(record, query)
 

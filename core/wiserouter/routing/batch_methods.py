@@ -13,7 +13,7 @@ from wiserouter.learning.residuals.shift import LEAST_SHARE
 from wiserouter.learning.shrinkage import pseudo_counts
 from wiserouter.pricing.tokens import count_tokens
 from wiserouter.routing.signal_methods import RouterSignals
-from wiserouter.types import FloatArray, IntArray
+from wiserouter.types import Embedding, FloatArray, IntArray
 from wiserouter.validation import check_amount
 
 if TYPE_CHECKING:
@@ -109,13 +109,17 @@ class RouterBatches(RouterSignals):
         check_amount("budget_usd", budget_usd)
         queries = _checked(texts)
         asked = None if eligible is None else tuple(eligible)
+        encoder = self.encoder
+        embeddings, tokens = self._embedded(queries), self._lengths(queries)  # no other call waits for them
         with self._lock:
             self._learner.merge_remote()
+            if self.encoder is not encoder:  # the contexts were fitted again meanwhile
+                embeddings = self._embedded(queries)
             names = self.pool.names
             factor = _factors(price_factor, names)
-            contexts, reward, cost = self._figures_of(queries)
+            contexts, reward, cost = self._figures_of(embeddings, tokens, len(queries))
             cost = cost * factor
-            self._exclude(cost, queries, asked)
+            self._exclude(cost, tokens, asked)
             errors = None if confidence is None else self._cost_errors(confidence, contexts, factor)
         found = BatchProgram(reward, cost).allocate(budget_usd, errors)
         each = cost[np.arange(len(queries)), found.model]
@@ -131,40 +135,51 @@ class RouterBatches(RouterSignals):
             found.margin_usd,
         )
 
-    def _figures_of(self, texts: Sequence[str]) -> tuple[IntArray, FloatArray, FloatArray]:
+    def _embedded(self, texts: Sequence[str]) -> Embedding | None:
+        """Return the embeddings of the queries; None where neither contexts nor residuals need them."""
+        residuals, encoder = self.residuals, self.encoder
+        needed = self.contexts.n_contexts > 1 or (residuals is not None and residuals.residual is not None)
+        return encoder.encode_many(texts) if encoder is not None and needed else None
+
+    def _lengths(self, texts: Sequence[str]) -> FloatArray | None:
+        """Return the tokens of the queries; None where neither limits nor costs need them."""
+        residuals = self.residuals
+        if self.pool.needs_tokens(hard=False) or (residuals is not None and residuals.length is not None):
+            return np.array([count_tokens(text).tokens for text in texts], dtype=np.float64)
+        return None
+
+    def _figures_of(
+        self, embeddings: Embedding | None, tokens: FloatArray | None, n_queries: int
+    ) -> tuple[IntArray, FloatArray, FloatArray]:
         """Return context, expected rewards and expected costs of each query."""
-        means, residuals = self.estimates.means(), self.residuals
-        contexts, encoder = self.contexts, self.encoder
-        by_text = residuals is not None and residuals.residual is not None
-        embeddings = (
-            encoder.encode_many(texts) if encoder is not None and (contexts.n_contexts > 1 or by_text) else None
-        )
-        if contexts.n_contexts > 1 and embeddings is None:
-            raise InvalidInput("allocate needs a router with an encoder to place texts in contexts, got none")
-        at = np.zeros(len(texts), dtype=np.int64)
-        if embeddings is not None and contexts.n_contexts > 1:
+        means, residuals, contexts = self.estimates.means(), self.residuals, self.contexts
+        at = np.zeros(n_queries, dtype=np.int64)
+        if contexts.n_contexts > 1:
+            if embeddings is None:
+                raise InvalidInput("allocate needs a router with an encoder to place texts in contexts, got none")
             at = contexts.assign_many(embeddings)
         reward, cost = means.reward[at], means.cost_usd[at]
         if residuals is not None and residuals.residual is not None and embeddings is not None:
             reward = np.clip(reward + residuals.residual.shifts(embeddings, at), 0.0, 1.0)
-        if residuals is not None and residuals.length is not None:
-            tokens = np.array([count_tokens(text).tokens for text in texts], dtype=np.float64)
+        if residuals is not None and residuals.length is not None and tokens is not None:
             cost = np.maximum(cost + residuals.length.shifts(tokens, at), LEAST_SHARE * cost)
         return at, reward, cost
 
-    def _exclude(self, cost: FloatArray, texts: Sequence[str], eligible: tuple[str, ...] | None) -> None:
+    def _exclude(self, cost: FloatArray, tokens: FloatArray | None, eligible: tuple[str, ...] | None) -> None:
         """Set the cost of each model that cannot take a query to infinity."""
         pool = self.pool
-        counts = pool.needs_tokens(hard=False)
-        if not counts:
+        if tokens is None or not pool.needs_tokens(hard=False):
             allowed = pool.eligible(eligible, None)
             if allowed is not None:
                 cost[:, [k for k in range(len(pool)) if k not in allowed]] = np.inf
             return
-        for i, text in enumerate(texts):
-            allowed = pool.eligible(eligible, count_tokens(text).tokens)
+        lengths, row = np.unique(tokens, return_inverse=True)
+        excluded = np.zeros((len(lengths), len(pool)), dtype=np.bool_)
+        for i, length in enumerate(lengths.tolist()):
+            allowed = pool.eligible(eligible, int(length))
             if allowed is not None:
-                cost[i, [k for k in range(len(pool)) if k not in allowed]] = np.inf
+                excluded[i, [k for k in range(len(pool)) if k not in allowed]] = True
+        cost[excluded[row]] = np.inf
 
     def _cost_errors(self, confidence: float, contexts: IntArray, factor: FloatArray) -> CostErrors:
         """Return the errors of the costs: those of the shrunk means, and those of single calls."""
