@@ -259,6 +259,8 @@ def keeps_scopes_apart_within_a_parent(shelf: Shelf) -> None:
     teams = [new_name("team") for _ in range(2)]
     for team in teams:
         store.open(team, Budget(2.0, 100, limit="hard"), parent=organisation)
+        assert tuple(store.payers(team)) == (team, organisation)
+        assert tuple(other_store(shelf, store).payers(team)) == (team, organisation)
     for _ in range(2):
         record = new_record(store, teams[0])
         store.reserve(record)

@@ -206,6 +206,7 @@ class SharedStore:
     def payers(self, scope: str) -> tuple[str, ...]:
         """Return the scope of each budget that pays for a scope, in the order of its ledgers."""
         worker = self._worker
+        worker.account(scope)  # a budget that another worker has opened is read first
         with worker.lock:
             chain = worker.replica.chain(scope)
             return tuple([one for one, view in zip(chain.scopes, chain.views, strict=True) for _ in view.windows])
