@@ -73,7 +73,7 @@ class ConversationTerms(NamedTuple):
         if self.own_usd is None:
             return shift
         if shift is None:
-            return tuple.__new__(Shift, (None, None, None, self.own_usd))  # in half the time of a call
+            return Shift(own_cost_usd=self.own_usd)
         return shift._replace(own_cost_usd=self.own_usd)
 
     def learned_from(self, features: QueryFeatures | None) -> QueryFeatures | None:
@@ -82,8 +82,7 @@ class ConversationTerms(NamedTuple):
             return features
         learned = self.learned_shift_usd
         if features is None:
-            shift = tuple.__new__(Shift, (None, learned, None, None))  # in half the time of a call
-            return tuple.__new__(QueryFeatures, (None, None, shift))
+            return QueryFeatures(None, None, Shift(cost_usd=learned))
         own = features.shift.cost_usd
         cost_usd = learned if own is None else np.add(own, learned)
         return features._replace(shift=features.shift._replace(cost_usd=cost_usd))
