@@ -1,0 +1,71 @@
+"""The migration guide from LiteLLM's budgets: its code is run, on one crowd of calls before and after."""
+
+import asyncio
+import re
+from pathlib import Path
+
+import litellm
+import pytest
+import yaml
+
+from support.groups import HI, asked
+from support.providers import cost_usd, deployment
+from wiserouter import Budget
+from wiserouter_litellm import attach
+from wiserouter_litellm.settings import settings_of
+
+GUIDE = (Path(__file__).parents[2] / "docs" / "migrating" / "litellm-budgets.md").read_text(encoding="utf-8")
+BEFORE, AFTER = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
+(PROXY,) = re.findall(r"```yaml\n(.*?)```", GUIDE, re.DOTALL)
+LIMIT_USD = 0.003
+
+
+@pytest.fixture
+def scope():
+    names = {"litellm": litellm, "attach": attach, "Budget": Budget}
+    return names | {"deployments": [deployment("small"), deployment("large")]}
+
+
+async def crowd(router, n=40):
+    """Send calls at once, and return the number of those answered."""
+    calls = [router.acompletion(model="wise", messages=HI, max_tokens=60) for _ in range(n)]
+    answers = await asyncio.gather(*calls, return_exceptions=True)
+    return sum(not isinstance(one, BaseException) for one in answers)
+
+
+def billed_usd(provider):
+    return sum(cost_usd(name) for name in asked(provider))
+
+
+async def test_a_provider_budget_lets_a_crowd_pass_its_limit(provider, scope, flushed):
+    exec(BEFORE, scope)
+    for _ in range(3):
+        await crowd(scope["router"])
+        await flushed()
+    assert billed_usd(provider) > 2 * LIMIT_USD
+
+
+async def test_the_budget_of_the_group_holds_for_the_same_crowd(provider, scope, settled):
+    exec(AFTER, scope)
+    answered = [await crowd(scope["router"]) for _ in range(3)]
+    status = scope["callback"].groups["wise"].router.status
+    await settled(lambda: status().in_flight == 0)
+    assert sum(answered) == len(asked(provider)) > 0
+    assert billed_usd(provider) <= LIMIT_USD
+    assert status().spent_usd == pytest.approx(billed_usd(provider), rel=1e-9)
+
+
+async def test_a_provider_budget_that_stays_is_kept_beside_the_groups(provider, scope, flushed):
+    exec(BEFORE.replace("0.003", "0.000001"), scope)
+    callback = attach(scope["router"], "wise", budget=Budget(1.0, 200, limit="hard"), cap_output_tokens=60)
+    assert await crowd(scope["router"], n=1) == 1
+    await flushed()
+    assert await crowd(scope["router"], n=1) == 0
+    status = callback.groups["wise"].router.status()
+    assert (len(asked(provider)), status.in_flight) == (1, 0)
+    assert status.spent_usd == pytest.approx(billed_usd(provider), rel=1e-9)
+
+
+def test_the_block_for_the_proxy_is_one_that_it_takes():
+    groups = settings_of(yaml.safe_load(PROXY)["callback_settings"]["wiserouter"]).groups
+    assert groups["wise"].scopes.by == "team"
