@@ -1,4 +1,4 @@
-"""The migration guide from LiteLLM's budgets: its code is run, on one crowd of calls before and after."""
+"""The migration guides from LiteLLM's budgets and routers: their code is run, on the same calls before and after."""
 
 import asyncio
 import re
@@ -14,9 +14,19 @@ from wiserouter import Budget
 from wiserouter_litellm import attach
 from wiserouter_litellm.settings import settings_of
 
-GUIDE = (Path(__file__).parents[2] / "docs" / "migrating" / "litellm-budgets.md").read_text(encoding="utf-8")
-BEFORE, AFTER = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
-(PROXY,) = re.findall(r"```yaml\n(.*?)```", GUIDE, re.DOTALL)
+GUIDES = Path(__file__).parents[2] / "docs" / "migrating"
+
+
+def blocks(guide, language):
+    return re.findall(rf"```{language}\n(.*?)```", (GUIDES / guide).read_text(encoding="utf-8"), re.DOTALL)
+
+
+BEFORE, AFTER = blocks("litellm-budgets.md", "python")
+(PROXY,) = blocks("litellm-budgets.md", "yaml")
+RULES, BUDGETED = blocks("litellm-auto-router.md", "python")
+HARD_WORDS = (
+    "Think step by step, then prove: does this distributed algorithm's function `f(x)` converge? Then write code."
+)
 LIMIT_USD = 0.003
 
 
@@ -69,3 +79,25 @@ async def test_a_provider_budget_that_stays_is_kept_beside_the_groups(provider, 
 def test_the_block_for_the_proxy_is_one_that_it_takes():
     groups = settings_of(yaml.safe_load(PROXY)["callback_settings"]["wiserouter"]).groups
     assert groups["wise"].scopes.by == "team"
+
+
+async def test_rules_send_hard_words_to_the_large_model_whatever_it_costs(provider, scope):
+    names = scope | {"deployments": [deployment(name, name) for name in ("small", "large")]}
+    exec(RULES, names)
+    for text in ("hello", HARD_WORDS, HARD_WORDS):
+        await names["router"].acompletion(model="smart", messages=[{"role": "user", "content": text}])
+    assert asked(provider) == ["small", "large", "large"]
+
+
+async def test_a_budget_learns_which_hard_words_the_small_model_answers(provider, scope, settled):
+    names = scope | {"deployments": [deployment(name, name) for name in ("small", "large")]}
+    exec(BUDGETED, names)
+    callback, status = names["callback"], names["callback"].groups["smart"].router.status
+    for n in range(60):
+        messages = [{"role": "user", "content": f"{HARD_WORDS} Case {n}."}]
+        answer = await names["router"].acompletion(model="smart", messages=messages)
+        await settled(lambda n=n: status().charged == n + 1)
+        callback.feedback(answer, 1.0)
+    assert asked(provider)[-30:].count("small") >= 24
+    assert status().spent_usd == pytest.approx(billed_usd(provider), rel=1e-9)
+    assert billed_usd(provider) < 0.5 * 60 * cost_usd("large")
