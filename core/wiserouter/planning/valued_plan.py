@@ -52,8 +52,9 @@ class ValuedPlan:
     --------
     >>> plan = Plan(freq=[1.0], reward=[[0.2, 0.9]], cost_usd=[[0.01, 0.03]])
     >>> valued = ValuedPlan(plan, [Tier(1.0, 0.5), Tier(3.0, 0.5)])
-    >>> valued.split(0, 0.02, 3.0)[:3], valued.split(0, 0.02, 1.0)[:3]
-    ((1, 1, 0.0), (0, 0, 0.0))
+    >>> low, high, share, *_ = valued.split(0, 0.021, 1.0)
+    >>> valued.split(0, 0.021, 3.0)[:2], (low, high, round(share, 3))
+    ((1, 1), (0, 1, 0.1))
     """
 
     def __init__(self, plan: Plan, tiers: Sequence[Tier]) -> None:

@@ -141,7 +141,7 @@ def test_rows_read_from_a_file_make_every_section_of_a_report(tmp_path):
 
 def test_the_paper_command_lists_its_names_and_refuses_others():
     shown = CliRunner().invoke(app, ["paper", "--help"])
-    names = ("ablations", "accuracy", "exploration-length", "simulation", "variance")
+    names = ("ablations", "accuracy", "breakpoints", "exploration-length", "simulation", "variance")
     assert all(name in shown.output for name in names)
     refused = CliRunner().invoke(app, ["paper", "table1", "rows.parquet"])
     assert isinstance(refused.exception, InvalidInput)

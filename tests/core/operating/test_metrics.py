@@ -35,14 +35,14 @@ def samples(registry) -> dict[tuple[str, ...], float]:
 
 
 def test_counters_follow_decisions_outcomes_and_scores(registry):
-    router = routed()
+    router = routed(Budget(10.0, 1_000))
     watched = Metrics(registry).watch(router, "wise")
     decisions = []
-    for _ in range(50):
+    for at in range(50):
         with watched.deciding():
             decisions.append(router.decide("q"))
-    for at, decision in enumerate(decisions[:40]):
-        router.charge(decision, 0.001 * (at + 1))
+        if at < 40:
+            router.charge(decisions[at], 0.001 * (at + 1))
     router.release(decisions[40])
     router.presume(decisions[41])
     router.reward(decisions[0], 1.0)
