@@ -516,6 +516,7 @@ def test_damaged_lines_of_a_journal_are_left_out(tmp_path):
     reader = JournalReader(path)
     again = read_decisions(reader)
     unused = {"event", "decided_at", "probability", "input_tokens"}  # without "event" a line is of no kind
-    unused |= {"conversation", "visit", "run_id", "unspent", "warnings", "value"}  # journals of former versions lack them
+    # journals of former versions lack these
+    unused |= {"conversation", "visit", "run_id", "unspent", "warnings", "value"}
     assert reader.skipped == len(bad) - len(unused & set(events[0]))
     assert again.n == whole.n + len(unused & set(events[0])) - 1
