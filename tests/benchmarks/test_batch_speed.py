@@ -30,3 +30,25 @@ def test_a_million_queries_are_allocated_in_seconds():
     print(f"\n{'batch allocation':<34} {QUERIES:>10,} queries {float(seconds):>6.1f} s {peak_mb:>8.0f} MB", end="")
     assert float(seconds) <= MOST_S
     assert peak_mb <= MOST_MB
+
+
+CAPACITIES = """
+import sys
+from time import perf_counter
+import numpy as np
+from wiserouter.planning.batch_capacity import CapacityProgram
+rng = np.random.default_rng(0)
+n = int(sys.argv[1])
+reward, cost = rng.random((n, 10)), rng.random((n, 10)) * np.geomspace(1.0, 50.0, 10)
+began = perf_counter()
+program = CapacityProgram(reward, cost, [int(0.3 * n)] * 10)
+found = program.allocate(2.0 * cost.min(axis=1).sum())
+assert found.bound - found.expected_reward < 3.0
+print(perf_counter() - began)
+"""
+
+
+def test_a_hundred_thousand_different_queries_are_allocated_within_capacities_in_less_than_a_minute():
+    done = subprocess.run([sys.executable, "-c", CAPACITIES, "100000"], check=True, capture_output=True, text=True)
+    print(f"\n{'with capacities':<34} {100_000:>10,} queries {float(done.stdout):>6.1f} s", end="")
+    assert float(done.stdout) <= 60.0

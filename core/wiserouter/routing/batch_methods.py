@@ -14,9 +14,10 @@ from wiserouter.learning.shrinkage import pseudo_counts
 from wiserouter.pricing.tokens import count_tokens
 from wiserouter.routing.signal_methods import RouterSignals
 from wiserouter.types import Embedding, FloatArray, IntArray
-from wiserouter.validation import check_amount
+from wiserouter.validation import check_amount, check_count
 
 if TYPE_CHECKING:
+    from wiserouter.planning.batch_allocation import BatchAllocation
     from wiserouter.planning.batch_margin import CostErrors
 
 BATCH_PRICE = 0.5
@@ -65,6 +66,7 @@ class RouterBatches(RouterSignals):
         eligible: Iterable[str] | None = None,
         confidence: float | None = None,
         price_factor: float | Mapping[str, float] = 1.0,
+        capacities: Mapping[str, int] | None = None,
     ) -> Allocation:
         """Choose a model for each query of a batch; nothing is reserved, charged or learned.
 
@@ -82,18 +84,21 @@ class RouterBatches(RouterSignals):
         price_factor : float or mapping of str to float, default 1
             Costs in the batch over those of plain calls, for all models or by name (1 for those left out);
             `BATCH_PRICE`, a half, where the batch service of the provider takes the queries.
+        capacities : mapping of str to int, optional
+            The most queries that a model takes; any number for those left out.
 
         Returns
         -------
         Allocation
-            The best one at the present estimates: the optimum of the linear program, but for one query at most.
+            The best one at the present estimates: the optimum of the linear program, but for one query at most, or with
+            capacities for one exchange of queries between models.
 
         Raises
         ------
         InfeasibleBudget
             If the cheapest models cost more than the budget.
         NoEligibleModel, UnknownModel, InvalidInput, EncoderError
-            If a text or a restriction is wrong, or there are no estimates yet.
+            If a text or a restriction is wrong, the capacities do not hold all queries, or there are no estimates yet.
 
         Examples
         --------
@@ -104,8 +109,6 @@ class RouterBatches(RouterSignals):
         >>> router.allocate(["one", "two", "three"], 0.07).models
         ('large', 'large', 'small')
         """
-        from wiserouter.planning.batch_allocation import BatchProgram  # few routers allocate batches
-
         check_amount("budget_usd", budget_usd)
         queries = _checked(texts)
         asked = None if eligible is None else tuple(eligible)
@@ -121,7 +124,7 @@ class RouterBatches(RouterSignals):
             cost = cost * factor
             self._exclude(cost, tokens, asked)
             errors = None if confidence is None else self._cost_errors(confidence, contexts, factor)
-        found = BatchProgram(reward, cost).allocate(budget_usd, errors)
+        found = _allocated(reward, cost, _limits(capacities, names), budget_usd, errors)
         each = cost[np.arange(len(queries)), found.model]
         spend = np.bincount(found.model, each, len(names))
         count = np.bincount(found.model, minlength=len(names))
@@ -194,6 +197,18 @@ class RouterBatches(RouterSignals):
         return CostErrors(confidence, contexts, call / np.sqrt(number), call)
 
 
+def _allocated(
+    reward: FloatArray, cost: FloatArray, limits: list[int | None], budget_usd: float, errors: CostErrors | None
+) -> BatchAllocation:
+    """Return the best allocation, within capacities where there are any."""
+    from wiserouter.planning.batch_allocation import BatchProgram  # few routers allocate batches
+    from wiserouter.planning.batch_capacity import CapacityProgram
+
+    free = all(one is None or one >= len(reward) for one in limits)
+    program = BatchProgram(reward, cost) if free else CapacityProgram(reward, cost, limits)
+    return program.allocate(budget_usd, errors)
+
+
 def _checked(texts: Sequence[str]) -> list[str]:
     if isinstance(texts, str):
         raise InvalidInput("texts must be a sequence of strings, got one string: put it in a list", value=texts)
@@ -210,7 +225,18 @@ def _factors(factor: float | Mapping[str, float], names: Sequence[str]) -> Float
     """Return the factor of each model."""
     if not isinstance(factor, Mapping):
         return np.full(len(names), check_amount("price_factor", factor))
-    unknown = sorted(set(factor) - set(names))
-    if unknown:
-        raise InvalidInput(f"price_factor must name models of the pool, got {unknown[0]!r}", value=unknown[0])
+    _check_names("price_factor", factor, names)
     return np.array([check_amount("price_factor", factor.get(name, 1.0)) for name in names])
+
+
+def _limits(capacities: Mapping[str, int] | None, names: Sequence[str]) -> list[int | None]:
+    """Return the capacity of each model."""
+    given = capacities or {}
+    _check_names("capacities", given, names)
+    return [check_count("capacities", given[name]) if name in given else None for name in names]
+
+
+def _check_names(what: str, given: Iterable[str], names: Sequence[str]) -> None:
+    unknown = sorted(set(given) - set(names))
+    if unknown:
+        raise InvalidInput(f"{what} must name models of the pool, got {unknown[0]!r}", value=unknown[0])

@@ -83,3 +83,15 @@ def test_budgets_and_factors_that_cannot_be_are_refused():
             router().allocate(TEXTS, 1.0, price_factor=factor)
     with pytest.raises(InvalidInput, match="estimates"):
         WiseRouter([Model("small"), Model("large")]).allocate(TEXTS, 1.0)
+
+
+def test_a_model_takes_no_more_queries_than_its_capacity():
+    found = router().allocate(TEXTS, 1.0, capacities={"large": 2})
+    assert [found.models[i] for i in (0, 3)] == ["small", "small"]  # code gains more from the large one
+    assert found.models.count("large") == 2
+    assert router().allocate(TEXTS, 1.0, capacities={"large": 5}) == router().allocate(TEXTS, 1.0)
+    for capacities in ({"huge": 1}, {"large": -1}, {"small": 2, "large": 2}):
+        with pytest.raises(InvalidInput):
+            router().allocate(TEXTS, 1.0, capacities=capacities)
+    with pytest.raises(InfeasibleBudget):
+        router().allocate(TEXTS, 0.06, capacities={"small": 2})
