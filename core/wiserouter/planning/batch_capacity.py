@@ -42,12 +42,12 @@ class _Program(NamedTuple):
 
     reward: FloatArray
     cost: FloatArray
-    count: FloatArray
+    queries: FloatArray
     budget: float
     capacity: FloatArray
 
     def part(self, rows: NDArray[np.bool_] | slice, budget: float, capacity: FloatArray) -> _Program:
-        return _Program(self.reward[rows], self.cost[rows], self.count[rows], budget, capacity)
+        return _Program(self.reward[rows], self.cost[rows], self.queries[rows], budget, capacity)
 
 
 class _Optimum(NamedTuple):
@@ -77,7 +77,7 @@ class CapacityProgram:
     --------
     >>> program = CapacityProgram([[0.2, 0.9]] * 3, [[1, 3]] * 3, [None, 1])
     >>> program.allocate(9.0).model
-    array([1, 0, 0])
+    array([0, 0, 1])
     """
 
     def __init__(self, reward: ArrayLike, cost_usd: ArrayLike, capacity: Sequence[int | None]) -> None:
@@ -182,11 +182,11 @@ class CapacityProgram:
 
 def _solved(program: _Program) -> _Optimum | None:
     """Return the optimum of a program, or None if it has none: a quarter of its rows first, then those near a tie."""
-    n_rows = len(program.count)
+    n_rows = len(program.queries)
     if n_rows <= DIRECT_ROWS:
         return _direct(program)
     quarter = slice(None, None, 4)
-    share = program.count[quarter].sum() / program.count.sum()
+    share = program.queries[quarter].sum() / program.queries.sum()
     guess = _solved(program.part(quarter, program.budget * share, program.capacity * share))
     price, rent = (guess.price, guess.rent) if guess else (0.0, np.zeros(len(program.capacity)))
     net = _net(program, price, rent)
@@ -216,8 +216,8 @@ def _over(program: _Program, kept: NDArray[np.bool_]) -> _Optimum | None:
     """Return the optimum over some models of each row; a row with one of them is fixed."""
     fixed = kept.sum(axis=1) == 1
     rows, best = np.flatnonzero(fixed), kept[fixed].argmax(axis=1)
-    used = np.bincount(best, program.count[rows], len(program.capacity))
-    spent = float((program.count[rows] * program.cost[rows, best]).sum())
+    used = np.bincount(best, program.queries[rows], len(program.capacity))
+    spent = float((program.queries[rows] * program.cost[rows, best]).sum())
     if (used > program.capacity).any() or spent > program.budget:
         return None
     rest = program.part(~fixed, program.budget - spent, program.capacity - used)
@@ -225,7 +225,7 @@ def _over(program: _Program, kept: NDArray[np.bool_]) -> _Optimum | None:
     if found is None:
         return None
     queries = np.zeros_like(program.reward)
-    queries[rows, best] = program.count[rows]
+    queries[rows, best] = program.queries[rows]
     queries[~fixed] = found.queries
     return found._replace(queries=queries)
 
@@ -239,7 +239,7 @@ def _direct(program: _Program) -> _Optimum | None:
     row, model = np.nonzero(np.isfinite(program.cost))
     column, ones = np.arange(len(row)), np.ones(len(row))
     bounded = math.isfinite(program.budget)
-    scale = program.budget / max(program.count.sum(), 1.0) if bounded and program.budget > 0 else 1.0
+    scale = program.budget / max(program.queries.sum(), 1.0) if bounded and program.budget > 0 else 1.0
     limits, at, values = program.capacity, model, ones
     if bounded:
         limits = np.append(limits, program.budget / scale)
@@ -250,7 +250,7 @@ def _direct(program: _Program) -> _Optimum | None:
         A_ub=coo_array((values, (at, columns)), shape=(len(limits), len(row))).tocsr(),
         b_ub=limits,
         A_eq=coo_array((ones, (row, column)), shape=(n_rows, len(row))).tocsr(),
-        b_eq=program.count,
+        b_eq=program.queries,
         method="highs-ds",
         options=_EXACT,
     )
