@@ -42,7 +42,8 @@ def put(tab: Page, selector: str, value: object, event: str = "input") -> None:
 
 def violations(tab: Page) -> list[str]:
     """Return the serious findings of axe-core."""
-    tab.run(f"{gzip.decompress(AXE.read_bytes()).decode()}; true")
+    if not tab.run("Boolean(window.axe)"):
+        tab.run(f"{gzip.decompress(AXE.read_bytes()).decode()}; true")
     found = tab.run("axe.run(document).then(({passes, violations}) => JSON.stringify([passes.length, violations]))")
     n_passes, met = json.loads(found)
     assert n_passes > 10, "axe-core has looked at next to nothing"
