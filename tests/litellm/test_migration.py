@@ -1,8 +1,10 @@
 """The migration guides from LiteLLM's budgets and routers: their code is run, on the same calls before and after."""
 
+import ast
 import asyncio
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import litellm
 import pytest
@@ -24,6 +26,7 @@ def blocks(guide, language):
 BEFORE, AFTER = blocks("litellm-budgets.md", "python")
 (PROXY,) = blocks("litellm-budgets.md", "yaml")
 RULES, BUDGETED = blocks("litellm-auto-router.md", "python")
+THRESHOLD, AMOUNT = blocks("routellm.md", "python")
 HARD_WORDS = (
     "Think step by step, then prove: does this distributed algorithm's function `f(x)` converge? Then write code."
 )
@@ -101,3 +104,52 @@ async def test_a_budget_learns_which_hard_words_the_small_model_answers(provider
     assert asked(provider)[-30:].count("small") >= 24
     assert status().spent_usd == pytest.approx(billed_usd(provider), rel=1e-9)
     assert billed_usd(provider) < 0.5 * 60 * cost_usd("large")
+
+
+class Controller:
+    """RouteLLM's call and rule: strong where the predicted rate reaches the threshold in the name of the model."""
+
+    def __init__(self, routers, strong_model, weak_model, api_base, api_key):
+        self.models, self.keys = (strong_model, weak_model), {"api_base": api_base, "api_key": api_key}
+        self.routers, self.chat = routers, SimpleNamespace(completions=SimpleNamespace(create=self.create))
+
+    def create(self, model, messages):
+        prefix, name, threshold = model.split("-", 2)
+        assert (prefix, name in self.routers) == ("router", True)
+        rate = len(messages[-1]["content"]) % 5 / 5 - 0.65  # reaches the threshold for one length in five
+        return litellm.completion(self.models[rate < float(threshold)], messages=messages, max_tokens=60, **self.keys)
+
+
+async def executed(block, scope):
+    """Run a block of code that awaits, in a scope."""
+    await eval(compile(block, "guide", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT), scope)
+
+
+async def test_a_share_of_strong_calls_becomes_the_amount_that_it_costs(provider, settled, monkeypatch):
+    keys = ("input_cost_per_token", "output_cost_per_token", "api_base", "api_key")
+    params = {name: {key: deployment(name)["litellm_params"][key] for key in keys} for name in ("small", "large")}
+    known = {
+        f"openai/{name}": {"litellm_provider": "openai"} | {key: one[key] for key in keys[:2]}
+        for name, one in params.items()
+    }
+    monkeypatch.setattr(litellm, "model_cost", dict(litellm.model_cost))
+    litellm.register_model(known)
+    scope = {"litellm": litellm, "attach": attach, "Budget": Budget, "Controller": Controller, "messages": HI}
+    scope |= {"strong": "openai/large", "weak": "openai/small", "strong_usd": cost_usd("large")}
+    scope |= {key: params["small"][key] for key in keys[2:]} | {"weak_usd": cost_usd("small")}
+    exec(THRESHOLD, scope)
+    for n in range(59):
+        question = [{"role": "user", "content": "?" * (n + 1)}]
+        scope["client"].chat.completions.create(model="router-mf-0.11593", messages=question)
+    before_usd = billed_usd(provider)
+    assert asked(provider).count("large") == 12
+    await executed(AMOUNT, scope)
+    callback, status = scope["callback"], scope["callback"].groups["router-mf-0.11593"].router.status
+    for n in range(59):
+        question = [{"role": "user", "content": f"Question {n}"}]
+        answer = await scope["router"].acompletion(model="router-mf-0.11593", messages=question)
+        await settled(lambda n=n: status().charged == n + 2)
+        callback.feedback(answer, 1.0 if answer.model == "large" else 0.2)
+    assert billed_usd(provider) - before_usd <= scope["amount_usd"]
+    assert status().spent_usd == pytest.approx(billed_usd(provider) - before_usd, rel=1e-9)
+    assert 5 <= asked(provider)[60:].count("large") <= 12
