@@ -18,7 +18,6 @@ from wiserouter.integration import (
     PromptedJudge,
     RateCard,
     UnbilledFailure,
-    clamped_usage,
     proves_unbilled,
 )
 from wiserouter_langchain.price_catalogue import rate_card_of
@@ -65,7 +64,7 @@ class ChatModelJudge:
         usage = getattr(message, "usage_metadata", None)
         if self._rate_card is None or not usage:
             return None
-        tokens: Usage = clamped_usage(usage["input_tokens"], usage["output_tokens"], 0, 0, 0)
+        tokens: Usage = Usage.clamped(usage["input_tokens"], usage["output_tokens"], 0, 0, 0)
         return self._rate_card.cost_usd(tokens)
 
 

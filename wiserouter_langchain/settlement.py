@@ -11,7 +11,7 @@ from langchain_core.messages import BaseMessage
 
 from wiserouter import Decision, Usage, WiseRouter
 from wiserouter.errors import InvalidInput
-from wiserouter.integration import Bill, CallRequest, RateCard, clamped_usage, estimated_usage, proves_unbilled
+from wiserouter.integration import Bill, CallRequest, RateCard, estimated_usage, proves_unbilled
 from wiserouter_langchain.usage_observer import ModelRun, UsageObserver
 
 _MOST_TOKENS = 10**12
@@ -157,7 +157,7 @@ def usage_of(block: object) -> Usage | None:
     prompt, answer = _counts(block, "input_tokens", "output_tokens")
     read, written = _counts(_get(block, "input_token_details"), "cache_read", "cache_creation")
     (reasoning,) = _counts(_get(block, "output_token_details"), "reasoning")
-    return clamped_usage(prompt, answer, read, written, reasoning) if prompt or answer else None
+    return Usage.clamped(prompt, answer, read, written, reasoning) if prompt or answer else None
 
 
 def _counts(block: object, *names: str) -> Iterable[int]:

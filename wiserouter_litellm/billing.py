@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from wiserouter import Usage
-from wiserouter.integration import Bill, clamped_usage, estimated_usage
+from wiserouter.integration import Bill, estimated_usage
 from wiserouter_litellm.counted_streams import is_counted
 from wiserouter_litellm.deployments import DeploymentInfo
 from wiserouter_litellm.json_objects import MAPPING, field_of, fields_of
@@ -81,7 +81,7 @@ def usage_of(block: object, logged: Mapping[str, Any]) -> Usage:
     used = fields_of(block)
     inputs = _details(used, "prompt_tokens_details", "input_tokens_details")
     outputs = _details(used, "completion_tokens_details", "output_tokens_details")
-    return clamped_usage(
+    return Usage.clamped(
         _tokens(used, "prompt_tokens", "input_tokens") or _tokens(logged, "prompt_tokens"),
         _tokens(used, "completion_tokens", "output_tokens") or _tokens(logged, "completion_tokens"),
         _tokens(inputs, "cached_tokens"),

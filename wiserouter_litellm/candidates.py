@@ -226,23 +226,28 @@ def ranked(
     kept = [one for one in candidates if one.info.model in rank]
     keys = [(rank[one.info.model], one.failed, _configured_order(one)) for one in kept]
     order = {key: place for place, key in enumerate(sorted(set(keys)), start=1)}
-    return [
+    copies = [
         {
             **one.deployment,
             "litellm_params": {**_params(request, one, cap_output_tokens, hard=hard), "order": order[key]},
-            "model_info": {**one.deployment["model_info"], **model_info, **arm_note(one.info)},
+            "model_info": {**one.deployment["model_info"], **model_info},
         }
         for one, key in zip(kept, keys, strict=True)
     ]
+    for copy, one in zip(copies, kept, strict=True):
+        if one.info.rate_card.params:
+            copy["model_info"] |= arm_note(one.info)
+    return copies
 
 
 def _params(
     request: CallRequest, candidate: Candidate, cap_output_tokens: int | None, *, hard: bool
 ) -> Mapping[str, Any]:
     """Return the `litellm_params` of a deployment as they are sent."""
-    if hard or not candidate.info.params.keys().isdisjoint(ALL_LIMITS):
+    arm = candidate.info.rate_card.params
+    if hard or not arm.keys().isdisjoint(ALL_LIMITS):
         return bounded_params(request, candidate, cap_output_tokens)
-    params = candidate.litellm_params
+    params = candidate.litellm_params if arm else candidate.deployment["litellm_params"]
     unlimited = request.output_tokens is None and cap_output_tokens is not None
     return {**params, request.limit_name: cap_output_tokens} if unlimited else params
 

@@ -13,7 +13,6 @@ from typing import Any
 from wiserouter.errors import InvalidInput
 from wiserouter.integration import check_value
 from wiserouter_litellm.errors import bad_value
-from wiserouter_litellm.origin import metadata_of
 from wiserouter_litellm.scopes import ids_of_key
 
 VALUE = "wiserouter_value"
@@ -21,19 +20,21 @@ VALUE = "wiserouter_value"
 
 VALUE_HEADER = "x-wiserouter-value"
 
-ValueRule = Callable[[Mapping[str, Any]], float | None]
-"""Returns the value of a request from its keyword arguments; None for 1."""
+ValueRule = Callable[[Mapping[str, Any], Mapping[str, Any]], float | None]
+"""Returns the value of a request from its keyword arguments and LiteLLM's metadata; None for 1."""
 
 
-def value_in_metadata(kwargs: Mapping[str, Any]) -> float | None:
+def value_in_metadata(_: Mapping[str, Any], metadata: Mapping[str, Any]) -> float | None:
     """Return the value that the program itself states in the metadata of its call; None where it states none."""
-    value: float | None = metadata_of(kwargs).get(VALUE)
+    value: float | None = metadata.get(VALUE)
     return value
 
 
-def value_of(group: str, rule: ValueRule | None, kwargs: Mapping[str, Any]) -> float | None:
+def value_of(
+    group: str, rule: ValueRule | None, kwargs: Mapping[str, Any], metadata: Mapping[str, Any]
+) -> float | None:
     """Return the value of a request by a rule; None for 1. Raises `litellm.BadRequestError` for one that is none."""
-    value = None if rule is None else rule(kwargs)
+    value = None if rule is None else rule(kwargs, metadata)
     try:
         return None if value is None else check_value(value)
     except InvalidInput as error:
@@ -58,9 +59,8 @@ class CallerValues:
     known: Mapping[str, float] = field(default_factory=dict)
     claims_up_to: float | None = None
 
-    def __call__(self, kwargs: Mapping[str, Any]) -> float | None:
+    def __call__(self, kwargs: Mapping[str, Any], metadata: Mapping[str, Any]) -> float | None:
         """Return the value of a request: that of its key, else the client's claim, else None."""
-        metadata = metadata_of(kwargs)
         stated = next((self.known[id_] for id_ in ids_of_key(metadata, self.by) if id_ in self.known), None)
         if stated is not None or self.claims_up_to is None:
             return stated

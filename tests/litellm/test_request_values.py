@@ -9,6 +9,7 @@ import pytest
 from support.groups import fitted
 from support.proxies import config_of, in_process, write
 from wiserouter_litellm.errors import SettingsError
+from wiserouter_litellm.origin import metadata_of
 from wiserouter_litellm.request_values import CallerValues
 from wiserouter_litellm.settings import settings_of
 
@@ -58,12 +59,13 @@ def kwargs(headers=None, team=None, **metadata):
     ],
 )
 def test_the_key_comes_before_a_claim_and_a_claim_is_capped(given, value):
-    assert CallerValues("team", {"gold": 3.0}, 2.0)(given) == value
+    assert CallerValues("team", {"gold": 3.0}, 2.0)(given, metadata_of(given)) == value
 
 
 def test_without_leave_no_claim_is_read():
     values = CallerValues("team", {"gold": 3.0})
-    assert values(kwargs({"x-wiserouter-value": "2"}, wiserouter_value=2.0)) is None
+    given = kwargs({"x-wiserouter-value": "2"}, wiserouter_value=2.0)
+    assert values(given, metadata_of(given)) is None
 
 
 @pytest.mark.parametrize(

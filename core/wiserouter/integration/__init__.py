@@ -6,7 +6,7 @@ from wiserouter.budgets.changes import BudgetChange, ChangeAnswer, ChangeRefused
 from wiserouter.budgets.pauses import BudgetPaused
 from wiserouter.conversations.conversation import Unit
 from wiserouter.conversations.identity import ConversationKey
-from wiserouter.integration.billing import Bill, clamped_usage, estimated_usage, settle
+from wiserouter.integration.billing import Bill, estimated_usage, settle
 from wiserouter.integration.call import FRAME_TOKENS, SHORT_TEXT_CHARS, TOOLS_TOKENS, CallRequest, DrawBy
 from wiserouter.integration.context_lookup import ContextAssignment, ContextLookup
 from wiserouter.integration.conversation_id import ConversationId, StatedIds, conversation_of, name_of_answer, share_key
@@ -90,7 +90,6 @@ __all__ = [
     "check_reward",
     "check_value",
     "checked_params",
-    "clamped_usage",
     "conversation_of",
     "count_tokens",
     "estimated_usage",

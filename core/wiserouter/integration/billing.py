@@ -34,33 +34,6 @@ class Bill(NamedTuple):
     estimated: bool = False
 
 
-def clamped_usage(prompt: int, completion: int, cached: int = 0, written: int = 0, reasoning: int = 0) -> Usage:
-    """Return the tokens of a call, each part cut to its whole: providers report parts that exceed it.
-
-    Parameters
-    ----------
-    prompt, completion : int
-        All tokens of the prompt and of the answer.
-    cached, written : int
-        Prompt tokens read from and written to the provider's cache.
-    reasoning : int
-        Hidden reasoning tokens of the answer.
-
-    Examples
-    --------
-    >>> clamped_usage(10, 5, cached=8, written=8).cache_write_tokens
-    2
-    """
-    read = min(cached, prompt)
-    return Usage(
-        prompt,
-        completion,
-        cache_read_tokens=read,
-        cache_write_tokens=min(written, prompt - read),
-        reasoning_tokens=min(reasoning, completion),
-    )
-
-
 def estimated_usage(text: str, overhead_tokens: int, answer: str) -> Usage:
     """Return the tokens of a call counted from its text, for a provider that reports none."""
     return Usage(count_tokens(text).tokens + overhead_tokens, count_tokens(answer).tokens)

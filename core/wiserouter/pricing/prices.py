@@ -6,6 +6,7 @@ Both are sums of tokens times price and use no price catalogue: a model without 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Self
 
 from wiserouter.errors import InvalidInput
 from wiserouter.validation import check_amount, check_count
@@ -97,6 +98,27 @@ class Usage:
                 f"reasoning_tokens must be part of output_tokens={self.output_tokens}, got {self.reasoning_tokens}",
                 value=self.reasoning_tokens,
             )
+
+    @classmethod
+    def clamped(cls, prompt: int, completion: int, cached: int = 0, written: int = 0, reasoning: int = 0) -> Self:
+        """Return the tokens of a call, each part cut to its whole: providers report parts that exceed it.
+
+        Parameters
+        ----------
+        prompt, completion : int
+            All tokens of the prompt and of the answer.
+        cached, written : int
+            Prompt tokens read from and written to the provider's cache.
+        reasoning : int
+            Hidden reasoning tokens of the answer.
+
+        Examples
+        --------
+        >>> Usage.clamped(10, 5, cached=8, written=8).cache_write_tokens
+        2
+        """
+        read = min(cached, prompt)
+        return cls(prompt, completion, read, min(written, prompt - read), min(reasoning, completion))
 
 
 def cost_usd(price: Price, usage: Usage) -> float:

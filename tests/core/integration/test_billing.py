@@ -4,7 +4,7 @@ import pytest
 
 from wiserouter import Budget, Model, Price, Usage, WiseRouter
 from wiserouter.errors import AlreadySettled
-from wiserouter.integration import Bill, clamped_usage, count_tokens, estimated_usage, settle
+from wiserouter.integration import Bill, count_tokens, estimated_usage, settle
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def router() -> WiseRouter:
     ],
 )
 def test_parts_are_cut_to_their_whole(counts, usage):
-    assert clamped_usage(*counts) == usage
+    assert Usage.clamped(*counts) == usage
 
 
 def test_tokens_that_no_one_reports_are_counted():
