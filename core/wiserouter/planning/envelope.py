@@ -45,6 +45,8 @@ class ContextEnvelope(NamedTuple):
         The actions that some budget takes, from the cheapest to the best.
     steps : list of EnvelopeStep
         The steps from each of them to the next.
+    falling : list of float
+        Their slopes, negated: in rising order.
     base_usd, base_value : float
         Spend and value of the cheapest action, weighted as those of the steps are.
     cost_usd, reward : list of float
@@ -53,6 +55,7 @@ class ContextEnvelope(NamedTuple):
 
     hull: list[int]
     steps: list[EnvelopeStep]
+    falling: list[float]
     base_usd: float
     base_value: float
     cost_usd: list[float]
@@ -77,7 +80,8 @@ def context_envelope(
     for a, b in pairwise(hull):
         spend, more = cost[b] - cost[a], gain[b] - gain[a]
         steps.append(EnvelopeStep(_ratio(more, spend), weight * spend, weight * more, context, b))
-    return ContextEnvelope(hull, steps, weight * cost[hull[0]], weight * gain[hull[0]], cost_usd, reward)
+    falling = [-step[0] for step in steps]
+    return ContextEnvelope(hull, steps, falling, weight * cost[hull[0]], weight * gain[hull[0]], cost_usd, reward)
 
 
 def envelope(cost_usd: list[float], reward: list[float], *, allow_skip: bool = False) -> list[int]:

@@ -16,9 +16,8 @@ the cheapest model; `allow_skip=True` is the paper's program.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from itertools import accumulate
-from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,6 +25,7 @@ from numpy.typing import ArrayLike
 
 from wiserouter.errors import InfeasibleBudget, InvalidInput
 from wiserouter.planning.envelope import SKIP, EnvelopeStep, context_envelope, context_envelopes
+from wiserouter.planning.step_order import in_order, with_row
 from wiserouter.types import FloatArray
 from wiserouter.validation import check_amount
 
@@ -61,7 +61,8 @@ class Split(NamedTuple):
     shadow_price: float
 
 
-_SLOPE = itemgetter(0)  # of an `EnvelopeStep`
+_FEW = 8
+"""Changed contexts are merged one by one if they are fewer than one in so many; else all steps are sorted again."""
 
 
 class Plan:
@@ -103,7 +104,8 @@ class Plan:
         self._weights = self.freq.tolist()
         cost, gain = self.cost_usd.tolist(), self.reward.tolist()
         self.rows = context_envelopes(self._weights, cost, gain, allow_skip=allow_skip)
-        self._merge()
+        self._changed: dict[int, list[EnvelopeStep]] = {}
+        self._sum_up(in_order(self.rows))
 
     def revise(self, context: int, reward: list[float], cost_usd: list[float]) -> None:
         """Replace the means of one context; the others are not computed again.
@@ -124,19 +126,27 @@ class Plan:
         """
         self.reward[context], self.cost_usd[context] = reward, cost_usd
         weight = self._weights[context]
+        self._changed.setdefault(context, self.rows[context].steps)
         self.rows[context] = context_envelope(context, weight, cost_usd, reward, allow_skip=self.allow_skip)
         self._stale = True
 
     def _merge(self) -> None:
-        """Sort the steps of all contexts by falling slope, and add up their spend."""
-        self._steps: list[EnvelopeStep] = []
-        for row in self.rows:
-            self._steps += row.steps
-        self._steps.sort(key=_SLOPE, reverse=True)
+        """Take the changed contexts into the order of all steps."""
+        if len(self._changed) * _FEW > len(self.rows):
+            steps = in_order(self.rows)
+        else:
+            steps = self._steps
+            for context, old in self._changed.items():
+                steps = with_row(steps, old, self.rows[context].steps)
+        self._changed.clear()
+        self._sum_up(steps)
+
+    def _sum_up(self, steps: list[EnvelopeStep]) -> None:
+        """Add up the spend of the steps in their order."""
         base_usd = sum([row.base_usd for row in self.rows])
-        self._spend = list(accumulate([step[1] for step in self._steps], initial=base_usd))
+        self._steps = steps
+        self._spend = list(accumulate([step[1] for step in steps], initial=base_usd))
         self._gained: list[float] | None = None
-        self._ranks: dict[int, list[int]] = {}
         self._stale = False
 
     @property
@@ -253,9 +263,12 @@ class Plan:
 
     def _split(self, context: int, rate_usd: float) -> tuple[int, int, float, float]:
         taken, share = self._locate(rate_usd)
-        ranks = self._ranks.get(context)
-        # the last step of this context among those taken leads to `low`
-        low = self.rows[context].hull[bisect_right(self._ranks_of(context) if ranks is None else ranks, taken - 1)]
+        row = self.rows[context]
+        low = row.hull[0]
+        if taken:  # the last step of this context among those taken leads to `low`; of equal slopes, lower contexts lead
+            slope, _, _, last, _ = self._steps[taken - 1]
+            count = bisect_right if context <= last else bisect_left
+            low = row.hull[count(row.falling, -slope)]
         if taken == len(self._steps):
             return low, low, 0.0, 0.0
         price, _, _, split_context, high = self._steps[taken]
@@ -302,14 +315,6 @@ class Plan:
             base = sum([row.base_value for row in self.rows])
             self._gained = list(accumulate((step.gain for step in self._steps), initial=base))
         return self._gained
-
-    def _ranks_of(self, context: int) -> list[int]:
-        """Return the ranks of a context's steps among all steps."""
-        ranks = self._ranks.get(context)
-        if ranks is None:
-            ranks = [rank for rank, step in enumerate(self._steps) if step[3] == context]
-            self._ranks[context] = ranks
-        return ranks
 
     def _locate(self, rate_usd: float) -> tuple[int, float]:
         """Return the number of steps taken whole at `rate_usd`, and the share of the next one."""
