@@ -193,6 +193,22 @@ def test_contexts_of_others_that_cannot_be_read_are_left_alone(caplog):
     assert two._learner.version == 0
 
 
+def test_no_worker_takes_over_what_a_slower_one_publishes_under_a_former_number():
+    engine, clock, rng = ModelEngine(), Hand(), np.random.default_rng(8)
+    terms = {"first_after": 20, "per_context": 5, "n_contexts": 16}
+    first, slower, late = (worker(engine, clock, seed=seed, **terms) for seed in range(3))
+    serve(first, rng, 23)
+    serve(slower, rng, 23)  # both have fitted a first version
+    exchange([first, late], times=1)  # and one has published it, of which the third knows no more than the number
+    for _ in range(4):
+        serve(first, rng, 40)
+        exchange([first], times=2)
+    assert first._learner.version > 1
+    exchange([slower], times=1)
+    exchange([first, slower, late], times=6)
+    assert_all_know([first, slower, late], invoked=206, calls=206, labels=206)
+
+
 @settings(max_examples=15, deadline=None)
 @given(order=st.lists(st.tuples(st.integers(0, 2), st.sampled_from(["serve", "exchange"])), min_size=5, max_size=25))
 def test_however_the_exchanges_fall_each_observation_counts_once(order):

@@ -24,6 +24,7 @@ from wiserouter.planning.mixture import Mixture, ReserveRule
 from wiserouter.planning.plan import Plan
 from wiserouter.planning.policy import Choice
 from wiserouter.planning.ranking import best_at_price
+from wiserouter.planning.solve_rate import solve_again_at
 from wiserouter.pricing.pool import Model
 from wiserouter.pricing.prices import Price
 from wiserouter.types import NO_CONTEXT, FloatArray
@@ -32,7 +33,8 @@ ALPHA = 1.0
 """Weight of the uncertainty: the bound of a normal posterior with these standard deviations."""
 
 REFRESH_GROWTH = 1.02
-"""Frequencies, strengths and models' means are computed again each time that there are 2 % more observations."""
+"""Frequencies, strengths and models' means are computed again each time that there are 2 % more observations; later
+where there are many cells."""
 
 REVISE_GROWTH = 1.01
 """The plan of a context is revised at its next query once it has 1 % more observations."""
@@ -130,7 +132,8 @@ class Optimistic:
     def _follow(self, context: int, requests: int, share: float) -> None:
         """Update the plan to the observations: for all contexts if there are many new ones, else for this one."""
         seen = self._estimates
-        if seen.n_observations + seen.n_invoked >= self._refresh_at or requests > HORIZON_GROWTH * self._requests:
+        due = seen.n_observations + seen.n_invoked >= self._refresh_at or (self._unpaid and seen.calls.any())
+        if due or requests > HORIZON_GROWTH * self._requests:
             self._refresh(requests, share)
         elif context != NO_CONTEXT and seen.observed[context] >= self._revise_at[context]:
             self._revise(context)
@@ -146,7 +149,7 @@ class Optimistic:
         self._mixture = Mixture(self._live, "actual", reserve_rule, counts, self._means)
         self._at_means, self._without_context = None, None
         self._revise_at = [_grown(count, REVISE_GROWTH) for count in seen.observed]
-        self._refresh_at = _grown(seen.n_observations + seen.n_invoked, REFRESH_GROWTH)
+        self._refresh_at = solve_again_at(seen.n_observations + seen.n_invoked, REFRESH_GROWTH, reward.size)
 
     def _revise(self, context: int) -> None:
         mean, reward, cost_usd = self._optimistic.row(context)

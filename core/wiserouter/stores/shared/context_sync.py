@@ -33,6 +33,10 @@ logger = logging.getLogger("wiserouter")
 FORMER_EVERY_S = 10.0
 """Seconds between two readings of the sums of former contexts, to which little is added."""
 
+REPLACED = "replaced"
+"""The text of a version after the next one: were its name free, a worker that has not read it yet would be handed what
+a slower one publishes there."""
+
 
 class _Version(NamedTuple):
     """The sums of one version of the contexts, and the corrections that were made when it began."""
@@ -178,7 +182,7 @@ class ContextSync:
         for sync in self._exchanging:
             sync.incoming(reply)
         text = reply.notes.get(f"{self._root}|{self._latest}")
-        if self._is_late and text:
+        if self._is_late and text and text != REPLACED:
             self._offer(text)
         self._latest, self._read = reply.notes.get(self._root, ""), True
 
@@ -222,7 +226,7 @@ class ContextSync:
         return [
             Note(f"{self._root}|{number}", offer.to_text(), former=""),
             Note(self._root, number, former=former),
-            *([Note(f"{self._root}|{former}", "")] if former else []),
+            *([Note(f"{self._root}|{former}", REPLACED)] if former else []),
         ]
 
     def _offer(self, text: str) -> None:
