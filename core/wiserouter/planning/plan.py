@@ -265,7 +265,7 @@ class Plan:
         taken, share = self._locate(rate_usd)
         row = self.rows[context]
         low = row.hull[0]
-        if taken:  # the last step of this context among those taken leads to `low`; of equal slopes, lower contexts lead
+        if taken:  # the last step of this context among those taken leads to `low`; at a tie, lower contexts lead
             slope, _, _, last, _ = self._steps[taken - 1]
             count = bisect_right if context <= last else bisect_left
             low = row.hull[count(row.falling, -slope)]
