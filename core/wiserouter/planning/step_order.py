@@ -57,5 +57,5 @@ def _slope(step: EnvelopeStep) -> float:
 
 
 def _place(step: EnvelopeStep) -> tuple[float, int]:
-    """Return what the order compares; no two steps share it, since slopes fall along an envelope."""
+    """Return the key of the order; no two steps share it, since slopes fall along an envelope."""
     return -step[0], step[3]
