@@ -66,6 +66,20 @@ LONGEST = (
 """Files that take long, above all those that wait: they begin first, so that no worker is left alone with them."""
 
 
+def pytest_ignore_collect(collection_path, config):
+    """Leave out files without a slow test where only these are run: to import all takes each process ten seconds."""
+    if config.option.markexpr != "slow" or not collection_path.match("test_*.py"):
+        return None
+    return True if "slow" not in collection_path.read_text(encoding="utf-8") else None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_itemcollected(item):
+    """Refuse a slow test in a file that does not say so, which `-m slow` would leave out."""
+    if item.get_closest_marker("slow") and "slow" not in item.path.read_text(encoding="utf-8"):
+        raise pytest.UsageError(f"{item.path} must contain the word slow: one of its tests is marked so, {item.name}")
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items):
     """Sort the files: those that take long first, then by their number of tests."""

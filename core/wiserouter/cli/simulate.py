@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from wiserouter.cli import simulate_conversations as conversations
+from wiserouter.cli import simulate_fleet as fleet
 from wiserouter.cli.fit import names
 from wiserouter.cli.output import check_writable, out, print_json, progress, table
 from wiserouter.cli.parallel_options import AddressOption, BackendOption, Jobs, workers
@@ -27,7 +28,7 @@ SEEDS = 40
 
 def simulate(
     environment: Annotated[
-        str, typer.Option(help="paper, or routerbench: a wider range of costs; agents, or chats.")
+        str, typer.Option(help="paper, or routerbench: a wider range of costs; agents, or chats; or fleet.")
     ] = "paper",
     horizon: Annotated[
         list[int] | None,
@@ -55,6 +56,13 @@ def simulate(
             help="agents: a run that models share is worth their mean by share (linear) or the worst of them."
         ),
     ] = "linear",
+    shards: Annotated[
+        list[int] | None, typer.Option(help="fleet: Redis servers among which scopes are divided; repeatable.", min=1)
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="fleet: NAME=VALUE, such as workers=100 or event_s=3e-5; repeatable."),
+    ] = None,
     jobs: Jobs = None,
     backend: BackendOption = None,
     address: AddressOption = None,
@@ -78,6 +86,12 @@ def simulate(
 
     Example: wiserouter simulate --environment agents --plot agents.png
 
+    With --environment fleet: workers that share a budget through Redis, as a
+    discrete-event simulation of their exchanges, for each number of --shards.
+    docs/scale.md has its settings and figures.
+
+    Example: wiserouter simulate --environment fleet --limit hard --shards 64
+
     JSON: {"methods": [{"method", "horizon", "seeds", "reward_ratio", "regret",
     "spend_ratio", "served", "reward_ratio_se", "regret_se", "spend_ratio_max",
     "budget_usd", "per_seed": {"seed": [...], ...}, "curves": {"step": [...],
@@ -86,27 +100,38 @@ def simulate(
     log horizon; null with one horizon. Of agents and chats: {"environment",
     "conversations", "reference", "policies": [{"policy", "budget_usd": [...],
     "quality", "at_budget", "spend_ratio", "waste", "switches", "gain":
-    {"by_budget", "mean", "se"}, "per_seed", ...}]}, lists by budget.
+    {"by_budget", "mean", "se"}, "per_seed", ...}]}, lists by budget. Of fleet: {"environment", "fleets":
+    [{"shards", "requests", "served", "amount_usd", "spent_usd",
+    "overspend_usd", "idle_usd", "stranded_usd", "exchanges_per_s", "busy",
+    "reply_p50_s", "reply_p99_s", "refused_away", "forgotten_usd"}]}.
     """
     check_writable(plot)
+    if environment == fleet.ENVIRONMENT:
+        _check_no_study(accounting, horizon, seeds, fraction, methods, plot)
+        return fleet.compare_fleets(shards or (1, 16, 64), limit, settings or (), seed=first_seed, as_json=as_json)
+    if shards or settings:
+        raise InvalidInput(f"--shards and --set are options of the fleet, got {environment!r}", value=environment)
     n_jobs = workers(jobs, backend, 1)
     chosen = None if methods is None else tuple(names(methods) or ())
-    if environment in conversations.ENVIRONMENTS:
-        _check_unused(environment, limit, accounting, horizon)
-        asked = conversations.study_of(environment, chosen, horizon[0] if horizon else None, credit, fraction)
-        each = range(first_seed, first_seed + (seeds or conversations.SEEDS))
-        with parallel_backend(backend, address):
+    with parallel_backend(backend, address):
+        if environment in conversations.ENVIRONMENTS:
+            _check_unused(environment, limit, accounting, horizon)
+            asked = conversations.study_of(environment, chosen, horizon[0] if horizon else None, credit, fraction)
+            each = range(first_seed, first_seed + (seeds or conversations.SEEDS))
             return conversations.compare_units(asked, each, jobs=n_jobs, plot=plot, as_json=as_json)
-    if environment not in _ENVIRONMENTS:
-        known = ", ".join((*_ENVIRONMENTS, *conversations.ENVIRONMENTS))
-        raise InvalidInput(f"--environment must be one of {known}, got {environment!r}", value=environment)
-    seeds = seeds or SEEDS
-    study: Study = Study(environment, chosen, limit, accounting, fraction)  # type: ignore[arg-type]
-    horizons = sorted(set(horizon or (1_500,)))
-    with progress(quiet=as_json) as bars, parallel_backend(backend, address):
-        bar = bars.add_task("simulating", total=seeds * len(horizons))
-        each_seed = range(first_seed, first_seed + seeds)
-        scores = simulation.simulate(study, horizons, each_seed, jobs=n_jobs, tick=partial(bars.advance, bar))
+        study: Study = Study(_known(environment), chosen, limit, accounting, fraction)  # type: ignore[arg-type]
+        each = range(first_seed, first_seed + (seeds or SEEDS))
+        return _compare_methods(study, sorted(set(horizon or (1_500,))), each, n_jobs, plot, as_json)
+
+
+def _compare_methods(
+    study: Study, horizons: Sequence[int], seeds: Sequence[int], n_jobs: int | None, plot: Path | None, as_json: bool
+) -> None:
+    """Run every method on single calls, and print tables or JSON."""
+    environment = study.environment
+    with progress(quiet=as_json) as bars:
+        bar = bars.add_task("simulating", total=len(seeds) * len(horizons))
+        scores = simulation.simulate(study, horizons, seeds, jobs=n_jobs, tick=partial(bars.advance, bar))
     summaries = summarise(scores)
     if plot is not None:
         from wiserouter.evaluation.plots import plot_simulation
@@ -114,7 +139,8 @@ def simulate(
         longest = [each for each in summaries if each.horizon == horizons[-1]]
         plot_simulation(longest, plot, _title(environment, longest))
     if as_json:
-        return print_json({"methods": _figures(summaries)})
+        print_json({"methods": _figures(summaries)})
+        return
     for T in horizons:
         of_horizon = [each for each in summaries if each.horizon == T]
         out.print(table(_title(environment, of_horizon), _COLUMNS, map(_row, of_horizon)), "")
@@ -125,11 +151,18 @@ def simulate(
         )
     if plot is not None:
         out.print(f"Picture: {plot}", highlight=False)
-    return None
 
 
 _ENVIRONMENTS = ("paper", "routerbench")
 """Those of single calls."""
+
+
+def _known(environment: str) -> str:
+    """Return the name of an environment of single calls; raise `InvalidInput` for any other."""
+    if environment not in _ENVIRONMENTS:
+        known = ", ".join((*_ENVIRONMENTS, *conversations.ENVIRONMENTS, fleet.ENVIRONMENT))
+        raise InvalidInput(f"--environment must be one of {known}, got {environment!r}", value=environment)
+    return environment
 
 
 def _check_unused(environment: str, limit: str, accounting: str, horizon: list[int] | None) -> None:
@@ -140,6 +173,22 @@ def _check_unused(environment: str, limit: str, accounting: str, horizon: list[i
         )
     if horizon is not None and len(horizon) > 1:
         raise InvalidInput(f"{environment} take one --horizon, got {len(horizon)}", value=horizon)
+
+
+def _check_no_study(
+    accounting: str,
+    horizon: list[int] | None,
+    seeds: int | None,
+    fraction: float | None,
+    methods: str | None,
+    plot: Path | None,
+) -> None:
+    """Raise `InvalidInput` for an option that a simulated fleet does not have."""
+    given = {"--horizon": horizon, "--seeds": seeds, "--fraction": fraction, "--methods": methods, "--plot": plot}
+    unused = [name for name, value in given.items() if value is not None]
+    unused += ["--accounting"] * (accounting != "actual")
+    if unused:
+        raise InvalidInput(f"a fleet has no {', '.join(unused)}: --set horizon_s=10 sets its time")
 
 
 def _figures(summaries: Sequence[MethodSummary]) -> list[dict[str, Any]]:

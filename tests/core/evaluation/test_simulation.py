@@ -474,7 +474,7 @@ def test_a_picture_without_matplotlib_names_the_extra(monkeypatch, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("--environment", "moon"), "environment must be one of paper, routerbench, agents, chats, got 'moon'"),
+        (("--environment", "moon"), "environment must be one of paper, routerbench, agents, chats, fleet, got 'moon'"),
         (("--limit", "soft"), "limit must be one of expected, hard, got 'soft'"),
         (("--accounting", "creative"), "accounting must be one of actual, paper, got 'creative'"),
         (("--limit", "hard", "--accounting", "paper"), "accounting must be 'actual' under a hard limit"),
