@@ -10,7 +10,7 @@ import numpy as np
 
 from wiserouter.cli.output import out, print_json, table
 from wiserouter.errors import InvalidInput
-from wiserouter.evaluation.fleet import Fleet, FleetOutcome, simulate_fleet
+from wiserouter.evaluation.fleet import FleetOutcome, FleetTerms, simulate_fleet
 from wiserouter.pricing.amounts import usd
 
 ENVIRONMENT = "fleet"
@@ -32,7 +32,7 @@ _COLUMNS = (
 def compare_fleets(shards: Sequence[int], limit: str, settings: Sequence[str], *, seed: int, as_json: bool) -> None:
     """Simulate the same fleet with each number of servers, and print a table or JSON."""
     named = _settings(settings)
-    fleets = [Fleet(**{**named, "shards": n, "limit": limit}) for n in shards]
+    fleets = [FleetTerms(**{**named, "shards": n, "limit": limit}) for n in shards]
     outcomes = [simulate_fleet(fleet, np.random.default_rng(seed)) for fleet in fleets]
     if as_json:
         found = [{"shards": fleet.shards, **one._asdict()} for fleet, one in zip(fleets, outcomes, strict=True)]
@@ -47,7 +47,7 @@ def compare_fleets(shards: Sequence[int], limit: str, settings: Sequence[str], *
 
 def _settings(pairs: Sequence[str]) -> dict[str, Any]:
     """Return the settings of a fleet that pairs NAME=VALUE state."""
-    kinds = {field.name: type(field.default) for field in fields(Fleet) if field.name not in _OWN_OPTIONS}
+    kinds = {field.name: type(field.default) for field in fields(FleetTerms) if field.name not in _OWN_OPTIONS}
     found: dict[str, Any] = {}
     for pair in pairs:
         name, equals, text = pair.partition("=")
@@ -60,14 +60,14 @@ def _settings(pairs: Sequence[str]) -> dict[str, Any]:
     return found
 
 
-def _title(fleet: Fleet) -> str:
+def _title(fleet: FleetTerms) -> str:
     return (
         f"{fleet.workers:,} workers x {fleet.requests_per_s:,.0f} requests/s for {fleet.horizon_s:g} s, "
         f"{usd(fleet.amount_usd)}, {fleet.limit} limit"
     )
 
 
-def _row(fleet: Fleet, one: FleetOutcome) -> tuple[str, ...]:
+def _row(fleet: FleetTerms, one: FleetOutcome) -> tuple[str, ...]:
     return (
         f"{fleet.shards}",
         f"{one.exchanges_per_s:,.0f}",
@@ -81,7 +81,7 @@ def _row(fleet: Fleet, one: FleetOutcome) -> tuple[str, ...]:
     )
 
 
-def _loss(fleet: Fleet, one: FleetOutcome) -> str:
+def _loss(fleet: FleetTerms, one: FleetOutcome) -> str:
     return (
         f"{fleet.shards} shards: the first is lost at {fleet.lost_at_s:g} s for {fleet.outage_s:g} s: "
         f"{one.refused_away:,} requests are refused meanwhile; charges of {usd(one.forgotten_usd)} are lost with it."

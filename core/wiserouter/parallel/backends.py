@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any
@@ -23,6 +24,8 @@ def _dask(address: str | None) -> Iterator[None]:
 
 @contextmanager
 def _ray(address: str | None) -> Iterator[None]:
+    if address is None:  # begun by `uv run`, Ray would make this environment again for each of its workers
+        os.environ.setdefault("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
     import joblib
     import ray
     from ray.util.joblib import register_ray

@@ -10,11 +10,11 @@ from typer.testing import CliRunner
 
 from wiserouter.cli import app
 from wiserouter.errors import InvalidInput
-from wiserouter.evaluation.fleet import Fleet, simulate_fleet
+from wiserouter.evaluation.fleet import FleetTerms, simulate_fleet
 
 
 def outcome(seed=0, **terms):
-    return simulate_fleet(Fleet(**terms), np.random.default_rng(seed))
+    return simulate_fleet(FleetTerms(**terms), np.random.default_rng(seed))
 
 
 def test_one_worker_with_money_serves_all_and_exchanges_once_per_flush():
@@ -63,7 +63,7 @@ def test_an_answer_takes_the_service_and_two_ways():
     seed=st.integers(0, 99),
 )
 def test_leases_never_overspend(workers, shards, lease_share, budget_share, worst, call_s, rate, event_s, seed):
-    fleet = Fleet(
+    fleet = FleetTerms(
         workers=workers,
         shards=min(shards, workers),
         requests_per_s=rate,
@@ -128,7 +128,7 @@ def test_the_same_seed_gives_the_same_figures():
 )
 def test_settings_out_of_range_are_refused(terms, message):
     with pytest.raises(InvalidInput, match=message):
-        Fleet(**terms)
+        FleetTerms(**terms)
 
 
 def run(*arguments):

@@ -1,7 +1,7 @@
 """Many workers that share budgets through Redis servers, as a discrete-event simulation."""
 
-from wiserouter.evaluation.fleet.fleet import Fleet
 from wiserouter.evaluation.fleet.outcome import FleetOutcome
 from wiserouter.evaluation.fleet.run import simulate_fleet
+from wiserouter.evaluation.fleet.terms import FleetTerms
 
-__all__ = ["Fleet", "FleetOutcome", "simulate_fleet"]
+__all__ = ["FleetOutcome", "FleetTerms", "simulate_fleet"]

@@ -11,39 +11,39 @@ from heapq import heapify, heapreplace
 
 import numpy as np
 
-from wiserouter.evaluation.fleet.fleet import Fleet
 from wiserouter.evaluation.fleet.outcome import FleetOutcome
-from wiserouter.evaluation.fleet.shard import Shard
-from wiserouter.evaluation.fleet.worker import Worker
+from wiserouter.evaluation.fleet.shard import FleetServer
+from wiserouter.evaluation.fleet.terms import FleetTerms
+from wiserouter.evaluation.fleet.worker import FleetWorker
 
 
-def simulate_fleet(fleet: Fleet, rng: np.random.Generator) -> FleetOutcome:
-    """Return what a fleet does in its horizon.
+def simulate_fleet(fleet: FleetTerms, rng: np.random.Generator) -> FleetOutcome:
+    """Return the figures of a fleet over its horizon.
 
     Parameters
     ----------
-    fleet : Fleet
+    fleet : FleetTerms
         The fleet.
     rng : numpy.random.Generator
         Draws the arrivals.
 
     Examples
     --------
-    >>> one = Fleet(workers=1, requests_per_s=100.0, horizon_s=5.0, call_s=0.0)
+    >>> one = FleetTerms(workers=1, requests_per_s=100.0, horizon_s=5.0, call_s=0.0)
     >>> simulate_fleet(one, np.random.default_rng(0)).overspend_usd
     0.0
     """
-    return _Run(fleet, rng).outcome()
+    return _FleetRun(fleet, rng).outcome()
 
 
-class _Run:
+class _FleetRun:
     """The state of one simulation."""
 
-    def __init__(self, fleet: Fleet, rng: np.random.Generator) -> None:
+    def __init__(self, fleet: FleetTerms, rng: np.random.Generator) -> None:
         self.fleet, self.rng = fleet, rng
         members = [len(range(at, fleet.workers, fleet.shards)) for at in range(fleet.shards)]
-        self.shards = [Shard(fleet, fleet.amount_usd * n / fleet.workers) for n in members]
-        self.workers = [Worker(fleet, name) for name in range(fleet.workers)]
+        self.shards = [FleetServer(fleet, fleet.amount_usd * n / fleet.workers) for n in members]
+        self.workers = [FleetWorker(fleet, name) for name in range(fleet.workers)]
         for worker in self.workers:
             worker.left_usd = self._shard_of(worker).amount_usd
         self.replies_s: list[float] = []
@@ -64,7 +64,7 @@ class _Run:
             heapreplace(queue, (self._exchange(self.workers[name], now_s), name))
         return self._sum()
 
-    def _exchange(self, worker: Worker, now_s: float) -> float:
+    def _exchange(self, worker: FleetWorker, now_s: float) -> float:
         """Let a worker exchange with its server; return the time of its next exchange."""
         fleet, shard = self.fleet, self._shard_of(worker)
         self._arrive(worker, worker.answered_s, now_s)
@@ -80,7 +80,7 @@ class _Run:
         self.done += answer.done_s <= fleet.horizon_s
         return max(now_s + fleet.flush_s, answered_s)
 
-    def _arrive(self, worker: Worker, since_s: float, now_s: float) -> None:
+    def _arrive(self, worker: FleetWorker, since_s: float, now_s: float) -> None:
         """Let the requests of some time arrive, but none after the horizon."""
         until_s = min(now_s, self.fleet.horizon_s)
         if until_s <= since_s:
@@ -91,7 +91,7 @@ class _Run:
             self.refused_away += worker.refused - refused
 
     def _is_away(self, now_s: float) -> bool:
-        """Return whether the first shard is away; it is lost at the first look after that."""
+        """Find out whether the first shard is away; it is lost at the first look after that."""
         lost_at_s = self.fleet.lost_at_s
         if lost_at_s is None or now_s < lost_at_s:
             return False
@@ -100,7 +100,7 @@ class _Run:
             self.forgotten_usd = self.shards[0].lose(lost_at_s)
         return now_s < lost_at_s + self.fleet.outage_s
 
-    def _shard_of(self, worker: Worker) -> Shard:
+    def _shard_of(self, worker: FleetWorker) -> FleetServer:
         return self.shards[worker.name % self.fleet.shards]
 
     def _sum(self) -> FleetOutcome:

@@ -6,11 +6,11 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from wiserouter.evaluation.fleet.fleet import Fleet
+from wiserouter.evaluation.fleet.terms import FleetTerms
 
 
 @dataclass(slots=True)
-class Batch:
+class CallsTogether:
     """Calls of one worker that begin and end together.
 
     Attributes
@@ -28,7 +28,7 @@ class Batch:
     known: bool = True
 
 
-class Answer(NamedTuple):
+class ExchangeAnswer(NamedTuple):
     """The answer to an exchange: when the server is done, and the figures that it returns."""
 
     done_s: float
@@ -44,16 +44,16 @@ class _Entry(NamedTuple):
     spent_usd: float
     reserved_usd: float
     leased_usd: float
-    began: list[Batch]
+    began: list[CallsTogether]
 
 
 @dataclass(slots=True)
-class Shard:
+class FleetServer:
     """The server and its account.
 
     Attributes
     ----------
-    fleet : Fleet
+    fleet : FleetTerms
         Its constants.
     amount_usd : float
         The budget of its scope.
@@ -65,7 +65,7 @@ class Shard:
         Integral of `leased_usd` over time.
     """
 
-    fleet: Fleet
+    fleet: FleetTerms
     amount_usd: float
     spent_usd: float = 0.0
     reserved_usd: float = 0.0
@@ -82,8 +82,13 @@ class Shard:
         return self.amount_usd - self.spent_usd - self.reserved_usd - self.leased_usd
 
     def exchange(
-        self, worker: int, arrives_s: float, began: list[Batch], ended: list[Batch], target_usd: float | None
-    ) -> Answer:
+        self,
+        worker: int,
+        arrives_s: float,
+        began: list[CallsTogether],
+        ended: list[CallsTogether],
+        target_usd: float | None,
+    ) -> ExchangeAnswer:
         """Take in calls that began and ended, and renew the lease of a worker.
 
         Parameters
@@ -92,7 +97,7 @@ class Shard:
             The worker.
         arrives_s : float
             When its message arrives; no earlier than those before.
-        began, ended : list of Batch
+        began, ended : list of CallsTogether
             The calls to reserve, on the lease under a hard limit, and those to charge.
         target_usd : float or None
             The lease that it wants; None leaves it as it is.
@@ -113,7 +118,7 @@ class Shard:
         self._held[worker] = held - drawn + change
         if fleet.lost_at_s is not None:
             self._remember(_Entry(done_s, worker, spent, reserved, change - drawn, began))
-        return Answer(done_s, self._held[worker], self.left_usd)
+        return ExchangeAnswer(done_s, self._held[worker], self.left_usd)
 
     def lose(self, at_s: float) -> float:
         """Forget what was confirmed in the last seconds before `at_s`; return the charges among it in USD."""

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
-from wiserouter.evaluation.fleet.fleet import Fleet
-from wiserouter.evaluation.fleet.shard import Answer, Batch
+from wiserouter.evaluation.fleet.shard import CallsTogether, ExchangeAnswer
+from wiserouter.evaluation.fleet.terms import FleetTerms
 
 
 @dataclass(slots=True)
-class Worker:
+class FleetWorker:
     """What a worker may still spend on its own, and the calls that its server does not know yet.
 
     Attributes
     ----------
-    fleet : Fleet
+    fleet : FleetTerms
         Its constants.
     name : int
         Its number.
@@ -31,7 +31,7 @@ class Worker:
         Its requests so far.
     """
 
-    fleet: Fleet
+    fleet: FleetTerms
     name: int
     room_usd: float = 0.0
     until_s: float = 0.0
@@ -39,8 +39,8 @@ class Worker:
     answered_s: float = 0.0
     served: int = 0
     refused: int = 0
-    unsent: deque[Batch] = field(default_factory=deque)
-    flying: deque[Batch] = field(default_factory=deque)
+    unsent: deque[CallsTogether] = field(default_factory=deque)
+    flying: deque[CallsTogether] = field(default_factory=deque)
 
     def serve(self, requests: int, now_s: float) -> None:
         """Serve as many of the requests as there is room for; refuse the others."""
@@ -56,14 +56,14 @@ class Worker:
             self.room_usd -= taken * each
             self._keep(taken, now_s + self.fleet.call_s)
 
-    def message(self, now_s: float) -> tuple[list[Batch], list[Batch]]:
+    def message(self, now_s: float) -> tuple[list[CallsTogether], list[CallsTogether]]:
         """Return the calls to reserve and to charge, no more than fit into an exchange, but one batch at least."""
         room = self.fleet.events_per_exchange
-        ended: list[Batch] = []
+        ended: list[CallsTogether] = []
         while self.flying and self.flying[0].due_s <= now_s and (not ended or self.flying[0].calls <= room):
             room -= self.flying[0].calls
             ended.append(self.flying.popleft())
-        began: list[Batch] = []
+        began: list[CallsTogether] = []
         while self.unsent and (not (began or ended) or self.unsent[0].calls <= room):
             room -= self.unsent[0].calls
             began.append(self.unsent.popleft())
@@ -81,7 +81,7 @@ class Worker:
         self.room_usd = min(self.room_usd, wanted_usd)
         return wanted_usd
 
-    def take(self, answer: Answer, asked_s: float, answered_s: float) -> None:
+    def take(self, answer: ExchangeAnswer, asked_s: float, answered_s: float) -> None:
         """Take over an answer, less what was reserved since the message was sent."""
         since_usd = sum([one.calls for one in self.unsent]) * self.fleet.reserved_usd
         known_usd = answer.lease_usd if self.fleet.limit == "hard" else answer.left_usd
@@ -92,4 +92,4 @@ class Worker:
         """Keep calls to be sent, in batches of which each fits into an exchange."""
         most = self.fleet.events_per_exchange
         for first in range(0, calls, most):
-            self.unsent.append(Batch(min(most, calls - first), due_s))
+            self.unsent.append(CallsTogether(min(most, calls - first), due_s))

@@ -13,7 +13,7 @@ _MAY_BE_ZERO = ("latency_s", "call_s", "lost_at_s", "outage_s", "durable_s")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fleet:
+class FleetTerms:
     """Workers that serve requests on shares of one budget per shard.
 
     Attributes
