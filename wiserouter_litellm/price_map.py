@@ -23,6 +23,7 @@ _RATE = re.compile(
 )
 _ABOVE = re.compile(r"_above_(\d+)k_tokens")
 _TIERS = ("priority", "ultrafast", "balanced")  # flex and batches are never more expensive
+_SIDES = ("input_cost_per_token", "output_cost_per_token")
 _LIMITS = ("max_input_tokens", "max_output_tokens")
 
 
@@ -49,23 +50,35 @@ def rate_card_of(deployment: Mapping[str, Any], own: Price | None = None) -> Rat
             "price in LiteLLM's map: set input_cost_per_token and output_cost_per_token in its litellm_params (0 if it "
             "is free), model_info.base_model, or `prices` in callback_settings.wiserouter",
         )
-    price = own or Price(
-        input=figures["input_cost_per_token"],
-        output=figures["output_cost_per_token"],
-        cache_read=figures.get("cache_read_input_token_cost"),
-        cache_write=figures.get("cache_creation_input_token_cost"),
-        reasoning=figures.get("output_cost_per_reasoning_token"),
-    )
+    price = own or _price(figures)
     rates = tuple(rates_of(price) if own else _rates(figures))
     input_limit, output_limit = (int(figures[name]) if figures.get(name) else None for name in _LIMITS)
-    return RateCard(price, rates, "settings" if own else _source(deployment), input_limit, output_limit)
+    source = "settings" if own else _source(deployment)
+    known = _stated(deployment) if source == "deployment" else figures
+    batch = None if own or any(f"{side}_batches" not in known for side in _SIDES) else _price(figures, "_batches")
+    return RateCard(price, rates, source, input_limit, output_limit, batch_price=batch)
+
+
+def _price(figures: Mapping[str, float], suffix: str = "") -> Price:
+    """Return the prices of plain calls, or of those whose keys have a suffix."""
+    return Price(
+        input=figures[f"input_cost_per_token{suffix}"],
+        output=figures[f"output_cost_per_token{suffix}"],
+        cache_read=figures.get(f"cache_read_input_token_cost{suffix}"),
+        cache_write=figures.get(f"cache_creation_input_token_cost{suffix}"),
+        reasoning=figures.get(f"output_cost_per_reasoning_token{suffix}"),
+    )
 
 
 def _source(deployment: Mapping[str, Any]) -> str:
     """Return "deployment" if the deployment itself states the price, else "litellm" for its map."""
+    return "deployment" if "input_cost_per_token" in _stated(deployment) else "litellm"
+
+
+def _stated(deployment: Mapping[str, Any]) -> set[str]:
+    """Return the keys that a deployment itself gives a value."""
     info = deployment.get("model_info") or {}
-    stated = {key for key, value in {**info, **deployment["litellm_params"]}.items() if value is not None}
-    return "deployment" if "input_cost_per_token" in stated else "litellm"
+    return {key for key, value in {**info, **deployment["litellm_params"]}.items() if value is not None}
 
 
 def _figures(deployment: Mapping[str, Any]) -> dict[str, float]:

@@ -20,6 +20,17 @@ def test_prices_of_the_map():
     assert (card.max_input_tokens, card.max_output_tokens) == (128_000, 16_384)
 
 
+def test_batch_prices_of_the_map_stand_beside_plain_ones_of_the_map():
+    card = rate_card_of(dep("openai/gpt-4o-mini"))
+    assert (card.batch_price.input, card.batch_price.output) == (7.5e-8, 3e-7)
+    assert card.model("mini").batch_price == card.batch_price
+    own = {"input_cost_per_token": 1.0, "output_cost_per_token": 2.0}
+    assert rate_card_of(dep("openai/gpt-4o-mini", **own)).batch_price is None
+    assert rate_card_of(dep("openai/gpt-4o-mini"), own=Price(1.0, 2.0)).batch_price is None
+    both = own | {"input_cost_per_token_batches": 0.5, "output_cost_per_token_batches": 1.0}
+    assert rate_card_of(dep("openai/gpt-4o-mini", **both)).batch_price.output == 1.0
+
+
 @pytest.mark.parametrize("where", ["params", "info"])
 def test_custom_prices_come_first(where):
     price = {"input_cost_per_token": 1.0, "output_cost_per_token": 2.0}

@@ -40,7 +40,8 @@ def check_manifest(manifest: Mapping[str, Any]) -> None:
     for model in _list("models", manifest["models"]):
         _check_is(model, dict, "a model")
         _check_is(model.get("retired", False), bool, "Model.retired")
-        _check_is(model["price"] or {}, dict, "Model.price")
+        for name in ("price", "batch_price"):
+            _check_is(model.get(name) or {}, dict, f"Model.{name}")
         _check_is(model.get("params", {}), dict, "Model.params")
     _check_policy(manifest["policy"])
     for key in ("encoder", "finer"):

@@ -164,14 +164,17 @@ def _contexts(manifest: dict[str, Any], arrays: dict[str, Any]) -> Contexts:
 
 
 def _fields_of(model: Model) -> dict[str, Any]:
-    """Return the fields of a model; those of arms only where it is one."""
-    plain = ("params", "family") if not model.params and model.family == split_arm(model.name).model else ()
+    """Return the fields of a model; those of arms only where it is one, and a batch price only where it has one."""
+    plain: tuple[str, ...] = (
+        ("params", "family") if not model.params and model.family == split_arm(model.name).model else ()
+    )
+    plain += () if model.batch_price else ("batch_price",)
     return {name: value for name, value in asdict(model).items() if name not in plain}
 
 
 def _model(fields: dict[str, Any]) -> Model:
-    price = fields["price"]
-    return Model(**{**fields, "price": None if price is None else Price(**price)})
+    prices = {name: Price(**price) for name in ("price", "batch_price") if (price := fields.get(name)) is not None}
+    return Model(**{**fields, **prices})
 
 
 def _prefixed(prefix: str, arrays: dict[str, Any]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import typer
 from wiserouter import __version__
 from wiserouter.cli.acting import budget, mode, model
 from wiserouter.cli.arena import app as arena
+from wiserouter.cli.batch import app as batch
 from wiserouter.cli.bench import bench
 from wiserouter.cli.data import app as data
 from wiserouter.cli.demo import demo
@@ -57,6 +58,7 @@ for command in (
     app.command()(command)
 app.command("evaluate")(evaluate_journal)
 app.add_typer(arena, name="arena")
+app.add_typer(batch, name="batch")
 app.add_typer(data, name="data")
 app.add_typer(feedback, name="feedback")
 app.add_typer(log, name="log")

@@ -225,5 +225,5 @@ def read_models(path: Path) -> list[Model]:
 
 
 def _model_fields(fields: dict[str, Any]) -> dict[str, Any]:
-    price = fields.get("price")
-    return {**fields, "price": Price(**price)} if isinstance(price, dict) else fields
+    prices = ("price", "batch_price")
+    return {name: Price(**one) if name in prices and isinstance(one, dict) else one for name, one in fields.items()}

@@ -62,6 +62,8 @@ class RateCard:
         The parameters of the arm, where it is one.
     family : str
         The model that it is an arm of; "" where the name says it.
+    batch_price : Price or None
+        The prices of the provider's batch service, where they are known.
 
     Examples
     --------
@@ -79,6 +81,7 @@ class RateCard:
     prior: PriorScore | None = None
     params: Params = field(default_factory=dict, hash=False)
     family: str = ""
+    batch_price: Price | None = None
 
     def cost_usd(self, usage: Usage) -> float:
         """Return the cost of a call from its tokens."""
@@ -151,6 +154,7 @@ class RateCard:
             max_cost_usd=bound_usd if bound_usd < float("inf") else None,
             params=self.params,
             family=self.family,
+            batch_price=self.batch_price,
         )
         return model if prior is None else replace(model, score=prior.score, score_weight=prior.weight)
 

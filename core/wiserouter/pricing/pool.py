@@ -41,6 +41,8 @@ class Model:
         limit the output bound the cost of a call that sets no limit of its own.
     family : str, optional
         The model that it is an arm of; by default what the name says, which is itself for a model without parameters.
+    batch_price : Price, optional
+        The prices of the batch service of its provider.
 
     Examples
     --------
@@ -61,6 +63,7 @@ class Model:
     retired: bool = False
     params: Params = field(default_factory=dict, hash=False)
     family: str = ""
+    batch_price: Price | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name.strip():

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from wiserouter.errors import InvalidInput
+from wiserouter.errors import InvalidInput, UnknownDecision
 from wiserouter.learning.residuals.shift import LEAST_SHARE
 from wiserouter.learning.shrinkage import pseudo_counts
+from wiserouter.pricing.pool import Model
 from wiserouter.pricing.tokens import count_tokens
 from wiserouter.routing.signal_methods import RouterSignals
-from wiserouter.types import Embedding, FloatArray, IntArray
+from wiserouter.stores.base import Record
+from wiserouter.stores.ids import fresh_id
+from wiserouter.types import Decision, Embedding, FloatArray, IntArray
 from wiserouter.validation import check_amount, check_count
 
 if TYPE_CHECKING:
@@ -44,6 +47,10 @@ class Allocation:
         Expected cost of each query.
     margin_usd : float, USD
         Held back for wrong estimates; 0 without a confidence.
+    contexts : tuple of int
+        The context of each query.
+    rewards : tuple of float
+        Expected reward of each query.
     """
 
     models: tuple[str, ...]
@@ -53,6 +60,8 @@ class Allocation:
     spend_usd: Mapping[str, float]
     costs_usd: tuple[float, ...]
     margin_usd: float = 0.0
+    contexts: tuple[int, ...] = ()
+    rewards: tuple[float, ...] = ()
 
 
 class RouterBatches(RouterSignals):
@@ -65,7 +74,7 @@ class RouterBatches(RouterSignals):
         *,
         eligible: Iterable[str] | None = None,
         confidence: float | None = None,
-        price_factor: float | Mapping[str, float] = 1.0,
+        price_factor: float | Mapping[str, float] | Literal["batch"] = 1.0,
         capacities: Mapping[str, int] | None = None,
     ) -> Allocation:
         """Choose a model for each query of a batch; nothing is reserved, charged or learned.
@@ -81,9 +90,10 @@ class RouterBatches(RouterSignals):
         confidence : float, optional
             The probability, from 0.5 up to below 1, with which the true total is to stay within the budget, given how
             far costs were from their means so far. By default the expected total keeps to it.
-        price_factor : float or mapping of str to float, default 1
-            Costs in the batch over those of plain calls, for all models or by name (1 for those left out);
-            `BATCH_PRICE`, a half, where the batch service of the provider takes the queries.
+        price_factor : float, mapping of str to float, or "batch", default 1
+            Costs in the batch over those of plain calls, for all models or by name (1 for those left out); "batch"
+            compares `Model.batch_price` with `Model.price`, and is 1 where one of them is missing. `BATCH_PRICE`, a
+            half, is the share that batch services usually take.
         capacities : mapping of str to int, optional
             The most queries that a model takes; any number for those left out.
 
@@ -119,7 +129,7 @@ class RouterBatches(RouterSignals):
             if self.encoder is not encoder:  # the contexts were fitted again meanwhile
                 embeddings = self._embedded(queries)
             names = self.pool.names
-            factor = _factors(price_factor, names)
+            factor = _factors(price_factor, self.pool.models)
             contexts, reward, cost = self._figures_of(embeddings, tokens, len(queries))
             cost = cost * factor
             self._exclude(cost, tokens, asked)
@@ -136,7 +146,44 @@ class RouterBatches(RouterSignals):
             {name: float(spend[k]) for k, name in enumerate(names) if count[k]},
             tuple(each.tolist()),
             found.margin_usd,
+            tuple(contexts.tolist()),
+            tuple(reward[np.arange(len(queries)), found.model].tolist()),
         )
+
+    def reserve_batch(self, decisions: Iterable[Decision], done: Callable[[], object] | None = None) -> None:
+        """Reserve the expected costs of a batch's decisions, each of which is then charged, released and rewarded alone.
+
+        Parameters
+        ----------
+        decisions : iterable of Decision
+            Made from an allocation by `batch_decisions`; the budget of their scope runs. A decision that the store
+            knows already is left as it is, so that a run that was stopped can be repeated.
+        done : callable, optional
+            Called after each decision.
+
+        Raises
+        ------
+        NotStarted, BudgetExhausted, UnknownModel
+            If the scope has no budget, a hard limit does not admit a cost, or a model is unknown.
+        """
+        for decision in decisions:
+            record = Record(decision, self.pool.index(decision.model), "actual")
+            record.contexts_version = self._learner.reader.version
+            if not self._knows(decision.id):
+                self._store.reserve(record)
+                for observer in self._observers:
+                    observer.decision(decision, None)
+                with self._lock:
+                    self._learner.sums.add_invoked(decision.context, record.model)
+            if done is not None:
+                done()
+
+    def _knows(self, decision_id: str) -> bool:
+        try:
+            self._store.find(decision_id)
+        except UnknownDecision:
+            return False
+        return True
 
     def _embedded(self, texts: Sequence[str]) -> Embedding | None:
         """Return the embeddings of the queries; None where neither contexts nor residuals need them."""
@@ -221,8 +268,40 @@ def _checked(texts: Sequence[str]) -> list[str]:
     return found
 
 
-def _factors(factor: float | Mapping[str, float], names: Sequence[str]) -> FloatArray:
+def batch_decisions(allocation: Allocation, budget_usd: float, scope: str, now_s: float) -> list[Decision]:
+    """Return a decision for each query of an allocation; nothing is reserved yet."""
+    rate_usd = budget_usd / len(allocation.models)
+    figures = (allocation.models, allocation.contexts, allocation.costs_usd, allocation.rewards)
+    price = allocation.shadow_price
+    return [
+        Decision(fresh_id(), model, context, 1.0, rate_usd, price, cost_usd, reward, cost_usd, scope, now_s)
+        for model, context, cost_usd, reward in zip(*figures, strict=True)
+    ]
+
+
+def batch_factor(model: Model) -> float:
+    """Return the batch price of a model over its price, of the side on which this is larger; 1 where one is missing.
+
+    Examples
+    --------
+    >>> from wiserouter.pricing.prices import Price
+    >>> batch_factor(Model("gpt-mini", Price(2e-6, 8e-6), batch_price=Price(1e-6, 4e-6)))
+    0.5
+    """
+    plain, batch = model.price, model.batch_price
+    if plain is None or batch is None:
+        return 1.0
+    sides = ((batch.input, plain.input), (batch.output, plain.output))
+    return max([one / other for one, other in sides if other > 0.0], default=1.0)
+
+
+def _factors(factor: float | Mapping[str, float] | Literal["batch"], models: Sequence[Model]) -> FloatArray:
     """Return the factor of each model."""
+    names = [model.name for model in models]
+    if factor == "batch":
+        return np.array([batch_factor(model) for model in models])
+    if isinstance(factor, str):
+        raise InvalidInput(f"price_factor must be a number, a mapping or 'batch', got {factor!r}", value=factor)
     if not isinstance(factor, Mapping):
         return np.full(len(names), check_amount("price_factor", factor))
     _check_names("price_factor", factor, names)

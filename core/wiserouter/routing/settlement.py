@@ -47,6 +47,7 @@ class RouterSettlement(RouterAdministration):
         usage: UsageLike | None = None,
         model: str | None = None,
         learn: bool = True,
+        learned_usd: float | None = None,
     ) -> None:
         """Settle the true cost of a call, given in USD or as tokens.
 
@@ -65,6 +66,8 @@ class RouterSettlement(RouterAdministration):
             The model that answered, if a retry or a fallback replaced the chosen one.
         learn : bool, default True
             False if the cost says nothing about the model, as with a cached answer.
+        learned_usd : float, USD, optional
+            The cost to learn from where the call was billed at other prices than plain ones, such as those of a batch.
 
         Raises
         ------
@@ -83,6 +86,7 @@ class RouterSettlement(RouterAdministration):
         if self._shadow is not None and self._charged_observed(decision, served, cost_usd, tokens, learn=learn):
             return
         cost = self._cost_usd(decision, model, cost_usd, tokens)
+        plain = cost if learned_usd is None else check_amount("learned_usd", learned_usd)
         record = self._store.settle(decision_id, cost, served)
         for listener in self._listeners:
             listener()
@@ -92,7 +96,7 @@ class RouterSettlement(RouterAdministration):
         learner = self._learner
         with self._lock:
             learns = learn and not record.decision.run_id
-            context = learner.add_cost(record, cost, tokens) if learns else learner.context_of(record)
+            context = learner.add_cost(record, plain, tokens) if learns else learner.context_of(record)
             self._days.charged(record, learner.contexts, context, cost, tokens, learn)
         for observer in self._observers:
             name = pool.names[record.model]

@@ -1,0 +1,248 @@
+"""`wiserouter batch`: a whole batch under one budget: files for the providers, their results settled, and the bill."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from wiserouter.artifacts.save_load import load
+from wiserouter.cli.fit import names, read_models
+from wiserouter.cli.output import out, print_json, progress, table
+from wiserouter.errors import InvalidInput
+from wiserouter.integration.batches.folder import BatchFolder, BatchTerms
+from wiserouter.integration.batches.layouts import LAYOUTS, WrittenFile, provider_of
+from wiserouter.integration.batches.report import BatchReport, ModelBill, report_of
+from wiserouter.integration.batches.requests import BatchRequest, read_requests
+from wiserouter.integration.batches.route import Round, batch_prices, first_round, next_round
+from wiserouter.integration.batches.settle import rate_results, settle_results
+from wiserouter.pricing.amounts import usd
+from wiserouter.router import WiseRouter
+from wiserouter.routing.batch_methods import BATCH_PRICE
+
+app = typer.Typer(
+    help="Route a whole batch under one budget, settle its results, and show its bill.", no_args_is_help=True
+)
+
+Folder = Annotated[Path, typer.Argument(help="The folder that wiserouter batch route has written.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+
+
+@app.command()
+def route(
+    prompts: Annotated[
+        Path, typer.Argument(help="JSON lines: requests of an OpenAI batch, or objects with id and prompt or messages.")
+    ],
+    artifact: Annotated[Path, typer.Option(help="The artifact of a fitted router.")],
+    budget: Annotated[float, typer.Option(help="USD that the batch may cost, second rounds included.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The folder to write; it keeps prompts and ledger.")],
+    confidence: Annotated[
+        float | None,
+        typer.Option(help="Hold a margin back, so that the cost stays within the budget so probably: 0.95."),
+    ] = None,
+    models: Annotated[str | None, typer.Option(help="Only these models, separated by commas.")] = None,
+    capacity: Annotated[
+        list[str] | None, typer.Option(help="MODEL=N: at most N requests for this model; repeatable.")
+    ] = None,
+    provider: Annotated[
+        list[str] | None,
+        typer.Option(help=f"MODEL=PROVIDER where the name does not say it: {', '.join(LAYOUTS)}; repeatable."),
+    ] = None,
+    prices: Annotated[
+        Path | None, typer.Option(help="JSON: model -> Model fields, such as price and batch_price, in USD per token.")
+    ] = None,
+    price_factor: Annotated[
+        float, typer.Option(help="Price in the batch over that of a plain call, for models without a batch_price.")
+    ] = BATCH_PRICE,
+    max_tokens: Annotated[
+        int, typer.Option(help="Limit of the output for Anthropic, which needs one, where a request sets none.")
+    ] = 4_096,
+    as_json: AsJson = False,
+) -> None:
+    """Choose a model for each request under one budget, and write the batch files of OpenAI, Anthropic and Gemini.
+
+    Example: wiserouter batch route prompts.jsonl --artifact support.wise --budget 50 -o night
+
+    A run that was stopped is resumed by the same command.
+    """
+    folder = BatchFolder(output)
+    if not folder.exists:
+        router, requests = _router(artifact, prices), read_requests(prompts)
+        pool = [one for one in router.pool.models if not models or one.name in (names(models) or ())]
+        priced, factors = batch_prices(pool, price_factor)
+        for one in names(models) or ():
+            router.pool.index(one)
+        limits = {name: _whole(value, name) for name, value in _pairs(capacity, "--capacity", router)}
+        stated = dict(_pairs(provider, "--provider", router))
+        terms = BatchTerms(
+            budget_usd=budget,
+            prices=priced,
+            factors=factors,
+            providers={one.name: provider_of(one.name, stated) for one in pool},
+            max_tokens=max_tokens,
+            models=names(models),
+            capacities=limits,
+            confidence=confidence,
+        )
+        BatchFolder.create(output, router, requests, terms)
+    elif not folder.is_complete(1):
+        _check_same(folder, prompts, budget)
+    with _counted("requests", None, quiet=as_json) as done:
+        made = first_round(folder, done)
+    _show_round(folder, made, as_json=as_json)
+
+
+@app.command()
+def settle(
+    folder: Folder,
+    results: Annotated[list[Path], typer.Argument(help="Result and error files of the providers, as downloaded.")],
+    as_json: AsJson = False,
+) -> None:
+    """Charge the results of a batch, each once however often this is run; what failed can be sent again.
+
+    Example: wiserouter batch settle night batch_abc_output.jsonl batch_abc_error.jsonl
+    """
+    with _counted("lines", None, quiet=as_json) as done:
+        counts = settle_results(BatchFolder.known(folder), results, done)
+    if as_json:
+        return print_json(asdict(counts))
+    out.print(f"{counts.charged:,} charged, {usd(counts.cost_usd)}; {counts.failed:,} failed", highlight=False)
+    notes = (
+        (counts.before, "settled before"),
+        (counts.unpriced, "without a usage: they count at their expected cost"),
+        (counts.other, "of other batches, or no results"),
+    )
+    for n, text in notes:
+        if n:
+            out.print(f"{n:,} {text}", highlight=False)
+    if counts.failed:
+        out.print(f"Next: wiserouter batch retry {folder}", highlight=False, soft_wrap=True)
+    return None
+
+
+@app.command()
+def retry(folder: Folder, as_json: AsJson = False) -> None:
+    """Send the requests that failed in another round, with what is left of the budget.
+
+    Example: wiserouter batch retry night
+    """
+    known = BatchFolder.known(folder)
+    with _counted("requests", None, quiet=as_json) as done:
+        made = next_round(known, done)
+    _show_round(known, made, as_json=as_json)
+
+
+@app.command()
+def feedback(
+    folder: Folder,
+    scores: Annotated[Path, typer.Argument(help="JSON lines with custom_id or id, and score in [0, 1].")],
+    as_json: AsJson = False,
+) -> None:
+    """Learn the scores of answers; a score that is given again replaces the one before.
+
+    Example: wiserouter batch feedback night scores.jsonl
+    """
+    with _counted("scores", None, quiet=as_json) as done:
+        counts = rate_results(BatchFolder.known(folder), scores, done)
+    if as_json:
+        return print_json(asdict(counts))
+    return out.print(
+        f"{counts.taken:,} scores learned; {counts.unknown:,} without an answered request", highlight=False
+    )
+
+
+@app.command()
+def report(folder: Folder, as_json: AsJson = False) -> None:
+    """Show the bill of a batch: costs and quality by model, what failed and why, and what is left.
+
+    Example: wiserouter batch report night
+    """
+    found = report_of(BatchFolder.known(folder))
+    return print_json(asdict(found)) if as_json else _show_report(folder, found)
+
+
+def _router(artifact: Path, prices: Path | None) -> WiseRouter:
+    """Return the router of an artifact, with the prices of a file."""
+    parts = load(artifact, None)
+    if prices is not None:
+        stated = {one.name: one for one in read_models(prices)}
+        parts = parts._replace(models=[stated.get(one.name, one) for one in parts.models])
+    return WiseRouter(**parts.settings())
+
+
+def _pairs(given: Sequence[str] | None, option: str, router: WiseRouter) -> Iterator[tuple[str, str]]:
+    """Yield the names and values of a repeated option."""
+    for one in given or ():
+        name, sign, value = one.rpartition("=")
+        if not sign:
+            raise InvalidInput(f"{option} must read MODEL=VALUE, got {one!r}", value=one)
+        router.pool.index(name)
+        yield name, value
+
+
+def _whole(value: str, name: str) -> int:
+    if not value.isdecimal():
+        raise InvalidInput(f"--capacity must read {name}=N with a whole number, got {value!r}", value=value)
+    return int(value)
+
+
+def _check_same(folder: BatchFolder, prompts: Path, budget: float) -> None:
+    """Raise `InvalidInput` if a run that was stopped had other requests or another budget."""
+    same: list[BatchRequest] = folder.requests()
+    if folder.terms.budget_usd != budget or same != read_requests(prompts):
+        raise InvalidInput(
+            f"{folder.path} was begun with other requests or another budget: choose another folder", value=folder.path
+        )
+
+
+@contextmanager
+def _counted(what: str, total: int | None, *, quiet: bool) -> Iterator[Callable[[], object]]:
+    """Count steps on a progress bar."""
+    with progress(quiet=quiet) as bars:
+        task = bars.add_task(what, total=total)
+        yield lambda: bars.advance(task)
+
+
+def _show_round(folder: BatchFolder, made: Round, *, as_json: bool) -> None:
+    path = folder.files(made.number)
+    if as_json:
+        fields = made._asdict() | {"folder": str(path), "files": [one._asdict() for one in made.files]}
+        return print_json(fields)
+    rows = [_file_row(one) for one in made.files]
+    columns = ("file", "model", "requests", "bytes")
+    out.print(table(f"{path}, expected cost {usd(made.expected_cost_usd)}", columns, rows, left=2))
+    return out.print(
+        f"Expected quality {made.expected_reward:.4f}\nNext: send the files, then wiserouter batch settle "
+        f"{folder.path} RESULTS",
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+def _file_row(one: WrittenFile) -> tuple[str, ...]:
+    return one.file, one.model, f"{one.requests:,}", f"{one.bytes:,}"
+
+
+def _show_report(folder: Path, found: BatchReport) -> None:
+    rows = [_bill_row(name, bill) for name, bill in found.models.items()]
+    columns = ("model", "requests", "answered", "failed", "open", "cost", "expected", "quality")
+    title = f"{folder}: {found.answered:,} of {found.requests:,} requests answered, {found.rounds} rounds"
+    out.print(table(title, columns, rows))
+    out.print(
+        f"Budget {usd(found.budget_usd)}: {usd(found.spent_usd)} spent, {usd(found.open_usd)} expected of open "
+        f"requests, {usd(found.left_usd)} left",
+        highlight=False,
+        soft_wrap=True,
+    )
+    for reason, n in sorted(found.errors.items(), key=lambda one: -one[1])[:10]:
+        out.print(f"{n:,} failed: {reason}", highlight=False, soft_wrap=True)
+
+
+def _bill_row(name: str, bill: ModelBill) -> tuple[str, ...]:
+    quality = f"{bill.reward / bill.scores:.4f} ({bill.scores:,})" if bill.scores else ""
+    counts = (bill.requests, bill.charged, bill.failed, bill.open)
+    return name, *(f"{n:,}" for n in counts), usd(bill.cost_usd), usd(bill.expected_usd), quality
