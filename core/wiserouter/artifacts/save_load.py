@@ -165,10 +165,8 @@ def _contexts(manifest: dict[str, Any], arrays: dict[str, Any]) -> Contexts:
 
 def _fields_of(model: Model) -> dict[str, Any]:
     """Return the fields of a model; those of arms only where it is one, and a batch price only where it has one."""
-    plain: tuple[str, ...] = (
-        ("params", "family") if not model.params and model.family == split_arm(model.name).model else ()
-    )
-    plain += () if model.batch_price else ("batch_price",)
+    is_arm = bool(model.params) or model.family != split_arm(model.name).model
+    plain = (*(() if is_arm else ("params", "family")), *(() if model.batch_price else ("batch_price",)))
     return {name: value for name, value in asdict(model).items() if name not in plain}
 
 

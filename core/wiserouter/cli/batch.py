@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -19,7 +21,9 @@ from wiserouter.integration.batches.layouts import LAYOUTS, WrittenFile, provide
 from wiserouter.integration.batches.report import BatchReport, ModelBill, report_of
 from wiserouter.integration.batches.requests import BatchRequest, read_requests
 from wiserouter.integration.batches.route import Round, batch_prices, first_round, next_round
-from wiserouter.integration.batches.settle import rate_results, settle_results
+from wiserouter.integration.batches.service import BatchService
+from wiserouter.integration.batches.settle import fail_requests, rate_results, settle_results
+from wiserouter.integration.batches.submit import ENDED, Job, fetch, refused_requests, submit
 from wiserouter.pricing.amounts import usd
 from wiserouter.router import WiseRouter
 from wiserouter.routing.batch_methods import BATCH_PRICE
@@ -28,7 +32,13 @@ app = typer.Typer(
     help="Route a whole batch under one budget, settle its results, and show its bill.", no_args_is_help=True
 )
 
+OPENAI = "https://api.openai.com/v1"
+KEY = "OPENAI_API_KEY"
+
 Folder = Annotated[Path, typer.Argument(help="The folder that wiserouter batch route has written.")]
+ServiceUrl = Annotated[
+    str, typer.Option(envvar="OPENAI_BASE_URL", help="The address of the service; its key is in OPENAI_API_KEY.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
@@ -70,7 +80,7 @@ def route(
     A run that was stopped is resumed by the same command.
     """
     folder = BatchFolder(output)
-    if not folder.exists:
+    if not folder.rounds:
         router, requests = _router(artifact, prices), read_requests(prompts)
         pool = [one for one in router.pool.models if not models or one.name in (names(models) or ())]
         priced, factors = batch_prices(pool, price_factor)
@@ -91,7 +101,7 @@ def route(
         BatchFolder.create(output, router, requests, terms)
     elif not folder.is_complete(1):
         _check_same(folder, prompts, budget)
-    with _counted("requests", None, quiet=as_json) as done:
+    with _counted("requests", quiet=as_json) as done:
         made = first_round(folder, done)
     _show_round(folder, made, as_json=as_json)
 
@@ -106,7 +116,7 @@ def settle(
 
     Example: wiserouter batch settle night batch_abc_output.jsonl batch_abc_error.jsonl
     """
-    with _counted("lines", None, quiet=as_json) as done:
+    with _counted("lines", quiet=as_json) as done:
         counts = settle_results(BatchFolder.known(folder), results, done)
     if as_json:
         return print_json(asdict(counts))
@@ -124,6 +134,40 @@ def settle(
     return None
 
 
+@app.command("submit")
+def send(folder: Folder, url: ServiceUrl = OPENAI, as_json: AsJson = False) -> None:
+    """Send the files in OpenAI's layout to a service with its routes; each file is sent once.
+
+    Example: wiserouter batch submit night
+
+    Files of other providers are left to their own clients.
+    """
+    known = BatchFolder.known(folder)
+    return _show_jobs(folder, submit(known, _service(url)), as_json=as_json)
+
+
+@app.command()
+def poll(
+    folder: Folder,
+    url: ServiceUrl = OPENAI,
+    wait: Annotated[float | None, typer.Option(help="Ask every so many seconds until all batches have ended.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Fetch the results of the batches that were submitted, and settle them.
+
+    Example: wiserouter batch poll night --wait 60
+    """
+    known, service = BatchFolder.known(folder), _service(url)
+    while True:
+        jobs, results = fetch(known, service)
+        with _counted("lines", quiet=as_json) as done:
+            settle_results(known, results, done)
+        fail_requests(known, refused_requests(known, jobs))
+        if wait is None or all(job.status in ENDED for job in jobs):
+            return _show_jobs(folder, jobs, as_json=as_json)
+        time.sleep(wait)
+
+
 @app.command()
 def retry(folder: Folder, as_json: AsJson = False) -> None:
     """Send the requests that failed in another round, with what is left of the budget.
@@ -131,7 +175,7 @@ def retry(folder: Folder, as_json: AsJson = False) -> None:
     Example: wiserouter batch retry night
     """
     known = BatchFolder.known(folder)
-    with _counted("requests", None, quiet=as_json) as done:
+    with _counted("requests", quiet=as_json) as done:
         made = next_round(known, done)
     _show_round(known, made, as_json=as_json)
 
@@ -146,7 +190,7 @@ def feedback(
 
     Example: wiserouter batch feedback night scores.jsonl
     """
-    with _counted("scores", None, quiet=as_json) as done:
+    with _counted("scores", quiet=as_json) as done:
         counts = rate_results(BatchFolder.known(folder), scores, done)
     if as_json:
         return print_json(asdict(counts))
@@ -184,6 +228,23 @@ def _pairs(given: Sequence[str] | None, option: str, router: WiseRouter) -> Iter
         yield name, value
 
 
+def _service(url: str) -> BatchService:
+    key = os.environ.get(KEY)
+    if not key:
+        raise InvalidInput(f"the environment variable {KEY} must hold the key of the service")
+    return BatchService(url, key)
+
+
+def _show_jobs(folder: Path, jobs: Sequence[Job], *, as_json: bool) -> None:
+    if as_json:
+        return print_json({"jobs": [asdict(one) for one in jobs]})
+    rows = [(one.file, str(one.round), one.batch_id, one.status or "sent", one.error) for one in jobs]
+    out.print(table(f"{folder}: batches", ("file", "round", "batch", "status", "error"), rows))
+    ended = all(one.status in ENDED for one in jobs)
+    out.print(f"Next: wiserouter batch {'report' if ended else 'poll'} {folder}", highlight=False, soft_wrap=True)
+    return None
+
+
 def _whole(value: str, name: str) -> int:
     if not value.isdecimal():
         raise InvalidInput(f"--capacity must read {name}=N with a whole number, got {value!r}", value=value)
@@ -200,10 +261,10 @@ def _check_same(folder: BatchFolder, prompts: Path, budget: float) -> None:
 
 
 @contextmanager
-def _counted(what: str, total: int | None, *, quiet: bool) -> Iterator[Callable[[], object]]:
+def _counted(what: str, *, quiet: bool) -> Iterator[Callable[[], object]]:
     """Count steps on a progress bar."""
     with progress(quiet=quiet) as bars:
-        task = bars.add_task(what, total=total)
+        task = bars.add_task(what, total=None)
         yield lambda: bars.advance(task)
 
 

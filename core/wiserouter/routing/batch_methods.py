@@ -151,7 +151,7 @@ class RouterBatches(RouterSignals):
         )
 
     def reserve_batch(self, decisions: Iterable[Decision], done: Callable[[], object] | None = None) -> None:
-        """Reserve the expected costs of a batch's decisions, each of which is then charged, released and rewarded alone.
+        """Reserve the expected costs of a batch's decisions, each of which is then charged or released alone.
 
         Parameters
         ----------

@@ -6,14 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from wiserouter.integration.batches.chat_messages import Image, chosen_parameters, output_names, split_messages
-from wiserouter.integration.batches.results import BatchResult
+from wiserouter.integration.batches.results import BatchResult, Outcome
 from wiserouter.pricing.usage_shapes import usage_from
 
-_NAMES = {
-    **output_names("max_tokens"),
-    "stop": "stop_sequences",
-    **{name: name for name in ("temperature", "top_p", "top_k", "thinking")},
-}
+_NAMES = {**output_names("max_tokens"), "stop": "stop_sequences", "thinking": "thinking"}
+"""Sampling parameters, such as the temperature, are no longer part of the API."""
+
+_NOT_RUN: dict[str, Outcome] = {"expired": "expired", "canceled": "canceled"}
 
 
 def anthropic_request(custom_id: str, model: str, body: Mapping[str, Any], max_tokens: int) -> dict[str, Any]:
@@ -55,8 +54,8 @@ def anthropic_result(line: Mapping[str, Any]) -> BatchResult | None:
     if kind == "succeeded":
         usage = result["message"].get("usage")
         return BatchResult(name, "succeeded", usage_from(usage) if usage else None)
-    if kind == "expired" or kind == "canceled":
-        return BatchResult(name, kind, error=kind)
+    if kind in _NOT_RUN:
+        return BatchResult(name, _NOT_RUN[kind], error=kind)
     error = result.get("error") or {}
     inner = error.get("error") or error
     return BatchResult(name, "errored", error=str(inner.get("message") or inner.get("type") or "errored"))

@@ -44,16 +44,16 @@ def split_messages(body: Mapping[str, Any], provider: str) -> tuple[str, list[tu
 
 
 def chosen_parameters(body: Mapping[str, Any], known: Mapping[str, str], provider: str) -> dict[str, Any]:
-    """Return the parameters of a call under a provider's names; raise `InvalidInput` for those that it does not have."""
+    """Return the parameters of a call under a provider's names; raise `InvalidInput` for one that it does not have."""
     given = {name: value for name, value in body.items() if name != "messages" and value is not None}
     if given.get("n") == 1:
         del given["n"]
     unknown = sorted(set(given) - set(known))
     if unknown:
         raise _unsent(f"the parameter {unknown[0]!r}", provider)
-    return {
-        known[name]: [value] if name == "stop" and isinstance(value, str) else value for name, value in given.items()
-    }
+    if isinstance(given.get("stop"), str):
+        given["stop"] = [given["stop"]]
+    return {known[name]: value for name, value in given.items()}
 
 
 def output_names(name: str, names: Collection[str] = OUTPUT_LIMITS) -> dict[str, str]:

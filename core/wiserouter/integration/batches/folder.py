@@ -7,7 +7,6 @@ folder `round-1` once its costs are reserved. Either appears at once, by a renam
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import contextmanager
@@ -94,9 +93,9 @@ class BatchFolder:
 
     @classmethod
     def create(cls, path: Path, router: WiseRouter, requests: Sequence[BatchRequest], terms: BatchTerms) -> BatchFolder:
-        """Write the folder of a batch that has no round yet; one of a run that was stopped before is written again."""
+        """Write the folder of a batch that has no round yet; one that was stopped before its first is written again."""
         folder = cls(path)
-        if folder.exists:
+        if folder.rounds:
             raise InvalidInput(f"{path} is the folder of a batch already: choose another one", value=path)
         path.mkdir(parents=True, exist_ok=True)
         router.save(path / _ROUTER)
@@ -160,7 +159,7 @@ class BatchFolder:
 
     def complete(self, number: int) -> None:
         """Mark a round as complete."""
-        os.replace(self.path / f"round-{number}.unfinished", self.files(number))
+        (self.path / f"round-{number}.unfinished").replace(self.files(number))
 
     def sent(self, number: int | None = None) -> list[Sent]:
         """Return the requests of a round, or of all rounds."""
@@ -219,4 +218,4 @@ def _write(path: Path, text: str) -> None:
     """Write a file that appears whole or not at all."""
     unfinished = path.with_name(f"{path.name}.unfinished")
     unfinished.write_text(text, encoding="utf-8")
-    os.replace(unfinished, path)
+    unfinished.replace(path)

@@ -38,8 +38,8 @@ class BatchRequest:
 def read_requests(path: Path) -> list[BatchRequest]:
     """Return the requests of a file.
 
-    A line is one of an OpenAI batch (`custom_id`, `url`, `body`), or an object with `prompt` or `messages`, perhaps `id`,
-    and parameters of the call such as `max_tokens`. A line without an id has its number.
+    A line is one of an OpenAI batch (`custom_id`, `url`, `body`), or an object with `prompt` or `messages`, perhaps an
+    `id`, and parameters of the call such as `max_tokens`. A line without an id has its number.
 
     Raises
     ------
@@ -84,10 +84,9 @@ def _request(line: Mapping[str, Any], at: int, path: Path) -> BatchRequest:
     where = f"{path}, line {at}"
     if "body" in line:
         body = line["body"]
-        if line.get("url", CHAT_URL) != CHAT_URL or not isinstance(body, dict):
-            raise InvalidInput(
-                f"{where} must be a request to {CHAT_URL}, got {line.get('url')!r}", value=line.get("url")
-            )
+        url = line.get("url", CHAT_URL)
+        if url != CHAT_URL or not isinstance(body, dict):
+            raise InvalidInput(f"{where} must be a request to {CHAT_URL} with a body, got {url!r}", value=url)
         name = line.get("custom_id")
     else:
         body, name = {key: value for key, value in line.items() if key != "id"}, line.get("id")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any, NamedTuple
 
 from wiserouter.budgets.budget import Budget
@@ -59,10 +60,8 @@ def batch_prices(models: Sequence[Model], price_factor: float) -> tuple[dict[str
 def _scaled(price: Price | None, factor: float) -> Price | None:
     if price is None:
         return None
-    optional = (price.cache_read, price.cache_write, price.reasoning)
-    return Price(
-        factor * price.input, factor * price.output, *(None if one is None else factor * one for one in optional)
-    )
+    scaled: dict[str, Any] = {name: None if one is None else factor * one for name, one in asdict(price).items()}
+    return Price(**scaled)
 
 
 def first_round(folder: BatchFolder, done: Done | None = None) -> Round:
@@ -144,7 +143,7 @@ def _decide(
         ) from error
     decisions = batch_decisions(allocation, budget_usd, "default", router.now())
     sent = [Sent(number, one.id, at, decision) for (at, one), decision in zip(requests, decisions, strict=True)]
-    _write_round(folder, number, sent, {at: one for at, one in requests}, router, terms)
+    _write_round(folder, number, sent, dict(requests), router, terms)
     folder.decide(number, sent)
 
 

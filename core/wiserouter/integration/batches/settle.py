@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -54,11 +54,19 @@ def settle_results(folder: BatchFolder, files: Sequence[Path], done: Done | None
     InvalidInput
         If a line is no JSON. The lines before it are settled, which the next run notices.
     """
+    return _settled(folder, map(result_of, _lines(files)), done)
+
+
+def fail_requests(folder: BatchFolder, failures: Iterable[tuple[str, str]]) -> SettleCounts:
+    """Release requests that a provider has refused, given by custom id and reason."""
+    return _settled(folder, (BatchResult(name, "errored", error=error) for name, error in failures), None)
+
+
+def _settled(folder: BatchFolder, results: Iterable[BatchResult | None], done: Done | None) -> SettleCounts:
     counts, models = SettleCounts(), {one.decision.id: one.decision.model for one in folder.sent()}
     terms = folder.terms
     with folder.opened() as (router, _):
-        for line in _lines(files):
-            result = result_of(line)
+        for result in results:
             model = None if result is None else models.get(result.custom_id)
             if result is None or model is None:
                 counts.other += 1
