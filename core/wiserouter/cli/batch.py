@@ -158,10 +158,12 @@ def poll(
     Example: wiserouter batch poll night --wait 60
     """
     known, service = BatchFolder.known(folder), _service(url)
+    settled: set[Path] = set()
     while True:
         jobs, results = fetch(known, service)
         with _counted("lines", quiet=as_json) as done:
-            settle_results(known, results, done)
+            settle_results(known, [path for path in results if path not in settled], done)
+        settled.update(results)
         fail_requests(known, refused_requests(known, jobs))
         if wait is None or all(job.status in ENDED for job in jobs):
             return _show_jobs(folder, jobs, as_json=as_json)

@@ -187,6 +187,7 @@ class BatchFolder:
         )
         router = WiseRouter.load(self.path / _ROUTER, store=store)
         try:
+            store.refresh()  # what earlier commands have learned
             yield router, store
         finally:
             router.close()

@@ -73,9 +73,7 @@ def submit(folder: BatchFolder, service: BatchService) -> list[Job]:
                 _send(folder, service, job, jobs)
         found += jobs
     if not found:
-        raise InvalidInput(
-            f"{folder.path} has no file in OpenAI's layout: send its files with their providers' clients"
-        )
+        raise InvalidInput(f"{folder.path} has no file in OpenAI's layout: send its files by their providers' clients")
     return found
 
 

@@ -1,0 +1,287 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from support.batch_schemas import check_anthropic_file, check_gemini_line, check_openai_line
+from support.batch_stub import PRICES, answered_file, batch_stub, price_of, requests_of
+from wiserouter import Estimates, Model, Price, WiseRouter
+from wiserouter.cli import app
+from wiserouter.errors import InvalidInput
+from wiserouter.integration.batches.folder import BatchFolder
+
+MODELS = list(PRICES)
+REWARD, COST = np.array([0.5, 0.9, 0.8]), np.array([1.3e-4, 1.0e-3, 4.8e-4])
+"""Costs of plain calls."""
+
+HALF = 0.5 * COST
+
+
+def wiserouter(*arguments):
+    """Run a command, and return its JSON."""
+    result = CliRunner().invoke(app, ["batch", *map(str, arguments), "--json"])
+    if result.exception and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def router(models=MODELS, batch=True):
+    """Return a router of one context whose plain prices are twice those of the batch."""
+    models = [
+        Model(
+            name, Price(2 * PRICES[name][0], 2 * PRICES[name][1]), batch_price=Price(*PRICES[name]) if batch else None
+        )
+        for name in models
+    ]
+    estimates = Estimates(1, len(models))
+    for noise in (-0.1, 0.1):
+        estimates.add_table(np.array([0]), REWARD[None, : len(models)], COST[None, : len(models)] * (1 + noise))
+    return WiseRouter(models, estimates=estimates)
+
+
+@pytest.fixture
+def begun(tmp_path):
+    """Return a function that routes a batch."""
+
+    def begin(n=60, budget=0.018, *options, models=MODELS, batch=True):
+        router(models, batch).save(tmp_path / "router.wise")
+        lines = [{"id": f"q{at}", "prompt": f"question {at}"} for at in range(n)]
+        (tmp_path / "prompts.jsonl").write_text("\n".join(map(json.dumps, lines)))
+        folder = tmp_path / "night"
+        arguments = (tmp_path / "prompts.jsonl", "--artifact", tmp_path / "router.wise", "--budget", budget)
+        return folder, wiserouter("route", *arguments, "-o", folder, *options)
+
+    return begin
+
+
+def answer(folder, number, fault=lambda at, name: ""):
+    """Write the results of a round; return their files and what they cost."""
+    found, cost_usd = [], 0.0
+    for one in json.loads((folder / f"round-{number}" / "files.json").read_text()):
+        found.append(folder.parent / f"{number}-{one['file']}.results")
+        path = folder / f"round-{number}" / one["file"]
+        cost_usd += answered_file(path, one["provider"], one["model"], found[-1], fault)
+    return found, cost_usd
+
+
+def test_a_batch_is_routed_settled_sent_again_and_billed_to_the_last_cent(begun):
+    folder, made = begun()
+    assert made["expected_cost_usd"] <= 0.018
+    assert sum(one["requests"] for one in made["files"]) == 60
+    ids = []
+    for one in made["files"]:
+        path = folder / "round-1" / one["file"]
+        ids += requests_of(path, one["provider"])
+        if one["provider"] == "anthropic":
+            check_anthropic_file(json.loads(path.read_text()))
+        for line in path.read_text().splitlines() if one["provider"] != "anthropic" else ():
+            (check_openai_line if one["provider"] == "openai" else check_gemini_line)(json.loads(line))
+    sent = [json.loads(line) for line in (folder / "round-1.jsonl").read_text().splitlines()]
+    assert sorted(ids) == sorted(line["custom_id"] for line in sent)
+    assert [line["id"] for line in sent] == [f"q{at}" for at in range(60)]
+
+    faults = ["errored", "expired", "canceled"]
+    results, cost_usd = answer(folder, 1, lambda at, name: faults[at // 10 % 3] if at % 10 == 0 else "")
+    counts = wiserouter("settle", folder, *results)
+    assert counts["charged"] + counts["failed"] == 60
+    assert counts["failed"] >= 3
+    assert counts["cost_usd"] == pytest.approx(cost_usd, abs=1e-9)
+    again = wiserouter("settle", folder, *results)
+    assert (again["charged"], again["failed"], again["before"], again["cost_usd"]) == (0, 0, 60, 0.0)
+
+    second = wiserouter("retry", folder)
+    assert (second["number"], sum(one["requests"] for one in second["files"])) == (2, counts["failed"])
+    assert second["expected_cost_usd"] <= 0.018 - cost_usd
+    results, more_usd = answer(folder, 2)
+    assert wiserouter("settle", folder, *results)["charged"] == counts["failed"]
+    with pytest.raises(InvalidInput, match="no request"):
+        wiserouter("retry", folder)
+
+    found = wiserouter("report", folder)
+    assert (found["requests"], found["answered"], found["rounds"], found["open_usd"]) == (60, 60, 2, 0.0)
+    assert found["spent_usd"] == pytest.approx(cost_usd + more_usd, abs=1e-9)
+    assert sum(one["cost_usd"] for one in found["models"].values()) == pytest.approx(found["spent_usd"], abs=1e-9)
+    assert found["left_usd"] == pytest.approx(0.018 - found["spent_usd"], abs=1e-9)
+    assert sum(found["errors"].values()) == counts["failed"]
+
+
+def test_costs_are_learned_as_those_of_plain_calls(begun):
+    folder, _ = begun(30, 1.0)
+    results, _ = answer(folder, 1)
+    wiserouter("settle", folder, *results)
+    with BatchFolder(folder).opened() as (found, _):
+        found.estimates  # noqa: B018 - reads what the store holds
+        found.allocate(["one"], 1.0)
+        calls, means = found.estimates.calls[0], found.estimates.means(shrink=False).cost_usd[0]
+    assert calls.tolist() == [2, 32, 2]
+    names = [line["custom_id"] for line in map(json.loads, (folder / "round-1.jsonl").read_text().splitlines())]
+    plain = [2 * price_of("claude-haiku-4-5", name) for name in names]
+    assert means[1] == pytest.approx((2 * COST[1] + sum(plain)) / 32)
+
+
+def test_scores_are_taken_by_either_id_and_replaced(begun, tmp_path):
+    folder, _ = begun(10, 1.0)
+    results, _ = answer(folder, 1, lambda at, name: "expired" if at == 9 else "")
+    wiserouter("settle", folder, *results)
+    sent = [json.loads(line) for line in (folder / "round-1.jsonl").read_text().splitlines()]
+    scores = [{"custom_id": sent[0]["custom_id"], "score": 1}, {"id": "q1", "reward": 0.5}]
+    scores += [{"id": "q9", "score": 1.0}, {"id": "elsewhere", "score": 1.0}]
+    path = tmp_path / "scores.jsonl"
+    path.write_text("\n".join(map(json.dumps, scores)))
+    for _ in range(2):
+        assert wiserouter("feedback", folder, path) == {"taken": 2, "unknown": 2}
+    bill = wiserouter("report", folder)["models"]["claude-haiku-4-5"]
+    assert (bill["scores"], bill["reward"], bill["failed"]) == (2, 1.5, 1)
+    path.write_text('{"id": "q1", "score": 7}')
+    with pytest.raises(InvalidInput, match=r"line 1 must have .* score in \[0, 1\]"):
+        wiserouter("feedback", folder, path)
+
+
+def test_prices_providers_capacities_and_models_are_stated(begun):
+    folder, made = begun(
+        20,
+        1.0,
+        "--capacity",
+        "claude-haiku-4-5=5",
+        "--provider",
+        "gemini-2.5-flash=openai",
+        "--price-factor",
+        0.5,
+        batch=False,
+    )
+    files = {one["model"]: one for one in made["files"]}
+    assert {name: one["requests"] for name, one in files.items()} == {"claude-haiku-4-5": 5, "gemini-2.5-flash": 15}
+    assert files["gemini-2.5-flash"]["provider"] == "openai"
+    terms = BatchFolder(folder).terms
+    assert terms.prices["gemini-2.5-flash"].output == pytest.approx(PRICES["gemini-2.5-flash"][1])
+    assert made["expected_cost_usd"] == pytest.approx(5 * HALF[1] + 15 * HALF[2])
+
+
+def test_batches_that_cannot_be_are_refused_before_anything_is_reserved(begun, tmp_path):
+    with pytest.raises(InvalidInput, match=r"60 requests at the cheapest models, 0\.0039"):
+        begun(60, 0.001)
+    folder, _ = begun(60, 0.018)  # the same folder, with more money
+    with pytest.raises(InvalidInput, match="is routed"):
+        begun(60, 0.018)
+    for command in ("report", "retry"):
+        with pytest.raises(InvalidInput, match="no folder of a batch"):
+            wiserouter(command, tmp_path / "elsewhere")
+    assert wiserouter("report", folder)["spent_usd"] == 0.0
+
+
+def test_a_result_without_a_usage_counts_at_its_expected_cost(begun, tmp_path):
+    folder, _ = begun(2, 1.0)
+    sent = [json.loads(line) for line in (folder / "round-1.jsonl").read_text().splitlines()]
+    message = {"type": "succeeded", "message": {"content": []}}
+    lines = [{"custom_id": sent[0]["custom_id"], "result": message}, {"custom_id": "elsewhere", "result": message}, {}]
+    (tmp_path / "results.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    counts = wiserouter("settle", folder, tmp_path / "results.jsonl")
+    assert (counts["unpriced"], counts["other"], counts["charged"]) == (1, 2, 0)
+    assert wiserouter("report", folder)["spent_usd"] == pytest.approx(HALF[1], abs=1e-12)
+
+
+def test_a_service_is_sent_each_file_once_and_billed_what_it_bills(begun, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "secret")
+    folder, _ = begun(40, 1.0, models=MODELS[:1])
+    with batch_stub(fault=lambda at, name: "errored" if at % 8 == 0 else "", polls=2, drops_created=True) as stub:
+        with pytest.raises((OSError, InvalidInput)):  # the batch is made, but its id is lost
+            wiserouter("submit", folder, "--url", stub.url)
+        for _ in range(2):
+            jobs = wiserouter("submit", folder, "--url", stub.url)["jobs"]
+            assert [one["batch_id"] for one in jobs] == ["batch_0"]
+        assert wiserouter("poll", folder, "--url", stub.url)["jobs"][0]["status"] == "in_progress"
+        assert wiserouter("poll", folder, "--url", stub.url, "--wait", 0.01)["jobs"][0]["status"] == "completed"
+        first_usd = stub.ledger_usd
+        assert wiserouter("report", folder)["spent_usd"] == pytest.approx(first_usd, abs=1e-9)
+        stub.fault = lambda at, name: ""
+        assert sum(one["requests"] for one in wiserouter("retry", folder)["files"]) == 5
+        wiserouter("submit", folder, "--url", stub.url)
+        for _ in range(2):
+            wiserouter("poll", folder, "--url", stub.url, "--wait", 0.01)
+        assert stub.ledger_usd > first_usd
+        found = wiserouter("report", folder)
+        assert found["spent_usd"] == pytest.approx(stub.ledger_usd, abs=1e-9)
+        assert (found["answered"], found["open_usd"], len(stub.batches)) == (40, 0.0, 2)
+
+
+def test_a_file_that_a_service_refuses_costs_nothing_and_can_be_sent_again(begun, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "secret")
+    folder, _ = begun(3, 1.0, models=MODELS[:1])
+    with batch_stub(refuses=True) as stub:
+        wiserouter("submit", folder, "--url", stub.url)
+        job = wiserouter("poll", folder, "--url", stub.url)["jobs"][0]
+        assert (job["status"], job["error"]) == ("failed", "bad file")
+    found = wiserouter("report", folder)
+    assert (found["spent_usd"], found["open_usd"], found["errors"]) == (0.0, 0.0, {"bad file": 3})
+    assert wiserouter("retry", folder)["number"] == 2
+
+
+def test_a_service_needs_a_key_and_a_file_in_its_layout(begun, monkeypatch):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    folder, _ = begun(3, 1.0)
+    with pytest.raises(InvalidInput, match="OPENAI_API_KEY"):
+        wiserouter("submit", folder)
+    monkeypatch.setenv("OPENAI_API_KEY", "secret")
+    with pytest.raises(InvalidInput, match="OpenAI's layout"):
+        wiserouter("submit", folder, "--url", "http://127.0.0.1:9/v1")
+
+
+def killed(*arguments, when):
+    """Run a command in a process, and kill it as soon as a condition holds."""
+    command = [sys.executable, "-m", "wiserouter.cli", "batch", *map(str, arguments), "--json"]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 60.0
+    try:
+        while process.poll() is None and not when() and time.monotonic() < deadline:
+            time.sleep(0.002)
+    finally:
+        os.kill(process.pid, signal.SIGKILL)
+        code = process.wait(10.0)
+    return code == -signal.SIGKILL
+
+
+@pytest.mark.slow
+def test_routing_and_settling_go_on_after_a_kill_without_charging_twice(begun, tmp_path):
+    router().save(tmp_path / "router.wise")
+    n = 400
+    lines = [{"id": f"q{at}", "prompt": f"question {at}"} for at in range(n)]
+    (tmp_path / "prompts.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    folder = tmp_path / "night"
+    arguments = ("route", tmp_path / "prompts.jsonl", "--artifact", tmp_path / "router.wise", "--budget", 0.25)
+    arguments = (*arguments, "-o", folder)
+    assert killed(*arguments, when=lambda: (folder / "round-1.jsonl").exists() and decided(folder) > 20)
+    assert not BatchFolder(folder).is_complete(1)
+    made = wiserouter(*arguments)
+    assert sum(one["requests"] for one in made["files"]) == n
+    found = wiserouter("report", folder)
+    assert found["open_usd"] == pytest.approx(made["expected_cost_usd"], abs=1e-9)
+
+    results, cost_usd = answer(folder, 1, lambda at, name: "expired" if at % 7 == 0 else "")
+    errors = folder / "errors.jsonl"
+    assert killed("settle", folder, *results, when=errors.exists)
+    time.sleep(0.1)
+    partly = wiserouter("report", folder)
+    assert partly["answered"] < n
+    counts = wiserouter("settle", folder, *results)
+    found = wiserouter("report", folder)
+    assert found["spent_usd"] == pytest.approx(cost_usd, abs=1e-9)
+    assert counts["before"] + counts["charged"] + counts["failed"] == n
+    assert found["open_usd"] == pytest.approx(0.0, abs=1e-12)
+
+
+def decided(folder):
+    """Return the number of decisions that the ledger of a batch holds."""
+    import sqlite3
+
+    try:
+        with sqlite3.connect(f"file:{folder / 'ledger.db'}?mode=ro", uri=True) as ledger:
+            return ledger.execute("SELECT count(*) FROM decisions").fetchone()[0]
+    except sqlite3.OperationalError:
+        return 0
