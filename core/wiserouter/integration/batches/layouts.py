@@ -16,7 +16,7 @@ from wiserouter.integration.batches.openai_files import openai_request, openai_r
 from wiserouter.integration.batches.results import BatchResult
 
 
-class Layout(NamedTuple):
+class BatchLayout(NamedTuple):
     """The batch files of one provider.
 
     Attributes
@@ -42,11 +42,11 @@ class Layout(NamedTuple):
 
 
 LAYOUTS = {
-    "openai": Layout(openai_request, openai_result, 50_000, 200_000_000),
-    "anthropic": Layout(
+    "openai": BatchLayout(openai_request, openai_result, 50_000, 200_000_000),
+    "anthropic": BatchLayout(
         anthropic_request, anthropic_result, 100_000, 256_000_000, ".json", b'{"requests": [\n', b",\n", b"\n]}\n"
     ),
-    "gemini": Layout(gemini_request, gemini_result, 200_000, 2_000_000_000),
+    "gemini": BatchLayout(gemini_request, gemini_result, 200_000, 2_000_000_000),
 }
 
 _BY_NAME = {"anthropic": re.compile(r"(anthropic|claude)"), "gemini": re.compile(r"(gemini|google|vertex)")}
@@ -84,7 +84,7 @@ def result_of(line: Mapping[str, Any]) -> BatchResult | None:
 
 
 def write_files(
-    folder: Path, model: str, provider: str, requests: Iterable[Mapping[str, Any]], layout: Layout | None = None
+    folder: Path, model: str, provider: str, requests: Iterable[Mapping[str, Any]], layout: BatchLayout | None = None
 ) -> Iterator[WrittenFile]:
     """Write the requests of one model to as many files as the provider's limits ask for, and yield what was written.
 
@@ -96,7 +96,7 @@ def write_files(
         The model that takes the requests, and its provider.
     requests : iterable of mapping
         Lines as the converter of the layout makes them.
-    layout : Layout, optional
+    layout : BatchLayout, optional
         By default that of the provider.
 
     Raises
@@ -125,7 +125,7 @@ def write_files(
         yield _written(folder, f"{stem}-{part + 1}{layout.suffix}", provider, model, lines, layout)
 
 
-def _written(folder: Path, name: str, provider: str, model: str, lines: list[bytes], layout: Layout) -> WrittenFile:
+def _written(folder: Path, name: str, provider: str, model: str, lines: list[bytes], layout: BatchLayout) -> WrittenFile:
     content = layout.head + layout.between.join(lines) + layout.tail
     (folder / name).write_bytes(content)
     return WrittenFile(name, provider, model, len(lines), len(content))
