@@ -125,7 +125,9 @@ def write_files(
         yield _written(folder, f"{stem}-{part + 1}{layout.suffix}", provider, model, lines, layout)
 
 
-def _written(folder: Path, name: str, provider: str, model: str, lines: list[bytes], layout: BatchLayout) -> WrittenFile:
+def _written(
+    folder: Path, name: str, provider: str, model: str, lines: list[bytes], layout: BatchLayout
+) -> WrittenFile:
     content = layout.head + layout.between.join(lines) + layout.tail
     (folder / name).write_bytes(content)
     return WrittenFile(name, provider, model, len(lines), len(content))
