@@ -65,9 +65,9 @@ def batch(*arguments: object) -> None:
 with tempfile.TemporaryDirectory() as path:
     prompts, artifact, night = (Path(path) / name for name in ("prompts.jsonl", "support.wise", "night"))
     fitted().save(artifact)
-    lines = [{"id": f"q{i}", "prompt": f"{('solve', 'tell')[i % 2]} number {i}", "max_tokens": 400} for i in range(500)]
+    lines = [{"id": f"q{i}", "prompt": f"{('solve', 'tell')[i % 2]} number {i}", "max_tokens": 400} for i in range(200)]
     prompts.write_text("\n".join(map(json.dumps, lines)))
-    batch("route", prompts, "--artifact", artifact, "--budget", 0.8, "-o", night)
+    batch("route", prompts, "--artifact", artifact, "--budget", 0.3, "-o", night)
     batch("settle", night, answer(night, 1, 0.1))
     batch("retry", night)
     batch("settle", night, answer(night, 2, 0.0))
