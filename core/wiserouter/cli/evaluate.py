@@ -9,6 +9,7 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from wiserouter.cli.output import err, out, print_json, table
+from wiserouter.cli.parallel_options import AddressOption, BackendOption, Jobs, workers
 from wiserouter.errors import InvalidInput
 from wiserouter.evaluation.errors import ThinOverlap
 from wiserouter.evaluation.off_policy import (
@@ -19,10 +20,11 @@ from wiserouter.evaluation.off_policy import (
     at_logged_estimates,
     at_plan,
     check_contexts,
-    evaluate,
+    evaluate_each,
     read_decisions,
 )
 from wiserouter.evaluation.off_policy.evaluate import OutcomeName
+from wiserouter.parallel import parallel_backend
 from wiserouter.pricing.amounts import usd
 from wiserouter.router import WiseRouter
 from wiserouter.routing.journal_reader import JournalReader
@@ -43,6 +45,9 @@ def evaluate_journal(
     only: Annotated[list[str] | None, typer.Option(help="Every query to this model alone; repeatable.")] = None,
     requests: Annotated[int | None, typer.Option(help="Requests of the totals; by default as logged.", min=1)] = None,
     explored: Annotated[bool, typer.Option("--explored", help="Use the exploration phase alone.")] = False,
+    jobs: Jobs = None,
+    backend: BackendOption = None,
+    address: AddressOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Estimate the outcome of another budget, pool or model from a journal, or refuse if the journal has too few data.
@@ -63,9 +68,9 @@ def evaluate_journal(
         check_contexts(decisions, router.contexts)
         decisions = decisions.with_models(router.pool.names)
     targets = [(LOGGED, decisions.logged), *_targets(decisions, router, rates, without or [], only or [])]
-    results = [
-        _TargetResult(name, {one: _evaluated(decisions, target, one) for one in _OUTCOMES}) for name, target in targets
-    ]
+    with parallel_backend(backend, address):
+        found = evaluate_each(decisions, [target for _, target in targets], n_jobs=workers(jobs, backend, 1))
+        results = [_TargetResult(name, outcomes) for (name, _), outcomes in zip(targets, found, strict=True)]
     _check_any(results)
     if as_json:
         return print_json(_as_json(journal, reader, decisions, n, results))
@@ -77,9 +82,6 @@ class _TargetResult(NamedTuple):
 
     name: str
     outcomes: dict[OutcomeName, Evaluation | ThinOverlap | None]
-
-
-_OUTCOMES: tuple[OutcomeName, ...] = ("reward", "cost_usd")
 
 
 def _targets(
@@ -98,15 +100,6 @@ def _targets(
         yield name, at_plan(decisions, plan, pool.names, rate, [*without, *retired])
     for model in only:
         yield f"{model} alone", always(decisions, model)
-
-
-def _evaluated(decisions: Decisions, target: FloatArray, outcome: OutcomeName) -> Evaluation | ThinOverlap | None:
-    if not decisions.has_outcome(outcome):
-        return None
-    try:
-        return evaluate(decisions, target, outcome)
-    except ThinOverlap as refusal:
-        return refusal
 
 
 def _check_any(results: list[_TargetResult]) -> None:

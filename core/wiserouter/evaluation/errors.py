@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 from wiserouter.errors import WiseRouterError
@@ -30,6 +31,7 @@ class ThinOverlap(WiseRouterError):
         self.outcome = outcome
         self.decisions = decisions
         self.effective = effective
+        self.least_effective = least_effective
         self.largest_weight = largest_weight
         self.never = never
         self.left_out = left_out
@@ -44,6 +46,9 @@ class ThinOverlap(WiseRouterError):
             f"{largest_weight:,.4g}: choose a target closer to the log{phase}, or log more with ExploreShare "
             f"(LiteLLM: explore_share)"
         )
+
+    def __reduce__(self) -> tuple[Callable[..., ThinOverlap], tuple[()]]:
+        return partial(type(self), self.outcome, **{k: v for k, v in vars(self).items() if k != "outcome"}), ()
 
 
 class DataError(WiseRouterError):

@@ -30,6 +30,7 @@ from wiserouter.evaluation.off_policy import (
     check_contexts,
     doubly_robust,
     evaluate,
+    evaluate_each,
     ips,
     overlap_of,
     read_decisions,
@@ -520,3 +521,18 @@ def test_damaged_lines_of_a_journal_are_left_out(tmp_path):
     unused |= {"conversation", "visit", "run_id", "unspent", "warnings", "value"}
     assert reader.skipped == len(bad) - len(unused & set(events[0]))
     assert again.n == whole.n + len(unused & set(events[0])) - 1
+
+
+def test_several_workers_give_the_figures_of_one_and_its_refusals():
+    logged = np.array([[0.5, 0.5, 0.0], [0.4, 0.6, 0.0]])
+    decisions = drawn(2_000, logged)
+    targets = [always(decisions, name) for name in NAMES]
+    alone = list(evaluate_each(decisions, targets))
+    together = list(evaluate_each(decisions, targets, n_jobs=2))
+    assert [one["reward"] for one in alone[:2]] == [evaluate(decisions, target) for target in targets[:2]]
+    assert alone[:2] == together[:2]
+    assert isinstance(together[2]["reward"], ThinOverlap)
+    assert (str(together[2]["reward"]), vars(together[2]["reward"])) == (
+        str(alone[2]["reward"]),
+        vars(alone[2]["reward"]),
+    )

@@ -19,6 +19,7 @@ from wiserouter.evaluation.off_policy.estimators import Estimate, doubly_robust,
 from wiserouter.evaluation.off_policy.evaluate import Evaluation, evaluate
 from wiserouter.evaluation.off_policy.logged_decisions import Decisions, read_decisions
 from wiserouter.evaluation.off_policy.overlap import Overlap, overlap_of
+from wiserouter.evaluation.off_policy.several_targets import evaluate_each
 from wiserouter.evaluation.off_policy.target_policies import always, at_logged_estimates, at_plan, check_contexts
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "check_contexts",
     "doubly_robust",
     "evaluate",
+    "evaluate_each",
     "ips",
     "overlap_of",
     "read_decisions",
