@@ -64,8 +64,7 @@ def test_a_wide_log_of_100_000_rows(texts):
     prompts = [f"{texts[i % N_TEXTS]} {i}" for i in range(100_000)]
     reward, cost = rng.random((100_000, 11)), rng.random((100_000, 11))
     log = RoutingLog.from_arrays(prompts, reward, cost, [f"model-{k}" for k in range(11)])
-    began = process_time()
-    WiseRouter.fit(log)
-    took = process_time() - began
+    WiseRouter.fit(RoutingLog.from_arrays(prompts[:200], reward[:200], cost[:200], log.models))  # loads scikit-learn
+    took = seconds(WiseRouter.fit, log)
     print(f"\nfit of 100,000 wide rows, 11 models: {took:.1f} s of processor time (target 5 s)")
-    assert took < 15
+    assert took <= 5

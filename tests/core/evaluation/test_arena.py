@@ -22,6 +22,7 @@ from wiserouter.evaluation.datasets.summary import summary
     [
         (0.7814, 0.27, 76.28),  # KT-ModelRouter, July 2026
         (0.7976, 0.70, 76.21),  # Sqwish Router 2
+        (0.7859, 0.48, 75.85),  # Divyam, August 2026
         (0.7640, 0.18, 75.27),  # Sqwish Router 1
         (0.7597, 0.11, 75.38),  # vLLM-SR
         (0.7472, 0.13, 74.13),  # AgentForge

@@ -9,6 +9,7 @@ from support.tiny_bench import opened
 from wiserouter.cli import app
 from wiserouter.errors import InvalidInput
 from wiserouter.evaluation import studies
+from wiserouter.evaluation.arena.score import arena_score
 from wiserouter.evaluation.datasets.synthetic import make_table
 from wiserouter.evaluation.report import SECTIONS, About, Results, aggregate, make_section, make_sections, read_results
 from wiserouter.evaluation.report.markdown import section_markdown
@@ -118,6 +119,13 @@ def test_aiq_and_regret_draw_their_tables(aggregates):
     [axes] = regret.draw().axes
     shown = [float(cell) for cell in cells(regret)["wr-offline"]]
     assert lines(axes)["wr-offline"][1] == pytest.approx(shown, abs=1e-4)
+
+
+def test_the_arena_score_is_that_of_the_best_budget(aggregates):
+    section = make_section("aiq", aggregates)
+    assert section.head[-1] == "arena"
+    scores = [arena_score(quality, 1_000.0 * usd) for quality, usd in ((0.61, 0.9), (0.81, 2.0))]
+    assert cells(section)["wr-offline"][-1] == f"{100 * max(scores):.2f}"
 
 
 def test_training_is_preparing_fitting_and_tuning(aggregates):

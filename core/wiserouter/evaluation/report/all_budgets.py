@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from wiserouter.evaluation.arena.score import arena_score
 from wiserouter.evaluation.plots import label_axes, legend_right_of, line_of, new_figure
 from wiserouter.evaluation.report.aggregates import Aggregates
 from wiserouter.evaluation.report.quality import ComparisonRow, by_method, per_query
@@ -17,7 +18,8 @@ AIQ = """
 AIQ: mean quality of the hull between the least and the largest budget (RouterBench), and how far it lies above that of
 the Zero router, below which a method has no value. Regret: quality below that of the linear program over single
 queries, and below that of the plan at the true means of the contexts. Off budget: distance of the spend from the
-budget. Regret and distance are means over the budgets shown; wins are counted over all budgets."""
+budget. Regret and distance are means over the budgets shown; wins are counted over all budgets. Arena: the score by
+which RouterArena ranks routers, at the budget where it is greatest; comparable within this table alone."""
 REGRET = """
 Quality per query below that of the linear program over single queries, which no choice of answers exceeds at the same
 budget;
@@ -29,10 +31,10 @@ learning from it included, its embedding excluded. Medians over runs, processor 
 
 def aiq(aggregates: Aggregates) -> ReportSection:
     """Return the section with one row of figures per method."""
-    head = ("method", "AIQ", "over `zero`", "best", "or within 1 s.e.", "regret", "of contexts", "off budget")
+    head = ("method", "AIQ", "over `zero`", "best", "or within 1 s.e.", "regret", "of contexts", "off budget", "arena")
     means = aggregates.shown.group_by("method").mean()
     joined = aggregates.comparison.by_method.join(means, on="method", how="left", maintain_order="left")
-    rows = [_overall(row) for row in joined.iter_rows(named=True)]
+    rows = [[*_overall(row), arena_cell(aggregates, row["method"])] for row in joined.iter_rows(named=True)]
     draw = partial(_draw_aiq, aggregates) if "zero" in aggregates.about.methods else None
     return ReportSection("aiq", "Over all budgets", AIQ, head, rows, draw)
 
@@ -62,6 +64,15 @@ def _overall(row: ComparisonRow) -> list[str]:
         figure(row["regret_contexts"], "+"),
         f"{row['off_budget']:.1%}",
     ]
+
+
+def arena_cell(aggregates: Aggregates, method: str) -> str:
+    """Return the greatest arena score of a method over the budgets, out of 100; empty where it spends nothing."""
+    place, figures = aggregates.place(method), aggregates.grid.figures
+    usd = (figures["spend_usd"] / figures["queries"]).mean(axis=-1)[place]
+    points = zip(figures["quality"].mean(axis=-1)[place], usd, strict=True)
+    scores = [arena_score(float(quality), 1_000.0 * float(spend)) for quality, spend in points if spend > 0.0]
+    return f"{100.0 * max(scores):.2f}" if scores else ""
 
 
 def _times(row: ComparisonRow) -> list[str]:
