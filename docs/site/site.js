@@ -1,7 +1,7 @@
 // Code and tables that are wider than the screen scroll by keyboard; the button of versions is named as it reads.
 function reach() {
   for (const box of document.querySelectorAll("pre > code, .md-typeset__scrollwrap")) {
-    if (box.scrollWidth > box.clientWidth) box.tabIndex = 0;
+    if (box.scrollWidth > box.clientWidth || box.scrollHeight > box.clientHeight) box.tabIndex = 0;
   }
   for (const button of document.querySelectorAll(".md-version__current")) {
     button.setAttribute("aria-label", `${button.textContent.trim()}, select version`);
