@@ -36,7 +36,7 @@ def plan(
     if plot is not None:
         from wiserouter.evaluation.plots import plot_plan
 
-        plot_plan(fitted, router.pool.names, plot)
+        plot_plan(fitted, router.pool.names, plot, None if budget is None else budget / requests)
     rows = [_row(fitted, rate, requests, router.pool.names) for rate in rates(fitted, points, budget, requests)]
     if as_json:
         return print_json({"requests": requests, "models": router.pool.names, "budgets": rows})

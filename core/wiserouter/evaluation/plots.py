@@ -10,20 +10,33 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from wiserouter.errors import InvalidInput, MissingExtra
+from wiserouter.evaluation.curves import INK, OWN, curve, draw_curves
 from wiserouter.evaluation.outcome import Outcome
 from wiserouter.evaluation.simulation.summary import MethodSummary
 from wiserouter.planning.plan import Plan
+from wiserouter.types import FloatArray
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_INK, _ACCENT, _GREY = "#1f2933", "#0b7285", "#9aa5b1"
-_LINES = ("-", "--", ":", "-.")
+_GREY = "#7b8794"
+_LEAST_NAMED, _NEAR_THE_END = 0.12, 0.55
 
 
-def plot_plan(plan: Plan, names: Sequence[str], path: str | Path) -> None:
+def plot_plan(plan: Plan, names: Sequence[str], path: str | Path, asked_usd: float | None = None) -> None:
     """Draw the expected quality and the share of each model over the budget per request.
+
+    Parameters
+    ----------
+    plan : Plan
+        The plan.
+    names : sequence of str
+        The names of its models.
+    path : str or Path
+        The file.
+    asked_usd : float, optional
+        A budget per request that is marked, with the quality that it buys.
 
     Raises
     ------
@@ -36,16 +49,58 @@ def plot_plan(plan: Plan, names: Sequence[str], path: str | Path) -> None:
     upper, lower = figure.subplots(2, 1, sharex=True)
     low = max(plan.floor_usd, plan.ceiling_usd * 1e-4)  # a free model has no place on a log scale
     rates = np.maximum(np.geomspace(low, plan.ceiling_usd * 1.05, 300), plan.floor_usd) if low > 0 else np.zeros(1)
-    upper.plot(rates, [plan.value(rate) for rate in rates], color=_ACCENT, linewidth=2)
+    upper.plot(rates, [plan.value(rate) for rate in rates], color=OWN, linewidth=2.5)
     label_axes(upper, "Expected quality by budget", "", "expected quality")
-    shares = np.array([plan.freq @ plan.mix(rate) for rate in rates]).T
-    lower.stackplot(rates, shares, labels=names, alpha=0.85)
-    label_axes(lower, "Share of each model", "budget, USD per request (log scale)", "share of queries")
     if low > 0:
-        lower.set_xscale("log")
-    lower.set_ylim(0, 1)
-    legend_right_of(lower)
+        log_x(lower)
+    draw_shares(lower, rates, np.array([plan.freq @ plan.mix(rate) for rate in rates]).T, names)
+    label_axes(lower, "Share of each model", "budget, USD per request (log scale)", "share of queries")
+    if asked_usd is not None and asked_usd >= low:
+        mark_budget(upper, lower, asked_usd, plan.value(asked_usd))
     save(figure, path)
+
+
+def draw_shares(axes: Axes, rates: FloatArray, shares: FloatArray, names: Sequence[str]) -> None:
+    """Draw the shares of models as bands from dark to light, each named where it is widest.
+
+    Parameters
+    ----------
+    rates : ndarray of shape (n_rates,)
+        The budgets per request.
+    shares : ndarray of shape (n_models, n_rates)
+        The share of each model at each of them.
+    """
+    from matplotlib import colormaps
+
+    colours = colormaps["cividis"](np.linspace(0.05, 0.95, len(names)))
+    axes.stackplot(rates, shares, colors=colours, edgecolor="white", linewidth=0.5)
+    tops = np.cumsum(shares, axis=0)
+    inner = slice(len(rates) // 8, max(len(rates) * 7 // 8, len(rates) // 8 + 1))
+    for name, colour, share, top in zip(names, colours, shares, tops, strict=True):
+        at = inner.start + int(share[inner].argmax())
+        if share[at] >= _LEAST_NAMED:
+            ink = "white" if colour[:3] @ (0.299, 0.587, 0.114) < 0.5 else INK
+            axes.text(rates[at], top[at] - share[at] / 2, name, ha="center", va="center", color=ink)
+    axes.set_ylim(0, 1)
+    axes.set_xlim(float(rates[0]), float(rates[-1]) or 1.0)
+
+
+def mark_budget(upper: Axes, lower: Axes, asked_usd: float, quality: float) -> None:
+    """Mark a budget per request in both parts of the picture of a plan."""
+    for axes in (upper, lower):
+        axes.axvline(asked_usd, color=INK, linestyle="--", linewidth=1.2)
+    upper.plot([asked_usd], [quality], color=OWN, marker="o", markersize=8)
+    low, high = np.log(upper.get_xlim())
+    before = (np.log(asked_usd) - low) / (high - low) > _NEAR_THE_END
+    upper.annotate(
+        f"{asked_usd:.3g} USD buys {quality:.3f}",
+        (asked_usd, 0.05),
+        xycoords=upper.get_xaxis_transform(),
+        xytext=(-8 if before else 8, 0),
+        textcoords="offset points",
+        ha="right" if before else "left",
+        color=INK,
+    )
 
 
 def plot_outcomes(outcomes: Sequence[Outcome], path: str | Path, title: str, frontier: Plan | None = None) -> None:
@@ -63,17 +118,15 @@ def plot_outcomes(outcomes: Sequence[Outcome], path: str | Path, title: str, fro
     queries, budget = outcomes[0].queries, outcomes[0].budget_usd
     if frontier is not None:
         curve = frontier.curve()
-        axes.plot(curve.spend_usd * queries, curve.value, color=_ACCENT, alpha=0.35, label="plan at any budget")
+        axes.plot(curve.spend_usd * queries, curve.value, color=OWN, alpha=0.35, label="plan at any budget")
     axes.axvline(budget, color=_GREY, linestyle="--", linewidth=1, label=f"budget {budget:.4g} USD")
     for i, each in enumerate(outcomes):
-        axes.scatter(each.spend_usd, each.quality, s=90 if i == 0 else 45, color=_ACCENT if i == 0 else _INK, zorder=3)
+        axes.scatter(each.spend_usd, each.quality, s=90 if i == 0 else 45, color=OWN if i == 0 else INK, zorder=3)
         offset = (9, -13) if i == 0 else (7, 5)
-        axes.annotate(
-            each.method, (each.spend_usd, each.quality), xytext=offset, textcoords="offset points", fontsize=9
-        )
-    axes.set_xscale("log")
+        axes.annotate(each.method, (each.spend_usd, each.quality), xytext=offset, textcoords="offset points")
+    log_x(axes)
     axes.margins(x=0.25, y=0.15)
-    axes.legend(loc="lower right", frameon=False, fontsize=8)
+    axes.legend(loc="lower right", frameon=False)
     label_axes(axes, title, "spend, USD (log scale)", "quality")
     save(figure, path)
 
@@ -93,9 +146,11 @@ def simulation_figure(summaries: Sequence[MethodSummary], title: str) -> Figure:
     """Return the figure that `plot_simulation` saves."""
     figure = new_figure(height=7.0)
     upper, lower = figure.subplots(2, 1, sharex=True)
-    for i, each in enumerate(summaries):
-        upper.plot(each.steps, each.amortized_regret, label=each.method, **line_of(i))
-        lower.plot(each.steps, each.spend_usd, **line_of(i))
+    own = summaries[0].method
+    draw_curves(
+        upper, (curve(one.method, one.steps, one.amortized_regret) for one in summaries), own, least=True, marker=""
+    )
+    draw_curves(lower, (curve(one.method, one.steps, one.spend_usd) for one in summaries), own, named=0, marker="")
     horizon, budget = summaries[0].horizon, summaries[0].budget_usd
     upper.axhline(0.0, color=_GREY, linewidth=1)
     lower.axline((0.0, 0.0), (horizon, budget), color=_GREY, linestyle="--", linewidth=1)
@@ -103,12 +158,11 @@ def simulation_figure(summaries: Sequence[MethodSummary], title: str) -> Figure:
     lower.axhline(budget, color=_GREY, linestyle="--", linewidth=1, label=f"budget {budget:.4g} USD and its rate")
     label_axes(upper, title, "", "regret per request")
     label_axes(lower, "Cumulative cost", "requests", "spend, USD")
-    legend_right_of(upper)
-    lower.legend(loc="lower right", frameon=False, fontsize=8)
+    lower.legend(loc="lower right", frameon=False)
     return figure
 
 
-def new_figure(height: float, width: float = 7.5) -> Figure:
+def new_figure(height: float, width: float = 4.4) -> Figure:
     """Return an empty figure of this size in inches; raises `MissingExtra` if matplotlib is not installed."""
     try:
         from matplotlib.figure import Figure
@@ -119,21 +173,22 @@ def new_figure(height: float, width: float = 7.5) -> Figure:
 
 def label_axes(axes: Axes, title: str, x: str, y: str) -> None:
     """Set the title and the axis labels, and draw a light grid."""
-    axes.set_title(title, loc="left", fontsize=11, color=_INK)
+    axes.set_title(title, loc="left", fontsize=11, color=INK, wrap=True)
     axes.set_xlabel(x)
     axes.set_ylabel(y)
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(alpha=0.2)
 
 
-def legend_right_of(axes: Axes) -> None:
-    """Put the legend to the right of the axes."""
-    axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, fontsize=8)
+def log_x(axes: Axes) -> None:
+    """Give axes a logarithmic x axis with plain numbers at 1, 2 and 5."""
+    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
-
-def line_of(i: int) -> dict[str, Any]:
-    """Return the style of the i-th line; forty styles are distinct."""
-    return {"color": f"C{i % 10}", "linestyle": _LINES[i // 10 % len(_LINES)], "linewidth": 1.5}
+    axes.set_xscale("log")
+    axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0), numticks=8))
+    axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.tick_params(axis="x", labelsize=9)
 
 
 def svg_of(figure: Figure) -> bytes:

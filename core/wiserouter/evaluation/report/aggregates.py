@@ -11,6 +11,8 @@ from wiserouter.evaluation.report.results_file import About, Results
 if TYPE_CHECKING:
     import polars as pl
 
+OURS = "wr-offline"
+
 
 class Aggregates(NamedTuple):
     """The description of a bench and its aggregated rows.
@@ -42,6 +44,11 @@ class Aggregates(NamedTuple):
     def queries(self) -> int:
         """Number of test queries of one seed."""
         return int(self.grid.figures["queries"][0, 0, 0])
+
+    @property
+    def own(self) -> str:
+        """The method that pictures show in colour: WR-Offline, or the first where it was not run."""
+        return OURS if OURS in self.grid.methods else self.grid.methods[0]
 
     def place(self, method: str) -> int:
         """Return the row of a method in the arrays."""

@@ -6,7 +6,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from wiserouter.evaluation.arena.score import arena_score
-from wiserouter.evaluation.plots import label_axes, legend_right_of, line_of, new_figure
+from wiserouter.evaluation.curves import FIELD, OWN, curve, draw_curves
+from wiserouter.evaluation.plots import label_axes, log_x, new_figure
 from wiserouter.evaluation.report.aggregates import Aggregates
 from wiserouter.evaluation.report.quality import ComparisonRow, by_method, per_query
 from wiserouter.evaluation.report.section import ReportSection, figure, with_error
@@ -89,7 +90,8 @@ def _draw_aiq(aggregates: Aggregates) -> Figure:
     picture = new_figure(height=1.5 + 0.22 * rivals.height)
     axes = picture.subplots()
     error = rivals["aiq_over_zero_se"].fill_nan(0.0).to_list()
-    axes.barh(rivals["method"].to_list(), rivals["aiq_over_zero"].to_list(), xerr=error, color=line_of(0)["color"])
+    colours = [OWN if method == aggregates.own else FIELD for method in rivals["method"]]
+    axes.barh(rivals["method"].to_list(), rivals["aiq_over_zero"].to_list(), xerr=error, color=colours)
     axes.axvline(0.0, color="black", linewidth=1)
     label_axes(axes, f"AIQ over the Zero router on {aggregates.about.table}", "AIQ minus that of `zero`, ± s.e.", "")
     return picture
@@ -98,12 +100,10 @@ def _draw_aiq(aggregates: Aggregates) -> Figure:
 def _draw_regret(aggregates: Aggregates) -> Figure:
     picture = new_figure(height=5.5)
     axes = picture.subplots()
-    by_budget = aggregates.comparison.by_budget
-    for i, method in enumerate(aggregates.about.methods):
-        one = by_budget.filter(method=method)
-        axes.plot(one["rate_usd"].to_list(), one["regret"].to_list(), label=method, **line_of(i), marker=".")
-    axes.set_xscale("log")
+    log_x(axes)
+    of = aggregates.comparison.by_budget.partition_by("method", as_dict=True)
+    curves = (curve(str(name), one["rate_usd"], one["regret"]) for (name,), one in of.items())
+    draw_curves(axes, curves, aggregates.own, least=True)
     title = f"Regret on {aggregates.about.table}"
     label_axes(axes, title, "budget, USD per query (log scale)", "quality below the bound")
-    legend_right_of(axes)
     return picture

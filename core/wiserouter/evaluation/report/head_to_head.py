@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from wiserouter.evaluation.plots import label_axes, line_of, new_figure
-from wiserouter.evaluation.report.aggregates import Aggregates
+from wiserouter.evaluation.curves import OWN
+from wiserouter.evaluation.plots import label_axes, log_x, new_figure
+from wiserouter.evaluation.report.aggregates import OURS, Aggregates
 from wiserouter.evaluation.report.comparison import judged_of, kept_of, standard_error
 from wiserouter.evaluation.report.section import ReportSection, figure, with_error
 from wiserouter.types import FloatArray
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-OURS = "wr-offline"
 
 VERDICT = f"""
 `{OURS}` against the best other method at each budget, mean over seeds; lead: its quality minus the other's, ± the
@@ -75,8 +74,8 @@ def _draw(table: str, budgets: list[HeadToHead]) -> Figure:
     axes = picture.subplots()
     error = [np.nan_to_num(standard_error(pair.lead)) for pair in budgets]
     lead = [pair.lead.mean() for pair in budgets]
-    axes.errorbar([pair.rate_usd for pair in budgets], lead, yerr=error, marker="o", **line_of(0))
+    axes.errorbar([pair.rate_usd for pair in budgets], lead, yerr=error, marker="o", color=OWN, linewidth=2)
     axes.axhline(0.0, color="black", linestyle="--", linewidth=1)
-    axes.set_xscale("log")
+    log_x(axes)
     label_axes(axes, f"{OURS} on {table}", "budget, USD per query (log scale)", "lead over the best other")
     return picture

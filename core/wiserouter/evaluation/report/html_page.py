@@ -75,6 +75,8 @@ def _section(section: ReportSection) -> str:
 
 
 def _table(section: ReportSection) -> str:
+    if not section.head:
+        return ""
     head = "".join(
         f'<th scope="col" aria-sort="none"><button type="button">{_inline(name)}</button></th>' for name in section.head
     )
@@ -99,7 +101,8 @@ def _picture(section: ReportSection) -> str:
         svg = svg_of(section.draw())
     except MissingExtra as error:
         return f"<p>{escape(str(error))}</p>\n"
-    alt = escape(f"{section.title}: the figures of the table below.")
+    below = "the figures of the table below" if section.head else section.text
+    alt = escape(f"{section.title}: {below}.")
     return f'<img alt="{alt}" src="data:image/svg+xml;base64,{b64encode(svg).decode()}">\n'
 
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from wiserouter.evaluation.plots import label_axes, legend_right_of, line_of, new_figure
+from wiserouter.evaluation.curves import curve, draw_curves
+from wiserouter.evaluation.plots import label_axes, new_figure
 from wiserouter.evaluation.report.aggregates import Aggregates
 from wiserouter.evaluation.report.comparison import hulls_of
 from wiserouter.evaluation.report.quality import per_query
@@ -78,12 +79,10 @@ def _queries(point: float) -> str:
 
 
 def _draw_end_to_end(aggregates: Aggregates) -> Figure:
-    picture = new_figure(height=5.0, width=11.0)
-    panels = picture.subplots(1, 2, sharey=True)
+    picture = new_figure(height=8.0)
+    panels = picture.subplots(2, 1)
     for axes, name in zip(panels, ("generous", "constrained"), strict=True):
         _draw_panel(axes, aggregates, name)
-    panels[0].set_ylabel("quality")
-    legend_right_of(panels[1])
     return picture
 
 
@@ -93,9 +92,9 @@ def _draw_panel(axes: Axes, aggregates: Aggregates, name: str) -> None:
     budget_usd = aggregates.spent.budgets_usd[name] * aggregates.queries
     total = (figures["collected_usd"] + figures["spend_usd"]).mean(axis=-1)
     quality = figures["quality"].mean(axis=-1)
-    for i, method in enumerate(aggregates.grid.methods):
-        if method in aggregates.about.rivals:
-            paid = total[i] <= budget_usd * 1.005
-            axes.plot(total[i, paid], quality[i, paid], label=method, **line_of(i), marker=".")
+    rivals = [(i, method) for i, method in enumerate(aggregates.grid.methods) if method in aggregates.about.rivals]
+    paid = total <= budget_usd * 1.005
+    curves = (curve(method, total[i, paid[i]], quality[i, paid[i]]) for i, method in rivals)
+    draw_curves(axes, curves, aggregates.own)
     axes.axvline(float(figures["table_usd"].mean()), color="black", linestyle="--", linewidth=1)
-    label_axes(axes, f"{name}: {budget_usd:.4g} USD", "learning and serving, USD", "")
+    label_axes(axes, f"{name}: {budget_usd:.4g} USD", "learning and serving, USD", "quality")

@@ -26,7 +26,12 @@ def markdown_of(title: str, terms: str, sections: Iterable[ReportSection], notes
 
 def section_markdown(section: ReportSection) -> str:
     """Return one section under its heading."""
-    return f"## {section.title}\n\n{section.text.strip()}\n\n{table_of(section.head, section.rows)}"
+    parts = [
+        f"## {section.title}",
+        section.text.strip(),
+        *([table_of(section.head, section.rows)] if section.head else []),
+    ]
+    return "\n\n".join(parts)
 
 
 def table_of(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

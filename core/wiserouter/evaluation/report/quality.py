@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from wiserouter.evaluation.plots import label_axes, legend_right_of, line_of, new_figure
+from wiserouter.evaluation.curves import curve, draw_curves
+from wiserouter.evaluation.plots import label_axes, log_x, new_figure
 from wiserouter.evaluation.report.aggregates import Aggregates
 from wiserouter.evaluation.report.section import ReportSection, figure, with_error
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 ComparisonRow = Mapping[str, Any]
@@ -64,14 +66,18 @@ def _quality(row: ComparisonRow) -> str:
 
 
 def _draw_frontier(aggregates: Aggregates) -> Figure:
-    picture = new_figure(height=6.0)
+    picture = new_figure(height=5.0)
     axes = picture.subplots()
+    log_x(axes)
+    draw_frontier(axes, aggregates, aggregates.grid.methods)
+    label_axes(axes, f"Cost and quality on {aggregates.about.table}", "spend, USD per query (log scale)", "quality")
+    return picture
+
+
+def draw_frontier(axes: Axes, aggregates: Aggregates, methods: Sequence[str]) -> None:
+    """Draw the quality of methods over their spend, mean over seeds."""
     figures = aggregates.grid.figures
     spend = (figures["spend_usd"] / figures["queries"]).mean(axis=-1)
     quality = figures["quality"].mean(axis=-1)
-    for i, method in enumerate(aggregates.grid.methods):
-        axes.plot(spend[i], quality[i], label=method, **line_of(i), marker=".")
-    axes.set_xscale("log")
-    label_axes(axes, f"Cost and quality on {aggregates.about.table}", "spend, USD per query (log scale)", "quality")
-    legend_right_of(axes)
-    return picture
+    places = [aggregates.place(method) for method in methods]
+    draw_curves(axes, (curve(aggregates.grid.methods[i], spend[i], quality[i]) for i in places), aggregates.own)

@@ -20,7 +20,7 @@ class ReportSection(NamedTuple):
     title, text : str
         A heading, and an explanation of the figures.
     head : sequence of str
-        Headings of the columns.
+        Headings of the columns; none where there is no table.
     rows : sequence of sequence of str
         Cells; the first of each row is its name, `**bold**` is emphasised.
     draw : callable, optional

@@ -6,13 +6,14 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from wiserouter.errors import InvalidInput
-from wiserouter.evaluation.report.aggregates import Aggregates
+from wiserouter.evaluation.report.aggregates import OURS, Aggregates
 from wiserouter.evaluation.report.all_budgets import aiq, latency, regret
-from wiserouter.evaluation.report.head_to_head import OURS, verdict
+from wiserouter.evaluation.report.head_to_head import verdict
 from wiserouter.evaluation.report.learning_cost import bill, end_to_end_section
 from wiserouter.evaluation.report.quality import frontier, intervals, table1
 from wiserouter.evaluation.report.section import ReportSection
 from wiserouter.evaluation.report.spending import ADAPTIVE, STATIC, adaptive, utilisation
+from wiserouter.evaluation.report.summary import summary
 
 
 class SectionMaker(NamedTuple):
@@ -23,6 +24,7 @@ class SectionMaker(NamedTuple):
 
 
 SECTIONS: dict[str, SectionMaker] = {
+    "summary": SectionMaker(summary, (OURS,)),
     "table1": SectionMaker(table1),
     "verdict": SectionMaker(verdict, (OURS,)),
     "frontier": SectionMaker(frontier),

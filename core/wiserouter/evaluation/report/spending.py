@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from wiserouter.evaluation.plots import label_axes, legend_right_of, line_of, new_figure
+from wiserouter.evaluation.curves import FIELD, NAMED, OWN
+from wiserouter.evaluation.plots import label_axes, new_figure
 from wiserouter.evaluation.report.aggregates import Aggregates
 from wiserouter.evaluation.report.quality import per_query
 from wiserouter.evaluation.report.section import ReportSection
@@ -67,17 +68,22 @@ def _draw_utilisation(aggregates: Aggregates, shown: list[int]) -> Figure:
     left = remaining(aggregates)[:, shown]
     place = np.arange(len(shown), dtype=np.float64)
     n = len(aggregates.grid.methods)
+    other = next((i for i, method in enumerate(aggregates.grid.methods) if method != aggregates.own), None)
     for i, method in enumerate(aggregates.grid.methods):
         shift = 0.7 * (i / max(n - 1, 1) - 0.5)
-        look = line_of(i) | {"linestyle": "none", "marker": "o", "markersize": 3}
-        axes.errorbar(place + shift, left[i].mean(axis=-1), left[i].std(axis=-1), label=method, **look)
+        mine = method == aggregates.own
+        axes.errorbar(
+            place + shift, left[i].mean(axis=-1), left[i].std(axis=-1), linestyle="none", marker="o",
+            color=OWN if mine else FIELD, markersize=6 if mine else 3, zorder=3 if mine else 2,
+            label=method if mine else "each other method" if i == other else None,
+        )  # fmt: skip
     axes.axhline(0.0, color="black", linewidth=1)
     axes.set_xticks(place, [f"{rate:.3g}" for rate in aggregates.about.shown_usd])
     lowest = float(left.mean(axis=-1).min())
     axes.set_ylim(max(-0.5, lowest - 0.05), 1.02)
     below = " (below -0.5: not drawn)" if lowest < -0.5 else ""
     label_axes(axes, f"Budget left on {aggregates.about.table}{below}", "budget, USD per query", "share left")
-    legend_right_of(axes)
+    axes.legend(frameon=False, loc="upper right")
     return picture
 
 
@@ -87,15 +93,15 @@ def _draw_adaptive(aggregates: Aggregates) -> Figure:
     static, adapted, gap = _against_static(aggregates)
     axes.errorbar(
         static.mean(axis=-1), gap.mean(axis=-1), xerr=static.std(axis=-1), yerr=gap.std(axis=-1), label=STATIC,
-        **line_of(3) | {"linestyle": "none"}, marker="o",
+        linestyle="none", color=NAMED, marker="o",
     )  # fmt: skip
     axes.errorbar(
         adapted.mean(axis=-1), np.zeros(len(adapted)), xerr=adapted.std(axis=-1), label=ADAPTIVE,
-        **line_of(0) | {"linestyle": "none"}, marker="s",
+        linestyle="none", color=OWN, marker="s",
     )  # fmt: skip
     axes.axvline(1.0, color="black", linestyle="--", linewidth=1)
     label_axes(axes, "One point per budget", "spend over budget", f"quality minus that of {ADAPTIVE}")
-    axes.legend(frameon=False, fontsize=8)
+    axes.legend(frameon=False)
     return picture
 
 

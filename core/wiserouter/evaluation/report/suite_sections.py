@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from wiserouter.evaluation.plots import label_axes, line_of, new_figure
+from wiserouter.evaluation.curves import OWN
+from wiserouter.evaluation.plots import label_axes, new_figure
 from wiserouter.evaluation.report.section import ReportSection, figure, with_error
 from wiserouter.evaluation.report.suite_figures import SuiteFigures
 
@@ -170,7 +171,7 @@ def _draw(figures: SuiteFigures) -> Figure:
     competing: pl.DataFrame = figures.by_method.filter("rival").reverse()
     picture = new_figure(height=1.5 + 0.22 * competing.height)
     axes = picture.subplots()
-    axes.barh(competing["method"].to_list(), competing["share"].to_list(), color=line_of(0)["color"])
+    axes.barh(competing["method"].to_list(), competing["share"].to_list(), color=OWN)
     axes.set_xlim(0.0, 1.0)
     label_axes(axes, figures.group.title, "share of budgets best or within one standard error", "")
     return picture
