@@ -19,7 +19,7 @@ OWN, NAMED, FIELD, INK = "#0b7285", "#52606d", "#c3ccd5", "#1f2933"
 _LINES = ("-", "--", ":", "-.")
 
 
-class Curve(NamedTuple):
+class MethodCurve(NamedTuple):
     """The points of one method."""
 
     name: str
@@ -27,15 +27,15 @@ class Curve(NamedTuple):
     y: FloatArray
 
 
-def curve(name: str, x: ArrayLike, y: ArrayLike) -> Curve:
+def curve(name: str, x: ArrayLike, y: ArrayLike) -> MethodCurve:
     """Return the finite points of a method."""
     xs, ys = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
     finite = np.isfinite(xs) & np.isfinite(ys)
-    return Curve(name, xs[finite], ys[finite])
+    return MethodCurve(name, xs[finite], ys[finite])
 
 
 def draw_curves(
-    axes: Axes, curves: Iterable[Curve], own: str, *, least: bool = False, named: int = 4, marker: str = "."
+    axes: Axes, curves: Iterable[MethodCurve], own: str, *, least: bool = False, named: int = 4, marker: str = "."
 ) -> None:
     """Draw the curves, and write the names of one's own and of the best others at their ends.
 
@@ -55,17 +55,27 @@ def draw_curves(
     drawn = [one for one in curves if len(one.y)]
     others = sorted((one for one in drawn if one.name != own), key=lambda one: one.y.mean(), reverse=not least)
     for one in others[named:]:
-        axes.plot(one.x, one.y, color=FIELD, linewidth=1, marker=marker, markersize=3, zorder=1)
+        axes.plot(one.x, one.y, label=one.name, color=FIELD, linewidth=1, marker=marker, markersize=3, zorder=1)
     for i, one in enumerate(others[:named]):
         style = _LINES[i % len(_LINES)]
-        axes.plot(one.x, one.y, color=NAMED, linewidth=1.2, linestyle=style, marker=marker, markersize=4, zorder=2)
+        axes.plot(
+            one.x,
+            one.y,
+            label=one.name,
+            color=NAMED,
+            linewidth=1.2,
+            linestyle=style,
+            marker=marker,
+            markersize=4,
+            zorder=2,
+        )
     mine = [one for one in drawn if one.name == own]
     for one in mine:
-        axes.plot(one.x, one.y, color=OWN, linewidth=2.5, marker=marker, markersize=7, zorder=3)
+        axes.plot(one.x, one.y, label=one.name, color=OWN, linewidth=2.5, marker=marker, markersize=7, zorder=3)
     name_ends(axes, [*mine, *others[:named]], own)
 
 
-def name_ends(axes: Axes, curves: Sequence[Curve], own: str) -> None:
+def name_ends(axes: Axes, curves: Sequence[MethodCurve], own: str) -> None:
     """Write the name of each curve to the right of the axes, at the height of its last point where there is room."""
     axes.autoscale_view()
     ends = np.array([[one.x[-1], one.y[-1]] for one in curves]).reshape(-1, 2)
