@@ -45,10 +45,11 @@ def main() -> None:
 
 
 def stage(only: list[str]) -> None:
-    """Copy the package and its tests, with the configuration of mutmut; what was run before is kept."""
-    BUILD.mkdir(parents=True, exist_ok=True)
+    """Copy the package and its tests, with the configuration of mutmut."""
+    shutil.rmtree(BUILD, ignore_errors=True)
+    BUILD.mkdir(parents=True)
     for source, target in (("core/wiserouter", "src/wiserouter"), ("tests", "tests")):
-        shutil.copytree(ROOT / source, BUILD / target, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / source, BUILD / target, ignore=shutil.ignore_patterns("__pycache__"))
     options = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["pytest"]["ini_options"]
     settings = {
         "source_paths": ["src"],
