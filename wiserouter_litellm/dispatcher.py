@@ -96,10 +96,14 @@ class Dispatcher(CustomLogger):
 
     def _callback_of(self, deployment: Deployment) -> WiseCallback | None:
         """Return the callback of the router that hands out a deployment; ids do not tell two like routers apart."""
-        callbacks = [each for each in self._recorders.values() if isinstance(each, WiseCallback) and each.selects]
-        serving = [each for each in callbacks if each.serves(deployment)]
-        handing_out = [each for each in serving if each.hands_out(deployment)] if len(serving) > 1 else serving
-        return next(iter(handing_out or serving), None)
+        serving = [
+            each
+            for each in self._recorders.values()
+            if isinstance(each, WiseCallback) and each.selects and each.serves(deployment)
+        ]
+        if len(serving) > 1:
+            serving = [each for each in serving if each.hands_out(deployment)] or serving
+        return serving[0] if serving else None
 
     def _of(self, model_info: object) -> Recorder | None:
         """Return the recorder whose mark a deployment carries."""
