@@ -10,7 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
+from rich import box
 from rich.console import Console
+from rich.measure import Measurement
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
@@ -58,13 +60,18 @@ def shares(models: Mapping[str, float], most: int = 3) -> str:
 
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], *, left: int = 1) -> Table:
-    """Return a table; the first `left` columns and the last are left-aligned, the others right-aligned."""
+    """Return a table; the first `left` columns and the last are left-aligned, the others right-aligned.
+
+    Where it is wider than the terminal, its columns have one space between them.
+    """
     grid = Table(title=title, title_justify="left", title_style="bold", show_edge=False)
     for i, name in enumerate(columns):
         justify: Justify = "left" if i < left or i == len(columns) - 1 else "right"
         grid.add_column(name, justify=justify, overflow="fold")  # on a narrow terminal nothing is cut off
     for row in rows:
         grid.add_row(*row)
+    if Measurement.get(out, out.options.update(max_width=sys.maxsize), grid).maximum > out.width:
+        grid.box, grid.padding = box.SIMPLE_HEAD, 0
     return grid
 
 

@@ -4,6 +4,7 @@ import re
 from importlib import import_module
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 from wiserouter import Budget, Model, Price, WiseRouter
@@ -102,3 +103,24 @@ def test_a_store_given_as_a_path_is_told_the_url():
         WiseRouter([Model("small", Price(1e-6, 1e-6))], store="budget.db")
     with pytest.raises(InvalidInput, match=r"got 'mysql://x'$"):
         WiseRouter([Model("small", Price(1e-6, 1e-6))], store="mysql://x")
+
+
+COLUMNS = ("policy", "68.8", "115", "207", "344", "574", "- call", "s.e.", "spend/budget", "waste")
+ROW = ("never-switch", "0.416", "0.416", "0.416", "0.416", "0.416", "+0.0000", "0.0000", "0.999 to 1.000", "15.6%")
+
+
+@pytest.mark.parametrize("width", [80, 200])
+def test_a_table_keeps_each_row_on_one_line_where_the_terminal_bears_it(monkeypatch, capsys, width):
+    monkeypatch.setattr(output, "out", Console(markup=False, width=width))
+    output.out.print(table("a title", COLUMNS, [ROW, ROW]))
+    lines = capsys.readouterr().out.splitlines()
+    assert sum("never-switch" in line and "15.6%" in line for line in lines) == 2
+    assert len(lines) == 5
+
+
+def test_on_a_narrow_terminal_nothing_is_cut_off(monkeypatch, capsys):
+    monkeypatch.setattr(output, "out", Console(markup=False, width=40))
+    output.out.print(table("a title", COLUMNS, [ROW]))
+    printed = "".join(capsys.readouterr().out.split())
+    assert "…" not in printed
+    assert sum(map(printed.count, "0123456789")) >= sum(map("".join(ROW + COLUMNS).count, "0123456789"))
