@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -150,33 +150,23 @@ class RouterBatches(RouterSignals):
             tuple(reward[np.arange(len(queries)), found.model].tolist()),
         )
 
-    def reserve_batch(self, decisions: Iterable[Decision], done: Callable[[], object] | None = None) -> None:
-        """Reserve the expected costs of a batch's decisions, each of which is then charged or released alone.
-
-        Parameters
-        ----------
-        decisions : iterable of Decision
-            Made from an allocation by `batch_decisions`; the budget of their scope runs. A decision that the store
-            knows already is left as it is, so that a run that was stopped can be repeated.
-        done : callable, optional
-            Called after each decision.
+    def reserve_decision(self, decision: Decision) -> None:
+        """Reserve the expected cost of a decision of `batch_decisions`; one that the store knows is left as it is.
 
         Raises
         ------
         NotStarted, BudgetExhausted, UnknownModel
-            If the scope has no budget, a hard limit does not admit a cost, or a model is unknown.
+            If the scope has no budget, a hard limit does not admit the cost, or the model is unknown.
         """
-        for decision in decisions:
-            record = Record(decision, self.pool.index(decision.model), "actual")
-            record.contexts_version = self._learner.reader.version
-            if not self._knows(decision.id):
-                self._store.reserve(record)
-                for observer in self._observers:
-                    observer.decision(decision, None)
-                with self._lock:
-                    self._learner.sums.add_invoked(decision.context, record.model)
-            if done is not None:
-                done()
+        record = Record(decision, self.pool.index(decision.model), "actual")
+        record.contexts_version = self._learner.reader.version
+        if self._knows(decision.id):
+            return
+        self._store.reserve(record)
+        for observer in self._observers:
+            observer.decision(decision, None)
+        with self._lock:
+            self._learner.sums.add_invoked(decision.context, record.model)
 
     def _knows(self, decision_id: str) -> bool:
         try:

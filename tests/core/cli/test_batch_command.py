@@ -285,3 +285,21 @@ def decided(folder):
             return ledger.execute("SELECT count(*) FROM decisions").fetchone()[0]
     except sqlite3.OperationalError:
         return 0
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_results_in_any_order_and_any_number_of_times_are_charged_once(begun, tmp_path, seed):
+    rng = np.random.default_rng(seed)
+    folder, _ = begun(40)
+    files, cost_usd = answer(folder, 1, lambda at, name: "errored" if int(name[-1], 16) < 4 else "")
+    lines = [line for path in files for line in path.read_text().splitlines()]
+    again = rng.permutation([*lines, *rng.choice(lines, 20)]).tolist()
+    parts = np.array_split(np.array(again, dtype=object), 3)
+    for at, part in enumerate(parts):
+        path = tmp_path / f"part-{at}.jsonl"
+        path.write_text("\n".join(part) + "\n")
+        wiserouter("settle", folder, path)
+    found = wiserouter("report", folder)
+    assert found["spent_usd"] == pytest.approx(cost_usd, abs=1e-9)
+    assert (found["requests"], found["open_usd"]) == (40, pytest.approx(0.0, abs=1e-12))
+    assert sum(one["charged"] + one["failed"] for one in found["models"].values()) == 40

@@ -168,8 +168,9 @@ class BatchFolder:
 
     def add_error(self, custom_id: str, outcome: str, error: str) -> None:
         """Keep why a request failed."""
-        with (self.path / _ERRORS).open("a", encoding="utf-8") as lines:
-            lines.write(json.dumps({"custom_id": custom_id, "outcome": outcome, "error": error}) + "\n")
+        line = json.dumps({"custom_id": custom_id, "outcome": outcome, "error": error}) + "\n"
+        with (self.path / _ERRORS).open("ab", buffering=0) as lines:  # one write, also where several threads add lines
+            lines.write(line.encode())
 
     def errors(self) -> dict[str, tuple[str, str]]:
         """Return outcome and error of each request that failed, by custom id."""

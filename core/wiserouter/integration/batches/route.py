@@ -12,6 +12,7 @@ from wiserouter.errors import InfeasibleBudget, InvalidInput
 from wiserouter.integration.batches.folder import BatchFolder, BatchTerms, Sent
 from wiserouter.integration.batches.layouts import LAYOUTS, WrittenFile, provider_of, write_files
 from wiserouter.integration.batches.requests import BatchRequest
+from wiserouter.integration.batches.together import together
 from wiserouter.pricing.arms import split_arm
 from wiserouter.pricing.pool import Model
 from wiserouter.pricing.prices import Price
@@ -186,7 +187,9 @@ def _wire_name(model: Model) -> str:
 def _finish(folder: BatchFolder, router: WiseRouter, number: int, done: Done | None) -> Round:
     """Reserve the costs of a decided round, each once however often this is run, and let its files be sent."""
     decisions = [one.decision for one in folder.sent(number)]
-    router.reserve_batch(decisions, done)
+    for _ in together(router.reserve_decision, decisions):
+        if done is not None:
+            done()
     folder.complete(number)
     return Round(
         number,

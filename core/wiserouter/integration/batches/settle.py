@@ -12,6 +12,7 @@ from wiserouter.integration.batches.folder import BatchFolder, BatchTerms
 from wiserouter.integration.batches.layouts import result_of
 from wiserouter.integration.batches.requests import json_lines
 from wiserouter.integration.batches.results import BatchResult
+from wiserouter.integration.batches.together import together
 from wiserouter.pricing.prices import Usage, cost_usd
 from wiserouter.router import WiseRouter
 from wiserouter.stores import Store
@@ -66,33 +67,36 @@ def _settled(folder: BatchFolder, results: Iterable[BatchResult | None], done: D
     counts, models = SettleCounts(), {one.decision.id: one.decision.model for one in folder.sent()}
     terms = folder.terms
     with folder.opened() as (router, _):
-        for result in results:
+
+        def settle(result: BatchResult | None) -> tuple[str, float]:
             model = None if result is None else models.get(result.custom_id)
             if result is None or model is None:
-                counts.other += 1
-            else:
-                _settle(folder, router, terms, model, result, counts)
+                return "other", 0.0
+            return _settle(folder, router, terms, model, result)
+
+        for what, cost_usd in together(settle, results):
+            setattr(counts, what, getattr(counts, what) + 1)
+            counts.cost_usd += cost_usd
             if done is not None:
                 done()
     return counts
 
 
 def _settle(
-    folder: BatchFolder, router: WiseRouter, terms: BatchTerms, model: str, result: BatchResult, counts: SettleCounts
-) -> None:
+    folder: BatchFolder, router: WiseRouter, terms: BatchTerms, model: str, result: BatchResult
+) -> tuple[str, float]:
+    """Settle a result; return the count that it adds to, and what was charged."""
     try:
         if result.outcome != "succeeded":
             folder.add_error(result.custom_id, result.outcome, result.error)
             router.release(result.custom_id)
-            counts.failed += 1
-        elif result.usage is None:
+            return "failed", 0.0
+        if result.usage is None:
             router.presume(result.custom_id)
-            counts.unpriced += 1
-        else:
-            counts.cost_usd += _charge(router, terms, model, result.custom_id, result.usage)
-            counts.charged += 1
+            return "unpriced", 0.0
+        return "charged", _charge(router, terms, model, result.custom_id, result.usage)
     except AlreadySettled:
-        counts.before += 1
+        return "before", 0.0
 
 
 def _charge(router: WiseRouter, terms: BatchTerms, model: str, custom_id: str, usage: Usage) -> float:
