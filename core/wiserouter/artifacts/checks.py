@@ -157,8 +157,6 @@ def check_residuals(settings: Mapping[str, Any], arrays: Arrays, shape: Shape, d
     _check_names("finer.", arrays, rules)
     for name, rule in rules.items():
         check_array(f"finer.{name}", arrays[name], rule)
-    if "residual.strength" in arrays and not arrays["residual.strength"].item() > 0:
-        raise InvalidInput(f"finer.residual.strength must be above 0, got {arrays['residual.strength'].item()!r}")
     if "prices.price" in arrays and not (arrays["prices.price"].size and (np.diff(arrays["prices.price"]) >= 0).all()):
         raise InvalidInput("finer.prices.price must hold prices that never fall, got others")
 
@@ -180,13 +178,11 @@ def check_array(name: str, array: NDArray[Any], rule: Rule) -> None:
 def _residual_rules(name: str | None, arrays: Arrays, shape: Shape, dim: int) -> dict[str, Rule]:
     n_contexts, n_models = shape
     if name == Ridge.name:
-        width = dim or arrays["residual.centroids"].shape[-1]
-        _check_length("finer.residual.centroids", arrays["residual.centroids"])
+        width = dim or arrays["residual.weights"].shape[-1]
+        _check_length("finer.residual.weights", arrays["residual.weights"])
         return {
-            "residual.centroids": Rule((n_contexts, width), -MAX_NUMBER),
-            "residual.inverse": Rule((n_models, width, width), -MAX_NUMBER),
             "residual.weights": Rule((n_models, width), -MAX_NUMBER),
-            "residual.strength": Rule((1,)),
+            "residual.offset": Rule((n_contexts, n_models), -MAX_NUMBER),
         }
     if name is None:
         return {}

@@ -11,16 +11,15 @@ from wiserouter.fitting.log import LogBatch
 from wiserouter.fitting.log.batch import first_rows, merged
 from wiserouter.fitting.query_sample import QuerySample
 from wiserouter.learning.estimates import Estimates
-from wiserouter.learning.residuals import QueryResiduals, Sample
-from wiserouter.learning.residuals.cross_validation import HeldOut, context_means, fit_length, hold_out
+from wiserouter.learning.residuals import QueryResiduals, Ridge, Sample
+from wiserouter.learning.residuals.cross_validation import HeldOut, fit_length, hold_out
+from wiserouter.learning.residuals.held_out_routing import HeldOutRouting
 from wiserouter.learning.residuals.model_selection import (
     AUTO,
-    ESTIMATORS,
     MEANS,
     Comparison,
     check_estimator,
     compare,
-    price_curve,
 )
 from wiserouter.planning.plan import Plan
 from wiserouter.pricing.tokens import count_tokens
@@ -108,29 +107,33 @@ def fit_residuals(
     sample: Sample, contexts: Contexts, estimates: Estimates, terms: ResidualTerms, seed: int
 ) -> tuple[QueryResiduals | None, Comparison | None]:
     """Return the estimators that the terms ask for; for "auto", those that do best on held-out queries."""
-    asked = ESTIMATORS if terms.estimator == AUTO else (terms.estimator,)
-    names = [name for name in asked if name != MEANS]
-    held_out = hold_out(sample, contexts.centroids, terms.input_price_usd, names, seed)
+    held_out = hold_out(
+        sample, contexts.n_contexts, terms.input_price_usd, seed, ridge=terms.estimator in {AUTO, Ridge.name}
+    )
     if terms.estimator != AUTO:
-        return _fitted(sample, held_out, contexts, terms, terms.estimator, bool(terms.token_cost)), None
+        return _fitted(sample, held_out, estimates, terms, terms.estimator, bool(terms.token_cost)), None
     plan = Plan(contexts.freq, *estimates.means())
     rate = (plan.floor_usd + plan.ceiling_usd) / 2 if terms.rate_usd is None else terms.rate_usd
     token_costs = (False, True) if terms.token_cost is None else (terms.token_cost,)
     comparison = compare(sample, held_out, rate, token_costs=token_costs)
     chosen = comparison.chosen
-    return _fitted(sample, held_out, contexts, terms, chosen.estimator, chosen.token_cost), comparison
+    return _fitted(sample, held_out, estimates, terms, chosen.estimator, chosen.token_cost), comparison
 
 
 def _fitted(
-    sample: Sample, held_out: HeldOut, contexts: Contexts, terms: ResidualTerms, estimator: str, token_cost: bool
+    sample: Sample, held_out: HeldOut, estimates: Estimates, terms: ResidualTerms, estimator: str, token_cost: bool
 ) -> QueryResiduals | None:
     """Return an estimator fitted on the whole sample, and its price curve from the held-out predictions."""
     if estimator == MEANS and not token_cost:
         return None
-    mean_reward = context_means(sample, contexts.n_contexts).reward
+    n_contexts, n_models = estimates.shape
+    ridge = None
+    if estimator == Ridge.name and held_out.ridge is not None:
+        strength, share, _ = held_out.ridge
+        ridge = Ridge.fitted(sample.embeddings, sample.reward, estimates.means().reward, strength, share)
     return QueryResiduals(
-        sample.reward.shape[1],
-        held_out.fits[estimator](sample, mean_reward) if estimator != MEANS else None,
-        fit_length(sample, contexts.n_contexts, terms.input_price_usd) if token_cost else None,
-        price_curve(sample, *held_out.predicted(estimator, token_cost=token_cost)),
+        n_models,
+        ridge,
+        fit_length(sample, n_contexts, terms.input_price_usd) if token_cost else None,
+        HeldOutRouting(sample, *held_out.predicted(estimator, token_cost=token_cost)).curve(),
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import isnan
 from typing import NamedTuple
 
 import numpy as np
@@ -83,8 +82,7 @@ class ContextFigures(NamedTuple):
 
     def _at_cost(self, own_cost_usd: Sequence[float]) -> ContextFigures:
         """Return the figures of one query whose own cost is known: `shifted` without an array, for each turn."""
-        both = zip(own_cost_usd, self.costs_usd, strict=True)
-        cost = [mean if isnan(own) else own for own, mean in both]
+        cost = Shift(own_cost_usd=own_cost_usd).costs_usd(self.costs_usd)
         guarded = self.guarded_cost_usd
         if guarded is not None:
             guarded = [usd + (own - mean) for usd, own, mean in zip(guarded, cost, self.costs_usd, strict=False)]

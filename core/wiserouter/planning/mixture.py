@@ -30,6 +30,8 @@ from wiserouter.types import NO_CONTEXT, FloatArray
 DEVIATIONS = 1.0
 """Standard deviations of its cost in the guarded cost of a call."""
 
+_INFINITE = float("inf")
+
 _ROUNDING = 1e-9
 """Worths this close are equal."""
 
@@ -192,8 +194,8 @@ class Mixture:
         The choice holds the cost and the mean reward of this query, and the figures of its context.
         """
         valued = shift.valued
-        if shift.own_cost_usd is not None and shift.reward is None and shift.cost_usd is None and valued is None:
-            return self._choose_at_cost(context, funds, rng, allowed, shift.own_cost_usd)
+        if shift.cost_usd is None and valued is None:
+            return self._choose_in_one_pass(context, funds, rng, allowed, shift)
         rate, figures, plan = funds.rate_usd, self.figures(context), self.plan
         low, high, share, price, floor = (
             plan.split_from_floor(context, rate) if valued is None else valued.split_from_floor(plan, context, rate)
@@ -213,37 +215,35 @@ class Mixture:
         mean = 0.0 if drawn == SKIP else own.rewards[drawn]
         return Choice(drawn, probability, price, cost[drawn], mean, self.debit, mix, figures, "plan", floor)
 
-    def _choose_at_cost(
-        self,
-        context: int,
-        funds: Funds,
-        rng: np.random.Generator,
-        allowed: Collection[int] | None,
-        own_usd: Sequence[float],
+    def _choose_in_one_pass(
+        self, context: int, funds: Funds, rng: np.random.Generator, allowed: Collection[int] | None, shift: Shift
     ) -> Choice:
-        """Choose for a query that differs from its context by its cost alone, in one pass over the models."""
+        """Choose for a query that differs from its context by its own cost, or by its reward, without an array."""
         left_usd, requests, _, _, _ = funds
         rate = left_usd / requests if requests > 0 and left_usd > 0.0 else 0.0  # Funds.rate_usd, without a call
         low, high, share, price, floor = self.plan.split_from_floor(context, rate)
+        if shift.shadow_price is not None and rate >= floor:
+            price = shift.shadow_price
         figures = self._figures.get(context) or self.figures(context)
-        weighed, means_usd, guarded = figures.weighed, figures.costs_usd, figures.guarded_cost_usd
-        room, infinite = room_usd(funds, floor, figures.drift_margin_usd), price == float("inf")
+        means_usd, guarded = figures.costs_usd, figures.guarded_cost_usd
+        reward = [*(figures.weighed if shift.reward is None else shift.rewards(figures.weighed)), 0.0]
+        cost = [*(means_usd if shift.own_cost_usd is None else shift.costs_usd(means_usd)), 0.0]  # -1: the null action
+        room = room_usd(funds, floor, figures.drift_margin_usd)
         candidates = range(len(means_usd)) if allowed is None else allowed
-        cost, worth = [0.0] * (len(means_usd) + 1), [0.0] * (len(means_usd) + 1)  # index -1 is the null action
-        models = []
-        for k in candidates:
-            own, mean_usd = own_usd[k], means_usd[k]
-            usd = cost[k] = mean_usd if own != own else own  # NaN where it is not known # noqa: PLR0124
-            worth[k] = -usd if infinite else weighed[k] - price * usd
-            if guarded is None or guarded[k] + (usd - mean_usd) <= room:
-                models.append(k)
-        models = models or [min(candidates, key=cost.__getitem__)]
+        worth = [-usd for usd in cost] if price == _INFINITE else [u - price * c for u, c in zip(reward, cost)]  # noqa: B905
+        if guarded is None or (max(guarded) <= room and cost[:-1] == means_usd):
+            models = [*candidates]
+        else:
+            models = [k for k in candidates if guarded[k] + (cost[k] - means_usd[k]) <= room]
+            models = models or [min(candidates, key=cost.__getitem__)]
         if self.plan.allow_skip:
             models = [SKIP, *models]
         drawn, probability, mix = _drawn(models, worth, cost, (low, high, share, price), rng)
-        reward = 0.0 if drawn == SKIP else figures.rewards[drawn]
+        mean = reward[drawn]
+        if figures.planned is not None and drawn != SKIP:  # the mean, in place of what the plan was solved for
+            mean += figures.rewards[drawn] - figures.planned[drawn]
         return tuple.__new__(  # in half the time of a call of the class
-            Choice, (drawn, probability, price, cost[drawn], reward, self.debit, mix, figures, "plan", floor)
+            Choice, (drawn, probability, price, cost[drawn], mean, self.debit, mix, figures, "plan", floor)
         )
 
 

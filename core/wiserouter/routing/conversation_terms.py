@@ -82,7 +82,7 @@ class ConversationTerms(NamedTuple):
             return features
         learned = self.learned_shift_usd
         if features is None:
-            return QueryFeatures(None, None, Shift(cost_usd=learned))
+            return QueryFeatures(None, Shift(cost_usd=learned))
         own = features.shift.cost_usd
         cost_usd = learned if own is None else np.add(own, learned)
         return features._replace(shift=features.shift._replace(cost_usd=cost_usd))

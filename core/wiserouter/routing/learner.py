@@ -219,13 +219,6 @@ class Learner:
         kept = self._kept(record)
         if kept is not None:
             kept.reward, kept.reward_weight = score, weight
-        if self.residuals is None or features is None:
-            return
-        if replaced is not None:
-            self.residuals.amend_reward(features, context, model, score - replaced)
-            return
-        mean = self.estimates.reward[context, model] / self.estimates.labels[context, model]
-        self.residuals.learn_reward(features, context, model, score - float(mean))
 
     def merge_remote(self) -> bool:
         """Merge the observations of other workers; return True if there were any. What was ordered meanwhile holds."""

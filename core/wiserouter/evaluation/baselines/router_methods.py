@@ -28,7 +28,10 @@ from wiserouter.evaluation.baselines.base import (
     Training,
 )
 from wiserouter.evaluation.baselines.histories import dense
+from wiserouter.fitting.fit_residuals import ResidualTerms, fit_residuals
 from wiserouter.learning.estimates import Estimates
+from wiserouter.learning.residuals import QueryResiduals, Sample
+from wiserouter.learning.residuals.model_selection import MEANS
 from wiserouter.planning.policies import EpsilonFirst, Policy
 from wiserouter.router import WiseRouter
 
@@ -62,6 +65,8 @@ class Routed(Method):
         Number of practice passes over the training half.
     training_budget : callable
         Budget of each pass.
+    estimator : {"means", "ridge"}
+        Estimator of single queries, as `WiseRouter.fit` takes it.
     """
 
     name: str
@@ -71,10 +76,13 @@ class Routed(Method):
     training_budget: TrainingBudget = at_the_same_rate
     note: str = ""
     learns_from: LearnsFrom = "table"
+    estimator: str = MEANS
 
     def fit(self, training: Training, rng: np.random.Generator) -> FittedMethod:
-        """Compute the estimates of the history."""
-        return _FittedRouted(self, training, self.history(training))
+        """Compute the estimates of the history, and fit the estimator of single queries."""
+        estimates = self.history(training)
+        residuals = None if self.estimator == MEANS else _residuals(training, estimates, self.estimator)
+        return _FittedRouted(self, training, estimates, residuals)
 
 
 @dataclass(frozen=True)
@@ -82,6 +90,7 @@ class _FittedRouted(FittedMethod):
     method: Routed
     training: Training
     estimates: Estimates
+    residuals: QueryResiduals | None
 
     def start(self, terms: Terms, rng: np.random.Generator) -> Server:
         method, training = self.method, self.training
@@ -90,6 +99,7 @@ class _FittedRouted(FittedMethod):
             training.contexts,
             policy=method.policy(training),
             estimates=self.estimates.copy(),
+            residuals=None if self.residuals is None else self.residuals.copy(),
             seed=int(rng.integers(2**32)),
         )
         if method.passes:
@@ -98,6 +108,12 @@ class _FittedRouted(FittedMethod):
             _practise(RouterServer(router), training, method.passes, rng)
         router.start(Budget(terms.budget_usd, terms.horizon))
         return RouterServer(router)
+
+
+def _residuals(training: Training, estimates: Estimates, estimator: str) -> QueryResiduals | None:
+    sample = Sample(training.embeddings, training.context_ids, training.chars.astype(np.float64), *training.table())
+    terms = ResidualTerms(estimator, None, None, np.zeros(training.n_models).tolist())
+    return fit_residuals(sample, training.contexts, estimates, terms, seed=0)[0]
 
 
 class RouterServer(Server):

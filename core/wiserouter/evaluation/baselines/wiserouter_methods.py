@@ -31,6 +31,11 @@ def wr_offline() -> Method:
     return Routed("wr-offline", lambda _: Offline())
 
 
+def wr_offline_ridge() -> Method:
+    """Return WR-Offline with estimates of single queries."""
+    return Routed("wr-offline-ridge", lambda _: Offline(), estimator="ridge")
+
+
 def wr_offline_paper() -> Method:
     """Return Algorithm 1 as in the paper: plain means, which are also debited, and the null action."""
     return Routed("wr-offline-paper", lambda _: Offline(accounting="paper", allow_skip=True))
@@ -96,6 +101,7 @@ def _known(training: Training) -> Estimates:
 
 OWN_METHODS: tuple[Callable[[], Method], ...] = (
     wr_offline,
+    wr_offline_ridge,
     wr_offline_paper,
     *(partial(wr_online, passes, "actual") for passes in (1, 2, 3, 4)),
     *(partial(wr_online, passes, "paper") for passes in (1, 4)),

@@ -1,6 +1,6 @@
-"""The estimators of single queries as one object, which goes on learning while the router serves.
+"""The estimators of single queries as one object; costs by length go on learning while the router serves.
 
-A deviation is learned in addition to the mean that it deviates from. As soon as deviations decide, they also select
+A deviation is added to the mean that it deviates from. As soon as deviations decide, they also select
 the observations: the calls of an expensive model would be those with upward deviations. So `plain_reward` and
 `plain_cost_usd` subtract the predicted deviation from an observation, and the context means stay those of a usual query
 of the context.
@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
 from numpy.typing import NDArray
 
 from wiserouter.learning.residuals.price_curve import PriceCurve
@@ -26,15 +25,12 @@ class QueryFeatures(NamedTuple):
 
     Attributes
     ----------
-    embedding : ndarray of shape (dim,) or None
-        Kept where rewards have an estimator.
     tokens : int or None
         Its length, kept where costs follow it.
     shift : Shift
         The predicted deviation.
     """
 
-    embedding: Embedding | None
     tokens: int | None
     shift: Shift
 
@@ -61,10 +57,6 @@ class QueryResiduals:
     prices : PriceCurve, optional
         The spend of such queries at each shadow price.
 
-    Notes
-    -----
-    Memory is bounded by that of the parts and of the decisions, each of which keeps its embedding and 16 bytes per
-    model: with ten models, the 100,000 decisions of a `MemoryStore` take 90 MB more at 64 dimensions and 220 MB at 384.
     """
 
     def __init__(
@@ -86,26 +78,16 @@ class QueryResiduals:
         if context == NO_CONTEXT or (by_text is None and by_length is None):
             return None
         shift = Shift(
-            np.zeros(self.n_models) if by_text is None or embedding is None else by_text.shift(embedding, context),
-            np.zeros(self.n_models) if by_length is None or tokens is None else by_length.shift(tokens, context),
+            None if by_text is None or embedding is None else by_text.shift(embedding, context).tolist(),
+            None if by_length is None or tokens is None else by_length.shift(tokens, context).tolist(),
             None if self.prices is None else self.prices.at(rate_usd),
         )
-        return QueryFeatures(embedding if by_text else None, tokens if by_length else None, shift)
+        return QueryFeatures(tokens if by_length else None, shift)
 
     def learn_cost(self, query: QueryFeatures, context: int, model: int, cost_usd: float) -> None:
         """Learn from the true cost of a call."""
         if self.length is not None and query.tokens is not None:
             self.length.learn(context, model, query.tokens, cost_usd)
-
-    def learn_reward(self, query: QueryFeatures, context: int, model: int, residual: float) -> None:
-        """Learn from a reward less its context's mean."""
-        if self.residual is not None and query.embedding is not None:
-            self.residual.learn(query.embedding, context, model, residual)
-
-    def amend_reward(self, query: QueryFeatures, context: int, model: int, change: float) -> None:
-        """Replace a reward by one that is larger by `change`."""
-        if self.residual is not None and query.embedding is not None:
-            self.residual.amend(query.embedding, context, model, change)
 
     def add_model(self, input_price_usd: float) -> None:
         """Append a model without observations; the price curve no longer holds and is dropped."""

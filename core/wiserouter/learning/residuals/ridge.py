@@ -1,26 +1,27 @@
-r"""Reward residuals by ridge regression on the embedding, one for each model.
+r"""Rewards of single queries by ridge regression on the embedding: one regression over all contexts for each model.
 
-With `z = x - centroid` the deviation of a query's embedding from its context's centroid and `y` its reward less the
-context's mean,
+With `z` the deviation of an embedding from the mean one, and `m_k` the mean reward of model `k`,
 
-.. math:: w_k = A_k^{-1} b_k, \qquad A_k = s I + \sum z z^\top, \qquad b_k = \sum z\, y ,
+.. math:: \hat u_k(x) = m_k + \beta\, w_k \cdot z,
+    \qquad w_k = \Bigl(s I + \sum z z^\top\Bigr)^{-1} \sum z\, (y - m_k) .
 
-so that within a context the predictions average about 0. One more observation is a rank-one update of `A_k`, and the
-formula of Sherman and Morrison gives the new inverse and weights without a solve, in any order.
+All models have one penalty `s`; `ridge_selection` chooses it, and the share `beta` of the regression that is kept. At
+`beta = 0` all that is left is the mixture of single models.
+
+The regression replaces the mean of a query's context at the time of the fit, and stays as it was fitted; what that mean
+learns while serving is added. Learning it from the calls of a router was worse on held-out tables: these are few, and
+of one model each.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Self
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from wiserouter.types import Embedding, FloatArray, IntArray
-
-STRENGTHS = (3.0, 10.0, 30.0, 100.0, 300.0, 1_000.0)
-"""Penalties `s` that a fit chooses from."""
 
 
 class Ridge:
@@ -28,91 +29,106 @@ class Ridge:
 
     Parameters
     ----------
-    centroids : array-like of shape (n_contexts, dim)
-        Subtracted from the embeddings.
-    n_models : int
-        Number of models.
-    strength : float, default 10
-        The penalty `s`: higher shrinks the predictions toward 0.
-
-    Notes
-    -----
-    Memory does not grow: 8 bytes x n_models x dim x (dim + 1), 0.3 MB for ten models and 64 dimensions, 12 MB for 384.
+    weights : array-like of shape (n_models, dim)
+        Reward per unit of the embedding.
+    offset : array-like of shape (n_contexts, n_models)
+        Predicted reward of an embedding of zeros, less the mean reward of the context.
 
     Examples
     --------
-    >>> ridge = Ridge([[0.0]], n_models=1, strength=1.0)
-    >>> ridge.learn(np.ones(1, dtype=np.float32), 0, model=0, residual=0.5)
+    >>> ridge = Ridge([[0.5]], [[0.25]])
     >>> ridge.shift(np.ones(1, dtype=np.float32), 0)
-    array([0.25])
+    array([0.75])
     """
 
     name = "ridge"
 
-    def __init__(self, centroids: ArrayLike, n_models: int, strength: float = 10.0) -> None:
-        self._centroids = np.asarray(centroids, dtype=np.float32)
-        self._strength = strength
-        dim = self._centroids.shape[1]
-        self._inverse: FloatArray = np.tile(np.eye(dim) / strength, (n_models, 1, 1))
-        self._weights: FloatArray = np.zeros((n_models, dim))
+    def __init__(self, weights: ArrayLike, offset: ArrayLike) -> None:
+        self._weights: FloatArray = np.array(weights, dtype=np.float64)
+        self._offset: FloatArray = np.array(offset, dtype=np.float64)
 
-    def fit(self, embeddings: Embedding, contexts: IntArray, residual: FloatArray) -> Self:
-        """Learn from a table of residuals of shape (n_queries, n_models), NaN where not observed."""
-        z = self._centred(embeddings, contexts)
-        seen = ~np.isnan(residual)
-        y = np.where(seen, residual, 0.0)
-        if seen.all():
-            self._inverse[...] = np.linalg.inv(z.T @ z + self._strength * np.eye(z.shape[1]))
-        else:
-            for k, rows in enumerate(seen.T):
-                self._inverse[k] = np.linalg.inv(z[rows].T @ z[rows] + self._strength * np.eye(z.shape[1]))
-        self._weights = np.einsum("kde,ek->kd", self._inverse, z.T @ y)
-        return self
+    @classmethod
+    def fitted(
+        cls, embeddings: Embedding, reward: FloatArray, context_reward: FloatArray, strength: float, share: float = 1.0
+    ) -> Ridge:
+        """Return the regression of rewards.
+
+        Parameters
+        ----------
+        embeddings : ndarray of shape (n_queries, dim)
+            One row per query.
+        reward : ndarray of shape (n_queries, n_models)
+            Scores, NaN where not observed. A model without any keeps the means of the contexts.
+        context_reward : ndarray of shape (n_contexts, n_models)
+            Mean rewards of the contexts, which the regression replaces.
+        strength : float
+            The penalty.
+        share : float, default 1
+            The share of the regression that is kept.
+        """
+        weights, offset = np.zeros((reward.shape[1], embeddings.shape[1])), np.zeros_like(context_reward)
+        for models, rows in alike(reward):
+            x, y = embeddings[rows].astype(np.float64), reward[np.ix_(rows, models)]
+            z, level = x - x.mean(axis=0), y.mean(axis=0)
+            slopes = np.linalg.solve(z.T @ z + strength * np.eye(z.shape[1]), z.T @ (y - level))
+            weights[models] = share * slopes.T
+            offset[:, models] = level - weights[models] @ x.mean(axis=0) - context_reward[:, models]
+        return cls(weights, offset)
 
     def shift(self, embedding: Embedding, context: int) -> FloatArray:
-        """Return the predicted residual of every model."""
-        deviation: FloatArray = self._weights @ (embedding - self._centroids[context])
+        """Return the predicted reward of every model less the mean reward of the context."""
+        deviation: FloatArray = self._weights @ embedding + self._offset[context]
         return deviation
 
     def shifts(self, embeddings: Embedding, contexts: IntArray) -> FloatArray:
         """Return `shift` of many queries."""
-        deviations: FloatArray = self._centred(embeddings, contexts) @ self._weights.T
+        deviations: FloatArray = embeddings @ self._weights.T + self._offset[contexts]
         return deviations
 
-    def learn(self, embedding: Embedding, context: int, model: int, residual: float) -> None:
-        """Learn from one residual, in O(dim^2)."""
-        z = self._centred(embedding, context)
-        inverse, weights = self._inverse[model], self._weights[model]
-        gain = inverse @ z
-        gain /= 1.0 + z @ gain  # Sherman-Morrison
-        weights += gain * (residual - weights @ z)
-        inverse -= np.outer(gain, z @ inverse)
-
-    def amend(self, embedding: Embedding, context: int, model: int, change: float) -> None:
-        """Add `change` to a residual that was learned before."""
-        self._weights[model] += change * (self._inverse[model] @ self._centred(embedding, context))
-
     def add_model(self) -> None:
-        """Append a model whose residuals are 0."""
-        fresh = Ridge(self._centroids, 1, self._strength)
-        self._inverse = np.concatenate([self._inverse, fresh._inverse])
-        self._weights = np.concatenate([self._weights, fresh._weights])
+        """Append a model whose deviations are 0."""
+        self._weights, self._offset = np.pad(self._weights, ((0, 1), (0, 0))), np.pad(self._offset, ((0, 0), (0, 1)))
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return everything as arrays."""
-        return {
-            "centroids": self._centroids,
-            "inverse": self._inverse,
-            "weights": self._weights,
-            "strength": np.array([self._strength]),
-        }
+        return {"weights": self._weights, "offset": self._offset}
 
     @classmethod
     def of_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Ridge:
-        """Return the estimator whose `arrays()` these are."""
-        ridge = cls(arrays["centroids"], len(arrays["weights"]), arrays["strength"].item())
-        ridge._inverse[...], ridge._weights[...] = arrays["inverse"], arrays["weights"]
-        return ridge
+        """Return the regression whose `arrays()` these are."""
+        return cls(arrays["weights"], arrays["offset"])
 
-    def _centred(self, embedding: Embedding, context: int | IntArray) -> FloatArray:
-        return np.asarray(embedding - self._centroids[context], dtype=np.float64)
+
+def alike(reward: FloatArray) -> list[tuple[IntArray, IntArray]]:
+    """Return groups of models that were observed on the same queries, each with these queries; none without any."""
+    seen = ~np.isnan(reward)
+    if seen.all():
+        return [(np.arange(seen.shape[1]), np.arange(len(seen)))]
+    return [(np.array([k]), np.flatnonzero(rows)) for k, rows in enumerate(seen.T) if rows.any()]
+
+
+def left_out(embeddings: Embedding, reward: FloatArray, strengths: Sequence[float]) -> list[FloatArray]:
+    """Return for each penalty the predicted rewards of every query by a regression without this query.
+
+    In closed form: the residual of a query in the fit on all of them, over one less its leverage.
+
+    Examples
+    --------
+    >>> [predicted] = left_out(np.array([[0.0], [1.0], [5.0]]), np.array([[0.0], [1.0], [0.5]]), [1e12])
+    >>> predicted.round(6).ravel().tolist()
+    [0.75, 0.25, 0.5]
+    """
+    predicted = [np.zeros(reward.shape) for _ in strengths]
+    for models, rows in alike(reward):
+        center = embeddings[rows].mean(axis=0, dtype=np.float64)
+        z, y = embeddings[rows] - center, reward[np.ix_(rows, models)]
+        mean = y.mean(axis=0)
+        left, sizes, right = np.linalg.svd(z, full_matrices=False)
+        of_sizes = left.T @ (y - mean)
+        for each, strength in zip(predicted, strengths, strict=True):
+            weights = right.T @ ((sizes / (sizes**2 + strength))[:, np.newaxis] * of_sizes)
+            each[:, models] = mean + (embeddings - center) @ weights
+            leverage = left**2 @ (sizes**2 / (sizes**2 + strength)) + 1.0 / len(rows)
+            residual = (y - each[np.ix_(rows, models)]) / np.maximum(1.0 - leverage, 1e-9)[:, np.newaxis]
+            each[np.ix_(rows, models)] = y - residual
+    return predicted

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import isnan
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -41,6 +42,26 @@ class Shift(NamedTuple):
     shadow_price: float | None = None
     own_cost_usd: Sequence[float] | None = None
     valued: Valued | None = None
+
+    def rewards(self, means: Sequence[float]) -> list[float]:
+        """Return the rewards of `applied`, where costs do not deviate, as a list.
+
+        Examples
+        --------
+        >>> Shift([0.25, -0.75]).rewards([0.5, 0.5])
+        [0.75, 0.0]
+        """
+        if self.reward is None:
+            return list(means)
+        sums = [mean + own for mean, own in zip(means, self.reward, strict=True)]
+        return [0.0 if u < 0.0 else 1.0 if u > 1.0 else u for u in sums]
+
+    def costs_usd(self, means_usd: Sequence[float]) -> list[float]:
+        """Return the costs of `applied`, where they do not deviate, as a list."""
+        own_usd = self.own_cost_usd
+        if own_usd is None:
+            return list(means_usd)
+        return [mean if isnan(own) else own for own, mean in zip(own_usd, means_usd, strict=True)]
 
     def applied(self, reward: FloatArray, cost_usd: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return the means with the deviations added, rewards kept in [0, 1] and costs at `LEAST_SHARE` of their mean.

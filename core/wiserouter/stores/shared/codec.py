@@ -102,18 +102,15 @@ def conversation_of_text(text: str, store: str) -> Conversation:
 
 
 def _of_features(query: QueryFeatures) -> list[Any]:
-    shift = query.shift
-    cost_usd = np.zeros(0) if shift.cost_usd is None else np.asarray(shift.cost_usd, dtype=np.float64)
-    reward = np.zeros(len(cost_usd)) if shift.reward is None else np.asarray(shift.reward, dtype=np.float64)
-    return [text_of_array(query.embedding), query.tokens, text_of_array(reward), text_of_array(cost_usd)]
+    deviations = (query.shift.reward, query.shift.cost_usd)
+    return [query.tokens, *(None if one is None else np.asarray(one).tolist() for one in deviations)]
 
 
 def _features(fields: list[Any]) -> QueryFeatures:
     from wiserouter.learning.residuals import QueryFeatures, Shift  # few routers estimate single queries
 
-    embedding, tokens, reward, cost_usd = fields
-    own = None if embedding is None else array_of(embedding)
-    return QueryFeatures(own, tokens, Shift(array_of(reward), array_of(cost_usd)))
+    tokens, reward, cost_usd = fields
+    return QueryFeatures(tokens, Shift(reward, cost_usd))
 
 
 def text_of_array(array: NDArray[Any] | None) -> list[str] | None:

@@ -16,7 +16,8 @@ from wiserouter.fitting import fit_residuals
 from wiserouter.fitting.log import reader
 from wiserouter.learning.residuals import LengthCost, QueryResiduals, Sample, Shift
 from wiserouter.learning.residuals.cross_validation import hold_out
-from wiserouter.learning.residuals.model_selection import compare, observed_weight, price_curve
+from wiserouter.learning.residuals.held_out_routing import HeldOutRouting, observed_weight
+from wiserouter.learning.residuals.model_selection import compare
 from wiserouter.planning.mixture import Mixture, ReserveRule
 
 
@@ -184,22 +185,21 @@ def sample_of(n, seed=0, n_models=3):
 
 def test_every_candidate_spends_the_rate():
     sample = sample_of(300)
-    held_out = hold_out(sample, np.zeros((1, 2), dtype=np.float32), np.zeros(3), ["ridge"], seed=0)
+    held_out = hold_out(sample, 1, np.zeros(3), seed=0, ridge=True)
     for rate in (0.9, 1.2):
         comparison = compare(sample, held_out, rate)
         assert len(comparison.standings) == 4
         assert all(one.spend_usd == pytest.approx(rate, abs=0.02) for one in comparison.standings)
         assert (comparison.standings[0].gain, comparison.standings[0].gain_se) == (0.0, 0.0)
-    reward, cost = held_out.predicted("ridge", token_cost=True)
-    spend = price_curve(sample, reward, cost).spend_usd
+    spend = HeldOutRouting(sample, *held_out.predicted("ridge", token_cost=True)).curve().spend_usd
     assert (np.diff(spend) <= 0).all()
 
 
 def test_predictions_are_held_out():
     sample = sample_of(200)
-    before = hold_out(sample, np.zeros((1, 2), dtype=np.float32), np.zeros(3), ["ridge"], seed=0)
+    before = hold_out(sample, 1, np.zeros(3), seed=0, ridge=True)
     sample.reward[7] = 1.0 - sample.reward[7]
-    after = hold_out(sample, np.zeros((1, 2), dtype=np.float32), np.zeros(3), ["ridge"], seed=0)
+    after = hold_out(sample, 1, np.zeros(3), seed=0, ridge=True)
     assert np.array_equal(before.reward[7], after.reward[7])
     assert not np.array_equal(before.reward[:7], after.reward[:7])
 
@@ -220,7 +220,9 @@ def test_a_large_log_is_sampled(monkeypatch):
     taken = []
     hold_out_of = fit_residuals.hold_out
     monkeypatch.setattr(
-        fit_residuals, "hold_out", lambda sample, *rest: taken.append(len(sample)) or hold_out_of(sample, *rest)
+        fit_residuals,
+        "hold_out",
+        lambda sample, *rest, **kw: taken.append(len(sample)) or hold_out_of(sample, *rest, **kw),
     )
     fitted(*log_of(90, signal=1.0), estimator="ridge")
     assert taken == [30]

@@ -5,75 +5,94 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wiserouter.learning.residuals import LengthCost, PriceCurve, QueryResiduals, Ridge
+from wiserouter.learning.residuals import LengthCost, PriceCurve, QueryResiduals, Ridge, Sample
 from wiserouter.learning.residuals.price_curve import best_models, price_grid
+from wiserouter.learning.residuals.ridge import left_out
+from wiserouter.learning.residuals.ridge_selection import select_ridge
 from wiserouter.types import NO_CONTEXT
 
 DIM, N_CONTEXTS, N_MODELS = 5, 3, 4
 
 
 def history(n, seed=0, *, share_seen=1.0):
-    """Return embeddings, contexts and residuals, NaN where not observed."""
+    """Return embeddings, contexts and rewards, NaN where not observed."""
     rng = np.random.default_rng(seed)
     embeddings = rng.normal(size=(n, DIM)).astype(np.float32)
-    residual = rng.normal(size=(n, N_MODELS))
-    residual[rng.random(residual.shape) > share_seen] = np.nan
-    return embeddings, rng.integers(N_CONTEXTS, size=n), residual
+    reward = embeddings @ rng.normal(size=(DIM, N_MODELS)) + rng.normal(size=(n, N_MODELS)) + np.arange(N_MODELS)
+    reward[rng.random(reward.shape) > share_seen] = np.nan
+    return embeddings, rng.integers(N_CONTEXTS, size=n), reward
 
 
-def centroids(seed=9):
-    return np.random.default_rng(seed).normal(size=(N_CONTEXTS, DIM)).astype(np.float32)
+def context_reward(seed=9):
+    return np.random.default_rng(seed).random((N_CONTEXTS, N_MODELS))
 
 
-def closed_form(embeddings, contexts, residual, strength):
-    z = (embeddings - centroids()[contexts]).astype(float)
-    weights = []
-    for y in residual.T:
-        seen = ~np.isnan(y)
-        gram = z[seen].T @ z[seen] + strength * np.eye(DIM)
-        weights.append(np.linalg.solve(gram, z[seen].T @ y[seen]))
-    return z @ np.array(weights).T
+def predicted_by_sklearn(train, y, queries, strength):
+    """Return the predictions of a ridge regression with a constant, for one model."""
+    from sklearn.linear_model import Ridge as Oracle
 
-
-def taught(estimator, embeddings, contexts, residual, order):
-    for i, k in order:
-        if not np.isnan(residual[i, k]):
-            estimator.learn(embeddings[i], int(contexts[i]), k, residual[i, k])
-    return estimator
+    seen = ~np.isnan(y)
+    return Oracle(alpha=strength).fit(train[seen].astype(float), y[seen]).predict(queries.astype(float))
 
 
 @pytest.mark.parametrize("share_seen", [1.0, 0.4])
-def test_ridge_is_the_closed_form(share_seen):
-    past = history(40, share_seen=share_seen)
-    ridge = Ridge(centroids(), N_MODELS, strength=2.0).fit(*past)
-    assert ridge.shifts(*past[:2]) == pytest.approx(closed_form(*past, 2.0))
-    assert ridge.shift(past[0][7], past[1][7]) == pytest.approx(closed_form(*past, 2.0)[7])
+def test_ridge_is_that_of_sklearn(share_seen):
+    x, contexts, reward = history(40, share_seen=share_seen)
+    ridge = Ridge.fitted(x, reward, context_reward(), strength=2.0)
+    wanted = np.stack([predicted_by_sklearn(x, y, x, 2.0) for y in reward.T], axis=1)
+    assert ridge.shifts(x, contexts) + context_reward()[contexts] == pytest.approx(wanted, abs=1e-5)
+    assert ridge.shift(x[7], contexts[7]) == pytest.approx(ridge.shifts(x, contexts)[7])
 
 
-@given(st.permutations([(i, k) for i in range(6) for k in range(N_MODELS)]), st.floats(0.5, 50.0))
-def test_ridge_learns_the_same_in_any_order(order, strength):
-    old, new = history(20, share_seen=0.7), history(6, seed=1)
-    ridge = taught(Ridge(centroids(), N_MODELS, strength).fit(*old), *new, order)
-    both = [np.concatenate(parts) for parts in zip(old, new, strict=True)]
-    assert ridge.shifts(*both[:2]) == pytest.approx(closed_form(*both, strength), abs=1e-9)
+@pytest.mark.parametrize("share_seen", [1.0, 0.5])
+def test_predictions_left_out_are_those_of_a_fit_without_the_query(share_seen):
+    x, _, reward = history(25, share_seen=share_seen)
+    for strength, predicted in zip((0.5, 20.0), left_out(x, reward, [0.5, 20.0]), strict=True):
+        for i in range(len(x)):
+            rest = np.arange(len(x)) != i
+            wanted = [predicted_by_sklearn(x[rest], y[rest], x[i : i + 1], strength)[0] for y in reward.T]
+            assert predicted[i] == pytest.approx(wanted, abs=1e-5)
 
 
-def test_a_replaced_reward_is_as_if_it_had_been_the_first():
-    embeddings, contexts, residual = history(20)
-    ridge = Ridge(centroids(), N_MODELS).fit(embeddings, contexts, residual)
-    changed = residual.copy()
-    changed[3, 2] += 0.7
-    ridge.amend(embeddings[3], int(contexts[3]), 2, 0.7)
-    fresh = Ridge(centroids(), N_MODELS).fit(embeddings, contexts, changed)
-    assert ridge.shift(embeddings[5], contexts[5]) == pytest.approx(fresh.shift(embeddings[5], contexts[5]))
+def test_without_its_share_the_regression_is_the_mixture_of_single_models():
+    x, contexts, reward = history(30)
+    ridge = Ridge.fitted(x, reward, context_reward(), strength=2.0, share=0.0)
+    wanted = reward.mean(axis=0) - context_reward()[contexts]
+    assert ridge.shifts(x, contexts) == pytest.approx(wanted)
 
 
-def test_ridge_never_grows():
-    ridge = Ridge(centroids(), N_MODELS)
-    size = sum(array.nbytes for array in ridge.arrays().values())
-    past = history(100)
-    taught(ridge, *past, [(i, 0) for i in range(100)])
-    assert sum(array.nbytes for array in ridge.arrays().values()) == size
+def test_a_model_without_a_score_keeps_the_means_of_the_contexts():
+    x, contexts, reward = history(30)
+    reward[:, 2] = np.nan
+    assert not Ridge.fitted(x, reward, context_reward(), strength=2.0).shifts(x, contexts)[:, 2].any()
+
+
+def table(n, seed, *, edge):
+    """Return a sample of 6 models; the scores of half of them follow the embedding by `edge`, all cost the same."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(n, DIM)).astype(np.float32)
+    reward = np.clip(0.5 + edge * x[:, :1] * np.tile([1.0, -1.0], 3) + 0.3 * rng.normal(size=(n, 6)), 0.0, 1.0)
+    return Sample(x, np.zeros(n, dtype=np.int64), np.ones(n), reward, np.ones((n, 6)))
+
+
+def test_the_share_is_near_one_where_many_queries_gain_and_less_where_none_does():
+    shares = {
+        edge: [select_ridge(*with_costs(table(400, s, edge=edge)), s).share for s in range(6)] for edge in (0, 0.2)
+    }
+    assert min(shares[0.2]) > 0.4
+    assert np.mean(shares[0]) < 0.5 * np.mean(shares[0.2])
+
+
+def with_costs(sample):
+    return sample, sample.cost_usd
+
+
+@given(st.integers(0, 99))
+def test_the_scale_of_costs_does_not_change_what_is_kept(seed):
+    sample = table(60, seed, edge=0.1)
+    cost = np.random.default_rng(seed).random(sample.cost_usd.shape) + 0.1
+    one, other = (select_ridge(sample._replace(cost_usd=unit * cost), unit * cost, 0) for unit in (1.0, 1024.0))
+    assert (one.strength, one.share) == (other.strength, pytest.approx(other.share))
 
 
 def test_the_slope_is_that_of_least_squares_within_contexts():
@@ -137,12 +156,12 @@ def test_a_price_is_what_spends_the_rate():
 
 
 def everything():
-    embeddings, contexts, residual = history(80)
+    embeddings, contexts, reward = history(80)
     tokens = np.arange(80.0)
-    parts = [Ridge(centroids(), N_MODELS).fit(embeddings, contexts, residual)]
-    length = LengthCost(N_CONTEXTS, np.zeros(N_MODELS)).fit(tokens, contexts, np.abs(residual) + tokens[:, None])
+    ridge = Ridge.fitted(embeddings, reward, context_reward(), strength=10.0)
+    length = LengthCost(N_CONTEXTS, np.zeros(N_MODELS)).fit(tokens, contexts, np.abs(reward) + tokens[:, None])
     curve = PriceCurve(np.array([0.0, 1.0]), np.array([2.0, 1.0]))
-    return [QueryResiduals(N_MODELS, part, length, curve) for part in (*parts, None)]
+    return [QueryResiduals(N_MODELS, part, length, curve) for part in (ridge, None)]
 
 
 def same(shift, other):
@@ -155,10 +174,9 @@ def test_a_copy_says_the_same_and_learns_alone(residuals):
     before = residuals.features(1, x, 50, 1.5)
     other = residuals.copy()
     assert same(other.features(1, x, 50, 1.5).shift, before.shift)
-    other.learn_reward(before, 1, 0, 0.9)
     other.learn_cost(before, 1, 0, 0.9)
     other.add_model(0.0)
-    assert len(other.features(1, x, 50, 1.5).shift.reward) == N_MODELS + 1
+    assert len(other.features(1, x, 50, 1.5).shift.cost_usd) == N_MODELS + 1
     assert other.features(1, x, 50, 1.5).shift.shadow_price is None
     assert same(residuals.features(1, x, 50, 1.5).shift, before.shift)
 
@@ -168,4 +186,4 @@ def test_without_text_context_or_length_there_is_nothing_to_add():
     assert ridge.features(1, None, None, 1.0) is None
     assert ridge.features(NO_CONTEXT, np.ones(DIM, dtype=np.float32), 5, 1.0) is None
     assert means.features(1, np.ones(DIM, dtype=np.float32), None, 1.0) is None
-    assert ridge.features(1, None, 5, 1.0).shift.reward.tolist() == [0.0] * N_MODELS
+    assert ridge.features(1, None, 5, 1.0).shift.reward is None
