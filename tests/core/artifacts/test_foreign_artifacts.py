@@ -130,11 +130,11 @@ def test_an_array_that_breaks_a_rule_is_refused(artifact, change, says):
 
 RESIDUALS = [
     ("ridge", put("finer.residual.weights", (0, 0), np.nan), "finer.residual.weights must hold"),
-    ("ridge", put("finer.residual.strength", 0, 0.0), "strength must be above 0"),
+    ("ridge", put("finer.residual.offset", (0, 0), np.inf), "finer.residual.offset must hold"),
     ("ridge", put("finer.length.sums", (0, 0, 0), -1.0), "finer.length.sums must hold"),
     ("ridge", put("finer.length.price", 0, np.inf), "finer.length.price must hold"),
     ("ridge", put("finer.prices.price", 0, 1e12), "never fall"),
-    ("ridge", lambda _, arrays: arrays.update({"finer.residual.inverse": np.ones((2, 1, 1))}), "must have shape"),
+    ("ridge", lambda _, arrays: arrays.update({"finer.residual.offset": np.ones((1, 1))}), "must have shape"),
     ("ridge", lambda _, arrays: arrays.update({"finer.prices.price": np.ones(0)}), "must have shape|never fall"),
     ("ridge", lambda manifest, _: manifest["finer"].update(n_models=3), "the number of models, 2, got 3"),
     ("ridge", lambda manifest, _: manifest["finer"].update(residual=None), "known ones, got 'finer.residual"),

@@ -10,12 +10,14 @@ hundred times the typical call that is assumed. Requests go to the cheapest list
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
 
 import numpy as np
 
 from wiserouter.budgets.funds import Funds
 from wiserouter.errors import InvalidInput
+from wiserouter.learning.cost_prior import OWN_CALLS
 from wiserouter.learning.estimates import Estimates
 from wiserouter.learning.optimistic_estimates import OptimisticEstimates
 from wiserouter.learning.residuals.shift import Shift
@@ -120,6 +122,8 @@ class Optimistic:
         self._follow(context, funds.requests, funds.share)
         if self._unpaid:
             allowed = [self._cheapest_listed(context, allowed)]
+        elif context != NO_CONTEXT and shift is None and funds.rate_usd < self._live.floor_usd:
+            allowed = self._worth_most_per_usd(context, allowed)
         if context == NO_CONTEXT:
             valued = None if shift is None or shift.valued is None else Shift(valued=shift.valued)
             return self._of_all_contexts().choose(0, funds, rng, allowed, valued)
@@ -161,6 +165,18 @@ class Optimistic:
     def _cheapest_listed(self, context: int, allowed: Collection[int] | None) -> int:
         plan, context = (self._live, context) if context != NO_CONTEXT else (self._of_all_contexts().plan, 0)
         return best_at_price(plan, context, float("inf"), range(plan.n_models) if allowed is None else allowed)
+
+    def _worth_most_per_usd(self, context: int, allowed: Collection[int] | None) -> list[int]:
+        """Return the model with the most mean reward per USD, of those that may be the cheapest."""
+        models = range(self._live.n_models) if allowed is None else sorted(allowed)
+        cost, spread = (table[context].tolist() for table in (self._live.cost_usd, self._optimistic.spread_usd))
+        calls, mean = self._estimates.calls.sum(axis=0).tolist(), self._means[context].tolist()
+        least = min(models, key=cost.__getitem__)
+        if not cost[least] > 0.0:
+            return [least]
+        error = [spread[k] / cost[k] / math.sqrt(calls[k] + OWN_CALLS) for k in range(len(cost))]  # of a log mean
+        within = [k for k in models if math.log(cost[k] / cost[least]) <= error[k]]
+        return [max(within, key=lambda k: (mean[k] / cost[k], -cost[k]))]
 
     def _of_all_contexts(self) -> Mixture:
         if self._without_context is None:
