@@ -47,13 +47,10 @@ import numpy as np
 
 from wiserouter.learning.cost_prior import list_figures
 from wiserouter.learning.estimates import Estimates
-from wiserouter.learning.shrinkage import Spreads, spreads_of_each
+from wiserouter.learning.shrinkage import UNIDENTIFIED_STRENGTH, Spreads, spreads_of_each
 from wiserouter.pricing.pool import Model
 from wiserouter.pricing.prices import Price
 from wiserouter.types import FloatArray
-
-UNIDENTIFIED_COST_STRENGTH = 8.0
-"""Pseudo-counts of the list cost where the data do not identify how far costs deviate from it."""
 
 SPREAD_STRENGTH = 8.0
 """Pseudo-calls of the variance of all models, relative to their list costs, in that of each model."""
@@ -217,7 +214,7 @@ class OptimisticEstimates:
 
     def _take_costs(self, of: Spreads, prior: FloatArray) -> None:
         kappa = of.strength
-        self._cost_kappa = UNIDENTIFIED_COST_STRENGTH if kappa is None else min(max(kappa, _WEAK), _STRONG)
+        self._cost_kappa = UNIDENTIFIED_STRENGTH if kappa is None else min(max(kappa, _WEAK), _STRONG)
         self._prior_cost = self._cost_kappa * prior
         self.spread_usd = np.sqrt(_pooled(self._estimates.calls, of.within)) * prior
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from wiserouter.types import FloatArray
 
 UNIDENTIFIED_STRENGTH = 8.0
-"""Pseudo-counts where the data cannot separate the two variances, as with one observation per cell."""
+"""Pseudo-counts, of rewards or costs, where the data cannot separate the variances, as with one per cell."""
 
 
 class Spreads(NamedTuple):

@@ -8,7 +8,6 @@ from __future__ import annotations
 TUNED = (
     "learning.cost_prior.OWN_CALLS",
     "learning.cost_prior.BENEFIT",
-    "learning.optimistic_estimates.UNIDENTIFIED_COST_STRENGTH",
     "learning.optimistic_estimates.SPREAD_STRENGTH",
     "learning.optimistic_estimates.PRIOR_SPREAD",
     "learning.optimistic_estimates.PRIOR_REWARD_VARIANCE",

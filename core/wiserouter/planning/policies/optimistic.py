@@ -44,10 +44,6 @@ REVISE_GROWTH = 1.01
 HORIZON_GROWTH = 2.0
 """All is also computed again once the requests to come are this many times those of the last computation."""
 
-DEVIATIONS = 0.0
-"""Standard deviations of its cost in the guarded cost of a call: none, unlike where costs were fitted on a log, since
-the spread of models with few calls is shrunk toward the larger one of all models."""
-
 DRIFT = 3.0
 """Standard deviations of the total of the cheapest calls to come that are held back."""
 
@@ -148,7 +144,9 @@ class Optimistic:
         self._unpaid = not seen.calls.any()
         self._means, reward, cost_usd = self._optimistic.refresh(requests, share)
         self._live = Plan(self._optimistic.freq, reward, cost_usd, allow_skip=self.allow_skip)
-        reserve_rule = ReserveRule(self._live, self._optimistic.spread_usd, deviations=DEVIATIONS, drift=DRIFT)
+        # no deviations, unlike where costs were fitted on a log: the spread of models with few calls is shrunk toward
+        # the larger one of all models, and would lock them out
+        reserve_rule = ReserveRule(self._live, self._optimistic.spread_usd, deviations=0.0, drift=DRIFT)
         counts = Counts(seen.calls.copy(), seen.labels.copy())
         self._mixture = Mixture(self._live, "actual", reserve_rule, counts, self._means)
         self._at_means, self._without_context = None, None
