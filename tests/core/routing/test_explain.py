@@ -340,7 +340,7 @@ def test_the_reserve_of_several_budgets_is_told():
 def judged(shift, price=None, policy=None):
     class Told(QueryResiduals):
         def features(self, context, embedding, tokens, rate_usd):
-            return QueryFeatures(None, None, Shift(*map(np.array, shift), price))
+            return QueryFeatures(None, Shift(*map(np.array, shift), price))
 
     return make(policy=policy or Offline(accounting="paper"), residuals=Told(4))
 

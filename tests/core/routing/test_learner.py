@@ -120,7 +120,7 @@ def test_drift_is_tested_when_a_bucket_ends(caplog):
 
 
 def test_residuals_take_the_predicted_deviation_off():
-    residuals = QueryResiduals(2, Ridge(np.eye(2), 2))
+    residuals = QueryResiduals(2, Ridge(np.eye(2), np.zeros((2, 2))))
     learner = Learner(parts(policy=Offline(), residuals=residuals)._replace(estimates=_table()), Clock())
     assert learner.needs_embedding
     x = np.array([1.0, 0.0], dtype=np.float32)
