@@ -389,3 +389,16 @@ def test_the_command_compares_and_says_what_it_chose(tmp_path):
     assert "Held-out queries" in printed
     assert "chosen" in printed
     assert "estimators" not in json.loads(CliRunner().invoke(app, [*fit, "--json"]).stdout)
+
+
+def test_another_worker_learns_a_reward_less_the_deviation_that_was_predicted(tmp_path):
+    table = log_of(100, signal=1.0)
+    store = f"sqlite:///{tmp_path / 'budget.db'}"
+    one, two = (fitted(*table, estimator="ridge", token_cost=True, store=store) for _ in range(2))
+    alone = fitted(*table, estimator="ridge", token_cost=True)
+    for router in (one, alone):
+        router.start(Budget(100.0, 50))
+        decision = router.decide(table[0][0])
+        router.charge(decision, 1.5)
+        (two if router is one else alone).reward(decision, 0.9)
+    assert two.estimates.reward == pytest.approx(alone.estimates.reward)
