@@ -17,9 +17,9 @@ QUIET = os.environ | {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "UV_PYTHON_DOWNLOA
 
 WRITE_LOG = """
 import polars as pl
-rows = [{"prompt": f"{kind} {n}", "model": model, "score": score, "cost_usd": cost}
-        for n in range(60) for kind in ("fix this function", "say hello")
-        for model, score, cost in (("small", float(kind[0] == "s"), 1e-4), ("large", 1.0, 3e-3))]
+rows = [{"prompt": f"{kind} {n}",
+         "score|small": float(kind[0] == "s"), "cost|small": 1e-4, "score|large": 1.0, "cost|large": 3e-3}
+        for n in range(60) for kind in ("fix this function", "say hello")]
 pl.DataFrame(rows).write_parquet("calls.parquet")
 """
 

@@ -1,7 +1,7 @@
 """Mutation tests of the budgets, the plans and the settlement of calls, by mutmut: prints the score and what survives.
 
-Run as `uv run poe mutants`, or for some files as `uv run poe mutants budgets/ledger.py planning/plan.py`. It works on a
-copy in build/mutants, where mutmut finds the package below `src`.
+Run as `uv run poe mutants`, or for some files as `uv run poe mutants budgets/ledger.py planning/plan.py`, which then have
+only the tests of their rooms. It works on a copy in build/mutants, where mutmut finds the package below `src`.
 """
 
 import json
@@ -36,7 +36,8 @@ SURVIVED, UNTESTED = 0, 33
 def main() -> None:
     """Copy, mutate, run the tests of each mutant, and report."""
     patterns = sys.argv[1:] or ROOMS
-    stage([f"src/wiserouter/{pattern}" for pattern in patterns])
+    rooms = sorted({f"tests/core/{pattern.split('/')[0]}" for pattern in sys.argv[1:]})
+    stage([f"src/wiserouter/{pattern}" for pattern in patterns], rooms or list(TESTS))
     command = [sys.executable, "-m", "mutmut", "run", "--max-children", str(os.cpu_count() or 1)]
     log = BUILD / "run.log"
     with log.open("w") as output:
@@ -44,7 +45,7 @@ def main() -> None:
     report(outcomes())
 
 
-def stage(only: list[str]) -> None:
+def stage(only: list[str], tests: list[str]) -> None:
     """Copy the package and its tests, with the configuration of mutmut."""
     shutil.rmtree(BUILD, ignore_errors=True)
     BUILD.mkdir(parents=True)
@@ -56,7 +57,7 @@ def stage(only: list[str]) -> None:
         "only_mutate": only,
         "do_not_mutate": ["*/__init__.py"],
         "pytest_add_cli_args": ["--import-mode=importlib", "-p", "no:cacheprovider", "-n0", "-m", "not slow"],
-        "pytest_add_cli_args_test_selection": list(TESTS),
+        "pytest_add_cli_args_test_selection": tests,
         "mutate_only_covered_lines": False,
     }
     lines = ["[tool.mutmut]", *(f"{key} = {json.dumps(value)}" for key, value in settings.items())]
