@@ -1,7 +1,7 @@
 """Mutation tests of the budgets, the plans and the settlement of calls, by mutmut: prints the score and what survives.
 
-Run as `uv run poe mutants`, or for some files as `uv run poe mutants budgets/ledger.py planning/plan.py`, which then have
-only the tests of their rooms. It works on a copy in build/mutants, where mutmut finds the package below `src`.
+Run as `uv run poe mutants`, or for some files as `uv run poe mutants budgets/ledger.py planning/plan.py`, which then
+have only the tests of their rooms. It works on a copy in build/mutants, where mutmut finds the package below `src`.
 """
 
 import json
