@@ -17,7 +17,7 @@ from wiserouter.cli.fit import names, read_models
 from wiserouter.cli.output import out, print_json, progress, table
 from wiserouter.errors import InvalidInput
 from wiserouter.integration.batches.folder import BatchFolder, BatchTerms
-from wiserouter.integration.batches.layouts import LAYOUTS, WrittenFile, provider_of
+from wiserouter.integration.batches.layouts import LAYOUTS, WrittenFile, custom_ids, provider_of
 from wiserouter.integration.batches.report import BatchReport, ModelBill, report_of
 from wiserouter.integration.batches.requests import BatchRequest, read_requests
 from wiserouter.integration.batches.route import Round, batch_prices, first_round, next_round
@@ -109,15 +109,26 @@ def route(
 @app.command()
 def settle(
     folder: Folder,
-    results: Annotated[list[Path], typer.Argument(help="Result and error files of the providers, as downloaded.")],
+    results: Annotated[
+        list[Path] | None, typer.Argument(help="Result and error files of the providers, as downloaded.")
+    ] = None,
+    failed: Annotated[
+        list[Path] | None,
+        typer.Option(help="A file of a round that a provider refused, or whose job ended without results; repeatable."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Charge the results of a batch, each once however often this is run; what failed can be sent again.
 
     Example: wiserouter batch settle night batch_abc_output.jsonl batch_abc_error.jsonl
     """
+    known = BatchFolder.known(folder)
+    if not results and not failed:
+        raise InvalidInput("settle needs files of results, or --failed with the files that failed as a whole, got none")
+    refused = [(name, "the file failed") for path in failed or () for name in custom_ids(path)]
     with _counted("lines", quiet=as_json) as done:
-        counts = settle_results(BatchFolder.known(folder), results, done)
+        counts = settle_results(known, results or (), done)
+    counts = counts.plus(fail_requests(known, refused)) if refused else counts
     if as_json:
         return print_json(asdict(counts))
     out.print(f"{counts.charged:,} charged, {usd(counts.cost_usd)}; {counts.failed:,} failed", highlight=False)

@@ -223,6 +223,23 @@ def test_a_file_that_a_service_refuses_costs_nothing_and_can_be_sent_again(begun
     assert wiserouter("retry", folder)["number"] == 2
 
 
+def test_a_file_that_failed_as_a_whole_is_sent_again_with_more_money(begun):
+    folder, made = begun(20, 0.006)
+    files = [one["file"] for one in made["files"]]
+    options = [part for name in files for part in ("--failed", folder / "round-1" / name)]
+    counts = wiserouter("settle", folder, *options)
+    assert (counts["failed"], counts["charged"], counts["cost_usd"]) == (20, 0, 0.0)
+    assert wiserouter("report", folder)["errors"] == {"the file failed": 20}
+    order = ["budget", "--store", f"sqlite:///{folder / 'ledger.db'}", "--add", "1", "--json"]
+    assert CliRunner().invoke(app, order).exit_code == 0
+    assert wiserouter("retry", folder)["expected_cost_usd"] > made["expected_cost_usd"]
+    assert wiserouter("report", folder)["budget_usd"] == pytest.approx(1.006)
+    with pytest.raises(InvalidInput, match="must be a batch file"):
+        wiserouter("settle", folder, "--failed", folder / "requests.jsonl")
+    with pytest.raises(InvalidInput, match="settle needs files"):
+        wiserouter("settle", folder)
+
+
 def test_a_service_needs_a_key_and_a_file_in_its_layout(begun, monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     folder, _ = begun(3, 1.0)

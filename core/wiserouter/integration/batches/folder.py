@@ -162,8 +162,8 @@ class BatchFolder:
         (self.path / f"round-{number}.unfinished").replace(self.files(number))
 
     def sent(self, number: int | None = None) -> list[Sent]:
-        """Return the requests of a round, or of all rounds."""
-        numbers = range(1, self.rounds + 1) if number is None else (number,)
+        """Return the requests of a round, or of all rounds that are complete."""
+        numbers = filter(self.is_complete, range(1, self.rounds + 1)) if number is None else (number,)
         return [_sent(n, line) for n in numbers for _, line in json_lines(self._list(n))]
 
     def add_error(self, custom_id: str, outcome: str, error: str) -> None:

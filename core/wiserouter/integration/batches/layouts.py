@@ -83,6 +83,17 @@ def result_of(line: Mapping[str, Any]) -> BatchResult | None:
     return next((result for result in found if result is not None), None)
 
 
+def custom_ids(path: Path) -> list[str]:
+    """Return the custom ids of the requests of a batch file; raise `InvalidInput` where it is none."""
+    text = path.read_text(encoding="utf-8")
+    whole = path.suffix == LAYOUTS["anthropic"].suffix
+    try:
+        lines = json.loads(text)["requests"] if whole else [json.loads(line) for line in text.splitlines()]
+        return [str(line.get("custom_id") or line["key"]) for line in lines]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InvalidInput(f"{path} must be a batch file of a round, and is none", value=path) from error
+
+
 def write_files(
     folder: Path, model: str, provider: str, requests: Iterable[Mapping[str, Any]], layout: BatchLayout | None = None
 ) -> Iterator[WrittenFile]:

@@ -86,9 +86,8 @@ def report_of(folder: BatchFolder) -> BatchReport:
                 bill.scores += 1
                 bill.reward += record.reward
         left_usd = ledger.plannable_usd
-        spent_usd, open_usd = ledger.spent_usd, ledger.expected_usd
+        budget_usd, spent_usd, open_usd = ledger.budget.amount_usd, ledger.spent_usd, ledger.expected_usd
     requests = len({one.request for one in sent})
-    budget_usd = folder.terms.budget_usd
     return BatchReport(
         models, folder.rounds, requests, len(answered), dict(reasons), budget_usd, spent_usd, open_usd, left_usd
     )

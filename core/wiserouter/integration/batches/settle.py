@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +45,10 @@ class SettleCounts:
     before: int = 0
     unpriced: int = 0
     other: int = 0
+
+    def plus(self, more: SettleCounts) -> SettleCounts:
+        """Return the sums of two counts."""
+        return SettleCounts(*(one + two for one, two in zip(astuple(self), astuple(more), strict=True)))
 
 
 def settle_results(folder: BatchFolder, files: Sequence[Path], done: Done | None = None) -> SettleCounts:

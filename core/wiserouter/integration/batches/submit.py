@@ -13,6 +13,7 @@ from pathlib import Path
 
 from wiserouter.errors import InvalidInput
 from wiserouter.integration.batches.folder import BatchFolder
+from wiserouter.integration.batches.layouts import custom_ids
 from wiserouter.integration.batches.route import written_files
 from wiserouter.integration.batches.service import BatchService
 
@@ -135,9 +136,8 @@ def refused_requests(folder: BatchFolder, jobs: list[Job]) -> Iterator[tuple[str
     """Yield the custom ids, and why, of the requests of files that a service has refused as a whole."""
     for job in jobs:
         if job.status == "failed" and not job.fetched:
-            with (folder.files(job.round) / job.file).open(encoding="utf-8") as lines:
-                for line in lines:
-                    yield str(json.loads(line)["custom_id"]), job.error or "the file was refused"
+            for custom_id in custom_ids(folder.files(job.round) / job.file):
+                yield custom_id, job.error or "the file was refused"
 
 
 def _jobs(folder: BatchFolder, number: int) -> list[Job]:
