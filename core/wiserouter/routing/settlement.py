@@ -113,9 +113,11 @@ class RouterSettlement(RouterAdministration):
         usage: UsageLike | None = None,
         model: str | None = None,
         learn: bool = True,
+        learned_usd: float | None = None,
     ) -> None:
         """Charge like `charge`, off the event loop if the store may have to be waited for."""
-        step = partial(self.charge, decision, cost_usd, usage=usage, model=model, learn=learn)
+        charge = partial(self.charge, usage=usage, model=model, learn=learn, learned_usd=learned_usd)
+        step = partial(charge, decision, cost_usd)
         await self._offload(_scope(decision), step, _id(decision))
 
     def spend(self, cost_usd: float, *, scope: str = "default") -> None:

@@ -1,7 +1,9 @@
+import asyncio
+
 import numpy as np
 import pytest
 
-from wiserouter import Contexts, Estimates, Model, Price, WiseRouter
+from wiserouter import Budget, Contexts, Estimates, Model, Price, WiseRouter
 from wiserouter.errors import InfeasibleBudget, InvalidInput, NoEligibleModel, UnknownModel
 from wiserouter.planning.batch_allocation import BatchProgram
 from wiserouter.routing.batch_methods import BATCH_PRICE
@@ -105,3 +107,14 @@ def test_the_batch_price_of_each_model_counts_where_it_has_one(tmp_path):
     assert WiseRouter.load(tmp_path / "router.wise").pool.models == one.pool.models
     with pytest.raises(InvalidInput, match="'batch'"):
         router().allocate(TEXTS, 1.0, price_factor="half")
+
+
+def test_a_call_at_other_prices_teaches_its_plain_cost():
+    one = router()
+    one.start(Budget(1.0, horizon=10))
+    decision = one.decide("code", eligible=["small"])
+    with pytest.raises(InvalidInput, match="learned_usd"):
+        one.charge(decision, 0.005, learned_usd=-1.0)
+    asyncio.run(one.acharge(decision, 0.005, learned_usd=0.01))
+    assert one.status().spent_usd == 0.005
+    assert one.estimates.means(shrink=False).cost_usd[0, 0] == pytest.approx(0.01)
