@@ -1,6 +1,7 @@
 """Install the wheel into a clean environment of each Python that is here, and run what a newcomer runs from it.
 
-Run as `uv run poe pythons`: the demo, `fit`, `replay`, the example of a LangChain chain and that of the LiteLLM proxy.
+Run as `uv run poe pythons`, or for some as `uv run poe pythons 3.12`: the demo, also by LiteLLM, `fit`, `replay`, and
+the example of a LangChain chain.
 """
 
 import os
@@ -31,7 +32,7 @@ def main() -> None:
         run("uv", "build", "--quiet", "--out-dir", work / "dist", cwd=ROOT)
         settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
         (work / "pins.txt").write_text("\n".join(settings["tool"]["uv"]["constraint-dependencies"]))
-        for version in VERSIONS:
+        for version in sys.argv[1:] or VERSIONS:
             check(version, work)
 
 
@@ -45,7 +46,7 @@ def check(version: str, work: Path) -> None:
     python = venv / "bin" / "python"
     wheel = next((work / "dist").glob("*.whl"))
     install = ("uv", "pip", "install", "--quiet", "--python", python, "--constraints", work / "pins.txt")
-    run(*install, f"{wheel}[{EXTRAS}]", "litellm[proxy]", cwd=work)
+    run(*install, f"{wheel}[{EXTRAS}]", cwd=work)
     command = venv / "bin" / "wiserouter"
     run(command, "--version", cwd=here)
     run(command, "demo", "--queries", "300", cwd=here)
@@ -53,12 +54,12 @@ def check(version: str, work: Path) -> None:
     run(command, "fit", "calls.parquet", "-o", "calls.wise", cwd=here)
     run(command, "replay", "calls.parquet", "--budget", "0.05", cwd=here)
     run(python, ROOT / "examples" / "06_langchain_chain.py", cwd=here)
-    run(python, ROOT / "examples" / "litellm_proxy" / "try_it.py", cwd=here)
+    run(command, "demo", "--via", "litellm", "--queries", "50", cwd=here)
     n_packages = len(
         subprocess.check_output(["uv", "pip", "list", "--quiet", "--python", python], text=True).splitlines()
     )
     print(
-        f"Python {version}: demo, fit, replay, LangChain and proxy run from the wheel, {n_packages - 2} packages",
+        f"Python {version}: demo, fit, replay, LangChain and LiteLLM run from the wheel, {n_packages - 2} packages",
         flush=True,
     )
 
