@@ -12,7 +12,7 @@ from wiserouter import Decision, WiseRouter
 from wiserouter.errors import BudgetExhausted, NoEligibleModel, UnknownModel, UnknownPrice
 from wiserouter.integration import CallRequest, ContextAssignment
 from wiserouter_langchain.conversation_call import CallConversation
-from wiserouter_langchain.limits import OUTPUT_LIMITS, Limits, bounded_limits
+from wiserouter_langchain.limits import OUTPUT_LIMITS, CallLimits, bounded_limits
 from wiserouter_langchain.pool_member import PoolMember, about_tokens
 from wiserouter_langchain.routed_call import RoutedCall
 
@@ -128,7 +128,7 @@ def needed_usd(router: WiseRouter, members: Mapping[str, PoolMember], request: C
     return min(worst_cases_usd(members, names, request, bound_tokens, terms.cap_output_tokens).values())
 
 
-def _hard_limits(router: WiseRouter, terms: CallTerms) -> Limits | None:
+def _hard_limits(router: WiseRouter, terms: CallTerms) -> CallLimits | None:
     """Return the limits of a call under a hard budget, or in a run that has one; None under an expected one."""
     hard = router.is_hard(terms.scope)
     if terms.conversation is not None and router.conversations is not None:
@@ -141,7 +141,7 @@ def _has_windows(members: Mapping[str, PoolMember]) -> bool:
     return any(member.rate_card.max_input_tokens is not None for member in members.values())
 
 
-def _bounded(request: CallRequest, limits: Limits) -> CallRequest:
+def _bounded(request: CallRequest, limits: CallLimits) -> CallRequest:
     return request._replace(output_tokens=limits.output_tokens, choices=limits.answers or 1)
 
 

@@ -72,7 +72,7 @@ _PRICED_FIELDS = (
 LONG_CACHE = "must be kept for 5 minutes: a longer time has a price of its own"
 
 
-class Limits(NamedTuple):
+class CallLimits(NamedTuple):
     """The limits of a call; None where nothing sets one.
 
     Attributes
@@ -87,24 +87,24 @@ class Limits(NamedTuple):
     answers: int | None = None
 
 
-NO_LIMITS = Limits()
+NO_LIMITS = CallLimits()
 
 
-def requested_limits(kwargs: Mapping[str, Any]) -> Limits:
+def requested_limits(kwargs: Mapping[str, Any]) -> CallLimits:
     """Return the limits of a call as far as they can be read; what is no whole number is left to the provider.
 
     Examples
     --------
     >>> requested_limits({"max_tokens": "60", "n": None})
-    Limits(output_tokens=60, answers=None)
+    CallLimits(output_tokens=60, answers=None)
     """
     given = dict(_pairs(kwargs))
     outputs = [limit for name in OUTPUT_LIMITS if (limit := _whole(given.get(name)))]
     answers = [count for name in ANSWERS if (count := _whole(given.get(name)))]
-    return Limits(max(outputs, default=None), max(answers, default=None))
+    return CallLimits(max(outputs, default=None), max(answers, default=None))
 
 
-def bounded_limits(kwargs: Mapping[str, Any], messages: Iterable[BaseMessage] = ()) -> Limits:
+def bounded_limits(kwargs: Mapping[str, Any], messages: Iterable[BaseMessage] = ()) -> CallLimits:
     """Return the limits of a call under a hard budget.
 
     Parameters
@@ -122,7 +122,7 @@ def bounded_limits(kwargs: Mapping[str, Any], messages: Iterable[BaseMessage] = 
     Examples
     --------
     >>> bounded_limits({"max_tokens": "60", "temperature": 0.5})
-    Limits(output_tokens=60, answers=None)
+    CallLimits(output_tokens=60, answers=None)
     """
     outputs: list[int] = []
     answers: list[int] = []
@@ -138,7 +138,7 @@ def bounded_limits(kwargs: Mapping[str, Any], messages: Iterable[BaseMessage] = 
             raise _refused("tools", reason)
     if any(_is_cached_long(message.content) for message in messages):
         raise _refused("cache_control", LONG_CACHE)
-    return Limits(min(outputs, default=None), max(answers, default=None))
+    return CallLimits(min(outputs, default=None), max(answers, default=None))
 
 
 def rewritten(kwargs: Mapping[str, Any], output_tokens: int | None, answers: int | None) -> dict[str, Any]:
@@ -179,7 +179,7 @@ def costly(name: str, value: object) -> str | None:
     return "may change the cost: set it on the model"
 
 
-def own_limits(fields: Mapping[str, Any], limit_field: str | None) -> Limits:
+def own_limits(fields: Mapping[str, Any], limit_field: str | None) -> CallLimits:
     """Return the limits that a chat model is set to.
 
     Parameters
@@ -190,23 +190,23 @@ def own_limits(fields: Mapping[str, Any], limit_field: str | None) -> Limits:
         The one that limits its output.
     """
     answers = (count for name in ANSWERS if (count := _whole(fields.get(name))))
-    return Limits(_whole(fields[limit_field]) if limit_field else None, max(answers, default=None))
+    return CallLimits(_whole(fields[limit_field]) if limit_field else None, max(answers, default=None))
 
 
-def fixed_limits(fields: Mapping[str, Any], limit_field: str | None) -> Limits:
+def fixed_limits(fields: Mapping[str, Any], limit_field: str | None) -> CallLimits:
     """Return the limits of a chat model that no call can lower: those within its bodies, and other names of its limit.
 
     Examples
     --------
     >>> fixed_limits({"max_tokens": 5, "model_kwargs": {"max_completion_tokens": 60}}, "max_tokens")
-    Limits(output_tokens=60, answers=None)
+    CallLimits(output_tokens=60, answers=None)
     """
     bodies = [body for name in BODIES if isinstance(body := fields.get(name), Mapping)]
     names = {name: fields[name] for name in OUTPUT_LIMITS if name in fields and name != limit_field}
     inner = [requested_limits(body) for body in (*bodies, names)]
     outputs = (limits.output_tokens for limits in inner if limits.output_tokens is not None)
     answers = (limits.answers for limits in inner if limits.answers is not None)
-    return Limits(max(outputs, default=None), max(answers, default=None))
+    return CallLimits(max(outputs, default=None), max(answers, default=None))
 
 
 def costly_field(fields: Mapping[str, Any]) -> str | None:

@@ -15,7 +15,7 @@ from wiserouter_langchain.limits import (
     BODIES,
     NO_LIMITS,
     OUTPUT_LIMITS,
-    Limits,
+    CallLimits,
     costly_field,
     fixed_limits,
     own_limits,
@@ -50,9 +50,9 @@ class PoolMember:
         The model's name, where tiktoken has the encoding that counts its tokens exactly.
     limit_field : str or None
         The field that limits its output.
-    limits : Limits
+    limits : CallLimits
         The limits that it is set to.
-    fixed : Limits
+    fixed : CallLimits
         The limits within its `model_kwargs` and `extra_body`, which a call cannot lower.
     most_output_tokens : int or None
         The longest answer that it can give, where its profile says so.
@@ -70,8 +70,8 @@ class PoolMember:
     rate_card: RateCard
     encoding_of: str | None
     limit_field: str | None
-    limits: Limits = NO_LIMITS
-    fixed: Limits = NO_LIMITS
+    limits: CallLimits = NO_LIMITS
+    fixed: CallLimits = NO_LIMITS
     most_output_tokens: int | None = None
     unbounded: str | None = None
     own_tokens: int = 0
@@ -147,13 +147,13 @@ class PoolMember:
         return self.model.model_copy(update={str(self.limit_field): cap_output_tokens})
 
     def bounded(
-        self, limits: Limits, cap_output_tokens: int | None, kwargs: Mapping[str, Any]
+        self, limits: CallLimits, cap_output_tokens: int | None, kwargs: Mapping[str, Any]
     ) -> tuple[BaseChatModel, dict[str, Any]]:
         """Return the model and the keyword arguments that send the limits by which a call was bounded.
 
         Parameters
         ----------
-        limits : Limits
+        limits : CallLimits
             Those of the call.
         cap_output_tokens : int or None
             The limit of the output where neither call nor model sets one.

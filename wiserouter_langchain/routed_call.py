@@ -14,7 +14,7 @@ from langchain_core.runnables import RunnableConfig, patch_config
 from wiserouter import Decision, WiseRouter
 from wiserouter.integration import CallRequest
 from wiserouter_langchain.judge import offer_answer
-from wiserouter_langchain.limits import Limits
+from wiserouter_langchain.limits import CallLimits
 from wiserouter_langchain.operations import OPERATIONS
 from wiserouter_langchain.pool_member import PoolMember
 from wiserouter_langchain.settlement import Remark, settle_runs
@@ -38,7 +38,7 @@ class RoutedCall:
         The chosen model.
     request : CallRequest
         What the call asks for.
-    limits : Limits or None
+    limits : CallLimits or None
         The limits by which a hard budget has bounded the call; None under an expected limit.
     observer : UsageObserver
         Collects the usage of the model.
@@ -56,7 +56,7 @@ class RoutedCall:
     decision: Decision
     member: PoolMember
     request: CallRequest
-    limits: Limits | None = None
+    limits: CallLimits | None = None
     observer: UsageObserver = field(default_factory=UsageObserver)
     runnable: Any = field(default=None, init=False)
     messages: list[BaseMessage] = field(default_factory=list, init=False)

@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from wiserouter.budgets.budget import Budget
+from wiserouter.budgets.limits import Limit, Limits
 from wiserouter.conversations.settings import Conversations
 from wiserouter.learning.drift import Watch
 from wiserouter.learning.estimates import Estimates
@@ -48,6 +49,8 @@ __all__ = [
     "ExploreShare",
     "Growing",
     "LabelBudget",
+    "Limit",
+    "Limits",
     "MemoryStore",
     "Model",
     "Offline",

@@ -8,6 +8,7 @@
     │   ├── LogError                  a row or column of a routing log
     │   └── NotMergeable              routers fitted apart cannot be merged
     ├── InfeasibleBudget              the rate is below the cheapest models' cost
+    ├── InfeasibleLimits              no mix of models keeps all limits
     ├── BudgetError                   a decision cannot be paid for
     │   ├── NotStarted                the scope has no budget
     │   ├── BudgetExhausted           the money that is left does not pay for the call
@@ -35,8 +36,8 @@
         ├── HashMismatch
         └── ForbiddenPickle
 
-`ThinOverlap`, `DataError` and its subclasses are defined in `wiserouter.evaluation.errors`, which is loaded when one of
-them is first asked for here.
+`ThinOverlap`, `DataError` and its subclasses are defined in `wiserouter.evaluation.errors`, `InfeasibleLimits` in
+`wiserouter.budgets.limits`; these modules are loaded when one of the names is first asked for here.
 """
 
 from __future__ import annotations
@@ -48,12 +49,14 @@ from pathlib import Path
 from typing import Any
 
 _OF_THE_EVALUATION = ("ThinOverlap", "DataError", "MissingTable", "HashMismatch", "ForbiddenPickle")
+_ELSEWHERE = dict.fromkeys(_OF_THE_EVALUATION, "wiserouter.evaluation.errors")
+_ELSEWHERE["InfeasibleLimits"] = "wiserouter.budgets.limits"
 
 
 def __getattr__(name: str) -> Any:
-    """Return an error of the evaluation by name."""
-    if name in _OF_THE_EVALUATION:
-        return getattr(import_module("wiserouter.evaluation.errors"), name)
+    """Return an error of another module by name."""
+    if name in _ELSEWHERE:
+        return getattr(import_module(_ELSEWHERE[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

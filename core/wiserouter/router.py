@@ -36,6 +36,7 @@ from wiserouter.routing.judging_methods import RouterJudging
 from wiserouter.routing.keyed_draws import KeyedDraws
 from wiserouter.routing.label_budget import LabelBudget
 from wiserouter.routing.learner import Learner
+from wiserouter.routing.limit_methods import RouterLimits
 from wiserouter.stores import Store, open_store
 from wiserouter.stores.base import Record
 from wiserouter.stores.shared.context_sync import ContextSync
@@ -52,7 +53,7 @@ logger = logging.getLogger("wiserouter")
 T = TypeVar("T")
 
 
-class WiseRouter(RouterBatches, RouterJudging):
+class WiseRouter(RouterBatches, RouterLimits, RouterJudging):
     """A budget-aware router: sends each query to the model that the budget of the workload is best spent on.
 
     Parameters

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -44,3 +45,18 @@ def check_finite(name: str, value: float) -> float:
     if not (isinstance(value, int | float | np.number) and math.isfinite(value)):
         raise InvalidInput(f"{name} must be a finite number, got {value!r}", value=value)
     return float(value)
+
+
+def check_resource(name: str) -> str:
+    """Return the name of a resource; raise `InvalidInput` if it is none."""
+    if not (isinstance(name, str) and name.isidentifier()) or name.endswith("_usd"):
+        raise InvalidInput(
+            f"a resource must have a name such as 'latency_s', and USD are limited by the budget, got {name!r}",
+            value=name,
+        )
+    return name
+
+
+def check_uses(uses: Mapping[str, float]) -> dict[str, float]:
+    """Return the uses of resources by a call, or those expected; raise `InvalidInput` if one is no amount."""
+    return {check_resource(name): check_amount(name, use) for name, use in uses.items()}

@@ -164,9 +164,10 @@ def _contexts(manifest: dict[str, Any], arrays: dict[str, Any]) -> Contexts:
 
 
 def _fields_of(model: Model) -> dict[str, Any]:
-    """Return the fields of a model; those of arms only where it is one, and a batch price only where it has one."""
+    """Return the fields of a model; those of arms, batch prices and prior uses only where it has some."""
     is_arm = bool(model.params) or model.family != split_arm(model.name).model
     plain = (*(() if is_arm else ("params", "family")), *(() if model.batch_price else ("batch_price",)))
+    plain = plain if model.resources else (*plain, "resources")
     return {name: value for name, value in asdict(model).items() if name not in plain}
 
 

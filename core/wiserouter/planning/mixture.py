@@ -141,7 +141,7 @@ class Mixture:
             probability, mix = 1.0, ((drawn, 1.0),)
         reward, cost = (figures.rewards[drawn], figures.costs_usd[drawn]) if drawn != SKIP else (0.0, 0.0)
         return tuple.__new__(  # in half the time of a call of the class
-            Choice, (drawn, probability, price, cost, reward, self.debit, mix, figures, "plan", floor)
+            Choice, (drawn, probability, price, cost, reward, self.debit, mix, figures, "plan", floor, None)
         )
 
     def figures(self, context: int) -> ContextFigures:
@@ -243,7 +243,7 @@ class Mixture:
         if figures.planned is not None and drawn != SKIP:  # the mean, in place of what the plan was solved for
             mean += figures.rewards[drawn] - figures.planned[drawn]
         return tuple.__new__(  # in half the time of a call of the class
-            Choice, (drawn, probability, price, cost[drawn], mean, self.debit, mix, figures, "plan", floor)
+            Choice, (drawn, probability, price, cost[drawn], mean, self.debit, mix, figures, "plan", floor, None)
         )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from wiserouter.budgets.funds import Funds
 from wiserouter.learning.estimates import Estimates
 from wiserouter.learning.residuals.shift import Shift
 from wiserouter.planning.choice_inputs import ContextFigures, ExplorationFigures
+from wiserouter.planning.limited_plan import LimitedPlan
 from wiserouter.planning.plan import Plan
 from wiserouter.pricing.pool import Model
 from wiserouter.types import FloatArray
@@ -29,8 +30,8 @@ Mix = tuple[tuple[int, float], ...]
 class Choice(NamedTuple):
     """A drawn model (`SKIP` for the null action), the figures behind it, and the mix that it was drawn from.
 
-    Cost and reward are those expected of this query; `figures` holds the means of its context, and `floor_usd` the
-    least mean cost of a request.
+    Cost and reward are those expected of this query; `figures` holds the means of its context, `floor_usd` the least
+    mean cost of a request, and `limited` the plan under limits beside the budget, where there are some.
     """
 
     model: int
@@ -43,6 +44,7 @@ class Choice(NamedTuple):
     figures: ContextFigures | ExplorationFigures | None = None
     rule: Rule = "plan"
     floor_usd: float = 0.0
+    limited: LimitedPlan | None = None
 
 
 class Policy(Protocol):
@@ -78,4 +80,14 @@ class Policy(Protocol):
 
     def settings(self) -> dict[str, object]:
         """Return the keyword arguments that make an equal policy, for an artifact."""
+        ...
+
+
+@runtime_checkable
+class DrawsFromPlan(Protocol):
+    """A policy whose choices are drawn from a linear program, to which limits can be added."""
+
+    @property
+    def live_plan(self) -> Plan | None:
+        """The program that choices are drawn from at this moment; None before any cost is known."""
         ...

@@ -88,7 +88,7 @@ def excluded_by(trace: DecisionTrace, model: int) -> str | None:
     """
     if any(k == model for k, _ in trace.choice.mix):
         return None
-    last = _worth_less if trace.shifted else _off_envelope
+    last = _off_prices if trace.choice.limited is not None else _worth_less if trace.shifted else _off_envelope
     for rule in (_not_eligible, _beyond_limit, _not_explored, _not_of_rule, _beyond_reserve, last):
         reason = rule(trace, model)
         if reason is not None:
@@ -149,6 +149,15 @@ def _worth_less(trace: DecisionTrace, model: int) -> str | None:
         return f"costs this query no less than {name}: {cost[model]:.6g}, {cost[best]:.6g}"
     mine, its = (gain[k] - price * cost[k] for k in (model, best))
     return f"worth no more to this query than {name}: {mine:.4g}, {its:.4g}"
+
+
+def _off_prices(trace: DecisionTrace, model: int) -> str | None:  # noqa: ARG001
+    limited, best = trace.choice.limited, trace.choice.mix[0][0]
+    if limited is None:
+        return None
+    name = "skipping" if best == SKIP else trace.pool.names[best]
+    prices = ", ".join(f"{of} {price:.4g}" for of, price in zip(limited.names, limited.prices, strict=True) if price)
+    return f"worth no more than {name} at the prices of budget and limits: {prices or 'all 0'}"
 
 
 def _off_envelope(trace: DecisionTrace, model: int) -> str | None:

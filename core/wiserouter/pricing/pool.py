@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from wiserouter.errors import InvalidInput, NoEligibleModel, UnknownModel, UnknownPrice
 from wiserouter.pricing.arms import Params, arm_name, checked_params, family_numbers, output_limit, split_arm
 from wiserouter.pricing.prices import Price, highest_prices
-from wiserouter.validation import check_amount, check_count, check_reward
+from wiserouter.validation import check_amount, check_count, check_reward, check_uses
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +43,8 @@ class Model:
         The model that it is an arm of; by default what the name says, which is itself for a model without parameters.
     batch_price : Price, optional
         The prices of the batch service of its provider.
+    resources : mapping of str to float, optional
+        Prior mean uses of named resources by one call, such as `{"latency_s": 1.2, "energy_wh": 0.3}`, for limits.
 
     Examples
     --------
@@ -64,6 +66,7 @@ class Model:
     params: Params = field(default_factory=dict, hash=False)
     family: str = ""
     batch_price: Price | None = None
+    resources: Mapping[str, float] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name.strip():
@@ -71,6 +74,7 @@ class Model:
         if not isinstance(self.family, str):
             raise InvalidInput(f"Model.family must be a string, got {self.family!r}", value=self.family)
         self._name_arm()
+        object.__setattr__(self, "resources", check_uses(self.resources))
         for name in ("max_output_tokens", "max_input_tokens"):
             if getattr(self, name) is not None:
                 check_count(f"Model.{name}", getattr(self, name), least=1)
@@ -113,6 +117,8 @@ class Pool:
         True if every model takes every query: none is retired, and none has a context window.
     families : list of int
         A number for each model, equal for the arms of one family.
+    retired : set of int
+        The models that receive no more queries.
 
     Raises
     ------
@@ -138,11 +144,11 @@ class Pool:
                     f"model names must be unique, got {name!r} {self.names.count(name)} times", value=name
                 )
         self.families = family_numbers([model.family for model in models])
-        self._retired = {k for k, model in enumerate(models) if model.retired}
-        if len(self._retired) == len(models):
+        self.retired = {k for k, model in enumerate(models) if model.retired}
+        if len(self.retired) == len(models):
             raise InvalidInput("the pool must hold a model that is not retired, got none: add one first")
         self._counts_tokens = any(model.max_input_tokens is not None for model in models)
-        self.unrestricted = not self._retired and not self._counts_tokens
+        self.unrestricted = not self.retired and not self._counts_tokens
         bounds = [model.max_cost_usd for model in models if model.max_cost_usd is not None]
         self._max_costs_usd = bounds if len(bounds) == len(models) else None
         self._highest_prices = [None if model.price is None else highest_prices(model.price) for model in models]
@@ -176,10 +182,10 @@ class Pool:
         UnknownModel, NoEligibleModel
             If a name is not in the pool, or none is left.
         """
-        if names is None and (self.unrestricted or (not self._retired and input_tokens is None)):
+        if names is None and (self.unrestricted or (not self.retired and input_tokens is None)):
             return None
         asked = set(range(len(self))) if names is None else {self.index(name) for name in names}
-        left = {k for k in asked - self._retired if not self._too_long(k, input_tokens)}
+        left = {k for k in asked - self.retired if not self._too_long(k, input_tokens)}
         if not left:
             raise NoEligibleModel({name: self._why_not(k, asked, input_tokens) for k, name in enumerate(self.names)})
         return None if len(left) == len(self.models) else left
@@ -226,7 +232,7 @@ class Pool:
     def _why_not(self, k: int, asked: set[int], input_tokens: int | None) -> str:
         if k not in asked:
             return "not in eligible"
-        if k in self._retired:
+        if k in self.retired:
             return "retired"
         return f"needs {input_tokens} tokens, window is {self.models[k].max_input_tokens}"
 

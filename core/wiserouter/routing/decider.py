@@ -8,6 +8,7 @@ of the budget that is left.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -28,6 +29,9 @@ from wiserouter.stores.base import Record
 from wiserouter.stores.ids import fresh_id
 from wiserouter.types import NO_CONTEXT, Decision
 from wiserouter.validation import check_amount
+
+if TYPE_CHECKING:
+    from wiserouter.routing.limited_scopes import LimitedScopes
 
 CUSHION_DECAY = 0.999
 """Per request. A hard budget keeps the most expensive cheapest call of about the last 1,000 back for its last one."""
@@ -60,6 +64,8 @@ class Decider:
     ----------
     caps : ShareCaps or None
         The largest shares of some models.
+    limits : LimitedScopes or None
+        The limits of scopes beside their budgets.
     """
 
     def __init__(
@@ -76,6 +82,7 @@ class Decider:
         self._keyed = keyed or KeyedDraws()
         self.labels, self.explore = labels, explore
         self.caps: ShareCaps | None = None
+        self.limits: LimitedScopes | None = None
         self._cushion_usd = 0.0
         self._payers = payers or (lambda scope: (scope,))
         self._values: RequestValues | None = None
@@ -132,10 +139,10 @@ class Decider:
         if value is not None or self._values is not None:
             shift = self._valued(shift, value, scope, funds, terms)
         if terms is None:
-            choice = self._choose(budget, funds, context, allowed, shift, rng)
+            choice = self._choose(budget, funds, context, allowed, shift, rng, scope)
         else:
             features, shift = terms.learned_from(features), terms.weighed(shift)
-            choice = self._choose_in(terms, budget, funds, context, allowed, shift, rng)
+            choice = self._choose_in(terms, budget, funds, context, allowed, shift, rng, scope)
         if may_wait and worst_usd is not None and max(worst_usd) > budget.room_usd:
             _check_room(budget, choice, worst_usd)
         inputs = (pool, learner.contexts, choice, funds, candidates, tokens, worst_usd, room_usd, shift)
@@ -205,6 +212,7 @@ class Decider:
         allowed: set[int] | None,
         shift: Shift | None,
         rng: np.random.Generator,
+        scope: str,
     ) -> Choice:
         """Return the policy's choice; the cheapest model if the budget is used up and goes on with that."""
         policy, needed_usd = self._learner.policy, 0.0
@@ -217,6 +225,8 @@ class Decider:
                 if shift is None
                 else policy.choose(context, funds, rng, allowed, shift)
             )
+            if self.limits is not None:
+                choice = self.limits.vary(choice, scope, context, funds, rng, allowed, shift)
             if self.explore is not None:
                 rng = rng if rng is self._rng else self._keyed.exploring()
                 choice = self.explore.vary(choice, funds, rng, allowed, shift)
@@ -239,6 +249,7 @@ class Decider:
         allowed: set[int] | None,
         shift: Shift | None,
         rng: np.random.Generator,
+        scope: str,
     ) -> Choice:
         """Return the model that holds the conversation, if it can go on; else the policy's choice.
 
@@ -248,7 +259,7 @@ class Decider:
         may_go_on = held is not None and (allowed is None or held.model in allowed)
         if held is not None and may_go_on and held.expected_cost_usd <= budget.plannable_usd + terms.rest_usd:
             return held
-        choice = self._choose(budget, funds, context, allowed, shift, rng)
+        choice = self._choose(budget, funds, context, allowed, shift, rng, scope)
         if choice.model == SKIP:
             return choice
         call_usd = terms.call_usd(choice.model, choice.expected_cost_usd)

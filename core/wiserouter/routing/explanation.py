@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from wiserouter.planning.choice_inputs import ContextFigures
@@ -120,6 +120,9 @@ class Explanation:
         Why more money would not have changed the decision, and what would help; None where it would have.
     warnings : tuple of str
         What speaks against the scores that the router has learned from: a judge that prefers cheap models.
+    prices : dict of str to float
+        Under limits beside the budget: reward per unit of the budget and of each limit at the margin. The worth of a
+        model is then its reward less all prices x uses, by the means of the context.
     """
 
     id: str
@@ -151,6 +154,7 @@ class Explanation:
     unspent: str | None = None
     warnings: tuple[str, ...] = ()
     value: float = 1.0
+    prices: dict[str, float] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the fields as dictionaries, lists and numbers, for JSON."""
@@ -183,6 +187,8 @@ def figures_of_decision(decision: Decision, trace: DecisionTrace) -> dict[str, A
     context = explained.pop("context")
     for later in ("state", "answered_by", "cost_usd", "reward"):
         del explained[later]
+    if not explained["prices"]:
+        del explained["prices"]
     return {**explained, "context": {name: context[name] for name in ("id", "share")}}
 
 
@@ -220,19 +226,31 @@ def _explained(
         answered_by=answered_by,
         cost_usd=cost_usd,
         reward=reward,
-        models=() if trace is None else tuple(_model(trace, mix, k) for k in range(len(trace.pool))),
+        models=() if trace is None else tuple(_model(trace, mix, k, decision.context) for k in range(len(trace.pool))),
         conversation=decision.conversation,
         visit=decision.visit,
         run_id=decision.run_id,
         unspent=None if trace is None else _unspent(trace),
         value=decision.value,
+        prices={} if trace is None else _prices(trace),
     )
+
+
+def _prices(trace: DecisionTrace) -> dict[str, float]:
+    """Return the prices of budget and limits; none without limits."""
+    limited = trace.choice.limited
+    return {} if limited is None else dict(zip(limited.names, limited.prices, strict=True))
 
 
 def _unspent(trace: DecisionTrace) -> str | None:
     """Return why more money would not change the decision of a plan; None where it would."""
     choice = trace.choice
-    if choice.rule != "plan" or choice.shadow_price != 0.0 or not isinstance(choice.figures, ContextFigures):
+    if (
+        choice.limited is not None
+        or choice.rule != "plan"
+        or choice.shadow_price != 0.0
+        or not isinstance(choice.figures, ContextFigures)
+    ):
         return None
     return why_no_more(choice.figures, trace.pool.names)
 
@@ -243,11 +261,12 @@ def _context(contexts: Contexts | None, context: int) -> ExplainedContext:
     return ExplainedContext(context, float(contexts.freq[context]), *contexts.summary(context))
 
 
-def _model(trace: DecisionTrace, mix: dict[int, float], k: int) -> ExplainedModel:
+def _model(trace: DecisionTrace, mix: dict[int, float], k: int, context: int) -> ExplainedModel:
     figures, price = trace.choice.figures, trace.choice.shadow_price
     reward, cost = (None, None) if figures is None else figures.means(k)
     planned = figures.planned if isinstance(figures, ContextFigures) else None
     weighed = reward if planned is None else planned[k]
+    limited = trace.choice.limited is not None
     known = weighed is not None and cost is not None and math.isfinite(price)
     return ExplainedModel(
         name=trace.pool.names[k],
@@ -256,12 +275,18 @@ def _model(trace: DecisionTrace, mix: dict[int, float], k: int) -> ExplainedMode
         expected_reward=reward,
         expected_cost_usd=cost,
         optimistic_reward=None if planned is None else planned[k],
-        worth=weighed - price * cost if known else None,  # type: ignore[operator]
+        worth=_worth(trace, k, context) if limited else weighed - price * cost if known else None,  # type: ignore[operator]
         labels=0 if figures is None else round(figures.labels[k]),
         calls=0 if figures is None else round(figures.calls[k]),
         worst_case_usd=None if trace.worst_usd is None else _finite(trace.worst_usd[k]),
         excluded_by=excluded_by(trace, k),
     )
+
+
+def _worth(trace: DecisionTrace, k: int, context: int) -> float | None:
+    """Return the worth of a model in its context at the prices of budget and limits."""
+    limited = trace.choice.limited
+    return None if limited is None or context == NO_CONTEXT else float(limited.worth[context, k])
 
 
 def _finite(value: float) -> float | None:

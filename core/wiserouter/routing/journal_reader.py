@@ -73,7 +73,7 @@ def find_explanation(reading: JournalReader, decision_id: str) -> dict[str, Any]
         kind = event.get("event")
         if kind == "decision" and decision_id in {"last", event.get("id")}:
             later = {"state": "in flight", "answered_by": event["model"], "cost_usd": None, "reward": None}
-            found = {**event, **later}
+            found = {"prices": {}, **event, **later}
             del found["event"]
             source = None
         elif found and event.get("id") == found["id"]:

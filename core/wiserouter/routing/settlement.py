@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import NoReturn, TypeVar
 
@@ -29,7 +29,7 @@ from wiserouter.routing.administration import RouterAdministration
 from wiserouter.routing.shadow import is_observed
 from wiserouter.stores.base import Record
 from wiserouter.types import Decision
-from wiserouter.validation import check_amount, check_reward
+from wiserouter.validation import check_amount, check_reward, check_uses
 
 logger = logging.getLogger("wiserouter")
 
@@ -48,6 +48,7 @@ class RouterSettlement(RouterAdministration):
         model: str | None = None,
         learn: bool = True,
         learned_usd: float | None = None,
+        resources: Mapping[str, float] | None = None,
     ) -> None:
         """Settle the true cost of a call, given in USD or as tokens.
 
@@ -68,6 +69,8 @@ class RouterSettlement(RouterAdministration):
             False if the cost says nothing about the model, as with a cached answer.
         learned_usd : float, USD, optional
             The cost to learn from where the call was billed at other prices than plain ones, such as those of a batch.
+        resources : mapping of str to float, optional
+            What the call has used of named resources, such as `{"latency_s": 1.7}`, where `set_limits` limits them.
 
         Raises
         ------
@@ -79,10 +82,9 @@ class RouterSettlement(RouterAdministration):
         """
         decision_id = decision if isinstance(decision, str) else decision.id
         pool = self._learner.pool
-        served = None
-        if model is not None:
-            served = pool.positions[model] if model in pool.positions else pool.index(model)
+        served = None if model is None else pool.positions[model] if model in pool.positions else pool.index(model)
         tokens = usage if usage is None or isinstance(usage, Usage) else usage_from(usage)
+        uses = None if resources is None else check_uses(resources)
         if self._shadow is not None and self._charged_observed(decision, served, cost_usd, tokens, learn=learn):
             return
         cost = self._cost_usd(decision, model, cost_usd, tokens)
@@ -98,9 +100,11 @@ class RouterSettlement(RouterAdministration):
             learns = learn and not record.decision.run_id
             context = learner.add_cost(record, plain, tokens) if learns else learner.context_of(record)
             self._days.charged(record, learner.contexts, context, cost, tokens, learn)
+            if uses and self._decider.limits is not None:
+                self._decider.limits.record(record, context, uses, learn=learn)
         for observer in self._observers:
-            name = pool.names[record.model]
-            figures = {"cost_usd": cost, "model": name, "learn": learn, "usage": tokens}
+            name, used = pool.names[record.model], {"resources": uses} if uses else {}
+            figures = {"cost_usd": cost, "model": name, "learn": learn, "usage": tokens, **used}
             observer.event("charge", decision_id, self._store.now(), **figures)
         if cost > record.decision.reserved_usd:
             self._warn_if_hard(record, cost)
@@ -114,10 +118,11 @@ class RouterSettlement(RouterAdministration):
         model: str | None = None,
         learn: bool = True,
         learned_usd: float | None = None,
+        resources: Mapping[str, float] | None = None,
     ) -> None:
         """Charge like `charge`, off the event loop if the store may have to be waited for."""
         charge = partial(self.charge, usage=usage, model=model, learn=learn, learned_usd=learned_usd)
-        step = partial(charge, decision, cost_usd)
+        step = partial(charge, decision, cost_usd, resources=resources)
         await self._offload(_scope(decision), step, _id(decision))
 
     def spend(self, cost_usd: float, *, scope: str = "default") -> None:

@@ -17,6 +17,7 @@ from wiserouter.routing.unspent import why_unspent
 if TYPE_CHECKING:
     from wiserouter.judging.agreements import Agreements
     from wiserouter.judging.judge import Judge
+    from wiserouter.routing.limit_figures import LimitFigures
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +101,10 @@ class Status(AccountFigures):
     judge : JudgeFigures or None
         What the judge has done in this process, of all scopes; None without one.
     warnings : tuple of str
-        What speaks against the scores that the router has learned from: a judge that prefers cheap models.
+        What speaks against the scores that the router has learned from: a judge that prefers cheap models; and the
+        limits that no mix of models keeps.
+    limits : tuple of LimitFigures
+        The limits beside the budget; with them, price, reward and mix are those of the plan under all of them.
     """
 
     scope: str
@@ -112,6 +116,7 @@ class Status(AccountFigures):
     unspent: str | None = None
     judge: JudgeFigures | None = None
     warnings: tuple[str, ...] = ()
+    limits: tuple[LimitFigures, ...] = ()
 
     def __str__(self) -> str:
         return text_of(self.as_dict())

@@ -27,6 +27,7 @@ def rows_of(status: Mapping[str, Any]) -> list[tuple[str, str]]:
         rows.append((f"{status['conversations']['unit']}s", _conversations(status["conversations"])))
     if status.get("judge"):
         rows.append(("judge", _judge(status["judge"])))
+    rows += [("limit", _limit(one)) for one in status.get("limits", ())]
     rows += [("warning", line) for line in status.get("warnings", ())]
     if len(status["windows"]) > 1:
         rows += [(_name(window), _budget(window) + _renewal(window)) for window in status["windows"]]
@@ -111,6 +112,17 @@ def _judge(figures: Mapping[str, Any]) -> str:
     agreed = [f"agrees {figures['agreement']:.0%} with people on {figures['pairs']:,}"] if figures["pairs"] else []
     judged = f"{figures['source']}: {figures['judged']:,} of {figures['offered']:,} judged"
     return ", ".join([judged, *counts, *paid, *agreed])
+
+
+def _limit(limit: Mapping[str, Any]) -> str:
+    """Return one limit: its bound, what the calls have used so far, and its price."""
+    total = "" if limit["total"] is None else f" of {limit['total']:,.4g} in all"
+    parts = [f"{limit['name']} {limit['bound']:.4g}" if limit["bound"] is not None else limit["name"] + total]
+    if limit["calls"]:
+        parts.append(f"{limit['mean']:.4g} on average so far, {limit['used']:,.4g} in all")
+    if limit["planned"] is not None:
+        parts.append(f"planned {limit['planned']:.4g} of {limit['rate']:.4g}, price {limit['price']:.4g}")
+    return ", ".join(parts)
 
 
 def _time(seconds: float) -> str:

@@ -17,6 +17,11 @@ LEAST_SHARE = 0.1
 class Valued(Protocol):
     """The value of a request, by which a plan weighs its reward."""
 
+    @property
+    def value(self) -> float:
+        """The value relative to 1."""
+        ...
+
     def split_from_floor(self, plan: Any, context: int, rate_usd: float) -> tuple[int, int, float, float, float]:
         """Return the fields of `Plan.split_from_floor` for this request."""
         ...

@@ -84,6 +84,11 @@ class EpsilonFirst:
         """The linear program as it was last solved; None before it is first needed."""
         return self._live_plan.plan
 
+    @property
+    def live_plan(self) -> Plan | None:
+        """The program that choices are drawn from."""
+        return self._live_plan.plan
+
     def bind(self, freq: FloatArray, estimates: Estimates, models: Sequence[Model] = ()) -> None:
         """Take the context frequencies, and the estimates that the router keeps up to date."""
         self._estimates = estimates

@@ -47,6 +47,11 @@ class Offline:
         """The linear program as it was last solved."""
         return self._live_plan.plan
 
+    @property
+    def live_plan(self) -> Plan | None:
+        """The program that choices are drawn from."""
+        return self._live_plan.plan
+
     def bind(self, freq: FloatArray, estimates: Estimates, models: Sequence[Model] = ()) -> None:
         """Solve the plan at the present estimates; raise `InvalidInput` if they hold no cost."""
         estimates.means()

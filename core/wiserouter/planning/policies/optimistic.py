@@ -93,6 +93,11 @@ class Optimistic:
             self._at_means = Plan(live.freq, self._means, live.cost_usd, allow_skip=self.allow_skip)
         return self._at_means
 
+    @property
+    def live_plan(self) -> Plan | None:
+        """The program that choices are drawn from, at upper confidence bounds; None before any cost is known."""
+        return None if self._unpaid else self._live
+
     def bind(self, freq: FloatArray, estimates: Estimates, models: Sequence[Model] = ()) -> None:
         """Take the context frequencies, the estimates that the router keeps up to date, and the pool."""
         if not estimates.met.any():  # in a log with all scores, a model's calls are the number of its queries

@@ -1,0 +1,65 @@
+r"""The meter of a limit: what the calls of a scope have used so far, and the mean that the next ones may use.
+
+With a limit L on the mean and uses x_i, the excess is :math:`E = \sum_i (x_i - L)`. The calls to come may use
+
+.. math:: b = L - E / \min(\max(\tau, 50), 300)
+
+on average, where tau is the number of requests still to come: what was used too much is made up for over the rest of
+the horizon, or over the next 300 requests of a longer one. So the mean so far converges to the limit where that
+binds, also with wrong estimates. A total is spent like the budget, at b / tau.
+"""
+
+from __future__ import annotations
+
+WINDOW = 300
+"""Requests over which an excess is made up for; also the most requests whose savings are carried on."""
+
+LEAST_WINDOW = 50
+"""At the end of a horizon an excess is still made up for over this many requests."""
+
+
+class LimitMeter:
+    """The uses of one measure so far.
+
+    Parameters
+    ----------
+    mean : float, optional
+        The largest mean per call.
+    total : float, optional
+        The largest sum.
+
+    Attributes
+    ----------
+    calls, used : float
+        Number of calls, and the sum of their uses.
+
+    Examples
+    --------
+    >>> meter = LimitMeter(mean=2.0)
+    >>> for _ in range(100):
+    ...     meter.add(3.0)
+    >>> meter.rate(10_000), meter.rate(100)
+    (1.6666666666666667, 1.0)
+    """
+
+    def __init__(self, mean: float | None = None, total: float | None = None) -> None:
+        self.mean, self.total = mean, total
+        self.calls, self.used = 0, 0.0
+        self._excess = 0.0
+
+    def add(self, use: float) -> None:
+        """Count a call."""
+        self.calls += 1
+        self.used += use
+        if self.mean is not None:
+            most = WINDOW * self.mean
+            self._excess = min(max(self._excess + use - self.mean, -most), most)
+
+    def rate(self, requests: int) -> float:
+        """Return the mean that each of the requests to come may use; the tighter one of mean and total."""
+        rates = []
+        if self.mean is not None:
+            rates.append(self.mean - self._excess / min(max(requests, LEAST_WINDOW), WINDOW))
+        if self.total is not None:
+            rates.append((self.total - self.used) / max(requests, 1))
+        return max(min(rates), 0.0)

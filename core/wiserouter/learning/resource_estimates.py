@@ -1,0 +1,116 @@
+r"""Mean uses of a resource per (context, model), learned like costs from recent calls and priors.
+
+The mean of a model over all contexts starts from its prior, which counts as some calls; without one it starts from a
+single call that used nothing, so that a model of unknown use is tried. The mean of a cell is shrunk toward it with the
+strength of `wiserouter.learning.shrinkage`. Old calls fade, since latencies drift. The plan uses lower confidence
+bounds, as it does upper ones of rewards: what it uses more than that, the meter of the limit makes up for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import numpy as np
+
+from wiserouter.learning.shrinkage import pseudo_counts
+from wiserouter.types import FloatArray
+
+MEMORY = 0.9998
+"""Weight of the calls so far at each call: about the last 5,000 are counted."""
+
+ALPHA = 1.0
+"""Standard deviations of a mean by which it may be lower than estimated."""
+
+PRIOR_CALLS = 5.0
+"""Number of calls of a model that its prior counts for."""
+
+
+class ResourceEstimates:
+    """Counts and sums of one measure per (context, model).
+
+    Parameters
+    ----------
+    n_contexts : int
+        Number of contexts.
+    priors : sequence of float or None, one per model
+        Prior means.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        (n_contexts, n_models).
+
+    Examples
+    --------
+    >>> latency_s = ResourceEstimates(1, [1.2, None])
+    >>> latency_s.means()
+    array([[1.2, 0. ]])
+    >>> for _ in range(5):
+    ...     latency_s.add(0, 1, 3.0)
+    >>> latency_s.means().round(1)
+    array([[1.2, 2.7]])
+    """
+
+    def __init__(self, n_contexts: int, priors: Sequence[float | None]) -> None:
+        self.shape = shape = (n_contexts, len(priors))
+        self._count, self._sum, self._square = np.zeros(shape), np.zeros(shape), np.zeros(shape)
+        self._prior = np.array([np.nan if prior is None else prior for prior in priors], dtype=np.float64)
+        self._prior_calls = np.where(np.isnan(self._prior), 1.0, PRIOR_CALLS)
+        self._weight = 1.0
+
+    def add(self, context: int, model: int, use: float) -> None:
+        """Count a call."""
+        self._weight /= MEMORY
+        self._count[context, model] += self._weight
+        self._sum[context, model] += self._weight * use
+        self._square[context, model] += self._weight * use * use
+        if self._weight > 1e6:
+            self._scale_down()
+
+    def means(self) -> FloatArray:
+        """Return the mean of each (context, model)."""
+        count, total, square = (table / self._weight for table in (self._count, self._sum, self._square))
+        column = self._of_models(count, total, self._prior)
+        strength = pseudo_counts(count, total, square) if count.any() else 0.0
+        if np.isinf(strength):
+            return np.broadcast_to(column, self.shape).copy()
+        weight = np.maximum(strength, self._prior_calls / self.shape[0])
+        means: FloatArray = (total + weight * column) / (count + weight)
+        return means
+
+    def optimistic_means(self) -> FloatArray:
+        """Return lower confidence bounds of the means: a model whose first calls were slow by chance is tried again."""
+        means = self.means()
+        error = self._deviations() / np.sqrt(self._count / self._weight + PRIOR_CALLS)  # others may differ from it
+        bounds: FloatArray = np.maximum(means - ALPHA * error, 0.0)
+        return bounds
+
+    def _deviations(self) -> FloatArray:
+        """Return the standard deviation of a call of each model; a prior alone has none."""
+        count, total, square = (table / self._weight for table in (self._count, self._sum, self._square))
+        mean = self._of_models(count, total, self._prior)
+        second = self._of_models(count, square, self._prior**2)
+        deviations: FloatArray = np.sqrt(np.maximum(second - mean**2, 0.0))
+        return deviations
+
+    def are_known(self, models: Collection[int]) -> bool:
+        """Return True if each of these models has a prior or calls."""
+        return all(bool(self._count[:, k].any()) or not np.isnan(self._prior[k]) for k in models)
+
+    def moved_to(self, n_contexts: int, priors: Sequence[float | None]) -> ResourceEstimates:
+        """Return the estimates for other contexts or more models, which start from the means of the models so far."""
+        means = self.means().mean(axis=0)
+        known = [float(mean) if self.are_known([k]) else None for k, mean in enumerate(means)]
+        return ResourceEstimates(n_contexts, [*known, *priors[len(known) :]])
+
+    def _of_models(self, count: FloatArray, total: FloatArray, prior: FloatArray) -> FloatArray:
+        """Return a mean of each model over all contexts, from sums and a prior mean."""
+        weight = self._prior_calls
+        means: FloatArray = (total.sum(axis=0) + weight * np.nan_to_num(prior)) / (count.sum(axis=0) + weight)
+        return means
+
+    def _scale_down(self) -> None:
+        self._count /= self._weight
+        self._sum /= self._weight
+        self._square /= self._weight
+        self._weight = 1.0

@@ -1,0 +1,254 @@
+"""The limits of each scope while serving: their meters, the estimates of uses, and a plan that is solved again rarely.
+
+A program takes some milliseconds and a decision some microseconds. It is solved again after 10 % more decisions of the
+scope, and at least after 200; at once when the pool or the contexts have changed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from wiserouter.budgets.funds import Funds
+from wiserouter.budgets.limit_meter import LimitMeter
+from wiserouter.budgets.limits import InfeasibleLimits, Limits, Measure
+from wiserouter.learning.residuals import Shift
+from wiserouter.learning.resource_estimates import ResourceEstimates
+from wiserouter.planning.envelope import SKIP
+from wiserouter.planning.limit_constraints import banned_models, budget_constraint, limit_constraints
+from wiserouter.planning.limited_mixture import LimitedMixture
+from wiserouter.planning.limited_plan import Constraint, limited_plan
+from wiserouter.planning.plan import Plan
+from wiserouter.planning.policies import Choice
+from wiserouter.planning.policy import DrawsFromPlan
+from wiserouter.pricing.pool import Pool
+from wiserouter.routing.learner import Learner
+from wiserouter.stores.base import Record
+from wiserouter.types import NO_CONTEXT, FloatArray
+
+logger = logging.getLogger("wiserouter")
+
+RESOLVE_GROWTH = 0.1
+"""A plan is solved again after this share more decisions of its scope."""
+
+LEAST_BETWEEN, MOST_BETWEEN = 10, 200
+"""The least and the most decisions between two solutions."""
+
+_ROUNDING = 1e-6  # relative; a bound that is loosened by no more than this is kept
+
+
+class ScopeLimits:
+    """The limits of one scope.
+
+    Parameters
+    ----------
+    terms : Limits
+        The limits.
+
+    Attributes
+    ----------
+    meters : dict of Measure to LimitMeter
+        What the calls have used.
+    constraints : tuple of Constraint
+        Those of the plan as it was last solved; the first is the budget's.
+    mixture : LimitedMixture or None
+        That plan; None before the first decision.
+    """
+
+    def __init__(self, terms: Limits) -> None:
+        self.terms = terms
+        self.meters = {one: LimitMeter(terms.most(one), terms.total(one)) for one in terms.measures}
+        self.constraints: tuple[Constraint, ...] = ()
+        self.mixture: LimitedMixture | None = None
+        self.decided = 0
+        self._solve_at = 0.0
+        self._warned = False
+        self._solved_for: tuple[object, ...] = ()
+
+    def is_due(self, inputs: tuple[object, ...]) -> bool:
+        """Return True if the plan is to be solved again."""
+        return self.mixture is None or self.decided >= self._solve_at or self._solved_for != inputs
+
+    def solve(self, plan: Plan, funds: Funds, uses: Mapping[Measure, FloatArray], pool: Pool) -> LimitedMixture:
+        """Solve the plan at what is left of the budget and of the limits."""
+        banned = banned_models(self.terms, pool.names, pool.retired)
+        bounds = {one: meter.rate(funds.requests) for one, meter in self.meters.items()}
+        limits = limit_constraints(self.terms, bounds, uses, plan, pool.names)
+        self.constraints = (budget_constraint(plan, funds.rate_usd, banned), *limits)
+        solved = limited_plan(plan.freq, plan.reward, self.constraints, allow_skip=plan.allow_skip, banned=banned)
+        self.mixture = LimitedMixture(solved, plan.freq, banned)
+        if self.nearest() and not self._warned:
+            self._warned = True
+            logger.warning("no mix of models keeps all limits, the nearest is used: %s", self.nearest())
+        between = min(max(LEAST_BETWEEN, RESOLVE_GROWTH * self.decided), MOST_BETWEEN)
+        self._solve_at = self.decided + max(min(between, RESOLVE_GROWTH * funds.requests), 1.0)
+        self._solved_for = (plan.n_contexts, pool)
+        return self.mixture
+
+    def nearest(self) -> dict[str, float]:
+        """Return the limits that no mix keeps, with the nearest that the plan keeps in their place."""
+        if self.mixture is None:
+            return {}
+        asked = {one.label: most for one in self.meters if (most := self.terms.most(one)) is not None}
+        found = {}
+        for one, bound in zip(self.constraints, self.mixture.plan.bounds, strict=True):
+            most = max(one.most, asked.get(one.name, one.most))  # an excess that is made up for is no failure
+            if one.elastic and bound > most + _ROUNDING * abs(most):
+                found[one.name] = shown(one.name, bound)
+        return found
+
+
+class LimitedScopes:
+    """The limits of all scopes.
+
+    Parameters
+    ----------
+    learner : Learner
+        Pool, contexts, estimates and policy.
+    """
+
+    def __init__(self, learner: Learner) -> None:
+        self._learner = learner
+        self._terms: dict[str | None, Limits] = {}
+        self._scopes: dict[str, ScopeLimits] = {}
+        self._uses: dict[Measure, ResourceEstimates] = {}
+        self._shape: tuple[int, int, int] | None = None
+
+    def set(self, limits: Limits | None, scope: str | None) -> None:
+        """Set or end the limits of a scope; of all scopes without limits of their own where it is None."""
+        if limits is None:
+            self._terms.pop(scope, None)
+        else:
+            self._terms[scope] = limits
+            for measure in limits.measures:
+                self._uses[measure] = self._known_uses(measure)
+        for known in list(self._scopes):
+            if known == scope or (scope is None and known not in self._terms):
+                del self._scopes[known]
+
+    def terms(self, scope: str) -> Limits | None:
+        """Return the limits that a scope is under."""
+        return self._terms.get(scope) or self._terms.get(None)
+
+    def check(self, limits: Limits, rate_usd: float | None, horizon: int | None) -> None:
+        """Raise `InfeasibleLimits` if no mix keeps all limits, by what is known of the models.
+
+        Parameters
+        ----------
+        limits : Limits
+            The limits.
+        rate_usd : float or None, USD per request
+            Budget left per request left; None where there is none yet.
+        horizon : int or None
+            The requests over which a total is spent.
+        """
+        policy, pool = self._learner.policy, self._learner.pool
+        live = policy.live_plan if isinstance(policy, DrawsFromPlan) else None
+        unknown = np.zeros((self._n_contexts, len(pool)))
+        plan = Plan(self._learner.contexts.freq, unknown, unknown) if live is None else live
+        uses = {one: self._known_uses(one) for one in limits.measures}
+        known = {one: use.means() for one, use in uses.items() if use.are_known(set(range(len(pool))) - pool.retired)}
+        bounds = {one: bound for one in known if (bound := _bound(limits, one, horizon)) is not None}
+        terms = limits if live is not None else replace(limits, min_quality=None)
+        banned = banned_models(limits, pool.names, pool.retired)
+        constraints = limit_constraints(terms, bounds, known, plan, pool.names)
+        if live is not None and rate_usd is not None:
+            constraints = [budget_constraint(plan, rate_usd, banned), *constraints]
+        if not constraints:
+            return
+        solved = limited_plan(plan.freq, plan.reward, constraints, allow_skip=plan.allow_skip, banned=banned)
+        loosened = [
+            (one.name, shown(one.name, one.most), shown(one.name, bound))
+            for one, bound in zip(constraints, solved.bounds, strict=True)
+            if bound > one.most + _ROUNDING * abs(one.most)
+        ]
+        if loosened:
+            raise InfeasibleLimits({name: most for name, most, _ in loosened}, {name: b for name, _, b in loosened})
+
+    def of(self, scope: str) -> ScopeLimits | None:
+        """Return the limits of a scope, where it has some."""
+        known = self._scopes.get(scope)
+        if known is None:
+            terms = self.terms(scope)
+            if terms is None:
+                return None
+            known = self._scopes[scope] = ScopeLimits(terms)
+        return known
+
+    def vary(
+        self,
+        choice: Choice,
+        scope: str,
+        context: int,
+        funds: Funds,
+        rng: np.random.Generator,
+        allowed: Collection[int] | None,
+        shift: Shift | None,
+    ) -> Choice:
+        """Return a draw from the plan under the limits of a scope in place of that of the policy."""
+        limits, learner = self.of(scope), self._learner
+        policy = learner.policy
+        plan = policy.live_plan if isinstance(policy, DrawsFromPlan) else None
+        if limits is None or plan is None or choice.rule != "plan":
+            return choice
+        limits.decided += 1
+        mixture = limits.mixture
+        if mixture is None or limits.is_due((plan.n_contexts, learner.pool)):
+            mixture = limits.solve(plan, funds, self.means(limits.terms), learner.pool)
+        return mixture.vary(choice, context, funds, rng, allowed, shift)
+
+    def record(self, record: Record, context: int, uses: Mapping[str, float], *, learn: bool) -> None:
+        """Count the uses of a call in the meters of its scope, and learn from them."""
+        limits = self.of(record.decision.scope)
+        for measure, meter in {} if limits is None else limits.meters.items():
+            if measure.resource in uses:
+                meter.add(measure.of(uses[measure.resource]))
+        if not learn or context == NO_CONTEXT or record.model == SKIP:
+            return
+        self._follow()
+        for measure, estimates in self._uses.items():
+            if measure.resource in uses:
+                estimates.add(context, record.model, measure.of(uses[measure.resource]))
+
+    def means(self, limits: Limits) -> dict[Measure, FloatArray]:
+        """Return the mean uses per (context, model) of what some limits bound, at lower confidence bounds."""
+        self._follow()
+        return {measure: self._uses[measure].optimistic_means() for measure in limits.measures}
+
+    @property
+    def _n_contexts(self) -> int:
+        return self._learner.contexts.n_contexts
+
+    def _known_uses(self, measure: Measure) -> ResourceEstimates:
+        """Return the estimates of a measure; those of the priors where it is not bounded yet."""
+        self._follow()
+        return self._uses.get(measure) or ResourceEstimates(self._n_contexts, self._priors(measure))
+
+    def _priors(self, measure: Measure) -> list[float | None]:
+        models = self._learner.pool.models
+        priors = [model.resources.get(measure.resource) for model in models]
+        return [None if prior is None else measure.expected(prior) for prior in priors]
+
+    def _follow(self) -> None:
+        """Move the estimates to the present contexts and models."""
+        shape = (self._learner.version, self._n_contexts, len(self._learner.pool))
+        if shape != self._shape:
+            if self._shape is not None:
+                for measure, estimates in self._uses.items():
+                    self._uses[measure] = estimates.moved_to(self._n_contexts, self._priors(measure))
+            self._shape = shape
+
+
+def _bound(limits: Limits, measure: Measure, horizon: int | None) -> float | None:
+    """Return the mean that a measure may have from the start."""
+    total = limits.total(measure)
+    bounds = [limits.most(measure), None if total is None or not horizon else total / horizon]
+    return min([bound for bound in bounds if bound is not None], default=None)
+
+
+def shown(name: str, bound: float) -> float:
+    """Return the bound of a constraint as it was given: a floor is a constraint of negative use."""
+    return -bound if name.startswith("min_") else bound
