@@ -247,7 +247,7 @@ def test_models_and_prices_may_change_while_limits_hold():
 
 def test_a_router_that_learns_from_nothing_keeps_its_limits():
     rng = np.random.default_rng(1)
-    router = WiseRouter(models((None, None, None)), policy=Optimistic(), seed=0)
+    router = WiseRouter(models((None, None, None)), policy=Optimistic(), growing=None, seed=0)
     router.start(Budget(amount_usd=50.0, horizon=2_000))
     router.set_limits(Limits({"latency_s": Limit(mean=1.4)}))
     for _ in range(2_000):
