@@ -11,7 +11,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 LITELLM = "litellm[proxy]==1.109.1"
 FLOORS = "certifi>=2025.1.1\nlitellm-proxy-extras==0.4.110\nboto3>=1.43.1\nmcp>=2.2\n"
-TESTING = ("pytest", "pytest-asyncio", "pytest-socket", "pytest-xdist", "hypothesis", "respx", "schemathesis")
+RUNNER = ("pytest", "pytest-asyncio", "pytest-socket", "pytest-xdist")
+USED = ("anthropic", "hypothesis", "prometheus-client", "respx", "schemathesis")
 
 
 def run(*command: str | Path) -> None:
@@ -27,7 +28,7 @@ def main() -> None:
         run("uv", "venv", "--quiet", "--python", "3.11", work / "venv")
         python = work / "venv" / "bin" / "python"
         install = ("uv", "pip", "install", "--quiet", "--no-config", "--python", python)
-        run(*install, "--override", work / "overrides.txt", "--editable", ROOT, LITELLM, *TESTING)
+        run(*install, "--override", work / "overrides.txt", "--editable", ROOT, LITELLM, *RUNNER, *USED)
         run(
             python,
             "-m",
