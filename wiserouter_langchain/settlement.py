@@ -88,6 +88,7 @@ def settle_runs(
             sum(bill.cost_usd for bill in known) + n_unknown * presumed_usd,
             usage=known[0].usage if len(known) == 1 and not n_unknown else None,
             learn=not n_unknown and all(bill.learn for bill in known),
+            resources={"latency_s": sum(run.took_s for run in observer.runs)} if router.has_limits else None,
         )
     return next((each.remark for each in bills if each.remark), Remark.NONE)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -21,10 +22,13 @@ class ModelRun(NamedTuple):
         The answer, or the part of it that arrived; None where nothing did.
     error : BaseException or None
         What ended the run before its answer was complete.
+    took_s : float, seconds
+        The time from its start to its end.
     """
 
     message: BaseMessage | None
     error: BaseException | None = None
+    took_s: float = 0.0
 
 
 def _ignore(event: object) -> None:
@@ -45,6 +49,8 @@ class UsageObserver(BaseCallbackHandler):
         Called when a run begins.
     on_end : callable of (BaseException or None) -> None
         Called when a run ends: where the caller reads the model's own stream, nothing else reports its end.
+    now_s : callable
+        The clock, in seconds.
     """
 
     run_inline = True  # no thread hop per event on the asynchronous path
@@ -53,6 +59,8 @@ class UsageObserver(BaseCallbackHandler):
     runs: list[ModelRun] = field(default_factory=list)
     on_start: Callable[[UUID], object] = _ignore
     on_end: Callable[[BaseException | None], object] = _ignore
+    now_s: Callable[[], float] = time.perf_counter
+    _started_s: dict[UUID, float] = field(default_factory=dict)
 
     @property
     def has_answer(self) -> bool:
@@ -67,18 +75,25 @@ class UsageObserver(BaseCallbackHandler):
     def on_chat_model_start(self, serialized: Any, messages: Any, *, run_id: UUID, **kwargs: Any) -> None:
         """Report the run."""
         self.started += 1
+        self._started_s[run_id] = self.now_s()
         self.on_start(run_id)
 
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:
         """Record the answer."""
-        self.runs.append(ModelRun(_message(response)))
+        self.runs.append(ModelRun(_message(response), took_s=self._took_s(run_id)))
         self.on_end(None)
 
     def on_llm_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
         """Record the part of the answer that came before the error."""
         message = _message(kwargs.get("response"))
-        self.runs.append(ModelRun(None if message is None or _is_empty(message) else message, error))
+        self.runs.append(
+            ModelRun(None if message is None or _is_empty(message) else message, error, self._took_s(run_id))
+        )
         self.on_end(error)
+
+    def _took_s(self, run_id: UUID) -> float:
+        now_s = self.now_s()
+        return now_s - self._started_s.pop(run_id, now_s)
 
 
 def _message(response: LLMResult | None) -> BaseMessage | None:

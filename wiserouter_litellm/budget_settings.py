@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
 
-from wiserouter import Budget, Price
+from wiserouter import Budget, Limit, Price
 
 WORD, BUDGET = "a word", "a budget"
 """Tags of the union of a word and a budget, which are no part of a key."""
@@ -269,6 +269,18 @@ class JudgeBlock(Strict):
     timeout_s: float = Field(60.0, gt=0)
 
 
+class LimitSettings(Strict):
+    """The limit of a resource: a mean per request, or a threshold and the largest share of requests above it."""
+
+    mean: float | None = Field(None, gt=0)
+    share_above: tuple[float, float] | None = None
+
+    @model_validator(mode="after")
+    def _is_a_limit(self) -> LimitSettings:
+        Limit(**self.model_dump())
+        return self
+
+
 class AccountSettings(ConversationSettings, NestedSettings):
     """A budget and the router that it belongs to, for one group or for several.
 
@@ -278,6 +290,8 @@ class AccountSettings(ConversationSettings, NestedSettings):
         Budgets of teams, users and other callers.
     values : ValueSettings, optional
         The values of the requests of callers.
+    limits : dict
+        Limits beside the budget by resource: `latency_s`, and of streams `first_token_s`.
     artifact : str, optional
         A file written by `wiserouter fit`; without one the router starts without any estimates.
     encoder : str, optional
@@ -328,6 +342,7 @@ class AccountSettings(ConversationSettings, NestedSettings):
 
     scopes: ScopeSettings | None = None
     values: ValueSettings | None = None
+    limits: dict[Literal["latency_s", "first_token_s"], LimitSettings] = Field(default_factory=dict)
     artifact: str | None = None
     encoder: str | None = Field(None, pattern=r"^litellm/.+")
     encoder_params: dict[str, Any] = Field(default_factory=dict)

@@ -188,10 +188,11 @@ class Group:
         attempt = Attempt(self, routing, placed)
         return self.queue.admit(routing.scope, attempt, attempt.needed_usd, self.max_wait_s)
 
-    def settle(self, decision_id: str, bill: Bill) -> None:
+    def settle(self, decision_id: str, bill: Bill, uses: Mapping[str, float] | None = None) -> None:
         """Charge a call, once."""
+        cost_usd, usage, model, learn, _ = bill
         try:
-            self.router.charge(decision_id, bill.cost_usd, usage=bill.usage, model=bill.model, learn=bill.learn)
+            self.router.charge(decision_id, cost_usd, usage=usage, model=model, learn=learn, resources=uses)
         except AlreadySettled:
             self.faults["duplicate_events"] += 1
         except UnknownDecision:

@@ -16,7 +16,17 @@ from typing import Any, Literal
 
 import litellm
 
-from wiserouter import EpsilonFirst, ExploreShare, Growing, LabelBudget, Optimistic, WiseRouter, open_store
+from wiserouter import (
+    EpsilonFirst,
+    ExploreShare,
+    Growing,
+    LabelBudget,
+    Limit,
+    Limits,
+    Optimistic,
+    WiseRouter,
+    open_store,
+)
 from wiserouter.errors import WiseRouterError
 from wiserouter.integration import PriorScore, PriorScores, shadow_of, trace_decisions
 from wiserouter_litellm.alerts import start_alerts
@@ -146,6 +156,10 @@ def _groups_of(
             if account.values is not None:
                 opened[group].value_rule = CallerValues(**account.values.model_dump())
             if first is None:
+                if account.limits:
+                    opened[group].router.set_limits(
+                        Limits({of: Limit(**one.model_dump()) for of, one in account.limits.items()})
+                    )
                 _observe(opened[group].router, name, account)
                 _judge(opened[group].router, account, share, config)
     return opened

@@ -21,6 +21,7 @@ from wiserouter.integration import offload
 from wiserouter_litellm.arms import ARM_KEY
 from wiserouter_litellm.attempts import OpenAttempt, OpenAttempts, is_covered
 from wiserouter_litellm.billing import read_answer
+from wiserouter_litellm.call_times import times_of
 from wiserouter_litellm.continuations import keys_of_answer
 from wiserouter_litellm.counted_streams import may_be_counted
 from wiserouter_litellm.deployments import DeploymentInfo
@@ -321,7 +322,8 @@ class Recorder(CustomLogger):
         if bill is None or (hard and (bill.estimated or abandoned)):
             group.presume(decision_id)  # the provider may have billed more than was delivered, or than can be counted
         else:
-            group.settle(decision_id, bill._replace(learn=False) if abandoned else bill)
+            times = times_of(kwargs) if group.router.has_limits else None
+            group.settle(decision_id, bill._replace(learn=False) if abandoned else bill, times)
         if bill is not None and not bill.learn:
             group.alias(mark["keys"], "")  # an answer of LiteLLM's cache cannot be rated
         else:

@@ -71,6 +71,11 @@ class RouterLimits(RouterConversations):
             scopes.set(limits, scope)
             self._decider.limits = scopes
 
+    @property
+    def has_limits(self) -> bool:
+        """True if limits were set for any scope, so that the uses of calls count."""
+        return self._decider.limits is not None
+
     def limits(self, scope: str = "default") -> Limits | None:
         """Return the limits of a scope."""
         with self._lock:

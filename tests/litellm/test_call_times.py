@@ -1,0 +1,82 @@
+"""A limit on latency through a `litellm.Router`: durations are learned from the calls of a provider that takes time."""
+
+import asyncio
+import json
+from dataclasses import replace
+
+import pytest
+import respx
+from pydantic import ValidationError
+
+from support.groups import HI, RICH, fitted, llms
+from support.providers import URL, answer, deployment
+from wiserouter import Budget, Limit, Limits
+from wiserouter_litellm import attach
+from wiserouter_litellm.budget_settings import LimitSettings
+from wiserouter_litellm.proxy import _groups_of
+from wiserouter_litellm.settings import settings_of
+
+SLEEP_S = {"small": 0.02, "large": 0.2}
+AT_A_TIME = 5
+
+
+async def slow(request):
+    await asyncio.sleep(SLEEP_S[json.loads(request.content)["model"]])
+    return answer(request)
+
+
+@pytest.fixture
+def provider():
+    with respx.mock(assert_all_called=False) as mock:
+        mock.route(url__startswith=URL).mock(side_effect=slow)
+        yield mock
+
+
+def in_turn(llms_, n):
+    """Return the calls of one caller after another."""
+
+    async def calls():
+        for _ in range(n):
+            await llms_.acompletion(model="wise", messages=HI)
+
+    return calls()
+
+
+async def test_the_time_of_a_call_counts(provider, settled):
+    router, llms_ = fitted(), llms()
+    attach(llms_, "wise", router=router, budget=RICH)
+    router.set_limits(Limits({"latency_s": Limit(mean=5.0)}))
+    await in_turn(llms_, 3)
+    await settled(lambda: router.status().charged == 3)
+    (limit,) = router.status().limits
+    assert limit.calls == 3
+    assert 0.02 <= limit.mean < 5.0
+
+
+@pytest.mark.slow
+async def test_the_mean_of_real_calls_keeps_to_a_limit(provider, settled):
+    router, llms_ = fitted(), llms()
+    attach(llms_, "wise", router=router, budget=Budget(100.0, 10_000))
+    for name, slept_s in SLEEP_S.items():
+        router.update_model(replace(router.pool.by_name[name], resources={"latency_s": slept_s}))
+    router.set_limits(Limits({"latency_s": Limit(mean=0.1)}))
+    await asyncio.gather(*[in_turn(llms_, 200) for _ in range(AT_A_TIME)])
+    await settled(lambda: router.status().charged == 200 * AT_A_TIME)
+    (limit,) = router.status().limits
+    print(f"\nmean latency {limit.mean:.4f} s of {limit.calls} calls, limit 0.1 s")
+    assert limit.mean == pytest.approx(0.1, rel=0.05)  # what the calls take beyond their sleep depends on the machine
+
+
+def test_a_proxy_sets_the_limits_of_its_settings():
+    limits = {"latency_s": {"mean": 2.0}, "first_token_s": {"share_above": [1.5, 0.05]}}
+    settings = settings_of({"groups": {"wise": {"budget_usd": 5, "requests": 100, "limits": limits}}})
+    config = {"model_list": [deployment("small"), deployment("large")]}
+    groups = _groups_of("wise", settings.accounts["wise"], settings.members("wise"), config)
+    expected = Limits({"latency_s": Limit(mean=2.0), "first_token_s": Limit(share_above=(1.5, 0.05))})
+    assert groups["wise"].router.limits() == expected
+
+
+@pytest.mark.parametrize("bad", [{}, {"mean": 0.0}, {"share_above": [3.0]}, {"share_above": [3.0, 2.0]}])
+def test_a_setting_that_is_no_limit_is_refused(bad):
+    with pytest.raises(ValidationError):
+        LimitSettings(**bad)
