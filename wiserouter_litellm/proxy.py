@@ -156,10 +156,7 @@ def _groups_of(
             if account.values is not None:
                 opened[group].value_rule = CallerValues(**account.values.model_dump())
             if first is None:
-                if account.limits:
-                    opened[group].router.set_limits(
-                        Limits({of: Limit(**one.model_dump()) for of, one in account.limits.items()})
-                    )
+                _limit(opened[group].router, account)
                 _observe(opened[group].router, name, account)
                 _judge(opened[group].router, account, share, config)
     return opened
@@ -203,6 +200,13 @@ def _named_faults(key: str) -> Iterator[None]:
     except OSError as error:
         fault = f"{error.filename} cannot be opened ({error.strerror}): correct its path or its permissions"
         raise SettingsError(key, fault) from error
+
+
+def _limit(router: WiseRouter, settings: AccountSettings) -> None:
+    """Set the limits beside the budget, where the settings have any."""
+    limits = {resource: Limit(**one.model_dump()) for resource, one in settings.limits.items()}
+    if limits:
+        router.set_limits(Limits(limits))
 
 
 def _observe(router: WiseRouter, name: str, settings: AccountSettings) -> None:
