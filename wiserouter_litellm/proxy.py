@@ -204,7 +204,7 @@ def _named_faults(key: str) -> Iterator[None]:
 
 def _limit(router: WiseRouter, settings: AccountSettings) -> None:
     """Set the limits beside the budget, where the settings have any."""
-    limits = {resource: Limit(**one.model_dump()) for resource, one in settings.limits.items()}
+    limits: dict[str, Limit] = {resource: Limit(**one.model_dump()) for resource, one in settings.limits.items()}
     if limits:
         router.set_limits(Limits(limits))
 
