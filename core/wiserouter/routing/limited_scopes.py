@@ -191,8 +191,10 @@ class LimitedScopes:
         """Return a draw from the plan under the limits of a scope in place of that of the policy."""
         limits, learner = self.of(scope), self._learner
         policy = learner.policy
-        plan = policy.live_plan if isinstance(policy, DrawsFromPlan) else None
-        if limits is None or plan is None or choice.rule != "plan":
+        if limits is None or choice.rule != "plan" or not isinstance(policy, DrawsFromPlan):
+            return choice
+        plan = policy.live_plan
+        if plan is None:
             return choice
         limits.decided += 1
         mixture = limits.mixture
