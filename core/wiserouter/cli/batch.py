@@ -304,7 +304,7 @@ def _file_row(one: WrittenFile) -> tuple[str, ...]:
 def _show_report(folder: Path, found: BatchReport) -> None:
     rows = [_bill_row(name, bill) for name, bill in found.models.items()]
     columns = ("model", "requests", "answered", "failed", "open", "cost", "expected", "quality")
-    title = f"{folder}: {found.answered:,} of {found.requests:,} requests answered, {found.rounds} rounds"
+    title = f"{folder}: {found.answered:,} of {found.requests:,} requests answered, in round {found.rounds}"
     out.print(table(title, columns, rows))
     out.print(
         f"Budget {usd(found.budget_usd)}: {usd(found.spent_usd)} spent, {usd(found.open_usd)} expected of open "
