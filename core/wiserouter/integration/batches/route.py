@@ -49,8 +49,8 @@ def batch_prices(models: Sequence[Model], price_factor: float) -> tuple[dict[str
     unpriced = [one.name for one in models if one.price is None and one.batch_price is None and not one.retired]
     if unpriced:
         raise InvalidInput(
-            f"each model needs a price to charge its tokens, got none for {', '.join(unpriced)}: give --prices FILE, or "
-            f"leave it out with --models",
+            f"each model needs a price to charge its tokens, got none for {', '.join(unpriced)}: give --prices FILE, "
+            f"or leave it out with --models",
             value=unpriced[0],
         )
     prices = {one.name: one.batch_price or _scaled(one.price, price_factor) for one in models}
