@@ -26,7 +26,9 @@ def main() -> None:
     print(done.stdout, end="")
     if done.returncode and any(sign in done.stderr for sign in UNANSWERED):
         last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        sys.exit(f"Nothing is known about vulnerabilities: the service on pypi.org did not answer. pip-audit: {last}")
+        sys.exit(
+            f"Nothing is known about vulnerabilities: the index of Python packages did not answer. pip-audit: {last}"
+        )
     if done.returncode:
         sys.exit(done.stderr[-4_000:])
     print("No known vulnerabilities.")
