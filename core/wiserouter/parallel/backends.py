@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any
@@ -42,14 +43,21 @@ def _ray(address: str | None) -> Iterator[None]:
             ray.shutdown()
 
 
+_LOCAL_SPARK = "local[*,4]"
+"""All cores of this machine; a task is tried four times, as on a cluster, since each of its workers may be lost."""
+
+
 @contextmanager
 def _spark(address: str | None) -> Iterator[None]:
+    master = address or _LOCAL_SPARK
+    if master.startswith("local"):  # else the first `python3` of the path would run the tasks
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     import joblib
     from joblibspark import register_spark
     from pyspark.sql import SparkSession
 
     running = SparkSession.getActiveSession()
-    session = running or SparkSession.builder.appName("wiserouter").master(address or "local[*]").getOrCreate()
+    session = running or SparkSession.builder.appName("wiserouter").master(master).getOrCreate()
     register_spark()
     try:
         with joblib.parallel_config(backend="spark"):

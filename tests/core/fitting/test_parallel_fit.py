@@ -151,8 +151,8 @@ def test_a_sample_of_parts_is_that_of_the_whole():
 # --- engines
 
 
-ROWS, FILES = int(os.environ.get("WISEROUTER_FIT_ROWS", "20000")), 8
-"""Of the log that engines fit; with 200,000 rows the tests take ten times as long, and show the same."""
+ROWS, FILES = 200_000, 8
+"""Of the log that engines fit."""
 
 
 @pytest.fixture(scope="module")
@@ -229,10 +229,11 @@ def test_ray_gives_the_hash_of_one_process_also_where_a_worker_is_killed(folder,
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("one_is_killed")
 @pytest.mark.filterwarnings("ignore")  # of joblibspark, on Spark's local mode
-def test_spark_gives_the_hash_of_one_process(folder, alone):
-    pytest.importorskip("joblibspark", reason="pip install 'wiserouter[spark]', which the development group leaves out")
+def test_spark_gives_the_hash_of_one_process_also_where_a_worker_is_killed(folder, alone):
+    pytest.importorskip("joblibspark", reason="the development group leaves Spark out; `uv run poe spark` has it")
     if shutil.which("java") is None:
         pytest.skip("Spark needs Java")
-    with parallel_backend("spark", "local[2]"):
+    with parallel_backend("spark"):
         assert hash_of(folder) == alone
