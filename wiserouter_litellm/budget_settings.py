@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
 
 from wiserouter import Budget, Limit, Price
+from wiserouter.integration import check_price
 
 WORD, BUDGET = "a word", "a budget"
 """Tags of the union of a word and a budget, which are no part of a key."""
-
 
 Rule = Literal[
     "all",
@@ -42,14 +42,17 @@ class Strict(BaseModel):
         return given
 
 
+TokenUsd = Annotated[float, Field(ge=0), AfterValidator(lambda usd: check_price("a price", usd))]
+
+
 class PriceSettings(Strict):
     """The price of a model in USD per token."""
 
-    input: float = Field(ge=0)
-    output: float = Field(ge=0)
-    cache_read: float | None = Field(None, ge=0)
-    cache_write: float | None = Field(None, ge=0)
-    reasoning: float | None = Field(None, ge=0)
+    input: TokenUsd
+    output: TokenUsd
+    cache_read: TokenUsd | None = None
+    cache_write: TokenUsd | None = None
+    reasoning: TokenUsd | None = None
 
     def price(self) -> Price:
         """Return the core's price."""

@@ -15,7 +15,7 @@ from litellm.litellm_core_utils.get_model_cost_map import GetModelCostMap
 
 from wiserouter import Price
 from wiserouter.errors import UnknownPrice
-from wiserouter.integration import Rate, RateCard, rates_of
+from wiserouter.integration import Rate, RateCard, check_price, rates_of
 
 _RATE = re.compile(
     r"(?P<side>input|output)_cost_per_(?P<kind>token|reasoning_token|image_token|audio_token)"
@@ -41,6 +41,8 @@ def rate_card_of(deployment: Mapping[str, Any], own: Price | None = None) -> Rat
     ------
     UnknownPrice
         If neither the deployment, its base model, LiteLLM's map nor `own` has a price. An explicit 0 is a price.
+    UnlikelyPrice
+        If a price is that of a million tokens, as that of a few models in LiteLLM's map, and there is no `own`.
     """
     figures = _figures(deployment)
     if own is None and (figures.get("input_cost_per_token") is None or figures.get("output_cost_per_token") is None):
@@ -50,6 +52,8 @@ def rate_card_of(deployment: Mapping[str, Any], own: Price | None = None) -> Rat
             "price in LiteLLM's map: set input_cost_per_token and output_cost_per_token in its litellm_params (0 if it "
             "is free), model_info.base_model, or `prices` in callback_settings.wiserouter",
         )
+    if own is None:
+        _check_prices(deployment, figures)
     price = own or _price(figures)
     rates = tuple(rates_of(price) if own else _rates(figures))
     input_limit, output_limit = (int(figures[name]) if figures.get(name) else None for name in _LIMITS)
@@ -57,6 +61,12 @@ def rate_card_of(deployment: Mapping[str, Any], own: Price | None = None) -> Rat
     known = _stated(deployment) if source == "deployment" else figures
     batch = None if own or any(f"{side}_batches" not in known for side in _SIDES) else _price(figures, "_batches")
     return RateCard(price, rates, source, input_limit, output_limit, batch_price=batch)
+
+
+def _check_prices(deployment: Mapping[str, Any], figures: Mapping[str, float]) -> None:
+    """Refuse prices of a token that are likely meant for a million tokens; the error names key and model."""
+    for key in figures.keys() - set(_LIMITS):
+        check_price(f"{key} of {deployment['litellm_params'].get('model')!r}", figures[key])
 
 
 def _price(figures: Mapping[str, float], suffix: str = "") -> Price:

@@ -5,6 +5,7 @@
     WiseRouterError
     ├── InvalidInput (ValueError)     a number, name or shape breaks a rule
     │   ├── UnknownModel              a name outside the pool
+    │   ├── UnlikelyPrice             a price per token that looks like one per million tokens
     │   ├── LogError                  a row or column of a routing log
     │   └── NotMergeable              routers fitted apart cannot be merged
     ├── InfeasibleBudget              the rate is below the cheapest models' cost
@@ -37,7 +38,7 @@
         └── ForbiddenPickle
 
 `ThinOverlap`, `DataError` and its subclasses are defined in `wiserouter.evaluation.errors`, `InfeasibleLimits` in
-`wiserouter.budgets.limits`; these modules are loaded when one of the names is first asked for here.
+`wiserouter.budgets.limits`, `UnlikelyPrice` in `wiserouter.pricing.prices`; they are loaded when first asked for here.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ from typing import Any
 
 _OF_THE_EVALUATION = ("ThinOverlap", "DataError", "MissingTable", "HashMismatch", "ForbiddenPickle")
 _ELSEWHERE = dict.fromkeys(_OF_THE_EVALUATION, "wiserouter.evaluation.errors")
-_ELSEWHERE["InfeasibleLimits"] = "wiserouter.budgets.limits"
+_ELSEWHERE |= {"InfeasibleLimits": "wiserouter.budgets.limits", "UnlikelyPrice": "wiserouter.pricing.prices"}
 
 
 def __getattr__(name: str) -> Any:

@@ -24,8 +24,8 @@ MODELS = {
 
 
 def test_your_own_price_comes_first():
-    card = rate_card_of("a", MODELS["gpt-4.1"], Price(1.0, 2.0))
-    assert (card.price, card.source, card.long_prompt_prices) == (Price(1.0, 2.0), "user", ())
+    card = rate_card_of("a", MODELS["gpt-4.1"], Price(1e-6, 2e-6))
+    assert (card.price, card.source, card.long_prompt_prices) == (Price(1e-6, 2e-6), "user", ())
 
 
 def test_no_price_is_refused_with_the_remedy(monkeypatch):

@@ -83,7 +83,7 @@ def test_fields_that_would_do_nothing_are_refused(field):
 )
 def test_a_pool_that_cannot_work_is_refused(fields, error, message):
     with pytest.raises(error, match=message):
-        RunnableWiseRouter(**{"router": core(), "prices": {**PRICES, "huge": Price(1, 1)}, **fields})
+        RunnableWiseRouter(**{"router": core(), "prices": {**PRICES, "huge": Price(1e-6, 1e-6)}, **fields})
 
 
 def test_a_missing_budget_and_a_missing_price_are_refused():

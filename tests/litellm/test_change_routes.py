@@ -155,7 +155,7 @@ def test_a_model_has_a_share_and_a_price(client, provider):
     price = models(client)["large"]["price_usd_per_token"]
     answer = order(
         client,
-        {"model": "large", "max_share": 0.5, "price": {"input": 1e-3, "output": 2e-3}},
+        {"model": "large", "max_share": 0.5, "price": {"input": 5e-4, "output": 1e-3}},
         path="/wiserouter/model",
     )
     assert answer.status_code == 200, answer.text
@@ -163,7 +163,7 @@ def test_a_model_has_a_share_and_a_price(client, provider):
     assert 1 <= served.count("large") <= 4  # half of them, and one more
     shown = models(client)["large"]
     assert (shown["max_share"], shown["price_source"]) == (0.5, "administrator")
-    assert shown["price_usd_per_token"]["input"] == 1e-3
+    assert shown["price_usd_per_token"]["input"] == 5e-4
     taken_back = order(client, {"model": "large", "max_share": None, "price": None}, path="/wiserouter/model")
     assert taken_back.json()["after"]["max_share"] is None
     assert models(client)["large"]["price_usd_per_token"] == price
@@ -176,7 +176,8 @@ def test_a_model_has_a_share_and_a_price(client, provider):
         ({"model": "large"}, 422),
         ({"model": "large", "max_share": 1.5}, 422),
         ({"model": "large", "price": {"input": -1.0, "output": 0.0}}, 422),
-        ({"model": "large", "price": {"input": 1.0, "output": 0.0, "typo": 1}}, 422),
+        ({"model": "large", "price": {"input": 1e-6, "output": 0.0, "typo": 1}}, 422),
+        ({"model": "large", "price": {"input": 0.15, "output": 0.6}}, 422),
     ],
 )
 def test_an_order_for_a_model_that_makes_no_sense_is_refused(client, body, status):

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wiserouter import Price, Usage
-from wiserouter.errors import UnknownPrice
+from wiserouter.errors import UnknownPrice, UnlikelyPrice
 from wiserouter_litellm.price_map import rate_card_of
 
 
@@ -24,18 +24,18 @@ def test_batch_prices_of_the_map_stand_beside_plain_ones_of_the_map():
     card = rate_card_of(dep("openai/gpt-4o-mini"))
     assert (card.batch_price.input, card.batch_price.output) == (7.5e-8, 3e-7)
     assert card.model("mini").batch_price == card.batch_price
-    own = {"input_cost_per_token": 1.0, "output_cost_per_token": 2.0}
+    own = {"input_cost_per_token": 1e-6, "output_cost_per_token": 2e-6}
     assert rate_card_of(dep("openai/gpt-4o-mini", **own)).batch_price is None
-    assert rate_card_of(dep("openai/gpt-4o-mini"), own=Price(1.0, 2.0)).batch_price is None
-    both = own | {"input_cost_per_token_batches": 0.5, "output_cost_per_token_batches": 1.0}
-    assert rate_card_of(dep("openai/gpt-4o-mini", **both)).batch_price.output == 1.0
+    assert rate_card_of(dep("openai/gpt-4o-mini"), own=Price(1e-6, 2e-6)).batch_price is None
+    both = own | {"input_cost_per_token_batches": 0.5e-6, "output_cost_per_token_batches": 1e-6}
+    assert rate_card_of(dep("openai/gpt-4o-mini", **both)).batch_price.output == 1e-6
 
 
 @pytest.mark.parametrize("where", ["params", "info"])
 def test_custom_prices_come_first(where):
-    price = {"input_cost_per_token": 1.0, "output_cost_per_token": 2.0}
+    price = {"input_cost_per_token": 1e-6, "output_cost_per_token": 2e-6}
     deployment = dep("openai/gpt-4o-mini", **price) if where == "params" else dep("openai/gpt-4o-mini", price)
-    assert (rate_card_of(deployment).price.input, rate_card_of(deployment).price.output) == (1.0, 2.0)
+    assert (rate_card_of(deployment).price.input, rate_card_of(deployment).price.output) == (1e-6, 2e-6)
 
 
 def test_prices_that_yaml_read_as_text():
@@ -59,10 +59,26 @@ def test_an_explicit_zero_is_a_price_and_nothing_is_not():
         rate_card_of(dep("openai/unheard-of"))
 
 
+@pytest.mark.parametrize("where", ["params", "info"])
+@pytest.mark.parametrize("key", ["input_cost_per_token", "output_cost_per_token_above_200k_tokens"])
+def test_a_price_of_a_million_tokens_is_refused_by_its_key(where, key):
+    price = {"input_cost_per_token": 1.5e-7, "output_cost_per_token": 6e-7, key: 0.15}
+    deployment = dep("openai/mine", **price) if where == "params" else dep("openai/mine", price)
+    with pytest.raises(UnlikelyPrice, match=f"{key} of 'openai/mine' must be at most .*, got 0.15, .* give 1.5e-07"):
+        rate_card_of(deployment)
+
+
+def test_a_price_of_litellms_map_that_cannot_be_is_refused_until_there_is_an_own_one():
+    assert litellm.model_cost["azure_ai/jais-30b-chat"]["output_cost_per_token"] > 1e-3  # listed per 1,000 tokens
+    with pytest.raises(UnlikelyPrice, match="put_cost_per_token of 'azure_ai/jais-30b-chat'"):
+        rate_card_of(dep("azure_ai/jais-30b-chat"))
+    assert rate_card_of(dep("azure_ai/jais-30b-chat"), Price(3.2e-6, 9.71e-6)).source == "settings"
+
+
 def test_the_source_of_a_price_is_told():
     assert rate_card_of(dep("openai/gpt-4o-mini")).source == "litellm"
-    assert rate_card_of(dep("a/b", input_cost_per_token=1, output_cost_per_token=1)).source == "deployment"
-    assert rate_card_of(dep("a/b"), Price(1.0, 1.0)).source == "settings"
+    assert rate_card_of(dep("a/b", input_cost_per_token=1e-6, output_cost_per_token=1e-6)).source == "deployment"
+    assert rate_card_of(dep("a/b"), Price(1e-6, 1e-6)).source == "settings"
 
 
 def test_what_a_router_has_registered_without_a_price_is_no_price():
@@ -73,7 +89,7 @@ def test_what_a_router_has_registered_without_a_price_is_no_price():
 
 @pytest.mark.parametrize("model", ["openai/gpt-4o-mini", "openai/unheard-of"])
 def test_the_limits_of_one_deployment_are_not_those_of_another_one_of_the_model(model):
-    price = {"input_cost_per_token": 1.0, "output_cost_per_token": 2.0, "api_key": "x"}
+    price = {"input_cost_per_token": 1e-6, "output_cost_per_token": 2e-6, "api_key": "x"}
     limits = {"max_output_tokens": 50, "max_input_tokens": 60}
     before = rate_card_of(dep(model, **price))
     litellm.Router([dep(model, {"id": "free"}, **price), dep(model, {"id": "limited", **limits}, **price)])
@@ -83,25 +99,25 @@ def test_the_limits_of_one_deployment_are_not_those_of_another_one_of_the_model(
 
 def test_the_limits_that_a_program_registers_are_those_of_its_model(monkeypatch):
     monkeypatch.setattr(litellm.utils, "_runtime_registered_model_cost", {})
-    price = {"input_cost_per_token": 1.0, "output_cost_per_token": 2.0}
+    price = {"input_cost_per_token": 1e-6, "output_cost_per_token": 2e-6}
     litellm.register_model({"openai/of-my-own": {**price, "max_output_tokens": 70, "litellm_provider": "openai"}})
     assert rate_card_of(dep("openai/of-my-own")).max_output_tokens == 70
 
 
 def test_a_table_of_ones_own_wins():
-    assert rate_card_of(dep("openai/gpt-4o-mini"), Price(7.0, 8.0)).worst_case_usd(1, 1) == 15.0
+    assert rate_card_of(dep("openai/gpt-4o-mini"), Price(7e-6, 8e-6)).worst_case_usd(1, 1) == pytest.approx(15e-6)
 
 
 TIERED = {
-    "input_cost_per_token": 1.0,
-    "output_cost_per_token": 2.0,
-    "input_cost_per_token_above_200k_tokens": 10.0,
-    "output_cost_per_token_above_200k_tokens": 20.0,
-    "input_cost_per_token_priority": 3.0,
-    "output_cost_per_token_priority": 4.0,
-    "input_cost_per_token_batches": 99.0,
-    "cache_creation_input_token_cost": 1.5,
-    "output_cost_per_reasoning_token": 2.5,
+    "input_cost_per_token": 1e-6,
+    "output_cost_per_token": 2e-6,
+    "input_cost_per_token_above_200k_tokens": 10e-6,
+    "output_cost_per_token_above_200k_tokens": 20e-6,
+    "input_cost_per_token_priority": 3e-6,
+    "output_cost_per_token_priority": 4e-6,
+    "input_cost_per_token_batches": 99e-6,
+    "cache_creation_input_token_cost": 1.5e-6,
+    "output_cost_per_reasoning_token": 2.5e-6,
     "max_output_tokens": 10,
 }
 
@@ -119,7 +135,8 @@ TIERED = {
     ],
 )
 def test_the_worst_case_takes_every_price_that_can_apply(inputs, outputs, choices, tier, usd):
-    assert rate_card_of(dep("a/b", **TIERED)).worst_case_usd(inputs, outputs, choices, tier) == pytest.approx(usd)
+    worst_usd = rate_card_of(dep("a/b", **TIERED)).worst_case_usd(inputs, outputs, choices, tier)
+    assert worst_usd == pytest.approx(usd * 1e-6)
 
 
 MODELS = ["gpt-4o-mini", "gpt-4o", "claude-sonnet-4-5", "gemini/gemini-2.5-pro", "o3-mini"]

@@ -40,6 +40,11 @@ WISE = {"budget_usd": 5.0, "requests": 100}
             ".groups.wise.prices.m",
             "unknown key 'outputs', did you mean output\\?",
         ),
+        (
+            {"groups": {"wise": {**WISE, "prices": {"m": {"input": 0.15, "output": 0.6}}}}},
+            ".groups.wise.prices.m.input",
+            "a price must be at most 0.001 USD per token, got 0.15, .* give 1.5e-07",
+        ),
         ({"groups": {"wise": {**WISE, "limit": "soft"}}}, ".groups.wise.limit", "'expected' or 'hard', got 'soft'"),
         ({"groups": {"wise": {"budget_usd": 5}}}, ".groups.wise", "needs horizon"),
         ({"groups": {"wise": {**WISE, "every": "year"}}}, ".groups.wise", "every must be a number and s, m, h"),
@@ -231,7 +236,7 @@ def test_members_of_a_routing_group_are_its_deployments():
             None,
             r"/nowhere/j.jsonl cannot be opened \(No such file.*\): correct",
         ),
-        (WISE, [deployment("small"), deployment("small", input_cost_per_token=5.0, info={"id": "b"})], "one price"),
+        (WISE, [deployment("small"), deployment("small", input_cost_per_token=5e-6, info={"id": "b"})], "one price"),
     ],
 )
 def test_a_boot_that_cannot_work_stops_with_one_message(monkeypatch, caplog, wise, deployments, message):

@@ -27,7 +27,7 @@ from wiserouter.learning.residuals.model_selection import CandidateScore, Compar
 from wiserouter.parallel import parallel_backend
 from wiserouter.pricing.amounts import usd
 from wiserouter.pricing.pool import Model
-from wiserouter.pricing.prices import Price
+from wiserouter.pricing.prices import Price, UnlikelyPrice
 from wiserouter.router import WiseRouter
 
 
@@ -213,15 +213,26 @@ def read_models(path: Path) -> list[Model]:
     ------
     InvalidInput
         If the file is not such an object.
+    UnlikelyPrice
+        If a price is likely that of a million tokens.
     """
     try:
         entries = json.loads(path.read_text(encoding="utf-8"))
-        return [Model(name, **_model_fields(fields)) for name, fields in entries.items()]
+        return [_model(name, fields, path) for name, fields in entries.items()]
+    except UnlikelyPrice:
+        raise
     except (ValueError, TypeError, AttributeError) as error:
         raise InvalidInput(
             f'{path}: prices must read {{"model": {{"price": {{"input": 1e-6, "output": 2e-6}}, '
             f'"max_output_tokens": 4096}}}}: {error}'
         ) from error
+
+
+def _model(name: str, fields: dict[str, Any], path: Path) -> Model:
+    try:
+        return Model(name, **_model_fields(fields))
+    except UnlikelyPrice as error:
+        raise error.of(name, path) from None
 
 
 def _model_fields(fields: dict[str, Any]) -> dict[str, Any]:

@@ -26,8 +26,9 @@ def unread_price_usd(price: Price, write_share: float = 1.0) -> float:
 
     Examples
     --------
-    >>> unread_price_usd(Price(input=2.0, output=8.0, cache_read=0.5, cache_write=2.5), write_share=0.5)
-    2.25
+    >>> price = Price.per_million(input=2.0, output=8.0, cache_read=0.5, cache_write=2.5)
+    >>> round(unread_price_usd(price, write_share=0.5), 9)
+    2.25e-06
     """
     return price.input + write_share * max(price.cache_write_usd - price.input, 0.0)
 
@@ -68,11 +69,11 @@ def next_call_usd(
 
     Examples
     --------
-    >>> price = Price(input=2.0, output=8.0, cache_read=0.5, cache_write=2.5)
-    >>> next_call_usd(price, 100, 60, hit_probability=0.5, output_tokens=10, min_cacheable_tokens=50)
-    270.0
-    >>> next_call_usd(price, 100, 60, hit_probability=0.5, output_tokens=10, min_cacheable_tokens=200)
-    280.0
+    >>> price = Price.per_million(input=2.0, output=8.0, cache_read=0.5, cache_write=2.5)
+    >>> round(next_call_usd(price, 100, 60, hit_probability=0.5, output_tokens=10, min_cacheable_tokens=50), 9)
+    0.00027
+    >>> round(next_call_usd(price, 100, 60, hit_probability=0.5, output_tokens=10, min_cacheable_tokens=200), 9)
+    0.00028
     """
     output_usd = output_tokens * price.output
     if prompt_tokens < min_cacheable_tokens:
@@ -117,9 +118,10 @@ def rest_usd(
 
     Examples
     --------
-    >>> price = Price(input=2.0, output=8.0, cache_read=0.5)
+    >>> price = Price.per_million(input=2.0, output=8.0, cache_read=0.5)
     >>> one, two = (rest_usd(price, 100, 20, 10, calls, hit_probability=1.0) for calls in (1, 2))
-    >>> one == next_call_usd(price, 120, 100, 1.0, 10, 0), two - one == next_call_usd(price, 140, 120, 1.0, 10, 0)
+    >>> second = next_call_usd(price, 140, 120, 1.0, 10, 0)
+    >>> one == next_call_usd(price, 120, 100, 1.0, 10, 0), round(two - one, 9) == round(second, 9)
     (True, True)
     """
     pairs = max(calls_left * (calls_left - 1.0) / 2.0, 0.0) if call_pairs is None else call_pairs

@@ -23,6 +23,7 @@ from wiserouter.operating.savings import savings
 from wiserouter.operating.tracing import below, trace_decisions
 from wiserouter.planning.value_mix import check_value
 from wiserouter.pricing.arms import Params, arm_name, checked_params, split_arm
+from wiserouter.pricing.prices import check_price
 from wiserouter.pricing.prior_scores import PriorScore, PriorScores
 from wiserouter.pricing.tokens import count_tokens, load_tokenizer
 from wiserouter.prompts.encoders.remote import Embedded, RemoteEncoder
@@ -87,6 +88,7 @@ __all__ = [
     "arm_name",
     "below",
     "check_bounded",
+    "check_price",
     "check_reward",
     "check_value",
     "checked_params",

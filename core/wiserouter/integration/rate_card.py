@@ -67,9 +67,9 @@ class RateCard:
 
     Examples
     --------
-    >>> price = Price(input=2.0, output=8.0)
-    >>> RateCard(price, tuple(rates_of(price)), "settings", max_output_tokens=10).worst_case_usd(100, None)
-    280.0
+    >>> price = Price.per_million(input=2.0, output=8.0)
+    >>> round(RateCard(price, tuple(rates_of(price)), "settings", max_output_tokens=10).worst_case_usd(100, None), 9)
+    0.00028
     """
 
     price: Price

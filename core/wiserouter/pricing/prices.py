@@ -6,10 +6,59 @@ Both are sums of tokens times price and use no price catalogue: a model without 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Self
 
 from wiserouter.errors import InvalidInput
 from wiserouter.validation import check_amount, check_count
+
+HIGHEST_USD = 1e-3
+"""The highest price of a token that is accepted, in USD: that of a million tokens is 1,000 USD."""
+
+
+class UnlikelyPrice(InvalidInput):
+    """A price is so high that it is likely one of a million tokens.
+
+    Attributes
+    ----------
+    name : str
+        The price, such as "Price.input".
+    value, highest_usd : float, USD per token
+        The price given, and the highest that is accepted.
+    usd_per_mtok : float
+        What a million tokens would cost.
+    """
+
+    def __init__(self, name: str, value: float, highest_usd: float) -> None:
+        self.name = name
+        self.highest_usd = highest_usd
+        self.usd_per_mtok = value * 1e6
+        super().__init__(
+            f"{name} must be at most {highest_usd:g} USD per token, got {value:g}, which is {self.usd_per_mtok:,.0f} "
+            f"USD per million tokens: if a million tokens cost {value:g} USD, give {value / 1e6:g} or "
+            f"Price.per_million({value:g}, ...)",
+            value=value,
+        )
+
+    def of(self, model: str, file: Path) -> UnlikelyPrice:
+        """Return the same error, which names a model in a file too."""
+        return UnlikelyPrice(f"{file}: {self.name} of {model!r}", self.usd_per_mtok / 1e6, self.highest_usd)
+
+
+def check_price(name: str, usd_per_token: float) -> float:
+    """Return a price of one token if it is an amount that is not likely meant for a million tokens.
+
+    Raises
+    ------
+    InvalidInput
+        If it is negative, infinite or NaN.
+    UnlikelyPrice
+        If it is above `HIGHEST_USD`.
+    """
+    usd = check_amount(name, usd_per_token)
+    if usd > HIGHEST_USD:
+        raise UnlikelyPrice(name, usd, HIGHEST_USD)
+    return usd
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +78,20 @@ class Price:
     ------
     InvalidInput
         If a price is negative, infinite or NaN.
+    UnlikelyPrice
+        If a price is above 1e-3 USD per token, which is then likely the price of a million tokens.
 
     Examples
     --------
     >>> Price(input=1e-6, output=2e-6).cache_read_usd
     1e-06
+    >>> Price.per_million(input=0.15, output=0.6)
+    Price(input=1.5e-07, output=6e-07, cache_read=None, cache_write=None, reasoning=None)
+    >>> Price(input=0.15, output=0.6)
+    Traceback (most recent call last):
+        ...
+    wiserouter.pricing.prices.UnlikelyPrice: Price.input must be at most 0.001 USD per token, got 0.15, which is 150,000
+    USD per million tokens: if a million tokens cost 0.15 USD, give 1.5e-07 or Price.per_million(0.15, ...)
     """
 
     input: float
@@ -46,7 +104,21 @@ class Price:
         for name in ("input", "output", "cache_read", "cache_write", "reasoning"):
             value = getattr(self, name)
             if value is not None:
-                check_amount(f"Price.{name}", value)
+                check_price(f"Price.{name}", value)
+
+    @classmethod
+    def per_million(
+        cls,
+        input: float,  # noqa: A002 the name of the field
+        output: float,
+        cache_read: float | None = None,
+        cache_write: float | None = None,
+        reasoning: float | None = None,
+    ) -> Self:
+        """Return the price of a model whose prices are given in USD per million tokens, as providers list them."""
+        rest = {"cache_read": cache_read, "cache_write": cache_write, "reasoning": reasoning}
+        given = {"input": input, "output": output, **{kind: usd for kind, usd in rest.items() if usd is not None}}
+        return cls(**{kind: check_amount(f"{kind} per million", usd) / 1e6 for kind, usd in given.items()})
 
     @property
     def cache_read_usd(self) -> float:
@@ -138,9 +210,9 @@ def cost_usd(price: Price, usage: Usage) -> float:
 
     Examples
     --------
-    >>> price = Price(input=2.0, output=8.0, cache_read=0.5)
-    >>> cost_usd(price, Usage(input_tokens=100, output_tokens=10, cache_read_tokens=60))
-    190.0
+    >>> price = Price.per_million(input=2.0, output=8.0, cache_read=0.5)
+    >>> round(cost_usd(price, Usage(input_tokens=100, output_tokens=10, cache_read_tokens=60)), 9)
+    0.00019
     """
     rounded = _input_usd(price, usage) + _output_usd(price, usage)
     return min(rounded, _worst_usd(price, usage.input_tokens, usage.output_tokens))
@@ -178,8 +250,9 @@ def worst_case_usd(price: Price, input_tokens: int, max_output_tokens: int) -> f
 
     Examples
     --------
-    >>> worst_case_usd(Price(input=2.0, output=8.0, cache_write=2.5), input_tokens=100, max_output_tokens=10)
-    330.0
+    >>> price = Price.per_million(input=2.0, output=8.0, cache_write=2.5)
+    >>> round(worst_case_usd(price, input_tokens=100, max_output_tokens=10), 9)
+    0.00033
     """
     inputs = check_count("input_tokens", input_tokens)
     outputs = check_count("max_output_tokens", max_output_tokens)

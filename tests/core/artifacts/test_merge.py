@@ -115,21 +115,21 @@ def test_the_order_of_models_is_kept_where_all_agree():
 
 def priced(usd, **terms):
     rows = [("q0", "ab", "small", 0.5, usd), ("q1", "aa", "large", 0.5, 2 * usd)]
-    return fit(rows, models=[Model("small", Price(usd, usd), **terms)])
+    return fit(rows, models=[Model("small", Price(usd / 1e4, usd / 1e4), **terms)])
 
 
 def test_prices_must_agree_or_be_chosen(tmp_path):
     priced(1.0).save(tmp_path / "a.wise")
     with pytest.raises(
-        NotMergeable, match=r"same price of model 'small', got Price\(input=1.0.* in .*router 2"
+        NotMergeable, match=r"same price of model 'small', got Price\(input=0.0001.* in .*router 2"
     ) as error:
         WiseRouter.merge([priced(1.0), priced(3.0)])
     assert (error.value.what, error.value.parts) == ("price", ("router 1", "router 2"))
     assert "--prices-from" in str(error.value)
-    for chosen in (priced(3.0), fit([("q", "a", "small", 1.0, 1.0)], models=[Model("small", Price(3.0, 3.0))])):
+    for chosen in (priced(3.0), fit([("q", "a", "small", 1.0, 1.0)], models=[Model("small", Price(3e-4, 3e-4))])):
         merged = WiseRouter.merge([priced(1.0), priced(3.0)], prices_from=chosen)
         small = next(model for model in merged.pool.models if model.name == "small")
-        assert (small.price, small.max_cost_usd) == (Price(3.0, 3.0), 3.0)
+        assert (small.price, small.max_cost_usd) == (Price(3e-4, 3e-4), 3.0)
         assert merged.estimates.cost.sum() == 12.0  # as it was paid
     with pytest.raises(
         NotMergeable, match="same max_output_tokens of model 'small', got 7 in router 1, None in router 2"

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 from wiserouter import Budget, Model, Price, WiseRouter
 from wiserouter.budgets.pauses import BudgetPaused
 from wiserouter.cli import app
-from wiserouter.errors import InvalidInput, NotStarted, StoreUnavailable
+from wiserouter.errors import InvalidInput, NotStarted, StoreUnavailable, UnlikelyPrice
 from wiserouter.routing.journal_reader import JournalReader
 
 
@@ -92,6 +92,7 @@ def test_the_mode_is_ordered(store, router):
         (["budget", "--scope", "none", "--amount", 1], NotStarted, "has no budget"),
         (["model", "large"], InvalidInput, "needs --retire"),
         (["model", "large", "--input-usd", 1], InvalidInput, "got one of them"),
+        (["model", "large", "--input-usd", 0.15, "--output-usd", 0.6], UnlikelyPrice, "150,000 USD per million tokens"),
         (["mode", "route", "--share", 0.5], InvalidInput, "for the mode shadow"),
     ],
 )

@@ -272,6 +272,12 @@ def test_prices_reach_the_artifact(shell, log, tmp_path):
     failed = shell("fit", log, "-o", tmp_path / "r.wise", "--prices", prices)
     assert failed.returncode == 2
     assert "prices must read" in failed.stderr
+    prices.write_text('{"nano": {"price": {"input": 0.1, "output": 0.4}}}')
+    failed = shell("fit", log, "-o", tmp_path / "r.wise", "--prices", prices)
+    assert failed.returncode == 2
+    told = " ".join(failed.stderr.split())
+    assert "Price.input of 'nano' must be at most 0.001 USD per token, got 0.1" in told
+    assert "give 1e-07 or Price.per_million" in told
 
 
 def test_parts_are_fitted_in_the_same_contexts_and_merged(log, tmp_path, monkeypatch):

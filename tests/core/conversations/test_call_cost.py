@@ -39,14 +39,14 @@ def test_more_warm_tokens_never_cost_more_where_reads_are_cheaper(price, prompt,
 
 
 def test_a_prompt_below_the_least_cacheable_length_is_billed_as_plain_input():
-    price = Price(input=2.0, output=8.0, cache_read=0.2, cache_write=2.5)
-    assert next_call_usd(price, 1_000, 900, 1.0, 0.0, 1_024) == 2_000.0
-    assert next_call_usd(price, 1_100, 900, 1.0, 0.0, 1_024) == 1_100 * 2.5
-    assert next_call_usd(price, 1_100, 1_030, 1.0, 0.0, 1_024) == pytest.approx(1_030 * 0.2 + 70 * 2.5)
+    price = Price.per_million(input=2.0, output=8.0, cache_read=0.2, cache_write=2.5)
+    assert next_call_usd(price, 1_000, 900, 1.0, 0.0, 1_024) == pytest.approx(2_000.0e-6)
+    assert next_call_usd(price, 1_100, 900, 1.0, 0.0, 1_024) == pytest.approx(1_100 * 2.5e-6)
+    assert next_call_usd(price, 1_100, 1_030, 1.0, 0.0, 1_024) == pytest.approx(1_030 * 0.2e-6 + 70 * 2.5e-6)
 
 
 def test_a_stated_write_price_of_zero_does_not_make_prompts_free():
-    assert unread_price_usd(Price(input=2.0, output=8.0, cache_write=0.0)) == 2.0
+    assert unread_price_usd(Price(input=2e-6, output=8e-6, cache_write=0.0)) == 2e-6
 
 
 @given(prices, counts, st.integers(0, 5_000), st.integers(0, 2_000), st.integers(0, 60), shares, shares)

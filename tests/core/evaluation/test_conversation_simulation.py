@@ -21,26 +21,31 @@ from wiserouter.evaluation.conversations.summary import summarise_policies
 from wiserouter.evaluation.conversations.workload import SimulatedCall
 from wiserouter.pricing.prices import Price, Usage
 
-READS = ProviderTerms("reads", Price(2.0, 10.0, cache_read=0.5), 300.0, 100)
-WRITES = ProviderTerms("writes", Price(4.0, 20.0, cache_read=0.4, cache_write=5.0), 300.0, 100)
+UNIT = 2.0**-17
+"""USD per token in which prices are given here: a power of two, so that sums are exact."""
+
+READS = ProviderTerms("reads", Price(2.0 * UNIT, 10.0 * UNIT, cache_read=0.5 * UNIT), 300.0, 100)
+WRITES = ProviderTerms(
+    "writes", Price(4.0 * UNIT, 20.0 * UNIT, cache_read=0.4 * UNIT, cache_write=5.0 * UNIT), 300.0, 100
+)
 
 
 def test_a_bill_counts_what_the_cache_has_reads_and_writes():
     provider = CachingProvider([READS, WRITES])
     first = provider.call("a", 0, 200, 10, now_s=0.0)
     assert first.usage == Usage(200, 10)
-    assert first.cost_usd == 200 * 2.0 + 10 * 10.0
+    assert first.cost_usd == (200 * 2.0 + 10 * 10.0) * UNIT
     second = provider.call("a", 0, 300, 10, now_s=300.0)
     assert second.usage == Usage(300, 10, cache_read_tokens=200)
-    assert second.cost_usd == 200 * 0.5 + 100 * 2.0 + 10 * 10.0
+    assert second.cost_usd == (200 * 0.5 + 100 * 2.0 + 10 * 10.0) * UNIT
     assert first.wasted_usd == second.wasted_usd == 0.0
     other = provider.call("a", 1, 400, 10, now_s=310.0)
     assert other.usage == Usage(400, 10, cache_write_tokens=400)
-    assert other.cost_usd == 400 * 5.0 + 10 * 20.0
-    assert other.wasted_usd == pytest.approx(300 * (5.0 - 0.4))
+    assert other.cost_usd == (400 * 5.0 + 10 * 20.0) * UNIT
+    assert other.wasted_usd == pytest.approx(300 * (5.0 - 0.4) * UNIT)
     back = provider.call("a", 0, 500, 10, now_s=320.0)
     assert back.usage == Usage(500, 10, cache_read_tokens=300)
-    assert back.wasted_usd == pytest.approx(100 * (2.0 - 0.5))
+    assert back.wasted_usd == pytest.approx(100 * (2.0 - 0.5) * UNIT)
 
 
 def test_a_prefix_is_gone_after_its_time_to_live_and_with_its_conversation():

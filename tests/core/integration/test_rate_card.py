@@ -7,13 +7,16 @@ from hypothesis import strategies as st
 from wiserouter import Price, Usage
 from wiserouter.integration import Rate, RateCard, count_tokens, exact_encoding, rates_of
 
-PRICE = Price(input=1.0, output=2.0, cache_write=1.5, reasoning=2.5)
-LONG = Price(input=10.0, output=20.0)
+UNIT = 2.0**-17
+"""USD per token in which prices are given here: a power of two, so that sums are exact."""
+
+PRICE = Price(input=UNIT, output=2.0 * UNIT, cache_write=1.5 * UNIT, reasoning=2.5 * UNIT)
+LONG = Price(input=10.0 * UNIT, output=20.0 * UNIT)
 RATES = (
     *rates_of(PRICE),
     *rates_of(LONG, 200_000),
-    Rate(True, 3.0, tier="priority"),
-    Rate(False, 4.0, tier="priority"),
+    Rate(True, 3.0 * UNIT, tier="priority"),
+    Rate(False, 4.0 * UNIT, tier="priority"),
 )
 
 
@@ -23,11 +26,11 @@ def card(**fields) -> RateCard:
 
 def test_the_rates_of_a_price():
     assert list(rates_of(PRICE, 7)) == [
-        Rate(True, 1.0, 7),
-        Rate(True, 1.0, 7),
-        Rate(True, 1.5, 7),
-        Rate(False, 2.0, 7),
-        Rate(False, 2.5, 7),
+        Rate(True, UNIT, 7),
+        Rate(True, UNIT, 7),
+        Rate(True, 1.5 * UNIT, 7),
+        Rate(False, 2.0 * UNIT, 7),
+        Rate(False, 2.5 * UNIT, 7),
     ]
 
 
@@ -45,11 +48,11 @@ def test_the_rates_of_a_price():
     ],
 )
 def test_the_worst_case_takes_every_rate_that_can_apply(inputs, outputs, choices, tier, usd):
-    assert card(max_output_tokens=10).worst_case_usd(inputs, outputs, choices, tier) == usd
+    assert card(max_output_tokens=10).worst_case_usd(inputs, outputs, choices, tier) == usd * UNIT
 
 
 def test_an_unknown_input_stands_for_the_whole_window():
-    assert card(max_input_tokens=100).worst_case_usd(None, 4) == 100 * 1.5 + 4 * 2.5
+    assert card(max_input_tokens=100).worst_case_usd(None, 4) == (100 * 1.5 + 4 * 2.5) * UNIT
 
 
 def test_an_output_without_a_limit_is_unbounded():
@@ -57,21 +60,21 @@ def test_an_output_without_a_limit_is_unbounded():
 
 
 def test_the_cost_is_that_of_a_plain_call_where_no_long_prompt_prices_are_given():
-    assert card().cost_usd(Usage(300_000, 2)) == 300_000 * 1.0 + 2 * 2.0
+    assert card().cost_usd(Usage(300_000, 2)) == (300_000 * 1.0 + 2 * 2.0) * UNIT
 
 
 @pytest.mark.parametrize(("inputs", "usd"), [(200_000, 200_004.0), (200_001, 2_000_050.0), (500_001, 50_000_300.0)])
 def test_the_cost_of_a_long_prompt_is_at_the_price_of_its_length(inputs, usd):
-    longest = Price(input=100.0, output=100.0)
+    longest = Price(input=100.0 * UNIT, output=100.0 * UNIT)
     assert card(long_prompt_prices=((200_000, LONG), (500_000, longest))).cost_usd(Usage(inputs, 2)) == pytest.approx(
-        usd
+        usd * UNIT
     )
 
 
 def test_the_model_is_bounded_where_both_limits_are_known():
     model = card(max_input_tokens=100, max_output_tokens=10).model("m")
     assert (model.name, model.price, model.max_input_tokens, model.max_output_tokens) == ("m", PRICE, 100, 10)
-    assert model.max_cost_usd == 100 * 1.5 + 10 * 2.5
+    assert model.max_cost_usd == (100 * 1.5 + 10 * 2.5) * UNIT
 
 
 @pytest.mark.parametrize("limits", [{}, {"max_input_tokens": 100}, {"max_output_tokens": 10}])
@@ -79,7 +82,7 @@ def test_the_model_is_unbounded_where_a_limit_is_missing(limits):
     assert card(**limits).model("m").max_cost_usd is None
 
 
-prices = st.floats(0, 10)
+prices = st.floats(0, 1e-3)
 
 
 @given(st.builds(Price, prices, prices, prices, prices, prices), st.integers(0, 10**6), st.integers(0, 10**5))

@@ -9,7 +9,7 @@ from wiserouter.pricing.pool import Pool
 from wiserouter.types import NO_CONTEXT
 
 PLAN = Plan([0.5, 0.5], [[0.2, 0.5, 0.9], [0.6, 0.5, 0.4]], [[1.0, 2.0, 9.0], [1.0, 1.0, 1.0]])
-POOL = Pool([Model("a", Price(9.0, 9.0)), Model("b", max_cost_usd=2.0), Model("c", Price(1.0, 1.0))])
+POOL = Pool([Model("a", Price(9e-6, 9e-6)), Model("b", max_cost_usd=2e-6), Model("c", Price(1e-6, 1e-6))])
 
 
 def decided(model, context, shadow_price):
@@ -27,7 +27,7 @@ def test_models_are_ranked_by_worth_at_a_price():
 def test_the_ranking_begins_with_the_decided_model():
     assert ranked_by_plan(PLAN, POOL, decided("a", 0, 0.0)) == ["a", "c", "b"]
     assert ranked_by_plan(PLAN, POOL, decided("b", NO_CONTEXT, 0.0)) == ["b", "c", "a"]  # means .4, .5, .65
-    assert ranked_by_plan(None, POOL, decided("b", 0, 0.0)) == ["b", "c", "a"]  # list prices 18, 2, 2
+    assert ranked_by_plan(None, POOL, decided("b", 0, 0.0)) == ["b", "c", "a"]  # list prices 18e-6, 2e-6, 2e-6
 
 
 @pytest.mark.parametrize("price", [0.0, 0.02, 0.1, 1.0, float("inf")])

@@ -6,7 +6,8 @@ from wiserouter import Model, Price
 from wiserouter.errors import InvalidInput, NoEligibleModel, UnknownModel, UnknownPrice
 from wiserouter.pricing.pool import Pool
 
-PRICE = Price(input=1.0, output=10.0)
+UNIT = 2.0**-17
+PRICE = Price(input=UNIT, output=10.0 * UNIT)
 
 
 def pool(*models):
@@ -73,15 +74,16 @@ def test_tokens_are_needed_for_windows_and_under_a_hard_limit_for_prices():
 
 
 def test_the_worst_case_takes_the_tighter_limit_of_the_output():
-    models = pool(("a", {"price": PRICE, "max_output_tokens": 3}), ("b", {"price": PRICE, "max_cost_usd": 5.0}))
-    assert models.worst_cases_usd(7, 2) == [27.0, 27.0]
-    assert models.worst_cases_usd(7, 4) == [37.0, 47.0]
-    assert models.worst_cases_usd(7, None) == [37.0, 5.0]  # without an output limit the given bound counts
+    other = {"price": PRICE, "max_cost_usd": 5.0 * UNIT}
+    models = pool(("a", {"price": PRICE, "max_output_tokens": 3}), ("b", other))
+    assert models.worst_cases_usd(7, 2) == [27.0 * UNIT, 27.0 * UNIT]
+    assert models.worst_cases_usd(7, 4) == [37.0 * UNIT, 47.0 * UNIT]
+    assert models.worst_cases_usd(7, None) == [37.0 * UNIT, 5.0 * UNIT]  # with no output limit the bound counts
 
 
 def test_given_bounds_are_used_where_no_tokens_are_known():
-    models = pool(("a", {"max_cost_usd": 1.0}), ("b", {"price": PRICE, "max_cost_usd": 5.0}))
-    assert models.worst_cases_usd(None, None) == models.worst_cases_usd(7, None) == [1.0, 5.0]
+    models = pool(("a", {"max_cost_usd": UNIT}), ("b", {"price": PRICE, "max_cost_usd": 5.0 * UNIT}))
+    assert models.worst_cases_usd(None, None) == models.worst_cases_usd(7, None) == [UNIT, 5.0 * UNIT]
 
 
 def test_a_model_without_any_bound_is_refused_under_a_hard_limit():
@@ -94,5 +96,5 @@ def test_a_model_without_any_bound_is_refused_under_a_hard_limit():
 
 
 def test_models_of_unknown_cost_are_ordered_by_price_then_by_bound():
-    models = pool(("a", {"price": PRICE, "max_cost_usd": 0.1}), ("b", {"max_cost_usd": 3.0}), ("c", {}))
-    assert [models.list_price_usd(k) for k in range(3)] == [11.0, 3.0, float("inf")]
+    models = pool(("a", {"price": PRICE, "max_cost_usd": 0.1 * UNIT}), ("b", {"max_cost_usd": 3.0 * UNIT}), ("c", {}))
+    assert [models.list_price_usd(k) for k in range(3)] == [11.0 * UNIT, 3.0 * UNIT, float("inf")]

@@ -4,10 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wiserouter.errors import InvalidInput
+from wiserouter.errors import InvalidInput, UnlikelyPrice
 from wiserouter.pricing.prices import Price, Usage, cost_usd, worst_case_usd
 
-usd = st.floats(0, 1e-2)
+UNIT = 2.0**-17
+"""USD per token in which prices are given here: a power of two, so that sums are exact."""
+
+usd = st.floats(0, 1e-3)
 prices = st.builds(
     Price,
     input=usd,
@@ -31,33 +34,34 @@ def test_plain_call_costs_tokens_times_price():
 
 
 def test_every_kind_of_token_has_its_price():
-    price = Price(input=10.0, output=100.0, cache_read=1.0, cache_write=12.5, reasoning=60.0)
+    special = {"cache_read": UNIT, "cache_write": 12.5 * UNIT, "reasoning": 60.0 * UNIT}
+    price = Price(input=10.0 * UNIT, output=100.0 * UNIT, **special)
     usage = Usage(input_tokens=10, output_tokens=5, cache_read_tokens=4, cache_write_tokens=2, reasoning_tokens=3)
     # 4 plain * 10 + 4 read * 1 + 2 written * 12.5 + 2 visible * 100 + 3 reasoning * 60
-    assert cost_usd(price, usage) == 40 + 4 + 25 + 200 + 180
+    assert cost_usd(price, usage) == (40 + 4 + 25 + 200 + 180) * UNIT
 
 
 def test_special_prices_default_to_the_plain_ones():
     usage = Usage(input_tokens=10, output_tokens=5, cache_read_tokens=4, cache_write_tokens=2, reasoning_tokens=3)
-    assert cost_usd(Price(input=2.0, output=3.0), usage) == 10 * 2 + 5 * 3
+    assert cost_usd(Price(input=2.0 * UNIT, output=3.0 * UNIT), usage) == (10 * 2 + 5 * 3) * UNIT
 
 
 def test_an_empty_call_is_free():
-    assert cost_usd(Price(input=1.0, output=1.0), Usage(0, 0)) == 0.0
+    assert cost_usd(Price(input=UNIT, output=UNIT), Usage(0, 0)) == 0.0
 
 
 @pytest.mark.parametrize(
     ("price", "worst"),
     [
-        (Price(input=2.0, output=8.0), 280.0),
-        (Price(input=2.0, output=8.0, cache_read=0.5, cache_write=2.5), 330.0),
-        (Price(input=2.0, output=8.0, cache_read=3.0), 380.0),
-        (Price(input=2.0, output=8.0, reasoning=9.0), 290.0),
-        (Price(input=2.0, output=8.0, reasoning=1.0), 280.0),
+        (Price(input=2.0 * UNIT, output=8.0 * UNIT), 280.0),
+        (Price(input=2.0 * UNIT, output=8.0 * UNIT, cache_read=0.5 * UNIT, cache_write=2.5 * UNIT), 330.0),
+        (Price(input=2.0 * UNIT, output=8.0 * UNIT, cache_read=3.0 * UNIT), 380.0),
+        (Price(input=2.0 * UNIT, output=8.0 * UNIT, reasoning=9.0 * UNIT), 290.0),
+        (Price(input=2.0 * UNIT, output=8.0 * UNIT, reasoning=UNIT), 280.0),
     ],
 )
 def test_worst_case_takes_the_highest_price_of_each_side(price, worst):
-    assert worst_case_usd(price, input_tokens=100, max_output_tokens=10) == worst
+    assert worst_case_usd(price, input_tokens=100, max_output_tokens=10) == worst * UNIT
 
 
 @given(prices, usages(), st.integers(0, 10**6), st.integers(0, 10**6))
@@ -82,4 +86,23 @@ def test_cost_equals_the_sum_over_kinds(price, usage):
 @pytest.mark.parametrize(("inputs", "outputs"), [(-1, 0), (0, -1), (1.5, 0), (0, True), (float("nan"), 0)])
 def test_worst_case_refuses_what_is_not_a_count(inputs, outputs):
     with pytest.raises(InvalidInput, match="must be a whole number of at least 0, got"):
-        worst_case_usd(Price(input=1.0, output=1.0), inputs, outputs)
+        worst_case_usd(Price(input=UNIT, output=UNIT), inputs, outputs)
+
+
+def test_prices_per_million_tokens_are_those_that_providers_list():
+    price = Price.per_million(3.0, 15.0, cache_read=0.3, cache_write=3.75, reasoning=15.0)
+    assert [price.input, price.output, price.cache_read, price.cache_write, price.reasoning] == pytest.approx(
+        [3e-6, 1.5e-5, 3e-7, 3.75e-6, 1.5e-5]
+    )
+    assert Price.per_million(3.0, 15.0) == Price(3e-6, 1.5e-5)
+    with pytest.raises(InvalidInput, match="output per million must be a finite number of at least 0, got -1"):
+        Price.per_million(3.0, -1)
+
+
+@pytest.mark.parametrize("kind", ["input", "output", "cache_read", "cache_write", "reasoning"])
+def test_a_price_of_a_million_tokens_is_refused(kind):
+    with pytest.raises(UnlikelyPrice, match=r"150,000 USD per million tokens: .* give 1.5e-07 or Price\.per") as at:
+        Price(**{"input": 1e-7, "output": 1e-7, kind: 0.15})
+    assert (at.value.name, at.value.value, at.value.highest_usd) == (f"Price.{kind}", 0.15, 1e-3)
+    assert at.value.usd_per_mtok == pytest.approx(150_000)
+    assert Price(1e-3, 1e-3).input == 1e-3

@@ -12,7 +12,7 @@ from wiserouter.types import NO_CONTEXT
 
 TWO = Contexts([[0.0, 0.0], [1.0, 1.0]], [0.5, 0.5])
 PLAIN = Pool([Model("a")])
-PRICED = Pool([Model("a", Price(1.0, 1.0))])
+PRICED = Pool([Model("a", Price(1e-6, 1e-6))])
 WINDOW = Pool([Model("a", max_input_tokens=100), Model("b")])
 
 
@@ -142,7 +142,7 @@ def test_reading_is_quick_where_nothing_is_encoded_and_little_is_counted(options
 
 @pytest.mark.parametrize("text", [5, b"hi", ["hi"], {"text": "hi"}], ids=repr)
 async def test_a_question_that_is_no_text_is_refused(text):
-    router = WiseRouter([Model("a", Price(1.0, 1.0))])
+    router = WiseRouter([Model("a", Price(1e-6, 1e-6))])
     router.start(Budget(1.0, 10))
     for options in ({}, {"contexts": Contexts.single()}):
         with pytest.raises(InvalidInput, match="text must be a string, got"):

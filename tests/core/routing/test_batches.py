@@ -102,7 +102,8 @@ def test_a_model_takes_no_more_queries_than_its_capacity():
 def test_the_batch_price_of_each_model_counts_where_it_has_one(tmp_path):
     one = router(price=Price(2e-6, 8e-6), batch_price=Price(1e-6, 3e-6))
     assert one.allocate(TEXTS, 0.065, price_factor="batch") == one.allocate(TEXTS, 0.065, price_factor={"large": 0.5})
-    one = WiseRouter([Model("small", Price(1, 1)), one.pool.models[1]], estimates=one.estimates, contexts=one.contexts)
+    models = [Model("small", Price(1e-3, 1e-3)), one.pool.models[1]]
+    one = WiseRouter(models, estimates=one.estimates, contexts=one.contexts)
     one.save(tmp_path / "router.wise")
     assert WiseRouter.load(tmp_path / "router.wise").pool.models == one.pool.models
     with pytest.raises(InvalidInput, match="'batch'"):

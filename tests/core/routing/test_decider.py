@@ -17,8 +17,8 @@ from wiserouter.types import NO_CONTEXT
 COST_USD = ((1.0, 3.0), (1.0, 3.0))
 REWARD = ((0.2, 0.9), (0.5, 0.6))
 MODELS = (
-    Model("small", Price(0.01, 0.02), max_output_tokens=100),
-    Model("large", Price(0.03, 0.04), max_output_tokens=100),
+    Model("small", Price(1e-4, 2e-4), max_output_tokens=10_000),
+    Model("large", Price(3e-4, 4e-4), max_output_tokens=10_000),
 )
 
 
@@ -56,8 +56,8 @@ def test_the_caller_restricts_the_models():
 
 
 def test_a_hard_limit_holds_the_worst_case_back():
-    record = decider("actual").decide(Query(0, 100), snapshot(100.0, 10, limit="hard"), max_output_tokens=50)
-    # 100 tokens x .03 + 50 x .04 = 5; the small model 100 x .01 + 50 x .02 = 2
+    record = decider("actual").decide(Query(0, 10_000), snapshot(100.0, 10, limit="hard"), max_output_tokens=5_000)
+    # 10,000 tokens x .0003 + 5,000 x .0004 = 5; the small model 10,000 x .0001 + 5,000 x .0002 = 2
     assert record.trace.worst_usd == pytest.approx([2.0, 5.0])
     assert record.decision.reserved_usd == pytest.approx(5.0)
     assert record.trace.room_usd == pytest.approx(100.0, abs=1e-6)
@@ -75,9 +75,9 @@ def test_the_bound_of_the_caller_replaces_prices_times_tokens():
 
 def test_models_beyond_the_room_are_left_out_and_none_is_an_error():
     tight = snapshot(4.0, 2, limit="hard")
-    assert decider("actual").decide(Query(0, 100), tight, max_output_tokens=50).decision.model == "small"
+    assert decider("actual").decide(Query(0, 10_000), tight, max_output_tokens=5_000).decision.model == "small"
     with pytest.raises(BudgetExhausted) as refused:
-        decider("actual").decide(Query(0, 100), snapshot(1.0, 2, limit="hard"), max_output_tokens=50)
+        decider("actual").decide(Query(0, 10_000), snapshot(1.0, 2, limit="hard"), max_output_tokens=5_000)
     assert refused.value.needed_usd == pytest.approx(2.0)
 
 
@@ -123,7 +123,8 @@ def test_the_margin_of_calls_in_flight_is_held_back_unless_the_call_may_wait():
 def test_the_cushion_remembers_the_most_expensive_cheapest_call_and_fades():
     one, hard = decider("actual"), snapshot(1_000.0, 100, limit="hard")
     cushions = [
-        one.decide(Query(0, tokens), hard, max_output_tokens=50).trace.funds.cushion_usd for tokens in (900, 100, 100)
+        one.decide(Query(0, tokens), hard, max_output_tokens=5_000).trace.funds.cushion_usd
+        for tokens in (90_000, 10_000, 10_000)
     ]
     assert cushions == pytest.approx([10.0, 10.0 * CUSHION_DECAY, 10.0 * CUSHION_DECAY**2])
 

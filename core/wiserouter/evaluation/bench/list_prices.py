@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from wiserouter.pricing.prices import Price
+from collections.abc import Mapping
+
+from wiserouter.pricing.prices import HIGHEST_USD, Price
 
 USD_PER_MTOK: dict[str, tuple[float, float]] = {
     "gpt-3.5-turbo-1106": (1.0, 2.0),
@@ -37,15 +39,20 @@ TYPICAL_CALL_TOKENS = 700
 """Input and output tokens of a typical call, at which the price of a model that is not listed gives its mean cost."""
 
 
-def list_price(model: str, mean_cost_usd: float) -> Price:
-    """Return the list price of a model, or, if it is not listed, one at which a typical call costs its mean cost.
+def list_prices(mean_cost_usd: Mapping[str, float]) -> dict[str, Price]:
+    """Return the list prices of models, and for those not listed prices at which a typical call costs its mean cost.
+
+    Where such a price is higher than any price of a token, as with runs of many calls, the typical call of all models
+    that are not listed has as many more tokens.
 
     Examples
     --------
-    >>> list_price("gpt-5", 1.0).output, list_price("in-house", 0.7).output
-    (1e-05, 0.001)
+    >>> {name: price.output for name, price in list_prices({"gpt-5": 1.0, "in-house": 0.07}).items()}
+    {'gpt-5': 1e-05, 'in-house': 0.0001}
+    >>> {name: price.output for name, price in list_prices({"runs": 5.0, "long runs": 10.0}).items()}
+    {'runs': 0.0005, 'long runs': 0.001}
     """
-    if model in USD_PER_MTOK:
-        return Price(*(usd / 1e6 for usd in USD_PER_MTOK[model]))
-    per_token = mean_cost_usd / TYPICAL_CALL_TOKENS
-    return Price(per_token, per_token)
+    priced = {name: Price.per_million(*USD_PER_MTOK[name]) for name in mean_cost_usd if name in USD_PER_MTOK}
+    rest = {name: usd for name, usd in mean_cost_usd.items() if name not in priced}
+    tokens = max(TYPICAL_CALL_TOKENS, max(rest.values(), default=0.0) / HIGHEST_USD)
+    return priced | {name: Price(usd / tokens, usd / tokens) for name, usd in rest.items()}

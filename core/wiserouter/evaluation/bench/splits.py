@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from wiserouter.evaluation.baselines.base import Answers, BenchQuery, Training
-from wiserouter.evaluation.bench.list_prices import list_price
+from wiserouter.evaluation.bench.list_prices import list_prices
 from wiserouter.evaluation.reference_policies import oracle_plan
 from wiserouter.evaluation.table import Table, random_halves
 from wiserouter.planning.plan import Plan
@@ -154,8 +154,8 @@ def single_models_plan(queries: Queries) -> Plan:
 
 
 def _pool(names: tuple[str, ...], cost_usd: FloatArray) -> tuple[Model, ...]:
-    priced = zip(names, cost_usd.mean(axis=0).tolist(), strict=True)
-    return tuple(Model(name, list_price(name, mean)) for name, mean in priced)
+    prices = list_prices(dict(zip(names, cost_usd.mean(axis=0).tolist(), strict=True)))
+    return tuple(Model(name, prices[name]) for name in names)
 
 
 def _queries(table: Table, rows: Embedding, contexts: Contexts) -> Queries:

@@ -45,10 +45,10 @@ class CachingProvider:
     Examples
     --------
     >>> from wiserouter.pricing.prices import Price
-    >>> model = ProviderTerms("a", Price(2.0, 8.0, cache_read=0.5), cache_ttl_s=300.0, min_cacheable_tokens=50)
-    >>> provider = CachingProvider([model])
-    >>> [provider.call("chat", 0, tokens, 10, now_s).cost_usd for tokens, now_s in ((100, 0.0), (160, 60.0))]
-    [280.0, 250.0]
+    >>> price = Price.per_million(2.0, 8.0, cache_read=0.5)
+    >>> provider = CachingProvider([ProviderTerms("a", price, cache_ttl_s=300.0, min_cacheable_tokens=50)])
+    >>> [round(provider.call("chat", 0, tokens, 10, now_s).cost_usd, 9) for tokens, now_s in ((100, 0.0), (160, 60.0))]
+    [0.00028, 0.00025]
     """
 
     def __init__(self, terms: Sequence[ProviderTerms], shared_tokens: int = 0) -> None:
