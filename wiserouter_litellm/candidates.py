@@ -229,7 +229,7 @@ def ranked(
     copies = [
         {
             **one.deployment,
-            "litellm_params": {**_params(request, one, cap_output_tokens, hard=hard), "order": order[key]},
+            "litellm_params": {**sent_params(request, one, cap_output_tokens, hard=hard), "order": order[key]},
             "model_info": {**one.deployment["model_info"], **model_info},
         }
         for one, key in zip(kept, keys, strict=True)
@@ -240,10 +240,10 @@ def ranked(
     return copies
 
 
-def _params(
+def sent_params(
     request: CallRequest, candidate: Candidate, cap_output_tokens: int | None, *, hard: bool
 ) -> Mapping[str, Any]:
-    """Return the `litellm_params` of a deployment as they are sent."""
+    """Return the `litellm_params` of a deployment with the limits that its call is sent with."""
     arm = candidate.info.rate_card.params
     if hard or not arm.keys().isdisjoint(ALL_LIMITS):
         return bounded_params(request, candidate, cap_output_tokens)

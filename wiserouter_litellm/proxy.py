@@ -111,6 +111,10 @@ def _build() -> ProxyCallback:
         from wiserouter_litellm.proxy_routes import mount  # imports the proxy, which only its workers have loaded
 
         mount(proxy.app, callback)
+        if settings.batches is not None or hasattr(proxy.app.state, "wiserouter_batches"):
+            from wiserouter_litellm.batches.service import start_batches  # few proxies have batches
+
+            start_batches(proxy.app, callback.groups, settings.batches, _proxy_router)
     return callback
 
 

@@ -20,6 +20,9 @@ ROOT = "callback_settings.wiserouter"
 MOST_SHOWN = 5
 """Most mistakes that one message names."""
 
+LONGEST_BATCH_S = 172_800.0
+"""How long the results of a batch may take: the window of a day, and a day to fetch them."""
+
 _OWN, _SHARED = "its own budget", "a shared budget"
 _TAGS = frozenset({WORD, BUDGET, _OWN, _SHARED})
 
@@ -104,8 +107,29 @@ class PullSettings(Strict):
     project: str = ""
 
 
+class BatchSettings(Strict):
+    """The batches of groups: `/v1/files` and `/v1/batches` for files whose lines name a group.
+
+    Attributes
+    ----------
+    folder : str
+        The folder in which files and batches are kept; all workers of the proxy must have the same one.
+    poll_s : float, seconds
+        The time from one look at the providers' batches to the next.
+    price_factor : float
+        What a call costs in a batch over its plain price, where LiteLLM knows no batch price.
+    keep_days : float, days
+        How long files and batches that have ended are kept.
+    """
+
+    folder: str = Field(min_length=1)
+    poll_s: float = Field(60.0, gt=0)
+    price_factor: float = Field(1.0, gt=0, le=1)
+    keep_days: float = Field(30.0, ge=2)
+
+
 class Settings(Strict):
-    """The whole block: groups by name, the budgets that several groups share, the platform of scores, metrics, alerts.
+    """The whole block: groups, the budgets that several groups share, the platform of scores, metrics, alerts, batches.
 
     Metrics are on by default where prometheus-client is installed.
     """
@@ -121,6 +145,7 @@ class Settings(Strict):
     feedback_pull: PullSettings | None = None
     metrics: bool | None = None
     alerts: AlertSettings | None = None
+    batches: BatchSettings | None = None
 
     @property
     def accounts(self) -> dict[str, AccountSettings]:
@@ -136,6 +161,16 @@ class Settings(Strict):
         both = [name for name in self.budgets if isinstance(self.groups.get(name), GroupSettings)]
         if both:
             raise ValueError(f"budgets.{both[0]} must have another name than the group {both[0]!r} with its own budget")
+        return self
+
+    @model_validator(mode="after")
+    def _decisions_outlive_batches(self) -> Settings:
+        ttl_s = min(one.feedback_ttl_s for one in self.accounts.values()) if self.accounts else LONGEST_BATCH_S
+        if self.batches is not None and ttl_s < LONGEST_BATCH_S:
+            raise ValueError(
+                f"feedback_ttl_s must be at least {LONGEST_BATCH_S:.0f} beside batches, whose results are charged a "
+                f"day later, got {ttl_s:g}"
+            )
         return self
 
     @model_validator(mode="after")

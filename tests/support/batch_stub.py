@@ -13,8 +13,13 @@ from dataclasses import dataclass, field
 from email import message_from_bytes
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+from support.providers import INPUT_USD, OUTPUT_USD
+
 PRICES = {"gpt-4o-mini": (7.5e-8, 3e-7), "claude-haiku-4-5": (5e-7, 2.5e-6), "gemini-2.5-flash": (1.5e-7, 1.25e-6)}
 """Batch prices of an input and an output token."""
+
+GROUP_PRICES = {name: (INPUT_USD[name] / 2, OUTPUT_USD[name] / 2) for name in ("small", "large")}
+"""Those of the models of the groups that tests of LiteLLM have."""
 
 Fault = Callable[[int, str], str]
 """From the place of a line and its custom id: "" for an answer, else "errored", "expired" or "canceled"."""
@@ -91,17 +96,21 @@ def answered_file(path, provider: str, model: str, results, fault: Fault = lambd
 
 def price_of(model: str, custom_id: str) -> float:
     """Return the cost of an answer."""
-    return sum(price * n for price, n in zip(PRICES[model], tokens_of(custom_id), strict=True))
+    return sum(price * n for price, n in zip({**PRICES, **GROUP_PRICES}[model], tokens_of(custom_id), strict=True))
 
 
 @dataclass
 class BatchStub:
-    """The state of the service: files, batches in the order of their creation, and the ledger."""
+    """The state of the service: files, batches in the order of their creation, and the ledger.
+
+    While `held`, batches run on, however often they are polled. A batch that is cancelled has answered its first half.
+    """
 
     fault: Fault = lambda at, name: ""
     polls: int = 1
     drops_created: bool = False
     refuses: bool = False
+    held: bool = False
     url: str = ""
     ledger_usd: float = 0.0
     files: dict[str, bytes] = field(default_factory=dict)
@@ -112,18 +121,22 @@ class BatchStub:
     def create(self, body: dict) -> dict:
         """Accept a batch."""
         name = f"batch_{len(self.batches)}"
-        self.batches[name] = {**body, "id": name, "object": "batch", "status": "in_progress"}
+        self.batches[name] = {**body, "id": name, "object": "batch", "status": "in_progress", "created_at": 1}
         return self.batches[name]
 
     def poll(self, name: str) -> dict:
         """Return a batch, which ends at the given number of polls."""
         self.asked[name] = self.asked.get(name, 0) + 1
         batch = self.batches[name]
-        if batch["status"] == "in_progress" and self.asked[name] >= self.polls:
-            self.finish(batch)
+        if batch["status"] == "cancelling":
+            n_lines = self.files[batch["input_file_id"]].decode().count("\n")
+            self.finish(batch, lambda at, _: "canceled" if 2 * at >= n_lines else "")
+            batch["status"] = "cancelled"
+        elif batch["status"] == "in_progress" and self.asked[name] >= self.polls and not self.held:
+            self.finish(batch, self.fault)
         return batch
 
-    def finish(self, batch: dict) -> None:
+    def finish(self, batch: dict, fault: Fault) -> None:
         """Answer the requests of a batch and bill them; or refuse its file."""
         if self.refuses:
             batch |= {"status": "failed", "errors": {"object": "list", "data": [{"message": "bad file"}]}}
@@ -132,7 +145,7 @@ class BatchStub:
         for at, text in enumerate(self.files[batch["input_file_id"]].decode().splitlines()):
             line = json.loads(text)
             name, model = line["custom_id"], line["body"]["model"]
-            failed = self.fault(at, name)
+            failed = fault(at, name)
             self.ledger_usd += 0.0 if failed else price_of(model, name)
             (bad if failed else good).append(json.dumps(openai_line(name, model, failed)))
         batch |= {"status": "completed"}
@@ -166,11 +179,17 @@ class BatchHandler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         """Take a file, or make a batch, whose answer may be lost."""
-        data, stub = self.rfile.read(int(self.headers["content-length"])), self.stub
+        data, stub = self.rfile.read(int(self.headers.get("content-length") or 0)), self.stub
         assert self.headers["authorization"] == "Bearer secret"
         with stub.lock:
             if self.path == "/v1/files":
-                self.answer({"id": stub.keep(uploaded(self.headers["content-type"], data)), "object": "file"})
+                file = {"id": stub.keep(uploaded(self.headers["content-type"], data)), "object": "file", "bytes": 1}
+                self.answer({**file, "created_at": 1, "filename": "a", "purpose": "batch", "status": "processed"})
+                return
+            if self.path.endswith("/cancel"):
+                batch = stub.batches[self.path.split("/")[3]]
+                batch |= {"status": "cancelling"} if batch["status"] == "in_progress" else {}
+                self.answer(batch)
                 return
             batch = stub.create(json.loads(data))
             if not stub.drops_created:

@@ -28,6 +28,7 @@ from wiserouter.pricing.prior_scores import PriorScore, PriorScores
 from wiserouter.pricing.tokens import count_tokens, load_tokenizer
 from wiserouter.prompts.encoders.remote import Embedded, RemoteEncoder
 from wiserouter.prompts.question import Message, Question, question_of
+from wiserouter.routing.batch_methods import batch_decisions
 from wiserouter.routing.ordered_models import KEEP
 from wiserouter.routing.orders import OrderAnswer, Orders
 from wiserouter.routing.signals import RULES, Signals
@@ -86,6 +87,7 @@ __all__ = [
     "WhatIf",
     "admission_queue",
     "arm_name",
+    "batch_decisions",
     "below",
     "check_bounded",
     "check_price",

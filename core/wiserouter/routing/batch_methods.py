@@ -76,6 +76,8 @@ class RouterBatches(RouterSignals):
         confidence: float | None = None,
         price_factor: float | Mapping[str, float] | Literal["batch"] = 1.0,
         capacities: Mapping[str, int] | None = None,
+        worst_case_usd: FloatArray | None = None,
+        hard: bool = False,
     ) -> Allocation:
         """Choose a model for each query of a batch; nothing is reserved, charged or learned.
 
@@ -96,6 +98,10 @@ class RouterBatches(RouterSignals):
             half, is the share that batch services usually take.
         capacities : mapping of str to int, optional
             The most queries that a model takes; any number for those left out.
+        worst_case_usd : ndarray of shape (n_queries, n_models), USD, optional
+            The most that each query can cost with each model of the pool; infinite where the model does not take it.
+        hard : bool, default False
+            Whether the budget bounds the sum of these worst cases, instead of the expected total.
 
         Returns
         -------
@@ -108,7 +114,8 @@ class RouterBatches(RouterSignals):
         InfeasibleBudget
             If the cheapest models cost more than the budget.
         NoEligibleModel, UnknownModel, InvalidInput, EncoderError
-            If a text or a restriction is wrong, the capacities do not hold all queries, or there are no estimates yet.
+            If a text or a restriction is wrong, the capacities do not hold all queries, there are no estimates yet, or
+            worst cases are missing for a hard budget.
 
         Examples
         --------
@@ -122,6 +129,7 @@ class RouterBatches(RouterSignals):
         check_amount("budget_usd", budget_usd)
         queries = _checked(texts)
         asked = None if eligible is None else tuple(eligible)
+        worst = _worst_cases(worst_case_usd, (len(queries), len(self.pool)), hard=hard, confidence=confidence)
         encoder = self.encoder
         embeddings, tokens = self._embedded(queries), self._lengths(queries)  # no other call waits for them
         with self._lock:
@@ -133,15 +141,18 @@ class RouterBatches(RouterSignals):
             contexts, reward, cost = self._figures_of(embeddings, tokens, len(queries))
             cost = cost * factor
             self._exclude(cost, tokens, asked)
+            if worst is not None:
+                cost[np.isinf(worst)] = np.inf
             errors = None if confidence is None else self._cost_errors(confidence, contexts, factor)
-        found = _allocated(reward, cost, _limits(capacities, names), budget_usd, errors)
+        bounded = cost if worst is None or not hard else np.where(np.isinf(cost), np.inf, worst)
+        found = _allocated(reward, bounded, _limits(capacities, names), budget_usd, errors)
         each = cost[np.arange(len(queries)), found.model]
         spend = np.bincount(found.model, each, len(names))
         count = np.bincount(found.model, minlength=len(names))
         return Allocation(
             tuple(names[k] for k in found.model),
             found.expected_reward / len(queries),
-            found.expected_cost_usd,
+            float(each.sum()) if hard else found.expected_cost_usd,
             found.shadow_price,
             {name: float(spend[k]) for k, name in enumerate(names) if count[k]},
             tuple(each.tolist()),
@@ -244,6 +255,20 @@ def _allocated(
     free = all(one is None or one >= len(reward) for one in limits)
     program = BatchProgram(reward, cost) if free else CapacityProgram(reward, cost, limits)
     return program.allocate(budget_usd, errors)
+
+
+def _worst_cases(
+    given: FloatArray | None, shape: tuple[int, int], *, hard: bool, confidence: float | None
+) -> FloatArray | None:
+    """Return the worst case of each query with each model, checked."""
+    if hard and (given is None or confidence is not None):
+        raise InvalidInput("a hard budget bounds worst cases: give worst_case_usd, and no confidence", value=confidence)
+    if given is None:
+        return None
+    found = np.asarray(given, dtype=np.float64)
+    if found.shape != shape or np.isnan(found).any() or (found < 0.0).any():
+        raise InvalidInput(f"worst_case_usd must hold amounts of shape {shape}, got shape {found.shape}", value=given)
+    return found
 
 
 def _checked(texts: Sequence[str]) -> list[str]:

@@ -119,3 +119,38 @@ def test_a_call_at_other_prices_teaches_its_plain_cost():
     asyncio.run(one.acharge(decision, 0.005, learned_usd=0.01))
     assert one.status().spent_usd == 0.005
     assert one.estimates.means(shrink=False).cost_usd[0, 0] == pytest.approx(0.01)
+
+
+def test_a_hard_budget_bounds_the_sum_of_worst_cases():
+    worst = np.tile([0.02, 0.1], (5, 1))
+    found = router().allocate(TEXTS, 0.26, worst_case_usd=worst, hard=True)
+    held = [worst[0, ("small", "large").index(name)] for name in found.models]
+    assert sum(held) <= 0.26 < sum(held) + 0.08  # one more would not fit
+    assert found.models.count("large") == 2
+    assert found.expected_cost_usd == pytest.approx(sum(found.costs_usd)) == pytest.approx(0.09)
+    assert found.models[1] == "large"  # the queries that gain most
+    with pytest.raises(InfeasibleBudget) as refused:
+        router().allocate(TEXTS, 0.05, worst_case_usd=worst, hard=True)
+    assert refused.value.floor_usd == pytest.approx(0.02)
+
+
+def test_a_model_of_infinite_worst_case_takes_no_query():
+    worst = np.zeros((5, 2))
+    worst[0, 1] = np.inf
+    found = router().allocate(TEXTS, 1.0, worst_case_usd=worst)
+    assert found.models == ("small",) + ("large",) * 4
+
+
+@pytest.mark.parametrize(
+    "terms",
+    [
+        {"hard": True},
+        {"hard": True, "worst_case_usd": np.zeros((5, 2)), "confidence": 0.9},
+        {"worst_case_usd": np.zeros((4, 2))},
+        {"worst_case_usd": np.full((5, 2), np.nan)},
+        {"worst_case_usd": np.full((5, 2), -1.0)},
+    ],
+)
+def test_worst_cases_that_are_none_are_refused(terms):
+    with pytest.raises(InvalidInput, match="worst_case_usd"):
+        router().allocate(TEXTS, 1.0, **terms)

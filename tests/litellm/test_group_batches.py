@@ -1,0 +1,289 @@
+"""Batches of groups without a proxy: allocation, bounds, prices, and the steps that a killed worker leaves undone."""
+
+import io
+import json
+import time
+from contextlib import nullcontext
+from itertools import count
+from types import SimpleNamespace
+
+import litellm
+import pytest
+
+from support.batch_stub import GROUP_PRICES, batch_stub
+from support.groups import fitted
+from support.providers import cost_usd, deployment
+from wiserouter import Budget, Price, Usage
+from wiserouter.errors import InvalidInput
+from wiserouter.integration import RateCard
+from wiserouter_litellm.batches.batch_lines import model_of_first_line, read_lines
+from wiserouter_litellm.batches.batch_prices import batch_cost_usd, batch_factor
+from wiserouter_litellm.batches.group_batches import GroupBatches
+from wiserouter_litellm.batches.kept_files import UnknownBatch
+from wiserouter_litellm.errors import BudgetRefused, SettingsError
+from wiserouter_litellm.group_setup import open_group
+from wiserouter_litellm.settings import BatchSettings, settings_of
+
+PROMPT = "a question of some length, so that its bytes bound the tokens that the service counts. " * 4
+
+
+@pytest.fixture
+def service():
+    with batch_stub() as stub:
+        yield stub
+
+
+def rows(n=20, **body):
+    body = {"model": "wise", "messages": [{"role": "user", "content": PROMPT}], "max_tokens": 300, **body}
+    return [{"custom_id": f"mine-{i}", "method": "POST", "url": "/v1/chat/completions", "body": body} for i in range(n)]
+
+
+def deployments_at(url, **params):
+    found = []
+    for name in ("small", "large"):
+        batch = dict(
+            zip(("input_cost_per_token_batches", "output_cost_per_token_batches"), GROUP_PRICES[name], strict=True)
+        )
+        found.append(deployment(name, url=url, api_key="secret", **{**batch, **params}))
+    return found
+
+
+class Setting:
+    """A group, its batches, and a batch service."""
+
+    def __init__(self, folder, service, budget, *, store="memory://", params=None, **settings):
+        self.service, self.folder = service, folder
+        served = deployments_at(service.url, **(params or {}))
+        llms = litellm.Router(model_list=served)
+        self.group = open_group("wise", served, router=fitted(store=store), budget=budget, **settings)
+        self.batches = GroupBatches({"wise": self.group}, BatchSettings(folder=str(folder)), lambda: llms)
+
+    def upload(self, lines):
+        content = "".join(json.dumps(line) + "\n" for line in lines).encode()
+        return self.batches.upload(io.BytesIO(content), "ann", "a.jsonl").id
+
+    def create(self, lines):
+        return self.batches.create(self.upload(lines), "ann", "key", {}, {})
+
+    def end(self, batch):
+        for _ in range(20):
+            self.batches.advance_all()
+            found = self.batches.batches.find(batch.id, "ann")
+            if found.state == "ended":
+                return found
+        raise AssertionError(found)
+
+    @property
+    def status(self):
+        return self.group.router.status()
+
+
+def test_a_batch_has_the_share_of_the_budget_that_as_many_calls_have(tmp_path, service):
+    setting = Setting(tmp_path, service, Budget(1_000 * cost_usd("large"), 1_000))
+    batch = setting.create(rows())
+    assert {job.model for job in batch.jobs} == {"large"}
+    assert setting.status.reserved_usd == pytest.approx(20 * cost_usd("large") / 2)  # at batch prices
+    ended = setting.end(batch)
+    assert (ended.status, ended.completed) == ("completed", 20)
+    assert setting.status.spent_usd == pytest.approx(service.ledger_usd, abs=1e-12)
+    assert setting.status.reserved_usd == pytest.approx(0.0, abs=1e-12)
+    mean = setting.group.router.estimates.cost[0, 1] / setting.group.router.estimates.calls[0, 1]
+    assert mean > cost_usd("large")  # plain costs are learned, not those of batches
+
+
+def test_a_hard_limit_holds_the_worst_case_of_each_line(tmp_path, service):
+    setting = Setting(tmp_path, service, Budget(0.2, 40, limit="hard"))
+    batch = setting.create(rows())
+    held = setting.status.reserved_usd
+    assert held <= 0.2
+    with pytest.raises(BudgetRefused):
+        for _ in count():
+            setting.create(rows())
+    ended = setting.end(batch)
+    assert ended.status == "completed"
+    assert 0 < service.ledger_usd <= held
+
+
+def test_a_budget_that_does_not_pay_for_the_cheapest_models_refuses(tmp_path, service):
+    setting = Setting(tmp_path, service, Budget(cost_usd("small"), 1_000))
+    with pytest.raises(BudgetRefused, match="budget of"):
+        setting.create(rows())
+    assert setting.status.reserved_usd == 0.0
+    assert setting.batches.batches.ids() == []
+
+
+def test_a_worker_that_was_killed_before_it_answered_leaves_nothing(tmp_path, service):
+    setting = Setting(tmp_path, service, Budget(10.0, 1_000))
+    batch = setting.create(rows())
+    batch.state = "planned"  # as it stands until all costs are reserved
+    setting.batches.batches.write(batch)
+    with pytest.raises(UnknownBatch):
+        setting.batches.batches.find(batch.id, "ann")
+    setting.batches.advance_all()
+    assert setting.batches.batches.ids() == []
+    assert (setting.status.reserved_usd, service.batches) == (0.0, {})
+
+
+def test_a_reservation_that_fails_releases_the_others(tmp_path, service, monkeypatch):
+    setting = Setting(tmp_path, service, Budget(10.0, 1_000))
+    reserve, calls = setting.group.router.reserve_decision, count()
+
+    def failing(decision):
+        if next(calls) == 10:
+            raise InvalidInput("the tenth fails")
+        reserve(decision)
+
+    monkeypatch.setattr(setting.group.router, "reserve_decision", failing)
+    with pytest.raises(InvalidInput, match="the tenth"):
+        setting.create(rows())
+    assert (setting.status.reserved_usd, setting.batches.batches.ids()) == (0.0, [])
+
+
+def test_results_are_settled_once_however_often_a_batch_is_moved_on(tmp_path, service):
+    setting = Setting(tmp_path, service, Budget(10.0, 1_000))
+    batch = setting.end(setting.create(rows()))
+    spent = setting.status.spent_usd
+    batch.state, batch.status = "accepted", ""  # as if the worker was killed before it marked the end
+    setting.batches.batches.write(batch)
+    setting.end(batch)
+    assert setting.status.spent_usd == spent == pytest.approx(service.ledger_usd, abs=1e-12)
+
+
+def test_a_service_that_is_away_is_asked_again(tmp_path, service):
+    setting = Setting(tmp_path, service, Budget(10.0, 1_000))
+    url, gone = service.url, "http://127.0.0.1:9/v1"
+    rows_of = setting.batches._litellm_router().model_list
+    for row in rows_of:
+        row["litellm_params"]["api_base"] = gone
+    batch = setting.create(rows())
+    setting.batches.advance_all()
+    assert setting.batches.batches.find(batch.id, "ann").shown_status() == "validating"
+    assert setting.group.faults["batches"] > 0
+    for row in rows_of:
+        row["litellm_params"]["api_base"] = url
+    assert setting.end(batch).status == "completed"
+
+
+def test_lines_without_a_result_in_a_complete_job_count_as_spent(tmp_path, service):
+    setting = Setting(tmp_path, service, Budget(1_000 * cost_usd("small"), 1_000))
+    batch = setting.create(rows(n=4))
+    finish = service.finish
+
+    def losing(job, fault):
+        finish(job, fault)
+        service.files[job["output_file_id"]] = service.files[job["output_file_id"]].split(b"\n", 1)[0]
+
+    service.finish = losing
+    ended = setting.end(batch)
+    assert ended.failed == 4 - ended.completed > 0
+    assert setting.status.presumed == ended.failed
+    assert setting.status.in_flight == 0
+
+
+def test_the_limit_of_a_group_is_sent_and_the_callers_own_comes_first(tmp_path, service):
+    setting = Setting(tmp_path, service, Budget(10.0, 1_000, limit="hard"), cap_output_tokens=77)
+    first, second = rows(n=2)
+    own = {name: value for name, value in first["body"].items() if name != "max_tokens"}
+    given = [{**first, "body": own}, {**second, "body": {**own, "max_tokens": 50, "temperature": 0.5}}]
+    batch = setting.create(given)
+    sent = [
+        json.loads(line)["body"]
+        for job in batch.jobs
+        for line in (tmp_path / "batches" / batch.id / job.file).read_text().splitlines()
+    ]
+    limits = sorted((one.get("max_tokens"), one.get("max_completion_tokens")) for one in sent if "temperature" in one)
+    assert limits == [(50, None)]
+    assert next(one for one in sent if "temperature" not in one)["max_completion_tokens"] == 77
+    assert {one["model"] for one in sent} <= {"small", "large"}
+
+
+def test_a_group_whose_providers_have_no_such_files_is_refused(tmp_path, service):
+    setting = Setting(tmp_path, service, Budget(10.0, 1_000))
+    for row in setting.batches._litellm_router().model_list:
+        row["litellm_params"]["custom_llm_provider"] = "anthropic"
+        row["litellm_params"]["model"] = row["litellm_params"]["model"].removeprefix("openai/")
+    with pytest.raises(InvalidInput, match="no deployment that takes batches"):
+        setting.create(rows())
+
+
+@pytest.mark.parametrize(
+    ("line", "rule"),
+    [
+        ({"custom_id": "mine-0"}, "unique"),
+        ({"url": "/v1/embeddings"}, "/v1/chat/completions"),
+        ({"custom_id": None}, "custom_id"),
+        ({"body": {"model": "other", "messages": [{"role": "user", "content": "a"}]}}, "one model"),
+        ({"body": {"model": "wise", "messages": []}}, "messages"),
+        ({"body": {"model": "wise", "messages": [{}], "stream": True}}, "stream"),
+    ],
+)
+def test_a_file_that_is_no_batch_is_refused(tmp_path, service, line, rule):
+    setting = Setting(tmp_path, service, Budget(10.0, 1_000))
+    first, second = rows(n=2)
+    with pytest.raises(InvalidInput, match=rule):
+        setting.upload([first, {**second, **line}])
+    assert list((tmp_path / "files").iterdir()) == []
+
+
+def test_the_model_of_the_first_line_and_files_without_one():
+    assert model_of_first_line(io.BytesIO(b'\xef\xbb\xbf{"body": {"model": "wise"}}\n{')) == "wise"
+    for content in (b"", b"[]", b"{", b'{"body": 3}', b"\xff\xfe"):
+        assert model_of_first_line(io.BytesIO(content)) == ""
+
+
+def test_an_empty_file_is_no_batch(tmp_path):
+    path = tmp_path / "empty.jsonl"
+    path.write_text("\n\n")
+    with pytest.raises(InvalidInput, match="at least one line"):
+        list(read_lines(path))
+
+
+def test_old_files_and_batches_are_deleted(tmp_path, service, monkeypatch):
+    setting = Setting(tmp_path, service, Budget(10.0, 1_000))
+    batch = setting.end(setting.create(rows(n=2)))
+    monkeypatch.setattr(time, "time", lambda real=time.time: real() + 31 * 86_400.0)
+    setting.batches.advance_all()
+    assert setting.batches.batches.ids() == []
+    with pytest.raises(UnknownBatch):
+        setting.batches.files.find(batch.output_file_id, "ann")
+
+
+def test_prices_of_batches():
+    usage = Usage(1_000, 100)
+    card = RateCard(Price(2.0, 8.0), (), "map", batch_price=Price(1.0, 6.0))
+    assert batch_factor(card, 1.0) == 0.75
+    assert batch_cost_usd(card, usage, 1.0) == 1_600.0
+    plain = RateCard(Price(2.0, 8.0), (), "map")
+    assert (batch_factor(plain, 0.5), batch_cost_usd(plain, usage, 0.5)) == (0.5, 1_400.0)
+    long = RateCard(
+        Price(2.0, 8.0), (), "map", long_prompt_prices=((500, Price(4.0, 8.0)),), batch_price=Price(1.0, 4.0)
+    )
+    assert batch_cost_usd(long, usage, 1.0) == 0.5 * 4_800.0
+    assert batch_factor(RateCard(Price(0.0, 8.0), (), "map", batch_price=Price(1.0, 4.0)), 1.0) == float("inf")
+
+
+def test_decisions_are_kept_until_their_batch_has_ended():
+    settings = {"groups": {"wise": {"budget_usd": 1, "requests": 1, "feedback_ttl_s": 3_600}}}
+    with pytest.raises(SettingsError, match="feedback_ttl_s must be at least 172800"):
+        settings_of({**settings, "batches": {"folder": "batches"}})
+    assert settings_of(settings).batches is None
+
+
+@pytest.mark.parametrize("guarded", [False, True])
+def test_keys_with_guardrails_send_no_batches(guarded, monkeypatch):
+    from litellm.proxy._types import UserAPIKeyAuth
+
+    from wiserouter_litellm.batches import routes
+
+    seen = []
+
+    class Logging:
+        def has_pre_call_guardrails(self, metadata):
+            seen.append(metadata)
+            return guarded
+
+    monkeypatch.setattr(routes, "_proxy", lambda: SimpleNamespace(proxy_logging_obj=Logging()))
+    caller = UserAPIKeyAuth(api_key="sk-a", metadata={"guardrails": ["pii"]}, team_metadata={"a": 1})
+    with pytest.raises(InvalidInput, match="guardrails") if guarded else nullcontext():
+        routes._check_unguarded(caller)
+    assert seen == [{"guardrails": ["pii"], "a": 1}]
