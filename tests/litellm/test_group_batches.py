@@ -250,16 +250,16 @@ def test_old_files_and_batches_are_deleted(tmp_path, service, monkeypatch):
 
 def test_prices_of_batches():
     usage = Usage(1_000, 100)
-    card = RateCard(Price(2.0, 8.0), (), "map", batch_price=Price(1.0, 6.0))
-    assert batch_factor(card, 1.0) == 0.75
-    assert batch_cost_usd(card, usage, 1.0) == 1_600.0
-    plain = RateCard(Price(2.0, 8.0), (), "map")
-    assert (batch_factor(plain, 0.5), batch_cost_usd(plain, usage, 0.5)) == (0.5, 1_400.0)
+    card = RateCard(Price(2e-6, 8e-6), (), "map", batch_price=Price(1e-6, 6e-6))
+    assert batch_factor(card, 1.0) == pytest.approx(0.75)
+    assert batch_cost_usd(card, usage, 1.0) == pytest.approx(1.6e-3)
+    plain = RateCard(Price(2e-6, 8e-6), (), "map")
+    assert (batch_factor(plain, 0.5), batch_cost_usd(plain, usage, 0.5)) == (0.5, pytest.approx(1.4e-3))
     long = RateCard(
-        Price(2.0, 8.0), (), "map", long_prompt_prices=((500, Price(4.0, 8.0)),), batch_price=Price(1.0, 4.0)
+        Price(2e-6, 8e-6), (), "map", long_prompt_prices=((500, Price(4e-6, 8e-6)),), batch_price=Price(1e-6, 4e-6)
     )
-    assert batch_cost_usd(long, usage, 1.0) == 0.5 * 4_800.0
-    assert batch_factor(RateCard(Price(0.0, 8.0), (), "map", batch_price=Price(1.0, 4.0)), 1.0) == float("inf")
+    assert batch_cost_usd(long, usage, 1.0) == pytest.approx(2.4e-3)
+    assert batch_factor(RateCard(Price(0.0, 8e-6), (), "map", batch_price=Price(1e-6, 4e-6)), 1.0) == float("inf")
 
 
 def test_decisions_are_kept_until_their_batch_has_ended():

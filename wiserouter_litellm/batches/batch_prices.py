@@ -18,7 +18,7 @@ def batch_factor(card: RateCard, price_factor: float) -> float:
 
     Examples
     --------
-    >>> batch_factor(RateCard(Price(2.0, 8.0), (), "map", batch_price=Price(1.0, 4.0)), 1.0)
+    >>> batch_factor(RateCard(Price(2e-6, 8e-6), (), "map", batch_price=Price(1e-6, 4e-6)), 1.0)
     0.5
     """
     if card.batch_price is None:
