@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter
 from pathlib import Path
@@ -29,13 +30,18 @@ def main() -> None:
     environment = {**os.environ, "LITELLM_MASTER_KEY": key, "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
     litellm = Path(sys.executable).with_name("litellm")
     command = [litellm, "--config", CONFIG, "--host", "127.0.0.1", "--port", str(port)]
-    proxy = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        wait_for(f"{base}/health/liveliness", proxy)
-        use(base, key)
-    finally:
-        proxy.send_signal(signal.SIGTERM)
-        proxy.wait(30)
+    with tempfile.TemporaryFile("w+") as said:
+        proxy = subprocess.Popen(command, env=environment, stdout=said, stderr=subprocess.STDOUT)
+        try:
+            wait_for(f"{base}/health/liveliness", proxy)
+            use(base, key)
+        except SystemExit:
+            said.seek(0)
+            print(said.read()[-4_000:], file=sys.stderr)
+            raise
+        finally:
+            proxy.send_signal(signal.SIGTERM)
+            proxy.wait(30)
 
 
 def use(base: str, key: str) -> None:

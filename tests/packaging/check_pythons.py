@@ -1,7 +1,7 @@
 """Install the wheel into a clean environment of each Python that is here, and run what a newcomer runs from it.
 
-Run as `uv run poe pythons`, or for some as `uv run poe pythons 3.12`: the demo, also by LiteLLM, `fit`, `replay`, and
-the example of a LangChain chain.
+Run as `uv run poe pythons`, or for some as `uv run poe pythons 3.12 /opt/python3.13/bin/python`: the demo, also by
+LiteLLM, `fit`, `replay`, the example of a LangChain chain, and the proxy of LiteLLM with 200 requests.
 """
 
 import os
@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[2]
 VERSIONS = ("3.11", "3.12", "3.13", "3.14", "3.14t")
 EXTRAS = "litellm,langchain,bench"
 QUIET = os.environ | {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "UV_PYTHON_DOWNLOADS": "never"}
+QUIET.pop("PYTHONDONTWRITEBYTECODE", None)  # every process would compile LiteLLM again, a proxy for half a minute
 
 WRITE_LOG = """
 import polars as pl
@@ -38,7 +39,8 @@ def main() -> None:
 
 def check(version: str, work: Path) -> None:
     """Install the wheel for one version and run the commands, unless that Python is not here."""
-    venv, here = work / version, work / f"run-{version}"
+    name = version.replace(os.sep, "-").strip("-")
+    venv, here = work / f"python-{name}", work / f"run-{name}"
     if run("uv", "venv", "--quiet", "--no-project", "--python", version, venv, cwd=work, may_fail=True):
         print(f"Python {version}: not here, not checked")
         return
@@ -46,7 +48,7 @@ def check(version: str, work: Path) -> None:
     python = venv / "bin" / "python"
     wheel = next((work / "dist").glob("*.whl"))
     install = ("uv", "pip", "install", "--quiet", "--python", python, "--constraints", work / "pins.txt")
-    run(*install, f"{wheel}[{EXTRAS}]", cwd=work)
+    run(*install, f"{wheel}[{EXTRAS}]", "litellm[proxy]", cwd=work)
     command = venv / "bin" / "wiserouter"
     run(command, "--version", cwd=here)
     run(command, "demo", "--queries", "300", cwd=here)
@@ -55,11 +57,13 @@ def check(version: str, work: Path) -> None:
     run(command, "replay", "calls.parquet", "--budget", "0.05", cwd=here)
     run(python, ROOT / "examples" / "06_langchain_chain.py", cwd=here)
     run(command, "demo", "--via", "litellm", "--queries", "50", cwd=here)
+    run(python, ROOT / "examples" / "litellm_proxy" / "try_it.py", cwd=here)
     n_packages = len(
         subprocess.check_output(["uv", "pip", "list", "--quiet", "--python", python], text=True).splitlines()
     )
     print(
-        f"Python {version}: demo, fit, replay, LangChain and LiteLLM run from the wheel, {n_packages - 2} packages",
+        f"Python {version}: demo, fit, replay, LangChain, LiteLLM and its proxy run from the wheel, "
+        f"{n_packages - 2} packages",
         flush=True,
     )
 

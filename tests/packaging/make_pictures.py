@@ -1,42 +1,41 @@
 """Make the pictures of the README and of docs/concepts.md. Run as `uv run poe pictures`.
 
-The demo as a recording of the terminal; the envelope of one context; the plan of a made-up workload; the account of one
-call; and, from the rows of a bench, quality by spend: `uv run poe pictures bench/NAME.parquet`.
+Three commands as a recording of the terminal; the envelope of one context; the plan of a made-up workload; the account
+of one call; and, from the rows of a bench, quality by spend: `uv run poe pictures bench/NAME.parquet`.
 """
 
-import re
 import sys
 import tempfile
 from contextlib import chdir
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 
+from support.recording import animated, screen
 from wiserouter import Plan, RoutingLog, WiseRouter
-from wiserouter.cli import main
-from wiserouter.cli.output import out
 from wiserouter.evaluation.curves import FIELD, INK, NAMED, OWN
 from wiserouter.evaluation.datasets.synthetic import make_table
 from wiserouter.evaluation.plots import label_axes, new_figure, plot_plan, save
 from wiserouter.evaluation.report import aggregate, make_section, read_results
 
 DOCS = Path(__file__).parents[2] / "docs"
-WIDTH = 88
-_FONT_FILES = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
 
 
 def recording() -> str:
-    """Return the demo's output as SVG, without the fonts that it would load from another host."""
-    out.width, out.record = WIDTH, True
+    """Return three commands of a newcomer as an SVG that moves: the demo, a fit, and what budgets would buy."""
+    table = make_table(600, np.random.default_rng(0))
+    columns = {"prompt": table.prompts}
+    for k, name in enumerate(table.models):
+        columns |= {f"score|{name}": table.reward[:, k], f"cost|{name}": table.cost_usd[:, k]}
+    commands = (
+        "uv run wiserouter demo",
+        "uv run wiserouter fit calls.parquet -o support.wise",
+        "uv run wiserouter plan support.wise --requests 10000 --budget 10",
+    )
     with tempfile.TemporaryDirectory() as folder, chdir(folder):
-        sys.argv = ["wiserouter", "demo"]
-        out.print("$ uv run wiserouter demo", style="bold")
-        try:
-            main()
-        except SystemExit as end:
-            if end.code:
-                raise
-    return _FONT_FILES.sub("", out.export_svg(title="wiserouter demo", unique_id="demo"))
+        pl.DataFrame(columns).write_parquet("calls.parquet")
+        return animated([screen(f"s{n}", command) for n, command in enumerate(commands)], "wiserouter")
 
 
 def draw_envelope(path: Path) -> None:

@@ -1,64 +1,116 @@
 """Mutation tests of the budgets, the plans and the settlement of calls, by mutmut: prints the score and what survives.
 
-Run as `uv run poe mutants`, or for some files as `uv run poe mutants budgets/ledger.py planning/plan.py`, which then
-have only the tests of their rooms. It works on a copy in build/mutants, where mutmut finds the package below `src`.
+Run as `uv run poe mutants` for a sample of them all, or `uv run poe mutants budgets/ledger.py planning/plan.py` for one
+of some files. `--seed` and `--sample` say which mutants are drawn, and `--minutes` for how long they are tried. What
+was tried is kept in build/mutants, a copy where mutmut finds the package below `src`: a further run goes on with the
+mutants that are not tried yet, tries those again that lived, and adds to what is there. The first run takes some
+minutes longer, in which mutmut finds which tests reach which function.
 """
 
+import argparse
+import ast
 import json
 import os
+import random
 import shutil
+import signal
 import subprocess
 import sys
 import tomllib
 from collections import Counter
+from fnmatch import fnmatch
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 BUILD = ROOT / "build" / "mutants"
+STATS = BUILD / "mutants" / "mutmut-stats.json"
+ALL_TESTS = BUILD / "all-tests.json"
+KNOWN = Path(__file__).with_name("surviving_mutants.toml")
 ROOMS = ("budgets/*", "planning/*", "routing/settlement.py", "integration/billing.py", "stores/transitions.py")
-"""What is mutated by default: patterns of files below `core/wiserouter`."""
+"""What is mutated: patterns of files below `core/wiserouter`."""
 
 TESTS = (
     "tests/core/budgets",
     "tests/core/planning",
-    "tests/core/integration",
-    "tests/core/routing/test_router.py",
-    "tests/core/routing/test_presume.py",
-    "tests/core/routing/test_batches.py",
-    "tests/core/stores/test_stores.py",
+    "tests/core/integration/test_billing.py",
+    "tests/core/integration/test_utilisation.py",
+    "tests/core/learning/test_optimistic_estimates.py",
+    *(
+        f"tests/core/routing/test_{name}.py"
+        for name in (
+            "batches",
+            "conversation_calls",
+            "decider",
+            "evaluation_events",
+            "explain",
+            "journal",
+            "keyed_draws",
+            "limits",
+            "orders",
+            "presume",
+            "request_values",
+            "router",
+            "settlement",
+            "shadow",
+            "sources_of_scores",
+        )
+    ),
     "tests/core/stores/test_presumed.py",
     "tests/core/stores/test_run_ledgers.py",
+    "tests/core/stores/test_store_contract.py",
+    "tests/core/stores/test_stores.py",
+    "tests/core/stores/test_transitions.py",
 )
 SURVIVED, UNTESTED = 0, 33
 """What mutmut writes for mutants that no test kills; other codes are those of tests that fail or time out."""
 
+TESTS_S = 10.0
+"""How long the tests of one mutant may take: those named after its file come first, then the shortest."""
+
 
 def main() -> None:
-    """Copy, mutate, run the tests of each mutant, and report."""
-    patterns = sys.argv[1:] or ROOMS
-    rooms = sorted({f"tests/core/{pattern.split('/')[0]}" for pattern in sys.argv[1:]})
-    stage([f"src/wiserouter/{pattern}" for pattern in patterns], rooms or list(TESTS))
-    command = [sys.executable, "-m", "mutmut", "run", "--max-children", str(os.cpu_count() or 1)]
-    log = BUILD / "run.log"
-    with log.open("w") as output:
-        subprocess.run(command, cwd=BUILD, check=False, stdout=output, stderr=subprocess.STDOUT)
-    report(outcomes())
+    """Copy, mutate, draw, run the tests of each mutant, and report."""
+    terms = arguments()
+    stage()
+    mutmut("nothing", seconds=1_200)  # no mutant has this name: only makes them all, and finds which tests reach them
+    if not ALL_TESTS.exists() and not STATS.exists():
+        sys.exit(f"mutmut made no mutants: {BUILD / 'run.log'}")
+    shutil.copy(STATS, ALL_TESTS)
+    choose_tests()
+    drawn = sample(terms.files, terms.seed, terms.sample)
+    codes = outcomes()
+    left = [name for name in drawn if codes[name] is None or is_alive(codes[name])]
+    if left:
+        mutmut(*left, seconds=terms.minutes * 60)
+        shutil.copy(ALL_TESTS, STATS)
+    report({name: code for name, code in outcomes().items() if name in set(drawn)})
 
 
-def stage(only: list[str], tests: list[str]) -> None:
-    """Copy the package and its tests, with the configuration of mutmut."""
-    shutil.rmtree(BUILD, ignore_errors=True)
-    BUILD.mkdir(parents=True)
+def arguments() -> argparse.Namespace:
+    """Return the arguments of the command."""
+    parser = argparse.ArgumentParser(prog="poe mutants", description=__doc__)
+    parser.add_argument("files", nargs="*", help="patterns of files below core/wiserouter; all that are mutated")
+    parser.add_argument("--seed", type=int, default=1, help="which mutants are drawn")
+    parser.add_argument("--sample", type=int, default=160, help="how many are drawn")
+    parser.add_argument("--minutes", type=float, default=10.0, help="how long they are tried")
+    return parser.parse_args()
+
+
+def stage() -> None:
+    """Copy what changed of the package and its tests, with the configuration of mutmut."""
+    if ALL_TESTS.exists():
+        shutil.copy(ALL_TESTS, STATS)
     for source, target in (("core/wiserouter", "src/wiserouter"), ("tests", "tests")):
-        shutil.copytree(ROOT / source, BUILD / target, ignore=shutil.ignore_patterns("__pycache__"))
+        mirror(ROOT / source, BUILD / target)
     options = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["pytest"]["ini_options"]
     settings = {
         "source_paths": ["src"],
-        "only_mutate": only,
+        "only_mutate": [f"src/wiserouter/{pattern}" for pattern in ROOMS],
         "do_not_mutate": ["*/__init__.py"],
         "pytest_add_cli_args": ["--import-mode=importlib", "-p", "no:cacheprovider", "-n0", "-m", "not slow"],
-        "pytest_add_cli_args_test_selection": tests,
+        "pytest_add_cli_args_test_selection": [test for test in TESTS if (ROOT / test).exists()],
         "mutate_only_covered_lines": False,
+        "on_dependency_change": "ignore",
     }
     lines = ["[tool.mutmut]", *(f"{key} = {json.dumps(value)}" for key, value in settings.items())]
     lines += ["[tool.pytest.ini_options]"]
@@ -67,28 +119,113 @@ def stage(only: list[str], tests: list[str]) -> None:
     (BUILD / "pyproject.toml").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def outcomes() -> dict[str, int]:
-    """Return the exit code of the tests by the name of a mutant."""
-    found: dict[str, int] = {}
+def mirror(source: Path, target: Path) -> None:
+    """Make `target` a copy of `source`, and leave files as they are that are equal: mutmut looks at their times."""
+    for path in target.rglob("*.py"):
+        if not (source / path.relative_to(target)).exists():
+            path.unlink()
+    for path in source.rglob("*"):
+        copy = target / path.relative_to(source)
+        if "__pycache__" in path.parts or path.is_dir():
+            continue
+        if not copy.exists() or copy.read_bytes() != path.read_bytes():
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, copy)
+
+
+def mutmut(*names: str, seconds: float) -> None:
+    """Run mutmut for some mutants, and stop it and its workers after a time; it keeps what was tried until then."""
+    command = [sys.executable, "-m", "mutmut", "run", *names, "--max-children", str(os.cpu_count() or 1)]
+    with (BUILD / "run.log").open("w", encoding="utf-8") as log:
+        running = subprocess.Popen(command, cwd=BUILD, stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
+        try:
+            running.wait(seconds)
+        except subprocess.TimeoutExpired:
+            print("the time is over: some mutants are not tried", flush=True)
+        finally:
+            if running.poll() is None:
+                os.killpg(running.pid, signal.SIGKILL)
+                running.wait()
+
+
+def choose_tests() -> None:
+    """Keep for each function the tests that take at most some seconds together."""
+    stats = json.loads(ALL_TESTS.read_text(encoding="utf-8"))
+    took_s = stats["duration_by_test"]
+    reached = stats["tests_by_mangled_function_name"]
+    for function, tests in reached.items():
+        stem = module_of(function).rsplit(".", 1)[-1]
+        ranked = sorted(tests, key=lambda test: (f"test_{stem}.py" not in test, took_s[test], test))
+        total_s, chosen = 0.0, []
+        for test in ranked:
+            total_s += took_s[test]
+            if not chosen or total_s <= TESTS_S:
+                chosen.append(test)
+        reached[function] = chosen
+    STATS.write_text(json.dumps(stats), encoding="utf-8")
+
+
+def sample(files: list[str], seed: int, n_drawn: int) -> list[str]:
+    """Return the mutants that a seed draws, of all files or of those that match a pattern."""
+    patterns = [f"wiserouter/{pattern}" for pattern in files or ROOMS]
+    names = [name for name in sorted(outcomes()) if any(fnmatch(path_of(name), pattern) for pattern in patterns)]
+    return sorted(random.Random(seed).sample(names, min(n_drawn, len(names))))
+
+
+def outcomes() -> dict[str, int | None]:
+    """Return the exit code of the tests by the name of a mutant, None where it is not tried yet."""
+    found: dict[str, int | None] = {}
     for path in sorted((BUILD / "mutants" / "src").rglob("*.meta")):
         found |= json.loads(path.read_text(encoding="utf-8"))["exit_code_by_key"]
-    return {name: code for name, code in found.items() if code is not None}
+    return found
 
 
-def report(codes: dict[str, int]) -> None:
-    """Print the score of each module and the survivors."""
-    names = Counter(module_of(name) for name in codes)
-    alive = [name for name, code in codes.items() if code in {SURVIVED, UNTESTED}]
-    lived = Counter(map(module_of, alive))
-    for module, total in sorted(names.items()):
-        print(f"{module}: {total - lived[module]} of {total} killed ({1 - lived[module] / total:.0%})")
-    print(f"all: {len(codes) - len(alive)} of {len(codes)} killed ({1 - len(alive) / max(len(codes), 1):.1%})")
-    print("\n".join(f"  lives: {name}{' (no test reaches it)' if codes[name] == UNTESTED else ''}" for name in alive))
+def is_alive(code: int | None) -> bool:
+    """Return whether no test killed a mutant."""
+    return code in {SURVIVED, UNTESTED}
+
+
+def report(codes: dict[str, int | None]) -> None:
+    """Print the score of each module, and the survivors with what they change and why they live."""
+    tried = [name for name, code in codes.items() if code is not None]
+    alive = [name for name in tried if is_alive(codes[name])]
+    total, lived = Counter(map(module_of, tried)), Counter(map(module_of, alive))
+    for module in sorted(total):
+        print(f"{module}: {total[module] - lived[module]} of {total[module]} killed")
+    reasons = {one["change"]: one["reason"] for one in tomllib.loads(KNOWN.read_text(encoding="utf-8"))["survivor"]}
+    for name in alive:
+        change = f"{function_of(name)}: {change_of(name)}"
+        unreached = "no test reaches it" if codes[name] == UNTESTED else "no reason is known"
+        print(f"lives: {change}\n       {reasons.get(change, unreached)}")
+    score = 1 - len(alive) / max(len(tried), 1)
+    print(f"{len(tried) - len(alive)} of {len(tried)} mutants killed ({score:.1%}), {len(codes)} drawn")
+
+
+def change_of(mutant: str) -> str:
+    """Return what a mutant changes, as `what was -> what is`, without what both have in common on their lines."""
+    tree = ast.parse((BUILD / "mutants" / "src" / path_of(mutant)).read_text(encoding="utf-8"))
+    name = mutant.rsplit(".", 1)[-1]
+    bodies = {node.name: node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+    was, now = (ast.unparse(bodies[one].body).splitlines() for one in (f"{name.rsplit('__', 1)[0]}__mutmut_orig", name))
+    pairs = [(old, new) for old, new in zip(was, now, strict=False) if old != new]
+    old, new = pairs[0] if pairs else ("", "")
+    return f"{old.strip()} -> {new.strip()}"
+
+
+def function_of(mutant: str) -> str:
+    """Return the function of a mutant, such as `budgets.ledger.Ledger.settle`."""
+    module, _, name = mutant.rpartition(".")
+    return f"{module.removeprefix('wiserouter.')}.{name.rsplit('__mutmut_', 1)[0][2:].replace('ǁ', '.').strip('.')}"
 
 
 def module_of(mutant: str) -> str:
     """Return the module of a mutant, such as `wiserouter.budgets.ledger`."""
     return mutant.rsplit(".", 1)[0]
+
+
+def path_of(mutant: str) -> str:
+    """Return the file of a mutant, such as `wiserouter/budgets/ledger.py`."""
+    return module_of(mutant).replace(".", "/") + ".py"
 
 
 if __name__ == "__main__":
