@@ -1,7 +1,7 @@
 """Make the pictures of the README and of docs/concepts.md. Run as `uv run poe pictures`.
 
-Three commands as a recording of the terminal; the envelope of one context; the plan of a made-up workload; the account
-of one call; and, from the rows of a bench, quality by spend: `uv run poe pictures bench/NAME.parquet`.
+The badges; three commands as a recording of the terminal; the envelope of one context; the plan of a made-up workload;
+the account of one call; and, from the rows of a bench, quality by spend: `uv run poe pictures bench/NAME.parquet`.
 """
 
 import sys
@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from support.badges import badges
 from support.recording import animated, screen
 from wiserouter import Plan, RoutingLog, WiseRouter
 from wiserouter.evaluation.curves import FIELD, INK, NAMED, OWN
@@ -96,4 +97,5 @@ if __name__ == "__main__":
     draw_reservation(DOCS / "reservation.svg")
     for name in sys.argv[1:]:
         save(make_section("summary", aggregate(read_results(name))).draw(), DOCS / "quality.svg")
+    (DOCS / "badges.svg").write_text(badges(), encoding="utf-8")
     (DOCS / "demo.svg").write_text(recording(), encoding="utf-8")

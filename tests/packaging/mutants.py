@@ -155,7 +155,7 @@ def choose_tests() -> None:
     reached = stats["tests_by_mangled_function_name"]
     for function, tests in reached.items():
         stem = module_of(function).rsplit(".", 1)[-1]
-        ranked = sorted(tests, key=lambda test: (f"test_{stem}.py" not in test, took_s[test], test))
+        ranked = sorted(tests, key=lambda test: (f"/test_{stem}" not in test, took_s[test], test))
         total_s, chosen = 0.0, []
         for test in ranked:
             total_s += took_s[test]
@@ -192,7 +192,8 @@ def report(codes: dict[str, int | None]) -> None:
     total, lived = Counter(map(module_of, tried)), Counter(map(module_of, alive))
     for module in sorted(total):
         print(f"{module}: {total[module] - lived[module]} of {total[module]} killed")
-    reasons = {one["change"]: one["reason"] for one in tomllib.loads(KNOWN.read_text(encoding="utf-8"))["survivor"]}
+    known = tomllib.loads(KNOWN.read_text(encoding="utf-8")).get("survivor", [])
+    reasons = {one["change"]: one["reason"] for one in known}
     for name in alive:
         change = f"{function_of(name)}: {change_of(name)}"
         unreached = "no test reaches it" if codes[name] == UNTESTED else "no reason is known"

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from support.badges import badges
+
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
@@ -71,6 +73,10 @@ def test_only_the_job_that_publishes_may_prove_its_identity():
     jobs = read(ROOT / ".github" / "workflows" / "release.yml")["jobs"]
     assert [name for name, job in jobs.items() if "id-token" in job.get("permissions", {})] == ["publish"]
     assert not any("run" in step for step in jobs["publish"]["steps"])  # no code of the repository has that right
+
+
+def test_the_badges_say_what_the_files_say():
+    assert (ROOT / "docs" / "badges.svg").read_text(encoding="utf-8") == badges()  # else: uv run poe pictures
 
 
 @pytest.mark.skipif(not shutil.which("uv") or not (ROOT / "uv.lock").exists(), reason="needs uv and its lock file")

@@ -302,11 +302,11 @@ def test_each_ledger_belongs_to_the_scope_with_the_fewest():
     team = Ledger.opened(Budget(10.0, 10), 0.0)
     user = Ledger.opened(Budget(1.0, 10), 0.0)
     accounts = [
-        ("user", NestedLedger((user, team, all_of_them))),
-        ("all", all_of_them),
-        ("team", NestedLedger((team, all_of_them))),
+        ("a user", NestedLedger((user, team, all_of_them))),
+        ("the whole", all_of_them),
+        ("its team", NestedLedger((team, all_of_them))),
     ]
-    assert own_ledgers(accounts) == {"user": [user], "all": [all_of_them], "team": [team]}
+    assert own_ledgers(accounts) == {"a user": [user], "the whole": [all_of_them], "its team": [team]}
 
 
 # Caps of runs

@@ -1,3 +1,5 @@
+from statistics import NormalDist
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -5,6 +7,7 @@ from hypothesis import strategies as st
 from scipy.optimize import LinearConstraint, linprog, milp
 
 from wiserouter.errors import InfeasibleBudget, InvalidInput
+from wiserouter.planning import batch_allocation
 from wiserouter.planning.batch_allocation import BatchProgram
 from wiserouter.planning.batch_margin import CostErrors
 
@@ -94,13 +97,83 @@ def test_a_budget_below_the_cheapest_models_is_refused():
     assert BatchProgram([[0.2, 0.9]] * 10, [[0.1, 3.0]] * 10).allocate(1.0).expected_cost_usd == pytest.approx(1.0)
 
 
+SHAPES = "reward and cost_usd must have the same shape (n_queries, n_models), got "
+COSTS = "cost_usd must be at least 0, or infinite where a model cannot take a query, got less or NaN"
+
+
 @pytest.mark.parametrize(
-    ("reward", "cost"),
-    [([[0.1]], [[0.1, 0.2]]), ([[np.nan]], [[1.0]]), ([[0.1]], [[-1.0]]), ([[0.1]], [[np.inf]]), ([[0.1]], [[np.nan]])],
+    ("reward", "cost", "message"),
+    [
+        ([[0.1]], [[0.1, 0.2]], f"{SHAPES}(1, 1) and (1, 2)"),
+        ([0.1], [0.1], f"{SHAPES}(1,) and (1,)"),
+        ([[]], [[]], f"{SHAPES}(1, 0) and (1, 0)"),
+        (
+            [[np.nan, 1.0]],
+            [[1.0, 1.0]],
+            "reward must be finite, got NaN or infinity: an infinite cost excludes a model",
+        ),
+        ([[0.1, 0.1]], [[1.0, -1.0]], COSTS),
+        ([[0.1]], [[np.nan]], COSTS),
+        (
+            [[0.1, 0.1]] * 3,
+            [[np.inf, 1.0], [0.0, np.inf], [np.inf, np.inf]],
+            "each query needs a model of finite cost, query 2 has none: leave it out",
+        ),
+    ],
 )
-def test_tables_that_do_not_fit_are_refused(reward, cost):
-    with pytest.raises(InvalidInput):
+def test_tables_that_do_not_fit_are_refused(reward, cost, message):
+    with pytest.raises(InvalidInput) as refused:
         BatchProgram(reward, cost)
+    assert str(refused.value) == message
+
+
+def test_the_parts_of_a_large_batch_are_those_of_one_table(monkeypatch):
+    reward, cost, budget = batch(7)
+    reward, cost = np.tile(reward, (3, 1)), np.tile(cost, (3, 1))
+    whole = BatchProgram(reward, cost).allocate(3 * budget)
+    monkeypatch.setattr(batch_allocation, "CHUNK_QUERIES", 5)
+    parts = BatchProgram(reward, cost).allocate(3 * budget)
+    assert np.array_equal(whole.model, parts.model)
+    assert (whole.bound, whole.shadow_price) == (parts.bound, parts.shadow_price)
+
+
+def test_a_refused_budget_is_stated_per_query_with_its_margin():
+    program = BatchProgram([[0.2, 0.9]] * 10, [[1.0, 3.0]] * 10)
+    with pytest.raises(InfeasibleBudget) as refused:
+        program.allocate(5.0)
+    assert (refused.value.rate_usd, refused.value.floor_usd) == (0.5, 1.0)
+    errors = CostErrors(0.9, np.zeros(10, dtype=int), [[0.1, 0.1]], [[0.5, 0.5]])
+    with pytest.raises(InfeasibleBudget) as refused:
+        program.allocate(11.0, errors)
+    margin = errors.margin_usd(np.zeros(10, dtype=int), 10.0)
+    assert (refused.value.rate_usd, refused.value.floor_usd) == (1.1, pytest.approx((10.0 + margin) / 10))
+    for wrong in (-1.0, np.nan, np.inf):
+        with pytest.raises(InvalidInput, match="budget_usd must be a finite number"):
+            program.allocate(wrong)
+
+
+def test_the_margin_is_the_larger_one_of_a_normal_and_of_a_leaning_total():
+    group, model = np.array([0, 0, 1]), np.array([1, 1, 0])
+    errors = CostErrors(0.9, group, [[0.5, 0.25], [2.0, 1.0]], [[3.0, 2.0], [1.5, 1.0]])
+    variance = 4 * 0.25**2 + 2 * 2.0**2 + 2.0**2 + 1.5**2
+    quantile = NormalDist().inv_cdf(0.9)
+    assert errors.margin_usd(model, 0.0) == pytest.approx(quantile * np.sqrt(variance))
+    for total in (1.0, 10.0, 1_000.0):
+        spread = np.log1p(variance / total**2)
+        leaning = total * (np.exp(quantile * np.sqrt(spread) - spread / 2) - 1.0)
+        assert errors.margin_usd(model, total) == pytest.approx(max(leaning, quantile * np.sqrt(variance)))
+    with pytest.raises(InvalidInput) as refused:
+        CostErrors(0.4, group, [[0.0]], [[0.0]])
+    assert (str(refused.value), refused.value.value) == ("confidence must be at least 0.5, got 0.4", 0.4)
+    with pytest.raises(InvalidInput, match="confidence must lie between 0 and 1, both left out, got 1"):
+        CostErrors(1, group, [[0.0]], [[0.0]])
+    for mean, call in (([0.0], [0.0]), ([[0.0]], [[0.0, 1.0]])):
+        with pytest.raises(InvalidInput) as refused:
+            CostErrors(0.5, group, mean, call)
+        assert str(refused.value) == (
+            f"mean_usd and call_usd must have the same shape (n_groups, n_models), got {np.shape(mean)} and "
+            f"{np.shape(call)}"
+        )
 
 
 @pytest.mark.parametrize("confidence", [0.8, 0.9, 0.95, 0.99])

@@ -119,9 +119,31 @@ def test_a_margin_keeps_to_the_budget_within_the_capacities():
 
 
 def test_capacities_that_do_not_hold_all_queries_are_refused():
-    with pytest.raises(InvalidInput, match="4 in all"):
-        CapacityProgram([[0.2, 0.9]] * 5, [[1.0, 3.0]] * 5, [2, 2])
-    with pytest.raises(InvalidInput, match="one entry per model"):
-        CapacityProgram([[0.2, 0.9]] * 5, [[1.0, 3.0]] * 5, [5])
-    with pytest.raises(InvalidInput):
-        CapacityProgram([[0.2, 0.9]] * 5, [[1.0, 3.0]] * 5, [5, -1])
+    for capacity, message in (
+        (
+            [2, 2],
+            "the capacities must let each of 5 queries have a model, got 4 in all: raise them, or leave queries out",
+        ),
+        ([5], "capacity must have one entry per model (2), got 1"),
+        ([5, -1], "capacity must be a whole number of at least 0, got -1"),
+    ):
+        with pytest.raises(InvalidInput) as refused:
+            CapacityProgram([[0.2, 0.9]] * 5, [[1.0, 3.0]] * 5, capacity)
+        assert str(refused.value) == message
+
+
+def test_a_budget_below_the_floor_is_refused_per_query():
+    program = CapacityProgram([[0.2, 0.9]] * 5, [[1.0, 3.0]] * 5, [2, None])
+    assert program.floor_usd == 11.0
+    with pytest.raises(InfeasibleBudget) as refused:
+        program.allocate(10.0)
+    assert (refused.value.rate_usd, refused.value.floor_usd) == (2.0, pytest.approx(2.2))
+    found = program.allocate(11.0)
+    assert sorted(found.model) == [0, 0, 1, 1, 1]
+    errors = CostErrors(0.9, np.zeros(5, dtype=int), [[0.1, 0.1]], [[0.5, 0.5]])
+    with pytest.raises(InfeasibleBudget) as refused:
+        program.allocate(11.5, errors)
+    margin = errors.margin_usd(np.array([0, 0, 1, 1, 1]), 11.0)
+    assert (refused.value.rate_usd, refused.value.floor_usd) == (2.3, pytest.approx((11.0 + margin) / 5))
+    with pytest.raises(InvalidInput, match="budget_usd must be a finite number"):
+        program.allocate(-1.0)

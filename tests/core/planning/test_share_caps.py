@@ -112,3 +112,11 @@ def test_a_router_gives_the_share_to_the_contexts_where_it_is_worth_most():
     best = capped_value(Plan([1 / 3] * 3, reward, cost_usd), spent / n, 1, most)
     assert large <= most * n + 10
     assert earned / n >= 0.97 * best
+
+
+def test_the_first_of_equal_contexts_gets_its_demand_first():
+    plan = Plan([0.25, 0.25, 0.5], [[0.2, 0.9]] * 3, [[1.0, 3.0]] * 3)
+    assert [part_of_context(plan, 3.0, 1, 0.375, j) for j in range(3)] == [1.0, 0.5, 0.0]
+    assert [part_of_context(plan, 3.0, 1, 0.75, j) for j in range(3)] == [1.0, 1.0, 0.5]
+    assert part_of_context(plan, 0.0, 1, 0.0, 0) == 1.0  # the plan does not ask for it
+    assert part_of_context(plan, 0.0, 0, 0.0, 0) == 0.0
