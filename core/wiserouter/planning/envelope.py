@@ -6,7 +6,7 @@ optimum of the linear program.
 
 from __future__ import annotations
 
-from bisect import insort
+from bisect import bisect_left, insort
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -41,25 +41,45 @@ class ContextEnvelope(NamedTuple):
 
     Attributes
     ----------
+    context : int
+        The context.
     hull : list of int
         The actions that some budget takes, from the cheapest to the best.
-    steps : list of EnvelopeStep
-        The steps from each of them to the next.
     falling : list of float
-        Their slopes, negated: in rising order.
+        The slopes of the steps from each of them to the next, negated: in rising order.
+    spend_usd, gain : list of float
+        Additional cost and reward of these steps, weighted by how often the context occurs.
     base_usd, base_value : float
-        Spend and value of the cheapest action, weighted as those of the steps are.
+        Spend and value of the cheapest action, weighted in the same way.
     cost_usd, reward : list of float
         Mean cost and mean reward of each model.
     """
 
+    context: int
     hull: list[int]
-    steps: list[EnvelopeStep]
     falling: list[float]
+    spend_usd: list[float]
+    gain: list[float]
     base_usd: float
     base_value: float
     cost_usd: list[float]
     reward: list[float]
+
+    @property
+    def steps(self) -> list[EnvelopeStep]:
+        """The steps from each action of the hull to the next; another list at each look."""
+        _, hull, falling, spend_usd, gain, *_ = self
+        return [
+            tuple.__new__(
+                EnvelopeStep, (-slope, usd, more, self.context, to)
+            )  # in half the time of a call of the class
+            for slope, usd, more, to in zip(falling, spend_usd, gain, hull[1:], strict=True)
+        ]
+
+    def step(self, falling: float) -> EnvelopeStep:
+        """Return the step of this negated slope."""
+        i = bisect_left(self.falling, falling)
+        return EnvelopeStep(-falling, self.spend_usd[i], self.gain[i], self.context, self.hull[i + 1])
 
 
 def context_envelopes(
@@ -74,14 +94,19 @@ def context_envelope(
     context: int, weight: float, cost_usd: list[float], reward: list[float], *, allow_skip: bool
 ) -> ContextEnvelope:
     """Return the envelope of a context that makes up the share `weight` of all requests."""
-    hull = envelope(cost_usd, reward, allow_skip=allow_skip)
+    hull, falling = _upper_hull(cost_usd, reward, allow_skip=allow_skip)
     cost, gain = [*cost_usd, 0.0], [*reward, 0.0]  # index -1 is the null action
-    steps = []
-    for a, b in pairwise(hull):
-        spend, more = cost[b] - cost[a], gain[b] - gain[a]
-        steps.append(EnvelopeStep(_ratio(more, spend), weight * spend, weight * more, context, b))
-    falling = [-step[0] for step in steps]
-    return ContextEnvelope(hull, steps, falling, weight * cost[hull[0]], weight * gain[hull[0]], cost_usd, reward)
+    return ContextEnvelope(
+        context,
+        hull,
+        falling,
+        [weight * (cost[b] - cost[a]) for a, b in pairwise(hull)],
+        [weight * (gain[b] - gain[a]) for a, b in pairwise(hull)],
+        weight * cost[hull[0]],
+        weight * gain[hull[0]],
+        cost_usd,
+        reward,
+    )
 
 
 def envelope(cost_usd: list[float], reward: list[float], *, allow_skip: bool = False) -> list[int]:
@@ -111,24 +136,31 @@ def envelope(cost_usd: list[float], reward: list[float], *, allow_skip: bool = F
     >>> envelope([1, 2], [0.5, 0.6], allow_skip=True)
     [-1, 0, 1]
     """
+    return _upper_hull(cost_usd, reward, allow_skip=allow_skip)[0]
+
+
+def _upper_hull(cost_usd: list[float], reward: list[float], *, allow_skip: bool) -> tuple[list[int], list[float]]:
+    """Return the models of `envelope`, and the slopes from each to the next, negated."""
     order = sorted([(cost, -gain, k) for k, (cost, gain) in enumerate(zip(cost_usd, reward, strict=True))])
     if allow_skip:
         insort(order, (0.0, -0.0, SKIP))
     hull = order[:1]
+    slopes: list[float] = []
     for point in order[1:]:
-        if point[1] >= hull[-1][1]:  # costs no less and yields no more
+        last = hull[-1]
+        if point[1] >= last[1]:  # costs no less and yields no more
             continue
-        while len(hull) > 1 and _rise(hull[-2], hull[-1]) <= _rise(hull[-1], point):
+        slope = _rise(last, point)
+        while slopes and slopes[-1] <= slope:
+            slopes.pop()
             hull.pop()
+            slope = _rise(hull[-1], point)
         hull.append(point)
-    return [k for _, _, k in hull]
+        slopes.append(slope)
+    return [k for _, _, k in hull], [-slope for slope in slopes]
 
 
 def _rise(low: tuple[float, float, int], high: tuple[float, float, int]) -> float:
-    """Return the slope between two points (cost, -reward, model)."""
-    return _ratio(low[1] - high[1], high[0] - low[0])
-
-
-def _ratio(gain: float, spend: float) -> float:
-    """Return gain over spend; infinite where the quotient would overflow."""
+    """Return the slope between two points (cost, -reward, model); infinite where the quotient would overflow."""
+    gain, spend = low[1] - high[1], high[0] - low[0]
     return gain / spend if spend > gain * 1e-300 else float("inf")

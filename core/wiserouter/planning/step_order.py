@@ -15,35 +15,34 @@ def in_order(rows: Iterable[ContextEnvelope]) -> list[EnvelopeStep]:
     return steps
 
 
-def with_row(
-    steps: Sequence[EnvelopeStep], old: Sequence[EnvelopeStep], new: Sequence[EnvelopeStep]
-) -> list[EnvelopeStep]:
+def with_row(steps: Sequence[EnvelopeStep], old: ContextEnvelope, new: ContextEnvelope) -> list[EnvelopeStep]:
     """Return the order after the steps of one context have changed: that of `in_order`, without sorting again.
 
     Parameters
     ----------
     steps : sequence of EnvelopeStep
         The order before.
-    old, new : sequence of EnvelopeStep
-        The steps of the context, each by falling slope: those in `steps`, and those that replace them.
+    old, new : ContextEnvelope
+        The envelope of the context: that of `steps`, and the one that replaces it.
 
     Examples
     --------
-    >>> steps = [EnvelopeStep(slope, 1.0, slope, context, 1) for slope, context in ((3.0, 0), (2.0, 1), (1.0, 0))]
-    >>> new = [EnvelopeStep(2.0, 1.0, 2.0, 0, 1)]
-    >>> [(step.slope, step.context) for step in with_row(steps, [steps[0], steps[2]], new)]
-    [(2.0, 0), (2.0, 1)]
+    >>> from wiserouter.planning.envelope import context_envelope, context_envelopes
+    >>> rows = context_envelopes([0.5, 0.5], [[1, 2], [1, 2]], [[0.0, 0.5], [0.0, 0.4]], allow_skip=False)
+    >>> new = context_envelope(0, 0.5, [1, 2], [0.0, 0.3], allow_skip=False)
+    >>> [(step.slope, step.context) for step in with_row(in_order(rows), rows[0], new)]
+    [(0.4, 1), (0.3, 0)]
     """
     others: list[EnvelopeStep] = []
     start = 0
-    for step in old:
-        rank = bisect_left(steps, _place(step), lo=start, key=_place)
+    for slope in old.falling:
+        rank = bisect_left(steps, (slope, old.context), lo=start, key=_place)
         others += steps[start:rank]
         start = rank + 1
     others += steps[start:]
     merged: list[EnvelopeStep] = []
     start = 0
-    for step in new:
+    for step in new.steps:
         rank = bisect_left(others, _place(step), lo=start, key=_place)
         merged += others[start:rank]
         merged.append(step)

@@ -14,7 +14,7 @@ taken to be independent of contexts.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
 from typing import NamedTuple
@@ -115,7 +115,7 @@ class ValuedPlan:
     def _best(self, context: int, price: float) -> int:
         """Return the model of a context after all steps that are worth their cost at a price."""
         row = self.rows[context]
-        return row.hull[sum([step.slope > price for step in row.steps])]
+        return row.hull[bisect_left(row.falling, -price)]
 
 
 class ValuedRequest(NamedTuple):

@@ -148,7 +148,7 @@ class Optimistic:
         self._requests, self._share = requests, share
         self._unpaid = not seen.calls.any()
         self._means, reward, cost_usd = self._optimistic.refresh(requests, share)
-        self._live = Plan(self._optimistic.freq, reward, cost_usd, allow_skip=self.allow_skip)
+        self._live = Plan(self._optimistic.freq, reward, cost_usd, allow_skip=self.allow_skip, revisable=True)
         # no deviations, unlike where costs were fitted on a log: the spread of models with few calls is shrunk toward
         # the larger one of all models, and would lock them out
         reserve_rule = ReserveRule(self._live, self._optimistic.spread_usd, deviations=0.0, drift=DRIFT)
