@@ -13,7 +13,7 @@ from wiserouter.planning.choice_inputs import Counts
 from wiserouter.planning.mixture import Mixture, ReserveRule
 from wiserouter.planning.plan import Plan
 from wiserouter.planning.policy import Accounting, Choice
-from wiserouter.planning.solve_rate import solve_again_at
+from wiserouter.planning.solve_rate import pause_between_solutions
 from wiserouter.types import NO_CONTEXT, FloatArray
 
 RESOLVE_GROWTH = 1.02
@@ -82,4 +82,5 @@ class LivePlan:
         self._mixture = Mixture(plan, self._accounting, reserve_rule, counts)
         self._without_context = None
         seen = self._estimates.n_observations
-        self._solve_at = solve_again_at(seen, RESOLVE_GROWTH, plan.reward.size) if actual else float("inf")
+        pause = min(seen, pause_between_solutions(plan.reward.size))
+        self._solve_at = max(seen + 1.0, seen + pause, seen * RESOLVE_GROWTH) if actual else float("inf")

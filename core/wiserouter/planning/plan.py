@@ -19,6 +19,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,7 +29,7 @@ from wiserouter.errors import InfeasibleBudget, InvalidInput
 from wiserouter.planning.envelope import SKIP, ContextEnvelope, EnvelopeStep, context_envelope, context_envelopes
 from wiserouter.planning.solve_rate import SMALL_CELLS
 from wiserouter.planning.step_arrays import StepArrays
-from wiserouter.planning.step_order import in_order, with_row
+from wiserouter.planning.step_order import with_row
 from wiserouter.types import FloatArray
 from wiserouter.validation import check_amount
 
@@ -63,6 +64,8 @@ class Split(NamedTuple):
     share: float
     shadow_price: float
 
+
+_SLOPE = itemgetter(0)
 
 _FEW = 8
 """Changed contexts are merged one by one if they are fewer than one in so many; else all steps are sorted again."""
@@ -120,7 +123,7 @@ class Plan:
         self.rows = context_envelopes(self._weights, cost, gain, allow_skip=allow_skip)
         self._changed: dict[int, ContextEnvelope] = {}
         self._in_arrays = revisable and self.reward.size > SMALL_CELLS
-        self._sum_up(StepArrays.of(self.rows) if self._in_arrays else in_order(self.rows))
+        self._sum_up(StepArrays.of(self.rows) if self._in_arrays else self._in_order())
 
     def revise(self, context: int, reward: list[float], cost_usd: list[float]) -> None:
         """Replace the means of one context; the others are not computed again.
@@ -149,7 +152,7 @@ class Plan:
         """Take the changed contexts into the order of all steps."""
         steps = self._steps
         if len(self._changed) * _FEW > len(self.rows):
-            steps = StepArrays.of(self.rows) if self._in_arrays else in_order(self.rows)
+            steps = StepArrays.of(self.rows) if self._in_arrays else self._in_order()
         else:
             for context, old in self._changed.items():
                 if isinstance(steps, StepArrays):
@@ -158,6 +161,10 @@ class Plan:
                     steps = with_row(steps, old, self.rows[context])
         self._changed.clear()
         self._sum_up(steps)
+
+    def _in_order(self) -> list[EnvelopeStep]:
+        """Return the steps of all contexts by falling slope; of equal slopes, that of the lower context comes first."""
+        return sorted([step for row in self.rows for step in row.steps], key=_SLOPE, reverse=True)
 
     def _sum_up(self, steps: list[EnvelopeStep] | StepArrays) -> None:
         """Add up the spend of the steps in their order."""

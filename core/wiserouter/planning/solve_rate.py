@@ -10,24 +10,17 @@ CELLS_PER_OBSERVATION = 100
 and fewer than one decision in a hundred waits for it."""
 
 
-def solve_again_at(count: float, growth: float, n_cells: int) -> float:
-    """Return the number of observations at which a plan is solved again.
+def pause_between_solutions(n_cells: int) -> int:
+    """Return the fewest observations between two solutions of a plan; at first, as many as there were before.
 
     Parameters
     ----------
-    count : float
-        Observations now.
-    growth : float
-        Observations then, in those of now.
     n_cells : int
         Contexts x models. The first plans of a large table are solved after 1, 2, 4, ... observations.
 
     Examples
     --------
-    >>> solve_again_at(10.0, 1.02, 176), solve_again_at(1_000.0, 1.02, 176)
-    (11.0, 1020.0)
-    >>> [solve_again_at(count, 1.02, 256 * 200) for count in (1.0, 10.0, 1_000.0, 1e6)]
-    [2.0, 20.0, 1506.0, 1020000.0]
+    >>> pause_between_solutions(16 * 11), pause_between_solutions(256 * 200)
+    (1, 506)
     """
-    pause = max((n_cells - SMALL_CELLS) // CELLS_PER_OBSERVATION, 1)
-    return max(count + max(min(count, pause), 1.0), count * growth)
+    return max((n_cells - SMALL_CELLS) // CELLS_PER_OBSERVATION, 1)

@@ -1,22 +1,15 @@
-"""The steps of all contexts in the order in which a growing budget takes them, and the change of one context in it."""
+"""The change of one context in the order in which a growing budget takes the steps of all contexts."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from wiserouter.planning.envelope import ContextEnvelope, EnvelopeStep
 
 
-def in_order(rows: Iterable[ContextEnvelope]) -> list[EnvelopeStep]:
-    """Return the steps of all contexts by falling slope; of equal slopes, that of the lower context comes first."""
-    steps = [step for row in rows for step in row.steps]
-    steps.sort(key=_slope, reverse=True)
-    return steps
-
-
 def with_row(steps: Sequence[EnvelopeStep], old: ContextEnvelope, new: ContextEnvelope) -> list[EnvelopeStep]:
-    """Return the order after the steps of one context have changed: that of `in_order`, without sorting again.
+    """Return the order after the steps of one context have changed: equal to sorting all steps again.
 
     Parameters
     ----------
@@ -30,7 +23,7 @@ def with_row(steps: Sequence[EnvelopeStep], old: ContextEnvelope, new: ContextEn
     >>> from wiserouter.planning.envelope import context_envelope, context_envelopes
     >>> rows = context_envelopes([0.5, 0.5], [[1, 2], [1, 2]], [[0.0, 0.5], [0.0, 0.4]], allow_skip=False)
     >>> new = context_envelope(0, 0.5, [1, 2], [0.0, 0.3], allow_skip=False)
-    >>> [(step.slope, step.context) for step in with_row(in_order(rows), rows[0], new)]
+    >>> [(step.slope, step.context) for step in with_row([*rows[0].steps, *rows[1].steps], rows[0], new)]
     [(0.4, 1), (0.3, 0)]
     """
     others: list[EnvelopeStep] = []
@@ -49,10 +42,6 @@ def with_row(steps: Sequence[EnvelopeStep], old: ContextEnvelope, new: ContextEn
         start = rank
     merged += others[start:]
     return merged
-
-
-def _slope(step: EnvelopeStep) -> float:
-    return step[0]
 
 
 def _place(step: EnvelopeStep) -> tuple[float, int]:

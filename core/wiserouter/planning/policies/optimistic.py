@@ -26,7 +26,7 @@ from wiserouter.planning.mixture import Mixture, ReserveRule
 from wiserouter.planning.plan import Plan
 from wiserouter.planning.policy import Choice
 from wiserouter.planning.ranking import best_at_price
-from wiserouter.planning.solve_rate import solve_again_at
+from wiserouter.planning.solve_rate import pause_between_solutions
 from wiserouter.pricing.pool import Model
 from wiserouter.pricing.prices import Price
 from wiserouter.types import NO_CONTEXT, FloatArray
@@ -46,6 +46,9 @@ HORIZON_GROWTH = 2.0
 
 DRIFT = 3.0
 """Standard deviations of the total of the cheapest calls to come that are held back."""
+
+_BELOW_FLOOR = float("inf")
+"""The shadow price where the rate is below the cost of the cheapest models."""
 
 
 class Optimistic:
@@ -108,6 +111,7 @@ class Optimistic:
         for model in models:
             if model.price is not None:
                 self._first_prices.setdefault(model.name, model.price)
+        self._pause = pause_between_solutions(estimates.calls.size)
         self._optimistic = OptimisticEstimates(estimates, models, alpha, self._first_prices)
         self._refresh(1, 1.0)
 
@@ -123,12 +127,13 @@ class Optimistic:
         self._follow(context, funds.requests, funds.share)
         if self._unpaid:
             allowed = [self._cheapest_listed(context, allowed)]
-        elif context != NO_CONTEXT and shift is None and funds.rate_usd < self._live.floor_usd:
-            allowed = self._worth_most_per_usd(context, allowed)
         if context == NO_CONTEXT:
             valued = None if shift is None or shift.valued is None else Shift(valued=shift.valued)
             return self._of_all_contexts().choose(0, funds, rng, allowed, valued)
-        return self._mixture.choose(context, funds, rng, allowed, shift)
+        choice = self._mixture.choose(context, funds, rng, allowed, shift)
+        if choice.shadow_price == _BELOW_FLOOR and shift is None and not self._unpaid:  # nothing was drawn
+            return self._mixture.choose(context, funds, rng, self._worth_most_per_usd(context, allowed))
+        return choice
 
     def settings(self) -> dict[str, object]:
         """Return the keyword arguments that make an equal policy."""
@@ -156,7 +161,8 @@ class Optimistic:
         self._mixture = Mixture(self._live, "actual", reserve_rule, counts, self._means)
         self._at_means, self._without_context = None, None
         self._revise_at = [_grown(count, REVISE_GROWTH) for count in seen.observed]
-        self._refresh_at = solve_again_at(seen.n_observations + seen.n_invoked, REFRESH_GROWTH, reward.size)
+        count = seen.n_observations + seen.n_invoked
+        self._refresh_at = max(_grown(count, REFRESH_GROWTH), count + min(count, self._pause))
 
     def _revise(self, context: int) -> None:
         mean, reward, cost_usd = self._optimistic.row(context)
