@@ -358,7 +358,8 @@ class Group:
         ranking = self.router.ranking(decision)
         if worst_usd is None:
             return ranking
-        return sorted(ranking, key=lambda name: not is_covered(decision, name, worst_usd))
+        borne = [name for name in ranking if is_covered(decision, name, worst_usd)]
+        return borne if len(borne) == len(ranking) else borne + [name for name in ranking if name not in borne]
 
 
 class Attempt:

@@ -30,11 +30,9 @@ def value_in_metadata(_: Mapping[str, Any], metadata: Mapping[str, Any]) -> floa
     return value
 
 
-def value_of(
-    group: str, rule: ValueRule | None, kwargs: Mapping[str, Any], metadata: Mapping[str, Any]
-) -> float | None:
+def value_of(group: str, rule: ValueRule, kwargs: Mapping[str, Any], metadata: Mapping[str, Any]) -> float | None:
     """Return the value of a request by a rule; None for 1. Raises `litellm.BadRequestError` for one that is none."""
-    value = None if rule is None else rule(kwargs, metadata)
+    value = rule(kwargs, metadata)
     try:
         return None if value is None else check_value(value)
     except InvalidInput as error:

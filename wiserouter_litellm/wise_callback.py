@@ -325,7 +325,7 @@ class WiseCallback(Recorder):
             self._conversation_of(messages, kwargs, origin, scope) if group.keeps_conversations else None,
             () if group.signals is None else failed_tools(messages, kwargs),
             origin.metadata.get(PARENT_SPAN) if group.traces else None,
-            value_of(group.name, group.value_rule, kwargs, origin.metadata),
+            None if group.value_rule is None else value_of(group.name, group.value_rule, kwargs, origin.metadata),
         )
 
     def _conversation_of(

@@ -163,6 +163,12 @@ class Pool:
         except KeyError:
             raise UnknownModel(name, self.names) from None
 
+    def _indices(self, names: Iterable[str]) -> set[int]:
+        try:
+            return set(map(self.positions.__getitem__, names))
+        except KeyError as error:
+            raise UnknownModel(error.args[0], self.names) from None
+
     def needs_tokens(self, *, hard: bool) -> bool:
         """Return True if the eligible models, or their bounds, depend on the length of a query."""
         return self._counts_tokens or (hard and any(model.price is not None for model in self.models))
@@ -184,8 +190,10 @@ class Pool:
         """
         if names is None and (self.unrestricted or (not self.retired and input_tokens is None)):
             return None
-        asked = set(range(len(self))) if names is None else {self.index(name) for name in names}
-        left = {k for k in asked - self.retired if not self._too_long(k, input_tokens)}
+        asked = set(range(len(self))) if names is None else self._indices(names)
+        left = asked
+        if not self.unrestricted:
+            left = {k for k in asked - self.retired if not self._too_long(k, input_tokens)}
         if not left:
             raise NoEligibleModel({name: self._why_not(k, asked, input_tokens) for k, name in enumerate(self.names)})
         return None if len(left) == len(self.models) else left

@@ -20,7 +20,15 @@ if TYPE_CHECKING:
 
 
 class RouterLimits(RouterConversations):
-    """The methods that set limits, and record what calls use of them."""
+    """The methods that set limits, and record what calls use of them.
+
+    Attributes
+    ----------
+    has_limits : bool
+        Whether limits were set for any scope, so that the uses of calls count.
+    """
+
+    has_limits = False
 
     def set_limits(self, limits: Limits | None, *, scope: str | None = None) -> None:
         """Set the limits beside the budget; the plan then keeps them all, at one price each.
@@ -70,11 +78,7 @@ class RouterLimits(RouterConversations):
                 scopes.check(limits, *self._rate_and_horizon("default" if scope is None else scope))
             scopes.set(limits, scope)
             self._decider.limits = scopes
-
-    @property
-    def has_limits(self) -> bool:
-        """True if limits were set for any scope, so that the uses of calls count."""
-        return self._decider.limits is not None
+            self.has_limits = True
 
     def limits(self, scope: str = "default") -> Limits | None:
         """Return the limits of a scope."""
