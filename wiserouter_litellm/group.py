@@ -31,13 +31,7 @@ from wiserouter.integration import (
 )
 from wiserouter_litellm.arm_candidates import one_arm_each
 from wiserouter_litellm.attempts import Mark, is_covered
-from wiserouter_litellm.candidates import (
-    Bounds,
-    bounds_of,
-    is_worth_counting,
-    note_fitting_output,
-    ranked,
-)
+from wiserouter_litellm.candidates import Bounds, bounds_of, is_worth_counting, note_fitting_output, ranked
 from wiserouter_litellm.continuations import makers
 from wiserouter_litellm.deployments import DeploymentInfo, DeploymentRegistry
 from wiserouter_litellm.feedback_keys import keys_of_decision
