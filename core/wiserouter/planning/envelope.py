@@ -65,17 +65,6 @@ class ContextEnvelope(NamedTuple):
     cost_usd: list[float]
     reward: list[float]
 
-    @property
-    def steps(self) -> list[EnvelopeStep]:
-        """The steps from each action of the hull to the next; another list at each look."""
-        _, hull, falling, spend_usd, gain, *_ = self
-        return [
-            tuple.__new__(
-                EnvelopeStep, (-slope, usd, more, self.context, to)
-            )  # in half the time of a call of the class
-            for slope, usd, more, to in zip(falling, spend_usd, gain, hull[1:], strict=True)
-        ]
-
     def step(self, falling: float) -> EnvelopeStep:
         """Return the step of this negated slope."""
         i = bisect_left(self.falling, falling)

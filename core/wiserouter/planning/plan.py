@@ -17,7 +17,7 @@ the cheapest model; `allow_skip=True` is the paper's program.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -64,8 +64,6 @@ class Split(NamedTuple):
     share: float
     shadow_price: float
 
-
-_SLOPE = itemgetter(0)
 
 _FEW = 8
 """Changed contexts are merged one by one if they are fewer than one in so many; else all steps are sorted again."""
@@ -158,13 +156,13 @@ class Plan:
                 if isinstance(steps, StepArrays):
                     steps = steps.with_row(context)
                 else:
-                    steps = with_row(steps, old, self.rows[context])
+                    steps = with_row(steps, old, _steps_of([self.rows[context]]))
         self._changed.clear()
         self._sum_up(steps)
 
     def _in_order(self) -> list[EnvelopeStep]:
         """Return the steps of all contexts by falling slope; of equal slopes, that of the lower context comes first."""
-        return sorted([step for row in self.rows for step in row.steps], key=_SLOPE, reverse=True)
+        return sorted(_steps_of(self.rows), key=itemgetter(0), reverse=True)
 
     def _sum_up(self, steps: list[EnvelopeStep] | StepArrays) -> None:
         """Add up the spend of the steps in their order."""
@@ -390,3 +388,12 @@ def _finite(name: str, values: ArrayLike) -> FloatArray:
     if bad.size:
         raise InvalidInput(f"{name} must be finite and at least 0, got {bad[0]}", value=float(bad[0]))
     return array
+
+
+def _steps_of(rows: Iterable[ContextEnvelope]) -> list[EnvelopeStep]:
+    """Return the steps of each envelope, from each action of its hull to the next."""
+    return [
+        tuple.__new__(EnvelopeStep, (-falling, spend_usd, gain, row.context, to))  # in half the time of a call
+        for row in rows
+        for falling, spend_usd, gain, to in zip(row.falling, row.spend_usd, row.gain, row.hull[1:], strict=True)
+    ]

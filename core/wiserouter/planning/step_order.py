@@ -8,22 +8,24 @@ from collections.abc import Sequence
 from wiserouter.planning.envelope import ContextEnvelope, EnvelopeStep
 
 
-def with_row(steps: Sequence[EnvelopeStep], old: ContextEnvelope, new: ContextEnvelope) -> list[EnvelopeStep]:
+def with_row(steps: Sequence[EnvelopeStep], old: ContextEnvelope, new: Sequence[EnvelopeStep]) -> list[EnvelopeStep]:
     """Return the order after the steps of one context have changed: equal to sorting all steps again.
 
     Parameters
     ----------
     steps : sequence of EnvelopeStep
         The order before.
-    old, new : ContextEnvelope
-        The envelope of the context: that of `steps`, and the one that replaces it.
+    old : ContextEnvelope
+        The envelope of the context in `steps`.
+    new : sequence of EnvelopeStep
+        The steps that replace its own, by falling slope.
 
     Examples
     --------
-    >>> from wiserouter.planning.envelope import context_envelope, context_envelopes
-    >>> rows = context_envelopes([0.5, 0.5], [[1, 2], [1, 2]], [[0.0, 0.5], [0.0, 0.4]], allow_skip=False)
-    >>> new = context_envelope(0, 0.5, [1, 2], [0.0, 0.3], allow_skip=False)
-    >>> [(step.slope, step.context) for step in with_row([*rows[0].steps, *rows[1].steps], rows[0], new)]
+    >>> from wiserouter.planning.envelope import context_envelope
+    >>> old = context_envelope(0, 0.5, [1, 2], [0.0, 0.5], allow_skip=False)
+    >>> steps = [EnvelopeStep(0.5, 0.5, 0.25, 0, 1), EnvelopeStep(0.4, 0.5, 0.2, 1, 1)]
+    >>> [(step.slope, step.context) for step in with_row(steps, old, [EnvelopeStep(0.3, 0.5, 0.15, 0, 1)])]
     [(0.4, 1), (0.3, 0)]
     """
     others: list[EnvelopeStep] = []
@@ -35,7 +37,7 @@ def with_row(steps: Sequence[EnvelopeStep], old: ContextEnvelope, new: ContextEn
     others += steps[start:]
     merged: list[EnvelopeStep] = []
     start = 0
-    for step in new.steps:
+    for step in new:
         rank = bisect_left(others, _place(step), lo=start, key=_place)
         merged += others[start:rank]
         merged.append(step)

@@ -60,10 +60,10 @@ class ValuedPlan:
     def __init__(self, plan: Plan, tiers: Sequence[Tier]) -> None:
         self.rows, self.tiers, self.floor_usd = plan.rows, tuple(tiers), plan.floor_usd
         self._steps = [
-            _Step(slope * value, spend * share, context, t, to)
+            _Step(-falling * value, spend * share, row.context, t, to)
             for row in plan.rows
             for t, (value, share) in enumerate(tiers)
-            for slope, spend, _, context, to in row.steps
+            for falling, spend, to in zip(row.falling, row.spend_usd, row.hull[1:], strict=True)
         ]
         self._steps.sort(key=lambda step: step.slope, reverse=True)
         self._spend = list(accumulate([step.spend_usd for step in self._steps], initial=self.floor_usd))

@@ -16,7 +16,6 @@ from wiserouter.learning.residuals.shift import Shift
 from wiserouter.planning.choice_inputs import Counts
 from wiserouter.planning.live_plan import LivePlan
 from wiserouter.planning.mixture import Mixture, ReserveRule
-from wiserouter.planning.solve_rate import solve_again_at
 
 FREQ = np.array([0.2, 0.5, 0.3])
 REWARD = np.array([[0.3, 0.5, 0.9], [0.6, 0.65, 0.7], [0.1, 0.8, 0.85]])
@@ -41,7 +40,7 @@ class Transcription:
         self.spread = np.array(self.bounds.spread_usd)
         self.revise_at = [max(n + 1.0, 1.01 * n) for n in self.seen.observed]
         n_seen = self.seen.n_observations + self.seen.n_invoked
-        self.refresh_at = solve_again_at(n_seen, 1.02, self.reward.size)
+        self.refresh_at = max(n_seen + 1.0, 1.02 * n_seen)
 
     def follow(self, context, requests, share):
         n_seen = self.seen.n_observations + self.seen.n_invoked
@@ -197,7 +196,8 @@ def test_a_live_plan_is_solved_when_due_from_what_was_seen_by_then(accounting, a
             expected = Plan(FREQ, *estimates.means(shrink=actual), allow_skip=allow_skip)
             counts = estimates.calls.copy(), estimates.labels.copy()
             spread = np.array(estimates.cost_spread_usd())
-            solved_at = solve_again_at(estimates.n_observations, 1.02, 9) if actual else math.inf
+            n_seen = estimates.n_observations
+            solved_at = max(n_seen + 1.0, 1.02 * n_seen) if actual else math.inf
         context = int(rng.integers(3))
         choice = live.choose(context, funds, np.random.default_rng(1), None)
         assert live.plan.reward == pytest.approx(expected.reward)
