@@ -226,18 +226,16 @@ class Mixture:
             price = shift.shadow_price
         figures = self._figures.get(context) or self.figures(context)
         means_usd, guarded = figures.costs_usd, figures.guarded_cost_usd
-        reward = [*(figures.weighed if shift.reward is None else shift.rewards(figures.weighed)), 0.0]
-        cost = [*(means_usd if shift.own_cost_usd is None else shift.costs_usd(means_usd)), 0.0]  # -1: the null action
+        reward = figures.weighed if shift.reward is None else shift.rewards(figures.weighed)
+        cost = means_usd if shift.own_cost_usd is None else shift.costs_usd(means_usd)
         room = room_usd(funds, floor, figures.drift_margin_usd)
-        candidates = range(len(means_usd)) if allowed is None else allowed
-        worth = [-usd for usd in cost] if price == _INFINITE else [u - price * c for u, c in zip(reward, cost)]  # noqa: B905
-        if guarded is None or (max(guarded) <= room and cost[:-1] == means_usd):
-            models = [*candidates]
-        else:
+        candidates = models = range(len(cost)) if allowed is None else [*allowed]
+        if guarded is not None and not (cost is means_usd and max(guarded) <= room):
             models = [k for k in candidates if guarded[k] + (cost[k] - means_usd[k]) <= room]
             models = models or [min(candidates, key=cost.__getitem__)]
         if self.plan.allow_skip:
-            models = [SKIP, *models]
+            models, reward, cost = [SKIP, *models], [*reward, 0.0], [*cost, 0.0]
+        worth = [-usd for usd in cost] if price == _INFINITE else [u - price * c for u, c in zip(reward, cost)]  # noqa: B905
         drawn, probability, mix = _drawn(models, worth, cost, (low, high, share, price), rng)
         mean = reward[drawn]
         if figures.planned is not None and drawn != SKIP:  # the mean, in place of what the plan was solved for
@@ -256,11 +254,12 @@ def _drawn(
 ) -> tuple[int, float, Mix]:
     """Return the model that is worth most, its probability and the mix: the plan's own two models at a tie."""
     low, high, share, price = split
-    best = models[0]
+    best, most = models[0], worth[models[0]]
     for k in models:  # the one that costs least at a tie
-        if worth[k] > worth[best] or (worth[k] == worth[best] and cost_usd[k] < cost_usd[best]):
-            best = k
-    least, most_usd = worth[best] - _ROUNDING * max(1.0, abs(worth[best])), float("inf")
+        own = worth[k]
+        if own > most or (own == most and cost_usd[k] < cost_usd[best]):
+            best, most = k, own
+    least, most_usd = most - _ROUNDING * max(1.0, abs(most)), _INFINITE
     if price == 0.0:  # then worth leaves the cost out, and the cheapest of equal models is taken
         most_usd = cost_usd[best]
     has_low = low in models and worth[low] >= least and cost_usd[low] <= most_usd

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -121,7 +122,8 @@ class QueryReader:
         tokens = None if text is None and input_tokens is None else self._tokens(text, input_tokens, hard=hard)
         if not (self._keeps_embedding or self._keeps_length):
             return tuple.__new__(Query, (assigned, tokens, None, None, 0))  # in half the time of a call
-        return Query(assigned, tokens, self._kept(embedding), self._length(text, input_tokens), self.version)
+        kept, length = self._kept(embedding), self._length(text, input_tokens)
+        return tuple.__new__(Query, (assigned, tokens, kept, length, self.version))
 
     def read_again(self, query: Query) -> Query:
         """Return a query that was read in other contexts, in those of this reader."""
@@ -142,7 +144,7 @@ class QueryReader:
             return None
         x = np.asarray(embedding, dtype=np.float32)
         dim = self._contexts.dim or x.size  # a single context needs no embedding and has no dimension
-        if x.shape != (dim,) or not np.isfinite(x).all():
+        if x.shape != (dim,) or not math.isfinite(x.dot(x)):
             raise InvalidInput(f"embedding must be finite and of shape ({dim},), got shape {x.shape}")
         return x
 

@@ -7,6 +7,7 @@ the spend at each price is measured on held-out queries, with predictions of a f
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections.abc import Mapping
 from typing import Any
 
@@ -36,11 +37,18 @@ class PriceCurve:
 
     def __init__(self, price: FloatArray, spend_usd: FloatArray) -> None:
         self.price, self.spend_usd = price, np.minimum.accumulate(spend_usd)
-        self._rising_spend, self._falling_price = self.spend_usd[::-1].copy(), price[::-1].copy()
+        self._rising_spend: list[float] = self.spend_usd[::-1].tolist()
+        self._falling_price: list[float] = price[::-1].tolist()
 
     def at(self, rate_usd: float) -> float:
         """Return the price at which queries spend `rate_usd` on average."""
-        return float(np.interp(rate_usd, self._rising_spend, self._falling_price))
+        spend, price = self._rising_spend, self._falling_price
+        above = bisect(spend, rate_usd)
+        if not 0 < above < len(spend):
+            return price[0] if above == 0 else price[-1]
+        less_usd = spend[above - 1]
+        share = (rate_usd - less_usd) / (spend[above] - less_usd)
+        return price[above - 1] + share * (price[above] - price[above - 1])
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return everything as arrays."""

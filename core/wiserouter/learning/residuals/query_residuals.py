@@ -77,12 +77,11 @@ class QueryResiduals:
         by_length = self.length if tokens is not None else None
         if context == NO_CONTEXT or (by_text is None and by_length is None):
             return None
-        shift = Shift(
-            None if by_text is None or embedding is None else by_text.shift(embedding, context).tolist(),
-            None if by_length is None or tokens is None else by_length.shift(tokens, context).tolist(),
-            None if self.prices is None else self.prices.at(rate_usd),
-        )
-        return QueryFeatures(tokens if by_length else None, shift)
+        reward = None if by_text is None or embedding is None else by_text.shift(embedding, context).tolist()
+        cost_usd = None if by_length is None or tokens is None else by_length.shift(tokens, context).tolist()
+        price = None if self.prices is None else self.prices.at(rate_usd)
+        shift = tuple.__new__(Shift, (reward, cost_usd, price, None, None))  # in half the time of a call
+        return tuple.__new__(QueryFeatures, (tokens if by_length else None, shift))
 
     def learn_cost(self, query: QueryFeatures, context: int, model: int, cost_usd: float) -> None:
         """Learn from the true cost of a call."""

@@ -77,7 +77,7 @@ class Ridge:
 
     def shift(self, embedding: Embedding, context: int) -> FloatArray:
         """Return the predicted reward of every model less the mean reward of the context."""
-        deviation: FloatArray = self._weights @ embedding + self._offset[context]
+        deviation: FloatArray = self._weights.dot(embedding) + self._offset[context]  # `@` takes twice as long
         return deviation
 
     def shifts(self, embeddings: Embedding, contexts: IntArray) -> FloatArray:

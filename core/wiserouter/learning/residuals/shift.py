@@ -58,8 +58,8 @@ class Shift(NamedTuple):
         """
         if self.reward is None:
             return list(means)
-        sums = [mean + own for mean, own in zip(means, self.reward, strict=True)]
-        return [0.0 if u < 0.0 else 1.0 if u > 1.0 else u for u in sums]
+        pairs = zip(means, self.reward, strict=True)
+        return [0.0 if (u := mean + own) < 0.0 else 1.0 if u > 1.0 else u for mean, own in pairs]
 
     def costs_usd(self, means_usd: Sequence[float]) -> list[float]:
         """Return the costs of `applied`, where they do not deviate, as a list."""
