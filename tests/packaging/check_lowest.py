@@ -2,7 +2,7 @@
 
 Run as `uv run poe lowest`. Once with the dependencies and LiteLLM alone, since other extras ask for newer versions of
 the same packages, and once with every extra but Dask, Ray and Spark. The dependencies of dependencies are the newest,
-and the versions that were tried are printed.
+those of the tests are the pinned ones, and the versions that were tried are printed.
 """
 
 import json
@@ -28,9 +28,15 @@ def declared(*extras: str) -> list[str]:
 
 
 def testing() -> list[str]:
-    """Return what the tests need, as declared."""
+    """Return what the tests need, in the pinned versions: the lowest Hypothesis reads its sources at each step."""
     groups = SETTINGS["dependency-groups"]
-    return [*groups["start"], *(need for need in groups["dev"] if re.match("hypothesis|pandas", str(need)))]
+    names = {name_of(need) for need in groups["start"]} | {"hypothesis", "pandas"}
+    return [pin for pin in SETTINGS["tool"]["uv"]["constraint-dependencies"] if name_of(pin) in names]
+
+
+def name_of(need: str) -> str:
+    """Return the name of the package that a requirement asks for."""
+    return re.match(r"[\w-]+", need).group()
 
 
 def run(*command: str | Path, cwd: Path) -> None:
@@ -47,7 +53,7 @@ def install(work: Path, name: str, needs: list[str]) -> Path:
     run("uv", "pip", "install", *pip, *lowest, next((work / "dist").glob("*.whl")), *needs, cwd=work)
     listed = subprocess.check_output(["uv", "pip", "list", *map(str, pip), "--format", "json"], cwd=work, text=True)
     found = {one["name"]: one["version"] for one in json.loads(listed)}
-    names = sorted({re.match(r"[\w-]+", need).group() for need in needs} & found.keys())
+    names = sorted({name_of(need) for need in needs} & found.keys())
     print(f"{name}:", ", ".join(f"{one} {found[one]}" for one in names), flush=True)
     return venv / "bin"
 

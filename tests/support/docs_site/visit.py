@@ -1,6 +1,6 @@
 """A look at every page of the built site in a browser: two widths, light and dark, the console, and axe-core.
 
-Run as `uv run poe docs-visit`, after `uv run poe docs`.
+Run as `uv run poe docs-visit`, after `uv run poe docs`; `uv run poe docs-visit 2/3` visits the second third of the pages.
 """
 
 from __future__ import annotations
@@ -84,9 +84,10 @@ def reported(tab: Page) -> Iterator[str]:
 
 
 def main() -> None:
-    """Visit every page, and end with an error where something is wrong."""
+    """Visit every page, or those of a part, and end with an error where something is wrong."""
     site = max(path for path in (BUILD / "site").iterdir() if path.is_dir())
-    pages = sorted(path for path in site.rglob("*.html") if path.name != "404.html")
+    part, n_parts = map(int, (sys.argv[1:] or ["1/1"])[0].split("/"))
+    pages = sorted(path for path in site.rglob("*.html") if path.name != "404.html")[part - 1 :: n_parts]
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         found = list(faults(site, pages, Path(profile)))
     if found:
