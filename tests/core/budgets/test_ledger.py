@@ -260,6 +260,8 @@ def test_every_budget_bears_a_call_and_the_tightest_one_rules():
     assert snapshot.funds.each == (inner.funds(), outer.funds())
     account.each[0].lease_usd = 0.25
     assert account.room_usd() == 0.25 + 3e-11
+    outer.spent_usd = 499.9
+    assert account.room_usd() == 0.25 + 3e-11  # a lease was admitted by all of them
     assert account.budget == Budget(30.0, 10, within=Budget(500.0, every="1h", limit="hard", horizon=100))
 
 
@@ -278,6 +280,18 @@ def test_the_budget_that_is_used_up_is_the_one_that_refuses():
     fresh = nested()
     fresh.reserve(2.0, 1.0, False)
     assert [(one.continuing, one.reserved_usd, one.expected_usd) for one in fresh.each] == [(1, 2.0, 1.0)] * 2
+
+
+def test_the_budget_to_amend_is_named_by_its_period():
+    account = nested()
+    account.amend(amount_usd=600.0, every="60m")
+    account.amend(horizon=20, every="never")
+    assert account.budget == Budget(30.0, 20, within=Budget(600.0, every="1h", limit="hard", horizon=100))
+    for every in (None, "day"):
+        with pytest.raises(InvalidInput) as refused:
+            account.amend(amount_usd=1.0, every=every)
+        assert str(refused.value) == f"every must name the budget to change, one of 'never', '1h', got {every!r}"
+        assert refused.value.value == every
 
 
 def test_a_budget_of_another_shape_is_refused_by_name():

@@ -1,5 +1,6 @@
 import itertools
 import math
+import re
 from unittest import mock
 
 import numpy as np
@@ -151,29 +152,42 @@ def test_a_rate_below_the_floor_is_infeasible_and_says_so():
     assert plan.value(0.01 * (1 - 1e-13)) == 0.2  # rounding is not infeasibility
 
 
+SHAPES = "freq, reward and cost_usd must have shapes (J,), (J, K) and (J, K) with J, K >= 1, got "
+
+
 @pytest.mark.parametrize("rate", [math.nan, math.inf, -1.0])
 def test_a_rate_that_is_no_amount_is_refused(rate):
-    with pytest.raises(InvalidInput, match="rate_usd"):
+    with pytest.raises(InvalidInput, match=r"^rate_usd must be a finite number of at least 0, got"):
         Plan(freq=[1.0], reward=[[0.5]], cost_usd=[[0.0]]).mix(rate)
 
 
 @pytest.mark.parametrize(
     ("freq", "reward", "cost_usd", "says"),
     [
-        ([1.0], [[math.nan]], [[1.0]], "reward must be finite"),
-        ([1.0], [[1.5]], [[1.0]], r"reward must lie in \[0, 1\]"),
-        ([1.0], [[0.5]], [[-1.0]], "cost_usd must be finite and at least 0"),
-        ([1.0], [[0.5]], [[math.inf]], "cost_usd must be finite"),
-        ([0.5], [[0.5]], [[1.0]], "freq must sum to 1"),
-        ([0.5, 0.5], [[0.5]], [[1.0]], "shapes"),
-        ([1.0], [[0.5, 0.5]], [[1.0]], "shapes"),
-        ([1.0], [[]], [[]], "shapes"),
-        ([1.0], [["high"]], [[1.0]], "array of numbers"),
+        ([1.0], [[math.nan]], [[1.0]], "reward must be finite and at least 0, got nan"),
+        ([1.0], [[1.5]], [[1.0]], "reward must lie in [0, 1], got 1.5: rescale the scores"),
+        ([1.0], [[0.5]], [[-1.0]], "cost_usd must be finite and at least 0, got -1.0"),
+        ([1.0], [[0.5]], [[math.inf]], "cost_usd must be finite and at least 0, got inf"),
+        ([-1.0, 2.0], [[0.5]] * 2, [[1.0]] * 2, "freq must be finite and at least 0, got -1.0"),
+        ([0.5], [[0.5]], [[1.0]], "freq must sum to 1, got 0.5: divide by its sum"),
+        ([0.5, 0.5], [[0.5]], [[1.0]], f"{SHAPES}(2,), (1, 1) and (1, 1)"),
+        ([1.0], [[0.5, 0.5]], [[1.0]], f"{SHAPES}(1,), (1, 2) and (1, 1)"),
+        ([1.0], [[]], [[]], f"{SHAPES}(1,), (1, 0) and (1, 0)"),
+        ([1.0], [0.5], [1.0], f"{SHAPES}(1,), (1,) and (1,)"),
+        (
+            [1.0],
+            [["high"]],
+            [[1.0]],
+            "reward must be an array of numbers: could not convert string to float: np.str_('high')",
+        ),
     ],
 )
 def test_bad_arrays_are_refused(freq, reward, cost_usd, says):
-    with pytest.raises(InvalidInput, match=says):
+    with pytest.raises(InvalidInput) as refused:
         Plan(freq, reward, cost_usd)
+    assert str(refused.value).replace("np.str_('high')", "'high'") == says.replace("np.str_('high')", "'high'")
+    bad = re.search(r"got (-?\d\.\d|nan|inf)(:|$)", says)
+    assert repr(refused.value.value) == (repr(float(bad[1])) if bad else "None")
 
 
 def test_the_callers_arrays_are_not_held():

@@ -5,7 +5,20 @@ import logging
 import numpy as np
 import pytest
 
-from wiserouter import Budget, Contexts, Estimates, Limit, Limits, MemoryStore, Model, Offline, Price, Usage, WiseRouter
+from wiserouter import (
+    Budget,
+    Contexts,
+    Estimates,
+    Limit,
+    Limits,
+    MemoryStore,
+    Model,
+    Offline,
+    Price,
+    Shadow,
+    Usage,
+    WiseRouter,
+)
 from wiserouter.errors import InvalidInput, QuerySkipped, UnknownDecision, UnknownPrice
 from wiserouter.testing import FakeClock
 
@@ -23,6 +36,9 @@ class Events(list):
         self.append((name, decision_id, at_s, figures))
 
     def decision(self, decision, trace, **facts):
+        pass
+
+    def note(self, line):
         pass
 
 
@@ -265,6 +281,33 @@ def test_a_score_of_less_than_a_whole_observation_counts_as_that_much():
     assert (router.estimates.reward - sums).tolist() == [[0.0, 0.25]]
 
 
+# Observed calls
+
+
+def test_an_observed_call_is_written_down_with_what_the_choice_would_have_cost():
+    router = make()
+    router.shadow = Shadow()
+    router.start(Budget(300.0, 100), restart=True)
+    events, _ = watched(router)
+    sums, invoked = router.estimates.cost.copy(), router.estimates.invoked.copy()
+    first = router.observe("q", incumbent="small")
+    events.clear()
+    router.charge(first, 0.75)
+    figures = {"cost_usd": 0.75, "model": "small", "learn": True, "would_cost_usd": first.expected_cost_usd}
+    assert events == [("charge", first.id, 50.0, figures)]
+    assert (router.estimates.cost - sums).tolist() == [[0.75, 0.0]]
+    second = router.observe("q")
+    events.clear()
+    router.charge(second.id, usage=TOKENS, model="large", learn=False)
+    (event,) = events
+    would = second.expected_cost_usd
+    cost = pytest.approx(0.013)
+    assert event[3] == {"cost_usd": cost, "model": "large", "learn": False, "would_cost_usd": would}
+    assert (router.estimates.cost - sums).tolist() == [[0.75, 0.0]]
+    assert (router.estimates.invoked - invoked).tolist() == [[1.0, 1.0]]
+    assert router.status().spent_usd == 0.0
+
+
 # Names
 
 
@@ -283,6 +326,28 @@ def test_a_decision_has_further_names_until_they_are_withdrawn():
     router.reward("line", 0.5)
     router.charge("batch", 0.5)
     assert router.status().charged == 1
+
+
+async def test_a_step_says_which_call_and_scope_it_is_about():
+    asked = []
+
+    class Asking(MemoryStore):
+        def waits(self, scope, decision_id=None):
+            asked.append((scope, decision_id))
+            return False
+
+    router = make(store=Asking)
+    router.start(Budget(10.0, 10), scope="team")
+    one, two, three = (router.decide("q", scope="team") for _ in range(3))
+    asked.clear()
+    await router.acharge(one, 0.5)
+    await router.apresume(two)
+    await router.arelease(three)
+    await router.acharge(two.id, 0.5)
+    await router.areward(one, 0.5)
+    await router.aspend(0.5, scope="team")
+    of_calls = [("team", one.id), ("team", two.id), ("team", three.id), ("", two.id)]
+    assert asked == [*of_calls, ("", None), ("team", None)]
 
 
 def test_a_router_waits_for_its_store_only():

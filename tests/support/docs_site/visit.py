@@ -1,6 +1,6 @@
 """A look at every page of the built site in a browser: two widths, light and dark, the console, and axe-core.
 
-Run as `uv run poe docs-visit`, after `uv run poe docs`; `uv run poe docs-visit 2/3` visits the second third of the pages.
+Run as `uv run poe docs-visit`, after `uv run poe docs`; `uv run poe docs-visit 2/3` visits the second third of it.
 """
 
 from __future__ import annotations
