@@ -64,6 +64,12 @@ TESTS = (
 SURVIVED, UNTESTED = 0, 33
 """What mutmut writes for mutants that no test kills; other codes are those of tests that fail or time out."""
 
+SAME_EXAMPLES = """
+settings.register_profile("mutants", settings.get_profile("busy machines"), derandomize=True, database=None)
+settings.load_profile("mutants")
+"""
+"""What the copy of `tests/conftest.py` has in addition: the same examples for each mutant, none that others failed."""
+
 TESTS_S = 10.0
 """How long the tests of one mutant may take: those named after its file come first, then the shortest."""
 
@@ -102,6 +108,8 @@ def stage() -> None:
         shutil.copy(ALL_TESTS, STATS)
     for source, target in (("core/wiserouter", "src/wiserouter"), ("tests", "tests")):
         mirror(ROOT / source, BUILD / target)
+    with (BUILD / "tests" / "conftest.py").open("a", encoding="utf-8") as conftest:
+        conftest.write(SAME_EXAMPLES)
     options = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["pytest"]["ini_options"]
     settings = {
         "source_paths": ["src"],

@@ -168,6 +168,23 @@ def test_a_plain_query_is_drawn_from_the_plan_within_the_reserve_rule(case):
     assert dict(choice.mix)[choice.model] == choice.probability
 
 
+def test_the_reserve_rule_counts_the_cost_of_the_query_itself():
+    plan = Plan([1.0], [[0.2, 0.9]], [[1.0, 3.0]])
+    mixture = Mixture(plan, "actual", ReserveRule(plan, 0.5))
+    funds = Funds(5.0, 2)  # 4 may be spent, so that a call at the floor remains
+    for own, reward, model in (
+        ([1.0, 2.0], None, 1),
+        ([1.0, 3.5], None, 1),
+        ([1.0, 3.75], None, 0),
+        ([4.0, 3.75], None, 1),  # none fits: the cheapest
+        ([math.nan, math.nan], [0.0, 0.0], 1),
+        ([math.nan, math.nan], [0.0, -0.8], 0),
+    ):
+        shift = Shift(reward=reward, own_cost_usd=own, shadow_price=0.05)
+        assert mixture.choose(0, funds, np.random.default_rng(0), shift=shift).model == model
+    assert mixture.choose(0, funds, np.random.default_rng(0), [0], Shift(own_cost_usd=[9.0, 1.0])).model == 0
+
+
 # Figures
 
 
