@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wiserouter.prompts.encoders import term_counts
-from wiserouter.prompts.encoders.batch_terms import TermColumns, split
-from wiserouter.prompts.encoders.term_counts import frequent_terms
+from wiserouter.prompts.encoders.batch_terms import TermColumns, numbered, split
+from wiserouter.prompts.encoders.term_counts import frequent_terms, in_chunks
 from wiserouter.prompts.encoders.tfidf import FEW_TEXTS, TfidfEncoder
 from wiserouter.prompts.encoders.words import WORD
 
@@ -39,6 +39,10 @@ def test_words_are_those_of_one_text_after_another(texts, max_chars):
 def test_columns_are_those_of_one_text_after_another(texts, drop):
     vocabulary = sorted({term for text in texts for term in terms_of(text, 100)})[drop:]
     columns, ends = TermColumns(vocabulary).of(texts, 100)
+    halves = [numbered(texts[:3], 100), numbered(texts[3:], 100)]
+    for one, other in zip(TermColumns(vocabulary).of_chunks(halves), (columns, ends), strict=True):
+        assert one.tolist() == other.tolist()
+        assert one.dtype == other.dtype
     for text, start, end in zip(texts, ends[:-1], ends[1:], strict=True):
         expected = [vocabulary.index(term) for term in terms_of(text, 100) if term in vocabulary]
         assert sorted(columns[start:end].tolist()) == sorted(expected)
@@ -49,7 +53,7 @@ def test_columns_are_those_of_one_text_after_another(texts, drop):
 def test_frequent_terms_are_those_in_most_texts(texts, most):
     seen = Counter(term for text in texts for term in set(terms_of(text, 100)))
     kept = sorted(sorted(seen, key=lambda term: (-seen[term], term))[:most])
-    terms, counts = frequent_terms(texts, 100, most)
+    terms, counts = frequent_terms(in_chunks(texts, 100), most)
     assert terms == kept
     assert counts.tolist() == [seen[term] for term in kept]
 
@@ -57,9 +61,9 @@ def test_frequent_terms_are_those_in_most_texts(texts, most):
 def test_chunks_of_texts_add_up(monkeypatch):
     rng = np.random.default_rng(0)
     log = [" ".join(rng.choice(list("abcdefgh"), size=4)) for _ in range(150)]
-    whole = frequent_terms(log, 100, 30)
+    whole = frequent_terms(in_chunks(log, 100), 30)
     monkeypatch.setattr(term_counts, "_CHUNK_TEXTS", 7)
-    parts = frequent_terms(log, 100, 30)
+    parts = frequent_terms(in_chunks(log, 100), 30)
     assert parts.terms == whole.terms
     assert np.array_equal(parts.counts, whole.counts)
 
@@ -70,7 +74,8 @@ def test_few_texts_and_many_have_the_same_vectors():
     encoder = TfidfEncoder(dim=3).fit(log)
     few = [encoder.encode_many(log[start : start + FEW_TEXTS]) for start in range(0, len(log), FEW_TEXTS)]
     assert np.concatenate(few) == pytest.approx(encoder.encode_many(log), abs=1e-6)
-    assert (encoder._matrix(log[:FEW_TEXTS]) != encoder._matrix(log)[:FEW_TEXTS]).nnz == 0
+    few, many = (encoder._weighed(*encoder._columns(texts)) for texts in (log[:FEW_TEXTS], log))
+    assert (few != many[:FEW_TEXTS]).nnz == 0
 
 
 def test_a_vocabulary_from_elsewhere_is_read_as_it_is():

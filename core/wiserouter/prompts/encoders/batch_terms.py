@@ -62,6 +62,37 @@ def series(texts: Sequence[str]) -> pl.Series:
         return pl.Series([text.encode("utf-8", "replace").decode() for text in texts], dtype=pl.String)
 
 
+class NumberedTexts(NamedTuple):
+    """The words of some texts as numbers, which take a sixth of the words' own memory.
+
+    Attributes
+    ----------
+    names : polars.Series of str
+        The different words.
+    number : ndarray of int32
+        The place in `names` of each word, those of one text after another.
+    length : ndarray of int32 of shape (n_texts,)
+        Words of each text.
+    """
+
+    names: pl.Series
+    number: NDArray[np.int32]
+    length: NDArray[np.int32]
+
+    @property
+    def text(self) -> IntArray:
+        """The text of each word."""
+        return np.repeat(np.arange(len(self.length)), self.length)
+
+
+def numbered(texts: Sequence[str], max_chars: int) -> NumberedTexts:
+    """Return the words of the last `max_chars` characters of each text, as numbers."""
+    words, text = split(texts, max_chars)
+    numbers = WordNumbers(words)
+    length = np.bincount(text, minlength=len(texts)).astype(np.int32)
+    return NumberedTexts(series(numbers.names), numbers.of(words).astype(np.int32), length)
+
+
 class WordNumbers:
     """Numbers of words, and keys of pairs of them.
 
@@ -83,6 +114,10 @@ class WordNumbers:
         """Return the number of each word."""
         codes = words.cast(self._kind, strict=False).to_physical().cast(int).fill_null(self.unknown)
         return codes.to_numpy()
+
+    def of_texts(self, texts: NumberedTexts) -> IntArray:
+        """Return the number of each word of some texts."""
+        return self.of(texts.names)[texts.number]
 
     def keys(self, first: IntArray, second: IntArray) -> IntArray:
         """Return one integer per pair of numbers."""
@@ -126,12 +161,22 @@ class TermColumns:
     def of(self, texts: Sequence[str], max_chars: int) -> tuple[NDArray[np.int32], IntArray]:
         """Return the columns of the known terms of all texts, one after another, and the end of each text in them."""
         words, text = split(texts, max_chars)
-        number = self._numbers.of(words)
+        return self._of(self._numbers.of(words), text, len(texts))
+
+    def of_chunks(self, chunks: Sequence[NumberedTexts]) -> tuple[NDArray[np.int32], IntArray]:
+        """Return the same of texts whose words have numbers."""
+        each = [self._of(self._numbers.of_texts(chunk), chunk.text, len(chunk.length)) for chunk in chunks]
+        before = np.cumsum([0, *(len(columns) for columns, _ in each)])
+        ends = [ends[1:] + start for (_, ends), start in zip(each, before.tolist(), strict=False)]
+        return np.concatenate([columns for columns, _ in each]), np.concatenate([[0], *ends]).astype(np.int64)
+
+    def _of(self, number: IntArray, text: IntArray, n_texts: int) -> tuple[NDArray[np.int32], IntArray]:
+        """Return the columns and ends of texts, from the number of each word and its text."""
         columns = np.full((len(number), 2), -1, dtype=np.int32)
         columns[:, 0] = self._word_column[number]
         columns[:-1, 1] = self._of_pairs(number, text)
         known = columns >= 0
-        per_text = np.bincount(text, weights=known.sum(axis=1), minlength=len(texts))
+        per_text = np.bincount(text, weights=known.sum(axis=1), minlength=n_texts)
         return columns[known], np.concatenate([[0], np.cumsum(per_text)]).astype(np.int64)
 
     def _of_pairs(self, number: IntArray, text: IntArray) -> NDArray[np.int32]:

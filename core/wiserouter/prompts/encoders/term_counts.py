@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from wiserouter.prompts.encoders.batch_terms import SplitTexts, WordNumbers, split
+from wiserouter.prompts.encoders.batch_terms import NumberedTexts, WordNumbers, numbered
 from wiserouter.types import IntArray
 
 _MANY_TEXTS = 100
@@ -60,21 +60,29 @@ class TextCounts:
         return _summed(keys[order], counts[order])
 
 
-def frequent_terms(texts: Sequence[str], max_chars: int, most: int) -> CountedTerms:
+def frequent_terms(chunks: Sequence[NumberedTexts], most: int) -> CountedTerms:
     """Return the `most` terms that occur in most texts; of ties, the first in the alphabet.
+
+    Parameters
+    ----------
+    chunks : sequence of NumberedTexts
+        The texts, as `in_chunks` returns them.
+    most : int
+        Terms that are kept.
 
     Notes
     -----
     A pair occurs in no more texts than each of its words (Agrawal and Srikant 1994), so that only pairs of words that
     are frequent themselves are counted.
     """
-    words, word_counts = _counted_words(texts, max_chars)
-    least = 2 if len(texts) >= _MANY_TEXTS and max(word_counts, default=0) > 1 else 1
+    words, word_counts = _counted_words(chunks)
+    n_texts = sum([len(chunk.length) for chunk in chunks])
+    least = 2 if n_texts >= _MANY_TEXTS and max(word_counts, default=0) > 1 else 1
     if len(words) >= most:
         least = max(least, int(np.partition(word_counts, -most)[-most]))
     frequent = word_counts >= least
     kept = [word for word, enough in zip(words, frequent.tolist(), strict=True) if enough]
-    pairs, pair_counts = _counted_pairs(texts, max_chars, kept, least)
+    pairs, pair_counts = _counted_pairs(chunks, kept, least)
     counts = np.concatenate([word_counts[frequent], pair_counts])
     terms = kept + pairs
     first = sorted(range(len(terms)), key=lambda place: (-counts[place], terms[place]))[:most]
@@ -82,14 +90,14 @@ def frequent_terms(texts: Sequence[str], max_chars: int, most: int) -> CountedTe
     return CountedTerms([terms[place] for place in order], counts[order])
 
 
-def _counted_words(texts: Sequence[str], max_chars: int) -> CountedTerms:
+def _counted_words(chunks: Sequence[NumberedTexts]) -> CountedTerms:
     """Return the words and the number of texts with each."""
     counts: dict[str, int] = {}
-    for words, text in _chunks(texts, max_chars):
-        numbers, chunk = WordNumbers(words), TextCounts()
-        chunk.add(numbers.of(words), text)
-        for number, count in zip(*(each.tolist() for each in chunk.total()), strict=True):
-            counts[numbers.names[number]] = counts.get(numbers.names[number], 0) + count
+    for chunk in chunks:
+        names, in_chunk = chunk.names.to_list(), TextCounts()
+        in_chunk.add(chunk.number.astype(np.int64), chunk.text)
+        for number, count in zip(*(each.tolist() for each in in_chunk.total()), strict=True):
+            counts[names[number]] = counts.get(names[number], 0) + count
         least = 2
         while len(counts) > _MOST_COUNTED:
             counts = {word: count for word, count in counts.items() if count >= least}
@@ -97,11 +105,11 @@ def _counted_words(texts: Sequence[str], max_chars: int) -> CountedTerms:
     return CountedTerms(list(counts), np.array(list(counts.values()), dtype=np.int64))
 
 
-def _counted_pairs(texts: Sequence[str], max_chars: int, words: list[str], least: int) -> CountedTerms:
+def _counted_pairs(chunks: Sequence[NumberedTexts], words: list[str], least: int) -> CountedTerms:
     """Return the pairs of these words that are in at least `least` texts, and the number of texts with each."""
     numbers, counts = WordNumbers(words), TextCounts()
-    for found, text in _chunks(texts, max_chars):
-        number = numbers.of(found)
+    for chunk in chunks:
+        number, text = numbers.of_texts(chunk), chunk.text
         known = number != numbers.unknown
         beside = known[:-1] & known[1:] & (text[:-1] == text[1:])
         counts.add(numbers.keys(number[:-1], number[1:])[beside], text[:-1][beside])
@@ -110,9 +118,9 @@ def _counted_pairs(texts: Sequence[str], max_chars: int, words: list[str], least
     return CountedTerms([numbers.pair(key) for key in keys[enough].tolist()], n_texts[enough])
 
 
-def _chunks(texts: Sequence[str], max_chars: int) -> Iterator[SplitTexts]:
-    for start in range(0, len(texts), _CHUNK_TEXTS):
-        yield split(texts[start : start + _CHUNK_TEXTS], max_chars)
+def in_chunks(texts: Sequence[str], max_chars: int) -> list[NumberedTexts]:
+    """Return the words of the last `max_chars` characters of each text, in chunks of texts."""
+    return [numbered(texts[start : start + _CHUNK_TEXTS], max_chars) for start in range(0, len(texts), _CHUNK_TEXTS)]
 
 
 def _starts(ordered: IntArray) -> NDArray[np.bool_]:

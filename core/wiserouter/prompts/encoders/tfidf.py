@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from wiserouter.errors import EncoderError, InvalidInput
 from wiserouter.prompts.encoders.base import Settings, State, check_embeddings, tail, unit
 from wiserouter.prompts.encoders.batch_terms import TermColumns
-from wiserouter.prompts.encoders.term_counts import frequent_terms
+from wiserouter.prompts.encoders.term_counts import frequent_terms, in_chunks
 from wiserouter.prompts.encoders.words import WORD
 from wiserouter.types import Embedding, FloatArray, IntArray
 from wiserouter.validation import check_count
@@ -93,11 +93,16 @@ class TfidfEncoder:
         """
         if len(texts) == 0:
             raise InvalidInput("texts must hold at least one text, got none: fit the encoder on a log", value=texts)
-        terms, counts = frequent_terms(texts, self._max_chars, self._max_features)
+        chunks = in_chunks(texts, self._max_chars)
+        terms, counts = frequent_terms(chunks, self._max_features)
         self._vocabulary = {term: column for column, term in enumerate(terms)}
         self._table = None
         self._idf = np.log((1 + len(texts)) / (1 + counts)) + 1
-        self._components = _directions(self._matrix(texts), self._dim, self._seed) if terms else np.zeros((0, 1), "f4")
+        if not terms:
+            self._components = np.zeros((0, 1), "f4")
+            return self
+        columns = self._term_columns().of_chunks(chunks) if len(texts) > FEW_TEXTS else self._columns(texts)
+        self._components = _directions(self._weighed(*columns), self._dim, self._seed)
         return self
 
     def encode(self, text: str) -> Embedding:
@@ -113,7 +118,7 @@ class TfidfEncoder:
         """Return the vectors of `texts`, each as `encode` gives it up to rounding; shape (n, d)."""
         if len(texts) == 0 or self._components is None:
             return np.zeros((0, self.encode("").size), dtype=np.float32)
-        vectors = self._matrix(texts) @ self._components
+        vectors = self._weighed(*self._columns(texts)) @ self._components
         length = np.sqrt(np.einsum("nd,nd->n", vectors, vectors))[:, np.newaxis]
         known = length > _NEGLIGIBLE
         return check_embeddings(np.where(known, vectors / np.where(known, length, 1.0), 0.0), len(texts))
@@ -180,23 +185,26 @@ class TfidfEncoder:
     def _columns(self, texts: Sequence[str]) -> tuple[NDArray[np.int32], IntArray]:
         """Return the columns of the known terms of all texts, and the end of each text in them."""
         if len(texts) > FEW_TEXTS:
-            self._table = self._table or TermColumns(list(self._vocabulary))
-            return self._table.of(texts, self._max_chars)
+            return self._term_columns().of(texts, self._max_chars)
         known = self._vocabulary
         columns = [[known[term] for term in self._terms(text) if term in known] for text in texts]
         ends = np.cumsum([0, *map(len, columns)])
         return np.fromiter(chain.from_iterable(columns), dtype=np.int32, count=ends[-1]), ends
 
-    def _matrix(self, texts: Sequence[str]) -> csr_array:
-        """Return the weights of all `texts`, of shape (n_texts, n_terms)."""
+    def _term_columns(self) -> TermColumns:
+        self._table = self._table or TermColumns(list(self._vocabulary))
+        return self._table
+
+    def _weighed(self, columns: NDArray[np.int32], ends: IntArray) -> csr_array:
+        """Return the weights of texts, of shape (n_texts, n_terms), from the columns of their terms."""
         from scipy.sparse import csr_array
 
-        columns, ends = self._columns(texts)
-        matrix = csr_array((np.ones(len(columns)), columns, ends), shape=(len(texts), len(self._vocabulary)))
+        n_texts = len(ends) - 1
+        matrix = csr_array((np.ones(len(columns)), columns, ends), shape=(n_texts, len(self._vocabulary)))
         matrix.sum_duplicates()
         weights = ((1 + np.log(matrix.data)) * self._idf[matrix.indices]).astype(np.float32)
-        row = np.repeat(np.arange(len(texts)), np.diff(matrix.indptr))
-        matrix.data = weights / np.sqrt(np.bincount(row, weights**2, len(texts)))[row].astype(np.float32)
+        row = np.repeat(np.arange(n_texts), np.diff(matrix.indptr))
+        matrix.data = weights / np.sqrt(np.bincount(row, weights**2, n_texts))[row].astype(np.float32)
         return matrix
 
 
