@@ -113,6 +113,42 @@ def routerarena(
 
 
 @app.command()
+def llmrouterbench(
+    results: Annotated[list[Path], typer.Argument(help="Its folder results/bench, or files of it.")],
+    output: Output = None,
+    datasets: Annotated[str | None, typer.Option(help="Keep only these data sets, separated by commas.")] = None,
+    models: Annotated[str | None, typer.Option(help="Keep only these models, separated by commas.")] = None,
+    drop_faulty: DropFaulty = False,
+    as_json: AsJson = False,
+) -> None:
+    """Convert results of LLMRouterBench: score and cost of each model on each query.
+
+    Example: wiserouter data llmrouterbench results/bench --models gpt-5,gemini-2.5-flash --drop-faulty
+    """
+    from wiserouter.evaluation.datasets import llmrouterbench as loader
+
+    converted = loader.read(results, datasets=names(datasets), models=names(models), drop_faulty=drop_faulty)
+    _finish(converted, output or tables_folder() / "llmrouterbench.parquet", as_json=as_json)
+
+
+@app.command()
+def twinrouterbench(
+    files: Annotated[list[Path], typer.Argument(help="Such as data/static/question_bank.jsonl.")],
+    output: Output = None,
+    drop_faulty: DropFaulty = False,
+    as_json: AsJson = False,
+) -> None:
+    """Convert TwinRouterBench's static track: steps of agents, with tiers as models and their nominal costs.
+
+    Example: wiserouter data twinrouterbench TwinRouterBench/data/static/question_bank.jsonl
+    """
+    from wiserouter.evaluation.datasets import twinrouterbench as loader
+
+    converted = loader.read(files, drop_faulty=drop_faulty)
+    _finish(converted, output or tables_folder() / "twinrouterbench.parquet", as_json=as_json)
+
+
+@app.command()
 def check(
     file: Annotated[str, typer.Argument(help="A log in any layout, or the name of a table in data/.")],
     as_json: AsJson = False,
