@@ -69,9 +69,9 @@ def served(one: World, router: WiseRouter, n: int, threshold_s: float | None) ->
 
 
 def check(
-    seed: int, policy: str, n: int, *, prior: float | None = None, percentile: bool = False
+    seed: int, policy: str, n: int, *, prior: float | None = None, percentile: bool = False, parts: int = 2
 ) -> tuple[float, float]:
-    """Return quality over that of the best plan once uses are learned; the mean stays within 2 % of the limit."""
+    """Return quality over that of the best plan in the last part; the mean stays within 2 % of the limit in each."""
     one = world(seed)
     plan = Plan(one.freq, one.reward, one.cost_usd)
     rate = plan.floor_usd + 0.5 * (plan.ceiling_usd - plan.floor_usd)
@@ -84,12 +84,12 @@ def check(
     assert best.prices[1] > 0.0
     limit = Limit(mean=most) if threshold_s is None else Limit(share_above=(threshold_s, most))
     router = router_of(one, policy, prior)
-    for part in ("first", "then"):
+    for part in range(1, parts + 1):
         router.start(Budget(amount_usd=rate * n, horizon=n, on_exhausted="cheapest"))
         router.set_limits(Limits({"latency_s": limit}))
         mean, quality = served(one, router, n, threshold_s)
         figures = f"use {mean / most:.4f} of the limit, quality {quality / best.value:.4f} of the optimum"
-        print(f"\n{policy:<10} seed {seed} {part} {n:>6,} requests: {figures}", end="")
+        print(f"\n{policy:<10} seed {seed} part {part}, {n:>6,} requests: {figures}", end="")
         assert mean / most == pytest.approx(1.0, abs=0.02)
     return quality / best.value
 
@@ -108,4 +108,4 @@ def test_a_bound_on_a_percentile_is_kept(seed):
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2])
 def test_a_router_that_starts_from_nothing_keeps_the_limit(seed):
-    assert check(seed, "optimistic", 10_000) >= 0.98  # it explores rewards, too
+    assert check(seed, "optimistic", 10_000, parts=3) >= 0.99  # in the first ones it explores rewards, too

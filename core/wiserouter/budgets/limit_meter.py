@@ -55,11 +55,22 @@ class LimitMeter:
             most = WINDOW * self.mean
             self._excess = min(max(self._excess + use - self.mean, -most), most)
 
-    def rate(self, requests: int) -> float:
-        """Return the mean that each of the requests to come may use; the tighter one of mean and total."""
+    def rate(self, requests: int, in_flight: float = 0.0, calls: int = 0) -> float:
+        """Return the mean that each of the requests to come may use; the tighter one of mean and total.
+
+        Parameters
+        ----------
+        requests : int
+            Their number.
+        in_flight : float
+            The expected uses of the calls in flight.
+        calls : int
+            The number of these calls.
+        """
         rates = []
         if self.mean is not None:
-            rates.append(self.mean - self._excess / min(max(requests, LEAST_WINDOW), WINDOW))
+            excess = self._excess + in_flight - calls * self.mean
+            rates.append(self.mean - excess / min(max(requests, LEAST_WINDOW), WINDOW))
         if self.total is not None:
-            rates.append((self.total - self.used) / max(requests, 1))
+            rates.append((self.total - self.used - in_flight) / max(requests, 1))
         return max(min(rates), 0.0)

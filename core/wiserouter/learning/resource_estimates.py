@@ -2,7 +2,8 @@ r"""Mean uses of a resource per (context, model), learned like costs from recent
 
 The mean of a model over all contexts starts from its prior, which counts as some calls; without one it starts from a
 single call that used nothing, so that a model of unknown use is tried. The mean of a cell is shrunk toward it with the
-strength of `wiserouter.learning.shrinkage`. Old calls fade, since latencies drift. The plan uses lower confidence
+strength of `wiserouter.learning.shrinkage`. Since latencies drift, newer calls of a model let its older ones fade; a
+model that is not called keeps what is known of it, and is not explored again and again. The plan uses lower confidence
 bounds, as it does upper ones of rewards: what it uses more than that, the meter of the limit makes up for.
 """
 
@@ -13,10 +14,10 @@ from collections.abc import Collection, Sequence
 import numpy as np
 
 from wiserouter.learning.shrinkage import pseudo_counts
-from wiserouter.types import FloatArray
+from wiserouter.types import NO_CONTEXT, FloatArray
 
 MEMORY = 0.9998
-"""Weight of the calls so far at each call: about the last 5,000 are counted."""
+"""Weight of the calls of a model so far at each further one: about its last 5,000 are counted."""
 
 ALPHA = 1.0
 """Standard deviations of a mean by which it may be lower than estimated."""
@@ -56,15 +57,16 @@ class ResourceEstimates:
         self._count, self._sum, self._square = np.zeros(shape), np.zeros(shape), np.zeros(shape)
         self._prior = np.array([np.nan if prior is None else prior for prior in priors], dtype=np.float64)
         self._prior_calls = np.where(np.isnan(self._prior), 1.0, PRIOR_CALLS)
-        self._weight = 1.0
+        self._weight = np.ones(len(priors))
 
     def add(self, context: int, model: int, use: float) -> None:
         """Count a call."""
-        self._weight /= MEMORY
-        self._count[context, model] += self._weight
-        self._sum[context, model] += self._weight * use
-        self._square[context, model] += self._weight * use * use
-        if self._weight > 1e6:
+        self._weight[model] /= MEMORY
+        weight = float(self._weight[model])
+        self._count[context, model] += weight
+        self._sum[context, model] += weight * use
+        self._square[context, model] += weight * use * use
+        if weight > 1e6:
             self._scale_down()
 
     def means(self) -> FloatArray:
@@ -78,10 +80,34 @@ class ResourceEstimates:
         means: FloatArray = (total + weight * column) / (count + weight)
         return means
 
-    def optimistic_means(self) -> FloatArray:
-        """Return lower confidence bounds of the means: a model whose first calls were slow by chance is tried again."""
+    def known_means(self, freq: FloatArray) -> dict[int, dict[int, float]]:
+        """Return the means of the models that have a prior or calls, by context and model.
+
+        Parameters
+        ----------
+        freq : ndarray of shape (n_contexts,)
+            Share of each context, for calls without one.
+        """
         means = self.means()
-        error = self._deviations() / np.sqrt(self._count / self._weight + PRIOR_CALLS)  # others may differ from it
+        known = [k for k in range(self.shape[1]) if self.are_known([k])]
+        rows = [*enumerate(means.tolist()), (NO_CONTEXT, (freq @ means).tolist())]
+        return {context: {k: row[k] for k in known} for context, row in rows}
+
+    def optimistic_means(self, *, wide: bool = False) -> FloatArray:
+        """Return lower confidence bounds of the means: a model whose first calls were slow by chance is tried again.
+
+        Parameters
+        ----------
+        wide : bool, default False
+            Whether they widen with the log of a model's rarity among the calls, as those of MOSS do (Audibert and
+            Bubeck, 2009). A slow start, with cold connections for instance, then keeps no model out for good.
+        """
+        means = self.means()
+        calls = self._count / self._weight
+        error = self._deviations() / np.sqrt(calls + PRIOR_CALLS)  # others may differ from it
+        if wide:
+            rarity = np.log(np.maximum(calls.sum(), 1.0) / (calls.sum(axis=0) + PRIOR_CALLS))
+            error *= np.sqrt(np.maximum(2.0 * rarity, 1.0))
         bounds: FloatArray = np.maximum(means - ALPHA * error, 0.0)
         return bounds
 
@@ -113,4 +139,4 @@ class ResourceEstimates:
         self._count /= self._weight
         self._sum /= self._weight
         self._square /= self._weight
-        self._weight = 1.0
+        self._weight = np.ones_like(self._weight)

@@ -148,6 +148,8 @@ class Decider:
         inputs = (pool, learner.contexts, choice, funds, candidates, tokens, worst_usd, room_usd, shift)
         trace = tuple.__new__(DecisionTrace, inputs)  # in half the time of a call
         decision = self._decision(choice, context, budget.rate_usd, worst_usd, scope, terms)
+        if self.limits is not None:
+            self.limits.sent(decision, choice.model)
         if value is not None:
             decision = decision._replace(value=float(value))
         if terms is None:

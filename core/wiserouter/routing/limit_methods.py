@@ -12,6 +12,7 @@ from wiserouter.errors import InvalidInput, NotStarted
 from wiserouter.planning.policy import DrawsFromPlan
 from wiserouter.routing.conversation_methods import RouterConversations
 from wiserouter.routing.status import Status
+from wiserouter.stores.base import Record
 from wiserouter.types import Decision
 from wiserouter.validation import check_uses
 
@@ -146,6 +147,13 @@ class RouterLimits(RouterConversations):
                 unspent=None,
                 warnings=(*status.warnings, *([infeasible_line(nearest)] if nearest else [])),
             )
+
+    def _note_outcome(self, record: Record, *, released: bool, failed: bool) -> None:
+        """Note that a call ended without a bill, so that no use of it is waited for."""
+        super()._note_outcome(record, released=released, failed=failed)
+        with self._lock:
+            if self._decider.limits is not None:
+                self._decider.limits.ended(record.decision)
 
     def _check_limits(self, limits: Limits) -> None:
         """Refuse limits that this router cannot keep."""

@@ -9,12 +9,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from functools import partial
+from typing import Protocol
 
 import numpy as np
 
 from wiserouter.budgets.funds import Funds
 from wiserouter.budgets.limit_meter import LimitMeter
 from wiserouter.budgets.limits import InfeasibleLimits, Limits, Measure
+from wiserouter.budgets.uses_in_flight import UsesInFlight
 from wiserouter.learning.residuals import Shift
 from wiserouter.learning.resource_estimates import ResourceEstimates
 from wiserouter.planning.envelope import SKIP
@@ -27,7 +30,7 @@ from wiserouter.planning.policy import DrawsFromPlan
 from wiserouter.pricing.pool import Pool
 from wiserouter.routing.learner import Learner
 from wiserouter.stores.base import Record
-from wiserouter.types import NO_CONTEXT, FloatArray
+from wiserouter.types import NO_CONTEXT, Decision, FloatArray
 
 logger = logging.getLogger("wiserouter")
 
@@ -38,6 +41,12 @@ LEAST_BETWEEN, MOST_BETWEEN = 10, 200
 """The least and the most decisions between two solutions."""
 
 _ROUNDING = 1e-6  # relative; a bound that is loosened by no more than this is kept
+
+
+class UsesOf(Protocol):
+    """Returns the mean uses per (context, model) of what limits bound, at wider confidence bounds where asked."""
+
+    def __call__(self, *, wide: bool) -> Mapping[Measure, FloatArray]: ...  # noqa: D102
 
 
 class ScopeLimits:
@@ -52,6 +61,10 @@ class ScopeLimits:
     ----------
     meters : dict of Measure to LimitMeter
         What the calls have used.
+    in_flight : UsesInFlight
+        What the calls are expected to use that have not reported it yet.
+    expected : dict of Measure to dict
+        The expected use of a call by context and model, as known when the plan was last solved.
     constraints : tuple of Constraint
         Those of the plan as it was last solved; the first is the budget's.
     mixture : LimitedMixture or None
@@ -61,6 +74,8 @@ class ScopeLimits:
     def __init__(self, terms: Limits) -> None:
         self.terms = terms
         self.meters = {one: LimitMeter(terms.most(one), terms.total(one)) for one in terms.measures}
+        self.in_flight = UsesInFlight()
+        self.expected: dict[Measure, dict[int, dict[int, float]]] = {}
         self.constraints: tuple[Constraint, ...] = ()
         self.mixture: LimitedMixture | None = None
         self.decided = 0
@@ -72,20 +87,29 @@ class ScopeLimits:
         """Return True if the plan is to be solved again."""
         return self.mixture is None or self.decided >= self._solve_at or self._solved_for != inputs
 
-    def solve(self, plan: Plan, funds: Funds, uses: Mapping[Measure, FloatArray], pool: Pool) -> LimitedMixture:
-        """Solve the plan at what is left of the budget and of the limits."""
-        banned = banned_models(self.terms, pool.names, pool.retired)
-        bounds = {one: meter.rate(funds.requests) for one, meter in self.meters.items()}
-        limits = limit_constraints(self.terms, bounds, uses, plan, pool.names)
-        self.constraints = (budget_constraint(plan, funds.rate_usd, banned), *limits)
-        solved = limited_plan(plan.freq, plan.reward, self.constraints, allow_skip=plan.allow_skip, banned=banned)
-        self.mixture = LimitedMixture(solved, plan.freq, banned)
+    def solve(self, plan: Plan, funds: Funds, uses: UsesOf, pool: Pool) -> LimitedMixture:
+        """Solve the plan at what is left of the budget and of the limits.
+
+        Where no mix keeps them by what models have used, those that have had few calls get the benefit of the doubt.
+        """
+        mixture = self._solve(plan, funds, uses(wide=False), pool)
+        if self.nearest():
+            mixture = self._solve(plan, funds, uses(wide=True), pool)
         if self.nearest() and not self._warned:
             self._warned = True
             logger.warning("no mix of models keeps all limits, the nearest is used: %s", self.nearest())
         between = min(max(LEAST_BETWEEN, RESOLVE_GROWTH * self.decided), MOST_BETWEEN)
         self._solve_at = self.decided + max(min(between, RESOLVE_GROWTH * funds.requests), 1.0)
         self._solved_for = (plan.n_contexts, pool)
+        return mixture
+
+    def _solve(self, plan: Plan, funds: Funds, uses: Mapping[Measure, FloatArray], pool: Pool) -> LimitedMixture:
+        banned = banned_models(self.terms, pool.names, pool.retired)
+        bounds = {one: meter.rate(funds.requests, *self.in_flight.total(one)) for one, meter in self.meters.items()}
+        limits = limit_constraints(self.terms, bounds, uses, plan, pool.names)
+        self.constraints = (budget_constraint(plan, funds.rate_usd, banned), *limits)
+        solved = limited_plan(plan.freq, plan.reward, self.constraints, allow_skip=plan.allow_skip, banned=banned)
+        self.mixture = LimitedMixture(solved, plan.freq, banned)
         return self.mixture
 
     def nearest(self) -> dict[str, float]:
@@ -199,12 +223,29 @@ class LimitedScopes:
         limits.decided += 1
         mixture = limits.mixture
         if mixture is None or limits.is_due((plan.n_contexts, learner.pool)):
-            mixture = limits.solve(plan, funds, self.means(limits.terms), learner.pool)
+            mixture = limits.solve(plan, funds, partial(self.means, limits.terms), learner.pool)
+            limits.expected = {one: self._uses[one].known_means(learner.contexts.freq) for one in limits.terms.measures}
         return mixture.vary(choice, context, funds, rng, allowed, shift)
+
+    def sent(self, decision: Decision, model: int) -> None:
+        """Count the expected uses of a call until it reports its own."""
+        limits = self._scopes.get(decision.scope)
+        if limits is not None and model != SKIP:
+            uses = {
+                one: row[model] for one, rows in limits.expected.items() if model in (row := rows[decision.context])
+            }
+            limits.in_flight.begin(decision.id, uses, decision.decided_at)
+
+    def ended(self, decision: Decision) -> None:
+        """Expect no uses of a call any more."""
+        limits = self._scopes.get(decision.scope)
+        if limits is not None:
+            limits.in_flight.end(decision.id)
 
     def record(self, record: Record, context: int, uses: Mapping[str, float], *, learn: bool) -> None:
         """Count the uses of a call in the meters of its scope, and learn from them."""
         limits = self.of(record.decision.scope)
+        self.ended(record.decision)
         for measure, meter in {} if limits is None else limits.meters.items():
             if measure.resource in uses:
                 meter.add(measure.of(uses[measure.resource]))
@@ -215,10 +256,10 @@ class LimitedScopes:
             if measure.resource in uses:
                 estimates.add(context, record.model, measure.of(uses[measure.resource]))
 
-    def means(self, limits: Limits) -> dict[Measure, FloatArray]:
+    def means(self, limits: Limits, *, wide: bool = False) -> dict[Measure, FloatArray]:
         """Return the mean uses per (context, model) of what some limits bound, at lower confidence bounds."""
         self._follow()
-        return {measure: self._uses[measure].optimistic_means() for measure in limits.measures}
+        return {measure: self._uses[measure].optimistic_means(wide=wide) for measure in limits.measures}
 
     @property
     def _n_contexts(self) -> int:

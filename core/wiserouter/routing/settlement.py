@@ -100,8 +100,8 @@ class RouterSettlement(RouterAdministration):
             learns = learn and not record.decision.run_id
             context = learner.add_cost(record, plain, tokens) if learns else learner.context_of(record)
             self._days.charged(record, learner.contexts, context, cost, tokens, learn)
-            if uses and self._decider.limits is not None:
-                self._decider.limits.record(record, context, uses, learn=learn)
+            if self._decider.limits is not None:
+                self._decider.limits.record(record, context, uses or {}, learn=learn)
         for observer in self._observers:
             name, used = pool.names[record.model], {"resources": uses} if uses else {}
             figures = {"cost_usd": cost, "model": name, "learn": learn, "usage": tokens, **used}
