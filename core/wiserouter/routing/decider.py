@@ -148,8 +148,6 @@ class Decider:
         inputs = (pool, learner.contexts, choice, funds, candidates, tokens, worst_usd, room_usd, shift)
         trace = tuple.__new__(DecisionTrace, inputs)  # in half the time of a call
         decision = self._decision(choice, context, budget.rate_usd, worst_usd, scope, terms)
-        if self.limits is not None:
-            self.limits.sent(decision, choice.model)
         if value is not None:
             decision = decision._replace(value=float(value))
         if terms is None:
@@ -299,7 +297,10 @@ class Decider:
             self.labels is not None and self._asks(self.labels, choice, context),
         )
         last = _NO_CONVERSATION if terms is None else terms.of_decision(decision_id, name)
-        return tuple.__new__(Decision, figures + last)  # in half the time of a call
+        decision: Decision = tuple.__new__(Decision, figures + last)  # in half the time of a call
+        if self.limits is not None:
+            self.limits.sent(decision, model)
+        return decision
 
     def _asks(self, labels: LabelBudget, choice: Choice, context: int) -> bool:
         """Return True if a score of this decision is worth asking for."""
