@@ -137,6 +137,7 @@ class OptimisticEstimates:
         self._estimates, self._models, self._alpha = estimates, models, alpha
         self._first_prices = [first_prices.get(model.name, model.price) for model in models]
         self._retired = np.array([model.retired for model in models] or [False])
+        self._has_retired = bool(self._retired.any())
         self._score = np.array([0.0 if m.score is None else m.score for m in models] or np.zeros(estimates.shape[1]))
         self._scored = np.array(
             [0.0 if m.score is None else m.score_weight for m in models] or np.zeros(estimates.shape[1])
@@ -184,10 +185,9 @@ class OptimisticEstimates:
         known = np.maximum(labels, self.scored_share * seen.invoked[j]) + kappa
         of_cell = self._noise * np.log1p(self._visits_per_model[j] / known)
         radius = np.sqrt(2.0 * ((kappa / known) ** 2 * self._of_model + of_cell / known))
-        reward = np.minimum(np.maximum(mean + self._weight * radius, 0.0), 1.0)
-        reward -= np.where(reward >= 1.0, TIE * (1.0 - mean), 0.0)
+        reward = np.maximum(np.minimum(mean + self._weight * radius, 1.0 - TIE * (1.0 - mean)), 0.0)
         cost = (np.maximum(seen.cost[j], 0.0) + self._prior_cost[j]) / (seen.calls[j] + self._cost_kappa)
-        if self._retired.any():  # no plan takes a model that costs most and yields nothing
+        if self._has_retired:  # no plan takes a model that costs most and yields nothing
             most = cost.max(axis=-1, keepdims=True)
             reward, cost = np.where(self._retired, 0.0, reward), np.where(self._retired, most, cost)
         return mean, reward, cost
