@@ -17,22 +17,24 @@ SKIP = -1
 class EnvelopeStep(NamedTuple):
     """One step along the envelope of one context, from a model to the next more expensive one.
 
+    Steps compare as a growing budget takes them: the one that buys most per USD first, at a tie the lower context's.
+
     Attributes
     ----------
-    slope : float
-        Reward per USD.
-    spend_usd, gain : float
-        Additional cost and reward per request of any context: both are weighted by how often the context occurs.
+    falling : float
+        The slope, reward per USD, negated.
     context : int
         The context.
+    spend_usd, gain : float
+        Additional cost and reward per request of any context: both are weighted by how often the context occurs.
     to : int
         The more expensive model.
     """
 
-    slope: float
+    falling: float
+    context: int
     spend_usd: float
     gain: float
-    context: int
     to: int
 
 
@@ -68,7 +70,7 @@ class ContextEnvelope(NamedTuple):
     def step(self, falling: float) -> EnvelopeStep:
         """Return the step of this negated slope."""
         i = bisect_left(self.falling, falling)
-        return EnvelopeStep(-falling, self.spend_usd[i], self.gain[i], self.context, self.hull[i + 1])
+        return EnvelopeStep(falling, self.context, self.spend_usd[i], self.gain[i], self.hull[i + 1])
 
 
 def context_envelopes(

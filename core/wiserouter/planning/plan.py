@@ -19,7 +19,6 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
-from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -162,7 +161,7 @@ class Plan:
 
     def _in_order(self) -> list[EnvelopeStep]:
         """Return the steps of all contexts by falling slope; of equal slopes, that of the lower context comes first."""
-        return sorted(_steps_of(self.rows), key=itemgetter(0), reverse=True)
+        return sorted(_steps_of(self.rows))
 
     def _sum_up(self, steps: list[EnvelopeStep] | StepArrays) -> None:
         """Add up the spend of the steps in their order."""
@@ -171,7 +170,7 @@ class Plan:
         self._spend: Sequence[float] = (
             steps.total_usd(base_usd)
             if isinstance(steps, StepArrays)
-            else list(accumulate([step[1] for step in steps], initial=base_usd))
+            else list(accumulate([step[2] for step in steps], initial=base_usd))
         )
         self._gained: list[float] | None = None
         self._stale = False
@@ -265,7 +264,7 @@ class Plan:
         Curve(spend_usd=array([1., 3.]), value=array([0.2, 0.9]), shadow_price=array([0.35, 0.  ]))
         """
         spend = np.array(self._spends)
-        price = np.array([step.slope for step in self._steps] + [0.0])
+        price = np.array([-step.falling for step in self._steps] + [0.0])
         last = np.append(spend[1:] > spend[:-1], True)  # of equal spends, the last holds all zero-weight steps
         return Curve(spend[last], np.array(self._values)[last], price[last])
 
@@ -294,13 +293,13 @@ class Plan:
         row = self.rows[context]
         low = row.hull[0]
         if taken:  # the last step of this context among those taken leads to `low`; at a tie, lower contexts lead
-            slope, _, _, last, _ = self._steps[taken - 1]
+            falling, last, _, _, _ = self._steps[taken - 1]
             count = bisect_right if context <= last else bisect_left
-            low = row.hull[count(row.falling, -slope)]
+            low = row.hull[count(row.falling, falling)]
         if taken == len(self._steps):
             return low, low, 0.0, 0.0
-        price, _, _, split_context, high = self._steps[taken]
-        return (low, high, share, price) if share and split_context == context else (low, low, 0.0, price)
+        falling, split_context, _, _, high = self._steps[taken]
+        return (low, high, share, -falling) if share and split_context == context else (low, low, 0.0, -falling)
 
     def choose(self, context: int, rate_usd: float, rng: np.random.Generator) -> int | None:
         """Draw the model for a query of `context` at `rate_usd`; None is the null action.
@@ -393,7 +392,7 @@ def _finite(name: str, values: ArrayLike) -> FloatArray:
 def _steps_of(rows: Iterable[ContextEnvelope]) -> list[EnvelopeStep]:
     """Return the steps of each envelope, from each action of its hull to the next."""
     return [
-        tuple.__new__(EnvelopeStep, (-falling, spend_usd, gain, row.context, to))  # in half the time of a call
+        tuple.__new__(EnvelopeStep, (falling, row.context, spend_usd, gain, to))  # in half the time of a call
         for row in rows
         for falling, spend_usd, gain, to in zip(row.falling, row.spend_usd, row.gain, row.hull[1:], strict=True)
     ]
