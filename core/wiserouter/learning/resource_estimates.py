@@ -69,6 +69,17 @@ class ResourceEstimates:
         if weight > 1e6:
             self._scale_down()
 
+    def add_many(self, context: int, model: int, number: float, total: float, square: float) -> None:
+        """Count calls of other workers by the number, sum and sum of squares of their uses."""
+        share = min(1.0, 1.0 / ((1.0 - MEMORY) * number))  # of more calls than are remembered
+        self._weight[model] /= MEMORY ** (share * number)
+        weight = share * float(self._weight[model])
+        self._count[context, model] += weight * number
+        self._sum[context, model] += weight * total
+        self._square[context, model] += weight * square
+        if weight > 1e6:
+            self._scale_down()
+
     def means(self) -> FloatArray:
         """Return the mean of each (context, model)."""
         count, total, square = (table / self._weight for table in (self._count, self._sum, self._square))

@@ -53,8 +53,8 @@ class RouterLimits(RouterConversations):
         Notes
         -----
         Uses of resources come from `charge(..., resources=...)` or `record_use`, and before the first calls from
-        `Model(resources=...)`. Meters and estimates are kept in the process: of several workers, each keeps the limits
-        by itself, and a total is one of each worker.
+        `Model(resources=...)`. Workers of one store learn uses from each other. Meters are kept in the process: of
+        several workers, each keeps the limits by itself, and a total is one of each worker.
 
         Examples
         --------
@@ -172,7 +172,7 @@ class RouterLimits(RouterConversations):
     def _limited_scopes(self) -> LimitedScopes:
         from wiserouter.routing.limited_scopes import LimitedScopes  # routers without limits do not need it
 
-        return self._decider.limits or LimitedScopes(self._learner)
+        return self._decider.limits or LimitedScopes(self._learner, self._store)
 
     def _rate_and_horizon(self, scope: str) -> tuple[float | None, int | None]:
         """Return rate and horizon of the running budget of a scope; None where none runs."""

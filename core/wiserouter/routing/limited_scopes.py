@@ -20,6 +20,7 @@ from wiserouter.budgets.limits import InfeasibleLimits, Limits, Measure
 from wiserouter.budgets.uses_in_flight import UsesInFlight
 from wiserouter.learning.residuals import Shift
 from wiserouter.learning.resource_estimates import ResourceEstimates
+from wiserouter.learning.use_totals import UseTotals
 from wiserouter.planning.envelope import SKIP
 from wiserouter.planning.limit_constraints import banned_models, budget_constraint, limit_constraints
 from wiserouter.planning.limited_mixture import LimitedMixture
@@ -27,9 +28,11 @@ from wiserouter.planning.limited_plan import Constraint, limited_plan
 from wiserouter.planning.plan import Plan
 from wiserouter.planning.policies import Choice
 from wiserouter.planning.policy import DrawsFromPlan
+from wiserouter.planning.share_caps import ShareCaps
 from wiserouter.pricing.pool import Pool
 from wiserouter.routing.learner import Learner
-from wiserouter.stores.base import Record
+from wiserouter.stores.base import Record, Store
+from wiserouter.stores.shared.call_sync import CallSync
 from wiserouter.types import NO_CONTEXT, Decision, FloatArray
 
 logger = logging.getLogger("wiserouter")
@@ -81,7 +84,14 @@ class ScopeLimits:
         self.decided = 0
         self._solve_at = 0.0
         self._warned = False
+        self._caps: ShareCaps | None = None
         self._solved_for: tuple[object, ...] = ()
+
+    def share_caps(self, pool: Pool) -> ShareCaps | None:
+        """Return the counts that hold the largest shares of models; None where there are none."""
+        if self._caps is None and self.terms.max_share:
+            self._caps = ShareCaps({pool.index(name): share for name, share in self.terms.max_share.items()})
+        return self._caps
 
     def is_due(self, inputs: tuple[object, ...]) -> bool:
         """Return True if the plan is to be solved again."""
@@ -132,10 +142,15 @@ class LimitedScopes:
     ----------
     learner : Learner
         Pool, contexts, estimates and policy.
+    store : Store
+        Where the uses that other workers learn come from, if it outlives the process.
     """
 
-    def __init__(self, learner: Learner) -> None:
-        self._learner = learner
+    def __init__(self, learner: Learner, store: Store) -> None:
+        self._learner, self._store = learner, store
+        self._totals: UseTotals | None = None
+        self._sync: CallSync | None = None
+        self._exchanged: tuple[int, int] | None = None
         self._terms: dict[str | None, Limits] = {}
         self._scopes: dict[str, ScopeLimits] = {}
         self._uses: dict[Measure, ResourceEstimates] = {}
@@ -225,7 +240,13 @@ class LimitedScopes:
         if mixture is None or limits.is_due((plan.n_contexts, learner.pool)):
             mixture = limits.solve(plan, funds, partial(self.means, limits.terms), learner.pool)
             limits.expected = {one: self._uses[one].known_means(learner.contexts.freq) for one in limits.terms.measures}
-        return mixture.vary(choice, context, funds, rng, allowed, shift)
+        caps = limits.share_caps(learner.pool)
+        if caps is None:
+            return mixture.vary(choice, context, funds, rng, allowed, shift)
+        free = caps.free(allowed, len(learner.pool), context, None, funds.rate_usd, rng)
+        varied = mixture.vary(choice, context, funds, rng, free, shift)
+        caps.count(varied.model)
+        return varied
 
     def sent(self, decision: Decision, model: int) -> None:
         """Count the expected uses of a call until it reports its own."""
@@ -254,12 +275,42 @@ class LimitedScopes:
         self._follow()
         for measure, estimates in self._uses.items():
             if measure.resource in uses:
-                estimates.add(context, record.model, measure.of(uses[measure.resource]))
+                use = measure.of(uses[measure.resource])
+                estimates.add(context, record.model, use)
+                if self._totals is not None and "|" not in measure.label:  # which parts the names of cells
+                    self._totals.add(measure.label, context, record.model, use)
 
     def means(self, limits: Limits, *, wide: bool = False) -> dict[Measure, FloatArray]:
         """Return the mean uses per (context, model) of what some limits bound, at lower confidence bounds."""
         self._follow()
+        self._merge()
         return {measure: self._uses[measure].optimistic_means(wide=wide) for measure in limits.measures}
+
+    def _merge(self) -> None:
+        """Learn the uses that other workers have learned."""
+        if self._sync is not None and self._totals is not None and self._sync.has_news:
+            for measure in self._uses:
+                self._totals.begin(measure.label)
+            self._sync.merge()
+
+    def _take(self, label: str, context: int, model: int, number: float, total: float, square: float) -> None:
+        for measure, estimates in self._uses.items():
+            if measure.label == label:
+                estimates.add_many(context, model, number, total, square)
+
+    def _exchange(self) -> None:
+        """Exchange uses with the other workers, about the present contexts and models."""
+        if not self._store.durable:
+            return
+        contexts, names = self._learner.contexts, self._learner.pool.names
+        version = (self._learner.version, contexts.n_contexts)
+        if self._totals is None or version != self._exchanged:
+            self._totals = UseTotals(contexts.n_contexts, len(names), self._take)
+            self._sync, self._exchanged = CallSync(contexts, self._totals, "uses"), version
+            self._store.join(self._sync)
+        self._totals.grow(len(names))
+        if self._sync is not None:
+            self._sync.set_models(names)
 
     @property
     def _n_contexts(self) -> int:
@@ -283,6 +334,7 @@ class LimitedScopes:
                 for measure, estimates in self._uses.items():
                     self._uses[measure] = estimates.moved_to(self._n_contexts, self._priors(measure))
             self._shape = shape
+            self._exchange()
 
 
 def _bound(limits: Limits, measure: Measure, horizon: int | None) -> float | None:

@@ -1,4 +1,4 @@
-"""Synchronisation of the estimates of conversations between workers: tokens, cache hits and lengths of runs.
+"""Synchronisation of sums that only grow between workers: the estimates of conversations, and the uses of resources.
 
 Counts are kept in the estimates alone. What a worker adds is their difference from what they were when it last sent,
 so that learning from a call costs nothing more.
@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from threading import Lock
+from typing import Protocol
 
 import numpy as np
 
-from wiserouter.conversations.call_estimates import CallEstimates
 from wiserouter.prompts.contexts import Contexts
 from wiserouter.stores.engines.base import Reply
 from wiserouter.stores.engines.events import Learn
@@ -24,19 +24,29 @@ EVERY_S = 1.0
 """Seconds between two exchanges: these estimates move slowly, and their cells are many."""
 
 
+class GrowingSums(Protocol):
+    """Named sums, each of shape (n_models, ...), to which what others have added can be added."""
+
+    def sums(self) -> Mapping[str, FloatArray]: ...  # noqa: D102
+
+    def add_sums(self, added: Mapping[str, FloatArray]) -> None: ...  # noqa: D102
+
+
 class CallSync:
-    """The sums of the calls of conversations that one worker has seen, and those of the others.
+    """The sums of the calls that one worker has seen, and those of the others.
 
     Parameters
     ----------
     contexts : Contexts
-        The contexts that tokens are told apart by.
-    estimates : CallEstimates
-        The worker's own estimates; what others add is merged into them.
+        The contexts that the sums are told apart by.
+    estimates : GrowingSums
+        The worker's own sums; what others add is merged into them.
+    kind : str, default "calls"
+        The name of these sums beside others of the same contexts.
     """
 
-    def __init__(self, contexts: Contexts, estimates: CallEstimates) -> None:
-        self._sums, self._estimates = DailySums(f"{sums_name(contexts)}-calls"), estimates
+    def __init__(self, contexts: Contexts, estimates: GrowingSums, kind: str = "calls") -> None:
+        self._sums, self._estimates = DailySums(f"{sums_name(contexts)}-{kind}"), estimates
         self._models: tuple[str, ...] = ()
         self._known = self._copied()  # what was saved is every worker's own
         self._asked_s, self._asks = -EVERY_S, False
