@@ -243,7 +243,7 @@ class JudgeBlock(Strict):
     model : str
         A model group of the proxy that WISERouter does not route.
     share : float
-        The share of the calls of each context and model to judge.
+        The share of the calls to judge; of rarely chosen models a larger one.
     budget_usd : float, USD
         The judge's own budget, never part of the group's.
     every : str, optional

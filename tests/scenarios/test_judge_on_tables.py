@@ -71,7 +71,7 @@ def served(name: str, split: EncodedSplit, rate_usd: float, feedback: Feedback) 
         k = router.pool.index(decision.model)
         score = quality[at] = table.reward[i, k]
         router.charge(decision, float(table.cost_usd[i, k]))
-        if sample.takes((decision.context, decision.model)) or (is_scored[at] and feedback.judged):
+        if sample.takes(decision.context, decision.model) or (is_scored[at] and feedback.judged):
             judged += 1
             says = 1.0 - RIGHT + (2.0 * RIGHT - 1.0) * score - 2.0 * feedback.bias * places[decision.model]
             router.reward(decision, float(draws[at] < says), source=JUDGE, weight=WEIGHT)
@@ -111,4 +111,10 @@ def test_a_judge_that_prefers_cheap_models_is_still_better_than_none_and_is_repo
     biased, warned, error = figures_of(ROUTERBENCH, Feedback(judged=JUDGED, bias=0.2, scored=0.05))
     none = figures_of(ROUTERBENCH, Feedback())[0]
     assert (biased.mean(axis=0) + error >= none.mean(axis=0)).all()
-    assert (warned <= 500).mean() >= 2 / 3
+    assert (warned <= 500).mean() >= 5 / 6
+
+
+@pytest.mark.parametrize("name", [ROUTERBENCH, SWEBENCH])
+def test_a_judge_that_prefers_cheap_models_and_that_no_one_checks_is_no_worse_than_prices(name):
+    biased, _, error = figures_of(name, Feedback(judged=JUDGED, bias=0.2))
+    assert biased.mean() + error.mean() >= figures_of(name, Feedback())[0].mean()

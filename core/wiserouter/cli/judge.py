@@ -37,7 +37,7 @@ def judge(
     prompt: Annotated[str, typer.Option(help="Column of the prompts.")] = "prompt",
     answer: Annotated[str, typer.Option(help="Column of the answers.")] = "answer",
     model: Annotated[str, typer.Option(help="Column of the models.")] = "model",
-    share: Annotated[float, typer.Option(help="The share of the calls of each model to judge.")] = 1.0,
+    share: Annotated[float, typer.Option(help="The share of the calls to judge; of rare models a larger one.")] = 1.0,
     budget: Annotated[float | None, typer.Option(help="The most to spend, in USD; needs --cost.")] = None,
     cost: Annotated[float, typer.Option(help="The most that one judgement costs, in USD.")] = 0.0,
     concurrency: Annotated[int, typer.Option(help="Judgements at once.")] = 4,

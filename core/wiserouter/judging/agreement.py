@@ -30,6 +30,9 @@ PRIOR_MEAN = (0.0, 1.0, 0.0)
 PRIOR_SPREAD = (0.1, 0.15, 0.15)
 """Standard deviations of a, b and c over judges."""
 
+FALL_SPREAD = 0.6
+"""Standard deviation of the bias where a judge's scores fall as prices rise and people have not said why."""
+
 LEAST_SLOPE = 0.4
 """A smaller b is a judge that knows nothing; its scores are not stretched further."""
 
@@ -148,10 +151,12 @@ class Agreement:
 
         That expensive models are better is expected before any score. A slope of the judge's scores below its bias by
         the pairs therefore moves the bias toward it, in proportion to the variances of the two (a Kalman update on one
-        side): much where people have scored nothing, and not at all where they have scored many of the calls.
+        side): nearly in full where people have scored nothing, and not at all where they have scored many of the calls.
         """
         found, (slope, error) = self.correction(places), self.price_slope(places)
-        variance = min(found.bias_se, PRIOR_SPREAD[2]) ** 2
+        # the precision of the pairs alone, without that of judges in general, which are rarely biased
+        of_pairs = max(1.0 / found.bias_se**2 - 1.0 / PRIOR_SPREAD[2] ** 2, 0.0)
+        variance = 1.0 / (1.0 / FALL_SPREAD**2 + of_pairs)
         further = min(slope - found.bias, 0.0) * variance / (variance + error**2)
         return found._replace(bias=found.bias + further)
 

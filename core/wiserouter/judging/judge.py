@@ -133,7 +133,7 @@ class Judge:
         call = JudgedCall(decision.run_id or decision.id, decision.model, prompt, answer)
         with self._lock:
             self.counts.offered += 1
-            if self._sample.takes((decision.context, decision.model)):
+            if self._sample.takes(decision.context, decision.model):
                 return self._enqueue(call)
             if self.settings.held:
                 self._held[call.decision_id] = call

@@ -36,7 +36,7 @@ class RouterJudging(RouterConversations):
             of openevals, is called with these names. With `incumbent`, of a prompt and two answers in random order,
             that returns "first", "second" or "tie".
         share : float, default 0.1
-            The share of the calls of each context and model to judge.
+            The share of the calls to judge: of rarely chosen models a larger one, in proportion to 1 / sqrt(calls).
         budget_usd : float, USD, optional
             The judge's own budget, never part of the main one; with `every`, that of one window. It needs `cost_usd`,
             or a judge with a method `bound_usd` of the same texts.

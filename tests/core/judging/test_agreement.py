@@ -136,7 +136,7 @@ def test_scores_that_fall_as_prices_rise_count_as_bias_until_people_say_otherwis
     falling, rising = judged(500, bias=-0.4), judged(500, bias=0.4)
     slope, error = falling.price_slope(PLACES)
     assert rising.cautious_correction(PLACES).bias == rising.correction(PLACES).bias == 0.0
-    assert falling.cautious_correction(PLACES).bias == pytest.approx(slope * 0.15**2 / (0.15**2 + error**2))
+    assert falling.cautious_correction(PLACES).bias == pytest.approx(slope * 0.6**2 / (0.6**2 + error**2))
     rng = np.random.default_rng(1)
     for model in rng.choice([*PLACES], size=20_000).tolist():  # people rate expensive models lower, too
         person = float(rng.random() < 0.5 - 0.6 * PLACES[model])

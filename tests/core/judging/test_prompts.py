@@ -3,6 +3,7 @@
 import random
 from contextlib import suppress
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,7 +16,7 @@ from wiserouter.judging.prompts import (
     score_of_reply,
     shortened,
 )
-from wiserouter.judging.sampling import MOST_STRATA, SystematicSample
+from wiserouter.judging.sampling import MOST_STRATA, SystematicSample, level
 from wiserouter.judging.verdict import NoVerdict
 
 
@@ -70,18 +71,39 @@ def test_long_texts_keep_their_beginning_and_end():
 
 
 @given(st.floats(0.0, 1.0), st.integers(1, 200), st.integers(0, 2**32))
-def test_the_sample_of_a_stratum_is_its_share_to_one_call(share, n, seed):
+def test_the_sample_of_a_single_model_is_its_share_to_one_call(share, n, seed):
     sample = SystematicSample(share, random.Random(seed))
-    taken = sum(sample.takes("stratum") for _ in range(n))
+    taken = sum(sample.takes(0, "small") for _ in range(n))
     assert abs(taken - share * n) <= 1.0 + 1e-9
 
 
+@pytest.mark.parametrize("share", [0.0, 0.05, 0.2, 0.5, 1.0])
+def test_rarely_chosen_models_are_judged_more_often_and_all_calls_in_their_share(share):
+    rng, sample = random.Random(1), SystematicSample(share, random.Random(0))
+    calls = [(rng.randrange(8), rng.choices("abcd", [0.8, 0.15, 0.045, 0.005])[0]) for _ in range(20_000)]
+    taken = [sample.takes(*call) for call in calls]
+    assert np.mean(taken) == pytest.approx(share, rel=0.02)
+    of = [np.mean([took for took, (_, model) in zip(taken, calls, strict=True) if model == name]) for name in "abcd"]
+    if 0.0 < share < 1.0:
+        assert of == sorted(of)
+        assert of[1] / of[0] == pytest.approx((0.8 / 0.15) ** 0.5, rel=0.1)
+        assert of[3] >= 0.9 if share >= 0.2 else of[3] >= 10 * of[0]
+    in_each = [np.mean([took for took, call in zip(taken, calls, strict=True) if call == (k, "a")]) for k in range(8)]
+    assert np.std(in_each) < 0.01  # of each context the same
+
+
+@given(st.lists(st.integers(1, 10_000), min_size=1, max_size=20), st.floats(0.0, 1.0))
+def test_the_level_makes_the_shares_add_up(calls, share):
+    c = level(calls, share)
+    assert sum(min(n, c * n**0.5) for n in calls) == pytest.approx(share * sum(calls))
+
+
 def test_starts_are_random_and_strata_bounded():
-    first = [SystematicSample(0.5, random.Random(seed)).takes("a") for seed in range(200)]
+    first = [SystematicSample(0.5, random.Random(seed)).takes(0, "a") for seed in range(200)]
     assert 70 < sum(first) < 130
     sample = SystematicSample(0.5, random.Random(0))
-    for stratum in range(MOST_STRATA + 10):
-        sample.takes(stratum)
-    assert len(sample._phase) == MOST_STRATA
+    for context in range(MOST_STRATA + 10):
+        sample.takes(context, f"model {context}")
+    assert len(sample._phase) == len(sample._calls) == MOST_STRATA
     with pytest.raises(InvalidInput, match="share must lie"):
         SystematicSample(-0.1, random.Random(0))
