@@ -13,16 +13,18 @@ from wiserouter import Budget, Contexts, Estimates, Model, Offline, Optimistic, 
 
 N_CONTEXTS, N_MODELS, CALLS, ROUNDS = 256, 200, 3_000, 4
 MOST_RATIO = 5.0
+MOST_RATIO_WITHOUT_A_LOG = 10.0
+"""Of the first decisions, in which the plan is solved most often."""
 
 
-def served_us(policy, concave):
-    """Return the processor time of each decision of a router that was fitted on a log, and learns."""
+def served_us(policy, concave, *, queries_in_log=8):
+    """Return the processor time of each decision of a router that was fitted on a log, or on none, and learns."""
     rng = np.random.default_rng(0)
     shape = (N_CONTEXTS, N_MODELS)
     freq, cost_usd = rng.dirichlet(np.full(N_CONTEXTS, 5.0)), rng.random(shape) * 0.01 + 1e-4
     reward = np.sqrt(cost_usd / 0.0101) * rng.uniform(0.97, 1.0, shape) if concave else rng.random(shape)
     estimates = Estimates(*shape)
-    for _ in range(8):
+    for _ in range(queries_in_log):
         estimates.add_table(np.arange(N_CONTEXTS), reward, cost_usd)
     models = [Model(f"m{k}", Price(*(1e-6 * (k + 1) * np.array([1.0, 4.0])))) for k in range(N_MODELS)]
     contexts = Contexts(rng.normal(size=(N_CONTEXTS, 384)), freq)
@@ -48,3 +50,11 @@ def test_the_slowest_percent_of_decisions(policy, concave):
     name = f"decide, J={N_CONTEXTS} K={N_MODELS}, {policy.__name__}{', concave' if concave else ''}"
     print(f"\n{name:<50} p50 {p50:.0f} us, p99 {p99:.0f} us, {p99 / p50:.1f}x, longest {longest / 1e3:.1f} ms", end="")
     assert p99 <= MOST_RATIO * p50
+
+
+def test_the_slowest_percent_of_the_first_decisions_without_a_log():
+    us = np.min([served_us(Optimistic(), concave=False, queries_in_log=0) for _ in range(ROUNDS)], axis=0)
+    p50, p90, p99, longest = (*np.quantile(us, [0.5, 0.9, 0.99]), us.max())
+    figures = f"p50 {p50:.0f} us, p90 {p90:.0f} us, p99 {p99:.0f} us, {p99 / p50:.1f}x, longest {longest / 1e3:.1f} ms"
+    print(f"\n{f'decide, J={N_CONTEXTS} K={N_MODELS}, without a log':<50} {figures}", end="")
+    assert p99 <= MOST_RATIO_WITHOUT_A_LOG * p50

@@ -6,7 +6,7 @@ optimum of the linear program.
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from bisect import insort
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -66,11 +66,6 @@ class ContextEnvelope(NamedTuple):
     base_value: float
     cost_usd: list[float]
     reward: list[float]
-
-    def step(self, falling: float) -> EnvelopeStep:
-        """Return the step of this negated slope."""
-        i = bisect_left(self.falling, falling)
-        return EnvelopeStep(falling, self.context, self.spend_usd[i], self.gain[i], self.hull[i + 1])
 
 
 def context_envelopes(

@@ -17,7 +17,7 @@ the cheapest model; `allow_skip=True` is the paper's program.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -27,8 +27,8 @@ from numpy.typing import ArrayLike
 from wiserouter.errors import InfeasibleBudget, InvalidInput
 from wiserouter.planning.envelope import SKIP, ContextEnvelope, EnvelopeStep, context_envelope, context_envelopes
 from wiserouter.planning.solve_rate import SMALL_CELLS
-from wiserouter.planning.step_arrays import StepArrays
 from wiserouter.planning.step_order import with_row
+from wiserouter.planning.step_window import StepWindow
 from wiserouter.types import FloatArray
 from wiserouter.validation import check_amount
 
@@ -82,8 +82,8 @@ class Plan:
     allow_skip : bool, default False
         Allow the null action, which costs and yields nothing.
     revisable : bool, default False
-        Whether contexts are revised often: the steps of a large plan are then kept in arrays, in which a change takes
-        less time, and a look half a microsecond more.
+        Whether contexts are revised often: of a large plan, only the steps near the shadow price are then kept in
+        their order, and splits are those of the whole order up to rounding.
 
     Attributes
     ----------
@@ -119,8 +119,12 @@ class Plan:
         cost, gain = self.cost_usd.tolist(), self.reward.tolist()
         self.rows = context_envelopes(self._weights, cost, gain, allow_skip=allow_skip)
         self._changed: dict[int, ContextEnvelope] = {}
-        self._in_arrays = revisable and self.reward.size > SMALL_CELLS
-        self._sum_up(StepArrays.of(self.rows) if self._in_arrays else self._in_order())
+        self._window = StepWindow(self.rows) if revisable and self.reward.size > SMALL_CELLS else None
+        self._stale = True
+        if self._window is None:
+            self._sum_up(self._in_order())
+        else:
+            self._floor_usd = self._base_usd()
 
     def revise(self, context: int, reward: list[float], cost_usd: list[float]) -> None:
         """Replace the means of one context; the others are not computed again.
@@ -144,18 +148,18 @@ class Plan:
         self._changed.setdefault(context, self.rows[context])
         self.rows[context] = context_envelope(context, weight, cost_usd, reward, allow_skip=self.allow_skip)
         self._stale = True
+        if self._window is not None:
+            self._window.revise(context)
+            self._floor_usd = self._base_usd()
 
     def _merge(self) -> None:
         """Take the changed contexts into the order of all steps."""
-        steps = self._steps
-        if len(self._changed) * _FEW > len(self.rows):
-            steps = StepArrays.of(self.rows) if self._in_arrays else self._in_order()
+        if self._window is not None or len(self._changed) * _FEW > len(self.rows):
+            steps = self._in_order()
         else:
+            steps = self._steps
             for context, old in self._changed.items():
-                if isinstance(steps, StepArrays):
-                    steps = steps.with_row(context)
-                else:
-                    steps = with_row(steps, old, _steps_of([self.rows[context]]))
+                steps = with_row(steps, old, _steps_of([self.rows[context]]))
         self._changed.clear()
         self._sum_up(steps)
 
@@ -163,17 +167,15 @@ class Plan:
         """Return the steps of all contexts by falling slope; of equal slopes, that of the lower context comes first."""
         return sorted(_steps_of(self.rows))
 
-    def _sum_up(self, steps: list[EnvelopeStep] | StepArrays) -> None:
+    def _sum_up(self, steps: list[EnvelopeStep]) -> None:
         """Add up the spend of the steps in their order."""
-        base_usd = sum([row.base_usd for row in self.rows])
         self._steps = steps
-        self._spend: Sequence[float] = (
-            steps.total_usd(base_usd)
-            if isinstance(steps, StepArrays)
-            else list(accumulate([step[2] for step in steps], initial=base_usd))
-        )
+        self._spend = list(accumulate([step[2] for step in steps], initial=self._base_usd()))
         self._gained: list[float] | None = None
         self._stale = False
+
+    def _base_usd(self) -> float:
+        return sum([row.base_usd for row in self.rows])
 
     @property
     def n_contexts(self) -> int:
@@ -190,12 +192,13 @@ class Plan:
         """The steps of all contexts by falling slope; another list after each change."""
         if self._stale:
             self._merge()
-        steps = self._steps
-        return steps.to_list() if isinstance(steps, StepArrays) else steps
+        return self._steps
 
     @property
     def floor_usd(self) -> float:
         """The least mean spend per request: the cheapest model everywhere, or 0 where skipping is allowed."""
+        if self._window is not None:
+            return self._floor_usd
         if self._stale:
             self._merge()
         return self._spend[0]
@@ -280,15 +283,20 @@ class Plan:
         >>> Plan(freq=[1.0], reward=[[0.2, 0.9]], cost_usd=[[1, 3]]).split_from_floor(0, 0.5)
         (0, 0, 0.0, inf, 1.0)
         """
-        if self._stale:
-            self._merge()
-        floor = self._spend[0]
+        if self._window is not None:
+            floor = self._floor_usd
+        else:
+            if self._stale:
+                self._merge()
+            floor = self._spend[0]
         if rate_usd >= floor:
             return *self._split(context, rate_usd), floor
         low, high, share, _ = self._split(context, floor)
         return low, high, share, _INFINITE, floor
 
     def _split(self, context: int, rate_usd: float) -> tuple[int, int, float, float]:
+        if self._window is not None and self._floor_usd <= rate_usd < _INFINITE:
+            return self._window.split(context, rate_usd)
         taken, share = self._locate(rate_usd)
         row = self.rows[context]
         low = row.hull[0]
@@ -327,7 +335,7 @@ class Plan:
         return Plan([1.0], np.minimum(reward, 1.0), cost, allow_skip=self.allow_skip)
 
     @property
-    def _spends(self) -> Sequence[float]:
+    def _spends(self) -> list[float]:
         """Mean spend per request after each number of steps."""
         if self._stale:
             self._merge()

@@ -364,7 +364,9 @@ class RouterAdministration(RouterMode):
         with self._lock:
             seen = self.estimates
             self._learner.pending.update(seen, decision.decided_at)
-            plan = self.policy.plan if seen.n_invoked >= self._unspent_due else None
+            if seen.n_invoked < self._unspent_due:
+                return
+            plan = None if decision.shadow_price > 0.0 else self.policy.plan  # where more would buy more, all is spent
             if plan is None:
                 return
             self._unspent_due = 2 * seen.n_invoked

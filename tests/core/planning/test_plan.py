@@ -226,24 +226,50 @@ def test_a_revised_plan_equals_one_built_again(problem, seed):
     assert np.array_equal(plan.without_context().reward, fresh.without_context().reward)
 
 
-@settings(max_examples=120, deadline=None)
-@given(st.integers(9, 60), st.integers(1, 12), st.integers(0, 10**6), st.booleans(), st.booleans())
-def test_steps_of_a_revised_context_are_merged_into_the_order_of_all(n_contexts, n_models, seed, allow_skip, arrays):
+@settings(max_examples=60, deadline=None)
+@given(st.integers(9, 60), st.integers(1, 12), st.integers(0, 10**6), st.booleans())
+def test_steps_of_a_revised_context_are_merged_into_the_order_of_all(n_contexts, n_models, seed, allow_skip):
     rng = np.random.default_rng(seed)
+    for plan, fresh in revised(n_contexts, n_models, rng, seed, allow_skip=allow_skip):
+        assert plan.steps == fresh.steps
+        assert plan.curve().spend_usd.tolist() == fresh.curve().spend_usd.tolist()
+        rates = rng.uniform(fresh.floor_usd, fresh.ceiling_usd * 1.1, 3)
+        assert all(np.array_equal(plan.mix(rate), fresh.mix(rate)) for rate in rates)
+
+
+@settings(max_examples=120, deadline=None)
+@given(st.integers(9, 60), st.integers(1, 12), st.integers(0, 10**6), st.booleans())
+def test_the_steps_near_the_price_split_as_all_steps_do(n_contexts, n_models, seed, allow_skip):
+    rng = np.random.default_rng(seed)
+    with mock.patch("wiserouter.planning.plan.SMALL_CELLS", 0):  # also where all steps take less time
+        plans = revised(n_contexts, n_models, rng, seed, allow_skip=allow_skip, revisable=True)
+    for plan, fresh in plans:
+        assert plan.floor_usd == fresh.floor_usd
+        rates = rng.uniform(fresh.floor_usd, fresh.ceiling_usd * 1.1, 3).tolist()
+        for rate in (*rates, rates[0] + (rates[1] - rates[0]) * 1e-3, fresh.floor_usd):
+            for context in range(n_contexts):
+                *found, share, price = plan.split(context, rate)
+                *expected, whole_share, whole_price = fresh.split(context, rate)
+                assert (found, price) == (expected, whole_price)
+                assert share == pytest.approx(whole_share, abs=1e-6)
+                assert {type(share), type(price)} == {float}
+        assert plan.split_from_floor(0, fresh.floor_usd / 2) == fresh.split_from_floor(0, fresh.floor_usd / 2)
+        assert plan.steps == fresh.steps
+        assert plan.value(rates[0]) == fresh.value(rates[0])
+
+
+def revised(n_contexts, n_models, rng, seed, *, allow_skip, revisable=False):
+    """Return a plan after several revisions each, with one that is built again."""
     levels = (2, 4, 10_000)[seed % 3]  # coarse grids have equal slopes in many contexts
     reward, cost = rng.integers(levels + 1, size=(2, n_contexts, n_models)) / levels
     freq = rng.dirichlet(np.ones(n_contexts))
-    with mock.patch("wiserouter.planning.plan.SMALL_CELLS", 0):  # in arrays also where a list takes less time
-        plan = Plan(freq, reward, cost, allow_skip=allow_skip, revisable=arrays)
-    for _ in range(6):
-        for context in rng.integers(n_contexts, size=rng.integers(1, 4)):  # one context may change twice
-            reward[context], cost[context] = rng.integers(levels + 1, size=(2, n_models)) / levels
-            plan.revise(int(context), reward[context].tolist(), cost[context].tolist())
-        fresh = Plan(freq, reward, cost, allow_skip=allow_skip)
-        assert plan.steps == fresh.steps
-        for merged, built in zip(plan.curve(), fresh.curve(), strict=True):
-            assert merged.tolist() == built.tolist()
-        rates = rng.uniform(fresh.floor_usd, fresh.ceiling_usd * 1.1, 3)
-        assert all(np.array_equal(plan.mix(rate), fresh.mix(rate)) for rate in rates)
-        assert all(plan.value(rate) == fresh.value(rate) for rate in rates)
-        assert {type(number) for number in plan.split(0, float(rates[0]))} <= {int, float}
+    plan = Plan(freq, reward, cost, allow_skip=allow_skip, revisable=revisable)
+
+    def after_each():
+        for _ in range(6):
+            for context in rng.integers(n_contexts, size=rng.integers(1, 4)):  # one context may change twice
+                reward[context], cost[context] = rng.integers(levels + 1, size=(2, n_models)) / levels
+                plan.revise(int(context), reward[context].tolist(), cost[context].tolist())
+            yield plan, Plan(freq, reward, cost, allow_skip=allow_skip)
+
+    return after_each()

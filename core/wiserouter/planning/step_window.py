@@ -1,0 +1,125 @@
+"""The split of one context where there are many steps: those near the shadow price in their order, the others as sums.
+
+A change of one context then takes the time of the steps near the price. The sums round in another order than those of
+all steps one after another: rates and shares are those of the whole order up to rounding.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from itertools import chain
+
+import numpy as np
+
+from wiserouter.planning.envelope import ContextEnvelope
+
+_ONE_IN = 8
+"""The steps near the price are one in so many of all; a rate that is not among them widens them."""
+
+_INFINITE = float("inf")
+
+
+class StepWindow:
+    """The steps between two slopes by falling slope, equal ones by context, and what all steeper ones cost.
+
+    Parameters
+    ----------
+    rows : list of ContextEnvelope
+        The envelope of each context; the plan's own list, which it changes.
+
+    Examples
+    --------
+    >>> from wiserouter.planning.envelope import context_envelopes
+    >>> cost, reward = [[1, 2, 3], [1, 2, 4]], [[0.0, 0.5, 0.6], [0.0, 0.4, 0.6]]
+    >>> window = StepWindow(context_envelopes([0.5, 0.5], cost, reward, allow_skip=False))
+    >>> window.split(0, 1.25), window.split(1, 1.25)
+    ((0, 1, 0.5, 0.5), (0, 0, 0.0, 0.5))
+    """
+
+    def __init__(self, rows: list[ContextEnvelope]) -> None:
+        self._rows = rows
+        self._from, self._to = _INFINITE, -_INFINITE  # negated slopes; no step is between these
+        self._changed: set[int] = set()
+
+    def revise(self, context: int) -> None:
+        """Take note that the envelope of a context has changed."""
+        self._changed.add(context)
+
+    def split(self, context: int, rate_usd: float) -> tuple[int, int, float, float]:
+        """Return the fields of `Plan.split` at a rate that is finite and not below the floor."""
+        if self._from > self._to:
+            self._widen(rate_usd)
+        elif self._changed:
+            self._merge()
+        total = self._total_usd
+        taken = bisect_right(total, rate_usd) - 1
+        if taken < 0 or (taken == len(total) - 1 and self._to < _INFINITE):
+            self._widen(rate_usd)
+            total = self._total_usd
+            taken = max(bisect_right(total, rate_usd) - 1, 0)  # a rate at the floor, up to rounding
+        row = self._rows[context]
+        if taken == len(total) - 1:
+            return row.hull[-1], row.hull[-1], 0.0, 0.0
+        falling, at = self._falling_at[taken], self._context_at[taken]
+        low = row.hull[(bisect_right if context < at else bisect_left)(row.falling, falling)]
+        share = (rate_usd - total[taken]) / (total[taken + 1] - total[taken])
+        if at != context or not share > 0.0:
+            return low, low, 0.0, -falling
+        return low, row.hull[bisect_left(row.falling, falling) + 1], share, -falling
+
+    def _widen(self, rate_usd: float) -> None:
+        """Take in the steps near the price of a rate; those that are in it stay."""
+        rows = self._rows
+        counts = [len(row.falling) for row in rows]
+        falling = np.fromiter(chain.from_iterable([row.falling for row in rows]), float, sum(counts))
+        spend_usd = np.fromiter(chain.from_iterable([row.spend_usd for row in rows]), float, sum(counts))
+        context = np.repeat(np.arange(len(rows), dtype=np.int32), counts)
+        order = np.argsort(falling, kind="stable")
+        falling, spend_usd, context = falling[order], spend_usd[order], context[order]
+        total_usd = sum([row.base_usd for row in rows]) + np.cumsum(spend_usd)
+        rank, aside = int(np.searchsorted(total_usd, rate_usd, side="right")), len(order) // (2 * _ONE_IN) + 1
+        self._from = min(self._from, float(falling[rank - aside]) if rank > aside else -_INFINITE)
+        after = rank + aside
+        if after < len(order):  # beyond all steps of the same slope
+            after = max(after, int(np.searchsorted(falling, falling[rank], side="right")))
+        self._to = max(self._to, float(falling[after]) if after < len(order) else _INFINITE)
+        first, last = np.searchsorted(falling, [self._from, self._to])
+        self._falling, self._spend_usd, self._context = falling[first:last], spend_usd[first:last], context[first:last]
+        self._before_usd = [self._steeper_usd(row) for row in rows]
+        self._changed.clear()
+        self._sum_up()
+
+    def _merge(self) -> None:
+        """Take in the changed contexts."""
+        for context in self._changed:
+            row = self._rows[context]
+            self._before_usd[context] = self._steeper_usd(row)
+            self._replace(context, row)
+        self._changed.clear()
+        self._sum_up()
+
+    def _replace(self, context: int, row: ContextEnvelope) -> None:
+        """Replace the steps of one context."""
+        start, end = bisect_left(row.falling, self._from), bisect_left(row.falling, self._to)
+        falling, n = np.array(row.falling[start:end], dtype=float), len(self._context)
+        own = self._context == context
+        kept, removed = np.flatnonzero(~own), np.flatnonzero(own)
+        rank, last = (self._falling.searchsorted(falling, side=side) for side in ("left", "right"))
+        for i in np.flatnonzero(rank < last).tolist():  # equal slopes
+            rank[i] += self._context[rank[i] : last[i]].searchsorted(context)
+        order = np.insert(kept, rank - removed.searchsorted(rank), np.arange(n, n + len(falling)))
+        spend_usd = np.array(row.spend_usd[start:end], dtype=float)
+        at = np.full(len(falling), context, dtype=np.int32)
+        self._falling = np.concatenate((self._falling, falling)).take(order)
+        self._spend_usd = np.concatenate((self._spend_usd, spend_usd)).take(order)
+        self._context = np.concatenate((self._context, at)).take(order)
+
+    def _sum_up(self) -> None:
+        """Add up the spend of the steps in their order."""
+        self._total_usd: Sequence[float] = np.cumsum(np.concatenate(([sum(self._before_usd)], self._spend_usd))).data
+        self._falling_at, self._context_at = self._falling.data, self._context.data  # as numbers of Python
+
+    def _steeper_usd(self, row: ContextEnvelope) -> float:
+        """Return the spend of a context before the first of these steps."""
+        return row.base_usd + sum(row.spend_usd[: bisect_left(row.falling, self._from)])
