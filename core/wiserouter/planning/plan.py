@@ -120,11 +120,9 @@ class Plan:
         self.rows = context_envelopes(self._weights, cost, gain, allow_skip=allow_skip)
         self._changed: dict[int, ContextEnvelope] = {}
         self._window = StepWindow(self.rows) if revisable and self.reward.size > SMALL_CELLS else None
-        self._stale = True
+        self._floor_usd, self._stale = self._base_usd(), True
         if self._window is None:
             self._sum_up(self._in_order())
-        else:
-            self._floor_usd = self._base_usd()
 
     def revise(self, context: int, reward: list[float], cost_usd: list[float]) -> None:
         """Replace the means of one context; the others are not computed again.
@@ -197,11 +195,9 @@ class Plan:
     @property
     def floor_usd(self) -> float:
         """The least mean spend per request: the cheapest model everywhere, or 0 where skipping is allowed."""
-        if self._window is not None:
-            return self._floor_usd
-        if self._stale:
+        if self._stale and self._window is None:
             self._merge()
-        return self._spend[0]
+        return self._spend[0] if self._window is None else self._floor_usd
 
     @property
     def ceiling_usd(self) -> float:
@@ -283,12 +279,9 @@ class Plan:
         >>> Plan(freq=[1.0], reward=[[0.2, 0.9]], cost_usd=[[1, 3]]).split_from_floor(0, 0.5)
         (0, 0, 0.0, inf, 1.0)
         """
-        if self._window is not None:
-            floor = self._floor_usd
-        else:
-            if self._stale:
-                self._merge()
-            floor = self._spend[0]
+        if self._stale and self._window is None:
+            self._merge()
+        floor = self._spend[0] if self._window is None else self._floor_usd
         if rate_usd >= floor:
             return *self._split(context, rate_usd), floor
         low, high, share, _ = self._split(context, floor)
