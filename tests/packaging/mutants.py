@@ -4,7 +4,7 @@ Run as `uv run poe mutants` for a sample of them all, or `uv run poe mutants bud
 of some files. `--seed` and `--sample` say which mutants are drawn, and `--minutes` for how long they are tried. What
 was tried is kept in build/mutants, a copy where mutmut finds the package below `src`: a further run goes on with the
 mutants that are not tried yet, tries those again that lived, and adds to what is there. The first run takes some
-minutes longer, in which mutmut finds which tests reach which function.
+minutes longer, in which mutmut finds which tests reach which function, and so does one after a change of the package.
 """
 
 import argparse
@@ -19,9 +19,13 @@ import sys
 import tomllib
 from collections import Counter
 from fnmatch import fnmatch
+from itertools import accumulate
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+PROCESSES = "WISEROUTER_MUTANT_PROCESSES"
+"""The variable that says how many mutants are tried at a time; by default one on each core."""
+
 BUILD = ROOT / "build" / "mutants"
 STATS = BUILD / "mutants" / "mutmut-stats.json"
 ALL_TESTS = BUILD / "all-tests.json"
@@ -71,7 +75,7 @@ settings.load_profile("mutants")
 """What the copy of `tests/conftest.py` has in addition: the same examples for each mutant, none that others failed."""
 
 TESTS_S = 10.0
-"""How long the tests of one mutant may take: those named after its file come first, then the shortest."""
+"""How long the tests of one mutant may take: half of it those named after its file, the shortest first."""
 
 
 def main() -> None:
@@ -106,8 +110,10 @@ def stage() -> None:
     """Copy what changed of the package and its tests, with the configuration of mutmut."""
     if ALL_TESTS.exists():
         shutil.copy(ALL_TESTS, STATS)
-    for source, target in (("core/wiserouter", "src/wiserouter"), ("tests", "tests")):
-        mirror(ROOT / source, BUILD / target)
+    if mirror(ROOT / "core" / "wiserouter", BUILD / "src" / "wiserouter"):
+        for known in (STATS, ALL_TESTS):  # mutmut itself would see no test of a new function
+            known.unlink(missing_ok=True)
+    mirror(ROOT / "tests", BUILD / "tests")
     with (BUILD / "tests" / "conftest.py").open("a", encoding="utf-8") as conftest:
         conftest.write(SAME_EXAMPLES)
     options = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["pytest"]["ini_options"]
@@ -127,11 +133,12 @@ def stage() -> None:
     (BUILD / "pyproject.toml").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def mirror(source: Path, target: Path) -> None:
-    """Make `target` a copy of `source`, and leave files as they are that are equal: mutmut looks at their times."""
-    for path in target.rglob("*.py"):
-        if not (source / path.relative_to(target)).exists():
-            path.unlink()
+def mirror(source: Path, target: Path) -> bool:
+    """Make `target` a copy of `source`, and return whether a file differed; mutmut looks at the times of all others."""
+    gone = [path for path in target.rglob("*.py") if not (source / path.relative_to(target)).exists()]
+    for path in gone:
+        path.unlink()
+    differs = bool(gone)
     for path in source.rglob("*"):
         copy = target / path.relative_to(source)
         if "__pycache__" in path.parts or path.is_dir():
@@ -139,11 +146,21 @@ def mirror(source: Path, target: Path) -> None:
         if not copy.exists() or copy.read_bytes() != path.read_bytes():
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, copy)
+            differs = True
+    return differs
 
 
 def mutmut(*names: str, seconds: float) -> None:
     """Run mutmut for some mutants, and stop it and its workers after a time; it keeps what was tried until then."""
-    command = [sys.executable, "-m", "mutmut", "run", *names, "--max-children", str(os.cpu_count() or 1)]
+    command = [
+        sys.executable,
+        "-m",
+        "mutmut",
+        "run",
+        *names,
+        "--max-children",
+        os.environ.get(PROCESSES, str(os.cpu_count() or 1)),
+    ]
     with (BUILD / "run.log").open("w", encoding="utf-8") as log:
         running = subprocess.Popen(command, cwd=BUILD, stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
         try:
@@ -163,14 +180,17 @@ def choose_tests() -> None:
     reached = stats["tests_by_mangled_function_name"]
     for function, tests in reached.items():
         stem = module_of(function).rsplit(".", 1)[-1]
-        ranked = sorted(tests, key=lambda test: (f"/test_{stem}" not in test, took_s[test], test))
-        total_s, chosen = 0.0, []
-        for test in ranked:
-            total_s += took_s[test]
-            if not chosen or total_s <= TESTS_S:
-                chosen.append(test)
-        reached[function] = chosen
+        shortest = sorted(tests, key=lambda test: (took_s[test], test))
+        own = [test for test in shortest if f"/test_{stem}" in test]
+        others = [test for test in shortest if test not in set(own)]
+        reached[function] = [test for part in (own, others) for test in first_of(part, took_s, TESTS_S / 2)]
     STATS.write_text(json.dumps(stats), encoding="utf-8")
+
+
+def first_of(tests: list[str], took_s: dict[str, float], most_s: float) -> list[str]:
+    """Return the first tests, one at least, that take at most some seconds together."""
+    ends_s = accumulate(took_s[test] for test in tests)
+    return [test for n, (test, end_s) in enumerate(zip(tests, ends_s, strict=True)) if not n or end_s <= most_s]
 
 
 def sample(files: list[str], seed: int, n_drawn: int) -> list[str]:

@@ -6,6 +6,7 @@ from core.planning.test_batch_allocation import TIGHT, batch
 from scipy.optimize import linprog
 
 from wiserouter.errors import InfeasibleBudget, InvalidInput
+from wiserouter.planning import batch_capacity
 from wiserouter.planning.batch_allocation import BatchProgram
 from wiserouter.planning.batch_capacity import DIRECT_ROWS, CapacityProgram
 from wiserouter.planning.batch_margin import CostErrors
@@ -147,3 +148,35 @@ def test_a_budget_below_the_floor_is_refused_per_query():
     assert (refused.value.rate_usd, refused.value.floor_usd) == (2.3, pytest.approx((11.0 + margin) / 5))
     with pytest.raises(InvalidInput, match="budget_usd must be a finite number"):
         program.allocate(-1.0)
+
+
+def test_where_the_solver_sees_no_allocation_within_the_budget_the_cheapest_one_is_taken(monkeypatch):
+    reward, cost = (
+        [[0.2, 0.9, 0.4], [0.3, 0.8, 0.5], [0.1, 0.7, 0.6]],
+        [[1.0, 3.0, np.inf], [2.0, 3.0, 9.0], [1.0, 4.0, 9.0]],
+    )
+    program = CapacityProgram(reward, cost, [2, None, None])
+    solved = batch_capacity._solved
+    monkeypatch.setattr(batch_capacity, "_solved", lambda part: None if np.isfinite(part.budget) else solved(part))
+    found = program.allocate(7.0)
+    assert found.model.tolist() == [0, 1, 0]
+    assert (found.expected_cost_usd, found.expected_reward) == (5.0, pytest.approx(1.1))
+    assert (found.bound, found.shadow_price) == (found.expected_reward, 0.0)
+
+
+def test_an_allocation_that_a_rounding_error_lets_exceed_the_budget_is_solved_again(monkeypatch):
+    reward, cost = np.tile([0.2, 0.9], (10, 1)), np.tile([1.0, 3.0], (10, 1))
+    budget, capacity = 20.0, [None, 9]
+    program = CapacityProgram(reward, cost, capacity)
+    solved, asked = batch_capacity._solved, []
+
+    def generous(part):
+        asked.append(part.budget)
+        return solved(part._replace(budget=part.budget * (1.2 if len(asked) == 1 else 1.0)))
+
+    monkeypatch.setattr(batch_capacity, "_solved", generous)
+    found = program.allocate(budget)
+    check(found, reward, cost, budget, capacity)
+    assert len(asked) > 1
+    assert asked[0] == budget
+    assert all(later < budget for later in asked[1:])

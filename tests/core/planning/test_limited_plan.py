@@ -151,3 +151,13 @@ def test_banned_models_get_no_share_and_skipping_needs_no_use():
     skipping = limited_plan(np.ones(1), reward, [Constraint("usd", cost, 0.5)], allow_skip=True)
     assert skipping.mix[0] == pytest.approx([0.5, 0.0], abs=1e-9)
     assert skipping.uses == pytest.approx((0.5,))
+
+
+def test_constraints_that_contradict_each_other_and_do_not_give_way_are_refused():
+    use = np.array([[1.0, 2.0]])
+    least, most = Constraint("least", -use, -1.75, elastic=False), Constraint("most", use, 1.25, elastic=False)
+    with pytest.raises(ValueError, match=r"^constraints that do not give way must have a mix that keeps them$"):
+        limited_plan(np.ones(1), np.array([[0.2, 0.7]]), [least, most])
+    loosened = limited_plan(np.ones(1), np.array([[0.2, 0.7]]), [least, most._replace(elastic=True)])
+    assert loosened.bounds == pytest.approx((-1.75, 1.75))
+    assert loosened.uses == pytest.approx((-1.75, 1.75), abs=1e-6)

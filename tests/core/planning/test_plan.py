@@ -140,6 +140,8 @@ def test_degenerate_pools():
 def test_equal_costs_keep_the_better_model():
     assert envelope([1.0, 1.0, 1.0], [0.1, 0.9, 0.5]) == [1]
     assert envelope([0.0], [0.0], allow_skip=True) == [SKIP]
+    assert envelope([1.0, 2.0, 3.0], [0.25, 0.5, 0.75]) == [0, 2]  # on one line
+    assert envelope([1.0, 2.0, 3.0, 4.0], [0.25, 0.75, 0.5, 0.875]) == [0, 1, 3]
     assert envelope([0.0, 1.0], [0.3, 0.9], allow_skip=True) == [0, 1]
 
 

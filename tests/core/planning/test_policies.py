@@ -241,3 +241,11 @@ def test_where_the_budget_does_not_bind_the_cheapest_of_equal_models_is_taken_fo
     assert mixture.choose(0, rich, np.random.default_rng(0), None, unmoved).model == 0
     choice = mixture.choose(0, rich, np.random.default_rng(0), None, warm)
     assert (choice.model, choice.shadow_price, choice.expected_cost_usd) == (1, 0.0, 0.25)
+
+
+def test_after_an_exploration_without_a_known_cost_only_models_that_may_answer_are_explored():
+    router = two_models(EpsilonFirst(1), 0, known=False)
+    router.start(Budget(100.0, 100))
+    router.decide(context=0)
+    for name in ("small", "large"):
+        assert {router.decide(context=0, eligible=[name]).model for _ in range(5)} == {name}
