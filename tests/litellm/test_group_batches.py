@@ -112,6 +112,22 @@ def test_a_budget_that_does_not_pay_for_the_cheapest_models_refuses(tmp_path, se
     assert setting.batches.batches.ids() == []
 
 
+def test_costs_that_rise_while_a_batch_is_allocated_do_not_refuse_it(tmp_path, service, monkeypatch):
+    setting = Setting(tmp_path, service, Budget(1_000 * cost_usd("small") / 4, 1_000))  # below the cheapest models
+    router, floors = setting.group.router, []
+    allocate = router.allocate
+
+    def rising(texts, budget_usd, **terms):
+        for _ in range(40):  # the costs of other calls
+            router.estimates.add_cost(0, 0, (1.0 + 0.1 * len(floors)) * cost_usd("small"))
+        floors.append(budget_usd)
+        return allocate(texts, budget_usd, **terms)
+
+    monkeypatch.setattr(router, "allocate", rising)
+    setting.create(rows(n=5))
+    assert len(floors) >= 3
+
+
 def test_a_worker_that_was_killed_before_it_answered_leaves_nothing(tmp_path, service):
     setting = Setting(tmp_path, service, Budget(10.0, 1_000))
     batch = setting.create(rows())

@@ -149,15 +149,17 @@ def _decisions(group: Group, lines: Sequence[BoundedLine], scope: str, factors: 
     terms: dict[str, Any] = {"price_factor": factors, "worst_case_usd": worst}
     requests, left_usd = snapshot.funds.requests, max(snapshot.funds.left_usd, 0.0)
     share_usd = left_usd * min(1.0, len(lines) / requests) if requests > 0 else 0.0
-    try:
-        allocation = router.allocate(texts, share_usd, **terms)
-    except InfeasibleBudget as error:
-        needed_usd = error.floor_usd * len(lines) * (1.0 + ROUNDING)
-        if needed_usd > left_usd or requests <= 0:
-            refusal = snapshot.account.refusal(needed_usd)
+    allocation, needed_usd = None, share_usd
+    while allocation is None:
+        try:
+            allocation = router.allocate(texts, needed_usd, **terms)
+        except InfeasibleBudget as error:  # again where other calls have raised the costs meanwhile
+            needed_usd = error.floor_usd * len(lines) * (1.0 + ROUNDING)
+            refusal = None
+            if needed_usd > left_usd or requests <= 0:
+                refusal = snapshot.account.refusal(needed_usd)
             if refusal is not None:
                 raise BudgetRefused(group.name, refusal, scope) from error
-        allocation = router.allocate(texts, needed_usd, **terms)
     if snapshot.hard:
         held = [one.worst_usd[model] for one, model in zip(lines, allocation.models, strict=True)]
         if sum(held) > snapshot.room_usd:
