@@ -22,7 +22,7 @@ from wiserouter.judging.agreement import PRIOR_SPREAD, Agreement
 FEWEST_PAIRS = 12
 """Pairs before the first test of them."""
 
-FEWEST_JUDGED = 30
+FEWEST_JUDGED = 100
 """Scores before the first test against the prices."""
 
 BIAS_Z = 2.3
