@@ -5,6 +5,7 @@ import os
 import random
 import signal
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -100,6 +101,14 @@ def ended(client, batch, timeout_s=60.0):
         time.sleep(0.1)
         batch = client.batches.retrieve(batch.id)
     return batch
+
+
+def status_of(client, group):
+    """Return the state in which a batch ends; "refused" where the budget does not bear it."""
+    try:
+        return ended(client, created(client, lines(group)), 120).status
+    except openai.RateLimitError:
+        return "refused"
 
 
 def rows_of(client, file_id):
@@ -257,3 +266,24 @@ def test_a_proxy_that_is_killed_goes_on(tmp_path, service):
         after = status(proxy)
         assert after["spent_usd"] == pytest.approx(service.ledger_usd - ledger, abs=1e-9)
         assert (after["charged"], after["in_flight"]) == (N, 0)
+
+
+def test_two_workers_share_batches_and_budgets(tmp_path, service):
+    ledger = service.ledger_usd
+    workers = ("--num_workers", "2", "--timeout_worker_healthcheck", "120")
+    with running_proxy(config(tmp_path, service.url), tmp_path / "proxy.log", *workers, boot_s=180) as proxy:
+        client = client_of(proxy)
+        with ThreadPoolExecutor(6) as pool:
+            done = list(pool.map(lambda i: status_of(client, ("wise", "tight")[i % 2]), range(12)))
+        assert set(done[::2]) == {"completed"}
+        assert set(done[1::2]) <= {"completed", "refused"}  # the worst cases of six do not always fit at a time
+
+        def spent():
+            return status(proxy)["spent_usd"] + status(proxy, "tight")["spent_usd"]
+
+        deadline = time.monotonic() + 20
+        while spent() != pytest.approx(service.ledger_usd - ledger, abs=1e-9):
+            assert time.monotonic() < deadline, (spent(), service.ledger_usd - ledger)
+            time.sleep(0.5)
+        tight = status(proxy, "tight")
+        assert tight["spent_usd"] <= tight["amount_usd"]
