@@ -99,8 +99,8 @@ def figures_of(name, feedback, n_seeds=None):
 
 
 def test_a_judge_alone_leads_half_of_the_way_to_full_feedback():
-    judged, _, error = figures_of(ROUTERBENCH, Feedback(judged=JUDGED))
-    none, full = (figures_of(ROUTERBENCH, Feedback(scored=scored))[0] for scored in (0.0, 1.0))
+    judged, _, error = figures_of(ROUTERBENCH, Feedback(judged=JUDGED), n_seeds=8)  # two have an error of .03
+    none, full = (figures_of(ROUTERBENCH, Feedback(scored=scored), n_seeds=8)[0] for scored in (0.0, 1.0))
     way = full.mean() - none.mean()
     print(f"\n{(judged.mean() - none.mean()) / way:.0%} of the way")
     assert judged.mean() + error.mean() >= none.mean() + 0.5 * way
