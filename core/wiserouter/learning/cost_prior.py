@@ -13,13 +13,15 @@ from typing import NamedTuple
 import numpy as np
 
 from wiserouter.learning.estimates import Estimates
-from wiserouter.learning.shrinkage import UNIDENTIFIED_STRENGTH
 from wiserouter.pricing.pool import Model
 from wiserouter.pricing.prices import Price
 from wiserouter.types import FloatArray
 
 TYPICAL_TOKENS = (500.0, 200.0)
 """Input and output tokens of a call where no usage was seen."""
+
+OWN_CALLS = 2.0
+"""Pseudo-calls of the overall figures in those of one context, or one model."""
 
 BENEFIT = 0.5
 """Prior cost of a model with neither a price nor a call, as a share of the least that any model has cost."""
@@ -52,7 +54,7 @@ def tokens_per_call(estimates: Estimates) -> tuple[FloatArray, FloatArray]:
     means = []
     for tokens, typical in zip((estimates.input_tokens, estimates.output_tokens), TYPICAL_TOKENS, strict=True):
         overall = tokens.sum() / seen if seen else typical
-        means.append((tokens.sum(axis=1) + UNIDENTIFIED_STRENGTH * overall) / (metered + UNIDENTIFIED_STRENGTH))
+        means.append((tokens.sum(axis=1) + OWN_CALLS * overall) / (metered + OWN_CALLS))
     return means[0], means[1]
 
 
@@ -127,10 +129,10 @@ def prior_costs_usd(estimates: Estimates, models: Sequence[Model]) -> FloatArray
     paid = estimates.cost / listed
     paying = np.where(paid > 0, calls, 0.0)  # a free model does not show how expensive a context is
     overall = paid.sum() / paying.sum() if paying.any() else 1.0
-    context = (paid.sum(axis=1) + UNIDENTIFIED_STRENGTH * overall) / (paying.sum(axis=1) + UNIDENTIFIED_STRENGTH)
+    context = (paid.sum(axis=1) + OWN_CALLS * overall) / (paying.sum(axis=1) + OWN_CALLS)
     expected = calls * np.maximum(context, 1e-9)[:, np.newaxis]
     has_price = np.array([m.price is not None for m in models] or np.zeros(estimates.shape[1], dtype=bool))
-    trust = UNIDENTIFIED_STRENGTH * overall * has_price + 1e-3 * overall
+    trust = OWN_CALLS * overall * has_price + 1e-3 * overall
     model = (paid.sum(axis=0) + trust) / (expected.sum(axis=0) + trust)
     prior: FloatArray = listed * context[:, np.newaxis] * model
     called = calls.any(axis=0)

@@ -59,14 +59,13 @@ PRIOR_SPREAD = 0.5
 """Prior standard deviation of the cost of a call, in list costs; it counts for `SPREAD_STRENGTH` calls as well."""
 
 PRIOR_REWARD_VARIANCE, PRIOR_REWARDS = 0.25, 2.0
-"""Prior variance of one reward, and its pseudo-counts: one reward of 0 and one of 1, as in Laplace's rule."""
+"""Prior variance of one reward, that of a coin toss, and its pseudo-counts."""
 
 STRAYS = np.array([[0.05], [0.1], [0.2], [0.4]])
 """Values of `t` that are averaged over: standard deviations of models about the line, in rewards."""
 
-LEVEL, LEVEL_SPREAD = 0.5, 12**-0.5
-"""Prior mean reward of a model of the pool's typical price, and its standard deviation: those of the uniform
-distribution on [0, 1]."""
+LEVEL, LEVEL_SPREAD = 0.5, 0.3
+"""Prior mean reward of a model of the pool's typical price, and its standard deviation."""
 
 SLOPE = 0.04
 """Prior mean of the reward that a price e times as high buys: the mean slope of four tables of models (BFCL,

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from wiserouter.types import FloatArray
 
-UNIDENTIFIED_STRENGTH = 2.0
-"""Pseudo-counts of a prior, of rewards or costs, where the data cannot tell its strength, as with one per cell."""
+UNIDENTIFIED_STRENGTH = 8.0
+"""Pseudo-counts, of rewards or costs, where the data cannot separate the variances, as with one per cell."""
 
 
 class Spreads(NamedTuple):

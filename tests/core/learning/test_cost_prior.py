@@ -2,8 +2,7 @@ import numpy as np
 import pytest
 
 from wiserouter import Budget, Contexts, Estimates, Model, Price, Usage, WiseRouter
-from wiserouter.learning.cost_prior import BENEFIT, TYPICAL_TOKENS, prior_costs_usd, tokens_per_call
-from wiserouter.learning.shrinkage import UNIDENTIFIED_STRENGTH as OWN_CALLS
+from wiserouter.learning.cost_prior import BENEFIT, OWN_CALLS, TYPICAL_TOKENS, prior_costs_usd, tokens_per_call
 
 CHEAP, COSTLY = Price(1e-6, 2e-6), Price(1e-5, 2e-5)
 
@@ -31,10 +30,7 @@ def test_an_untried_model_is_scaled_by_the_costs_of_its_context_and_of_others_by
         estimates.add_cost(0, 0, 4 * listed[0, 0])  # context 0: four times as expensive as listed
     estimates.add_cost(1, 0, listed[1, 0])
     overall = (3 * 4 + 1) / 4
-    context = [
-        (12 + OWN_CALLS * overall) / (3 + OWN_CALLS),
-        (1 + OWN_CALLS * overall) / (1 + OWN_CALLS),
-    ]
+    context = [(12 + OWN_CALLS * overall) / (3 + OWN_CALLS), (1 + OWN_CALLS * overall) / (1 + OWN_CALLS)]
     usd = prior_costs_usd(estimates, priced(CHEAP, COSTLY))
     assert usd[:, 1] == pytest.approx(listed[:, 1] * context)
     trust, expected = (OWN_CALLS + 1e-3) * overall, 3 * context[0] + context[1]

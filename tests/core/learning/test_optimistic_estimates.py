@@ -236,7 +236,7 @@ def test_calls_without_feedback_lower_the_bonus_of_all_models_and_scores_keep_it
         mean, reward, _ = outlook(estimates, alpha=0.3).row(0)
         return np.subtract(reward, mean)
 
-    assert (doubts(0, 0) > 0.19).all()
+    assert (doubts(0, 0) > 0.2).all()
     silent = np.array([doubts(0, n) for n in (10**3, 10**5, 10**7)])
     assert (np.diff(silent, axis=0) < 0).all()
     assert silent[-1] == pytest.approx(0.0, abs=0.01)

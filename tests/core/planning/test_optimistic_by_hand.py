@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from wiserouter import NO_CONTEXT, Estimates, Model, Optimistic, Plan, Price
 from wiserouter.budgets.funds import Funds
 from wiserouter.errors import InvalidInput
+from wiserouter.learning.cost_prior import OWN_CALLS
 from wiserouter.learning.optimistic_estimates import OptimisticEstimates
 from wiserouter.learning.residuals.shift import Shift
-from wiserouter.learning.shrinkage import UNIDENTIFIED_STRENGTH as OWN_CALLS
 from wiserouter.planning.choice_inputs import Counts
 from wiserouter.planning.live_plan import LivePlan
 from wiserouter.planning.mixture import Mixture, ReserveRule

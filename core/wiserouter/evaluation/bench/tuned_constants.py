@@ -6,14 +6,20 @@ docs/constants.md lists these and all others of the decision and the learning, e
 from __future__ import annotations
 
 TUNED = (
+    "learning.cost_prior.OWN_CALLS",
     "learning.cost_prior.BENEFIT",
     "learning.optimistic_estimates.SPREAD_STRENGTH",
     "learning.optimistic_estimates.PRIOR_SPREAD",
+    "learning.optimistic_estimates.PRIOR_REWARD_VARIANCE",
+    "learning.optimistic_estimates.PRIOR_REWARDS",
+    "learning.optimistic_estimates.LEVEL",
+    "learning.optimistic_estimates.LEVEL_SPREAD",
     "learning.optimistic_estimates.SLOPE",
     "learning.optimistic_estimates.SLOPE_SPREAD",
     "learning.shrinkage.UNIDENTIFIED_STRENGTH",
     "planning.live_plan.RESOLVE_GROWTH",
     "planning.mixture.DEVIATIONS",
+    "planning.policies.optimistic.ALPHA",
     "planning.policies.optimistic.DRIFT",
     "planning.policies.optimistic.HORIZON_GROWTH",
     "planning.policies.optimistic.REFRESH_GROWTH",
