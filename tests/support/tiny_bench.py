@@ -4,6 +4,7 @@ import numpy as np
 
 from wiserouter.evaluation.baselines import open_methods
 from wiserouter.evaluation.baselines.base import Answers, Terms
+from wiserouter.evaluation.bench.list_prices import list_prices
 from wiserouter.evaluation.bench.metrics import row_of
 from wiserouter.evaluation.bench.serve import serve_all
 from wiserouter.evaluation.bench.splits import Queries, TrainTestSplit
@@ -11,7 +12,6 @@ from wiserouter.evaluation.datasets import LoadedTable
 from wiserouter.evaluation.datasets.checksums import content_hash
 from wiserouter.evaluation.reference_policies import oracle_plan
 from wiserouter.pricing.pool import Model
-from wiserouter.pricing.prices import Price
 from wiserouter.prompts.contexts import Contexts
 
 
@@ -33,7 +33,8 @@ def split(train, test, *, seed=0):
     learned, served = (queries(*half, n_contexts) for half in (train, test))
     freq = np.bincount(learned.context_ids, minlength=n_contexts) / learned.n
     mean = learned.answers.cost_usd.mean(axis=0)
-    models = tuple(Model(f"m{k}", Price(usd / 700, usd / 700)) for k, usd in enumerate(mean))
+    prices = list_prices({f"m{k}": float(usd) for k, usd in enumerate(mean)})
+    models = tuple(Model(name, price) for name, price in prices.items())
     oracle = oracle_plan(*served.answers)
     return TrainTestSplit(learned, served, Contexts(np.eye(n_contexts), freq), models, seed, 0.0, oracle)
 
