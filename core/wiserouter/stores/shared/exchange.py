@@ -176,7 +176,8 @@ class EngineClient:
         """Send events soon, in the background."""
         with self._lock:
             self.waiting.extend(events)
-            self._start()
+            if self._sender is None or not self._sender.is_current:
+                self._start()
             if self._failed_s is not None:
                 self._keep(events)
 

@@ -90,7 +90,9 @@ def _reserving(record: Record, windows: tuple[str, ...], lease: str | None = Non
     fields = (decision.id, windows, reserved_usd, expected_usd, on_paper, "", lease, caps, counts, False)
     event = tuple.__new__(Reserve, fields)  # in half the time of a call
     effect = effect_of(Ledger.hold, reserved_usd, expected_usd, counts)
-    return PendingEvent(event, decision.scope, windows, effect, record=record, caps=_keys(record) if caps else ())
+    keys = _keys(record) if caps else ()
+    flags = (False, False, False)  # neither applied, resent nor spooled; by position, in less time
+    return PendingEvent(event, decision.scope, windows, effect, *flags, record, keys)
 
 
 def _covered(worker: Worker, scope: str, reserved_usd: float) -> tuple[bool, str | None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 import weakref
 from collections import OrderedDict
@@ -165,8 +166,10 @@ class Worker:
 
     def is_up_to_date(self, scope: str) -> bool:
         """Return True if an account is known, the engine answered last time, and no window has ended since."""
-        known = scope in self.replica.views and not self.client.broken
-        return known and self.now() < self.replica.chain(scope).ends_s
+        if scope not in self.replica.views or self.client.broken:
+            return False
+        ends_s = self.replica.chain(scope).ends_s
+        return ends_s == math.inf or self.now() < ends_s
 
     def account(self, scope: str) -> Account:
         """Return the account of `scope`, as of the last reply and the local steps since."""
