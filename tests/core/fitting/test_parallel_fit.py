@@ -229,11 +229,12 @@ def test_ray_gives_the_hash_of_one_process_also_where_a_worker_is_killed(folder,
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(
+    find_spec("joblibspark") is None, reason="the development group leaves Spark out; `uv run poe spark` has it"
+)
+@pytest.mark.skipif(shutil.which("java") is None, reason="Spark needs Java")
 @pytest.mark.usefixtures("one_is_killed")
 @pytest.mark.filterwarnings("ignore")  # of joblibspark, on Spark's local mode
 def test_spark_gives_the_hash_of_one_process_also_where_a_worker_is_killed(folder, alone):
-    pytest.importorskip("joblibspark", reason="the development group leaves Spark out; `uv run poe spark` has it")
-    if shutil.which("java") is None:
-        pytest.skip("Spark needs Java")
     with parallel_backend("spark"):
         assert hash_of(folder) == alone
