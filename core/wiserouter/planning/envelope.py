@@ -6,9 +6,10 @@ optimum of the linear program.
 
 from __future__ import annotations
 
-from bisect import insort
 from itertools import pairwise
 from typing import NamedTuple
+
+_INFINITE = float("inf")
 
 SKIP = -1
 """Index of the null action."""
@@ -80,18 +81,15 @@ def context_envelope(
     context: int, weight: float, cost_usd: list[float], reward: list[float], *, allow_skip: bool
 ) -> ContextEnvelope:
     """Return the envelope of a context that makes up the share `weight` of all requests."""
-    hull, falling = _upper_hull(cost_usd, reward, allow_skip=allow_skip)
     cost, gain = [*cost_usd, 0.0], [*reward, 0.0]  # index -1 is the null action
+    hull, falling = _upper_hull(cost, gain, allow_skip=allow_skip)
+    low = hull[0]
+    spends, gains = [], []
+    for a, b in pairwise(hull):
+        spends.append(weight * (cost[b] - cost[a]))
+        gains.append(weight * (gain[b] - gain[a]))
     return ContextEnvelope(
-        context,
-        hull,
-        falling,
-        [weight * (cost[b] - cost[a]) for a, b in pairwise(hull)],
-        [weight * (gain[b] - gain[a]) for a, b in pairwise(hull)],
-        weight * cost[hull[0]],
-        weight * gain[hull[0]],
-        cost_usd,
-        reward,
+        context, hull, falling, spends, gains, weight * cost[low], weight * gain[low], cost_usd, reward
     )
 
 
@@ -122,31 +120,29 @@ def envelope(cost_usd: list[float], reward: list[float], *, allow_skip: bool = F
     >>> envelope([1, 2], [0.5, 0.6], allow_skip=True)
     [-1, 0, 1]
     """
-    return _upper_hull(cost_usd, reward, allow_skip=allow_skip)[0]
+    return _upper_hull([*cost_usd, 0.0], [*reward, 0.0], allow_skip=allow_skip)[0]
 
 
 def _upper_hull(cost_usd: list[float], reward: list[float], *, allow_skip: bool) -> tuple[list[int], list[float]]:
-    """Return the models of `envelope`, and the slopes from each to the next, negated."""
-    order = sorted([(cost, -gain, k) for k, (cost, gain) in enumerate(zip(cost_usd, reward, strict=True))])
-    if allow_skip:
-        insort(order, (0.0, -0.0, SKIP))
-    hull = order[:1]
-    slopes: list[float] = []
-    for point in order[1:]:
-        last = hull[-1]
-        if point[1] >= last[1]:  # costs no less and yields no more
+    """Return the models of `envelope`, and the slopes from each to the next, negated; index -1 is the null action."""
+    order = sorted(range(len(cost_usd) - 1), key=cost_usd.__getitem__)
+    hull: list[int] = []
+    falling: list[float] = []
+    last_usd, last_reward = 0.0, -_INFINITE
+    for k in [SKIP, *order] if allow_skip else order:
+        usd, gain = cost_usd[k], reward[k]
+        if gain <= last_reward:  # costs no less and yields no more
             continue
-        slope = _rise(last, point)
-        while slopes and slopes[-1] <= slope:
-            slopes.pop()
+        while hull:
+            spend, rise = usd - last_usd, gain - last_reward
+            slope = -rise / spend if spend > rise * 1e-300 else -_INFINITE  # where the quotient would overflow
+            if spend and (not falling or falling[-1] < slope):
+                falling.append(slope)
+                break
             hull.pop()
-            slope = _rise(hull[-1], point)
-        hull.append(point)
-        slopes.append(slope)
-    return [k for _, _, k in hull], [-slope for slope in slopes]
-
-
-def _rise(low: tuple[float, float, int], high: tuple[float, float, int]) -> float:
-    """Return the slope between two points (cost, -reward, model); infinite where the quotient would overflow."""
-    gain, spend = low[1] - high[1], high[0] - low[0]
-    return gain / spend if spend > gain * 1e-300 else float("inf")
+            if falling:
+                falling.pop()
+                last_usd, last_reward = cost_usd[hull[-1]], reward[hull[-1]]
+        hull.append(k)
+        last_usd, last_reward = usd, gain
+    return hull, falling

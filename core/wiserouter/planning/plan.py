@@ -384,8 +384,8 @@ def _finite(name: str, values: ArrayLike) -> FloatArray:
         array: np.ndarray[Any, np.dtype[np.float64]] = np.array(values, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise InvalidInput(f"{name} must be an array of numbers: {error}") from error
-    bad = array[~(np.isfinite(array) & (array >= 0))]
-    if bad.size:
+    if array.size and not (array.min() >= 0.0 and array.max() < _INFINITE):  # NaN compares false
+        bad = array[~(np.isfinite(array) & (array >= 0))]
         raise InvalidInput(f"{name} must be finite and at least 0, got {bad[0]}", value=float(bad[0]))
     return array
 

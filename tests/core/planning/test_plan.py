@@ -145,6 +145,25 @@ def test_equal_costs_keep_the_better_model():
     assert envelope([0.0, 1.0], [0.3, 0.9], allow_skip=True) == [0, 1]
 
 
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 8)), min_size=1, max_size=7), st.booleans())
+def test_an_envelope_is_what_no_mixture_of_two_models_beats_ties_included(points, allow_skip):
+    everyone = dict(enumerate(points)) | ({SKIP: (0, 0)} if allow_skip else {})
+
+    def beaten(k):
+        cost, gain = everyone[k]
+        if any((c, -g, i) < (cost, -gain, k) and c <= cost and g >= gain for i, (c, g) in everyone.items()):
+            return True  # by one model that is no worse; of equal ones the first stays
+        lower = [(c, g) for c, g in everyone.values() if c < cost]
+        upper = [(c, g) for c, g in everyone.values() if c > cost]
+        return any(
+            (gain - lg) * (uc - lc) <= (ug - lg) * (cost - lc) for lc, lg in lower for uc, ug in upper if ug > gain
+        )
+
+    expected = sorted((k for k in everyone if not beaten(k)), key=lambda k: everyone[k])
+    costs, gains = ([float(point[axis]) / 8 for point in points] for axis in (0, 1))
+    assert envelope(costs, gains, allow_skip=allow_skip) == expected
+
+
 def test_a_rate_below_the_floor_is_infeasible_and_says_so():
     plan = Plan(freq=[1.0], reward=[[0.2, 0.9]], cost_usd=[[0.01, 0.03]])
     for ask in (plan.mix, plan.value, plan.spend_usd, plan.shadow_price):
