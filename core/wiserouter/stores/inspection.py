@@ -141,6 +141,6 @@ def _read_accounts(engine: Engine, name: str) -> StoreSnapshot:
 
 
 def _snapshot(replica: LocalReplica, scope: str, now_s: float) -> AccountSnapshot:
-    account, _ = replica.account(scope, now_s)
+    account = replica.present(scope, now_s)[0].account
     view = replica.views[scope]
     return AccountSnapshot(view.parent, account, len(view.windows))

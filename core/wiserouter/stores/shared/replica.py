@@ -160,16 +160,18 @@ class LocalReplica:
             chain = self._chains[scope] = AccountChain(scopes, views, windows, account, ends_s, hard, pauses)
         return chain
 
-    def account(self, scope: str, now_s: float) -> tuple[Account, list[Event]]:
-        """Return the account of a scope at `now_s`, and the events that report the windows which have begun."""
+    def present(self, scope: str, now_s: float) -> tuple[AccountChain, list[Event]]:
+        """Return the accounts of a scope at `now_s`, and the events that report the windows which have begun."""
+        renewals: list[Event] = []
         chain = self.chain(scope)
-        renewals = self._renewed(chain, now_s) if now_s >= chain.ends_s else []
-        chain = self.chain(scope) if renewals else chain
+        if now_s >= chain.ends_s:
+            renewals = self._renewed(chain, now_s)
+            chain = self.chain(scope)
         for view in chain.views:
             view.used_s = now_s
         for ledger in chain.account.each:
             ledger.now_s = now_s
-        return chain.account, renewals
+        return chain, renewals
 
     def left_usd(self, scope: str) -> float:
         """Return the amount left in the tightest of a scope's budgets, in the windows last seen."""

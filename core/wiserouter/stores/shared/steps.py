@@ -53,7 +53,7 @@ def finish(worker: Worker, record: Record, to: Outcome, cost_usd: float = 0.0, m
     with worker.lock:
         change = ledger_change(record, decision.id, to, cost_usd)
         kept = worker.decisions.get(decision.id)
-        event = Settle(decision.id, to, fresh_id(), cost_usd, model)
+        event = tuple.__new__(Settle, (decision.id, to, fresh_id(), cost_usd, model))  # in half the time of a call
         pending = PendingEvent(event, decision.scope, () if kept is None else kept[1], change)
         if record.caps:
             pending.caps = _keys(record)

@@ -196,12 +196,15 @@ class SharedStore:
 
     def snapshot(self, scope: str, caps: Sequence[RunCap] = ()) -> BudgetSnapshot:
         """Return the budget of `scope`, as of the last reply and the worker's own steps since."""
-        worker, account = self._worker, self._worker.account(scope)
+        worker = self._worker
+        if scope not in worker.replica.views:
+            worker.refresh_account(scope)
         ledgers = worker.cap_ledgers(scope, caps) if caps else ()
         with worker.lock:
-            if pauses := worker.replica.chain(scope).pauses:
-                check_runs(pauses, worker.now())
-            return capped_snapshot(account, ledgers) if caps else account.snapshot()
+            chain = worker.present_chain(scope)
+            if chain.pauses:
+                check_runs(chain.pauses, worker.now())
+            return capped_snapshot(chain.account, ledgers) if caps else chain.account.snapshot()
 
     def payers(self, scope: str) -> tuple[str, ...]:
         """Return the scope of each budget that pays for a scope, in the order of its ledgers."""

@@ -30,7 +30,7 @@ from wiserouter.stores.shared.recovery import (
     restore_accounts,
     return_unused,
 )
-from wiserouter.stores.shared.replica import Effect, LocalReplica
+from wiserouter.stores.shared.replica import AccountChain, Effect, LocalReplica
 from wiserouter.stores.shared.spool import Spool
 from wiserouter.stores.transitions import presumed_cost_usd, set_outcome
 
@@ -176,16 +176,20 @@ class Worker:
         if scope not in self.replica.views:
             self.refresh_account(scope)
         with self.lock:
-            now_s, broken = self.now(), self.client.broken
-            if broken:
-                self._check_usable(scope, now_s)
-            account, renewals = self.replica.account(scope, now_s)
-            if renewals:
-                self.client.enqueue(*[PendingEvent(event, scope, applied=True) for event in renewals])
-                self.leases.drop(scope)
-            if broken and self.leases_to(scope) and not self.continues_alone(scope):
-                account.each[0].lease_usd = self.leases.left_usd(scope)
-            return account
+            return self.present_chain(scope).account
+
+    def present_chain(self, scope: str) -> AccountChain:
+        """Return the account of a known scope with those that enclose it; the caller holds the lock."""
+        now_s, broken = self.now(), self.client.broken
+        if broken:
+            self._check_usable(scope, now_s)
+        chain, renewals = self.replica.present(scope, now_s)
+        if renewals:
+            self.client.enqueue(*[PendingEvent(event, scope, applied=True) for event in renewals])
+            self.leases.drop(scope)
+        if broken and self.leases_to(scope) and not self.continues_alone(scope):
+            chain.account.each[0].lease_usd = self.leases.left_usd(scope)
+        return chain
 
     def cap_ledgers(self, scope: str, caps: Sequence[RunCap]) -> tuple[CapLedger, ...]:
         """Return the account of each cap of a run, as of the last reply and the local steps since."""
