@@ -77,7 +77,7 @@ def text_of_record(record: Record) -> str:
     run: tuple[Any, ...] = () if record.counts and not record.caps else (record.caps, record.counts)
     if record.contexts_version:
         run = (record.caps, record.counts, record.contexts_version)
-    return json.dumps([list(record.decision), record.model, record.debit, query, *run])
+    return json.dumps([_given(record.decision), record.model, record.debit, query, *run], separators=(",", ":"))
 
 
 def record_of_text(text: str, store: str) -> Record:
@@ -99,6 +99,15 @@ def conversation_of_text(text: str, store: str) -> Conversation:
         return Conversation.from_text(text)
     except InvalidInput as error:
         raise StoreDamaged(f"{store} holds a conversation that cannot be read: {error}", store=store) from error
+
+
+def _given(decision: Decision) -> list[Any]:
+    """Return the fields of a decision up to the last that differs from its default."""
+    fields, defaults = list(decision), list(Decision._field_defaults.values())
+    while defaults and fields[-1] == defaults[-1]:
+        fields.pop()
+        defaults.pop()
+    return fields
 
 
 def _of_features(query: QueryFeatures) -> list[Any]:
