@@ -285,6 +285,7 @@ class WiseRouter(RouterBatches, RouterLimits, RouterJudging):
         *,
         prices_from: WiseRouter | str | Path | None = None,
         policy: Policy | None = None,
+        means_only: bool = False,
         store: str | Store = "memory://",
         seed: int | None = None,
     ) -> WiseRouter:
@@ -298,6 +299,8 @@ class WiseRouter(RouterBatches, RouterLimits, RouterJudging):
             The source of prices and limits where they differ; costs that were paid stay as they are.
         policy : Policy, optional
             By default the policy of all of them.
+        means_only : bool, default False
+            Leave out estimates of single queries, which do not add: the result is that of `fit(estimator="means")`.
         store : str or Store, default "memory://"
             Where budgets and decisions live.
         seed : int, optional
@@ -332,7 +335,7 @@ class WiseRouter(RouterBatches, RouterLimits, RouterJudging):
             for i, one in enumerate(routers, start=1)
         ]
         terms = None if prices_from is None else parts(prices_from)
-        return cls(**merging.merge(named, terms, policy).settings(), store=store, seed=seed)
+        return cls(**merging.merge(named, terms, policy, means_only=means_only).settings(), store=store, seed=seed)
 
     def decide(
         self,

@@ -46,7 +46,11 @@ def check_distinct(paths: Iterable[str | Path]) -> None:
 
 
 def merge(
-    routers: Sequence[NamedParts], terms_from: RouterParts | None = None, policy: Policy | None = None
+    routers: Sequence[NamedParts],
+    terms_from: RouterParts | None = None,
+    policy: Policy | None = None,
+    *,
+    means_only: bool = False,
 ) -> RouterParts:
     """Return the sum of several routers.
 
@@ -58,6 +62,8 @@ def merge(
         Prices and limits of models come from this one, where the routers differ.
     policy : Policy, optional
         Of the result, where the routers differ.
+    means_only : bool, default False
+        Leave out estimates of single queries, which do not add.
 
     Raises
     ------
@@ -68,7 +74,8 @@ def merge(
     """
     if len(routers) < 2:
         raise InvalidInput(f"merging needs at least two routers, got {len(routers)}: name more", value=len(routers))
-    _check_additive(routers)
+    if not means_only:
+        _check_additive(routers)
     _check_contexts(routers)
     models = _pool(routers, terms_from)
     contexts = _contexts(routers)
@@ -92,8 +99,8 @@ def _check_additive(routers: Sequence[NamedParts]) -> None:
     if fitted:
         raise NotMergeable(
             f"estimates of single queries cannot be added up, since they are relative to the means of their own log, "
-            f"got some in {', '.join(fitted)}: fit the parts with estimator='means' and without token_cost, or all "
-            f"logs as one",
+            f"got some in {', '.join(fitted)}: add up the means alone with merge(..., means_only=True) or "
+            f"`wiserouter merge --means-only`, or fit all logs as one",
             what="residuals",
             parts=fitted,
         )

@@ -20,6 +20,9 @@ def merge(
     prices_from: Annotated[
         Path | None, typer.Option(help="The artifact to take prices and limits from, if those of a model differ.")
     ] = None,
+    means_only: Annotated[
+        bool, typer.Option("--means-only", help="Leave out estimates of single queries, which do not add.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Add up artifacts fitted on parts of a log; the result equals a fit on the whole log.
@@ -31,7 +34,7 @@ def merge(
     check_writable(output)
     merging.check_distinct(artifacts)
     parts = [(str(path), load(path)) for path in artifacts]
-    merged = merging.merge(parts, None if prices_from is None else load(prices_from))
+    merged = merging.merge(parts, None if prices_from is None else load(prices_from), means_only=means_only)
     router = WiseRouter(**merged.settings())
     digest = router.save(output)
     counts = [_counts(*part) for part in parts]

@@ -118,12 +118,15 @@ class QueryReader:
                 embedding = None  # these contexts come from embeddings that the caller gave
         if self._reassigns:
             context = self._context_now(embedding, context)
-        assigned = self._assigned(text, embedding) if context is None else self._checked(context)
+        kept = self._kept(embedding, context) if self._keeps_embedding and embedding is not None else None
+        if context is not None:
+            assigned = self._checked(context)
+        else:
+            assigned = self._assigned(text, embedding if kept is None else kept)
         tokens = None if text is None and input_tokens is None else self._tokens(text, input_tokens, hard=hard)
-        if not (self._keeps_embedding or self._keeps_length):
-            return tuple.__new__(Query, (assigned, tokens, None, None, 0))  # in half the time of a call
-        kept, length = self._kept(embedding), self._length(text, input_tokens)
-        return tuple.__new__(Query, (assigned, tokens, kept, length, self.version))
+        if not self._keeps_length:
+            return tuple.__new__(Query, (assigned, tokens, kept, None, self.version))  # in half the time of a call
+        return tuple.__new__(Query, (assigned, tokens, kept, self._length(text, input_tokens), self.version))
 
     def read_again(self, query: Query) -> Query:
         """Return a query that was read in other contexts, in those of this reader."""
@@ -139,18 +142,16 @@ class QueryReader:
             return None
         return NO_CONTEXT if context is None and self._n_contexts > 1 else context
 
-    def _kept(self, embedding: ArrayLike | None) -> Embedding | None:
-        if embedding is None or not self._keeps_embedding:
-            return None
+    def _kept(self, embedding: ArrayLike, context: int | None) -> Embedding:
         x = np.asarray(embedding, dtype=np.float32)
+        if self._n_contexts > 1 and context is None:
+            return x  # checked when it is assigned
         dim = self._contexts.dim or x.size  # a single context needs no embedding and has no dimension
         if x.shape != (dim,) or not math.isfinite(x.dot(x)):
             raise InvalidInput(f"embedding must be finite and of shape ({dim},), got shape {x.shape}")
         return x
 
     def _length(self, text: str | None, input_tokens: int | None) -> int | None:
-        if not self._keeps_length:
-            return None
         return input_tokens if input_tokens is not None or text is None else count_tokens(text).tokens
 
     def _checked(self, context: int) -> int:

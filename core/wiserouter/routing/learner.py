@@ -126,8 +126,11 @@ class Learner:
 
     def keep_query(self, record: Record, embedding: Embedding) -> None:
         """Keep the query of a decision where contexts grow, and fit them where that is due."""
-        context, growing = self.context_of(record), self._growing
-        if growing is None or context == NO_CONTEXT:
+        growing = self._growing
+        if growing is None:
+            return
+        context = self.context_of(record)
+        if context == NO_CONTEXT:
             return
         growing.add(record.decision.id, embedding, context, record.model)
         if isinstance(self._sync, ContextSync) and self._sync.offered is not None:

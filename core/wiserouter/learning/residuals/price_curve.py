@@ -39,16 +39,20 @@ class PriceCurve:
         self.price, self.spend_usd = price, np.minimum.accumulate(spend_usd)
         self._rising_spend: list[float] = self.spend_usd[::-1].tolist()
         self._falling_price: list[float] = price[::-1].tolist()
+        self._line = 0.0, 0.0, 0.0, 0.0  # between two points: their spends, the price at the first one and the slope
 
     def at(self, rate_usd: float) -> float:
         """Return the price at which queries spend `rate_usd` on average."""
-        spend, price = self._rising_spend, self._falling_price
-        above = bisect(spend, rate_usd)
-        if not 0 < above < len(spend):
-            return price[0] if above == 0 else price[-1]
-        less_usd = spend[above - 1]
-        share = (rate_usd - less_usd) / (spend[above] - less_usd)
-        return price[above - 1] + share * (price[above] - price[above - 1])
+        less_usd, more_usd, highest, slope = self._line
+        if not less_usd <= rate_usd < more_usd:  # rates of successive requests hardly differ
+            spend, price = self._rising_spend, self._falling_price
+            above = bisect(spend, rate_usd)
+            if not 0 < above < len(spend):
+                return price[0] if above == 0 else price[-1]
+            less_usd, more_usd, highest = spend[above - 1], spend[above], price[above - 1]
+            slope = (price[above] - highest) / (more_usd - less_usd)
+            self._line = less_usd, more_usd, highest, slope
+        return highest + slope * (rate_usd - less_usd)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return everything as arrays."""

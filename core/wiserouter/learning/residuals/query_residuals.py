@@ -73,15 +73,14 @@ class QueryResiduals:
         self, context: int, embedding: Embedding | None, tokens: int | None, rate_usd: float
     ) -> QueryFeatures | None:
         """Return the features of a query and its predicted deviation at this rate; None where no estimator applies."""
-        by_text = self.residual if embedding is not None else None
-        by_length = self.length if tokens is not None else None
-        if context == NO_CONTEXT or (by_text is None and by_length is None):
-            return None
-        reward = None if by_text is None or embedding is None else by_text.shift(embedding, context).tolist()
+        by_text, by_length, prices = self.residual, self.length, self.prices
+        reward = None if by_text is None or embedding is None else by_text.shift(embedding, context)
         cost_usd = None if by_length is None or tokens is None else by_length.shift(tokens, context).tolist()
-        price = None if self.prices is None else self.prices.at(rate_usd)
+        if context == NO_CONTEXT or reward is cost_usd is None:
+            return None
+        price = None if prices is None else prices.at(rate_usd)
         shift = tuple.__new__(Shift, (reward, cost_usd, price, None, None))  # in half the time of a call
-        return tuple.__new__(QueryFeatures, (tokens if by_length else None, shift))
+        return tuple.__new__(QueryFeatures, (None if cost_usd is None else tokens, shift))
 
     def learn_cost(self, query: QueryFeatures, context: int, model: int, cost_usd: float) -> None:
         """Learn from the true cost of a call."""

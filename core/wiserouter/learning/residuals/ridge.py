@@ -38,14 +38,15 @@ class Ridge:
     --------
     >>> ridge = Ridge([[0.5]], [[0.25]])
     >>> ridge.shift(np.ones(1, dtype=np.float32), 0)
-    array([0.75])
+    array([0.75], dtype=float32)
     """
 
     name = "ridge"
 
     def __init__(self, weights: ArrayLike, offset: ArrayLike) -> None:
-        self._weights: FloatArray = np.array(weights, dtype=np.float64)
-        self._offset: FloatArray = np.array(offset, dtype=np.float64)
+        self._weights = np.array(weights, dtype=np.float32)  # of the type of an embedding: neither is converted
+        self._offset = np.array(offset, dtype=np.float32)
+        self._offsets = list(self._offset)
 
     @classmethod
     def fitted(
@@ -75,19 +76,18 @@ class Ridge:
             offset[:, models] = level - weights[models] @ x.mean(axis=0) - context_reward[:, models]
         return cls(weights, offset)
 
-    def shift(self, embedding: Embedding, context: int) -> FloatArray:
+    def shift(self, embedding: Embedding, context: int) -> Embedding:
         """Return the predicted reward of every model less the mean reward of the context."""
-        deviation: FloatArray = self._weights.dot(embedding) + self._offset[context]  # `@` takes twice as long
+        deviation: Embedding = self._weights.dot(embedding) + self._offsets[context]  # `@` takes twice as long
         return deviation
 
     def shifts(self, embeddings: Embedding, contexts: IntArray) -> FloatArray:
         """Return `shift` of many queries."""
-        deviations: FloatArray = embeddings @ self._weights.T + self._offset[contexts]
-        return deviations
+        return np.asarray(embeddings @ self._weights.T + self._offset[contexts], dtype=np.float64)
 
     def add_model(self) -> None:
         """Append a model whose deviations are 0."""
-        self._weights, self._offset = np.pad(self._weights, ((0, 1), (0, 0))), np.pad(self._offset, ((0, 0), (0, 1)))
+        Ridge.__init__(self, np.pad(self._weights, ((0, 1), (0, 0))), np.pad(self._offset, ((0, 0), (0, 1))))
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return everything as arrays."""

@@ -58,7 +58,8 @@ class Shift(NamedTuple):
         """
         if self.reward is None:
             return list(means)
-        pairs = zip(means, self.reward, strict=True)
+        deviations = self.reward if isinstance(self.reward, list) else np.asarray(self.reward).tolist()
+        pairs = zip(means, deviations, strict=True)
         return [0.0 if (u := mean + own) < 0.0 else 1.0 if u > 1.0 else u for mean, own in pairs]
 
     def costs_usd(self, means_usd: Sequence[float]) -> list[float]:
