@@ -47,6 +47,7 @@ import numpy as np
 
 from wiserouter.learning.cost_prior import list_figures
 from wiserouter.learning.estimates import Estimates
+from wiserouter.learning.long_rows import numbers
 from wiserouter.learning.shrinkage import UNIDENTIFIED_STRENGTH, Spreads, spreads_of_each
 from wiserouter.pricing.pool import Model
 from wiserouter.pricing.prices import Price
@@ -84,9 +85,9 @@ _WEAK = 1e-9  # and in place of none
 class ContextEstimates(NamedTuple):
     """One context: mean reward, upper confidence bound of the reward, and mean cost in USD, per model."""
 
-    mean: list[float]
-    reward: list[float]
-    cost_usd: list[float]
+    mean: Sequence[float]
+    reward: Sequence[float]
+    cost_usd: Sequence[float]
 
 
 class EstimatesOfAll(NamedTuple):
@@ -174,7 +175,7 @@ class OptimisticEstimates:
     def row(self, context: int) -> ContextEstimates:
         """Return the estimates of one context."""
         mean, reward, cost = self._estimated(context)
-        return ContextEstimates(mean.tolist(), reward.tolist(), cost.tolist())
+        return ContextEstimates(numbers(mean), numbers(reward), numbers(cost))
 
     def _estimated(self, j: int | slice) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return mean reward, its upper confidence bound and mean cost, of one context or of a slice of them."""

@@ -23,35 +23,35 @@ class Counts(NamedTuple):
 
 
 class ContextFigures(NamedTuple):
-    """The figures of one context in a plan; lists hold one number per model.
+    """The figures of one context in a plan; sequences hold one number per model.
 
     Attributes
     ----------
-    rewards, costs_usd : list of float
+    rewards, costs_usd : sequence of float
         The means.
-    calls, labels : list of float
+    calls, labels : sequence of float
         Numbers of costs and rewards behind them.
-    envelope : list of int
+    envelope : sequence of int
         The models that some budget uses, from the cheapest to the best.
-    guarded_cost_usd : list of float or None
+    guarded_cost_usd : sequence of float or None
         The cost of each model in the reserve rule; None where no reserve is kept.
-    planned : list of float or None
+    planned : sequence of float or None
         The rewards that the plan was solved for, where these are not the means.
     drift_margin_usd : float or None
         The margin of the reserve rule for one call to come; None where there is none.
     """
 
-    rewards: list[float]
-    costs_usd: list[float]
-    calls: list[float]
-    labels: list[float]
-    envelope: list[int]
-    guarded_cost_usd: list[float] | None = None
-    planned: list[float] | None = None
+    rewards: Sequence[float]
+    costs_usd: Sequence[float]
+    calls: Sequence[float]
+    labels: Sequence[float]
+    envelope: Sequence[int]
+    guarded_cost_usd: Sequence[float] | None = None
+    planned: Sequence[float] | None = None
     drift_margin_usd: float | None = None
 
     @property
-    def weighed(self) -> list[float]:
+    def weighed(self) -> Sequence[float]:
         """The rewards that the choice compared: those of the plan."""
         return self.rewards if self.planned is None else self.planned
 
@@ -85,8 +85,8 @@ class ContextFigures(NamedTuple):
         cost = Shift(own_cost_usd=own_cost_usd).costs_usd(self.costs_usd)
         guarded = self.guarded_cost_usd
         if guarded is not None:
-            guarded = [usd + (own - mean) for usd, own, mean in zip(guarded, cost, self.costs_usd, strict=False)]
-            guarded.append(0.0)
+            own_usd = [usd + (own - mean) for usd, own, mean in zip(guarded, cost, self.costs_usd, strict=False)]
+            guarded = [*own_usd, 0.0]
         rewards, _, calls, labels, envelope, _, planned, margin = self
         return ContextFigures(rewards, cost, calls, labels, envelope, guarded, planned, margin)
 

@@ -6,8 +6,12 @@ optimum of the linear program.
 
 from __future__ import annotations
 
+from array import array
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
+
+from wiserouter.learning.long_rows import LONG_ROW
 
 _INFINITE = float("inf")
 
@@ -40,33 +44,35 @@ class EnvelopeStep(NamedTuple):
 
 
 class ContextEnvelope(NamedTuple):
-    """The envelope of one context, and the figures that it follows from; no list of it is ever changed.
+    """The envelope of one context, and the figures that it follows from, none of which is ever changed.
+
+    Rows of more than `LONG_ROW` models are arrays of Python instead of lists.
 
     Attributes
     ----------
     context : int
         The context.
-    hull : list of int
+    hull : sequence of int
         The actions that some budget takes, from the cheapest to the best.
-    falling : list of float
+    falling : sequence of float
         The slopes of the steps from each of them to the next, negated: in rising order.
-    spend_usd, gain : list of float
+    spend_usd, gain : sequence of float
         Additional cost and reward of these steps, weighted by how often the context occurs.
     base_usd, base_value : float
         Spend and value of the cheapest action, weighted in the same way.
-    cost_usd, reward : list of float
+    cost_usd, reward : sequence of float
         Mean cost and mean reward of each model.
     """
 
     context: int
-    hull: list[int]
-    falling: list[float]
-    spend_usd: list[float]
-    gain: list[float]
+    hull: Sequence[int]
+    falling: Sequence[float]
+    spend_usd: Sequence[float]
+    gain: Sequence[float]
     base_usd: float
     base_value: float
-    cost_usd: list[float]
-    reward: list[float]
+    cost_usd: Sequence[float]
+    reward: Sequence[float]
 
 
 def context_envelopes(
@@ -78,7 +84,7 @@ def context_envelopes(
 
 
 def context_envelope(
-    context: int, weight: float, cost_usd: list[float], reward: list[float], *, allow_skip: bool
+    context: int, weight: float, cost_usd: Sequence[float], reward: Sequence[float], *, allow_skip: bool
 ) -> ContextEnvelope:
     """Return the envelope of a context that makes up the share `weight` of all requests."""
     cost, gain = [*cost_usd, 0.0], [*reward, 0.0]  # index -1 is the null action
@@ -88,9 +94,18 @@ def context_envelope(
     for a, b in pairwise(hull):
         spends.append(weight * (cost[b] - cost[a]))
         gains.append(weight * (gain[b] - gain[a]))
-    return ContextEnvelope(
+    row = ContextEnvelope(
         context, hull, falling, spends, gains, weight * cost[low], weight * gain[low], cost_usd, reward
     )
+    return row if len(cost_usd) <= LONG_ROW else _long(row)
+
+
+def _long(row: ContextEnvelope) -> ContextEnvelope:
+    """Return the same envelope with arrays in place of lists."""
+    context, hull, falling, spend_usd, gain, base_usd, base_value, cost_usd, reward = row
+    steps = array("d", falling), array("d", spend_usd), array("d", gain)
+    means = array("d", cost_usd), array("d", reward)
+    return ContextEnvelope(context, array("q", hull), *steps, base_usd, base_value, *means)
 
 
 def envelope(cost_usd: list[float], reward: list[float], *, allow_skip: bool = False) -> list[int]:

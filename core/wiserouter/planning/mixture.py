@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike
 from wiserouter.budgets.budget import Debit
 from wiserouter.budgets.funds import Funds
 from wiserouter.learning.estimates import Estimates
+from wiserouter.learning.long_rows import numbers
 from wiserouter.learning.residuals.shift import Shift
 from wiserouter.planning.choice_inputs import ContextFigures, Counts
 from wiserouter.planning.envelope import SKIP
@@ -57,10 +58,12 @@ class ReserveRule:
     deviations: float = DEVIATIONS
     drift: float = 0.0
 
-    def guarded_cost_usd(self, context: int) -> list[float]:
+    def guarded_cost_usd(self, context: int) -> Sequence[float]:
         """Return the guarded cost of each model in one context; the last, index -1, is the null action."""
         guarded = self.plan.cost_usd[context] + self.deviations * self._spreads_usd[context]
-        return [*guarded.tolist(), 0.0]
+        held = numbers(guarded)
+        held.append(0.0)
+        return held
 
     @cached_property
     def drift_margin_usd(self) -> float | None:
@@ -152,18 +155,18 @@ class Mixture:
             row, rule, counts, means = self.plan.rows[context], self.reserve_rule, self.counts, self.means
             unknown = [0.0] * len(row.reward)
             known = self._figures[context] = ContextFigures(
-                row.reward if means is None else means[context].tolist(),
+                row.reward if means is None else numbers(means[context]),
                 row.cost_usd,
-                unknown if counts is None else counts.calls[context].tolist(),
-                unknown if counts is None else counts.labels[context].tolist(),
-                [action for action in row.hull if action != SKIP],
+                unknown if counts is None else numbers(counts.calls[context]),
+                unknown if counts is None else numbers(counts.labels[context]),
+                row.hull[1:] if row.hull[0] == SKIP else row.hull,
                 None if rule is None else rule.guarded_cost_usd(context),
                 None if means is None else row.reward,
                 None if rule is None else rule.drift_margin_usd,
             )
         return known
 
-    def revise(self, context: int, estimates: Estimates, means: list[float]) -> None:
+    def revise(self, context: int, estimates: Estimates, means: Sequence[float]) -> None:
         """Take over the present figures of one context from the plan and the estimates."""
         if self.counts is not None:
             calls, labels = self.counts

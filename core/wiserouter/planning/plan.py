@@ -17,7 +17,7 @@ the cheapest model; `allow_skip=True` is the paper's program.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -124,14 +124,14 @@ class Plan:
         if self._window is None:
             self._sum_up(self._in_order())
 
-    def revise(self, context: int, reward: list[float], cost_usd: list[float]) -> None:
+    def revise(self, context: int, reward: Sequence[float], cost_usd: Sequence[float]) -> None:
         """Replace the means of one context; the others are not computed again.
 
         Parameters
         ----------
         context : int
             The row to replace.
-        reward, cost_usd : list of float, one per model
+        reward, cost_usd : sequence of float, one per model
             Mean rewards in [0, 1] and mean costs in USD; not checked.
 
         Examples
@@ -143,12 +143,13 @@ class Plan:
         """
         self.reward[context], self.cost_usd[context] = reward, cost_usd
         weight = self._weights[context]
-        self._changed.setdefault(context, self.rows[context])
+        old, self._stale = self.rows[context], True
         self.rows[context] = context_envelope(context, weight, cost_usd, reward, allow_skip=self.allow_skip)
-        self._stale = True
-        if self._window is not None:
+        if self._window is None:
+            self._changed.setdefault(context, old)
+        else:
             self._window.revise(context)
-            self._floor_usd = self._base_usd()
+            self._floor_usd = self._window.floor_usd
 
     def _merge(self) -> None:
         """Take the changed contexts into the order of all steps."""

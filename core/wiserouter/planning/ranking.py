@@ -54,7 +54,9 @@ def _worth_order_in(plan: Plan, context: int, shadow_price: float) -> Callable[[
     return worth_order(plan.reward[context].tolist(), plan.cost_usd[context].tolist(), shadow_price)
 
 
-def worth_order(reward: list[float], cost: list[float], shadow_price: float) -> Callable[[int], tuple[float, float]]:
+def worth_order(
+    reward: Sequence[float], cost: Sequence[float], shadow_price: float
+) -> Callable[[int], tuple[float, float]]:
     """Return the sorting key that puts the best model first; at an infinite price that is the cheapest one."""
     if shadow_price == float("inf"):
         return lambda k: (cost[k], -reward[k])

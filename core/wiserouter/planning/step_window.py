@@ -19,6 +19,8 @@ _ONE_IN = 8
 
 _INFINITE = float("inf")
 
+_ROUNDING = 1e-12  # relative; a rate above the ceiling by no more than this may be below it
+
 
 class StepWindow:
     """The steps between two slopes by falling slope, equal ones by context, and what all steeper ones cost.
@@ -27,6 +29,11 @@ class StepWindow:
     ----------
     rows : list of ContextEnvelope
         The envelope of each context; the plan's own list, which it changes.
+
+    Attributes
+    ----------
+    floor_usd : float
+        The least mean spend per request.
 
     Examples
     --------
@@ -41,13 +48,21 @@ class StepWindow:
         self._rows = rows
         self._from, self._to = _INFINITE, -_INFINITE  # negated slopes; no step is between these
         self._changed: set[int] = set()
+        self._least_usd, self._most_usd = [row.base_usd for row in rows], [_most_usd(row) for row in rows]
+        self._bound()
 
     def revise(self, context: int) -> None:
         """Take note that the envelope of a context has changed."""
+        row = self._rows[context]
         self._changed.add(context)
+        self._least_usd[context], self._most_usd[context] = row.base_usd, _most_usd(row)
+        self._bound()
 
     def split(self, context: int, rate_usd: float) -> tuple[int, int, float, float]:
         """Return the fields of `Plan.split` at a rate that is finite and not below the floor."""
+        if rate_usd > self._ceiling_usd:  # no step is left: their order does not matter
+            best = self._rows[context].hull[-1]
+            return best, best, 0.0, 0.0
         if self._from > self._to:
             self._widen(rate_usd)
         elif self._changed:
@@ -67,6 +82,11 @@ class StepWindow:
         if at != context or not share > 0.0:
             return low, low, 0.0, -falling
         return low, row.hull[bisect_left(row.falling, falling) + 1], share, -falling
+
+    def _bound(self) -> None:
+        """Add up the spend before the first step, and after the last one."""
+        self.floor_usd = sum(self._least_usd)
+        self._ceiling_usd = sum(self._most_usd) * (1.0 + _ROUNDING)
 
     def _widen(self, rate_usd: float) -> None:
         """Take in the steps near the price of a rate; those that are in it stay."""
@@ -123,3 +143,8 @@ class StepWindow:
     def _steeper_usd(self, row: ContextEnvelope) -> float:
         """Return the spend of a context before the first of these steps."""
         return row.base_usd + sum(row.spend_usd[: bisect_left(row.falling, self._from)])
+
+
+def _most_usd(row: ContextEnvelope) -> float:
+    """Return the spend of a context after its last step."""
+    return row.base_usd + sum(row.spend_usd)

@@ -22,6 +22,7 @@ from wiserouter.learning.residuals import QueryResiduals
 from wiserouter.planning.choice_inputs import ContextFigures
 from wiserouter.planning.plan import Plan
 from wiserouter.planning.policies import ExploreShare, Policy
+from wiserouter.planning.program import PlansAtBounds
 from wiserouter.planning.ranking import ranked, ranked_by_plan
 from wiserouter.pricing.pool import Model, Pool
 from wiserouter.prompts.contexts import Contexts
@@ -366,14 +367,17 @@ class RouterAdministration(RouterMode):
             self._learner.pending.update(seen, decision.decided_at)
             if seen.n_invoked < self._unspent_due:
                 return
-            plan = None if decision.shadow_price > 0.0 else self.policy.plan  # where more would buy more, all is spent
-            if plan is None:
+            if decision.shadow_price > 0.0:  # where more would buy more, all is spent
+                return
+            policy = self.policy
+            program = policy.at_means if isinstance(policy, PlansAtBounds) else policy.plan
+            if program is None:
                 return
             self._unspent_due = 2 * seen.n_invoked
-            line = why_unspent(plan, decision.rate_usd, self.pool.names, seen)
-            rare = scored_share(seen) < RARE
+            line = why_unspent(program, decision.rate_usd, self.pool.names, seen)
+            level = logging.WARNING if line is not None and scored_share(seen) < RARE else logging.INFO
         if line is not None:
-            logger.log(logging.WARNING if rare else logging.INFO, "budget of %s: %s", decision.scope, line)
+            logger.log(level, "budget of %s: %s", decision.scope, line)
 
     def close(self) -> None:
         """Send the store what it has not received yet, and close it."""

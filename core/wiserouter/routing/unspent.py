@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from wiserouter.learning.estimates import Estimates
 from wiserouter.planning.choice_inputs import ContextFigures
-from wiserouter.planning.plan import Plan
+from wiserouter.planning.program import Program, ceiling_of
 from wiserouter.pricing.amounts import usd_per_1000
 
 RARE = 0.05
@@ -19,15 +19,15 @@ FIRST_LOGGED = 100
 """Decisions after which a budget that stays unspent is logged, and again at each doubling."""
 
 
-def why_unspent(plan: Plan, rate_usd: float, names: Sequence[str], estimates: Estimates) -> str | None:
+def why_unspent(program: Program, rate_usd: float, names: Sequence[str], estimates: Estimates) -> str | None:
     """Return why the plan leaves a part of the rate unspent, and what would help; None where it uses nearly all."""
-    needed_usd = plan.ceiling_usd
+    needed_usd, best = ceiling_of(program)
     if not needed_usd < (1.0 - LEAST_SHARE) * rate_usd:
         return None
-    best = names[int((plan.freq @ plan.mix(needed_usd)).argmax())]
     return (
         f"{1.0 - needed_usd / rate_usd:.0%} of the rate stays unspent: the budget gives {usd_per_1000(rate_usd)}, and "
-        f"by the estimates no model is worth more than the plan's, mostly {best}, at {usd_per_1000(needed_usd)}; "
+        f"by the estimates no model is worth more than the plan's, mostly {names[best]}, "
+        f"at {usd_per_1000(needed_usd)}; "
         f"{_what_would_help(float(estimates.labels.sum()), float(estimates.calls.sum()))}"
     )
 

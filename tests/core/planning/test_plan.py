@@ -1,6 +1,7 @@
 import itertools
 import math
 import re
+from array import array
 from unittest import mock
 
 import numpy as np
@@ -12,6 +13,7 @@ from support.problems import Problem, linprog_value, problems, rate_of
 from wiserouter import Plan
 from wiserouter.errors import InfeasibleBudget, InvalidInput
 from wiserouter.planning.envelope import SKIP, envelope
+from wiserouter.planning.program import ceiling_of
 
 
 def plan_of(problem: Problem) -> Plan:
@@ -277,6 +279,34 @@ def test_the_steps_near_the_price_split_as_all_steps_do(n_contexts, n_models, se
         assert plan.split_from_floor(0, fresh.floor_usd / 2) == fresh.split_from_floor(0, fresh.floor_usd / 2)
         assert plan.steps == fresh.steps
         assert plan.value(rates[0]) == fresh.value(rates[0])
+
+
+@settings(max_examples=40, deadline=None)
+@given(problems(), st.integers(0, 10**6))
+def test_rows_of_many_models_are_solved_like_those_of_few(problem, seed):
+    with mock.patch("wiserouter.planning.envelope.LONG_ROW", 0):
+        long, short = plan_of(problem), plan_of(problem)
+        context, (reward, cost) = 0, np.random.default_rng(seed).random((2, long.n_models))
+        long.revise(context, reward.tolist(), cost.tolist())
+    assert isinstance(long.rows[0].falling, array)
+    short.revise(context, reward.tolist(), cost.tolist())
+    assert isinstance(short.rows[0].falling, list)
+    assert long.steps == short.steps
+    for rate in np.linspace(short.floor_usd, short.ceiling_usd * 1.1, 5):
+        assert np.array_equal(long.mix(rate), short.mix(rate))
+    now = problem._replace(reward=short.reward, cost_usd=short.cost_usd)
+    rate = max(rate_of(now), short.floor_usd)
+    assert long.value(rate) == pytest.approx(linprog_value(now, rate), abs=1e-9)
+
+
+@settings(max_examples=60, deadline=None)
+@given(problems())
+def test_where_money_is_no_limit_the_program_needs_no_solution(problem):
+    plan = plan_of(problem)
+    ceiling = ceiling_of(plan)
+    assert ceiling.spend_usd == pytest.approx(plan.ceiling_usd, rel=1e-9, abs=1e-12)
+    taken = plan.freq @ plan.mix(plan.ceiling_usd * (1.0 + 1e-9))
+    assert taken[ceiling.model] == pytest.approx(taken.max(), abs=1e-9)
 
 
 def revised(n_contexts, n_models, rng, seed, *, allow_skip, revisable=False):

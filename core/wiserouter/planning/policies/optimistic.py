@@ -25,6 +25,7 @@ from wiserouter.planning.choice_inputs import Counts
 from wiserouter.planning.mixture import Mixture, ReserveRule
 from wiserouter.planning.plan import Plan
 from wiserouter.planning.policy import Choice
+from wiserouter.planning.program import Unsolved
 from wiserouter.planning.ranking import best_at_price
 from wiserouter.planning.solve_rate import pause_between_solutions
 from wiserouter.pricing.pool import Model
@@ -88,13 +89,19 @@ class Optimistic:
     @property
     def plan(self) -> Plan | None:
         """The linear program at the mean rewards; None before any cost is known."""
+        program = self.at_means
+        if program is not None and self._at_means is None:
+            freq, reward, cost_usd, allow_skip = program
+            self._at_means = Plan(freq, reward, cost_usd, allow_skip=allow_skip)
+        return self._at_means
+
+    @property
+    def at_means(self) -> Unsolved | None:
+        """The figures of `plan`, which is not solved for them."""
         if not self._estimates.calls.any():
             return None
         self._follow(NO_CONTEXT, self._requests, self._share)
-        if self._at_means is None:
-            live = self._live
-            self._at_means = Plan(live.freq, self._means, live.cost_usd, allow_skip=self.allow_skip)
-        return self._at_means
+        return Unsolved(self._live.freq, self._means, self._live.cost_usd, self.allow_skip)
 
     @property
     def live_plan(self) -> Plan | None:
