@@ -224,7 +224,8 @@ def fit_log(
     residuals, comparison = None, None
     if counts.residuals is not None and terms is not None:
         progress("comparing", 0)
-        residuals, comparison = fit_residuals(counts.residuals.in_contexts(counted), counted, estimates, terms, seed)
+        queries_of_sample = counts.residuals.in_contexts(counted, counts_tokens=terms.needs_tokens)
+        residuals, comparison = fit_residuals(queries_of_sample, counted, estimates, terms, seed)
     return Fitted(encoder, counted, estimates, counts.max_cost_usd, residuals, comparison)
 
 

@@ -56,6 +56,11 @@ class ResidualTerms(NamedTuple):
         """True if there is an estimator to fit."""
         return self.estimator != MEANS or bool(self.token_cost)
 
+    @property
+    def needs_tokens(self) -> bool:
+        """True if costs by length are fitted, or compared."""
+        return self.estimator == AUTO if self.token_cost is None else self.token_cost
+
     def check(self) -> None:
         """Raise `InvalidInput` if there is no such estimator or the rate is not an amount."""
         check_estimator(self.estimator)
@@ -95,11 +100,12 @@ class ResidualSample:
         self._parts += later._parts
         self._embeddings += later._embeddings
 
-    def in_contexts(self, contexts: Contexts) -> Sample:
-        """Return the queries with their contexts, one row each."""
+    def in_contexts(self, contexts: Contexts, *, counts_tokens: bool = True) -> Sample:
+        """Return the queries with their contexts, one row each; of no length where tokens are not counted."""
         first = first_rows(np.concatenate([part.query for part in self._parts]))
         calls, embeddings = merged(self._parts), np.concatenate(self._embeddings)[first]
-        tokens = np.array([count_tokens(prompt).tokens for prompt in calls.prompts], dtype=np.float64)
+        lengths = [count_tokens(prompt).tokens if counts_tokens else 0 for prompt in calls.prompts]
+        tokens = np.array(lengths, dtype=np.float64)
         return Sample(embeddings, contexts.assign_many(embeddings), tokens, calls.reward, calls.cost_usd)
 
 

@@ -229,7 +229,9 @@ class Mixture:
         plan, figures = self.plan, self._figures.get(context) or self.figures(context)
         rewards, costs_usd, _, _, envelope, guarded, planned, margin_usd = figures
         floor = plan.floor_usd
-        if not isinstance(own_reward, np.ndarray) or price is None or left_usd < floor * requests or plan.allow_skip:
+        if not isinstance(own_reward, np.ndarray) or price is None or plan.allow_skip:
+            return None
+        if left_usd <= 0.0 or requests <= 0 or left_usd / requests < floor:
             return None
         if own_cost_usd is not None or known_usd is not None or valued is not None or planned is not None:
             return None

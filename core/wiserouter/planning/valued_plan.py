@@ -139,9 +139,10 @@ class ValuedRequest(NamedTuple):
             return plan.split_from_floor(context, rate_usd)
         return *self.plans.of(plan).split(context, rate_usd, self.value), floor
 
-    def shadow_price(self, prices: PriceCurve, rate_usd: float) -> float:
-        """Return the price of this request where queries with estimates of their own spend the rate."""
-        return self.plans.price_curve(prices).at(rate_usd) / self.value
+    def shadow_price(self, prices: PriceCurve, rate_usd: float) -> float | None:
+        """Return the price of this request by the price curve of all; None below its least spend."""
+        price = self.plans.price_curve(prices).at(rate_usd)
+        return None if price is None else price / self.value
 
 
 class ValuedPlans:

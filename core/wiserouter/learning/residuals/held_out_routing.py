@@ -6,6 +6,7 @@ context's queries on which its model was (inverse propensity weighting).
 
 from __future__ import annotations
 
+from bisect import bisect
 from typing import NamedTuple
 
 import numpy as np
@@ -33,31 +34,33 @@ class HeldOutRouting:
     reward, cost_usd : ndarray of shape (n_queries, n_models)
         Predictions by which they are routed.
 
-    Attributes
-    ----------
-    spend_usd : ndarray of shape (n_prices,)
-        True spend per query at each price.
     """
 
     def __init__(self, sample: Sample, reward: FloatArray, cost_usd: FloatArray) -> None:
         self._sample, self._weight = sample, observed_weight(sample)
         self._reward, self._cost_usd = reward, cost_usd
         self._prices = price_grid(cost_usd)
-        self.spend_usd = np.array([self._taken(price)[1].mean() for price in self._prices.tolist()])
+        self._spend_usd: dict[int, float] = {}
 
     def curve(self) -> PriceCurve:
         """Return the spend at each price."""
-        return PriceCurve(self._prices, self.spend_usd)
+        return PriceCurve(self._prices, np.array([self.spend_usd(g) for g in range(len(self._prices))]))
+
+    def spend_usd(self, g: int) -> float:
+        """Return the true spend per query at a price of the grid."""
+        if g not in self._spend_usd:
+            self._spend_usd[g] = float(self._taken(float(self._prices[g]))[1].mean())
+        return self._spend_usd[g]
 
     def at_rate(self, rate_usd: float) -> Run:
         """Route at the two neighbouring prices that spend more and less than the rate, and mix them."""
-        prices, spend = self._prices, self.spend_usd
+        prices = self._prices
         # the highest price whose spend is still at least the rate, and the next one
-        binds = spend[0] > rate_usd
-        above = int(np.flatnonzero(np.minimum.accumulate(spend) >= rate_usd)[-1]) if binds else 0
+        binds = self.spend_usd(0) > rate_usd
+        above = bisect(range(len(prices)), -rate_usd, key=lambda g: -self.spend_usd(g)) - 1 if binds else 0
         below = min(above + 1, len(prices) - 1) if binds else 0
-        gap = spend[above] - spend[below]
-        share = float(np.clip((rate_usd - spend[below]) / gap, 0.0, 1.0)) if gap > 0 else 1.0
+        gap = self.spend_usd(above) - self.spend_usd(below)
+        share = float(np.clip((rate_usd - self.spend_usd(below)) / gap, 0.0, 1.0)) if gap > 0 else 1.0
         (high, high_usd), (low, low_usd) = (self._taken(float(prices[g])) for g in (above, below))
         return Run(share * high + (1.0 - share) * low, share * high_usd + (1.0 - share) * low_usd, float(prices[above]))
 
@@ -74,6 +77,8 @@ class HeldOutRouting:
 def observed_weight(sample: Sample) -> FloatArray:
     """Return the inverse of the observed share of each query's (context, model); 0 where it was not observed itself."""
     seen = (~np.isnan(sample.reward + sample.cost_usd)).astype(np.float64)
+    if seen.all():
+        return seen
     weight = np.zeros(seen.shape)
     for context in np.unique(sample.contexts):
         rows = sample.contexts == context

@@ -123,12 +123,25 @@ def left_out(embeddings: Embedding, reward: FloatArray, strengths: Sequence[floa
         center = embeddings[rows].mean(axis=0, dtype=np.float64)
         z, y = embeddings[rows] - center, reward[np.ix_(rows, models)]
         mean = y.mean(axis=0)
-        left, sizes, right = np.linalg.svd(z, full_matrices=False)
-        of_sizes = left.T @ (y - mean)
+        left, sizes, right = _svd(z)
+        of_sizes, left_squares = left.T @ (y - mean), left**2
         for each, strength in zip(predicted, strengths, strict=True):
-            weights = right.T @ ((sizes / (sizes**2 + strength))[:, np.newaxis] * of_sizes)
-            each[:, models] = mean + (embeddings - center) @ weights
-            leverage = left**2 @ (sizes**2 / (sizes**2 + strength)) + 1.0 / len(rows)
-            residual = (y - each[np.ix_(rows, models)]) / np.maximum(1.0 - leverage, 1e-9)[:, np.newaxis]
-            each[np.ix_(rows, models)] = y - residual
+            kept = sizes**2 / (sizes**2 + strength)
+            if len(rows) < len(reward):  # the others are left out as it is
+                each[:, models] = mean + (embeddings - center) @ (right.T @ ((kept / sizes)[:, np.newaxis] * of_sizes))
+            leverage = left_squares @ kept + 1.0 / len(rows)
+            residual = y - mean - left @ (kept[:, np.newaxis] * of_sizes)
+            each[np.ix_(rows, models)] = y - residual / np.maximum(1.0 - leverage, 1e-9)[:, np.newaxis]
     return predicted
+
+
+def _svd(z: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return the thin singular value decomposition, from the smaller Gram matrix in a fraction of the time.
+
+    Directions without any size, which no regression with a penalty sees, are left out.
+    """
+    tall = z.shape[0] > z.shape[1]
+    squares, vectors = np.linalg.eigh(z.T @ z if tall else z @ z.T)
+    kept = squares > 1e-12 * max(float(squares[-1]), 1e-300)
+    sizes, vectors = np.sqrt(squares[kept]), vectors[:, kept]
+    return (z @ vectors / sizes, sizes, vectors.T) if tall else (vectors, sizes, (z.T @ vectors / sizes).T)

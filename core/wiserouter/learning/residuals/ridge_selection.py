@@ -56,7 +56,7 @@ def select_ridge(sample: Sample, cost_usd: FloatArray, seed: int) -> RidgeSettin
     deviation = by_text[chosen] - mean
     shares = np.array(SHARES) * _slope(deviation, sample.reward - mean)
     value = _values(sample, [mean + share * deviation for share in shares], cost_usd)
-    weights = np.random.default_rng(seed).dirichlet(np.ones(len(sample)), N_DRAWS)
+    weights = np.random.default_rng(seed).standard_exponential((N_DRAWS, len(sample)))  # uniform, once divided by sums
     share = float(shares[(weights @ value.T).argmax(axis=1)].mean())
     return RidgeSettings(STRENGTHS[chosen], share, mean + share * deviation)
 
@@ -64,7 +64,7 @@ def select_ridge(sample: Sample, cost_usd: FloatArray, seed: int) -> RidgeSettin
 def _values(sample: Sample, predicted: list[FloatArray], cost_usd: FloatArray) -> FloatArray:
     """Return the mean reward over the rates of each query, routed by each prediction; (n_predictions, n_queries)."""
     routings = [HeldOutRouting(sample, reward, cost_usd) for reward in predicted]
-    least, most = (bound(r.spend_usd[i] for r in routings) for bound, i in ((min, -1), (max, 0)))
+    least, most = (bound(r.spend_usd(g) for r in routings) for bound, g in ((min, -1), (max, 0)))
     rates = np.linspace(least, most, N_RATES)
     return np.array([np.mean([routing.at_rate(rate).reward for rate in rates], axis=0) for routing in routings])
 
