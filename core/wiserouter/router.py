@@ -189,8 +189,8 @@ class WiseRouter(RouterBatches, RouterLimits, RouterJudging):
             By default `Offline()`, or `Optimistic()` where a model has no score in the log: its quality is then taken
             from `Model(score=...)` and the prices, and learned.
         estimator : {"means", "ridge", "auto"}, default "means"
-            Estimator of a query's deviation from the mean rewards of its context. "auto" compares all of them on
-            held-out queries at `rate_usd`, and keeps the means unless another one gains more than a standard error.
+            Estimator of a query's deviation from the mean rewards of its context. "ridge" is for logs in which all models
+            answered the same queries; "auto" takes it if it gains more than a standard error at `rate_usd`, held out.
         token_cost : bool, optional
             Let costs follow the length of the query. By default False, or the better of the two under "auto".
         rate_usd : float, optional
