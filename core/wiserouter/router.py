@@ -189,8 +189,8 @@ class WiseRouter(RouterBatches, RouterLimits, RouterJudging):
             By default `Offline()`, or `Optimistic()` where a model has no score in the log: its quality is then taken
             from `Model(score=...)` and the prices, and learned.
         estimator : {"means", "ridge", "auto"}, default "means"
-            Estimator of a query's deviation from the mean rewards of its context. "ridge" is for logs in which all models
-            answered the same queries; "auto" takes it if it gains more than a standard error at `rate_usd`, held out.
+            Estimator of a query's deviation from the mean rewards of its context. "ridge" is for logs in which all
+            models answered the same queries; "auto" takes it where it gains over a standard error, held out.
         token_cost : bool, optional
             Let costs follow the length of the query. By default False, or the better of the two under "auto".
         rate_usd : float, optional
