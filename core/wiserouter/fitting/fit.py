@@ -35,6 +35,7 @@ from wiserouter.pricing.arms import split_arm
 from wiserouter.pricing.pool import Model
 from wiserouter.prompts.contexts import Contexts
 from wiserouter.prompts.encoders import Encoder, EncoderLike, open_encoder
+from wiserouter.prompts.encoders.base import EncodesItsSample
 from wiserouter.types import FloatArray
 
 logger = logging.getLogger("wiserouter")
@@ -247,7 +248,9 @@ def _discretized(
 ) -> tuple[Encoder | None, Contexts]:
     """Return the encoder fitted on a sample, and its contexts; no encoder where the sample has embeddings."""
     prompts, rows = sample.prompts, sample.embeddings
-    if encoder is not None:
+    if isinstance(encoder, EncodesItsSample):
+        rows = encoder.fit_encode(prompts)
+    elif encoder is not None:
         encoder = encoder.fit(prompts)
         rows = encoder.encode_many(prompts)
     if rows is None:

@@ -319,3 +319,13 @@ def test_terms_in_many_texts_survive_when_rare_ones_are_too_many(monkeypatch):
     monkeypatch.setattr(term_counts, "_MOST_COUNTED", 100)
     names = json.loads(TfidfEncoder(max_features=8).fit(texts).state()["vocabulary"].tobytes())
     assert names == common
+
+
+@pytest.mark.parametrize(
+    "texts", [["sort a list", "", "capital of France"] * 3, ["!?", ""], ["a b c", "b c d"] * 2_000]
+)
+def test_tfidf_encodes_the_texts_that_it_learns_from_as_any_others(texts):
+    apart, together = TfidfEncoder(dim=2), TfidfEncoder(dim=2)
+    vectors = together.fit_encode(texts)
+    assert np.array_equal(vectors, apart.fit(texts).encode_many(texts))
+    assert all(np.array_equal(one, together.state()[name]) for name, one in apart.state().items())

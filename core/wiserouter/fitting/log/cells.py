@@ -222,9 +222,10 @@ class Cells:
         elif not (cells.dtype.is_numeric() or cells.dtype == pl.Null):
             raise self._refusal(f"{rule}, got a column of {cells.dtype}: convert it", column)
         values = cells.cast(pl.Float64, strict=False)
-        array = values.fill_null(float("nan")).to_numpy().astype(np.float64)
-        unread = (values.is_null() & cells.is_not_null()).to_numpy()
-        bad = unread | (array < within[0]) | (array > within[1]) | np.isinf(array)
+        array = values.to_numpy().astype(np.float64)  # null is NaN
+        bad = (array < within[0]) | (array > within[1]) | np.isinf(array)
+        if cells.dtype != pl.Float64:
+            bad |= (values.is_null() & cells.is_not_null()).to_numpy()
         return Checked(array, [Fault(self.shown(column), rule, remedy, bad, cells)] if bad.any() else [])
 
     def _fault(self, column: str, rule: str, remedy: str, rows: pl.Series) -> list[Fault]:

@@ -59,6 +59,15 @@ class Encoder(Protocol):
 
 
 @runtime_checkable
+class EncodesItsSample(Protocol):
+    """An encoder that encodes the texts that it learns from in less time than after learning from them."""
+
+    def fit_encode(self, texts: Sequence[str]) -> Embedding:
+        """Learn from `texts`, and return their vectors, bit for bit those of `encode_many`."""
+        ...
+
+
+@runtime_checkable
 class RefittableEncoder(Encoder, Protocol):
     """An encoder that is fitted while serving, on the vectors of recent texts: the texts need not be kept."""
 

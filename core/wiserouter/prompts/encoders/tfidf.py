@@ -91,6 +91,16 @@ class TfidfEncoder:
         InvalidInput
             If there is no text.
         """
+        self._fit(texts)
+        return self
+
+    def fit_encode(self, texts: Sequence[str]) -> Embedding:
+        """Learn from `texts`, and return the vectors that `encode_many` gives them, without splitting them again."""
+        weights = self._fit(texts)
+        return self.encode_many(texts) if weights is None else self._vectors(weights)
+
+    def _fit(self, texts: Sequence[str]) -> csr_array | None:
+        """Learn from `texts`, and return their weights; None where they have no term."""
         if len(texts) == 0:
             raise InvalidInput("texts must hold at least one text, got none: fit the encoder on a log", value=texts)
         chunks = in_chunks(texts, self._max_chars)
@@ -100,10 +110,11 @@ class TfidfEncoder:
         self._idf = np.log((1 + len(texts)) / (1 + counts)) + 1
         if not terms:
             self._components = np.zeros((0, 1), "f4")
-            return self
+            return None
         columns = self._term_columns().of_chunks(chunks) if len(texts) > FEW_TEXTS else self._columns(texts)
-        self._components = _directions(self._weighed(*columns), self._dim, self._seed)
-        return self
+        weights = self._weighed(*columns)
+        self._components = _directions(weights, self._dim, self._seed)
+        return weights
 
     def encode(self, text: str) -> Embedding:
         """Return the unit vector of `text`, or zeros if it has no known term; shape (d,)."""
@@ -118,10 +129,7 @@ class TfidfEncoder:
         """Return the vectors of `texts`, each as `encode` gives it up to rounding; shape (n, d)."""
         if len(texts) == 0 or self._components is None:
             return np.zeros((0, self.encode("").size), dtype=np.float32)
-        vectors = self._weighed(*self._columns(texts)) @ self._components
-        length = np.sqrt(np.einsum("nd,nd->n", vectors, vectors))[:, np.newaxis]
-        known = length > _NEGLIGIBLE
-        return check_embeddings(np.where(known, vectors / np.where(known, length, 1.0), 0.0), len(texts))
+        return self._vectors(self._weighed(*self._columns(texts)))
 
     def terms_of(self, direction: Embedding, most: int) -> list[str]:
         """Return the terms whose vectors point most in `direction`, of shape (d,), the clearest first.
@@ -181,6 +189,13 @@ class TfidfEncoder:
         columns = np.fromiter(counts.keys(), dtype=np.intp, count=len(counts))
         times = np.fromiter(counts.values(), dtype=np.float64, count=len(counts))
         return columns, unit(((1 + np.log(times)) * self._idf[columns]).astype(np.float32))
+
+    def _vectors(self, weights: csr_array) -> Embedding:
+        """Return the vectors of texts with these weights."""
+        vectors = weights @ self._components
+        length = np.sqrt(np.einsum("nd,nd->n", vectors, vectors))[:, np.newaxis]
+        known = length > _NEGLIGIBLE
+        return check_embeddings(np.where(known, vectors / np.where(known, length, 1.0), 0.0), len(vectors))
 
     def _columns(self, texts: Sequence[str]) -> tuple[NDArray[np.int32], IntArray]:
         """Return the columns of the known terms of all texts, and the end of each text in them."""
