@@ -49,6 +49,28 @@ def test_the_mean_of_a_thousand_calls_is_within_two_percent_of_the_limit(at_a_ti
     assert np.mean(means) == pytest.approx(1.0, abs=0.01)
 
 
+COLD = [(20, 0.5, 1.0), (20, 1.0, 1.0), (50, 0.5, 1.0), (20, 1.0, 0.5), (50, 0.5, 0.5)]
+
+
+@pytest.mark.parametrize(
+    ("at_a_time", "cold_s", "prior"), [COLD[0], *[pytest.param(*one, marks=pytest.mark.slow) for one in COLD[1:]]]
+)
+def test_a_cold_start_of_many_calls_is_made_up_for(at_a_time, cold_s, prior):
+    """The first calls take 5 to 10 times the limit longer, and are up to a fifth of all use."""
+    means = [mean_s(at_a_time, seed, prior=prior, cold_s=cold_s) / LIMIT_S for seed in range(4)]
+    print(
+        f"\n{at_a_time:>3} at a time, the first {cold_s} s slower, priors {prior} of the truth: "
+        f"{', '.join(f'{mean:.4f}' for mean in means)}",
+        end="",
+    )
+    assert means == pytest.approx([1.0] * 4, abs=0.02)
+    assert np.mean(means) == pytest.approx(1.0, abs=0.01)
+
+
+def test_an_excess_that_is_longer_than_the_window_is_not_forgiven():
+    assert mean_s(50, 0, n=2_000, cold_s=1.0) / LIMIT_S == pytest.approx(1.0, abs=0.02)
+
+
 @pytest.mark.parametrize("seed", [pytest.param(0), *[pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2, 3)]])
 def test_a_cold_start_does_not_keep_the_fast_model_out(seed):
     assert mean_s(5, seed, cold_s=1.0) / LIMIT_S == pytest.approx(1.0, abs=0.03)

@@ -52,8 +52,14 @@ class LimitMeter:
         self.calls += 1
         self.used += use
         if self.mean is not None:
-            most = WINDOW * self.mean
-            self._excess = min(max(self._excess + use - self.mean, -most), most)
+            self._excess = max(self._excess + use - self.mean, -WINDOW * self.mean)
+
+    def set_total(self, calls: int, used: float) -> None:
+        """Set the calls so far, and the sum of their uses: none in a new window, and those of all workers of a store.
+
+        What is made up for stays as it is: each worker makes up for its own calls.
+        """
+        self.calls, self.used = calls, used
 
     def rate(self, requests: int, in_flight: float = 0.0, calls: int = 0) -> float:
         """Return the mean that each of the requests to come may use; the tighter one of mean and total.

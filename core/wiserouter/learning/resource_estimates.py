@@ -59,10 +59,10 @@ class ResourceEstimates:
         self._prior_calls = np.where(np.isnan(self._prior), 1.0, PRIOR_CALLS)
         self._weight = np.ones(len(priors))
 
-    def add(self, context: int, model: int, use: float) -> None:
-        """Count a call."""
+    def add(self, context: int, model: int, use: float, calls: float = 1.0) -> None:
+        """Count a call, or what stands for a part of one."""
         self._weight[model] /= MEMORY
-        weight = float(self._weight[model])
+        weight = calls * float(self._weight[model])
         self._count[context, model] += weight
         self._sum[context, model] += weight * use
         self._square[context, model] += weight * use * use

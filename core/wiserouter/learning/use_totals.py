@@ -47,11 +47,11 @@ class UseTotals:
         for field in _FIELDS:
             self._sums.setdefault(f"{field} {measure}", np.zeros((self._n_models, self._n_contexts)))
 
-    def add(self, measure: str, context: int, model: int, use: float) -> None:
-        """Count a call."""
+    def add(self, measure: str, context: int, model: int, use: float, calls: float = 1.0) -> None:
+        """Count a call, or what stands for a part of one."""
         self.begin(measure)
         for field, value in zip(_FIELDS, (1.0, use, use * use), strict=True):
-            self._sums[f"{field} {measure}"][model, context] += value
+            self._sums[f"{field} {measure}"][model, context] += calls * value
 
     def grow(self, n_models: int) -> None:
         """Make room for further models."""

@@ -53,8 +53,8 @@ class RouterLimits(RouterConversations):
         Notes
         -----
         Uses of resources come from `charge(..., resources=...)` or `record_use`, and before the first calls from
-        `Model(resources=...)`. Workers of one store learn uses from each other. Meters are kept in the process: of
-        several workers, each keeps the limits by itself, and a total is one of each worker.
+        `Model(resources=...)`. Workers of one store learn uses from each other, and share their meters: a total is one
+        of all workers, also after a restart. A mean is kept by each worker for its own calls.
 
         Examples
         --------
@@ -132,8 +132,9 @@ class RouterLimits(RouterConversations):
         with self._lock:
             scopes = self._decider.limits
             limits = None if scopes is None else scopes.of(scope)
-            if limits is None:
+            if scopes is None or limits is None:
                 return status
+            scopes.follow_window(scope, limits)
             status = replace(status, limits=limit_figures(limits))
             nearest, mixture = limits.nearest(), limits.mixture
             if mixture is None:

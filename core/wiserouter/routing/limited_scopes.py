@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Protocol
@@ -18,6 +19,8 @@ from wiserouter.budgets.funds import Funds
 from wiserouter.budgets.limit_meter import LimitMeter
 from wiserouter.budgets.limits import InfeasibleLimits, Limits, Measure
 from wiserouter.budgets.uses_in_flight import UsesInFlight
+from wiserouter.errors import NotStarted
+from wiserouter.learning.first_calls import FirstCalls
 from wiserouter.learning.residuals import Shift
 from wiserouter.learning.resource_estimates import ResourceEstimates
 from wiserouter.learning.use_totals import UseTotals
@@ -33,12 +36,13 @@ from wiserouter.pricing.pool import Pool
 from wiserouter.routing.learner import Learner
 from wiserouter.stores.base import Record, Store
 from wiserouter.stores.shared.call_sync import CallSync
+from wiserouter.stores.shared.meter_sync import Metered, MeterSync
 from wiserouter.types import NO_CONTEXT, Decision, FloatArray
 
 logger = logging.getLogger("wiserouter")
 
 RESOLVE_GROWTH = 0.1
-"""A plan is solved again after this share more decisions of its scope."""
+"""A plan is solved again after this share more decisions of its scope, or fewer requests left."""
 
 LEAST_BETWEEN, MOST_BETWEEN = 10, 200
 """The least and the most decisions between two solutions."""
@@ -72,6 +76,10 @@ class ScopeLimits:
         Those of the plan as it was last solved; the first is the budget's.
     mixture : LimitedMixture or None
         That plan; None before the first decision.
+    has_total : bool
+        Whether a sum over the window of the budget is bounded.
+    window : float or None
+        The start of that window; None before the first decision.
     """
 
     def __init__(self, terms: Limits) -> None:
@@ -81,11 +89,23 @@ class ScopeLimits:
         self.expected: dict[Measure, dict[int, dict[int, float]]] = {}
         self.constraints: tuple[Constraint, ...] = ()
         self.mixture: LimitedMixture | None = None
+        self.has_total = any(meter.total is not None for meter in self.meters.values())
+        self.window: float | None = None
         self.decided = 0
-        self._solve_at = 0.0
+        self._solve_at = self._solve_below = 0.0
         self._warned = False
         self._caps: ShareCaps | None = None
         self._solved_for: tuple[object, ...] = ()
+
+    def follow(self, scope: str, window: float, sync: MeterSync | None) -> None:
+        """Let the meters go on in the present window of the budget, with what other workers have counted in it."""
+        if window != self.window:
+            self.window, self._solve_at = window, 0.0
+            for meter in self.meters.values():
+                meter.set_total(0, 0.0)
+        if sync is not None:
+            for one, meter in self.meters.items():
+                meter.set_total(*sync.total(Metered.of(scope, window, one.label)))
 
     def share_caps(self, pool: Pool) -> ShareCaps | None:
         """Return the counts that hold the largest shares of models; None where there are none."""
@@ -93,9 +113,10 @@ class ScopeLimits:
             self._caps = ShareCaps({pool.index(name): share for name, share in self.terms.max_share.items()})
         return self._caps
 
-    def is_due(self, inputs: tuple[object, ...]) -> bool:
+    def is_due(self, inputs: tuple[object, ...], requests: int) -> bool:
         """Return True if the plan is to be solved again."""
-        return self.mixture is None or self.decided >= self._solve_at or self._solved_for != inputs
+        is_old = self.decided >= self._solve_at or requests <= self._solve_below
+        return self.mixture is None or is_old or self._solved_for != inputs
 
     def solve(self, plan: Plan, funds: Funds, uses: UsesOf, pool: Pool) -> LimitedMixture:
         """Solve the plan at what is left of the budget and of the limits.
@@ -109,7 +130,7 @@ class ScopeLimits:
             self._warned = True
             logger.warning("no mix of models keeps all limits, the nearest is used: %s", self.nearest())
         between = min(max(LEAST_BETWEEN, RESOLVE_GROWTH * self.decided), MOST_BETWEEN)
-        self._solve_at = self.decided + max(min(between, RESOLVE_GROWTH * funds.requests), 1.0)
+        self._solve_at, self._solve_below = self.decided + between, (1.0 - RESOLVE_GROWTH) * funds.requests
         self._solved_for = (plan.n_contexts, pool)
         return mixture
 
@@ -154,7 +175,11 @@ class LimitedScopes:
         self._terms: dict[str | None, Limits] = {}
         self._scopes: dict[str, ScopeLimits] = {}
         self._uses: dict[Measure, ResourceEstimates] = {}
+        self._first = FirstCalls()
         self._shape: tuple[int, int, int] | None = None
+        self._meters = MeterSync() if store.durable else None
+        if self._meters is not None:
+            store.join(self._meters)
 
     def set(self, limits: Limits | None, scope: str | None) -> None:
         """Set or end the limits of a scope; of all scopes without limits of their own where it is None."""
@@ -236,8 +261,11 @@ class LimitedScopes:
         if plan is None:
             return choice
         limits.decided += 1
+        if limits.has_total:
+            self.follow_window(scope, limits)
         mixture = limits.mixture
-        if mixture is None or limits.is_due((plan.n_contexts, learner.pool)):
+        if mixture is None or limits.is_due((plan.n_contexts, learner.pool), funds.requests):
+            self.follow_window(scope, limits)
             mixture = limits.solve(plan, funds, partial(self.means, limits.terms), learner.pool)
             limits.expected = {one: self._uses[one].known_means(learner.contexts.freq) for one in limits.terms.measures}
         caps = limits.share_caps(learner.pool)
@@ -256,6 +284,7 @@ class LimitedScopes:
                 one: row[model] for one, rows in limits.expected.items() if model in (row := rows[decision.context])
             }
             limits.in_flight.begin(decision.id, uses, decision.decided_at)
+            self._first.begin(model)
 
     def ended(self, decision: Decision) -> None:
         """Expect no uses of a call any more."""
@@ -265,20 +294,38 @@ class LimitedScopes:
 
     def record(self, record: Record, context: int, uses: Mapping[str, float], *, learn: bool) -> None:
         """Count the uses of a call in the meters of its scope, and learn from them."""
-        limits = self.of(record.decision.scope)
         self.ended(record.decision)
-        for measure, meter in {} if limits is None else limits.meters.items():
-            if measure.resource in uses:
-                meter.add(measure.of(uses[measure.resource]))
+        self._meter(record.decision.scope, uses)
         if not learn or context == NO_CONTEXT or record.model == SKIP:
             return
         self._follow()
+        calls = self._first.weight(record.model, begun_s=record.decision.decided_at, now_s=self._store.now())
         for measure, estimates in self._uses.items():
             if measure.resource in uses:
                 use = measure.of(uses[measure.resource])
-                estimates.add(context, record.model, use)
+                estimates.add(context, record.model, use, calls)
                 if self._totals is not None and "|" not in measure.label:  # which parts the names of cells
-                    self._totals.add(measure.label, context, record.model, use)
+                    self._totals.add(measure.label, context, record.model, use, calls)
+
+    def follow_window(self, scope: str, limits: ScopeLimits) -> None:
+        """Let the meters of a scope go on in the present window of its budget."""
+        with suppress(NotStarted):
+            ledger = self._store.ledger(scope).each[0]
+            limits.follow(scope, ledger.epoch_s or ledger.opened_at, self._meters)
+
+    def _meter(self, scope: str, uses: Mapping[str, float]) -> None:
+        """Count the uses of a call in the meters of its scope."""
+        limits = self.of(scope)
+        if limits is None or not uses:
+            return
+        if limits.window is None:
+            self.follow_window(scope, limits)
+        for measure, meter in limits.meters.items():
+            if measure.resource in uses:
+                use = measure.of(uses[measure.resource])
+                meter.add(use)
+                if self._meters is not None and limits.window is not None:
+                    self._meters.add(Metered.of(scope, limits.window, measure.label), use)
 
     def means(self, limits: Limits, *, wide: bool = False) -> dict[Measure, FloatArray]:
         """Return the mean uses per (context, model) of what some limits bound, at lower confidence bounds."""

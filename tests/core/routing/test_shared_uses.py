@@ -65,11 +65,13 @@ def test_a_worker_that_starts_later_knows_what_was_learned(workers):
     assert learned(workers()) == pytest.approx(before, rel=0.01)
 
 
-def test_meters_are_those_of_each_worker(workers):
+def test_meters_are_those_of_all_workers(workers):
     first, second = workers(), workers()
     serve(first, 10)
-    learned(second)
-    assert (first.status().limits[0].calls, second.status().limits[0].calls) == (10, 0)
+    serve(second, 5, latency_s=2.0)
+    first.refresh()
+    shown = [one.status().limits[0] for one in (first, second)]
+    assert [(one.calls, one.used) for one in shown] == [(15, 60.0)] * 2
 
 
 def test_a_worker_without_limits_shares_nothing(workers):

@@ -8,6 +8,7 @@ from wiserouter import Budget, Contexts, Limit, Limits, Model, Offline, Price, W
 from wiserouter.budgets.limit_meter import LimitMeter
 from wiserouter.budgets.limits import Measure
 from wiserouter.budgets.uses_in_flight import LONGEST_S, UsesInFlight
+from wiserouter.learning.first_calls import FirstCalls
 from wiserouter.learning.resource_estimates import ResourceEstimates
 from wiserouter.types import NO_CONTEXT
 
@@ -113,3 +114,29 @@ def test_energy_is_limited_from_priors_to_the_status():
     assert limit.mean == pytest.approx(np.mean(spent)) == pytest.approx(1.5, rel=0.02)
     assert limit.price > 0.0
     assert one.explain(decision.id).prices["energy_wh"] > 0.0
+
+
+def test_calls_that_began_before_the_first_one_ended_count_as_three():
+    first, uses, thrice = FirstCalls(), ResourceEstimates(1, [None, None]), ResourceEstimates(1, [None, None])
+    for _ in range(10):
+        first.begin(0)
+    for _ in range(10):
+        uses.add(0, 0, 9.0, first.weight(0, begun_s=0.0, now_s=9.0))
+    for _ in range(3):
+        thrice.add(0, 0, 9.0)
+    assert uses.means() == pytest.approx(thrice.means(), rel=0.01)
+    first.begin(0)
+    assert first.weight(0, begun_s=9.0, now_s=10.0) == 1.0
+    assert first.weight(1, begun_s=0.0, now_s=10.0) == 1.0  # of a model whose beginning was not seen
+
+
+def test_an_excess_is_never_forgiven():
+    meter = LimitMeter(mean=1.0)
+    for _ in range(10):
+        meter.add(131.0)
+    for _ in range(1_200):
+        meter.add(0.0)
+    assert meter.rate(10_000) == pytest.approx(1.0 - 100.0 / 300)
+    for _ in range(10_000):
+        meter.add(0.0)
+    assert meter.rate(10_000) == 2.0  # savings are carried for 300 requests
