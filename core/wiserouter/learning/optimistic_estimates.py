@@ -47,7 +47,7 @@ import numpy as np
 
 from wiserouter.learning.cost_prior import list_figures
 from wiserouter.learning.estimates import Estimates
-from wiserouter.learning.long_rows import numbers
+from wiserouter.learning.long_rows import LONG_ROW, numbers
 from wiserouter.learning.shrinkage import UNIDENTIFIED_STRENGTH, Spreads, spreads_of_each
 from wiserouter.pricing.pool import Model
 from wiserouter.pricing.prices import Price
@@ -175,7 +175,9 @@ class OptimisticEstimates:
     def row(self, context: int) -> ContextEstimates:
         """Return the estimates of one context."""
         mean, reward, cost = self._estimated(context)
-        return ContextEstimates(numbers(mean), numbers(reward), numbers(cost))
+        if len(mean) > LONG_ROW:
+            return ContextEstimates(numbers(mean), numbers(reward), numbers(cost))
+        return ContextEstimates(mean.tolist(), reward.tolist(), cost.tolist())
 
     def _estimated(self, j: int | slice) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return mean reward, its upper confidence bound and mean cost, of one context or of a slice of them."""
