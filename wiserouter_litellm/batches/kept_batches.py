@@ -14,13 +14,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from wiserouter.integration.batches.provider_batch import ENDED
 from wiserouter_litellm.batches.kept_files import UnknownBatch, write_whole
 
 BATCH_ID = re.compile(r"batch_wise_[0-9a-f]{32}")
 """The ids of batches, by which a request for one is told from those that LiteLLM answers."""
-
-ENDED = frozenset({"completed", "failed", "expired", "cancelled"})
-"""The states of a batch that has no more results to come."""
 
 LEFT_S = 600.0
 """Time after which a folder without a description belongs to no worker any more."""

@@ -5,7 +5,6 @@ Each step is written down before the next one, so that a worker that is killed i
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -13,7 +12,8 @@ from io import BytesIO
 from pathlib import Path
 
 from wiserouter.errors import AlreadySettled, StoreError, UnknownDecision
-from wiserouter_litellm.batches.kept_batches import ENDED, KeptBatches, ProviderJob, ProxyBatch
+from wiserouter.integration.batches.provider_batch import ENDED, mark_of, refusal_of, result_files
+from wiserouter_litellm.batches.kept_batches import KeptBatches, ProviderJob, ProxyBatch
 from wiserouter_litellm.batches.kept_files import KeptFiles
 from wiserouter_litellm.batches.provider_batches import ProviderBatches
 from wiserouter_litellm.batches.settled_lines import SettledLine, settled_lines
@@ -120,8 +120,7 @@ class Progress:
     def _send(self, batch: ProxyBatch, job: ProviderJob, provider: ProviderBatches, folder: Path) -> None:
         """Send the file of a job once, also where a worker was killed before it heard the id of the batch."""
         path = folder / job.file
-        with path.open(encoding="utf-8") as lines:
-            mark = str(json.loads(lines.readline())["custom_id"])
+        mark = mark_of(path)
         found = provider.find(mark) if job.asked else None
         if found is None:
             if not job.file_id:
@@ -140,13 +139,10 @@ class Progress:
         counts, status = found.get("request_counts") or {}, str(found["status"])
         job.completed, job.failed = int(counts.get("completed") or 0), int(counts.get("failed") or 0)
         if status in ENDED:
-            for kind in ("output", "error"):
-                if found.get(f"{kind}_file_id"):
-                    name = f"{job.file.removesuffix('.jsonl')}-{kind}.jsonl"
-                    provider.download(str(found[f"{kind}_file_id"]), folder / name)
-                    job.fetched = (*(one for one in job.fetched if one != name), name)
-            errors = (found.get("errors") or {}).get("data") or ()
-            job.error = "; ".join(str(one.get("message") or one.get("code")) for one in errors)
+            for file_id, name in result_files(found, job.file.removesuffix(".jsonl")):
+                provider.download(file_id, folder / name)
+                job.fetched = (*(one for one in job.fetched if one != name), name)
+            job.error = refusal_of(found)
         job.status = status
         self._batches.write(batch)
 

@@ -18,12 +18,13 @@ from wiserouter.cli.output import out, print_json, progress, table
 from wiserouter.errors import InvalidInput
 from wiserouter.integration.batches.folder import BatchFolder, BatchTerms
 from wiserouter.integration.batches.layouts import LAYOUTS, WrittenFile, custom_ids, provider_of
+from wiserouter.integration.batches.provider_batch import ENDED
 from wiserouter.integration.batches.report import BatchReport, ModelBill, report_of
 from wiserouter.integration.batches.requests import BatchRequest, read_requests
 from wiserouter.integration.batches.route import Round, batch_prices, first_round, next_round
 from wiserouter.integration.batches.service import BatchService
 from wiserouter.integration.batches.settle import fail_requests, rate_results, settle_results
-from wiserouter.integration.batches.submit import ENDED, Job, fetch, refused_requests, submit
+from wiserouter.integration.batches.submit import Job, fetch, refused_requests, submit
 from wiserouter.pricing.amounts import usd
 from wiserouter.router import WiseRouter
 from wiserouter.routing.batch_methods import BATCH_PRICE

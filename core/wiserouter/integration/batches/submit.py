@@ -14,11 +14,9 @@ from pathlib import Path
 from wiserouter.errors import InvalidInput
 from wiserouter.integration.batches.folder import BatchFolder
 from wiserouter.integration.batches.layouts import custom_ids
+from wiserouter.integration.batches.provider_batch import ENDED, mark_of, refusal_of, result_files
 from wiserouter.integration.batches.route import written_files
 from wiserouter.integration.batches.service import BatchService
-
-ENDED = frozenset({"completed", "failed", "expired", "cancelled"})
-"""The states of a batch that has no more results to come."""
 
 JOBS = "jobs.json"
 """In the folder of a round: its files at the service."""
@@ -102,8 +100,7 @@ def _complete(folder: BatchFolder) -> Iterator[int]:
 
 def _send(folder: BatchFolder, service: BatchService, job: Job, jobs: list[Job]) -> None:
     path = folder.files(job.round) / job.file
-    with path.open(encoding="utf-8") as lines:
-        mark = str(json.loads(lines.readline())["custom_id"])
+    mark = mark_of(path)
     batch = service.find(mark) if job.asked else None
     if batch is None:
         if not job.file_id:
@@ -121,14 +118,10 @@ def _fetch(service: BatchService, job: Job, results: Path) -> None:
     batch = service.batch(job.batch_id)
     status = str(batch["status"])
     if status in ENDED:
-        stem, kinds = f"round-{job.round}-{Path(job.file).stem}", ("output", "error")
-        for kind in kinds:
-            if batch.get(f"{kind}_file_id"):
-                name = f"{stem}-{kind}.jsonl"
-                service.download(str(batch[f"{kind}_file_id"]), results / name)
-                job.fetched = (*(one for one in job.fetched if one != name), name)
-        errors = (batch.get("errors") or {}).get("data") or ()
-        job.error = "; ".join(str(one.get("message") or one.get("code")) for one in errors)
+        for file_id, name in result_files(batch, f"round-{job.round}-{Path(job.file).stem}"):
+            service.download(file_id, results / name)
+            job.fetched = (*(one for one in job.fetched if one != name), name)
+        job.error = refusal_of(batch)
     job.status = status
 
 
