@@ -109,3 +109,44 @@ def pseudo_counts(count: FloatArray, total: FloatArray, square: FloatArray) -> f
     if of.strength is None:
         return 0.0 if of.identified.all() else UNIDENTIFIED_STRENGTH
     return of.strength
+
+
+class MeanErrors(NamedTuple):
+    """Standard deviations of the errors of shrunk means, given the variances; arrays of shape (n_contexts, n_models).
+
+    Attributes
+    ----------
+    own : ndarray
+        Of the cell itself: the posterior deviation around the column's mean.
+    shared : ndarray
+        Of the column's mean, times its weight in the cell; one error for all cells of the column.
+    call : ndarray
+        Of one observation.
+    """
+
+    own: FloatArray
+    shared: FloatArray
+    call: FloatArray
+
+
+def mean_errors(count: FloatArray, total: FloatArray, square: FloatArray) -> MeanErrors:
+    """Return the errors of the means of `shrunk_means`, by the random-effects model (Morris 1983).
+
+    A cell of n observations has the variance s2 / (n + kappa) around the column's mean, whose weight in it is
+    kappa / (n + kappa). The column's mean has the variance of its observations and that of its cells.
+
+    Examples
+    --------
+    >>> count = np.array([[4.0], [4.0]]); total = np.array([[8.0], [8.0]])
+    >>> mean_errors(count, total, np.array([[24.0], [24.0]])).shared.round(3).tolist()  # cells do not differ
+    [[0.577], [0.577]]
+    """
+    within, kappa = spreads(count, total, square).within, pseudo_counts(count, total, square)
+    call = np.sqrt(np.broadcast_to(within, count.shape))
+    n = np.maximum(count.sum(axis=0), 1.0)
+    if np.isinf(kappa):
+        return MeanErrors(np.zeros_like(call), call / np.sqrt(n), call)
+    weight = np.where(count > 0, kappa, 1.0)
+    between = within / kappa if kappa > 0.0 else np.zeros_like(within)
+    column = np.sqrt(within / n + between * ((count / n) ** 2).sum(axis=0))
+    return MeanErrors(call / np.sqrt(count + weight), column * weight / (count + weight), call)

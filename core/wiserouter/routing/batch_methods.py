@@ -10,7 +10,7 @@ import numpy as np
 
 from wiserouter.errors import InvalidInput, UnknownDecision
 from wiserouter.learning.residuals.shift import LEAST_SHARE
-from wiserouter.learning.shrinkage import pseudo_counts
+from wiserouter.learning.shrinkage import mean_errors
 from wiserouter.pricing.pool import Model
 from wiserouter.pricing.tokens import count_tokens
 from wiserouter.routing.signal_methods import RouterSignals
@@ -237,12 +237,8 @@ class RouterBatches(RouterSignals):
         from wiserouter.planning.batch_margin import CostErrors
 
         seen = self.estimates
-        call = np.broadcast_to(seen.cost_spread_usd(), seen.shape) * factor
-        weight = pseudo_counts(seen.calls, seen.cost, seen.cost_sq)
-        weight = 0.0 if np.isinf(weight) else weight
-        pooled = np.broadcast_to(seen.calls.sum(axis=0), seen.shape)
-        number = np.maximum(np.minimum(seen.calls + weight, np.maximum(pooled, 1.0)), 1.0)
-        return CostErrors(confidence, contexts, call / np.sqrt(number), call)
+        own, shared, call = (one * factor for one in mean_errors(seen.calls, seen.cost, seen.cost_sq))
+        return CostErrors(confidence, contexts, own, call, shared)
 
 
 def _allocated(

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from wiserouter.learning.shrinkage import UNIDENTIFIED_STRENGTH, shrunk_means, spreads
+from wiserouter.learning.shrinkage import UNIDENTIFIED_STRENGTH, mean_errors, shrunk_means, spreads
 
 
 def balanced(cells, per_cell, spread_between, spread_within, seed):
@@ -75,3 +75,30 @@ def test_columns_share_one_strength_from_those_that_are_identified():
     of = spreads(count, total, square)
     assert (of.within[0], of.between[0], of.identified.tolist()) == (0.5, 0.25, [True, False])
     assert of.strength == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize(("between", "n_cells", "counts"), [(0.0, 8, (20, 20)), (0.3, 8, (20, 20)), (1.0, 30, (5, 60))])
+def test_the_errors_of_shrunk_means_are_those_of_the_random_effects_model(between, n_cells, counts):
+    """The sum over the cells of a column, whose errors have the column's mean in common, and single cells."""
+    rng, scaled, single = np.random.default_rng(3), [], []
+    for _ in range(1_500):
+        count = rng.integers(counts[0], counts[1] + 1, (n_cells, 4)).astype(float)
+        truth = 5.0 + np.sqrt(between) * rng.normal(size=count.shape)
+        total = count * truth + np.sqrt(count) * rng.normal(size=count.shape)
+        square = total**2 / count + rng.chisquare(count - 1.0)
+        error = shrunk_means(count, total, square, shrink=True) - truth
+        own, shared, _ = mean_errors(count, total, square)
+        scaled.append(error.sum(axis=0) / np.sqrt((own**2).sum(axis=0) + shared.sum(axis=0) ** 2))
+        single.append(error / np.sqrt(own**2 + shared**2))
+    assert np.std(scaled) == pytest.approx(1.0, abs=0.1)
+    assert 0.8 <= np.std(single) <= 1.1  # smaller where cells do not differ, which is not known
+
+
+def test_a_mean_without_strength_has_the_error_of_its_own_observations():
+    count, total = np.array([[4.0], [16.0]]), np.array([[4.0], [1_600.0]])  # far apart: hardly any shrinkage
+    own, shared, call = mean_errors(count, total, total**2 / count + 3.0)
+    assert call == pytest.approx(np.sqrt(6.0 / 18.0))
+    assert own == pytest.approx(call / np.sqrt(count), rel=1e-3)
+    assert shared.max() < 0.01
+    nothing = np.zeros((2, 3))
+    assert not any(one.any() for one in mean_errors(nothing, nothing, nothing))
