@@ -273,15 +273,28 @@ class JudgeBlock(Strict):
 
 
 class LimitSettings(Strict):
-    """The limit of a resource: a mean per request, or a threshold and the largest share of requests above it."""
+    """The limit of a resource: a mean per request, a sum, or a threshold and the largest share of requests above it."""
 
     mean: float | None = Field(None, gt=0)
     share_above: tuple[float, float] | None = None
+    total: float | None = Field(None, gt=0)
 
     @model_validator(mode="after")
     def _is_a_limit(self) -> LimitSettings:
         Limit(**self.model_dump())
         return self
+
+
+class UseSettings(Strict):
+    """What a call of a model uses of a resource: each call, and each token of its prompt and answer."""
+
+    call: float = Field(0.0, ge=0)
+    input_token: float = Field(0.0, ge=0)
+    output_token: float = Field(0.0, ge=0)
+
+
+MEASURED = ("latency_s", "first_token_s")
+"""The resources that LiteLLM measures."""
 
 
 class AccountSettings(ConversationSettings, NestedSettings):
@@ -294,7 +307,9 @@ class AccountSettings(ConversationSettings, NestedSettings):
     values : ValueSettings, optional
         The values of the requests of callers.
     limits : dict
-        Limits beside the budget by resource: `latency_s`, and of streams `first_token_s`.
+        Limits beside the budget by resource: `latency_s`, of streams `first_token_s`, and those that `uses` names.
+    uses : dict
+        What calls use of resources that are not measured, such as `energy_wh`, by model and resource.
     artifact : str, optional
         A file written by `wiserouter fit`; without one the router starts without any estimates.
     encoder : str, optional
@@ -345,7 +360,8 @@ class AccountSettings(ConversationSettings, NestedSettings):
 
     scopes: ScopeSettings | None = None
     values: ValueSettings | None = None
-    limits: dict[Literal["latency_s", "first_token_s"], LimitSettings] = Field(default_factory=dict)
+    limits: dict[str, LimitSettings] = Field(default_factory=dict)
+    uses: dict[str, dict[str, UseSettings]] = Field(default_factory=dict)
     artifact: str | None = None
     encoder: str | None = Field(None, pattern=r"^litellm/.+")
     encoder_params: dict[str, Any] = Field(default_factory=dict)
@@ -367,6 +383,18 @@ class AccountSettings(ConversationSettings, NestedSettings):
     label_share: float | None = Field(None, gt=0, le=1)
     explore_share: float | None = Field(None, gt=0, le=1)
     seed: int | None = None
+
+    @model_validator(mode="after")
+    def _knows_uses(self) -> AccountSettings:
+        stated = {resource for row in self.uses.values() for resource in row}
+        if measured := stated.intersection(MEASURED):
+            raise ValueError(f"uses must not name what LiteLLM measures, got {min(measured)}")
+        for resource in self.limits:
+            if resource not in stated.union(MEASURED):
+                raise ValueError(
+                    f"limits of {resource} need its uses by model: LiteLLM measures {' and '.join(MEASURED)}"
+                )
+        return self
 
     @model_validator(mode="after")
     def _shadows_calls(self) -> AccountSettings:

@@ -24,14 +24,15 @@ from wiserouter import (
     Limit,
     Limits,
     Optimistic,
+    UseRate,
     WiseRouter,
     open_store,
 )
-from wiserouter.errors import WiseRouterError
+from wiserouter.errors import InvalidInput, WiseRouterError
 from wiserouter.integration import PriorScore, PriorScores, shadow_of, trace_decisions
 from wiserouter_litellm.alerts import start_alerts
 from wiserouter_litellm.boot_refusal import announce_refusal
-from wiserouter_litellm.budget_settings import AccountSettings, ScopeSettings
+from wiserouter_litellm.budget_settings import MEASURED, AccountSettings, LimitSettings, ScopeSettings
 from wiserouter_litellm.deployments import Deployment
 from wiserouter_litellm.encoder import LiteLLMEncoder
 from wiserouter_litellm.errors import SettingsError, uncountable
@@ -160,7 +161,7 @@ def _groups_of(
             if account.values is not None:
                 opened[group].value_rule = CallerValues(**account.values.model_dump())
             if first is None:
-                _limit(opened[group].router, account)
+                _limit(opened[group].router, account, share)
                 _observe(opened[group].router, name, account)
                 _judge(opened[group].router, account, share, config)
     return opened
@@ -206,11 +207,25 @@ def _named_faults(key: str) -> Iterator[None]:
         raise SettingsError(key, fault) from error
 
 
-def _limit(router: WiseRouter, settings: AccountSettings) -> None:
-    """Set the limits beside the budget, where the settings have any."""
-    limits: dict[str, Limit] = {resource: Limit(**one.model_dump()) for resource, one in settings.limits.items()}
+def _limit(router: WiseRouter, settings: AccountSettings, share: float) -> None:
+    """Set the limits beside the budget, where the settings have any; of totals this worker's share."""
+    rates = {
+        name: {key: UseRate(**one.model_dump()) for key, one in row.items()} for name, row in settings.uses.items()
+    }
+    if rates:
+        router.set_use_rates(rates)
+    for resource in settings.limits.keys() - MEASURED:
+        for model in router.pool.models:
+            if not any(resource in rates.get(name, {}) for name in (model.name, model.family)):
+                raise InvalidInput(f"uses must say what {model.name!r} uses of {resource}, since limits name it")
+    limits: dict[str, Limit] = {resource: _limit_of(one, share) for resource, one in settings.limits.items()}
     if limits:
         router.set_limits(Limits(limits))
+
+
+def _limit_of(settings: LimitSettings, share: float) -> Limit:
+    fields = settings.model_dump()
+    return Limit(**fields if settings.total is None else fields | {"total": share * settings.total})
 
 
 def _observe(router: WiseRouter, name: str, settings: AccountSettings) -> None:

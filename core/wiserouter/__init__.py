@@ -19,6 +19,7 @@ from wiserouter.planning.plan import Plan
 from wiserouter.planning.policies import EpsilonFirst, ExploreShare, Offline, Optimistic
 from wiserouter.pricing.pool import Model
 from wiserouter.pricing.prices import Price, Usage
+from wiserouter.pricing.use_rates import UseRate
 from wiserouter.prompts.contexts import Contexts
 from wiserouter.prompts.encoders import open_encoder
 from wiserouter.router import WiseRouter
@@ -62,6 +63,7 @@ __all__ = [
     "Shadow",
     "Status",
     "Usage",
+    "UseRate",
     "Watch",
     "WindowStatus",
     "WiseRouter",

@@ -8,11 +8,12 @@ import pytest
 import respx
 from pydantic import ValidationError
 
-from support.groups import HI, RICH, fitted, llms
-from support.providers import URL, answer, deployment
+from support.groups import HI, RICH, asked, fitted, llms
+from support.providers import TOKENS, URL, answer, deployment
 from wiserouter import Budget, Limit, Limits
 from wiserouter_litellm import attach
 from wiserouter_litellm.budget_settings import LimitSettings
+from wiserouter_litellm.errors import SettingsError
 from wiserouter_litellm.proxy import _groups_of
 from wiserouter_litellm.settings import settings_of
 
@@ -76,6 +77,49 @@ def test_a_proxy_sets_the_limits_of_its_settings():
     groups = _groups_of("wise", settings.accounts["wise"], settings.members("wise"), config)
     expected = Limits({"latency_s": Limit(mean=2.0), "first_token_s": Limit(share_above=(1.5, 0.05))})
     assert groups["wise"].router.limits() == expected
+
+
+ENERGY = {
+    "openai/small": {"energy_wh": {"output_token": 0.001}},
+    "openai/large": {"energy_wh": {"call": 0.1, "output_token": 0.009}},
+}
+
+
+def group_of(limits, uses):
+    """Return the group of a proxy with these settings."""
+    terms = {"budget_usd": 50, "requests": 100, "limits": limits, "uses": uses, "contexts": 1}
+    settings = settings_of({"groups": {"wise": terms}})
+    config = {"model_list": [deployment("small"), deployment("large")]}
+    return _groups_of("wise", settings.accounts["wise"], settings.members("wise"), config)["wise"]
+
+
+async def test_a_limit_on_energy_counts_the_tokens_of_each_answer(provider, settled):
+    group = group_of({"energy_wh": {"total": 40.0}, "latency_s": {"mean": 5.0}}, ENERGY)
+    llms_ = llms()
+    attach(llms_, "wise", router=group.router)
+    await in_turn(llms_, 20)
+    await settled(lambda: group.router.status().charged == 20)
+    energy, latency = group.router.status().limits
+    names = asked(provider)
+    expected = sum({"small": 0.001, "large": 0.009}[name] * TOKENS[1] + 0.1 * (name == "large") for name in names)
+    assert energy.calls == latency.calls == 20
+    assert energy.mean == pytest.approx(expected / 20)
+
+
+def test_uses_that_are_not_known_are_refused():
+    with pytest.raises(SettingsError, match="limits of energy_wh need its uses by model"):
+        group_of({"energy_wh": {"mean": 1.0}}, {"openai/small": {"co2_g": {"call": 1.0}}})
+    with pytest.raises(SettingsError, match="uses must not name what LiteLLM measures, got latency_s"):
+        group_of({}, {"openai/small": {"latency_s": {"call": 1.0}}})
+    with pytest.raises(SettingsError, match="'openai/large' uses of energy_wh"):
+        group_of({"energy_wh": {"mean": 1.0}}, {"openai/small": {"energy_wh": {"call": 1.0}}})
+    with pytest.raises(SettingsError, match="one of openai/small, openai/large; got 'small'"):
+        group_of({"energy_wh": {"mean": 1.0}}, {"small": {"energy_wh": {"call": 1.0}}})
+
+
+def test_a_worker_without_a_store_has_its_share_of_a_total(monkeypatch):
+    monkeypatch.setenv("NUM_WORKERS", "4")
+    assert group_of({"energy_wh": {"total": 40.0}}, ENERGY).router.limits() == Limits({"energy_wh": Limit(total=10.0)})
 
 
 @pytest.mark.parametrize("bad", [{}, {"mean": 0.0}, {"share_above": [3.0]}, {"share_above": [3.0, 2.0]}])

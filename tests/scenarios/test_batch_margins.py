@@ -1,4 +1,4 @@
-"""The margin of a batch from the log to the bill: 1,000 truths, each with a log of its own, and a batch at its means."""
+"""The margin of a batch, from the log to the bill: 1,000 truths, each with a log of its own."""
 
 import numpy as np
 import pytest

@@ -10,6 +10,7 @@ from wiserouter.budgets.budget import Budget
 from wiserouter.budgets.limits import Limits
 from wiserouter.errors import InvalidInput, NotStarted
 from wiserouter.planning.policy import DrawsFromPlan
+from wiserouter.pricing.use_rates import UseRate, checked_rates
 from wiserouter.routing.conversation_methods import RouterConversations
 from wiserouter.routing.status import Status
 from wiserouter.stores.base import Record
@@ -52,9 +53,10 @@ class RouterLimits(RouterConversations):
 
         Notes
         -----
-        Uses of resources come from `charge(..., resources=...)` or `record_use`, and before the first calls from
-        `Model(resources=...)`. Workers of one store learn uses from each other, and share their meters: a total is one
-        of all workers, also after a restart. A mean is kept by each worker for its own calls.
+        Uses of resources come from `charge(..., resources=...)`, `record_use` or the rates of `set_use_rates`, and
+        before the first calls from `Model(resources=...)`. Workers of one store learn uses from each other, and share
+        their meters: a total is one of all workers, also after a restart. A mean is kept by each worker for its own
+        calls.
 
         Examples
         --------
@@ -98,6 +100,33 @@ class RouterLimits(RouterConversations):
             with self._lock:
                 scopes.check(terms, min(rates, default=None), budget.horizon)
         super().start(budget, scope=scope, parent=parent, restart=restart)
+
+    def set_use_rates(self, rates: Mapping[str, Mapping[str, UseRate]]) -> None:
+        """State what calls use, by their tokens, of resources that no one measures, such as energy; for their limits.
+
+        Parameters
+        ----------
+        rates : mapping of str to mapping of str to UseRate
+            The rates of each model, or of all arms of a family, by resource; in place of earlier ones. What `charge` is
+            told of a call comes first, and a call whose tokens are unknown uses nothing by them.
+
+        Raises
+        ------
+        UnknownModel, InvalidInput
+            If there is no such model, or a resource has no name such as "energy_wh".
+
+        Examples
+        --------
+        >>> from wiserouter import Budget, Limit, Limits, Model, Price, UseRate, WiseRouter
+        >>> router = WiseRouter([Model("small", Price(1e-6, 2e-6))], seed=0)
+        >>> router.start(Budget(amount_usd=1.0, horizon=1_000))
+        >>> router.set_use_rates({"small": {"energy_wh": UseRate(output_token=0.0004)}})
+        >>> router.set_limits(Limits({"energy_wh": Limit(mean=0.1)}))
+        >>> router.charge(router.decide("hello"), usage={"prompt_tokens": 20, "completion_tokens": 200})
+        >>> router.status().limits[0].mean
+        0.08
+        """
+        self._use_rates = checked_rates(rates, self.pool.models)
 
     def record_use(self, decision: Decision | str, resources: Mapping[str, float], *, learn: bool = True) -> None:
         """Record what a call has used of named resources, apart from its charge.

@@ -10,6 +10,7 @@ import logging
 import math
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import NoReturn, TypeVar
 
 from wiserouter.errors import InvalidInput, QuerySkipped, UnknownPrice
@@ -25,6 +26,7 @@ from wiserouter.learning.source_scores import (
 from wiserouter.pricing.prices import Usage
 from wiserouter.pricing.prices import cost_usd as cost_of_usage
 from wiserouter.pricing.usage_shapes import UsageLike, usage_from
+from wiserouter.pricing.use_rates import Rates, uses_of
 from wiserouter.routing.administration import RouterAdministration
 from wiserouter.routing.shadow import is_observed
 from wiserouter.stores.base import Record
@@ -38,6 +40,8 @@ T = TypeVar("T")
 
 class RouterSettlement(RouterAdministration):
     """The methods that a caller uses after a decision."""
+
+    _use_rates: Rates = MappingProxyType({})
 
     def charge(
         self,
@@ -101,7 +105,8 @@ class RouterSettlement(RouterAdministration):
             context = learner.add_cost(record, plain, tokens) if learns else learner.context_of(record)
             self._days.charged(record, learner.contexts, context, cost, tokens, learn)
             if self._decider.limits is not None:
-                self._decider.limits.record(record, context, uses or {}, learn=learn)
+                stated = uses_of(self._use_rates, pool.models[record.model], tokens)
+                self._decider.limits.record(record, context, stated | (uses or {}), learn=learn)
         for observer in self._observers:
             name, used = pool.names[record.model], {"resources": uses} if uses else {}
             figures = {"cost_usd": cost, "model": name, "learn": learn, "usage": tokens, **used}
