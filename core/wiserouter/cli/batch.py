@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 
@@ -16,15 +16,18 @@ from wiserouter.artifacts.save_load import load
 from wiserouter.cli.fit import names, read_models
 from wiserouter.cli.output import out, print_json, progress, table
 from wiserouter.errors import InvalidInput
+from wiserouter.integration.batches.anthropic_service import AnthropicService
 from wiserouter.integration.batches.folder import BatchFolder, BatchTerms
+from wiserouter.integration.batches.gemini_service import GeminiService
 from wiserouter.integration.batches.layouts import LAYOUTS, WrittenFile, custom_ids, provider_of
+from wiserouter.integration.batches.openai_service import OpenAIService
 from wiserouter.integration.batches.provider_batch import ENDED
 from wiserouter.integration.batches.report import BatchReport, ModelBill, report_of
 from wiserouter.integration.batches.requests import BatchRequest, read_requests
 from wiserouter.integration.batches.route import Round, batch_prices, first_round, next_round
 from wiserouter.integration.batches.service import BatchService
 from wiserouter.integration.batches.settle import fail_requests, rate_results, settle_results
-from wiserouter.integration.batches.submit import Job, fetch, refused_requests, submit
+from wiserouter.integration.batches.submit import Job, Services, fetch, left_files, refused_requests, submit
 from wiserouter.pricing.amounts import usd
 from wiserouter.router import WiseRouter
 from wiserouter.routing.batch_methods import BATCH_PRICE
@@ -34,11 +37,26 @@ app = typer.Typer(
 )
 
 OPENAI = "https://api.openai.com/v1"
-KEY = "OPENAI_API_KEY"
+
+
+class Provider(NamedTuple):
+    """Where a provider's service is found: the variables of its key and address, and the usual address."""
+
+    service: Callable[[str, str], BatchService]
+    key: str
+    url: str
+    usual: str
+
+
+PROVIDERS = {
+    "openai": Provider(OpenAIService, "OPENAI_API_KEY", "OPENAI_BASE_URL", OPENAI),
+    "anthropic": Provider(AnthropicService, "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "https://api.anthropic.com"),
+    "gemini": Provider(GeminiService, "GEMINI_API_KEY", "GEMINI_BASE_URL", "https://generativelanguage.googleapis.com"),
+}
 
 Folder = Annotated[Path, typer.Argument(help="The folder that wiserouter batch route has written.")]
 ServiceUrl = Annotated[
-    str, typer.Option(envvar="OPENAI_BASE_URL", help="The address of the service; its key is in OPENAI_API_KEY.")
+    str, typer.Option(envvar="OPENAI_BASE_URL", help="The address of the service with OpenAI's routes.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
@@ -148,14 +166,19 @@ def settle(
 
 @app.command("submit")
 def send(folder: Folder, url: ServiceUrl = OPENAI, as_json: AsJson = False) -> None:
-    """Send the files in OpenAI's layout to a service with its routes; each file is sent once.
+    """Send the files of a batch to the providers whose key is set; each file is sent once.
 
     Example: wiserouter batch submit night
 
-    Files of other providers are left to their own clients.
+    Keys are in OPENAI_API_KEY, ANTHROPIC_API_KEY and GEMINI_API_KEY, other addresses in OPENAI_BASE_URL,
+    ANTHROPIC_BASE_URL and GEMINI_BASE_URL. Files of providers without a key are left.
     """
-    known = BatchFolder.known(folder)
-    return _show_jobs(folder, submit(known, _service(url)), as_json=as_json)
+    known, services = BatchFolder.known(folder), _services(url)
+    jobs = submit(known, services)
+    if not as_json:
+        for provider, n in left_files(known, services).items():
+            out.print(f"{n:,} files of {provider} are left: {PROVIDERS[provider].key} is not set", highlight=False)
+    return _show_jobs(folder, jobs, as_json=as_json)
 
 
 @app.command()
@@ -169,10 +192,10 @@ def poll(
 
     Example: wiserouter batch poll night --wait 60
     """
-    known, service = BatchFolder.known(folder), _service(url)
+    known, services = BatchFolder.known(folder), _services(url)
     settled: set[Path] = set()
     while True:
-        jobs, results = fetch(known, service)
+        jobs, results = fetch(known, services)
         with _counted("lines", quiet=as_json) as done:
             settle_results(known, [path for path in results if path not in settled], done)
         settled.update(results)
@@ -242,11 +265,16 @@ def _pairs(given: Sequence[str] | None, option: str, router: WiseRouter) -> Iter
         yield name, value
 
 
-def _service(url: str) -> BatchService:
-    key = os.environ.get(KEY)
-    if not key:
-        raise InvalidInput(f"the environment variable {KEY} must hold the key of the service")
-    return BatchService(url, key)
+def _services(url: str) -> Services:
+    """Return the services of the providers whose key is in the environment."""
+    found: dict[str, BatchService] = {}
+    for name, one in PROVIDERS.items():
+        if key := os.environ.get(one.key):
+            found[name] = one.service(url if name == "openai" else os.environ.get(one.url) or one.usual, key)
+    if not found:
+        keys = ", ".join(one.key for one in PROVIDERS.values())
+        raise InvalidInput(f"one of the environment variables {keys} must hold the key of a provider")
+    return found
 
 
 def _show_jobs(folder: Path, jobs: Sequence[Job], *, as_json: bool) -> None:

@@ -9,56 +9,14 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from support.batch_routers import COST, router, wiserouter
 from support.batch_schemas import check_anthropic_file, check_gemini_line, check_openai_line
-from support.batch_stub import PRICES, answered_file, batch_stub, price_of, requests_of
-from wiserouter import Estimates, Model, Price, WiseRouter
+from support.batch_stub import PRICES, answered_file, price_of, requests_of
 from wiserouter.cli import app
 from wiserouter.errors import InvalidInput
 from wiserouter.integration.batches.folder import BatchFolder
 
-MODELS = list(PRICES)
-REWARD, COST = np.array([0.5, 0.9, 0.8]), np.array([1.3e-4, 1.0e-3, 4.8e-4])
-"""Costs of plain calls."""
-
 HALF = 0.5 * COST
-
-
-def wiserouter(*arguments):
-    """Run a command, and return its JSON."""
-    result = CliRunner().invoke(app, ["batch", *map(str, arguments), "--json"])
-    if result.exception and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    assert result.exit_code == 0, result.output
-    return json.loads(result.stdout)
-
-
-def router(models=MODELS, batch=True):
-    """Return a router of one context whose plain prices are twice those of the batch."""
-    models = [
-        Model(
-            name, Price(2 * PRICES[name][0], 2 * PRICES[name][1]), batch_price=Price(*PRICES[name]) if batch else None
-        )
-        for name in models
-    ]
-    estimates = Estimates(1, len(models))
-    for noise in (-0.1, 0.1):
-        estimates.add_table(np.array([0]), REWARD[None, : len(models)], COST[None, : len(models)] * (1 + noise))
-    return WiseRouter(models, estimates=estimates)
-
-
-@pytest.fixture
-def begun(tmp_path):
-    """Return a function that routes a batch."""
-
-    def begin(n=60, budget=0.018, *options, models=MODELS, batch=True):
-        router(models, batch).save(tmp_path / "router.wise")
-        lines = [{"id": f"q{at}", "prompt": f"question {at}"} for at in range(n)]
-        (tmp_path / "prompts.jsonl").write_text("\n".join(map(json.dumps, lines)))
-        folder = tmp_path / "night"
-        arguments = (tmp_path / "prompts.jsonl", "--artifact", tmp_path / "router.wise", "--budget", budget)
-        return folder, wiserouter("route", *arguments, "-o", folder, *options)
-
-    return begin
 
 
 def answer(folder, number, fault=lambda at, name: ""):
@@ -187,42 +145,6 @@ def test_a_result_without_a_usage_counts_at_its_expected_cost(begun, tmp_path):
     assert wiserouter("report", folder)["spent_usd"] == pytest.approx(HALF[1], abs=1e-12)
 
 
-def test_a_service_is_sent_each_file_once_and_billed_what_it_bills(begun, monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", "secret")
-    folder, _ = begun(40, 1.0, models=MODELS[:1])
-    with batch_stub(fault=lambda at, name: "errored" if at % 8 == 0 else "", polls=2, drops_created=True) as stub:
-        with pytest.raises((OSError, InvalidInput)):  # the batch is made, but its id is lost
-            wiserouter("submit", folder, "--url", stub.url)
-        for _ in range(2):
-            jobs = wiserouter("submit", folder, "--url", stub.url)["jobs"]
-            assert [one["batch_id"] for one in jobs] == ["batch_0"]
-        assert wiserouter("poll", folder, "--url", stub.url)["jobs"][0]["status"] == "in_progress"
-        assert wiserouter("poll", folder, "--url", stub.url, "--wait", 0.01)["jobs"][0]["status"] == "completed"
-        first_usd = stub.ledger_usd
-        assert wiserouter("report", folder)["spent_usd"] == pytest.approx(first_usd, abs=1e-9)
-        stub.fault = lambda at, name: ""
-        assert sum(one["requests"] for one in wiserouter("retry", folder)["files"]) == 5
-        wiserouter("submit", folder, "--url", stub.url)
-        for _ in range(2):
-            wiserouter("poll", folder, "--url", stub.url, "--wait", 0.01)
-        assert stub.ledger_usd > first_usd
-        found = wiserouter("report", folder)
-        assert found["spent_usd"] == pytest.approx(stub.ledger_usd, abs=1e-9)
-        assert (found["answered"], found["open_usd"], len(stub.batches)) == (40, 0.0, 2)
-
-
-def test_a_file_that_a_service_refuses_costs_nothing_and_can_be_sent_again(begun, monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", "secret")
-    folder, _ = begun(3, 1.0, models=MODELS[:1])
-    with batch_stub(refuses=True) as stub:
-        wiserouter("submit", folder, "--url", stub.url)
-        job = wiserouter("poll", folder, "--url", stub.url)["jobs"][0]
-        assert (job["status"], job["error"]) == ("failed", "bad file")
-    found = wiserouter("report", folder)
-    assert (found["spent_usd"], found["open_usd"], found["errors"]) == (0.0, 0.0, {"bad file": 3})
-    assert wiserouter("retry", folder)["number"] == 2
-
-
 def test_a_file_that_failed_as_a_whole_is_sent_again_with_more_money(begun):
     folder, made = begun(20, 0.006)
     files = [one["file"] for one in made["files"]]
@@ -238,16 +160,6 @@ def test_a_file_that_failed_as_a_whole_is_sent_again_with_more_money(begun):
         wiserouter("settle", folder, "--failed", folder / "requests.jsonl")
     with pytest.raises(InvalidInput, match="settle needs files"):
         wiserouter("settle", folder)
-
-
-def test_a_service_needs_a_key_and_a_file_in_its_layout(begun, monkeypatch):
-    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    folder, _ = begun(3, 1.0)
-    with pytest.raises(InvalidInput, match="OPENAI_API_KEY"):
-        wiserouter("submit", folder)
-    monkeypatch.setenv("OPENAI_API_KEY", "secret")
-    with pytest.raises(InvalidInput, match="OpenAI's layout"):
-        wiserouter("submit", folder, "--url", "http://127.0.0.1:9/v1")
 
 
 def killed(*arguments, when):

@@ -53,13 +53,14 @@ _BY_NAME = {"anthropic": re.compile(r"(anthropic|claude)"), "gemini": re.compile
 
 
 class WrittenFile(NamedTuple):
-    """A batch file, and what it holds."""
+    """A batch file, and what it holds; `sent_as` is the name of the model at its provider."""
 
     file: str
     provider: str
     model: str
     requests: int
     bytes: int
+    sent_as: str = ""
 
 
 def provider_of(model: str, stated: Mapping[str, str]) -> str:

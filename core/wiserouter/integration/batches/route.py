@@ -168,7 +168,7 @@ def _write_round(
         provider = provider_of(model.name, terms.providers)
         convert, wire = LAYOUTS[provider].request, _wire_name(model)
         lines = (convert(one.decision.id, wire, _with(requests[one.request], model), terms.max_tokens) for one in mine)
-        files += write_files(path, model.name, provider, lines)
+        files += [one._replace(sent_as=wire) for one in write_files(path, model.name, provider, lines)]
     (path / FILES).write_text(json.dumps([one._asdict() for one in files], indent=1), encoding="utf-8")
 
 

@@ -1,105 +1,96 @@
-"""A batch service with OpenAI's routes: files, batches and their results."""
+"""A batch service over HTTP: files are sent and written in parts, and a request that creates something is sent once."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 from urllib.error import HTTPError
 from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
 from wiserouter.errors import InvalidInput
 from wiserouter.fitting.platforms.http import HttpRefused, request_json
-from wiserouter.integration.batches.requests import CHAT_URL
-from wiserouter.stores.ids import fresh_id
-
-MARK = "wiserouter"
-"""The key of a batch's metadata that tells which file it was made of."""
 
 _CHUNK_BYTES = 1 << 20
 _TIMEOUT_S = 600.0
-_PAGE = 100
 
 
-class BatchService:
-    """A batch service with OpenAI's routes.
+class BatchService(Protocol):
+    """The batch service of a provider; each batch it returns has the fields of one of OpenAI's.
+
+    Every method raises `HttpRefused` if the service refuses, and `OSError` if it cannot be reached.
+    """
+
+    def upload(self, path: Path) -> str:
+        """Upload a batch file, and return its id; "" where a batch is made without one."""
+        ...
+
+    def create(self, file_id: str, path: Path, model: str, mark: str) -> Mapping[str, Any]:
+        """Create the batch of a file, once: a request that fails is not repeated."""
+        ...
+
+    def find(self, path: Path, mark: str) -> Mapping[str, Any] | None:
+        """Return the batch of a file, or None if there is none; raise `InvalidInput` while this cannot be told."""
+        ...
+
+    def batch(self, batch_id: str) -> Mapping[str, Any]:
+        """Return a batch as it stands."""
+        ...
+
+    def download(self, file_id: str, path: Path) -> None:
+        """Write a file of results; it appears whole or not at all."""
+        ...
+
+
+class HttpService:
+    """What the services have in common.
 
     Parameters
     ----------
     url : str
-        Its address, such as https://api.openai.com/v1.
-    key : str
-        Its key.
-
-    Raises
-    ------
-    HttpRefused
-        From every method, if the service refuses.
-    OSError
-        From every method, if it cannot be reached.
+        The address of the service.
+    headers : mapping of str to str
+        Headers of each request, with the key.
     """
 
-    def __init__(self, url: str, key: str) -> None:
+    def __init__(self, url: str, headers: Mapping[str, str]) -> None:
         if urlsplit(url).scheme not in {"http", "https"}:
             raise InvalidInput(f"an address must begin with http:// or https://, got {url!r:.200}", value=url)
-        self._url, self._headers = url.rstrip("/"), {"authorization": f"Bearer {key}"}
+        self._url, self._headers = url.rstrip("/"), dict(headers)
 
-    def upload(self, path: Path) -> str:
-        """Upload a batch file, and return its id."""
-        limit = fresh_id()
-        head = (
-            f'--{limit}\r\ncontent-disposition: form-data; name="purpose"\r\n\r\nbatch\r\n'
-            f'--{limit}\r\ncontent-disposition: form-data; name="file"; filename="{path.name}"\r\n'
-            f"content-type: application/jsonl\r\n\r\n"
-        ).encode()
-        tail = f"\r\n--{limit}--\r\n".encode()
-        headers = {
-            "content-type": f"multipart/form-data; boundary={limit}",
-            "content-length": str(len(head) + path.stat().st_size + len(tail)),
-        }
-        return str(self._posted("/files", _parts(head, path, tail), headers)["id"])
+    def _get(self, route: str, query: Mapping[str, object] | None = None) -> dict[str, Any]:
+        return dict(request_json(self._url + route, query=query, headers=self._headers))
 
-    def create(self, file_id: str, mark: str) -> Mapping[str, Any]:
-        """Create a batch, once: a request that fails is not repeated."""
-        body = {
-            "input_file_id": file_id,
-            "endpoint": CHAT_URL,
-            "completion_window": "24h",
-            "metadata": {MARK: mark},
-        }
-        return self._posted("/batches", json.dumps(body).encode(), {"content-type": "application/json"})
+    def _post(self, route: str, body: object) -> dict[str, Any]:
+        data, headers = json.dumps(body).encode(), {"content-type": "application/json"}
+        with self._answer(self._url + route, headers, data) as answer:
+            return dict(json.loads(answer.read()))
 
-    def find(self, mark: str) -> Mapping[str, Any] | None:
-        """Return the batch of a mark, or None."""
-        after: str | None = None
-        while True:
-            page = request_json(f"{self._url}/batches", query={"limit": _PAGE, "after": after}, headers=self._headers)
-            for batch in page["data"]:
-                if (batch.get("metadata") or {}).get(MARK) == mark:
-                    return dict(batch)
-            if not page.get("has_more") or not page["data"]:
-                return None
-            after = page["data"][-1]["id"]
+    def _send(self, url: str, path: Path, headers: Mapping[str, str], head: bytes = b"", tail: bytes = b"") -> Any:
+        """Return the JSON that answers a file."""
+        length = str(len(head) + path.stat().st_size + len(tail))
+        with self._answer(url, {**headers, "content-length": length}, _parts(head, path, tail)) as answer:
+            return json.loads(answer.read())
 
-    def batch(self, batch_id: str) -> Mapping[str, Any]:
-        """Return a batch as it stands."""
-        return dict(request_json(f"{self._url}/batches/{batch_id}", headers=self._headers))
-
-    def download(self, file_id: str, path: Path) -> None:
-        """Write a file of the service; it appears whole or not at all."""
-        request = Request(f"{self._url}/files/{file_id}/content", headers=self._headers)  # noqa: S310 - checked above
+    def _write(self, route: str, path: Path) -> None:
+        """Write what a route answers; the file appears whole or not at all."""
         unfinished = path.with_name(f"{path.name}.unfinished")
-        with _answer(request) as answer, unfinished.open("wb") as written:
+        with self._answer(self._url + route) as answer, unfinished.open("wb") as written:
             while chunk := answer.read(_CHUNK_BYTES):
                 written.write(chunk)
         unfinished.replace(path)
 
-    def _posted(self, route: str, data: bytes | Iterable[bytes], headers: Mapping[str, str]) -> Mapping[str, Any]:
-        request = Request(self._url + route, data=data, headers={**self._headers, **headers})  # noqa: S310 - as above
-        with _answer(request) as answer:
-            return dict(json.loads(answer.read()))
+    def _answer(
+        self, url: str, headers: Mapping[str, str] | None = None, data: bytes | Iterable[bytes] | None = None
+    ) -> Any:
+        request = Request(url, data=data, headers={**self._headers, **(headers or {})})  # noqa: S310 - checked above
+        try:
+            return urlopen(request, timeout=_TIMEOUT_S)  # noqa: S310 - the scheme is checked
+        except HTTPError as error:
+            with error:
+                raise HttpRefused(error.code, request.full_url, error.read(2_000).decode("utf-8", "replace")) from None
 
 
 def _parts(head: bytes, path: Path, tail: bytes) -> Iterator[bytes]:
@@ -108,11 +99,3 @@ def _parts(head: bytes, path: Path, tail: bytes) -> Iterator[bytes]:
         while chunk := content.read(_CHUNK_BYTES):
             yield chunk
     yield tail
-
-
-def _answer(request: Request) -> Any:
-    try:
-        return urlopen(request, timeout=_TIMEOUT_S)  # noqa: S310 - the scheme is checked
-    except HTTPError as error:
-        with error:
-            raise HttpRefused(error.code, request.full_url, error.read(2_000).decode("utf-8", "replace")) from None

@@ -1,20 +1,21 @@
-"""Rounds of a batch at a service with OpenAI's routes: files sent, once each, and their results fetched.
+"""Rounds of a batch at the services of their providers: files sent, once each, and their results fetched.
 
 Each step is written down before the next one. A run that was stopped between asking for a batch and hearing its id
-finds the batch by its mark, the custom id of the first request, and creates no second one.
+finds the batch by its mark, the custom id of the first request, or by its results, and creates no second one.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from wiserouter.errors import InvalidInput
 from wiserouter.integration.batches.folder import BatchFolder
 from wiserouter.integration.batches.layouts import custom_ids
-from wiserouter.integration.batches.provider_batch import ENDED, mark_of, refusal_of, result_files
+from wiserouter.integration.batches.provider_batch import ENDED, refusal_of, result_files
 from wiserouter.integration.batches.route import written_files
 from wiserouter.integration.batches.service import BatchService
 
@@ -32,6 +33,8 @@ class Job:
         The round of the file.
     file : str
         Its name.
+    provider, model : str
+        Its provider, and the model that takes it, by the provider's name.
     file_id, batch_id : str
         Its ids at the service; "" until they are known.
     asked : bool
@@ -46,6 +49,8 @@ class Job:
 
     round: int
     file: str
+    provider: str = "openai"
+    model: str = ""
     file_id: str = ""
     batch_id: str = ""
     asked: bool = False
@@ -54,30 +59,35 @@ class Job:
     error: str = ""
 
 
-def submit(folder: BatchFolder, service: BatchService) -> list[Job]:
-    """Send the files of all complete rounds that have OpenAI's layout and are not sent yet; return all jobs.
+Services = Mapping[str, BatchService]
+"""The services by provider; files of other providers are left."""
+
+
+def submit(folder: BatchFolder, services: Services) -> list[Job]:
+    """Send the files of all complete rounds that are not sent yet; return their jobs.
 
     Raises
     ------
     InvalidInput
-        If no round has such a file.
+        If no round has a file for one of the services, or it cannot be told yet whether a file was sent.
     HttpRefused, OSError
-        If the service refuses a file or cannot be reached; the next run goes on there.
+        If a service refuses a file or cannot be reached; the next run goes on there.
     """
     found: list[Job] = []
     for number in _complete(folder):
         jobs = _jobs(folder, number)
-        for job in jobs:
+        mine = [job for job in jobs if job.provider in services]
+        for job in mine:
             if not job.batch_id:
-                _send(folder, service, job, jobs)
-        found += jobs
+                _send(folder, services[job.provider], job, jobs)
+        found += mine
     if not found:
-        raise InvalidInput(f"{folder.path} has no file in OpenAI's layout: send its files by their providers' clients")
+        raise InvalidInput(f"{folder.path} has no file for {' or '.join(services)}: set the keys of its providers")
     return found
 
 
-def fetch(folder: BatchFolder, service: BatchService) -> tuple[list[Job], list[Path]]:
-    """Fetch the results of batches that have ended; return all jobs, and all files of results that are there.
+def fetch(folder: BatchFolder, services: Services) -> tuple[list[Job], list[Path]]:
+    """Fetch the results of batches that have ended; return their jobs, and all files of results that are there.
 
     Files of earlier runs are among them, since settling a result twice changes nothing.
     """
@@ -86,12 +96,19 @@ def fetch(folder: BatchFolder, service: BatchService) -> tuple[list[Job], list[P
     found: list[Job] = []
     for number in _complete(folder):
         jobs = _jobs(folder, number)
-        for job in jobs:
+        mine = [job for job in jobs if job.provider in services]
+        for job in mine:
             if job.batch_id and job.status not in ENDED:
-                _fetch(service, job, results)
+                _fetch(services[job.provider], job, results)
                 _keep(folder, number, jobs)
-        found += jobs
+        found += mine
     return found, [results / name for job in found for name in job.fetched]
+
+
+def left_files(folder: BatchFolder, services: Services) -> dict[str, int]:
+    """Return the number of files of each other provider, which are not sent."""
+    files = (one for number in _complete(folder) for one in written_files(folder, number))
+    return dict(Counter(one.provider for one in files if one.provider not in services))
 
 
 def _complete(folder: BatchFolder) -> Iterator[int]:
@@ -100,15 +117,15 @@ def _complete(folder: BatchFolder) -> Iterator[int]:
 
 def _send(folder: BatchFolder, service: BatchService, job: Job, jobs: list[Job]) -> None:
     path = folder.files(job.round) / job.file
-    mark = mark_of(path)
-    batch = service.find(mark) if job.asked else None
+    mark = custom_ids(path)[0]
+    batch = service.find(path, mark) if job.asked else None
     if batch is None:
         if not job.file_id:
             job.file_id = service.upload(path)
             _keep(folder, job.round, jobs)
         job.asked = True
         _keep(folder, job.round, jobs)
-        batch = service.create(job.file_id, mark)
+        batch = service.create(job.file_id, path, job.model, mark)
     job.batch_id, job.status = str(batch["id"]), str(batch.get("status", ""))
     job.status = "" if job.status in ENDED else job.status  # its results are still to be fetched
     _keep(folder, job.round, jobs)
@@ -126,19 +143,20 @@ def _fetch(service: BatchService, job: Job, results: Path) -> None:
 
 
 def refused_requests(folder: BatchFolder, jobs: list[Job]) -> Iterator[tuple[str, str]]:
-    """Yield the custom ids, and why, of the requests of files that a service has refused as a whole."""
+    """Yield the custom ids, and why, of the requests of files that have ended without results."""
     for job in jobs:
-        if job.status == "failed" and not job.fetched:
+        if job.status in ENDED and job.status != "completed" and not job.fetched:
             for custom_id in custom_ids(folder.files(job.round) / job.file):
-                yield custom_id, job.error or "the file was refused"
+                yield custom_id, job.error or ("the file was refused" if job.status == "failed" else job.status)
 
 
 def _jobs(folder: BatchFolder, number: int) -> list[Job]:
+    """Return a job for each file of a round, as far as it has come."""
     path = folder.files(number) / JOBS
-    if path.exists():
-        rows = json.loads(path.read_text(encoding="utf-8"))
-        return [Job(**{**row, "fetched": tuple(row["fetched"])}) for row in rows]
-    return [Job(number, one.file) for one in written_files(folder, number) if one.provider == "openai"]
+    rows = json.loads(path.read_text(encoding="utf-8")) if path.exists() else ()
+    kept = {row["file"]: Job(**{**row, "fetched": tuple(row["fetched"])}) for row in rows}
+    files = written_files(folder, number)
+    return [kept.get(one.file) or Job(number, one.file, one.provider, one.sent_as) for one in files]
 
 
 def _keep(folder: BatchFolder, number: int, jobs: list[Job]) -> None:
