@@ -65,10 +65,12 @@ def test_models_that_cannot_take_a_query_are_left_out():
 
 
 def test_a_confidence_holds_money_back():
-    sure, plain = router().allocate(TEXTS * 40, 4.0, confidence=0.95), router().allocate(TEXTS * 40, 4.0)
+    sure, plain = router().allocate(TEXTS * 40, 5.0, confidence=0.95), router().allocate(TEXTS * 40, 5.0)
     assert sure.margin_usd > 0.0 == plain.margin_usd
-    assert sure.expected_cost_usd + sure.margin_usd <= 4.0
+    assert sure.expected_cost_usd + sure.margin_usd <= 5.0
     assert sure.expected_cost_usd < plain.expected_cost_usd
+    with pytest.raises(InfeasibleBudget):  # four calls of each model do not say so much
+        router().allocate(TEXTS * 40, 4.0, confidence=0.95)
 
 
 @pytest.mark.parametrize("texts", ["chat", [], [None], ["chat", 3]])
