@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import litellm
 import pytest
 
-from support.batch_stub import GROUP_PRICES, batch_stub
+from support.batch_stub import GROUP_PRICES, AzureHandler, batch_stub
 from support.groups import fitted
 from support.providers import cost_usd, deployment
 from wiserouter import Budget, Price, Usage
@@ -38,13 +38,14 @@ def rows(n=20, **body):
     return [{"custom_id": f"mine-{i}", "method": "POST", "url": "/v1/chat/completions", "body": body} for i in range(n)]
 
 
-def deployments_at(url, **params):
+def deployments_at(url, provider="openai", **params):
     found = []
     for name in ("small", "large"):
         batch = dict(
             zip(("input_cost_per_token_batches", "output_cost_per_token_batches"), GROUP_PRICES[name], strict=True)
         )
-        found.append(deployment(name, url=url, api_key="secret", **{**batch, **params}))
+        model = {"model": f"{provider}/{name}"}
+        found.append(deployment(name, url=url, api_key="secret", **{**model, **batch, **params}))
     return found
 
 
@@ -163,6 +164,20 @@ def test_results_are_settled_once_however_often_a_batch_is_moved_on(tmp_path, se
     setting.batches.batches.write(batch)
     setting.end(batch)
     assert setting.status.spent_usd == spent == pytest.approx(service.ledger_usd, abs=1e-12)
+
+
+def test_batches_go_to_azure_by_its_routes(tmp_path):
+    with batch_stub(AzureHandler, fault=lambda at, _: "errored" if at == 1 else "", polls=2) as azure:
+        azure.url = azure.url.removesuffix("/v1")
+        setting = Setting(tmp_path, azure, Budget(10.0, 1_000), params={"provider": "azure", "api_version": "2024-10-21"})
+        ended = setting.end(setting.create(rows()))
+    (content, *_) = azure.files.values()
+    assert {json.loads(line)["url"] for line in content.decode().splitlines()} == {"/chat/completions"}
+    assert {json.loads(line)["body"]["model"] for line in content.decode().splitlines()} <= {"small", "large"}
+    assert (ended.status, ended.completed + ended.failed) == ("completed", 20)
+    assert ended.failed >= 1
+    assert setting.status.spent_usd == pytest.approx(azure.ledger_usd, abs=1e-12)
+    assert setting.status.in_flight == 0
 
 
 def test_a_service_that_is_away_is_asked_again(tmp_path, service):

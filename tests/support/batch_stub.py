@@ -208,11 +208,27 @@ class BatchHandler(BaseHTTPRequestHandler):
                 self.answer({"object": "list", "data": list(self.stub.batches.values()), "has_more": False})
 
 
+class AzureHandler(BatchHandler):
+    """The same routes as Azure has them: below /openai, with a version, a key of its own, and other lines."""
+
+    def parse_request(self) -> bool:
+        """Read a request of Azure as one of OpenAI."""
+        parsed = super().parse_request()
+        route, _, query = self.path.partition("?")
+        assert route.startswith("/openai/"), route
+        assert "api-version=2024-10-21" in query, query
+        assert self.headers["api-key"] == "secret"
+        self.path = f"/v1/{route.removeprefix('/openai/')}"
+        del self.headers["authorization"]
+        self.headers["authorization"] = "Bearer secret"
+        return parsed
+
+
 @contextmanager
-def batch_stub(**behaviour) -> Iterator[BatchStub]:
+def batch_stub(handler: type[BatchHandler] = BatchHandler, **behaviour) -> Iterator[BatchStub]:
     """Run the service while the block runs."""
     stub = BatchStub(**behaviour)
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (BatchHandler,), {"stub": stub}))
+    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (handler,), {"stub": stub}))
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()
     stub.url = f"http://127.0.0.1:{server.server_port}/v1"

@@ -14,7 +14,7 @@ from wiserouter.integration import fresh_id
 from wiserouter.integration.batches.layouts import write_files
 from wiserouter.integration.batches.requests import CHAT_URL
 from wiserouter.integration.batches.together import together
-from wiserouter_litellm.batches.allocation import AllocatedLine, allocate_lines
+from wiserouter_litellm.batches.allocation import AllocatedLine, allocate_lines, wire_model
 from wiserouter_litellm.batches.batch_lines import check_lines, read_lines
 from wiserouter_litellm.batches.kept_batches import KeptBatches, PlannedLine, ProviderJob, ProxyBatch
 from wiserouter_litellm.batches.kept_files import KeptFile, KeptFiles
@@ -27,6 +27,9 @@ from wiserouter_litellm.litellm_compat import deployments_of
 from wiserouter_litellm.settings import BatchSettings
 
 logger = logging.getLogger("wiserouter.litellm")
+
+AZURE_URL = "/chat/completions"
+"""The route in the lines of a file for Azure."""
 
 _DAY_S = 86_400.0
 
@@ -120,7 +123,9 @@ class GroupBatches:
         )
         folder, models = self.batches.path(batch.id), {one.decision.model: one.deployment_id for one in lines}
         for model, deployment_id in models.items():
-            rows = (_row(one) for one in lines if one.decision.model == model)
+            deployment = self._deployment(batch.group, deployment_id)
+            url = AZURE_URL if deployment is not None and wire_model(deployment)[1] == "azure" else CHAT_URL
+            rows = (_row(one, url) for one in lines if one.decision.model == model)
             written = write_files(folder, model, "openai", rows)
             batch.jobs += [ProviderJob(one.file, model, deployment_id, one.requests) for one in written]
         self.batches.write(batch)
@@ -167,5 +172,5 @@ class GroupBatches:
         return thread
 
 
-def _row(line: AllocatedLine) -> dict[str, Any]:
-    return {"custom_id": line.decision.id, "method": "POST", "url": CHAT_URL, "body": dict(line.body)}
+def _row(line: AllocatedLine, url: str) -> dict[str, Any]:
+    return {"custom_id": line.decision.id, "method": "POST", "url": url, "body": dict(line.body)}
