@@ -169,7 +169,9 @@ def test_results_are_settled_once_however_often_a_batch_is_moved_on(tmp_path, se
 def test_batches_go_to_azure_by_its_routes(tmp_path):
     with batch_stub(AzureHandler, fault=lambda at, _: "errored" if at == 1 else "", polls=2) as azure:
         azure.url = azure.url.removesuffix("/v1")
-        setting = Setting(tmp_path, azure, Budget(10.0, 1_000), params={"provider": "azure", "api_version": "2024-10-21"})
+        setting = Setting(
+            tmp_path, azure, Budget(10.0, 1_000), params={"provider": "azure", "api_version": "2024-10-21"}
+        )
         ended = setting.end(setting.create(rows()))
     (content, *_) = azure.files.values()
     assert {json.loads(line)["url"] for line in content.decode().splitlines()} == {"/chat/completions"}

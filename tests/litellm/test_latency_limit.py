@@ -92,4 +92,4 @@ async def test_real_calls_keep_to_a_limit_at_the_best_quality(start, settled, mo
     waits = ", ".join(f"{name} {s:.3f} s ({len(of_model[name])})" for name, s in zip(WAIT_S, mean_s, strict=True))
     print(f"\n{start}: mean over the limit after {means}; quality over the optimum {quality:.4f}; {waits}")
     assert used_s.mean() / LIMIT_S == pytest.approx(1.0, abs=0.02)
-    assert quality >= 0.99 or start == "cold"  # cold calls use up what others would have had
+    assert quality >= 0.99

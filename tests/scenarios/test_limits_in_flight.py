@@ -1,7 +1,7 @@
 """A limit on the mean latency of calls that run at the same time, by a simulated clock: no sleeping, no real time.
 
-The calls of a provider that takes 20 or 200 ms, as in `tests/litellm/test_call_times.py`; a call reports when it ends,
-so that the fast ones of those that were begun together report first.
+The provider takes 20 or 200 ms. A call reports when it ends, so that the fast ones of those that were begun together
+report first.
 """
 
 import heapq
