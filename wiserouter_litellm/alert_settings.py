@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field, SecretStr, model_validator
 
 from wiserouter.integration import WarningRules
-from wiserouter_litellm.budget_settings import Strict
+from wiserouter_litellm.strict_settings import Strict
 
 
 class WebhookBlock(Strict):

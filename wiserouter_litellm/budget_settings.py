@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from difflib import get_close_matches
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
-from wiserouter import Budget, Limit, Price
+from wiserouter import Budget, Price
 from wiserouter.integration import check_price
+from wiserouter_litellm.limit_settings import LimitSettings, UseSettings, check_uses_are_known
+from wiserouter_litellm.strict_settings import Strict
 
 WORD, BUDGET = "a word", "a budget"
 """Tags of the union of a word and a budget, which are no part of a key."""
@@ -25,21 +25,6 @@ Rule = Literal[
     "regenerated",
 ]
 """The rules of failures that LiteLLM shows."""
-
-
-class Strict(BaseModel):
-    """A block in which no key is ignored: a typo is an error that names the nearest key."""
-
-    model_config = ConfigDict(extra="forbid", allow_inf_nan=False, frozen=True)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _knows_its_keys(cls, given: object) -> object:
-        known = [field.alias or name for name, field in cls.model_fields.items()]
-        unknown = [key for key in given if key not in known] if isinstance(given, Mapping) else []
-        if unknown:
-            raise ValueError("; ".join(_unknown_key(str(key), known) for key in unknown))
-        return given
 
 
 TokenUsd = Annotated[float, Field(ge=0), AfterValidator(lambda usd: check_price("a price", usd))]
@@ -272,31 +257,6 @@ class JudgeBlock(Strict):
     timeout_s: float = Field(60.0, gt=0)
 
 
-class LimitSettings(Strict):
-    """The limit of a resource: a mean per request, a sum, or a threshold and the largest share of requests above it."""
-
-    mean: float | None = Field(None, gt=0)
-    share_above: tuple[float, float] | None = None
-    total: float | None = Field(None, gt=0)
-
-    @model_validator(mode="after")
-    def _is_a_limit(self) -> LimitSettings:
-        Limit(**self.model_dump())
-        return self
-
-
-class UseSettings(Strict):
-    """What a call of a model uses of a resource: each call, and each token of its prompt and answer."""
-
-    call: float = Field(0.0, ge=0)
-    input_token: float = Field(0.0, ge=0)
-    output_token: float = Field(0.0, ge=0)
-
-
-MEASURED = ("latency_s", "first_token_s")
-"""The resources that LiteLLM measures."""
-
-
 class AccountSettings(ConversationSettings, NestedSettings):
     """A budget and the router that it belongs to, for one group or for several.
 
@@ -386,14 +346,7 @@ class AccountSettings(ConversationSettings, NestedSettings):
 
     @model_validator(mode="after")
     def _knows_uses(self) -> AccountSettings:
-        stated = {resource for row in self.uses.values() for resource in row}
-        if measured := stated.intersection(MEASURED):
-            raise ValueError(f"uses must not name what LiteLLM measures, got {min(measured)}")
-        for resource in self.limits:
-            if resource not in stated.union(MEASURED):
-                raise ValueError(
-                    f"limits of {resource} need its uses by model: LiteLLM measures {' and '.join(MEASURED)}"
-                )
+        check_uses_are_known(self.limits, self.uses)
         return self
 
     @model_validator(mode="after")
@@ -418,11 +371,3 @@ class AccountSettings(ConversationSettings, NestedSettings):
     def grows(self) -> bool:
         """Whether the group starts without contexts, and fits them as prompts come."""
         return self.artifact is None and self.contexts != 1 and self.explore_requests is None
-
-
-def _unknown_key(key: str, known: list[str]) -> str:
-    """Return the complaint about an unknown key, with the known ones that are nearest, or all of them."""
-    near = [name for name in known if name.startswith(key) or key.startswith(name)]
-    near = near or get_close_matches(key, known, n=1)
-    remedy = f"did you mean {' or '.join(near)}?" if near else f"the keys here are {', '.join(known)}"
-    return f"unknown key {key!r}, {remedy}"

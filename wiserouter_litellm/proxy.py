@@ -32,13 +32,14 @@ from wiserouter.errors import InvalidInput, WiseRouterError
 from wiserouter.integration import PriorScore, PriorScores, shadow_of, trace_decisions
 from wiserouter_litellm.alerts import start_alerts
 from wiserouter_litellm.boot_refusal import announce_refusal
-from wiserouter_litellm.budget_settings import MEASURED, AccountSettings, LimitSettings, ScopeSettings
+from wiserouter_litellm.budget_settings import AccountSettings, ScopeSettings
 from wiserouter_litellm.deployments import Deployment
 from wiserouter_litellm.encoder import LiteLLMEncoder
 from wiserouter_litellm.errors import SettingsError, uncountable
 from wiserouter_litellm.group import Group
 from wiserouter_litellm.group_setup import open_group
 from wiserouter_litellm.judge import start_judge
+from wiserouter_litellm.limit_settings import MEASURED, LimitSettings
 from wiserouter_litellm.metrics import watch_groups
 from wiserouter_litellm.other_surfaces import asked_groups
 from wiserouter_litellm.request_values import CallerValues

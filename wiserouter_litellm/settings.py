@@ -12,8 +12,9 @@ from pydantic import Discriminator, Field, Tag, ValidationError, model_validator
 from wiserouter.errors import InvalidInput
 from wiserouter.integration import MAX_WAIT_S, DrawBy
 from wiserouter_litellm.alert_settings import AlertSettings
-from wiserouter_litellm.budget_settings import BUDGET, WORD, AccountSettings, Strict
+from wiserouter_litellm.budget_settings import BUDGET, WORD, AccountSettings
 from wiserouter_litellm.errors import SettingsError
+from wiserouter_litellm.strict_settings import Strict
 
 ROOT = "callback_settings.wiserouter"
 

@@ -14,8 +14,8 @@ from support.groups import HI, RICH, asked, fitted, llms
 from support.providers import TOKENS, URL, answer, deployment
 from wiserouter import Limit, Limits
 from wiserouter_litellm import attach
-from wiserouter_litellm.budget_settings import LimitSettings
 from wiserouter_litellm.errors import SettingsError
+from wiserouter_litellm.limit_settings import LimitSettings
 from wiserouter_litellm.proxy import _groups_of
 from wiserouter_litellm.settings import settings_of
 

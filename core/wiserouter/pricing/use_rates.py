@@ -42,7 +42,7 @@ class UseRate:
             check_amount(f"UseRate.{name}", getattr(self, name))
 
     def of(self, usage: Usage) -> float:
-        """Return what a call of these tokens uses."""
+        """Return the use of a call with these tokens."""
         return self.call + self.input_token * usage.input_tokens + self.output_token * usage.output_tokens
 
 
@@ -60,7 +60,7 @@ def checked_rates(rates: Rates, models: Iterable[Model]) -> dict[str, dict[str, 
 
 
 def uses_of(rates: Rates, model: Model, usage: Usage | None) -> dict[str, float]:
-    """Return what a call has used by the rates of its family and of its model, which come first.
+    """Return the uses of a call by the rates of its family and of its model, which come first.
 
     Nothing is known of a call whose tokens are unknown, as of an answer from a cache.
 

@@ -29,6 +29,7 @@ from wiserouter.prompts.contexts import Contexts
 from wiserouter.prompts.encoders import Encoder
 from wiserouter.routing.conversation_calls import ConversationCalls
 from wiserouter.routing.decider import Decider
+from wiserouter.routing.decision_ids import id_of
 from wiserouter.routing.label_budget import LabelBudget
 from wiserouter.routing.learner import Learner
 from wiserouter.routing.ordered_mode import RouterMode
@@ -339,7 +340,7 @@ class RouterAdministration(RouterMode):
         """
         from wiserouter.routing.explanation import explanation_of  # most processes explain nothing
 
-        decision_id = decision if isinstance(decision, str) else decision.id
+        decision_id = id_of(decision)
         contexts = self.contexts if self._growing is None else None
         explanation = explanation_of(self._store.find(decision_id), self.pool.names, contexts)
         return replace(explanation, warnings=tuple(self._learner.agreements.warnings.values()))

@@ -28,6 +28,7 @@ from wiserouter.pricing.prices import cost_usd as cost_of_usage
 from wiserouter.pricing.usage_shapes import UsageLike, usage_from
 from wiserouter.pricing.use_rates import Rates, uses_of
 from wiserouter.routing.administration import RouterAdministration
+from wiserouter.routing.decision_ids import id_of, scope_of
 from wiserouter.routing.shadow import is_observed
 from wiserouter.stores.base import Record
 from wiserouter.types import Decision
@@ -84,8 +85,7 @@ class RouterSettlement(RouterAdministration):
             If the cost is not a finite number of at least 0, or the model is unknown or has no price. Nothing is
             changed.
         """
-        decision_id = decision if isinstance(decision, str) else decision.id
-        pool = self._learner.pool
+        decision_id, pool = id_of(decision), self._learner.pool
         served = None if model is None else pool.positions[model] if model in pool.positions else pool.index(model)
         tokens = usage if usage is None or isinstance(usage, Usage) else usage_from(usage)
         uses = None if resources is None else check_uses(resources)
@@ -128,7 +128,7 @@ class RouterSettlement(RouterAdministration):
         """Charge like `charge`, off the event loop if the store may have to be waited for."""
         charge = partial(self.charge, usage=usage, model=model, learn=learn, learned_usd=learned_usd)
         step = partial(charge, decision, cost_usd, resources=resources)
-        await self._offload(_scope(decision), step, _id(decision))
+        await self._offload(scope_of(decision), step, id_of(decision))
 
     def spend(self, cost_usd: float, *, scope: str = "default") -> None:
         """Pay for something other than a call of the pool, such as an embedding, from the same budget.
@@ -168,7 +168,7 @@ class RouterSettlement(RouterAdministration):
 
         With `failed=False` the model did not fail, so that it keeps its conversation: the call was never sent.
         """
-        record = self._store.release(_id(decision))
+        record = self._store.release(id_of(decision))
         for listener in self._listeners:
             listener()
         self._note_outcome(record, released=True, failed=failed)
@@ -197,7 +197,7 @@ class RouterSettlement(RouterAdministration):
         UnknownDecision, AlreadySettled
             If there is no such decision, or it was charged, released or presumed before. Nothing is changed.
         """
-        record = self._store.presume(_id(decision))
+        record = self._store.presume(id_of(decision))
         for listener in self._listeners:
             listener()
         self._note_outcome(record, released=False, failed=failed)
@@ -206,7 +206,7 @@ class RouterSettlement(RouterAdministration):
 
     async def apresume(self, decision: Decision | str) -> None:
         """Presume like `presume`, off the event loop if the store may have to be waited for."""
-        await self._offload(_scope(decision), partial(self.presume, decision), _id(decision))
+        await self._offload(scope_of(decision), partial(self.presume, decision), id_of(decision))
 
     def reward(
         self,
@@ -271,7 +271,7 @@ class RouterSettlement(RouterAdministration):
 
     async def arelease(self, decision: Decision | str) -> None:
         """Release like `release`, off the event loop if the store may have to be waited for."""
-        await self._offload(_scope(decision), partial(self.release, decision), _id(decision))
+        await self._offload(scope_of(decision), partial(self.release, decision), id_of(decision))
 
     async def areward(
         self,
@@ -291,7 +291,7 @@ class RouterSettlement(RouterAdministration):
 
         An alias that was given before passes to the later decision; with "" as the decision it is withdrawn.
         """
-        self._store.alias((alias,) if isinstance(alias, str) else alias, _id(decision))
+        self._store.alias((alias,) if isinstance(alias, str) else alias, id_of(decision))
 
     def waits(self, scope: str | None = None) -> bool:
         """Return True if a step may wait for the store; such a step must not run on the event loop.
@@ -309,7 +309,7 @@ class RouterSettlement(RouterAdministration):
         self, observed: Decision | str, served: int | None, given_usd: float | None, usage: Usage | None, *, learn: bool
     ) -> bool:
         """Book what the router's choice would have cost, and learn from what ran; False for a call that it acts on."""
-        known, names = self._store.find(_id(observed)), self._learner.pool.names
+        known, names = self._store.find(id_of(observed)), self._learner.pool.names
         decision = known.decision
         if not is_observed(decision.scope):
             return False
@@ -341,7 +341,7 @@ class RouterSettlement(RouterAdministration):
 
     def _rewarded_id(self, decision: Decision | str) -> str:
         """Return the decision that a score belongs to: that of the run, for a call of a run."""
-        decision_id = decision if isinstance(decision, str) else decision.id
+        decision_id = id_of(decision)
         if self._calls is None:
             return decision_id
         known = self._store.find(decision_id).decision if isinstance(decision, str) else decision
@@ -390,16 +390,8 @@ class RouterSettlement(RouterAdministration):
         name = served or (self.decision(decision) if isinstance(decision, str) else decision).model
         pool = self._learner.pool
         if name not in pool.by_name:  # a decision of another router, or a model that was never here
-            self._store.find(_id(decision))
+            self._store.find(id_of(decision))
         price = (pool.by_name.get(name) or pool.models[pool.index(name)]).price
         if price is None:
             raise UnknownPrice(name, "price: give Model(price=Price(input=..., output=...)), or cost_usd")
         return cost_of_usage(price, usage)
-
-
-def _id(decision: Decision | str) -> str:
-    return decision if isinstance(decision, str) else decision.id
-
-
-def _scope(decision: Decision | str) -> str:
-    return "" if isinstance(decision, str) else decision.scope

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from wiserouter.errors import AlreadySettled, UnknownDecision
+from wiserouter.routing.decision_ids import id_of
 from wiserouter.routing.shadow_methods import RouterShadow
 from wiserouter.routing.signals import Answer, Signals
 from wiserouter.types import Decision
@@ -82,7 +83,7 @@ class RouterSignals(RouterShadow):
 
     def fail(self, decision: Decision | str, rule: str) -> bool:
         """Score a decision 0 by a rule; False where it has no score: it is unknown, failed, or a call of a run."""
-        id_ = decision if isinstance(decision, str) else decision.id
+        id_ = id_of(decision)
         try:
             if self._calls is not None and rule not in OF_RUNS and self.decision(id_).run_id:
                 return False
