@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
 from wiserouter import Budget, Price
 from wiserouter.integration import check_price
-from wiserouter_litellm.limit_settings import LimitSettings, UseSettings, check_uses_are_known
+from wiserouter_litellm.limit_settings import LimitSettings, Share, UseSettings, check_uses_are_known
 from wiserouter_litellm.strict_settings import Strict
 
 WORD, BUDGET = "a word", "a budget"
@@ -270,6 +270,10 @@ class AccountSettings(ConversationSettings, NestedSettings):
         Limits beside the budget by resource: `latency_s`, of streams `first_token_s`, and those that `uses` names.
     uses : dict
         What calls use of resources that are not measured, such as `energy_wh`, by model and resource.
+    max_share, min_share : dict
+        The largest and the least share of the requests that a model gets, by model.
+    min_quality : float, optional
+        The least expected mean score of the requests.
     artifact : str, optional
         A file written by `wiserouter fit`; without one the router starts without any estimates.
     encoder : str, optional
@@ -322,6 +326,9 @@ class AccountSettings(ConversationSettings, NestedSettings):
     values: ValueSettings | None = None
     limits: dict[str, LimitSettings] = Field(default_factory=dict)
     uses: dict[str, dict[str, UseSettings]] = Field(default_factory=dict)
+    max_share: dict[str, Share] = Field(default_factory=dict)
+    min_share: dict[str, Share] = Field(default_factory=dict)
+    min_quality: Share | None = None
     artifact: str | None = None
     encoder: str | None = Field(None, pattern=r"^litellm/.+")
     encoder_params: dict[str, Any] = Field(default_factory=dict)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Annotated
 
 from pydantic import Field, model_validator
 
@@ -11,6 +12,8 @@ from wiserouter_litellm.strict_settings import Strict
 
 MEASURED = ("latency_s", "first_token_s")
 """The resources that LiteLLM measures."""
+
+Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class LimitSettings(Strict):

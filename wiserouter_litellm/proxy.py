@@ -220,8 +220,8 @@ def _limit(router: WiseRouter, settings: AccountSettings, share: float) -> None:
             if not any(resource in rates.get(name, {}) for name in (model.name, model.family)):
                 raise InvalidInput(f"uses must say what {model.name!r} uses of {resource}, since limits name it")
     limits: dict[str, Limit] = {resource: _limit_of(one, share) for resource, one in settings.limits.items()}
-    if limits:
-        router.set_limits(Limits(limits))
+    if limits or settings.max_share or settings.min_share or settings.min_quality is not None:
+        router.set_limits(Limits(limits, settings.min_quality, settings.max_share, settings.min_share))
 
 
 def _limit_of(settings: LimitSettings, share: float) -> Limit:

@@ -70,9 +70,9 @@ ENERGY = {
 }
 
 
-def group_of(limits, uses):
+def group_of(limits, uses, **more):
     """Return the group of a proxy with these settings."""
-    terms = {"budget_usd": 50, "requests": 100, "limits": limits, "uses": uses, "contexts": 1}
+    terms = {"budget_usd": 50, "requests": 100, "limits": limits, "uses": uses, "contexts": 1, **more}
     settings = settings_of({"groups": {"wise": terms}})
     config = {"model_list": [deployment("small"), deployment("large")]}
     return _groups_of("wise", settings.accounts["wise"], settings.members("wise"), config)["wise"]
@@ -100,6 +100,21 @@ def test_uses_that_are_not_known_are_refused():
         group_of({"energy_wh": {"mean": 1.0}}, {"openai/small": {"energy_wh": {"call": 1.0}}})
     with pytest.raises(SettingsError, match="one of openai/small, openai/large; got 'small'"):
         group_of({"energy_wh": {"mean": 1.0}}, {"small": {"energy_wh": {"call": 1.0}}})
+
+
+async def test_the_largest_share_of_a_model_is_held(provider, settled):
+    group = group_of({}, {}, max_share={"openai/large": 0.3}, min_share={"openai/small": 0.1}, min_quality=0.0)
+    shares = {"max_share": {"openai/large": 0.3}, "min_share": {"openai/small": 0.1}}
+    assert group.router.limits() == Limits(min_quality=0.0, **shares)
+    llms_ = llms()
+    attach(llms_, "wise", router=group.router)
+    await in_turn(llms_, 30)
+    await settled(lambda: group.router.status().charged == 30)
+    assert asked(provider).count("large") <= 10
+    with pytest.raises(SettingsError, match="got 'huge'"):
+        group_of({}, {}, max_share={"huge": 0.3})
+    with pytest.raises(SettingsError, match="largest shares"):
+        group_of({}, {}, max_share={"openai/large": 0.3, "openai/small": 0.3})
 
 
 def test_a_worker_without_a_store_has_its_share_of_a_total(monkeypatch):
