@@ -132,8 +132,9 @@ class MeanErrors(NamedTuple):
 def mean_errors(count: FloatArray, total: FloatArray, square: FloatArray) -> MeanErrors:
     """Return the errors of the means of `shrunk_means`, by the random-effects model (Morris 1983).
 
-    A cell of n observations has the variance s2 / (n + kappa) around the column's mean, whose weight in it is
-    kappa / (n + kappa). The column's mean has the variance of its observations and that of its cells.
+    A cell of n observations with the variance s2 deviates by (n s2 + kappa^2 t2) / (n + kappa)^2 from the column's
+    mean, whose weight in it is kappa / (n + kappa), with the variance t2 between cells. The column's mean has the
+    variance of its observations and that of its cells.
 
     Examples
     --------
@@ -142,11 +143,28 @@ def mean_errors(count: FloatArray, total: FloatArray, square: FloatArray) -> Mea
     [[0.577], [0.577]]
     """
     within, kappa = spreads(count, total, square).within, pseudo_counts(count, total, square)
-    call = np.sqrt(np.broadcast_to(within, count.shape))
     n = np.maximum(count.sum(axis=0), 1.0)
+    call_sq = _variances(count, total, square, within)
+    call = np.sqrt(call_sq)
     if np.isinf(kappa):
-        return MeanErrors(np.zeros_like(call), call / np.sqrt(n), call)
+        return MeanErrors(np.zeros_like(call), np.broadcast_to(np.sqrt(within / n), call.shape), call)
     weight = np.where(count > 0, kappa, 1.0)
-    between = within / kappa if kappa > 0.0 else np.zeros_like(within)
+    between = within / kappa if kappa > 0.0 else within
+    own_sq = (count * call_sq + weight**2 * between) / (count + weight) ** 2
     column = np.sqrt(within / n + between * ((count / n) ** 2).sum(axis=0))
-    return MeanErrors(call / np.sqrt(count + weight), column * weight / (count + weight), call)
+    return MeanErrors(np.sqrt(own_sq), column * weight / (count + weight), call)
+
+
+def _variances(count: FloatArray, total: FloatArray, square: FloatArray, within: FloatArray) -> FloatArray:
+    """Return the variance within each cell, shrunk toward one in proportion to the square of its mean.
+
+    Costs of long answers deviate by more than those of short ones, so that one variance for a column would be too large
+    for some of its cells by orders of magnitude.
+    """
+    mean = np.nan_to_num(shrunk_means(count, total, square, shrink=True))
+    squares = (count * mean**2).sum(axis=0) / np.maximum(count.sum(axis=0), 1.0)
+    prior = mean**2 * np.divide(within, squares, out=np.zeros_like(within), where=squares > 0.0)
+    inside = np.maximum(square - total**2 / np.maximum(count, 1.0), 0.0)
+    freedom = np.maximum(count - 1.0, 0.0)
+    variance: FloatArray = (inside + UNIDENTIFIED_STRENGTH * prior) / (freedom + UNIDENTIFIED_STRENGTH)
+    return variance

@@ -56,6 +56,11 @@ class CostErrors:
     shared_usd : array-like of shape (n_groups, n_models), optional
         Standard deviation of the error of each mean cost that all groups of a model share; none by default.
 
+    Attributes
+    ----------
+    selection_usd : float, USD
+        Added to each margin for the preference of an allocation for what looks cheap; 0 unless it is set.
+
     Examples
     --------
     >>> errors = CostErrors(0.95, [0, 0, 0, 0], [[0.0]], [[1.0]])
@@ -74,9 +79,9 @@ class CostErrors:
         check_delta("confidence", confidence)
         if confidence < 0.5:
             raise InvalidInput(f"confidence must be at least 0.5, got {confidence!r}", value=confidence)
-        self.level = sampled_level(confidence)
+        self.level, self.selection_usd = sampled_level(confidence), 0.0
         self._quantile = NormalDist().inv_cdf(self.level)
-        self._group: IntArray = np.asarray(group, dtype=np.int64)
+        self.group: IntArray = np.asarray(group, dtype=np.int64)
         self._mean_sq: FloatArray = np.asarray(mean_usd, dtype=np.float64) ** 2
         self._call_sq: FloatArray = np.asarray(call_usd, dtype=np.float64) ** 2
         self._shared: FloatArray = (
@@ -90,16 +95,22 @@ class CostErrors:
 
     def margin_usd(self, model: IntArray, total_usd: float) -> float:
         """Return the margin if the queries take these models, which cost `total_usd` in all by the estimates."""
-        cells = self._group * self._mean_sq.shape[1] + model
+        cells = self.group * self._mean_sq.shape[1] + model
         count = np.bincount(cells, minlength=self._mean_sq.size).reshape(self._mean_sq.shape)
         of_means = float((count**2 * self._mean_sq).sum() + ((count * self._shared).sum(axis=0) ** 2).sum())
         of_calls = float((count * self._call_sq).sum())
         normal = self._quantile * math.sqrt(of_means + of_calls)
         if total_usd <= 0.0:
-            return normal
+            return normal + self.selection_usd
         shapes = (_shape(total_usd, variance) for variance in (of_calls, of_means))
         leaning = fdtri(*(2.0 * one for one in shapes), self.level) - 1.0
-        return max(normal, total_usd * float(leaning))
+        return max(normal, total_usd * float(leaning)) + self.selection_usd
+
+    def drawn(self, rng: np.random.Generator) -> FloatArray:
+        """Return errors of the means, drawn from a normal distribution, of shape (n_groups, n_models)."""
+        own = np.sqrt(self._mean_sq) * rng.standard_normal(self._mean_sq.shape)
+        errors: FloatArray = own + self._shared * rng.standard_normal(self._mean_sq.shape[1])
+        return errors
 
 
 def sampled_level(confidence: float) -> float:

@@ -247,7 +247,10 @@ def _allocated(
     """Return the best allocation, within capacities where there are any."""
     from wiserouter.planning.batch_allocation import BatchProgram  # few routers allocate batches
     from wiserouter.planning.batch_capacity import CapacityProgram
+    from wiserouter.planning.batch_selection import selection_usd
 
+    if errors is not None:
+        errors.selection_usd = selection_usd(reward, cost, errors, budget_usd)
     free = all(one is None or one >= len(reward) for one in limits)
     program = BatchProgram(reward, cost) if free else CapacityProgram(reward, cost, limits)
     return program.allocate(budget_usd, errors)

@@ -94,11 +94,14 @@ def test_the_errors_of_shrunk_means_are_those_of_the_random_effects_model(betwee
     assert 0.8 <= np.std(single) <= 1.1  # smaller where cells do not differ, which is not known
 
 
-def test_a_mean_without_strength_has_the_error_of_its_own_observations():
-    count, total = np.array([[4.0], [16.0]]), np.array([[4.0], [1_600.0]])  # far apart: hardly any shrinkage
-    own, shared, call = mean_errors(count, total, total**2 / count + 3.0)
-    assert call == pytest.approx(np.sqrt(6.0 / 18.0))
-    assert own == pytest.approx(call / np.sqrt(count), rel=1e-3)
-    assert shared.max() < 0.01
+def test_cells_deviate_in_proportion_to_their_means_unless_their_own_calls_say_otherwise():
+    count, mean = np.array([[4.0], [400.0]]), np.array([[1.0], [100.0]])  # far apart: hardly any shrinkage
+    variance = np.array([[0.04], [2_500.0]])
+    own, shared, call = mean_errors(count, count * mean, count * mean**2 + (count - 1.0) * variance)
+    assert call[1] == pytest.approx(50.0, rel=0.02)  # 0.5 of its mean
+    assert 0.2 < call[0] < 10.0  # its own four calls, and eight in proportion to its mean: one for both would be 50
+    assert own[1] == pytest.approx(call[1] / 20.0, rel=0.05)
+    assert own[0] >= call[0] / np.sqrt(12.0)
+    assert shared[1] < own[1]
     nothing = np.zeros((2, 3))
     assert not any(one.any() for one in mean_errors(nothing, nothing, nothing))
