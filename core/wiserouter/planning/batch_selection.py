@@ -1,8 +1,9 @@
 r"""What a batch costs beyond its estimates because an allocation prefers models that look cheap (the winner's curse).
 
 With estimates :math:`c = \theta + \epsilon` and :math:`n(c)` queries on each model, the total is underestimated by
-:math:`-\mathbb{E} \sum n(c)\,\epsilon`, the covariance of the allocation with the errors (Stein 1981; Efron 2004). It is
-found by a parametric bootstrap: errors are drawn, and the allocation at costs with them is compared with that without,
+:math:`-\mathbb{E} \sum n(c)\,\epsilon`, the covariance of the allocation with the errors (Stein 1981; Efron
+2004). It is found by a parametric bootstrap: errors are drawn, and the allocation at costs with them is compared with
+that without,
 
 .. math:: -\frac{1}{B} \sum_b \sum_{jk} \big(n_{jk}(c + \epsilon^b) - n_{jk}(c)\big)\,\epsilon^b_{jk} ,
 
