@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
     from wiserouter.evaluation.report import Aggregates, Results
 
+SLOWEST = 12
+"""Methods of a bench whose times are printed; the report has all."""
+
 
 def bench(
     log: Annotated[
@@ -111,7 +114,7 @@ def bench(
     aggregates = _write(_results(work, rows, opened), report)
     if as_json:
         return print_json(_figures(work.table, aggregates))
-    out.print(_quality(aggregates), "")
+    out.print(_quality(aggregates), "", _seconds(aggregates), "")
     written = f"Report: {report / loaded.name}.html and .md, rows: .parquet, figures: .csv"
     out.print(written, highlight=False, soft_wrap=True)
     return None
@@ -197,6 +200,18 @@ def _quality(aggregates: Aggregates) -> Table:
     grid = table(title, ["method", *(f"{rate:.2g}" for rate in rates), "*"], rows)
     grid.padding = 0
     return grid
+
+
+def _seconds(aggregates: Aggregates) -> Table:
+    """Return the processor time of the slowest methods, and of all together."""
+    parts = ("all_fit_s", "all_start_s", "all_serve_s")
+    each = aggregates.comparison.by_method.select("method", *parts)
+    slowest = each.with_columns(all_s=sum(each[part] for part in parts)).sort("all_s", descending=True)
+    named, others = slowest.head(SLOWEST), slowest.tail(-SLOWEST)
+    sums = [(f"{others.height} others", others), ("all", slowest)] if others.height else [("all", slowest)]
+    rows = [*named.iter_rows(), *((name, *frame.drop("method").sum().row(0)) for name, frame in sums)]
+    cells = [[name, *(f"{seconds:.1f}" for seconds in row)] for name, *row in rows]
+    return table("Seconds of processor time, all seeds and budgets", ["method", "fit", "tune", "serve", "all"], cells)
 
 
 def _cell(row: Mapping[str, Any]) -> str:

@@ -11,12 +11,18 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from wiserouter.learning.long_rows import LONG_ROW
+import numpy as np
+
+from wiserouter.learning.long_rows import LONG_ROW, rows_of_numbers
+from wiserouter.planning.long_hull import SKIP, long_hull
+from wiserouter.types import FloatArray
+
+__all__ = ["SKIP", "ContextEnvelope", "EnvelopeStep", "context_envelope", "context_envelopes", "envelope"]
 
 _INFINITE = float("inf")
 
-SKIP = -1
-"""Index of the null action."""
+_NOTHING = np.zeros(1)
+"""Cost and reward of the null action."""
 
 
 class EnvelopeStep(NamedTuple):
@@ -76,10 +82,10 @@ class ContextEnvelope(NamedTuple):
 
 
 def context_envelopes(
-    freq: list[float], cost_usd: list[list[float]], reward: list[list[float]], *, allow_skip: bool
+    freq: list[float], cost_usd: FloatArray, reward: FloatArray, *, allow_skip: bool
 ) -> list[ContextEnvelope]:
     """Return the envelope of each context; `freq` holds their shares of all requests."""
-    rows = zip(freq, cost_usd, reward, strict=True)
+    rows = zip(freq, rows_of_numbers(cost_usd), rows_of_numbers(reward), strict=True)
     return [context_envelope(context, *row, allow_skip=allow_skip) for context, row in enumerate(rows)]
 
 
@@ -87,25 +93,34 @@ def context_envelope(
     context: int, weight: float, cost_usd: Sequence[float], reward: Sequence[float], *, allow_skip: bool
 ) -> ContextEnvelope:
     """Return the envelope of a context that makes up the share `weight` of all requests."""
+    if len(cost_usd) > LONG_ROW:
+        return _long_envelope(context, weight, cost_usd, reward, allow_skip=allow_skip)
     cost, gain = [*cost_usd, 0.0], [*reward, 0.0]  # index -1 is the null action
-    hull, falling = _upper_hull(cost, gain, allow_skip=allow_skip)
+    hull, falling = _upper_hull(cost, gain, _by_cost(cost_usd, allow_skip=allow_skip))
     low = hull[0]
     spends, gains = [], []
     for a, b in pairwise(hull):
         spends.append(weight * (cost[b] - cost[a]))
         gains.append(weight * (gain[b] - gain[a]))
-    row = ContextEnvelope(
+    return ContextEnvelope(
         context, hull, falling, spends, gains, weight * cost[low], weight * gain[low], cost_usd, reward
     )
-    return row if len(cost_usd) <= LONG_ROW else _long(row)
 
 
-def _long(row: ContextEnvelope) -> ContextEnvelope:
-    """Return the same envelope with arrays in place of lists."""
-    context, hull, falling, spend_usd, gain, base_usd, base_value, cost_usd, reward = row
-    steps = array("d", falling), array("d", spend_usd), array("d", gain)
-    means = array("d", cost_usd), array("d", reward)
-    return ContextEnvelope(context, array("q", hull), *steps, base_usd, base_value, *means)
+def _long_envelope(
+    context: int, weight: float, cost_usd: Sequence[float], reward: Sequence[float], *, allow_skip: bool
+) -> ContextEnvelope:
+    """Return the envelope of many models: the same numbers, by whole arrays."""
+    cost_row, reward_row = (row if isinstance(row, array) else array("d", row) for row in (cost_usd, reward))
+    cost, gain = (np.concatenate((row, _NOTHING)) for row in (cost_row, reward_row))  # index -1 is the null action
+    hull, falling = long_hull(cost, gain, allow_skip=allow_skip)
+    x, y = cost[hull], gain[hull]
+    slopes, spends, gains = (
+        array("d", one.tobytes()) for one in (falling, weight * (x[1:] - x[:-1]), weight * (y[1:] - y[:-1]))
+    )
+    base_usd, base_value = weight * float(x[0]), weight * float(y[0])
+    models = array("q", hull.tobytes())
+    return ContextEnvelope(context, models, slopes, spends, gains, base_usd, base_value, cost_row, reward_row)
 
 
 def envelope(cost_usd: list[float], reward: list[float], *, allow_skip: bool = False) -> list[int]:
@@ -135,16 +150,21 @@ def envelope(cost_usd: list[float], reward: list[float], *, allow_skip: bool = F
     >>> envelope([1, 2], [0.5, 0.6], allow_skip=True)
     [-1, 0, 1]
     """
-    return _upper_hull([*cost_usd, 0.0], [*reward, 0.0], allow_skip=allow_skip)[0]
+    return _upper_hull([*cost_usd, 0.0], [*reward, 0.0], _by_cost(cost_usd, allow_skip=allow_skip))[0]
 
 
-def _upper_hull(cost_usd: list[float], reward: list[float], *, allow_skip: bool) -> tuple[list[int], list[float]]:
+def _by_cost(cost_usd: Sequence[float], *, allow_skip: bool) -> list[int]:
+    """Return the actions by rising cost."""
+    order = sorted(range(len(cost_usd)), key=cost_usd.__getitem__)
+    return [SKIP, *order] if allow_skip else order
+
+
+def _upper_hull(cost_usd: list[float], reward: list[float], order: list[int]) -> tuple[list[int], list[float]]:
     """Return the models of `envelope`, and the slopes from each to the next, negated; index -1 is the null action."""
-    order = sorted(range(len(cost_usd) - 1), key=cost_usd.__getitem__)
     hull: list[int] = []
     falling: list[float] = []
     last_usd, last_reward = 0.0, -_INFINITE
-    for k in [SKIP, *order] if allow_skip else order:
+    for k in order:
         usd, gain = cost_usd[k], reward[k]
         if gain <= last_reward:  # costs no less and yields no more
             continue

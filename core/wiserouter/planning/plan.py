@@ -116,8 +116,7 @@ class Plan:
         self.freq, self.reward, self.cost_usd = _checked(freq, reward, cost_usd)
         self.allow_skip = allow_skip
         self._weights = self.freq.tolist()
-        cost, gain = self.cost_usd.tolist(), self.reward.tolist()
-        self.rows = context_envelopes(self._weights, cost, gain, allow_skip=allow_skip)
+        self.rows = context_envelopes(self._weights, self.cost_usd, self.reward, allow_skip=allow_skip)
         self._changed: dict[int, ContextEnvelope] = {}
         self._window = StepWindow(self.rows) if revisable and self.reward.size > SMALL_CELLS else None
         self._floor_usd, self._stale = self._base_usd(), True

@@ -78,10 +78,10 @@ def ceiling_of(program: Program) -> Ceiling:
     """
     freq, reward, cost_usd = program.freq, program.reward, program.cost_usd
     contexts, model = np.arange(len(freq)), reward.argmax(axis=1)
-    most = reward[contexts, model]
-    best = reward == most[:, np.newaxis]
-    tied = best.sum(axis=1) > 1
-    model[tied] = np.where(best[tied], cost_usd[tied], np.inf).argmin(axis=1)
+    most, last = reward[contexts, model], reward.shape[1] - 1 - reward[:, ::-1].argmax(axis=1)
+    tied = np.flatnonzero(last != model)
+    best = reward[tied] == most[tied, np.newaxis]
+    model[tied] = np.where(best, cost_usd[tied], np.inf).argmin(axis=1)
     taken = freq * (most > 0.0) if program.allow_skip else freq
     spend_usd = float(taken @ cost_usd[contexts, model])
     return Ceiling(spend_usd, int(np.bincount(model, taken, reward.shape[1]).argmax()))

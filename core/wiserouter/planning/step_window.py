@@ -1,11 +1,13 @@
 """The split of one context where there are many steps: those near the shadow price in their order, the others as sums.
 
-A change of one context then takes the time of the steps near the price. The sums round in another order than those of
-all steps one after another: rates and shares are those of the whole order up to rounding.
+A change of one context then takes the time of the steps near the price that it changes, mostly those of one model. The
+sums round in another order than those of all steps one after another: rates and shares are those of the whole order up
+to rounding.
 """
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from itertools import chain
@@ -14,7 +16,7 @@ import numpy as np
 
 from wiserouter.planning.envelope import ContextEnvelope
 
-_ONE_IN = 8
+_ONE_IN = 16
 """The steps near the price are one in so many of all; a rate that is not among them widens them."""
 
 _INFINITE = float("inf")
@@ -38,7 +40,7 @@ class StepWindow:
     Examples
     --------
     >>> from wiserouter.planning.envelope import context_envelopes
-    >>> cost, reward = [[1, 2, 3], [1, 2, 4]], [[0.0, 0.5, 0.6], [0.0, 0.4, 0.6]]
+    >>> cost, reward = np.array([[1, 2, 3], [1, 2, 4]]), np.array([[0.0, 0.5, 0.6], [0.0, 0.4, 0.6]])
     >>> window = StepWindow(context_envelopes([0.5, 0.5], cost, reward, allow_skip=False))
     >>> window.split(0, 1.25), window.split(1, 1.25)
     ((0, 1, 0.5, 0.5), (0, 0, 0.0, 0.5))
@@ -76,7 +78,7 @@ class StepWindow:
         row = self._rows[context]
         if taken == len(total) - 1:
             return row.hull[-1], row.hull[-1], 0.0, 0.0
-        falling, at = self._falling_at[taken], self._context_at[taken]
+        falling, at = self._falling[taken], self._context[taken]
         low = row.hull[(bisect_right if context < at else bisect_left)(row.falling, falling)]
         share = (rate_usd - total[taken]) / (total[taken + 1] - total[taken])
         if at != context or not share > 0.0:
@@ -94,7 +96,7 @@ class StepWindow:
         counts = [len(row.falling) for row in rows]
         falling = np.fromiter(chain.from_iterable([row.falling for row in rows]), float, sum(counts))
         spend_usd = np.fromiter(chain.from_iterable([row.spend_usd for row in rows]), float, sum(counts))
-        context = np.repeat(np.arange(len(rows), dtype=np.int32), counts)
+        context = np.repeat(np.arange(len(rows), dtype=np.intc), counts)
         order = np.argsort(falling, kind="stable")
         falling, spend_usd, context = falling[order], spend_usd[order], context[order]
         total_usd = sum([row.base_usd for row in rows]) + np.cumsum(spend_usd)
@@ -105,8 +107,9 @@ class StepWindow:
             after = max(after, int(np.searchsorted(falling, falling[rank], side="right")))
         self._to = max(self._to, float(falling[after]) if after < len(order) else _INFINITE)
         first, last = np.searchsorted(falling, [self._from, self._to])
-        self._falling, self._spend_usd, self._context = falling[first:last], spend_usd[first:last], context[first:last]
-        self._before_usd = [self._steeper_usd(row) for row in rows]
+        self._falling, self._spend_usd = (array("d", one[first:last].tobytes()) for one in (falling, spend_usd))
+        self._context = array("i", context[first:last].tobytes())
+        self._merged, self._before_usd = [*rows], [self._steeper_usd(row) for row in rows]
         self._changed.clear()
         self._sum_up()
 
@@ -114,31 +117,37 @@ class StepWindow:
         """Take in the changed contexts."""
         for context in self._changed:
             row = self._rows[context]
-            self._before_usd[context] = self._steeper_usd(row)
-            self._replace(context, row)
+            self._replace(self._within(self._merged[context]), self._within(row), context)
+            self._merged[context], self._before_usd[context] = row, self._steeper_usd(row)
         self._changed.clear()
         self._sum_up()
 
-    def _replace(self, context: int, row: ContextEnvelope) -> None:
-        """Replace the steps of one context."""
-        start, end = bisect_left(row.falling, self._from), bisect_left(row.falling, self._to)
-        falling, n = np.array(row.falling[start:end], dtype=float), len(self._context)
-        own = self._context == context
-        kept, removed = np.flatnonzero(~own), np.flatnonzero(own)
-        rank, last = (self._falling.searchsorted(falling, side=side) for side in ("left", "right"))
-        for i in np.flatnonzero(rank < last).tolist():  # equal slopes
-            rank[i] += self._context[rank[i] : last[i]].searchsorted(context)
-        order = np.insert(kept, rank - removed.searchsorted(rank), np.arange(n, n + len(falling)))
-        spend_usd = np.array(row.spend_usd[start:end], dtype=float)
-        at = np.full(len(falling), context, dtype=np.int32)
-        self._falling = np.concatenate((self._falling, falling)).take(order)
-        self._spend_usd = np.concatenate((self._spend_usd, spend_usd)).take(order)
-        self._context = np.concatenate((self._context, at)).take(order)
+    def _within(self, row: ContextEnvelope) -> set[tuple[float, float]]:
+        """Return slope and spend of the steps of a context that are among these."""
+        own = slice(bisect_left(row.falling, self._from), bisect_left(row.falling, self._to))
+        return set(zip(row.falling[own], row.spend_usd[own], strict=True))
+
+    def _replace(self, old: set[tuple[float, float]], new: set[tuple[float, float]], context: int) -> None:
+        """Replace the steps of one context, but for those that stay."""
+        for falling, _ in old - new:
+            i = self._place(falling, context)
+            del self._falling[i], self._spend_usd[i], self._context[i]
+        for falling, spend_usd in new - old:
+            i = self._place(falling, context)
+            self._falling.insert(i, falling)
+            self._spend_usd.insert(i, spend_usd)
+            self._context.insert(i, context)
+
+    def _place(self, falling: float, context: int) -> int:
+        """Return the place of a step."""
+        first = bisect_left(self._falling, falling)
+        return bisect_left(self._context, context, first, bisect_right(self._falling, falling, first))
 
     def _sum_up(self) -> None:
         """Add up the spend of the steps in their order."""
-        self._total_usd: Sequence[float] = np.cumsum(np.concatenate(([sum(self._before_usd)], self._spend_usd))).data
-        self._falling_at, self._context_at = self._falling.data, self._context.data  # as numbers of Python
+        spend_usd = np.empty(len(self._spend_usd) + 1)
+        spend_usd[0], spend_usd[1:] = sum(self._before_usd), self._spend_usd
+        self._total_usd: Sequence[float] = np.add.accumulate(spend_usd, out=spend_usd).data  # as numbers of Python
 
     def _steeper_usd(self, row: ContextEnvelope) -> float:
         """Return the spend of a context before the first of these steps."""

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from threading import RLock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from wiserouter.artifacts.parts import RouterParts
 from wiserouter.budgets.budget import Budget
@@ -371,12 +371,15 @@ class RouterAdministration(RouterMode):
             if decision.shadow_price > 0.0:  # where more would buy more, all is spent
                 return
             policy = self.policy
-            program = policy.at_means if isinstance(policy, PlansAtBounds) else policy.plan
+            at_bounds = hasattr(type(policy), "at_means")  # isinstance takes as long as the rest
+            program = cast("PlansAtBounds", policy).at_means if at_bounds else policy.plan
             if program is None:
                 return
             self._unspent_due = 2 * seen.n_invoked
+            level = logging.WARNING if scored_share(seen) < RARE else logging.INFO
+            if not logger.isEnabledFor(level):  # the line takes as long as several decisions
+                return
             line = why_unspent(program, decision.rate_usd, self.pool.names, seen)
-            level = logging.WARNING if line is not None and scored_share(seen) < RARE else logging.INFO
         if line is not None:
             logger.log(level, "budget of %s: %s", decision.scope, line)
 

@@ -181,6 +181,11 @@ def test_the_command_writes_a_report_and_resumes(log, tmp_path):
     asked += ["--contexts", "3", "--jobs", "1", "--report", str(tmp_path / "out")]
     first = CliRunner().invoke(app, asked)
     assert first.exit_code == 0, first.output
+    seconds = first.output.partition("Seconds of processor time")[2]
+    printed = [line.split("│") for line in seconds.splitlines() if "│" in line]
+    assert {len([cell for cell in row if cell.strip()]) for row in printed} == {5}
+    assert [row[0].strip() for row in printed][-1] == "all"
+    assert all(float(cell) >= 0.0 for row in printed for cell in row[1:])
     text = (tmp_path / "out" / "made_up.md").read_text(encoding="utf-8")
     assert "## Budget left" in text
     rows = pl.read_parquet(tmp_path / "out" / "made_up.parquet")

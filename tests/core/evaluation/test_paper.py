@@ -30,7 +30,7 @@ def rows():
             "spend_usd": 10 * rate * SPEND_RATIO[method][b],
             "spend_ratio": SPEND_RATIO[method][b], "served": 1.0, "calls_per_query": 1.0,
             "collected_usd": COLLECTED_USD[method], "table_usd": 8.0, "bound": 1.0, "reward": [0.5] * 10,
-            "prepare_s": 1.0, "fit_s": 0.5, "start_s": 0.25, "decide_us": 1.0, "decide_p99_us": 2.0,
+            "prepare_s": 1.0, "fit_s": 0.5, "start_s": 0.25, "serve_s": 2.0, "decide_us": 1.0, "decide_p99_us": 2.0,
         }
         for method in QUALITY for b, rate in enumerate((1.0, 2.0)) for seed in (0, 1)
     ]  # fmt: skip
@@ -129,7 +129,11 @@ def test_the_arena_score_is_that_of_the_best_budget(aggregates):
 
 
 def test_training_is_preparing_fitting_and_tuning(aggregates):
-    assert cells(make_section("latency", aggregates))["zero"][:2] == ["1.750", "1.000"]
+    section = make_section("latency", aggregates)
+    assert cells(section)["zero"][:2] == ["1.750", "1.000"]
+    # two seeds, fitted once each, two budgets: 2 * 0.5 + 4 * (0.25 + 2)
+    assert section.head[-1] == "all, s"
+    assert cells(section)["zero"][-1] == "10.0"
 
 
 def test_a_section_names_the_methods_that_it_needs():

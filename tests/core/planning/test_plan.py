@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from support.problems import Problem, linprog_value, problems, rate_of
 from wiserouter import Plan
 from wiserouter.errors import InfeasibleBudget, InvalidInput
-from wiserouter.planning.envelope import SKIP, envelope
+from wiserouter.planning.envelope import SKIP, context_envelope, envelope
 from wiserouter.planning.program import ceiling_of
 
 
@@ -297,6 +297,22 @@ def test_rows_of_many_models_are_solved_like_those_of_few(problem, seed):
     now = problem._replace(reward=short.reward, cost_usd=short.cost_usd)
     rate = max(rate_of(now), short.floor_usd)
     assert long.value(rate) == pytest.approx(linprog_value(now, rate), abs=1e-9)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.integers(1, 120), st.sampled_from([2, 9, 10**6]), st.floats(0.0, 1.0), st.integers(0, 10**6), st.booleans())
+def test_the_envelope_of_many_models_has_the_bits_of_that_of_few(n_models, levels, noise, seed, allow_skip):
+    rng = np.random.default_rng(seed)
+    cost = np.sort(rng.integers(levels + 1, size=n_models) / levels * 10.0 ** rng.integers(-320, 3))
+    reward = (1.0 - noise) * np.sqrt(cost / max(cost.max(), 1e-300)) + noise * rng.random(n_models)
+    order = rng.permutation(n_models)
+    figures = 0.3, cost[order].tolist(), reward[order].tolist()
+    of_long, of_short = (mock.patch("wiserouter.planning.envelope.LONG_ROW", most) for most in (0, n_models))
+    with of_short:
+        short = context_envelope(0, *figures, allow_skip=allow_skip)
+    with of_long:
+        long = context_envelope(0, *figures, allow_skip=allow_skip)
+    assert [row if isinstance(row, int | float) else list(row) for row in long] == list(short)
 
 
 @settings(max_examples=60, deadline=None)

@@ -27,7 +27,8 @@ budget;
 methods that overspend are judged at equal spend."""
 LATENCY = """
 Train: prepare (embeddings and contexts, the same for all), fit (once) and tune (for each budget). Decide: one query,
-learning from it included, its embedding excluded. Medians over runs, processor time of one thread."""
+learning from it included, its embedding excluded. Medians over runs, processor time of one thread. All: fit, tune and
+serve of all seeds and budgets together."""
 
 
 def aiq(aggregates: Aggregates) -> ReportSection:
@@ -49,7 +50,7 @@ def regret(aggregates: Aggregates) -> ReportSection:
 
 def latency(aggregates: Aggregates) -> ReportSection:
     """Return the section on the time of training and of one decision."""
-    head = ("method", "train, s", "prepare, s", "fit, s", "tune, s", "decide, us", "99th percentile, us")
+    head = ("method", "train, s", "prepare, s", "fit, s", "tune, s", "decide, us", "99th percentile, us", "all, s")
     rows = [_times(row) for row in aggregates.comparison.by_method.iter_rows(named=True)]
     return ReportSection("latency", "Latency", LATENCY, head, rows)
 
@@ -82,6 +83,7 @@ def _times(row: ComparisonRow) -> list[str]:
         row["method"],
         *(figure(value, digits=3) for value in (train, row["prepare_s"], row["fit_s"], row["start_s"])),
         *(figure(row[name], digits=1) for name in ("decide_us", "decide_p99_us")),
+        figure(row["all_fit_s"] + row["all_start_s"] + row["all_serve_s"], digits=1),
     ]
 
 

@@ -50,7 +50,8 @@ class MethodComparison(NamedTuple):
         both oracles.
     by_method : polars.DataFrame
         One row per method: `aiq` with `aiq_se` and `aiq_over_zero`, the number of budgets at which it is the best or
-        within one standard error, and latencies.
+        within one standard error, latencies, and `all_fit_s`, `all_start_s` and `all_serve_s`: the processor time of
+        all its runs together.
     """
 
     by_budget: pl.DataFrame
@@ -214,4 +215,17 @@ def _by_method(rows: pl.DataFrame, grid: Grid, behind: FloatArray, rival: BoolAr
     times = rows.group_by("method").agg(
         pl.col("prepare_s", "fit_s", "start_s").median(), pl.col("decide_us", "decide_p99_us").median()
     )
-    return by_method.join(times, on="method", how="left", maintain_order="left")
+    for own in (times, _seconds(rows)):
+        by_method = by_method.join(own, on="method", how="left", maintain_order="left")
+    return by_method
+
+
+def _seconds(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return the processor time of all runs of each method; it is fitted once for all budgets of a seed."""
+    import polars as pl
+
+    of_seeds = rows.group_by("method", "seed").agg(
+        pl.col("fit_s").first(), pl.col("start_s").sum(), pl.col("serve_s").sum()
+    )
+    columns = [pl.col(name).sum().alias(f"all_{name}") for name in ("fit_s", "start_s", "serve_s")]
+    return of_seeds.group_by("method").agg(columns)

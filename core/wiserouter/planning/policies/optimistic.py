@@ -98,7 +98,7 @@ class Optimistic:
     @property
     def at_means(self) -> Unsolved | None:
         """The figures of `plan`, which is not solved for them."""
-        if not self._estimates.calls.any():
+        if self._unpaid and not self._estimates.calls.any():
             return None
         self._follow(NO_CONTEXT, self._requests, self._share)
         return Unsolved(self._live.freq, self._means, self._live.cost_usd, self.allow_skip)
