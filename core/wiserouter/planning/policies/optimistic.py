@@ -48,6 +48,9 @@ HORIZON_GROWTH = 2.0
 DRIFT = 3.0
 """Standard deviations of the total of the cheapest calls to come that are held back."""
 
+MODELS_PER_CELL = 4
+"""The effects of models and contexts take as long to fit as a plan of as many cells times the models over this."""
+
 _BELOW_FLOOR = float("inf")
 """The shadow price where the rate is below the cost of the cheapest models."""
 
@@ -119,7 +122,10 @@ class Optimistic:
             if model.price is not None:
                 self._first_prices.setdefault(model.name, model.price)
         self._pause = pause_between_solutions(estimates.calls.size)
-        self._optimistic = OptimisticEstimates(estimates, models, alpha, self._first_prices)
+        pause = pause_between_solutions(estimates.calls.size * estimates.shape[1] // MODELS_PER_CELL)
+        self._optimistic = OptimisticEstimates(
+            estimates, models, alpha, self._first_prices, pause if pause > 1 else 0.0
+        )
         self._refresh(1, 1.0)
 
     def choose(
