@@ -19,6 +19,11 @@ request. So is `a`, the share of calls that get a score (`scored_share`): the va
 resolve is that which its score resolves, times the probability of a score. Where alpha is negative, a penalty for
 uncertainty, `s` and `a` are 1.
 
+Money that is left. A plan at these bounds may have no use for a part of the budget, since a cheap model is thought as
+good as an expensive one. Money left over buys nothing, so bounds then rise by the least of `DOUBTS`, in posterior
+deviations of the cell, at which the plan spends the budget: an expensive model that may be better is preferred to
+savings that no one gets. Where it is known to be no better, the money is left.
+
 Prices. The models' effects are drawn toward a line over the logarithms of their list costs `x`,
 
 .. math:: m_k = a + b\,x_k + e_k, \qquad e_k \sim N(0,\ t^2),
@@ -56,6 +61,9 @@ SPREAD_STRENGTH = 8.0
 
 PRIOR_SPREAD = 0.5
 """Prior standard deviation of the cost of a call, in list costs; it counts for `SPREAD_STRENGTH` calls as well."""
+
+DOUBTS = (0.25, 0.5, 0.75, 1.0)
+"""Posterior deviations by which bounds rise where money is left; the last is one standard error."""
 
 TIE = 1e-6
 """Weight of the mean among models whose bound is capped at 1: it breaks ties, and nothing else."""
@@ -126,7 +134,7 @@ class OptimisticEstimates:
         self._pause = pause
         self._fitted_at = self._fit_at = 0.0
 
-    def refresh(self, requests: int, share: float) -> EstimatesOfAll:
+    def refresh(self, requests: int, share: float, rate_usd: float = 0.0) -> EstimatesOfAll:
         """Compute frequencies, models' means, strengths and list costs again, and return the estimates that follow.
 
         Parameters
@@ -135,6 +143,8 @@ class OptimisticEstimates:
             Requests still to come.
         share : float
             Their share of the whole horizon.
+        rate_usd : float, USD per request, default 0
+            The budget left per request, where a part of it may be left over; 0 raises no bound.
         """
         seen = self._estimates
         ahead: float = requests
@@ -152,16 +162,35 @@ class OptimisticEstimates:
         )
         self._take_rewards(of_rewards.within, log_price)
         self._take_costs(of_costs, prior_usd)
-        return EstimatesOfAll(*self._estimated(slice(None)))
+        return self._spending(rate_usd)
+
+    def _spending(self, rate_usd: float) -> EstimatesOfAll:
+        """Return the estimates at the least doubt at which a plan spends the rate, else that at which it spends most."""
+        self._doubt = 0.0
+        found = EstimatesOfAll(*self._estimated(slice(None), 0.0))
+        most_usd = self._ceiling_usd(found)
+        for doubt in DOUBTS if self._alpha > 0 else ():
+            if most_usd >= rate_usd:
+                break
+            raised = EstimatesOfAll(*self._estimated(slice(None), doubt))
+            spend_usd = self._ceiling_usd(raised)
+            if spend_usd > most_usd:
+                found, most_usd, self._doubt = raised, spend_usd, doubt
+        return found
+
+    def _ceiling_usd(self, of: EstimatesOfAll) -> float:
+        """Return the mean cost of the models that are best in their contexts."""
+        best = of.reward.argmax(axis=1)[:, np.newaxis]
+        return float(self.freq @ np.take_along_axis(of.cost_usd, best, axis=1)[:, 0])
 
     def row(self, context: int) -> ContextEstimates:
         """Return the estimates of one context."""
-        mean, reward, cost = self._estimated(context)
+        mean, reward, cost = self._estimated(context, self._doubt)
         if len(mean) > LONG_ROW:
             return ContextEstimates(numbers(mean), numbers(reward), numbers(cost))
         return ContextEstimates(mean.tolist(), reward.tolist(), cost.tolist())
 
-    def _estimated(self, j: int | slice) -> tuple[FloatArray, FloatArray, FloatArray]:
+    def _estimated(self, j: int | slice, doubt: float) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return mean reward, its upper confidence bound and mean cost, of one context or of a slice of them."""
         seen = self._estimates
         labels, kappa = seen.labels[j], self._kappa
@@ -170,7 +199,11 @@ class OptimisticEstimates:
         known = np.maximum(labels, self.scored_share * seen.invoked[j]) + kappa
         of_cell = self._noise * np.log1p(self._visits_per_model[j] / known)
         radius = np.sqrt((kappa / known) ** 2 * self._of_model + of_cell / known)
-        reward = np.maximum(np.minimum(mean + self._weight * radius, 1.0 - TIE * (1.0 - mean)), 0.0)
+        bound = mean + self._weight * radius
+        if doubt:
+            of_cell = self._noise if len(self.freq) > 1 else 0.0  # a single context has no part of its own
+            bound += doubt * np.sqrt((kappa / (labels + kappa)) ** 2 * self._variance + of_cell / (labels + kappa))
+        reward = np.maximum(np.minimum(bound, 1.0 - TIE * (1.0 - mean)), 0.0)
         cost = (np.maximum(seen.cost[j], 0.0) + self._prior_cost[j]) / (seen.calls[j] + self._cost_kappa)
         if self._has_retired:  # no plan takes a model that costs most and yields nothing
             most = cost.max(axis=-1, keepdims=True)
@@ -186,6 +219,7 @@ class OptimisticEstimates:
         self._prior_reward = self._kappa * np.clip(of.mean, 0.0, 1.0)
         n = seen.labels.sum(axis=0)
         expected = np.maximum(self.scored_share * seen.invoked.sum(axis=0) - n, 0.0)
+        self._variance = of.variance
         variance = 1.0 / (1.0 / of.variance + expected / self._noise)
         visits = self._visits_per_model.sum()
         self._of_model = variance * np.log1p(visits / np.maximum(n + self._scored + expected, 1.0))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support.random_effects import joint, priors
 from wiserouter import Estimates, Model, Price
 from wiserouter.learning.cost_prior import prior_costs_usd
-from wiserouter.learning.optimistic_estimates import TIE, OptimisticEstimates
+from wiserouter.learning.optimistic_estimates import DOUBTS, TIE, OptimisticEstimates
 from wiserouter.learning.random_effects import PRIOR_REWARD_VARIANCE, PRIOR_REWARDS
 
 REQUESTS = 1_000
@@ -228,3 +228,65 @@ def test_labels_of_a_history_do_not_vouch_for_calls_that_were_never_scored():
         history.add_reward(0, 0, 0.5)
     after = outlook(history, alpha=0.05).row(0)
     assert after.reward[1] - after.mean[1] > 0.5 * (before.reward[1] - before.mean[1])
+
+
+# money that is left
+
+
+def left_over(gap, calls, rate_usd, alpha=1.0, share=0.0):
+    """Return the bounds of a cheap model and of one at ten times its cost, `gap` better, at the end of a horizon."""
+    estimates = Estimates(1, 2)
+    for k, reward in enumerate((0.6, 0.6 + gap)):
+        for i in range(calls[k]):
+            estimates.add_invoked(0, k)
+            estimates.add_cost(0, k, 0.01 * 10**k)
+            estimates.add_reward(0, k, float(i % 10 < round(10 * reward)))
+    estimates.met[:, 0] += 1.0
+    models = [Model("small", Price(1e-6, 2e-6)), Model("large", Price(1e-5, 2e-5))]
+    look = OptimisticEstimates(estimates, models, alpha)
+    return look, look.refresh(REQUESTS, share, rate_usd)
+
+
+def test_money_that_would_be_left_buys_the_model_that_may_be_better():
+    look, of = left_over(-0.1, (300, 10), rate_usd=0.1)
+    assert of.mean[0, 0] > of.mean[0, 1]  # at the means nothing speaks for the expensive model
+    assert of.reward[0, 0] < of.reward[0, 1]
+    _, without = left_over(-0.1, (300, 10), rate_usd=0.0)
+    assert without.reward[0, 0] > without.reward[0, 1]
+    assert np.array_equal(of.mean, without.mean)
+    assert np.array_equal(look.row(0).reward, of.reward[0])  # a revised context keeps the doubt
+
+
+def test_no_bound_rises_where_the_budget_is_spent_or_the_better_model_is_the_expensive_one():
+    for gap, rate_usd in ((-0.1, 0.005), (0.1, 0.1)):
+        look, of = left_over(gap, (300, 30), rate_usd)
+        assert look._doubt == 0.0
+        assert np.array_equal(of.reward, left_over(gap, (300, 30), rate_usd=0.0)[1].reward)
+
+
+def test_money_is_left_where_the_expensive_model_is_known_to_be_worse():
+    _, of = left_over(-0.3, (2_000, 200), rate_usd=0.1)
+    assert of.reward[0, 0] > of.reward[0, 1]
+
+
+def test_a_penalty_for_uncertainty_is_not_lifted():
+    look, _ = left_over(-0.1, (300, 10), rate_usd=0.1, alpha=-1.0, share=1.0)
+    assert look._doubt == 0.0
+
+
+@given(st.integers(0, 1_000), st.floats(0.0, 0.03))
+@settings(max_examples=40, deadline=None)
+def test_the_least_doubt_that_spends_is_taken(seed, rate_usd):
+    estimates = random_cells(seed)
+    estimates.cost *= np.array([1.0, 0.5, 2.0, 4.0])
+    estimates.met[:, 0] += 1.0
+    look = OptimisticEstimates(estimates, (), 1.0)
+    of = look.refresh(REQUESTS, 0.5, rate_usd)
+    spends = []
+    for doubt in (0.0, *DOUBTS):
+        _, reward, cost = look._estimated(slice(None), doubt)
+        spends.append(sum(f * c[r.argmax()] for f, r, c in zip(look.freq, reward, cost, strict=True)))
+    enough = [i for i, spend in enumerate(spends) if spend >= rate_usd]
+    expected = enough[0] if enough else int(np.argmax(spends))
+    assert look._doubt == (0.0, *DOUBTS)[expected]
+    assert np.array_equal(of.reward, look._estimated(slice(None), look._doubt)[1])

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from wiserouter import Budget, Contexts, Estimates, Model, Offline, Optimistic, Price, WiseRouter
 from wiserouter.artifacts.file import read_artifact, write_artifact
+from wiserouter.budgets.funds import Funds
 from wiserouter.errors import BudgetError, DamagedArtifact, InvalidInput, QuerySkipped
 from wiserouter.evaluation.simulation import Stream, open_method, paper_environment, play
 from wiserouter.learning.optimistic_estimates import OptimisticEstimates
@@ -212,7 +213,7 @@ def test_its_plan_is_hardly_behind_one_that_is_built_again():
             status, live = router.status(), router.policy._live
             fresh = Optimistic()
             fresh.bind(router.contexts.freq, router.estimates, router.pool.models)
-            fresh._refresh(status.horizon_left, status.horizon_left / status.horizon)
+            fresh._refresh(Funds(status.left_usd, status.horizon_left, share=status.horizon_left / status.horizon))
             mixes = [plan.mix(max(status.rate_usd, plan.floor_usd)) for plan in (live, fresh._live)]
             apart.append(np.abs(mixes[0] - mixes[1]).sum(axis=1).mean() / 2)
     assert np.mean(apart) < 0.05
@@ -292,8 +293,8 @@ def test_a_saved_router_goes_on_where_it_was(tmp_path):
     assert again.policy.settings() == {"alpha": 0.3, "allow_skip": False}
     for name, array in router.estimates.arrays().items():
         assert np.array_equal(again.estimates.arrays()[name], array), name
-    router.policy._refresh(1_000, 1.0)
-    again.policy._refresh(1_000, 1.0)
+    router.policy._refresh(Funds(100.0, 1_000))
+    again.policy._refresh(Funds(100.0, 1_000))
     assert again.plan.reward == pytest.approx(router.plan.reward, rel=1e-9)
     assert again.plan.cost_usd == pytest.approx(router.plan.cost_usd, rel=1e-9)
 
@@ -369,7 +370,7 @@ def test_pessimism_lowers_the_choice_of_what_was_hardly_observed():
         for at, alpha in enumerate((0.0, -0.3)):
             policy = Optimistic(alpha=alpha)
             policy.bind(world.freq, Estimates.of_arrays(history.arrays()))
-            policy._refresh(400, 1.0)
+            policy._refresh(Funds(world.budget_usd, 400))
             mix = policy._live.mix(max(world.budget_usd / 400, policy._live.floor_usd))
             thin[at] += (world.freq[:, np.newaxis] * mix)[history.labels <= 3].sum()
     assert thin[1] < thin[0]
