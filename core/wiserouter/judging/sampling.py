@@ -59,6 +59,7 @@ class SystematicSample:
         self._calls: OrderedDict[str, int] = OrderedDict()
         self._phase: OrderedDict[tuple[int, str], float] = OrderedDict()
         self._n, self._counted, self._level, self._level_share = 0, 0, 0.0, 0.0
+        self._taken, self._wanted = 0, 0.0
 
     def takes(self, context: int, model: str) -> bool:
         """Return True if the next call of a model in a context is taken."""
@@ -69,6 +70,7 @@ class SystematicSample:
             _make_room(self._phase)
         phase += self._share_of(model)
         taken = phase >= 1.0
+        self._taken += taken
         self._phase[stratum] = phase - taken
         return taken
 
@@ -80,13 +82,16 @@ class SystematicSample:
         self._calls[model] = calls
         self._n += 1
         share = self.share if self._passed is None else share_at(self.share, self._passed())
+        self._wanted += share
         if share == 1.0:
             return share
         changed = abs(share - self._level_share) >= (RECOUNT_GROWTH - 1.0) * share > 0.0
         if changed or self._n >= self._counted * RECOUNT_GROWTH:
             self._counted, self._level, self._level_share = self._n, level(self._calls.values(), share), share
-        # between two counts the level grows as where all models are chosen in the same proportions
-        return min(1.0, self._level * math.sqrt(self._n / self._counted / calls))
+        # between two counts the level grows as where all models are chosen in the same proportions; where they have
+        # changed, more is taken than is wanted, and less of the calls to come
+        surplus = max(self._taken / self._wanted, 1.0) if self._wanted else 1.0
+        return min(1.0, self._level * math.sqrt(self._n / self._counted / calls) / surplus**2)
 
 
 def share_at(share: float, passed: float) -> float:

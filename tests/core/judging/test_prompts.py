@@ -107,6 +107,16 @@ def test_most_calls_are_judged_at_the_start_of_a_horizon_and_in_all_their_share(
         assert (windows[:, : n // 2].sum(axis=1) / windows.sum(axis=1) > 0.6).all()
 
 
+@pytest.mark.parametrize("share", [0.1, 0.3])
+def test_where_the_models_change_hardly_more_than_the_share_is_judged(share):
+    n, at = 2_000, [0]
+    rng, sample = random.Random(3), SystematicSample(share, random.Random(0), lambda: at[0] / n)
+    taken = 0
+    for at[0] in range(n):
+        taken += sample.takes(0, "a" if at[0] < n // 10 else rng.choice("abc"))
+    assert taken == pytest.approx(share * n, rel=0.05)
+
+
 @given(st.floats(0.0, 1.0))
 def test_the_shares_of_a_horizon_add_up(share):
     steps = (np.arange(20_000) + 0.5) / 20_000
