@@ -5,15 +5,17 @@ uncertainty is that of both levels, with the posterior variance :math:`V_k` of t
 one reward and `u` of the interactions of models and contexts:
 
 .. math:: \min\Bigl(1,\ \frac{n\,m + \kappa\,(m_k + c_j)}{n + \kappa} + \alpha \sqrt{s a \Bigl(
-    \frac{\kappa^2 L_k V_k}{(n' + \kappa)^2} + \frac{L_{jk} \sigma^2}{n' + \kappa}\Bigr)}\Bigr),
+    \frac{\kappa^2 z_k^2 V_k}{(n' + \kappa)^2} + \frac{z_{jk}^2 \sigma^2}{n' + \kappa}\Bigr)}\Bigr),
     \qquad \kappa = \frac{\sigma^2}{u},
-    \quad L_k = \log\Bigl(1 + \frac{\tau}{K n'_k}\Bigr),
-    \quad L_{jk} = \log\Bigl(1 + \frac{\tau \pi_j}{K (n' + \kappa)}\Bigr),
+    \quad z_k = z\Bigl(\frac{\tau}{K n'_k}\Bigr),
+    \quad z_{jk} = z\Bigl(\frac{\tau \pi_j}{K (n' + \kappa)}\Bigr),
 
 with `n` rewards of mean `m`, `n'` those rewards and the expected ones of calls under way, :math:`n'_k` the same in all
-contexts, and `tau` requests to come, a share `s` of the whole horizon. The logarithms are those of MOSS (Audibert and
-Bubeck 2009), over the visits to come: what is learned of a model counts in all contexts, what is learned of a cell only
-there. So few queries with many models explore models, and many explore cells. The factor `s` is ours: the information
+contexts, and `tau` requests to come, a share `s` of the whole horizon. With `x` visits to come per observation, `z(x)`
+is the normal quantile at 1 - 1 / (1 + x), and 0 below the median: the bound is an upper quantile of the posterior
+(Bayes-UCB, Kaufmann, Cappé and Garivier 2012), at a level that rises with the visits to come, as in MOSS (Audibert and
+Bubeck 2009). What is learned of a model counts in all contexts, what is learned of a cell only there. So few queries
+with many models explore models, and many explore cells. The factor `s` is ours: the information
 of a trial pays over the requests still to come, so that the same trial is worth most at first and nothing at the last
 request. So is `a`, the share of calls that get a score (`scored_share`): the variance that a call is expected to
 resolve is that which its score resolves, times the probability of a score. Where alpha is negative, a penalty for
@@ -21,8 +23,8 @@ uncertainty, `s` and `a` are 1.
 
 Money that is left. A plan at these bounds may have no use for a part of the budget, since a cheap model is thought as
 good as an expensive one. Money left over buys nothing, so bounds then rise by the least of `DOUBTS`, in posterior
-deviations of the cell, at which the plan spends the budget: an expensive model that may be better is preferred to
-savings that no one gets. Where it is known to be no better, the money is left.
+deviations of the model's effect times its weight in the cell, at which the plan spends the budget: an expensive model
+that may be better is preferred to savings that no one gets. Where it is known to be no better, the money is left.
 
 Prices. The models' effects are drawn toward a line over the logarithms of their list costs `x`,
 
@@ -197,12 +199,11 @@ class OptimisticEstimates:
         mean = np.minimum(np.maximum((seen.reward[j] + self._prior_reward[j]) / (labels + kappa), 0.0), 1.0)
         # known: rewards and those expected of calls under way, and the pseudo-counts of the model's mean
         known = np.maximum(labels, self.scored_share * seen.invoked[j]) + kappa
-        of_cell = self._noise * np.log1p(self._visits_per_model[j] / known)
+        of_cell = self._noise * quantile_sq(self._visits_per_model[j] / known)
         radius = np.sqrt((kappa / known) ** 2 * self._of_model + of_cell / known)
         bound = mean + self._weight * radius
         if doubt:
-            of_cell = self._noise if len(self.freq) > 1 else 0.0  # a single context has no part of its own
-            bound += doubt * np.sqrt((kappa / (labels + kappa)) ** 2 * self._variance + of_cell / (labels + kappa))
+            bound = bound + doubt * kappa / (labels + kappa) * self._deviation
         reward = np.maximum(np.minimum(bound, 1.0 - TIE * (1.0 - mean)), 0.0)
         cost = (np.maximum(seen.cost[j], 0.0) + self._prior_cost[j]) / (seen.calls[j] + self._cost_kappa)
         if self._has_retired:  # no plan takes a model that costs most and yields nothing
@@ -219,10 +220,10 @@ class OptimisticEstimates:
         self._prior_reward = self._kappa * np.clip(of.mean, 0.0, 1.0)
         n = seen.labels.sum(axis=0)
         expected = np.maximum(self.scored_share * seen.invoked.sum(axis=0) - n, 0.0)
-        self._variance = of.variance
+        self._deviation = np.sqrt(of.variance)
         variance = 1.0 / (1.0 / of.variance + expected / self._noise)
         visits = self._visits_per_model.sum()
-        self._of_model = variance * np.log1p(visits / np.maximum(n + self._scored + expected, 1.0))
+        self._of_model = variance * quantile_sq(visits / np.maximum(n + self._scored + expected, 1.0))
 
     def _fitted(self, log_price: FloatArray) -> Effects:
         """Return the effects of models and contexts; in large tables those of some rewards ago."""
@@ -238,6 +239,20 @@ class OptimisticEstimates:
         self._cost_kappa = UNIDENTIFIED_STRENGTH if kappa is None else min(max(kappa, _WEAK), _STRONG)
         self._prior_cost = self._cost_kappa * prior
         self.spread_usd = np.sqrt(_pooled(self._estimates.calls, of.within)) * prior
+
+
+def quantile_sq(ahead: FloatArray) -> FloatArray:
+    """Return the squared normal quantile at 1 - 1 / (1 + ahead): 0 up to one visit to come per observation, then rising.
+
+    Examples
+    --------
+    >>> quantile_sq(np.array([0.5, 1.0, 9.0, 99.0, 1e6])).round(2).tolist()
+    [0.0, 0.0, 1.64, 5.41, 22.6]
+    """
+    from scipy.special import ndtri
+
+    squares: FloatArray = np.maximum(ndtri(ahead / (1.0 + ahead)), 0.0) ** 2
+    return squares
 
 
 def scored_share(estimates: Estimates) -> float:

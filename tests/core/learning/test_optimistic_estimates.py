@@ -1,6 +1,7 @@
 """Optimistic estimates against the formula of the module's docstring and its extremes."""
 
 import math
+from statistics import NormalDist
 
 import numpy as np
 import pytest
@@ -57,6 +58,10 @@ def variance_of_reward(estimates):
     return (inside.sum() + PRIOR_REWARDS * PRIOR_REWARD_VARIANCE) / (freedom.sum() + PRIOR_REWARDS)
 
 
+def quantile(ahead):
+    return max(NormalDist().inv_cdf(1 - 1 / (1 + ahead)), 0.0)
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_a_row_is_the_formula(seed):
     estimates = random_cells(seed)
@@ -79,8 +84,8 @@ def test_a_row_is_the_formula(seed):
             n = estimates.labels[j, k]
             expected = (estimates.reward[j, k] + kappa * min(max(of.mean[j, k], 0), 1)) / (n + kappa)
             known = max(n, scored * estimates.invoked[j, k]) + kappa
-            of_cell = noise / known * math.log(1 + REQUESTS * met[j] / met.sum() / (K * known))
-            above = of_models[k] * (kappa / known) ** 2 * math.log(1 + REQUESTS / (K * calls[k]))
+            of_cell = noise / known * quantile(REQUESTS * met[j] / met.sum() / (K * known)) ** 2
+            above = of_models[k] * (kappa / known) ** 2 * quantile(REQUESTS / (K * calls[k])) ** 2
             doubt = alpha * math.sqrt(assured * share * (above + of_cell))
             assert mean[k] == pytest.approx(expected, abs=1e-9)
             capped = 1.0 - TIE * (1.0 - expected)

@@ -239,7 +239,7 @@ def test_before_anything_is_known_it_decides_and_has_no_plan():
 
 def test_the_plan_and_the_expected_reward_are_at_the_means():
     router = opened(Budget(100.0, 2_000), policy=Optimistic(alpha=1.0))
-    work(router, 500)
+    work(router, 200)
     plan, live = router.plan, router.policy._live
     assert np.all(plan.reward <= live.reward)
     assert np.any(plan.reward < live.reward - 0.03)
@@ -266,7 +266,7 @@ def test_the_null_action_saves_a_budget_below_the_floor():
         j = int(rng.integers(3))
         try:
             decision = router.decide(context=j)
-        except QuerySkipped:
+        except (QuerySkipped, BudgetExhausted):  # the latter for the last request, at less than a mean call
             skipped += 1
             continue
         k = router.pool.index(decision.model)
