@@ -266,7 +266,7 @@ def test_the_null_action_saves_a_budget_below_the_floor():
         j = int(rng.integers(3))
         try:
             decision = router.decide(context=j)
-        except (QuerySkipped, BudgetExhausted):  # the latter for the last request, at less than a mean call
+        except (QuerySkipped, BudgetError):  # the latter for the last request, at less than a mean call
             skipped += 1
             continue
         k = router.pool.index(decision.model)
