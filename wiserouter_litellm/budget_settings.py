@@ -228,13 +228,15 @@ class JudgeBlock(Strict):
     model : str
         A model group of the proxy that WISERouter does not route.
     share : float
-        The share of the calls to judge; of rarely chosen models a larger one.
+        The share of the calls to judge; a larger one at the start of a horizon, and of rarely chosen models.
     budget_usd : float, USD
         The judge's own budget, never part of the group's.
     every : str, optional
         How often it renews.
     weight : float, optional
         Number of observations that one of its scores counts as; by default that of `judge_with`.
+    first_scores : int, optional
+        Its first scores are learned together, once there are so many; by default as in `judge_with`.
     max_output_tokens : int
         The limit of its replies; a model that reasons needs more than a number.
     concurrency, max_waiting : int
@@ -250,6 +252,7 @@ class JudgeBlock(Strict):
     budget_usd: float = Field(ge=0)
     every: str | None = None
     weight: float | None = Field(None, gt=0, le=1)
+    first_scores: int | None = Field(None, ge=0)
     max_output_tokens: int = Field(16, ge=1)
     concurrency: int = Field(4, ge=1)
     max_waiting: int = Field(256, ge=1)

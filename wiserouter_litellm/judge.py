@@ -108,7 +108,7 @@ def start_judge(
         max_waiting=settings.max_waiting,
         attempts=settings.attempts,
         timeout_s=settings.timeout_s,
-        **({} if settings.weight is None else {"weight": settings.weight}),
+        **settings.model_dump(include={"weight", "first_scores"}, exclude_none=True),
     )
 
 

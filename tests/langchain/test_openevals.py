@@ -23,7 +23,7 @@ def test_an_llm_as_judge_of_openevals_scores_answers():
     evaluator = create_llm_as_judge(prompt=prompt, judge=Grading(responses=[""]), continuous=True)
     router = WiseRouter([Model("small", Price(1e-7, 4e-7)), Model("large", Price(3e-6, 1.5e-5))], seed=0)
     router.start(Budget(1.0, 1_000))
-    judge = router.judge_with(evaluator, share=1.0, weight=1.0, attempts=1)
+    judge = router.judge_with(evaluator, share=1.0, weight=1.0, attempts=1, first_scores=0)
     for answer in ("Paris", "London"):
         decision = router.decide("What is the capital of France?")
         router.charge(decision, 1e-6)

@@ -45,7 +45,7 @@ def judged_router(provider, reply="0.75", **settings):
 
     provider.routes.clear()
     provider.route(url__startswith=URL).mock(side_effect=replies)
-    block = JudgeBlock(**{"model": "referee", "share": 1.0, "budget_usd": 1.0, "attempts": 1, **settings})
+    block = JudgeBlock(**{"model": "referee", "share": 1.0, "budget_usd": 1.0, "attempts": 1, "first_scores": 0, **settings})
     start_judge(ours, block, [deployment("referee", "referee")], lambda: router)
     return router, ours
 
@@ -64,7 +64,7 @@ async def test_every_surface_is_judged_by_its_texts(provider, settled, surface):
     assert "hello there" in prompt
     assert ("word word" if surface == "stream" else "an answer") in prompt
     assert ours.status("judge:referee").spent_usd == pytest.approx(JUDGE_USD)
-    assert ours.estimates.labels.sum() == pytest.approx(100.36)
+    assert ours.estimates.labels.sum() == pytest.approx(101.0)
     ours.stop_judging()
 
 

@@ -19,6 +19,7 @@ from support.providers import TOKENS, chat, deployment
 from support.proxies import running_proxy, write
 from support.stub import serving
 from wiserouter import Contexts, Model, Optimistic, WiseRouter, open_encoder
+from wiserouter.judging.sampling import share_at
 
 pytestmark = pytest.mark.slow
 
@@ -30,7 +31,7 @@ QUESTIONS = {
 }
 """The question that each model is right about."""
 
-REQUESTS, BUDGET_USD, JUDGE_USD = 1_000, 10.0, 0.02
+REQUESTS, HORIZON, BUDGET_USD, JUDGE_USD = 1_000, 2_000, 10.0, 0.02
 
 
 class JudgedProvider:
@@ -61,7 +62,7 @@ def config_with_judge(url: str) -> dict:
         return deployment(name, group, url=url, **costs)
 
     judge = {"model": "referee", "share": 0.2, "budget_usd": JUDGE_USD, "attempts": 2, "timeout_s": 2.0}
-    wise = {"budget_usd": BUDGET_USD, "requests": 2_000, "artifact": "./kinds.wise", "seed": 0, "judge": judge}
+    wise = {"budget_usd": BUDGET_USD, "requests": HORIZON, "artifact": "./kinds.wise", "seed": 0, "judge": judge}
     return {
         "model_list": [*[priced(name, "wise") for name in QUESTIONS], priced("referee", "referee")],
         "router_settings": {"num_retries": 0, "allowed_fails": 1_000},
@@ -134,7 +135,8 @@ def test_a_judge_alone_teaches_which_model_is_right(tmp_path):
         assert account["spent_usd"] == pytest.approx(provider.billed_usd["referee"], abs=1e-9)
         assert account["spent_usd"] <= JUDGE_USD
         assert (judge["judged"], judge["failed"], judge["dropped"]) == (provider.judged, 0, 0)
-        assert abs(judge["judged"] + judge["unpaid"] - 0.2 * REQUESTS) <= 9
+        expected = sum(share_at(0.2, i / HORIZON) for i in range(REQUESTS))  # a fifth of the whole horizon
+        assert abs(judge["judged"] + judge["unpaid"] - expected) <= 12
         labels = sum(model["labels"] for model in status["models"].values())
         for mode in ("nonsense", "down", "slow"):
             provider.mode = mode

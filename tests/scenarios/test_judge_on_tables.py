@@ -1,7 +1,7 @@
 """A judge on real tables: how far its scores lead from no feedback to full feedback, and what a biased one does.
 
 The workload is that of `test_first_day_on_tables.py`, with prices and no published scores. A fifth of the calls is
-judged, and each call that a person has scored. The judge is right with probability .8: it says 1 with probability .2 +
+judged, most at first, and each call that a person has scored. The judge is right with probability .8: it says 1 with probability .2 +
 .6 score, and, where it is biased, .2 more for the cheapest and .2 less for the most expensive model, in proportion to
 the logarithm of the price between them. WISEROUTER_SEEDS=2 runs twice as many seeds, which were not used before; with
 -s the test prints the figures of docs/judge.md.
@@ -20,7 +20,7 @@ from wiserouter import Budget, Growing, Model, Optimistic, Price, WiseRouter
 from wiserouter.errors import BudgetError
 from wiserouter.judging.agreement import places_of
 from wiserouter.judging.sampling import SystematicSample
-from wiserouter.judging.settings import WEIGHT
+from wiserouter.judging.settings import FIRST_SCORES
 
 pytestmark = [needs_tables, pytest.mark.slow]
 
@@ -59,10 +59,11 @@ def served(name: str, split: EncodedSplit, rate_usd: float, feedback: Feedback) 
     order = np.concatenate([np.random.default_rng(100 + split.seed).permutation(train), test])
     rng = np.random.default_rng(9_000 + split.seed)
     draws, is_scored = rng.random(len(order)), rng.random(len(order)) < feedback.scored
-    sample = SystematicSample(feedback.judged, random.Random(split.seed))
     router = WiseRouter(models, growing=Growing(background=False), policy=Optimistic(), seed=split.seed)
     router.start(Budget(rate_usd * len(order), len(order)))
+    sample = SystematicSample(feedback.judged, random.Random(split.seed), router._horizon_passed)
     quality, judged, warned_after = np.zeros(len(order)), 0, np.nan
+    first: list[tuple[str, float]] = []
     for at, i in enumerate(order):
         try:
             decision = router.decide(embedding=split.embeddings[i])
@@ -74,7 +75,11 @@ def served(name: str, split: EncodedSplit, rate_usd: float, feedback: Feedback) 
         if sample.takes(decision.context, decision.model) or (is_scored[at] and feedback.judged):
             judged += 1
             says = 1.0 - RIGHT + (2.0 * RIGHT - 1.0) * score - 2.0 * feedback.bias * places[decision.model]
-            router.reward(decision, float(draws[at] < says), source=JUDGE, weight=WEIGHT)
+            first.append((decision.id, float(draws[at] < says)))
+            if judged >= FIRST_SCORES:  # the first scores are learned together, as by `Judge`
+                for decision_id, verdict in first:
+                    router.reward(decision_id, verdict, source=JUDGE)
+                first.clear()
         if is_scored[at]:
             router.reward(decision, float(score))
         if np.isnan(warned_after) and router._learner.agreements.warnings:

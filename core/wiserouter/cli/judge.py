@@ -52,7 +52,14 @@ def judge(
     if budget is not None and not cost:
         raise InvalidInput("--budget needs --cost, the most that one judgement costs, got none")
     settings = JudgeSettings(
-        name=name, share=share, budget_usd=budget, cost_usd=cost, concurrency=concurrency, held=0, max_waiting=1_000
+        name=name,
+        share=share,
+        budget_usd=budget,
+        cost_usd=cost,
+        concurrency=concurrency,
+        held=0,
+        max_waiting=1_000,
+        first_scores=0,  # all are written; a fit learns them
     )
     check_writable(output)
     with output.open("w", encoding="utf-8") as file:

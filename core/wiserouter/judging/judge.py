@@ -57,6 +57,8 @@ class JudgeCounts:
         Calls about which the judge failed, or gave no score that can be read, after all attempts.
     unpaid : int
         Calls that were not judged since the judge's budget was used up.
+    kept_back : int
+        Scores that are not learned yet, since there are fewer than `first_scores`.
     spent_usd : float, USD
         Cost of the judgements of this process.
     """
@@ -66,6 +68,7 @@ class JudgeCounts:
     dropped: int = 0
     failed: int = 0
     unpaid: int = 0
+    kept_back: int = 0
     spent_usd: float = 0.0
 
 
@@ -87,6 +90,10 @@ class Judge:
         Draws starts of the sample, the order of two answers, and pauses before another attempt.
     sleep : callable, default asyncio.sleep
         Waits before another attempt.
+    passed : callable, optional
+        Returns the share of the horizon that has passed.
+    learned : callable, optional
+        Returns the number of its scores that were learned before, by any worker.
 
     Attributes
     ----------
@@ -102,11 +109,14 @@ class Judge:
         pay: Callable[[float], Awaitable[object]],
         rng: random.Random,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        passed: Callable[[], float] | None = None,
+        learned: Callable[[], int] = int,
     ) -> None:
         self.settings, self.counts = settings, JudgeCounts()
         self._ask, self._score, self._rng = ask, score, rng
+        self._learned, self._kept_back = learned, list[tuple[str, float]]()
         self._questions = PaidQuestions(settings, pay, sleep)
-        self._sample = SystematicSample(settings.share, rng)
+        self._sample = SystematicSample(settings.share, rng, passed)
         self._waiting: deque[JudgedCall] = deque()
         self._held: OrderedDict[str, JudgedCall] = OrderedDict()
         self._lock = RLock()
@@ -240,7 +250,7 @@ class Judge:
         """Judge one call; no failure of the judge ends the task."""
         try:
             score = await self._asked(_text(call.prompt), _text(call.answer), call.model)
-            await self._score(call.decision_id, score)
+            await self._hand_on(call.decision_id, score)
         except BudgetError:
             self.counts.unpaid += 1
         except Exception as error:  # whatever a judge raises, requests go on
@@ -251,6 +261,15 @@ class Judge:
             self.counts.judged += 1
         finally:
             self.counts.spent_usd = self._questions.spent_usd
+
+    async def _hand_on(self, decision_id: str, score: float) -> None:
+        """Hand a score on; the first ones together, once there are enough to show a preference for cheap models."""
+        self._kept_back.append((decision_id, score))
+        if self._learned() + len(self._kept_back) >= self.settings.first_scores:
+            scores, self._kept_back = self._kept_back, []
+            for one in scores:
+                await self._score(*one)
+        self.counts.kept_back = len(self._kept_back)
 
     async def _asked(self, prompt: str, answer: str, model: str) -> float:
         """Return the score of an answer; with an incumbent 1 where it is better than the incumbent's, 0 where worse."""

@@ -10,9 +10,9 @@ from wiserouter.errors import InvalidInput
 from wiserouter.learning.source_scores import check_source, check_weight
 from wiserouter.validation import check_amount, check_count
 
-WEIGHT = 0.36
-"""Number of observations that a judge's score counts as: a score that is right in four of five cases holds
-(2 x 0.8 - 1)^2 of the information in one that is always right."""
+
+FIRST_SCORES = 100
+"""Scores that are kept back until so many are in: fewer do not show whether a judge prefers cheap models."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,13 +30,14 @@ class JudgeSettings:
     budget_usd: float | None = None
     every: str | None = None
     cost_usd: float = 0.0
-    weight: float = WEIGHT
+    weight: float = 1.0
     concurrency: int = 4
     max_waiting: int = 256
     attempts: int = 3
     pause_s: float = 0.5
     timeout_s: float = 60.0
     held: int = 256
+    first_scores: int = FIRST_SCORES
     incumbent: Callable[..., Any] | None = None
     incumbent_model: str | None = None
 
@@ -48,6 +49,7 @@ class JudgeSettings:
         check_count("max_waiting", self.max_waiting, least=1)
         check_count("attempts", self.attempts, least=1)
         check_count("held", self.held)
+        check_count("first_scores", self.first_scores)
         check_amount("pause_s", self.pause_s)
         if not check_amount("timeout_s", self.timeout_s):
             raise InvalidInput(f"timeout_s must be above 0, got {self.timeout_s!r}", value=self.timeout_s)

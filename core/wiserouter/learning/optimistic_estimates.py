@@ -1,35 +1,39 @@
 r"""Optimistic estimates: upper confidence bounds of rewards, and costs with a prior from the price list.
 
-Reward. The mean of a cell is shrunk toward its model's mean, and the cell's uncertainty is that of both levels, with
-the posterior variance :math:`V_k` of the model's mean and :math:`\sigma^2` of one reward:
+Reward. The mean of a cell is shrunk toward model + context (`wiserouter.learning.random_effects`), and the cell's
+uncertainty is that of both levels, with the posterior variance :math:`V_k` of the model's effect, :math:`\sigma^2` of
+one reward and `u` of the interactions of models and contexts:
 
-.. math:: \min\Bigl(1,\ \frac{n\,m + \kappa\,\mu_k}{n + \kappa} + \alpha \sqrt{2 s \Bigl(
-    \frac{\kappa^2 L_k V_k}{(n' + \kappa)^2} + \frac{L_{jk} \sigma^2}{n' + \kappa}\Bigr)}\Bigr),
-    \qquad L_k = \log\Bigl(1 + \frac{\tau}{K n'_k}\Bigr),
-    \quad L_{jk} = \log\Bigl(1 + \frac{\tau \pi_j}{K (n' + \kappa)}\Bigr),
+.. math:: \min\Bigl(1,\ \frac{n\,m + \kappa\,(m_k + c_j)}{n + \kappa} + \alpha \sqrt{s a \Bigl(
+    \frac{\kappa^2 z_k^2 V_k}{(n' + \kappa)^2} + \frac{z_{jk}^2 \sigma^2}{n' + \kappa}\Bigr)}\Bigr),
+    \qquad \kappa = \frac{\sigma^2}{u},
+    \quad z_k = z\Bigl(\frac{\tau}{K n'_k}\Bigr),
+    \quad z_{jk} = z\Bigl(\frac{\tau \pi_j}{K (n' + \kappa)}\Bigr),
 
 with `n` rewards of mean `m`, `n'` those rewards and the expected ones of calls under way, :math:`n'_k` the same in all
-contexts, and `tau` requests to come, a share `s` of the whole horizon. The logarithms are those of MOSS (Audibert and
-Bubeck 2009), over the visits to come: what is learned of a model counts in all contexts, what is learned of a cell only
-there. So few queries with many models explore models, and many explore cells. The factor `s` is ours: the information
+contexts, and `tau` requests to come, a share `s` of the whole horizon. With `x` visits to come per observation, `z(x)`
+is the normal quantile at 1 - 1 / (1 + x), and 0 below the median: the bound is an upper quantile of the posterior
+(Bayes-UCB, Kaufmann, Cappé and Garivier 2012), at a level that rises with the visits to come, as in MOSS (Audibert and
+Bubeck 2009). What is learned of a model counts in all contexts, what is learned of a cell only there. So few queries
+with many models explore models, and many explore cells. The factor `s` is ours: the information
 of a trial pays over the requests still to come, so that the same trial is worth most at first and nothing at the last
-request. A positive alpha is scaled by the share of calls that get a score (`scored_share`): a trial is worth what its
-score would teach, times the probability of a score. A penalty for uncertainty (a negative alpha) shrinks with
-neither. Bounds that are capped at 1 are ordered by their means. The strength `kappa` is empirical Bayes: the variance
-within cells over that between them (`wiserouter.learning.shrinkage`), times the share of the variance between cells
-that the models' means explain; where these carry no signal, nothing is shrunk.
+request. So is `a`, the share of calls that get a score (`scored_share`): the variance that a call is expected to
+resolve is that which its score resolves, times the probability of a score. Where alpha is negative, a penalty for
+uncertainty, `s` and `a` are 1.
 
-Prices. Where prices are known, the means of models without a prior quality of their own are themselves shrunk toward
-a regression on log prices: expensive models tend to be better, by as much as the pool itself shows. The mean reward
-of model `k` is assumed to lie about a line over the logarithm of its list cost `x`,
+Money that is left. A plan at these bounds may have no use for a part of the budget, since a cheap model is thought as
+good as an expensive one. Money left over buys nothing, so bounds then rise by the least of `DOUBTS`, in posterior
+deviations of the model's effect times its weight in the cell, at which the plan spends the budget: an expensive model
+that may be better is preferred to savings that no one gets. Where it is known to be no better, the money is left.
 
-.. math:: \theta_k = a + b\,x_k + e_k, \qquad m_k \sim N(\theta_k,\ v_k), \qquad e_k \sim N(0,\ t^2),
+Prices. The models' effects are drawn toward a line over the logarithms of their list costs `x`,
 
-a small-area model (Fay and Herriot 1979) whose areas are the models. Level and slope have wide normal priors: where
-expensive models are no better the line becomes flat, and where they are worse it falls. Before the first reward the
-line rises slightly, so that a budget is spent on the models that its price level suggests. The standard deviation `t`
-is averaged over a few values, each weighted by its marginal likelihood (Bayesian model averaging), so that a model is
-drawn to the line only as far as the others lie on it.
+.. math:: m_k = a + b\,x_k + e_k, \qquad e_k \sim N(0,\ t^2),
+
+a small-area model (Fay and Herriot 1979) whose areas are the models: expensive models tend to be better, by as much as
+the pool itself shows. Level and slope have wide normal priors: where expensive models are no better the line becomes
+flat, and where they are worse it falls. Before the first reward the line rises slightly, so that a budget is spent on
+the models that its price level suggests. A model with a prior quality of its own is drawn to that instead.
 
 Cost. The mean of a cell is shrunk toward its list cost (`wiserouter.learning.cost_prior`), with a strength estimated
 in the same way. The variance of a model's calls is shrunk toward that of all models: two calls of equal cost do not
@@ -48,6 +52,7 @@ import numpy as np
 from wiserouter.learning.cost_prior import list_figures
 from wiserouter.learning.estimates import Estimates
 from wiserouter.learning.long_rows import LONG_ROW, numbers
+from wiserouter.learning.random_effects import Effects, effect_prior, effects, variance_of_reward
 from wiserouter.learning.shrinkage import UNIDENTIFIED_STRENGTH, Spreads, spreads_of_each
 from wiserouter.pricing.pool import Model
 from wiserouter.pricing.prices import Price
@@ -59,21 +64,8 @@ SPREAD_STRENGTH = 8.0
 PRIOR_SPREAD = 0.5
 """Prior standard deviation of the cost of a call, in list costs; it counts for `SPREAD_STRENGTH` calls as well."""
 
-PRIOR_REWARD_VARIANCE, PRIOR_REWARDS = 0.25, 2.0
-"""Prior variance of one reward, that of a coin toss, and its pseudo-counts."""
-
-STRAYS = np.array([[0.05], [0.1], [0.2], [0.4]])
-"""Values of `t` that are averaged over: standard deviations of models about the line, in rewards."""
-
-LEVEL, LEVEL_SPREAD = 0.5, 0.3
-"""Prior mean reward of a model of the pool's typical price, and its standard deviation."""
-
-SLOPE = 0.04
-"""Prior mean of the reward that a price e times as high buys: the mean slope of four tables of models (BFCL,
-LLMRouterBench, Natural Questions, OpenHands: -.004, .092, .034, .040), none of which the policy is judged on."""
-
-SLOPE_SPREAD = 0.1
-"""Its prior standard deviation."""
+DOUBTS = (0.25, 0.5, 0.75, 1.0)
+"""Posterior deviations by which bounds rise where money is left; the last is one standard error."""
 
 TIE = 1e-6
 """Weight of the mean among models whose bound is capped at 1: it breaks ties, and nothing else."""
@@ -98,13 +90,6 @@ class EstimatesOfAll(NamedTuple):
     cost_usd: FloatArray
 
 
-class Beliefs(NamedTuple):
-    """Posterior means and variances of the models' mean rewards, each of shape (n_models,)."""
-
-    mean: FloatArray
-    variance: FloatArray
-
-
 class OptimisticEstimates:
     """Optimistic estimates, for all contexts or for one that has changed.
 
@@ -119,6 +104,8 @@ class OptimisticEstimates:
     first_prices : mapping of str to Price, optional
         The price that each model came with, by its name; by default the present ones. The regression on prices uses
         these, since a price cut makes no model worse.
+    pause : float, default 0
+        Fewest rewards between two fits of the effects of models and contexts; at first, as many as there were before.
 
     Attributes
     ----------
@@ -134,6 +121,7 @@ class OptimisticEstimates:
         models: Sequence[Model],
         alpha: float,
         first_prices: Mapping[str, Price] = MappingProxyType({}),
+        pause: float = 0.0,
     ) -> None:
         self._estimates, self._models, self._alpha = estimates, models, alpha
         self._first_prices = [first_prices.get(model.name, model.price) for model in models]
@@ -144,7 +132,11 @@ class OptimisticEstimates:
             [0.0 if m.score is None else m.score_weight for m in models] or np.zeros(estimates.shape[1])
         )
 
-    def refresh(self, requests: int, share: float) -> EstimatesOfAll:
+        self._effects: Effects | None = None
+        self._pause = pause
+        self._fitted_at = self._fit_at = 0.0
+
+    def refresh(self, requests: int, share: float, rate_usd: float = 0.0) -> EstimatesOfAll:
         """Compute frequencies, models' means, strengths and list costs again, and return the estimates that follow.
 
         Parameters
@@ -153,13 +145,15 @@ class OptimisticEstimates:
             Requests still to come.
         share : float
             Their share of the whole horizon.
+        rate_usd : float, USD per request, default 0
+            The budget left per request, where a part of it may be left over; 0 raises no bound.
         """
         seen = self._estimates
         ahead: float = requests
         if self._alpha < 0 < share:  # a penalty counts the whole horizon: at its end a thin mean is no better known
             ahead, share = requests / share, 1.0
         self.scored_share = scored_share(seen)
-        self._weight = self._alpha * math.sqrt(share) * (self.scored_share if self._alpha > 0 else 1.0)
+        self._weight = self._alpha * math.sqrt(share * (_assured(self.scored_share, seen) if self._alpha > 0 else 1.0))
         met = seen.met.sum(axis=1)
         self.freq = met / met.sum()
         self._visits_per_model = (ahead * self.freq / seen.shape[1])[:, np.newaxis]
@@ -168,58 +162,97 @@ class OptimisticEstimates:
             (seen.labels, seen.reward, seen.reward_sq),
             (seen.calls, seen.cost / prior_usd, seen.cost_sq / prior_usd**2),
         )
-        self._take_rewards(of_rewards, log_price)
+        self._take_rewards(of_rewards.within, log_price)
         self._take_costs(of_costs, prior_usd)
-        return EstimatesOfAll(*self._estimated(slice(None)))
+        return self._spending(rate_usd)
+
+    def _spending(self, rate_usd: float) -> EstimatesOfAll:
+        """Return the estimates at the least doubt at which a plan spends the rate, else that at which it spends most."""
+        self._doubt = 0.0
+        found = EstimatesOfAll(*self._estimated(slice(None), 0.0))
+        most_usd = self._ceiling_usd(found)
+        for doubt in DOUBTS if self._alpha > 0 else ():
+            if most_usd >= rate_usd:
+                break
+            raised = EstimatesOfAll(*self._estimated(slice(None), doubt))
+            spend_usd = self._ceiling_usd(raised)
+            if spend_usd > most_usd:
+                found, most_usd, self._doubt = raised, spend_usd, doubt
+        return found
+
+    def _ceiling_usd(self, of: EstimatesOfAll) -> float:
+        """Return the mean cost of the models that are best in their contexts."""
+        best = of.reward.argmax(axis=1)[:, np.newaxis]
+        return float(self.freq @ np.take_along_axis(of.cost_usd, best, axis=1)[:, 0])
 
     def row(self, context: int) -> ContextEstimates:
         """Return the estimates of one context."""
-        mean, reward, cost = self._estimated(context)
+        mean, reward, cost = self._estimated(context, self._doubt)
         if len(mean) > LONG_ROW:
             return ContextEstimates(numbers(mean), numbers(reward), numbers(cost))
         return ContextEstimates(mean.tolist(), reward.tolist(), cost.tolist())
 
-    def _estimated(self, j: int | slice) -> tuple[FloatArray, FloatArray, FloatArray]:
+    def _estimated(self, j: int | slice, doubt: float) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return mean reward, its upper confidence bound and mean cost, of one context or of a slice of them."""
         seen = self._estimates
         labels, kappa = seen.labels[j], self._kappa
-        mean = np.minimum(np.maximum((seen.reward[j] + self._prior_reward) / (labels + kappa), 0.0), 1.0)
+        mean = np.minimum(np.maximum((seen.reward[j] + self._prior_reward[j]) / (labels + kappa), 0.0), 1.0)
         # known: rewards and those expected of calls under way, and the pseudo-counts of the model's mean
         known = np.maximum(labels, self.scored_share * seen.invoked[j]) + kappa
-        of_cell = self._noise * np.log1p(self._visits_per_model[j] / known)
-        radius = np.sqrt(2.0 * ((kappa / known) ** 2 * self._of_model + of_cell / known))
-        reward = np.maximum(np.minimum(mean + self._weight * radius, 1.0 - TIE * (1.0 - mean)), 0.0)
+        of_cell = self._noise * quantile_sq(self._visits_per_model[j] / known)
+        radius = np.sqrt((kappa / known) ** 2 * self._of_model + of_cell / known)
+        bound = mean + self._weight * radius
+        if doubt:
+            bound = bound + doubt * kappa / (labels + kappa) * self._deviation
+        reward = np.maximum(np.minimum(bound, 1.0 - TIE * (1.0 - mean)), 0.0)
         cost = (np.maximum(seen.cost[j], 0.0) + self._prior_cost[j]) / (seen.calls[j] + self._cost_kappa)
         if self._has_retired:  # no plan takes a model that costs most and yields nothing
             most = cost.max(axis=-1, keepdims=True)
             reward, cost = np.where(self._retired, 0.0, reward), np.where(self._retired, most, cost)
         return mean, reward, cost
 
-    def _take_rewards(self, of: Spreads, log_price: FloatArray | None) -> None:
+    def _take_rewards(self, within: FloatArray, log_price: FloatArray | None) -> None:
         seen = self._estimates
-        n = seen.labels.sum(axis=0) + self._scored
-        of_calls, rewards = seen.labels.sum(axis=0), seen.reward.sum(axis=0)
-        total = rewards + self._scored * (self._score + _level(of_calls, rewards, self._scored, self._score))
-        overall = total.sum() / n.sum() if n.any() else 0.5
-        mean = np.where(n > 0, total / np.maximum(n, _WEAK), overall)
-        # empirical Bayes: strength of the models' means, and these drawn to the price line
-        self._kappa = max(_strength_of_means(seen.labels, mean, of), _WEAK)
-        self._noise = _noise(seen.labels, of)
-        sampling = _sampling_variance(seen.labels, n, of, self._noise)
-        line = toward_price_line(mean, sampling, np.zeros(len(mean)) if log_price is None else log_price)
-        if log_price is not None:
-            mean = np.where(self._scored > 0, np.clip(mean, 0.0, 1.0), line.mean)
-        self._prior_reward = self._kappa * mean
-        expected = np.maximum(self.scored_share * seen.invoked.sum(axis=0) - of_calls, 0.0)
-        variance = 1.0 / (1.0 / line.variance + expected / self._noise)
+        self._noise = variance_of_reward(seen.labels, within)
+        log_price = np.zeros(seen.shape[1]) if log_price is None else log_price
+        of = self._fitted(log_price)
+        self._kappa = min(self._noise / max(of.interaction, _WEAK), _STRONG)
+        self._prior_reward = self._kappa * np.clip(of.mean, 0.0, 1.0)
+        n = seen.labels.sum(axis=0)
+        expected = np.maximum(self.scored_share * seen.invoked.sum(axis=0) - n, 0.0)
+        self._deviation = np.sqrt(of.variance)
+        variance = 1.0 / (1.0 / of.variance + expected / self._noise)
         visits = self._visits_per_model.sum()
-        self._of_model = variance * np.log1p(visits / np.maximum(n + expected, 1.0))
+        self._of_model = variance * quantile_sq(visits / np.maximum(n + self._scored + expected, 1.0))
+
+    def _fitted(self, log_price: FloatArray) -> Effects:
+        """Return the effects of models and contexts; in large tables those of some rewards ago."""
+        seen, n = self._estimates, float(self._estimates.labels.sum())
+        if self._effects is None or not self._fitted_at <= n < self._fit_at:
+            prior = effect_prior(log_price, self._score, self._scored / self._noise)
+            self._effects = effects(seen.labels, seen.reward, self._noise, prior)
+            self._fitted_at, self._fit_at = n, n + min(n, self._pause)
+        return self._effects
 
     def _take_costs(self, of: Spreads, prior: FloatArray) -> None:
         kappa = of.strength
         self._cost_kappa = UNIDENTIFIED_STRENGTH if kappa is None else min(max(kappa, _WEAK), _STRONG)
         self._prior_cost = self._cost_kappa * prior
         self.spread_usd = np.sqrt(_pooled(self._estimates.calls, of.within)) * prior
+
+
+def quantile_sq(ahead: FloatArray) -> FloatArray:
+    """Return the squared normal quantile at 1 - 1 / (1 + ahead): 0 up to one visit to come per observation, then rising.
+
+    Examples
+    --------
+    >>> quantile_sq(np.array([0.5, 1.0, 9.0, 99.0, 1e6])).round(2).tolist()
+    [0.0, 0.0, 1.64, 5.41, 22.6]
+    """
+    from scipy.special import ndtri
+
+    squares: FloatArray = np.maximum(ndtri(ahead / (1.0 + ahead)), 0.0) ** 2
+    return squares
 
 
 def scored_share(estimates: Estimates) -> float:
@@ -242,18 +275,10 @@ def scored_share(estimates: Estimates) -> float:
     return (scored + 1.0) / (scorable + 2.0)
 
 
-def _level(labels: FloatArray, rewards: FloatArray, weight: FloatArray, score: FloatArray) -> float:
-    """Return by how much rewards lie above the models' scores, where several have one: the scales may differ.
-
-    A model that was rewarded would otherwise stand apart from those that are known by their scores alone.
-    """
-    scored = weight > 0
-    both = (labels > 0) & scored
-    if not both.any() or scored.sum() < 2:
-        return 0.0
-    n, w = labels[both], weight[both]
-    precision = 1.0 / (PRIOR_REWARD_VARIANCE * (1.0 / n + 1.0 / w))
-    return float(precision @ (rewards[both] / n - score[both]) / (precision.sum() + 1.0 / LEVEL_SPREAD**2))
+def _assured(scored_share: float, estimates: Estimates) -> float:
+    """Return the share of calls that get a score less its standard error: none as long as no call got one."""
+    calls = max(float(estimates.invoked.sum()) - estimates.pending, float(estimates.scored.sum()))
+    return max(scored_share - math.sqrt(scored_share * (1.0 - scored_share) / (calls + 3.0)), 0.0)
 
 
 def _pooled(count: FloatArray, within: FloatArray) -> FloatArray:
@@ -262,84 +287,3 @@ def _pooled(count: FloatArray, within: FloatArray) -> FloatArray:
     of_all = (freedom @ within + SPREAD_STRENGTH * PRIOR_SPREAD**2) / (freedom.sum() + SPREAD_STRENGTH)
     shrunk: FloatArray = (freedom * within + SPREAD_STRENGTH * of_all) / (freedom + SPREAD_STRENGTH)
     return shrunk
-
-
-def _noise(count: FloatArray, of: Spreads) -> float:
-    """Return the variance of one reward within its cell, with a prior."""
-    freedom = np.maximum(count.sum(axis=0) - (count > 0).sum(axis=0), 0.0)
-    return float(freedom @ of.within + PRIOR_REWARDS * PRIOR_REWARD_VARIANCE) / float(freedom.sum() + PRIOR_REWARDS)
-
-
-def _sampling_variance(count: FloatArray, n: FloatArray, of: Spreads, noise: float) -> FloatArray:
-    """Return the sampling variance of each model's mean of n rewards; infinite where there is none."""
-    between = of.between.mean() * (count**2).sum(axis=0) / np.maximum(n, _WEAK)
-    variance: FloatArray = np.where(n > 0, (noise + between) / np.maximum(n, _WEAK), np.inf)
-    return variance
-
-
-def _strength_of_means(count: FloatArray, mean: FloatArray, of: Spreads) -> float:
-    """Return the pseudo-counts of a model's mean reward: the strength, times the share that models' means explain."""
-    if len(count) == 1:
-        return _STRONG  # a single cell is its model's mean: a leaderboard's score counts in full
-    if of.strength is None:
-        return 1.0
-    # variance between models: that of their means, less the sampling variance of these
-    n = count.sum(axis=0)
-    tried = n > 0
-    noise = (of.within.mean() + of.between.mean() * (count**2).sum(axis=0)[tried] / n[tried]) / n[tried]
-    between_models = max(float(mean[tried].var(ddof=1) - noise.mean()), 0.0) if tried.sum() > 1 else 0.0
-    between_all = between_models + float(of.between.mean())
-    return min(of.strength, _STRONG) * (between_models / between_all if between_all > 0 else 1.0)
-
-
-def toward_price_line(mean: FloatArray, noise: FloatArray, log_price: FloatArray) -> Beliefs:
-    """Return the posterior of each model's mean reward, between its own mean and the line through all of them.
-
-    Parameters
-    ----------
-    mean : ndarray of shape (n_models,)
-        Mean reward of each model; any number for those never tried.
-    noise : ndarray of shape (n_models,)
-        Variance of these means; infinite for models never tried.
-    log_price : ndarray of shape (n_models,)
-        Logarithm of each model's list cost, less that of a typical one.
-
-    Returns
-    -------
-    Beliefs
-        Posterior means, within 0 and 1, and variances.
-
-    Examples
-    --------
-    Three models lie on a line, the fourth was never tried:
-
-    >>> mean, noise = np.array([0.3, 0.5, 0.7, 0.0]), np.array([1e-4, 1e-4, 1e-4, np.inf])
-    >>> toward_price_line(mean, noise, np.log([0.1, 1.0, 10.0, 100.0])).mean.round(2).tolist()
-    [0.3, 0.5, 0.7, 0.88]
-    """
-    expected = LEVEL + SLOPE * log_price
-    excess = mean - expected
-    weight = 1.0 / (STRAYS**2 + noise)  # a row for each value of t
-    # level and slope: weighted ridge regression with two unknowns, solved by Cramer's rule
-    level = 1.0 / LEVEL_SPREAD**2 + weight.sum(axis=1)
-    slope = 1.0 / SLOPE_SPREAD**2 + weight @ log_price**2
-    both = weight @ log_price
-    of_level, of_slope = weight @ excess, weight @ (log_price * excess)
-    determinant = level * slope - both**2
-    a = (slope * of_level - both * of_slope) / determinant
-    b = (level * of_slope - both * of_level) / determinant
-    line = a[:, np.newaxis] + b[:, np.newaxis] * log_price
-    own = STRAYS**2 * weight
-    believed = line + own * (excess - line)
-    of_line = (slope[:, np.newaxis] - 2.0 * both[:, np.newaxis] * log_price + level[:, np.newaxis] * log_price**2) / (
-        determinant[:, np.newaxis]
-    )
-    variance = STRAYS**2 * (1.0 - own) + (1.0 - own) ** 2 * of_line
-    # log marginal likelihood of each t, but for a constant, and the average over t
-    fit = a * of_level + b * of_slope - weight @ excess**2 - np.log(determinant)
-    fit += np.log(weight, out=np.zeros_like(weight), where=weight > 0).sum(axis=1)
-    evidence = np.exp(0.5 * (fit - fit.max()))
-    evidence /= evidence.sum()
-    mean_excess = evidence @ believed
-    total = evidence @ (variance + (believed - mean_excess) ** 2)
-    return Beliefs(np.clip(expected + mean_excess, 0.0, 1.0), total)

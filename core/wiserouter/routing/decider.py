@@ -66,6 +66,8 @@ class Decider:
         The largest shares of some models.
     limits : LimitedScopes or None
         The limits of scopes beside their budgets.
+    share_left : float
+        The share of its horizon that the budget of the latest decision had still to come; 1 before the first one.
     """
 
     def __init__(
@@ -83,6 +85,7 @@ class Decider:
         self.labels, self.explore = labels, explore
         self.caps: ShareCaps | None = None
         self.limits: LimitedScopes | None = None
+        self.share_left = 1.0
         self._cushion_usd = 0.0
         self._payers = payers or (lambda scope: (scope,))
         self._values: RequestValues | None = None
@@ -123,6 +126,7 @@ class Decider:
             If no model can take the query, or a restriction or a bound is wrong.
         """
         learner, funds = self._learner, budget.funds
+        self.share_left = funds.share
         pool = learner.pool
         context, tokens, embedding, length, version = query
         candidates = None if eligible is None and pool.unrestricted else pool.eligible(eligible, tokens)

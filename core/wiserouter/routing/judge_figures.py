@@ -24,6 +24,8 @@ class JudgeFigures:
         The share of the calls that it judges.
     offered, judged, waiting, dropped, failed, unpaid : int
         As in `JudgeCounts`, and the calls that wait for it.
+    kept_back : int
+        Its first scores, which are learned together once there are enough of them.
     spent_usd : float, USD
         Cost of its judgements.
     pairs : int
@@ -44,6 +46,7 @@ class JudgeFigures:
     dropped: int
     failed: int
     unpaid: int
+    kept_back: int
     spent_usd: float
     pairs: int
     agreement: float | None
@@ -64,6 +67,7 @@ def figures_of(judge: Judge, agreements: Agreements) -> JudgeFigures:
         dropped=counts.dropped,
         failed=counts.failed,
         unpaid=counts.unpaid,
+        kept_back=counts.kept_back,
         spent_usd=counts.spent_usd,
         pairs=agreement.pairs,
         agreement=agreement.share,

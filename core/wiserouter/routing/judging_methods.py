@@ -36,7 +36,8 @@ class RouterJudging(RouterConversations):
             of openevals, is called with these names. With `incumbent`, of a prompt and two answers in random order,
             that returns "first", "second" or "tie".
         share : float, default 0.1
-            The share of the calls to judge: of rarely chosen models a larger one, in proportion to 1 / sqrt(calls).
+            The share of the calls of a horizon to judge: more of them at its start, in proportion to 1 / sqrt(the part
+            of it that has passed), and of rarely chosen models a larger share, in proportion to 1 / sqrt(calls).
         budget_usd : float, USD, optional
             The judge's own budget, never part of the main one; with `every`, that of one window. It needs `cost_usd`,
             or a judge with a method `bound_usd` of the same texts.
@@ -46,8 +47,8 @@ class RouterJudging(RouterConversations):
             The most that one judgement costs; what it costs is taken from the judge's result, where that says so.
         name : str, default "default"
             Its scores have the source "judge:<name>", and its budget that scope.
-        weight : float, default 0.36
-            Number of observations that one of its scores counts as: by default that of a judge right in 4 of 5 cases.
+        weight : float, default 1
+            Number of observations that one of its scores counts as.
         concurrency, max_waiting : int, default 4 and 256
             Judgements at once, and calls that may wait; further ones are not judged.
         attempts, pause_s, timeout_s : int and float, default 3, 0.5 and 60
@@ -55,6 +56,9 @@ class RouterJudging(RouterConversations):
         held : int, default 256
             Calls outside the share whose texts are kept for a while: they are judged if a person scores them, so that
             the judge's agreement with people is known.
+        first_scores : int, default 100
+            Its first scores are learned together, once there are so many: fewer do not show whether it prefers cheap
+            models.
         incumbent, incumbent_model : callable and str, optional
             Answers a prompt, as `answer` or `(answer, cost_usd)`, to be compared with; and the model that it is.
         seed : int, optional
@@ -76,7 +80,7 @@ class RouterJudging(RouterConversations):
         >>> from wiserouter import Budget, Model, Price, WiseRouter
         >>> router = WiseRouter([Model("small", Price(1e-7, 4e-7)), Model("large", Price(3e-6, 1.5e-5))], seed=0)
         >>> router.start(Budget(amount_usd=1.0, horizon=1_000))
-        >>> judge = router.judge_with(lambda prompt, answer: float("Paris" in answer), share=1.0)
+        >>> judge = router.judge_with(lambda prompt, answer: float("Paris" in answer), share=1.0, first_scores=1)
         >>> decision = router.decide("What is the capital of France?")
         >>> router.charge(decision, cost_usd=1e-5)
         >>> judge.offer(decision, "What is the capital of France?", "Paris."), judge.flush()
@@ -94,7 +98,8 @@ class RouterJudging(RouterConversations):
         self._open_judge_budget(chosen, bounded=chosen.cost_usd > 0.0 or hasattr(ask, "bound_usd"))
         score = partial(self._ajudged, source=chosen.source, weight=chosen.weight)
         pay = self._pays_nothing if budget_usd is None else partial(self.aspend, scope=chosen.source)
-        self.judge = Judge(ask, chosen, score, pay, random.Random(seed))  # noqa: S311
+        passed, learned = self._horizon_passed, partial(self._scores_of, chosen.source)
+        self.judge = Judge(ask, chosen, score, pay, random.Random(seed), passed=passed, learned=learned)  # noqa: S311
         return self.judge
 
     def stop_judging(self) -> None:
@@ -106,6 +111,15 @@ class RouterJudging(RouterConversations):
     def judge_figures(self) -> JudgeFigures | None:
         """Return the figures of the judge in this process; None where there is none."""
         return None if self.judge is None else figures_of(self.judge, self._learner.agreements)
+
+    def _scores_of(self, source: str) -> int:
+        """Return the number of scores of a judge that were learned, by any worker and before a restart."""
+        agreement = self._learner.agreements.of.get(source)
+        return 0 if agreement is None else agreement.judged
+
+    def _horizon_passed(self) -> float:
+        """Return the share that has passed of the horizon of the budget that the latest decision was made under."""
+        return 1.0 - self._decider.share_left
 
     def _open_judge_budget(self, settings: JudgeSettings, *, bounded: bool) -> None:
         """Start the budget of a judge, or join that of the other workers; never more is spent."""

@@ -106,8 +106,8 @@ def _conversations(figures: Mapping[str, Any]) -> str:
 
 
 def _judge(figures: Mapping[str, Any]) -> str:
-    states = {state: figures[state] for state in ("waiting", "dropped", "failed", "unpaid")}
-    counts = [f"{n:,} {state}" for state, n in states.items() if n]
+    states = {state: figures[state] for state in ("waiting", "dropped", "failed", "unpaid", "kept_back")}
+    counts = [f"{n:,} {state.replace('_', ' ')}" for state, n in states.items() if n]
     paid = [f"{usd(figures['spent_usd'])} spent"] if figures["spent_usd"] else []
     agreed = [f"agrees {figures['agreement']:.0%} with people on {figures['pairs']:,}"] if figures["pairs"] else []
     judged = f"{figures['source']}: {figures['judged']:,} of {figures['offered']:,} judged"

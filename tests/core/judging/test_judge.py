@@ -4,6 +4,7 @@ import asyncio
 import logging
 import threading
 
+import numpy as np
 import pytest
 
 from wiserouter import Budget, Model, Price, WiseRouter
@@ -15,9 +16,9 @@ MODELS = [Model("small", Price(1e-7, 4e-7)), Model("large", Price(3e-6, 1.5e-5))
 SECRET = "sk-secret-words"
 
 
-def started(store="memory://"):
+def started(store="memory://", horizon=100_000):
     router = WiseRouter(MODELS, seed=0, store=store)
-    router.start(Budget(1.0, 100_000))
+    router.start(Budget(1.0, horizon))
     return router
 
 
@@ -34,7 +35,7 @@ def served(router, judge, n=1, prompt="What is 2 + 2?", answer="4"):
 def judged(ask, n=1, *, router=None, **settings):
     """Return the router and the figures after `n` calls were offered, and judged."""
     router = router or started()
-    judge = router.judge_with(ask, **{"share": 1.0, "pause_s": 0.0, "seed": 0, "weight": 1.0, **settings})
+    judge = router.judge_with(ask, **{"share": 1.0, "pause_s": 0.0, "seed": 0, "weight": 1.0, "first_scores": 1, **settings})
     try:
         served(router, judge, n)
         assert judge.flush(10.0)
@@ -60,8 +61,44 @@ def test_a_function_a_coroutine_and_an_evaluator_score_answers(ask):
 
 
 def test_a_share_of_the_calls_is_judged():
-    router, figures = judged(lambda prompt, answer: 1.0, 400, share=0.25, held=0)
+    router, figures = judged(lambda prompt, answer: 1.0, 400, router=started(horizon=400), share=0.25, held=0)
     assert figures.judged == router.estimates.labels.sum() == pytest.approx(0.25 * 400, abs=20)
+
+
+def test_of_the_first_calls_of_a_horizon_more_are_judged():
+    router = started(horizon=1_000)
+    judge = router.judge_with(lambda prompt, answer: 1.0, share=0.2, held=0, seed=0)
+    parts = []
+    for _ in range(4):
+        served(router, judge, 250)
+        assert judge.flush()
+        parts.append(judge.counts.judged)
+    judge.close()
+    assert parts[3] == pytest.approx(200, abs=15)
+    assert parts[0] > 0.4 * parts[3]
+    assert np.diff(parts).min() > 0.1 * 250 - 10
+
+
+def test_the_first_scores_are_learned_together():
+    router = started()
+    judge = router.judge_with(lambda prompt, answer: 1.0, share=1.0, first_scores=5)
+    served(router, judge, 4)
+    assert judge.flush()
+    assert router.estimates.labels.sum() == 0.0
+    assert (router.status().judge.judged, router.status().judge.kept_back) == (4, 4)
+    assert "4 kept_back" in str(router.status()).replace("kept back", "kept_back")
+    served(router, judge, 1)
+    assert judge.flush()
+    assert (router.estimates.labels.sum(), router.status().judge.kept_back) == (5.0, 0)
+    served(router, judge, 1)  # from now on each is learned at once
+    assert judge.flush()
+    assert router.estimates.labels.sum() == 6.0
+    router.stop_judging()
+    again = router.judge_with(lambda prompt, answer: 1.0, share=1.0, first_scores=5)  # the same judge, known by now
+    served(router, again, 1)
+    assert again.flush()
+    assert router.estimates.labels.sum() == 7.0
+    again.close()
 
 
 def test_scores_carry_their_source_and_weight(tmp_path):
@@ -82,7 +119,7 @@ def test_texts_reach_the_judge_alone(tmp_path, caplog):
     def fails(prompt, answer):
         raise ValueError(f"cannot judge {prompt}")
 
-    judge = router.judge_with(fails, share=1.0, pause_s=0.0)
+    judge = router.judge_with(fails, share=1.0, pause_s=0.0, first_scores=0)
     served(router, judge, 2, SECRET, SECRET)
     assert judge.flush()
     judge.close()
@@ -237,7 +274,7 @@ def test_blind_pairs_are_unswapped():
 
 def test_calls_that_people_score_are_judged_too():
     router = started()
-    judge = router.judge_with(lambda prompt, answer: 0.75, share=0.0, held=2)
+    judge = router.judge_with(lambda prompt, answer: 0.75, share=0.0, held=2, first_scores=0)
     old, *new = served(router, judge, 3)
     for decision in (old, *new):
         router.reward(decision, 1.0)
@@ -298,7 +335,7 @@ def test_it_goes_on_after_its_event_loop_has_ended():
 
 
 def test_a_text_may_be_made_in_the_background():
-    router = started()
+    router = started(horizon=10)
     judge = router.judge_with(lambda prompt, answer: float(prompt + answer == "pa"), share=0.5, held=0, seed=0)
     made = []
     served(router, judge, 10, lambda: made.append(1) or "p", lambda: "a")

@@ -16,7 +16,7 @@ from wiserouter.judging.prompts import (
     score_of_reply,
     shortened,
 )
-from wiserouter.judging.sampling import MOST_STRATA, SystematicSample, level
+from wiserouter.judging.sampling import MOST_STRATA, SystematicSample, level, share_at
 from wiserouter.judging.verdict import NoVerdict
 
 
@@ -90,6 +90,40 @@ def test_rarely_chosen_models_are_judged_more_often_and_all_calls_in_their_share
         assert of[3] >= 0.9 if share >= 0.2 else of[3] >= 10 * of[0]
     in_each = [np.mean([took for took, call in zip(taken, calls, strict=True) if call == (k, "a")]) for k in range(8)]
     assert np.std(in_each) < 0.01  # of each context the same
+
+
+@pytest.mark.parametrize("share", [0.0, 0.05, 0.2, 0.5, 1.0])
+def test_most_calls_are_judged_at_the_start_of_a_horizon_and_in_all_their_share(share):
+    n, at = 20_000, [0]
+    rng, sample = random.Random(2), SystematicSample(share, random.Random(0), lambda: (at[0] % n) / n)
+    taken = []
+    for at[0] in range(3 * n):  # a second and a third window begin as the first one did
+        taken.append(sample.takes(rng.randrange(4), rng.choices("ab", [0.9, 0.1])[0]))
+    windows = np.array(taken).reshape(3, n)
+    assert windows.mean(axis=1) == pytest.approx([share] * 3, rel=0.05)
+    quarters = windows.reshape(3, 4, -1).mean(axis=2)
+    assert (np.diff(quarters, axis=1) <= 0.01 * share).all()
+    if 0.0 < share < 1.0:
+        assert (windows[:, : n // 2].sum(axis=1) / windows.sum(axis=1) > 0.6).all()
+
+
+@pytest.mark.parametrize("share", [0.1, 0.3])
+def test_where_the_models_change_hardly_more_than_the_share_is_judged(share):
+    n, at = 2_000, [0]
+    rng, sample = random.Random(3), SystematicSample(share, random.Random(0), lambda: at[0] / n)
+    taken = 0
+    for at[0] in range(n):
+        taken += sample.takes(0, "a" if at[0] < n // 10 else rng.choice("abc"))
+    assert taken == pytest.approx(share * n, rel=0.05)
+
+
+@given(st.floats(0.0, 1.0))
+def test_the_shares_of_a_horizon_add_up(share):
+    steps = (np.arange(20_000) + 0.5) / 20_000
+    taken = [share_at(share, passed) for passed in steps]
+    assert np.mean(taken) == pytest.approx(share, abs=2e-3)
+    assert taken == sorted(taken, reverse=True)
+    assert 0.0 <= min(taken) <= max(taken) <= 1.0
 
 
 @given(st.lists(st.integers(1, 10_000), min_size=1, max_size=20), st.floats(0.0, 1.0))

@@ -121,7 +121,7 @@ def test_the_judge_and_the_caches_are_counted(registry):
     router = WiseRouter(MODELS, seed=0, conversations=Conversations())
     router.start(Budget(1.0, 1_000))
     Metrics(registry).watch(router, "wise")
-    judge = router.judge_with(lambda prompt, answer: 1.0, share=1.0)
+    judge = router.judge_with(lambda prompt, answer: 1.0, share=1.0, first_scores=0)
     try:
         for used in (Usage(4_000, 10), Usage(5_000, 10)):
             decision = router.decide("q", conversation="chat", eligible=["large"])

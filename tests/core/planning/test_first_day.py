@@ -5,8 +5,9 @@ import logging
 import numpy as np
 import pytest
 
+from support.random_effects import toward_price_line
 from wiserouter import Budget, Estimates, Model, Price, WiseRouter
-from wiserouter.learning.optimistic_estimates import OptimisticEstimates, toward_price_line
+from wiserouter.learning.optimistic_estimates import OptimisticEstimates
 
 PRICES = (Price(1e-7, 1e-7), Price(1e-6, 1e-6), Price(1e-5, 1e-5))
 COST_USD = (0.0001, 0.001, 0.01)  # of a call: 500 tokens in, 500 out
@@ -131,9 +132,9 @@ def test_a_scored_model_is_not_drawn_to_the_price_line():
 
 def test_the_line_rises_slightly_until_rewards_speak():
     log_price, unknown = np.array([-2.0, 0.0, 2.0]), np.full(3, np.inf)
-    rising = toward_price_line(np.zeros(3), unknown, log_price).mean
+    rising = toward_price_line(np.zeros(3), unknown, log_price)[0]
     assert rising == pytest.approx([0.42, 0.5, 0.58])
-    falling = toward_price_line(np.array([0.9, 0.5, 0.1]), np.full(3, 1e-4), log_price).mean
+    falling = toward_price_line(np.array([0.9, 0.5, 0.1]), np.full(3, 1e-4), log_price)[0]
     assert falling == pytest.approx([0.9, 0.5, 0.1], abs=0.02)
 
 

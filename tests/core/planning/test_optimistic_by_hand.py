@@ -31,21 +31,22 @@ class Transcription:
         self.seen, self.allow_skip = estimates, allow_skip
         known = {model.name: model.price for model in MODELS}
         self.bounds = OptimisticEstimates(estimates, MODELS, 1.0 if alpha is None else alpha, known)
-        self.refresh(1, 1.0)
+        self.refresh(Funds(0.0, 1))
 
-    def refresh(self, requests, share):
-        self.requests, self.unpaid = requests, not self.seen.calls.any()
-        self.means, self.reward, self.cost = (np.array(table) for table in self.bounds.refresh(requests, share))
+    def refresh(self, funds):
+        self.requests, self.unpaid = funds.requests, not self.seen.calls.any()
+        of_all = self.bounds.refresh(funds.requests, funds.share, funds.rate_usd)
+        self.means, self.reward, self.cost = (np.array(table) for table in of_all)
         self.calls, self.labels = self.seen.calls.copy(), self.seen.labels.copy()
         self.spread = np.array(self.bounds.spread_usd)
         self.revise_at = [max(n + 1.0, 1.01 * n) for n in self.seen.observed]
         n_seen = self.seen.n_observations + self.seen.n_invoked
         self.refresh_at = max(n_seen + 1.0, 1.02 * n_seen)
 
-    def follow(self, context, requests, share):
+    def follow(self, context, funds):
         n_seen = self.seen.n_observations + self.seen.n_invoked
-        if n_seen >= self.refresh_at or (self.unpaid and self.seen.calls.any()) or requests > 2.0 * self.requests:
-            self.refresh(requests, share)
+        if n_seen >= self.refresh_at or (self.unpaid and self.seen.calls.any()) or funds.requests > 2.0 * self.requests:
+            self.refresh(funds)
         elif context != NO_CONTEXT and self.seen.observed[context] >= self.revise_at[context]:
             self.means[context], self.reward[context], self.cost[context] = self.bounds.row(context)
             self.calls[context], self.labels[context] = self.seen.calls[context], self.seen.labels[context]
@@ -53,7 +54,7 @@ class Transcription:
             self.revise_at[context] = max(n + 1.0, 1.01 * n)
 
     def choose(self, context, funds, rng, allowed=None, shift=None):
-        self.follow(context, funds.requests, funds.share)
+        self.follow(context, funds)
         plan = Plan(self.bounds.freq, self.reward, self.cost, allow_skip=self.allow_skip)
         rule = ReserveRule(plan, self.bounds.spread_usd, deviations=0.0, drift=3.0)
         counts = Counts(self.calls, self.labels)
@@ -139,7 +140,7 @@ def test_each_choice_is_that_of_the_rules(alpha, start, seed):
         if step % 40 == 39:
             at_means = policy.plan
             assert at_means is policy.plan
-            rules.follow(NO_CONTEXT, policy._requests, policy._share)
+            rules.follow(NO_CONTEXT, policy._funds)
             assert at_means.reward == pytest.approx(rules.means)
             assert at_means.cost_usd == pytest.approx(rules.cost)
             assert at_means.freq == pytest.approx(rules.bounds.freq)

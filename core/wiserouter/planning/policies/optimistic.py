@@ -48,6 +48,9 @@ HORIZON_GROWTH = 2.0
 DRIFT = 3.0
 """Standard deviations of the total of the cheapest calls to come that are held back."""
 
+MODELS_PER_CELL = 4
+"""The effects of models and contexts take as long to fit as a plan of as many cells times the models over this."""
+
 _BELOW_FLOOR = float("inf")
 """The shadow price where the rate is below the cost of the cheapest models."""
 
@@ -100,7 +103,7 @@ class Optimistic:
         """The figures of `plan`, which is not solved for them."""
         if self._unpaid and not self._estimates.calls.any():
             return None
-        self._follow(NO_CONTEXT, self._requests, self._share)
+        self._follow(NO_CONTEXT, self._funds)
         return Unsolved(self._live.freq, self._means, self._live.cost_usd, self.allow_skip)
 
     @property
@@ -119,8 +122,11 @@ class Optimistic:
             if model.price is not None:
                 self._first_prices.setdefault(model.name, model.price)
         self._pause = pause_between_solutions(estimates.calls.size)
-        self._optimistic = OptimisticEstimates(estimates, models, alpha, self._first_prices)
-        self._refresh(1, 1.0)
+        pause = pause_between_solutions(estimates.calls.size * estimates.shape[1] // MODELS_PER_CELL)
+        self._optimistic = OptimisticEstimates(
+            estimates, models, alpha, self._first_prices, pause if pause > 1 else 0.0
+        )
+        self._refresh(Funds(0.0, 1))
 
     def choose(
         self,
@@ -131,7 +137,7 @@ class Optimistic:
         shift: Shift | None = None,
     ) -> Choice:
         """Draw from the mix of the plan at rate b / tau; the cheapest listed model until a call was paid for."""
-        self._follow(context, funds.requests, funds.share)
+        self._follow(context, funds)
         if self._unpaid:
             allowed = [self._cheapest_listed(context, allowed)]
         if context == NO_CONTEXT:
@@ -146,20 +152,20 @@ class Optimistic:
         """Return the keyword arguments that make an equal policy."""
         return {"alpha": self.alpha, "allow_skip": self.allow_skip}
 
-    def _follow(self, context: int, requests: int, share: float) -> None:
+    def _follow(self, context: int, funds: Funds) -> None:
         """Update the plan to the observations: for all contexts if there are many new ones, else for this one."""
         seen = self._estimates
         due = seen.n_observations + seen.n_invoked >= self._refresh_at or (self._unpaid and seen.calls.any())
-        if due or requests > HORIZON_GROWTH * self._requests:
-            self._refresh(requests, share)
+        if due or funds.requests > HORIZON_GROWTH * self._funds.requests:
+            self._refresh(funds)
         elif context != NO_CONTEXT and seen.observed[context] >= self._revise_at[context]:
             self._revise(context)
 
-    def _refresh(self, requests: int, share: float) -> None:
+    def _refresh(self, funds: Funds) -> None:
         seen = self._estimates
-        self._requests, self._share = requests, share
+        self._funds = funds
         self._unpaid = not seen.calls.any()
-        self._means, reward, cost_usd = self._optimistic.refresh(requests, share)
+        self._means, reward, cost_usd = self._optimistic.refresh(funds.requests, funds.share, funds.rate_usd)
         self._live = Plan(self._optimistic.freq, reward, cost_usd, allow_skip=self.allow_skip, revisable=True)
         # no deviations, unlike where costs were fitted on a log: the spread of models with few calls is shrunk toward
         # the larger one of all models, and would lock them out
