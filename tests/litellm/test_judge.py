@@ -45,7 +45,9 @@ def judged_router(provider, reply="0.75", **settings):
 
     provider.routes.clear()
     provider.route(url__startswith=URL).mock(side_effect=replies)
-    block = JudgeBlock(**{"model": "referee", "share": 1.0, "budget_usd": 1.0, "attempts": 1, "first_scores": 0, **settings})
+    block = JudgeBlock(
+        **{"model": "referee", "share": 1.0, "budget_usd": 1.0, "attempts": 1, "first_scores": 0, **settings}
+    )
     start_judge(ours, block, [deployment("referee", "referee")], lambda: router)
     return router, ours
 

@@ -1,10 +1,10 @@
 """A judge on real tables: how far its scores lead from no feedback to full feedback, and what a biased one does.
 
 The workload is that of `test_first_day_on_tables.py`, with prices and no published scores. A fifth of the calls is
-judged, most at first, and each call that a person has scored. The judge is right with probability .8: it says 1 with probability .2 +
-.6 score, and, where it is biased, .2 more for the cheapest and .2 less for the most expensive model, in proportion to
-the logarithm of the price between them. WISEROUTER_SEEDS=2 runs twice as many seeds, which were not used before; with
--s the test prints the figures of docs/judge.md.
+judged, most at first, and each call that a person has scored. The judge is right with probability .8: it says 1 with
+probability .2 + .6 score, and, where it is biased, .2 more for the cheapest and .2 less for the most expensive model,
+in proportion to the logarithm of the price between them. WISEROUTER_SEEDS=2 runs twice as many seeds, which were not
+used before; with -s the test prints the figures of docs/judge.md.
 """
 
 import os

@@ -10,7 +10,6 @@ from wiserouter.errors import InvalidInput
 from wiserouter.learning.source_scores import check_source, check_weight
 from wiserouter.validation import check_amount, check_count
 
-
 FIRST_SCORES = 100
 """Scores that are kept back until so many are in: fewer do not show whether a judge prefers cheap models."""
 

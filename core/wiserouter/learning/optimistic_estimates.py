@@ -167,7 +167,7 @@ class OptimisticEstimates:
         return self._spending(rate_usd)
 
     def _spending(self, rate_usd: float) -> EstimatesOfAll:
-        """Return the estimates at the least doubt at which a plan spends the rate, else that at which it spends most."""
+        """Return the estimates at the least doubt at which a plan spends the rate, else where it spends most."""
         self._doubt = 0.0
         found = EstimatesOfAll(*self._estimated(slice(None), 0.0))
         most_usd = self._ceiling_usd(found)
@@ -242,7 +242,7 @@ class OptimisticEstimates:
 
 
 def quantile_sq(ahead: FloatArray) -> FloatArray:
-    """Return the squared normal quantile at 1 - 1 / (1 + ahead): 0 up to one visit to come per observation, then rising.
+    """Return the squared normal quantile at 1 - 1 / (1 + ahead); 0 up to one visit to come per observation.
 
     Examples
     --------

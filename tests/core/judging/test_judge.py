@@ -35,7 +35,9 @@ def served(router, judge, n=1, prompt="What is 2 + 2?", answer="4"):
 def judged(ask, n=1, *, router=None, **settings):
     """Return the router and the figures after `n` calls were offered, and judged."""
     router = router or started()
-    judge = router.judge_with(ask, **{"share": 1.0, "pause_s": 0.0, "seed": 0, "weight": 1.0, "first_scores": 1, **settings})
+    judge = router.judge_with(
+        ask, **{"share": 1.0, "pause_s": 0.0, "seed": 0, "weight": 1.0, "first_scores": 1, **settings}
+    )
     try:
         served(router, judge, n)
         assert judge.flush(10.0)
