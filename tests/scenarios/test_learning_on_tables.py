@@ -5,7 +5,7 @@ contexts grow with the queries. `Offline` was fitted on all answers to the train
 half.
 
 A budget binds in a split if a larger one would increase the expected reward, by the router's final estimates; it is a
-binding budget if it binds in four of five splits. The gap is asserted over the binding budgets and over all budgets, the
+binding budget if it binds in four of five splits. The gap is asserted over the binding budgets and all budgets, the
 spend over the splits in which a binding budget binds: a router that estimates no benefit from more expensive models
 does not spend the rest. The spend may miss its bounds by two standard errors, since one call of SWE-bench is up to 3 %
 of a budget.

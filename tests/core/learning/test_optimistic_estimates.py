@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from support.random_effects import joint, priors
 from wiserouter import Estimates, Model, Price
 from wiserouter.learning.cost_prior import prior_costs_usd
-from wiserouter.learning.optimistic_estimates import DOUBTS, TIE, OptimisticEstimates
+from wiserouter.learning.optimistic_estimates import TIE, OptimisticEstimates, mean_within_range, quantile_sq
 from wiserouter.learning.random_effects import PRIOR_REWARD_VARIANCE, PRIOR_REWARDS
 
 REQUESTS = 1_000
@@ -59,7 +59,28 @@ def variance_of_reward(estimates):
 
 
 def quantile(ahead):
-    return max(NormalDist().inv_cdf(1 - 1 / (1 + ahead)), 0.0)
+    return math.sqrt(quantile_sq(np.array([ahead])).item())
+
+
+def clipped_mean(mean, deviation):
+    return mean_within_range(np.array([mean]), np.array([deviation])).item()
+
+
+@given(st.floats(-0.5, 1.5), st.floats(0.005, 0.5))
+def test_a_mean_within_the_range_is_that_of_a_clipped_normal(mean, deviation):
+    normal = NormalDist(mean, deviation)
+    steps = np.linspace(1e-4, 1 - 1e-4, 2_001)
+    exact = np.mean([min(max(normal.inv_cdf(p), 0.0), 1.0) for p in steps])
+    assert clipped_mean(mean, deviation) == pytest.approx(exact, abs=0.02 * deviation + 1e-3)
+
+
+def test_what_is_hardly_known_is_not_expected_to_be_perfect():
+    assert clipped_mean(1.1, 0.3) < 0.95 < 0.99 < clipped_mean(0.995, 0.002)
+
+
+@given(st.floats(0.0, 1e9))
+def test_the_quantile_is_that_of_a_normal(ahead):
+    assert quantile(ahead) == pytest.approx(max(NormalDist().inv_cdf(1 - 1 / (1 + max(ahead, 1e-9))), 0.0), abs=5e-4)
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -82,7 +103,8 @@ def test_a_row_is_the_formula(seed):
         mean, reward, _ = look.row(j)
         for k in range(K):
             n = estimates.labels[j, k]
-            expected = (estimates.reward[j, k] + kappa * min(max(of.mean[j, k], 0), 1)) / (n + kappa)
+            prior = clipped_mean(of.mean[j, k], math.sqrt(of.variance[k]))
+            expected = (estimates.reward[j, k] + kappa * prior) / (n + kappa)
             known = max(n, scored * estimates.invoked[j, k]) + kappa
             of_cell = noise / known * quantile(REQUESTS * met[j] / met.sum() / (K * known)) ** 2
             above = of_models[k] * (kappa / known) ** 2 * quantile(REQUESTS / (K * calls[k])) ** 2
@@ -233,65 +255,3 @@ def test_labels_of_a_history_do_not_vouch_for_calls_that_were_never_scored():
         history.add_reward(0, 0, 0.5)
     after = outlook(history, alpha=0.05).row(0)
     assert after.reward[1] - after.mean[1] > 0.5 * (before.reward[1] - before.mean[1])
-
-
-# money that is left
-
-
-def left_over(gap, calls, rate_usd, alpha=1.0, share=0.0):
-    """Return the bounds of a cheap model and of one at ten times its cost, `gap` better, at the end of a horizon."""
-    estimates = Estimates(1, 2)
-    for k, reward in enumerate((0.6, 0.6 + gap)):
-        for i in range(calls[k]):
-            estimates.add_invoked(0, k)
-            estimates.add_cost(0, k, 0.01 * 10**k)
-            estimates.add_reward(0, k, float(i % 10 < round(10 * reward)))
-    estimates.met[:, 0] += 1.0
-    models = [Model("small", Price(1e-6, 2e-6)), Model("large", Price(1e-5, 2e-5))]
-    look = OptimisticEstimates(estimates, models, alpha)
-    return look, look.refresh(REQUESTS, share, rate_usd)
-
-
-def test_money_that_would_be_left_buys_the_model_that_may_be_better():
-    look, of = left_over(-0.1, (300, 10), rate_usd=0.1)
-    assert of.mean[0, 0] > of.mean[0, 1]  # at the means nothing speaks for the expensive model
-    assert of.reward[0, 0] < of.reward[0, 1]
-    _, without = left_over(-0.1, (300, 10), rate_usd=0.0)
-    assert without.reward[0, 0] > without.reward[0, 1]
-    assert np.array_equal(of.mean, without.mean)
-    assert np.array_equal(look.row(0).reward, of.reward[0])  # a revised context keeps the doubt
-
-
-def test_no_bound_rises_where_the_budget_is_spent_or_the_better_model_is_the_expensive_one():
-    for gap, rate_usd in ((-0.1, 0.005), (0.1, 0.1)):
-        look, of = left_over(gap, (300, 30), rate_usd)
-        assert look._doubt == 0.0
-        assert np.array_equal(of.reward, left_over(gap, (300, 30), rate_usd=0.0)[1].reward)
-
-
-def test_money_is_left_where_the_expensive_model_is_known_to_be_worse():
-    _, of = left_over(-0.3, (2_000, 200), rate_usd=0.1)
-    assert of.reward[0, 0] > of.reward[0, 1]
-
-
-def test_a_penalty_for_uncertainty_is_not_lifted():
-    look, _ = left_over(-0.1, (300, 10), rate_usd=0.1, alpha=-1.0, share=1.0)
-    assert look._doubt == 0.0
-
-
-@given(st.integers(0, 1_000), st.floats(0.0, 0.03))
-@settings(max_examples=40, deadline=None)
-def test_the_least_doubt_that_spends_is_taken(seed, rate_usd):
-    estimates = random_cells(seed)
-    estimates.cost *= np.array([1.0, 0.5, 2.0, 4.0])
-    estimates.met[:, 0] += 1.0
-    look = OptimisticEstimates(estimates, (), 1.0)
-    of = look.refresh(REQUESTS, 0.5, rate_usd)
-    spends = []
-    for doubt in (0.0, *DOUBTS):
-        _, reward, cost = look._estimated(slice(None), doubt)
-        spends.append(sum(f * c[r.argmax()] for f, r, c in zip(look.freq, reward, cost, strict=True)))
-    enough = [i for i, spend in enumerate(spends) if spend >= rate_usd]
-    expected = enough[0] if enough else int(np.argmax(spends))
-    assert look._doubt == (0.0, *DOUBTS)[expected]
-    assert np.array_equal(of.reward, look._estimated(slice(None), look._doubt)[1])

@@ -35,7 +35,7 @@ class Transcription:
 
     def refresh(self, funds):
         self.requests, self.unpaid = funds.requests, not self.seen.calls.any()
-        of_all = self.bounds.refresh(funds.requests, funds.share, funds.rate_usd)
+        of_all = self.bounds.refresh(funds.requests, funds.share)
         self.means, self.reward, self.cost = (np.array(table) for table in of_all)
         self.calls, self.labels = self.seen.calls.copy(), self.seen.labels.copy()
         self.spread = np.array(self.bounds.spread_usd)

@@ -85,6 +85,7 @@ class Optimistic:
             raise InvalidInput(f"alpha must be a finite number, got {alpha!r}", value=alpha)
         self.alpha = alpha
         self.allow_skip = allow_skip
+        self._funds = Funds(0.0, 1)
         self._first_prices: dict[str, Price] = {}
         self._at_means: Plan | None = None
         self._without_context: Mixture | None = None
@@ -126,7 +127,7 @@ class Optimistic:
         self._optimistic = OptimisticEstimates(
             estimates, models, alpha, self._first_prices, pause if pause > 1 else 0.0
         )
-        self._refresh(Funds(0.0, 1))
+        self._refresh(self._funds)  # those of the last choice, where the pool or the observations have changed
 
     def choose(
         self,
@@ -165,7 +166,7 @@ class Optimistic:
         seen = self._estimates
         self._funds = funds
         self._unpaid = not seen.calls.any()
-        self._means, reward, cost_usd = self._optimistic.refresh(funds.requests, funds.share, funds.rate_usd)
+        self._means, reward, cost_usd = self._optimistic.refresh(funds.requests, funds.share)
         self._live = Plan(self._optimistic.freq, reward, cost_usd, allow_skip=self.allow_skip, revisable=True)
         # no deviations, unlike where costs were fitted on a log: the spread of models with few calls is shrunk toward
         # the larger one of all models, and would lock them out
