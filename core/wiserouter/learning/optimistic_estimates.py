@@ -240,7 +240,7 @@ def mean_within_range(mean: FloatArray, deviation: FloatArray) -> FloatArray:
     Examples
     --------
     >>> mean_within_range(np.array([0.5, 0.99, 1.1, 1.1]), np.array([0.2, 0.01, 0.01, 0.3])).round(3).tolist()
-    [0.5, 0.989, 1.0, 0.92]
+    [0.5, 0.989, 1.0, 0.921]
     """
     scale = np.maximum(deviation, _WEAK) / LOGISTIC
     above, below = np.logaddexp(0.0, (mean - 1.0) / scale), np.logaddexp(0.0, -mean / scale)

@@ -75,7 +75,8 @@ def test_a_mean_within_the_range_is_that_of_a_clipped_normal(mean, deviation):
 
 
 def test_what_is_hardly_known_is_not_expected_to_be_perfect():
-    assert clipped_mean(1.1, 0.3) < 0.95 < 0.99 < clipped_mean(0.995, 0.002)
+    assert clipped_mean(1.1, 0.3) < 0.95
+    assert clipped_mean(0.995, 0.002) > 0.99
 
 
 @given(st.floats(0.0, 1e9))
@@ -219,10 +220,10 @@ def test_a_leaderboard_score_counts_as_its_weight_in_observations():
     models = [Model("scored", score=0.9, score_weight=20), Model("plain")]
     none = Estimates(1, 2)
     assert outlook(none, models).row(0).mean == pytest.approx(
-        [0.9, 0.8], abs=0.05
+        [0.9, 0.75], abs=0.05
     )  # the other is taken to be nearly as good
     estimates = seen([[0.0, 0.0]], 10)
-    assert outlook(estimates, models).row(0).mean == pytest.approx([20 * 0.9 / 30, 0.0], abs=0.02)
+    assert outlook(estimates, models).row(0).mean == pytest.approx([20 * 0.9 / 30, 0.0], abs=0.05)
     scored, plain = np.subtract(*np.array(outlook(none, models, alpha=1e-6).row(0))[[1, 0]])
     assert scored < plain
 
