@@ -104,7 +104,7 @@ class OptimisticEstimates:
         The price that each model came with, by its name; by default the present ones. The regression on prices uses
         these, since a price cut makes no model worse.
     pause : float, default 0
-        Fewest rewards between two fits of the effects of models and contexts; at first, as many as there were before.
+        Fewest rewards between two fits of the effects of models and contexts; at first, thrice as many as there were.
 
     Attributes
     ----------
@@ -205,7 +205,7 @@ class OptimisticEstimates:
         if self._effects is None or not self._fitted_at <= n < self._fit_at:
             prior = effect_prior(log_price, self._score, self._scored / self._noise)
             self._effects = effects(seen.labels, seen.reward, self._noise, prior)
-            self._fitted_at, self._fit_at = n, n + min(n, self._pause)
+            self._fitted_at, self._fit_at = n, n + min(3.0 * n, self._pause)
         return self._effects
 
     def _take_costs(self, of: Spreads, prior: FloatArray) -> None:
