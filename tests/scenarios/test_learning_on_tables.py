@@ -80,7 +80,7 @@ def test_learning_comes_close_to_a_dense_history(name):
         print(f"| {mean_with_error(of.spend_ratio[binds[:, i], i])} | {mean_with_error(gap[binds[:, i], i])} |")
     print(f"mean gap: {mean_with_error(gap.mean(axis=1))}; over the {binding.sum()} binding budgets ", end="")
     print(f"{mean_with_error(gap[:, binding].mean(axis=1))}, in the splits in which one binds {gap[binds].mean():.4f}")
-    assert binding.sum() >= 2
+    assert binding.any()
     assert gap.mean() <= MOST_GAP
     assert gap[:, binding].mean() <= MOST_GAP
     for i in np.flatnonzero(binding):
