@@ -88,7 +88,7 @@ def test_the_first_scores_are_learned_together():
     assert judge.flush()
     assert router.estimates.labels.sum() == 0.0
     assert (router.status().judge.judged, router.status().judge.kept_back) == (4, 4)
-    assert "4 kept_back" in str(router.status()).replace("kept back", "kept_back")
+    assert "4 kept back" in str(router.status())
     served(router, judge, 1)
     assert judge.flush()
     assert (router.estimates.labels.sum(), router.status().judge.kept_back) == (5.0, 0)
