@@ -1,7 +1,7 @@
 """A limit on latency in real time: a `litellm.Router` with the routing hook, its own measured times, and a provider.
 
-The provider waits for 0.2 to 0.8 s: long beside what else a call takes with 20 at a time. A busy machine adds to the waits for a
-while, so that no plan could have the optimum of the mean waits: 2 % are allowed (.3 % where nothing else runs).
+The provider waits for 0.2 to 0.8 s: long beside what else a call takes with 20 at a time. A busy machine adds to the
+waits for a while, so that no plan could have the optimum of the mean waits: 2 % are allowed (.3 % on an idle one).
 """
 
 import asyncio

@@ -28,6 +28,7 @@ from wiserouter.integration.batches.route import Round, batch_prices, first_roun
 from wiserouter.integration.batches.service import BatchService
 from wiserouter.integration.batches.settle import fail_requests, rate_results, settle_results
 from wiserouter.integration.batches.submit import Job, Services, fetch, left_files, refused_requests, submit
+from wiserouter.integration.batches.worst_cases import with_limit
 from wiserouter.pricing.amounts import usd
 from wiserouter.router import WiseRouter
 from wiserouter.routing.batch_methods import BATCH_PRICE
@@ -73,6 +74,10 @@ def route(
         float | None,
         typer.Option(help="Hold a margin back, so that the cost stays within the budget so probably: 0.95."),
     ] = None,
+    hard: Annotated[
+        bool,
+        typer.Option("--hard", help="Never exceed the budget: the most that the requests can cost has to fit into it."),
+    ] = False,
     models: Annotated[str | None, typer.Option(help="Only these models, separated by commas.")] = None,
     capacity: Annotated[
         list[str] | None, typer.Option(help="MODEL=N: at most N requests for this model; repeatable.")
@@ -88,7 +93,8 @@ def route(
         float, typer.Option(help="Price in the batch over that of a plain call, for models without a batch_price.")
     ] = BATCH_PRICE,
     max_tokens: Annotated[
-        int, typer.Option(help="Limit of the output for Anthropic, which needs one, where a request sets none.")
+        int,
+        typer.Option(help="Limit of the output where a request sets none: for Anthropic, which needs one, and --hard."),
     ] = 4_096,
     as_json: AsJson = False,
 ) -> None:
@@ -98,9 +104,11 @@ def route(
 
     A run that was stopped is resumed by the same command.
     """
+    if hard and confidence is not None:
+        raise InvalidInput(f"--hard is certain: give no --confidence, got {confidence:g}", value=confidence)
     folder = BatchFolder(output)
     if not folder.rounds:
-        router, requests = _router(artifact, prices), read_requests(prompts)
+        router, requests = _router(artifact, prices), _requests(prompts, max_tokens, hard=hard)
         pool = [one for one in router.pool.models if not models or one.name in (names(models) or ())]
         priced, factors = batch_prices(pool, price_factor)
         for one in names(models) or ():
@@ -116,6 +124,7 @@ def route(
             models=names(models),
             capacities=limits,
             confidence=confidence,
+            hard=hard,
         )
         BatchFolder.create(output, router, requests, terms)
     elif not folder.is_complete(1):
@@ -255,6 +264,12 @@ def _router(artifact: Path, prices: Path | None) -> WiseRouter:
     return WiseRouter(**parts.settings())
 
 
+def _requests(path: Path, max_tokens: int, *, hard: bool) -> list[BatchRequest]:
+    """Return the requests of a file; each has a limit of its output where the budget is hard."""
+    found = read_requests(path)
+    return [with_limit(one, max_tokens) for one in found] if hard else found
+
+
 def _pairs(given: Sequence[str] | None, option: str, router: WiseRouter) -> Iterator[tuple[str, str]]:
     """Yield the names and values of a repeated option."""
     for one in given or ():
@@ -295,8 +310,8 @@ def _whole(value: str, name: str) -> int:
 
 def _check_same(folder: BatchFolder, prompts: Path, budget: float) -> None:
     """Raise `InvalidInput` if a run that was stopped had other requests or another budget."""
-    same: list[BatchRequest] = folder.requests()
-    if folder.terms.budget_usd != budget or same != read_requests(prompts):
+    terms, same = folder.terms, folder.requests()
+    if terms.budget_usd != budget or same != _requests(prompts, terms.max_tokens, hard=terms.hard):
         raise InvalidInput(
             f"{folder.path} was begun with other requests or another budget: choose another folder", value=folder.path
         )

@@ -232,3 +232,85 @@ def test_results_in_any_order_and_any_number_of_times_are_charged_once(begun, tm
     assert found["spent_usd"] == pytest.approx(cost_usd, abs=1e-9)
     assert (found["requests"], found["open_usd"]) == (40, pytest.approx(0.0, abs=1e-12))
     assert sum(one["charged"] + one["failed"] for one in found["models"].values()) == 40
+
+
+def greedy(line, model):
+    """Return the result of a provider that bills a token per byte of the messages, and the output to its limit."""
+    body = line["body"]
+    given = sum(len(str(one["content"]).encode()) + 8 for one in body["messages"]) + 8
+    returned = body["max_completion_tokens"] * body.get("n", 1)
+    usage = {"prompt_tokens": given, "completion_tokens": returned, "total_tokens": given + returned}
+    response = {"status_code": 200, "body": {"model": model, "usage": usage}}
+    return {"id": "r", "custom_id": line["custom_id"], "response": response, "error": None}
+
+
+def hard_batch(path, budget, *options, n=40):
+    """Route requests of many lengths to models that all take OpenAI's files, under a hard budget."""
+    router().save(path / "router.wise")
+    rng = np.random.default_rng(0)
+    lines = [{"id": f"q{at}", "prompt": "é€😀a"[at % 4] * int(rng.integers(1, 400))} for at in range(n)]
+    lines[0] |= {"n": 3, "temperature": 0.1}
+    (path / "prompts.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    providers = [part for name in COSTS_MORE for part in ("--provider", f"{name}=openai")]
+    arguments = (path / "prompts.jsonl", "--artifact", path / "router.wise", "--budget", budget, "--hard", *providers)
+    return path / "night", wiserouter("route", *arguments, "-o", path / "night", *options)
+
+
+COSTS_MORE = ("claude-haiku-4-5", "gemini-2.5-flash")
+
+
+@pytest.mark.parametrize("budget", [0.0045, 0.01, 0.05])
+def test_a_hard_budget_holds_where_each_request_costs_the_most_that_it_can(tmp_path, budget):
+    folder, made = hard_batch(tmp_path, budget, "--max-tokens", 200)
+    for number in (1, 2):
+        report = wiserouter("report", folder)
+        assert report["spent_usd"] + report["open_usd"] <= budget
+        results = tmp_path / f"results-{number}.jsonl"
+        with results.open("w") as found:
+            for one in made["files"]:
+                for at, text in enumerate((folder / f"round-{number}" / one["file"]).read_text().splitlines()):
+                    line = json.loads(text)
+                    assert line["body"]["max_completion_tokens"] == 200
+                    error = {"code": "batch_expired", "message": "late"}
+                    failed = {"custom_id": line["custom_id"], "response": None, "error": error}
+                    late = number == 1 and at % 3 == 0
+                    found.write(json.dumps(failed if late else greedy(line, one["model"])) + "\n")
+        counts = wiserouter("settle", folder, results)
+        made = wiserouter("retry", folder) if counts["failed"] else made
+    report = wiserouter("report", folder)
+    assert report["answered"] == 40
+    assert 0.0 < report["spent_usd"] <= budget
+
+
+def test_a_hard_budget_is_used_to_the_last_worst_case(tmp_path):
+    (tmp_path / "a").mkdir()
+    with pytest.raises(InvalidInput, match=r"if all of them cost the most that they can") as refused:
+        hard_batch(tmp_path / "a", 1e-4, "--max-tokens", 200)
+    least = float(str(refused.value).split(" USD")[0].rsplit(" ", 1)[1])
+    folder, made = hard_batch(tmp_path / "a", least * 1.001, "--max-tokens", 200)
+    assert [one["model"] for one in made["files"]] == ["gpt-4o-mini"]
+    sent = BatchFolder(folder).sent()
+    assert sum(one.decision.reserved_usd for one in sent) == pytest.approx(least, rel=1e-5)
+    assert made["expected_cost_usd"] < least
+
+
+@pytest.mark.parametrize(
+    ("line", "what"),
+    [
+        ({"prompt": "x", "web_search_options": {}}, "the parameter 'web_search_options'"),
+        ({"prompt": "x", "tools": [{"type": "web_search"}]}, "a tool of type 'web_search'"),
+        ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "a part of type 'image_url'"),
+        ({"messages": [{"role": "assistant", "audio": {"id": "a"}}]}, "'audio' of a message"),
+        ({"prompt": "x", "max_tokens": 1.5}, "max_tokens must be a whole number"),
+        ({"prompt": "x", "n": 0, "max_tokens": 5}, "n must be a whole number"),
+        ({"prompt": "x", "service_tier": "priority"}, "the parameter 'service_tier'"),
+    ],
+)
+def test_what_nothing_bounds_is_refused_under_a_hard_budget(tmp_path, line, what):
+    router().save(tmp_path / "router.wise")
+    (tmp_path / "prompts.jsonl").write_text(json.dumps({"id": "odd", **line}))
+    arguments = ("route", tmp_path / "prompts.jsonl", "--artifact", tmp_path / "router.wise", "--budget", 1.0, "--hard")
+    with pytest.raises(InvalidInput, match=rf"request 'odd': .*{what}"):
+        wiserouter(*arguments, "-o", tmp_path / "night")
+    with pytest.raises(InvalidInput, match="--hard is certain"):
+        wiserouter(*arguments, "-o", tmp_path / "night", "--confidence", 0.9)

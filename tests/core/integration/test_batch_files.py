@@ -1,6 +1,8 @@
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from support.batch_schemas import (
@@ -10,10 +12,11 @@ from support.batch_schemas import (
     check_openai_line,
     check_openai_result,
 )
-from wiserouter import Usage
+from wiserouter import Model, Price, Usage
 from wiserouter.errors import InvalidInput
 from wiserouter.integration.batches.layouts import LAYOUTS, provider_of, result_of, write_files
-from wiserouter.integration.batches.requests import read_requests
+from wiserouter.integration.batches.requests import BatchRequest, read_requests
+from wiserouter.integration.batches.worst_cases import worst_cases_usd
 
 PNG = "data:image/png;base64,iVBORw0KGgo="
 IMAGE = {"type": "image_url", "image_url": {"url": PNG}}
@@ -230,3 +233,21 @@ def test_files_that_are_no_batch_are_refused(tmp_path, text, why):
     path.write_text(text)
     with pytest.raises(InvalidInput, match=why):
         read_requests(path)
+
+
+def test_the_worst_case_of_an_arm_counts_its_own_limit_for_each_answer():
+    request = BatchRequest("a", {**MESSAGES, "max_tokens": 10, "n": 2})
+    price = {"m": Price(0.0, 1e-6), "long": Price(0.0, 1e-6)}
+    models = [Model("m"), Model("long", params={"max_completion_tokens": 50, "reasoning_effort": "high"}, family="m")]
+    assert worst_cases_usd([request], models, price)[0].tolist() == pytest.approx([20e-6, 100e-6])
+    searching = Model("searching", params={"web_search_options": {}}, family="m")
+    with pytest.raises(InvalidInput, match=r"the parameter 'web_search_options' of 'searching'"):
+        worst_cases_usd([request], [searching], {"searching": Price(0, 0)})
+
+
+@given(st.text(max_size=200), st.integers(1, 500), st.integers(1, 4))
+def test_no_byte_level_tokenizer_exceeds_the_worst_case(text, limit, choices):
+    body = {"messages": [{"role": "user", "content": text}], "max_tokens": limit, "n": choices}
+    most = worst_cases_usd([BatchRequest("a", body)], [Model("m")], {"m": Price(1e-6, 2e-6, cache_write=3e-6)})
+    tokens = len(text.encode("utf-8", "surrogatepass")) + 16
+    assert most[0, 0] >= 3e-6 * tokens + 2e-6 * limit * choices

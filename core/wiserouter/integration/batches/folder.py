@@ -58,6 +58,8 @@ class BatchTerms:
         The most requests that a model takes.
     confidence : float, optional
         The probability with which the first round is to stay within the budget.
+    hard : bool
+        Whether the worst cases of all requests have to fit into the budget.
     """
 
     budget_usd: float
@@ -68,6 +70,7 @@ class BatchTerms:
     models: Sequence[str] | None = None
     capacities: Mapping[str, int] = field(default_factory=dict)
     confidence: float | None = None
+    hard: bool = False
 
 
 class Sent(NamedTuple):
@@ -199,15 +202,15 @@ class BatchFolder:
 
 def _figures(decision: Decision) -> dict[str, Any]:
     figures = decision._asdict()
-    names = ("model", "context", "rate_usd", "shadow_price", "expected_cost_usd", "expected_reward", "decided_at")
-    return {name: figures[name] for name in names}
+    names = ("model", "context", "rate_usd", "shadow_price", "expected_cost_usd", "expected_reward")
+    return {name: figures[name] for name in (*names, "reserved_usd", "decided_at")}
 
 
 def _sent(number: int, line: Mapping[str, Any]) -> Sent:
     cost = line["expected_cost_usd"]
     decision = Decision(
         *(line["custom_id"], line["model"], line["context"], 1.0, line["rate_usd"], line["shadow_price"]),
-        *(cost, line["expected_reward"], cost, "default", line["decided_at"]),
+        *(cost, line["expected_reward"], line.get("reserved_usd", cost), "default", line["decided_at"]),
     )
     return Sent(number, line["id"], line["request"], decision)
 

@@ -13,12 +13,14 @@ from wiserouter.integration.batches.folder import BatchFolder, BatchTerms, Sent
 from wiserouter.integration.batches.layouts import LAYOUTS, WrittenFile, provider_of, write_files
 from wiserouter.integration.batches.requests import BatchRequest
 from wiserouter.integration.batches.together import together
+from wiserouter.integration.batches.worst_cases import worst_cases_usd
 from wiserouter.pricing.arms import split_arm
 from wiserouter.pricing.pool import Model
 from wiserouter.pricing.prices import Price
 from wiserouter.router import WiseRouter
 from wiserouter.routing.batch_methods import batch_decisions, batch_factor
 from wiserouter.stores import Store
+from wiserouter.types import Decision
 
 Done = Callable[[], object]
 """Called after each request."""
@@ -79,7 +81,7 @@ def first_round(folder: BatchFolder, done: Done | None = None) -> Round:
         raise InvalidInput(f"{folder.path} is routed: settle its results, or choose another folder", value=folder.path)
     with folder.opened() as (router, _):
         requests, terms = folder.requests(), folder.terms
-        router.start(Budget(terms.budget_usd, horizon=len(requests)))
+        router.start(Budget(terms.budget_usd, len(requests), "hard" if terms.hard else "expected"))
         if not folder.rounds:
             _decide(folder, router, 1, list(enumerate(requests)), terms.budget_usd, terms.confidence)
         return _finish(folder, router, 1, done)
@@ -105,8 +107,8 @@ def next_round(folder: BatchFolder, done: Done | None = None) -> Round:
             if not failed:
                 raise InvalidInput(f"no request of {folder.path} has failed: settle more results first")
             requests = folder.requests()
-            left = router.account().each[0].plannable_usd
-            _decide(folder, router, number, [(at, requests[at]) for at in failed], max(left, 0.0), None)
+            left_usd = router.snapshot().room_usd if folder.terms.hard else router.account().each[0].plannable_usd
+            _decide(folder, router, number, [(at, requests[at]) for at in failed], max(left_usd, 0.0), None)
         return _finish(folder, router, number, done)
 
 
@@ -125,7 +127,8 @@ def _decide(
     confidence: float | None,
 ) -> None:
     """Allocate requests, write their files, and then the list of the round; nothing is reserved."""
-    terms = folder.terms
+    terms, models = folder.terms, router.pool.models
+    worst_usd = worst_cases_usd([one for _, one in requests], models, terms.prices) if terms.hard else None
     try:
         allocation = router.allocate(
             [one.text for _, one in requests],
@@ -134,18 +137,31 @@ def _decide(
             confidence=confidence,
             price_factor=terms.factors,
             capacities=_left(folder, terms),
+            worst_case_usd=worst_usd,
+            hard=terms.hard,
         )
     except InfeasibleBudget as error:
         needed, n = error.floor_usd * len(requests), len(requests)
+        how = "if all of them cost the most that they can" if terms.hard else "with the margin asked for"
         raise InvalidInput(
-            f"the budget must pay for {n:,} requests at the cheapest models, {needed:.6g} USD with the margin asked "
-            f"for, got {budget_usd:.6g}: raise it, or send fewer requests",
+            f"the budget must pay for {n:,} requests at the cheapest models, {needed:.6g} USD {how}, "
+            f"got {budget_usd:.6g}: raise it, or send fewer requests",
             value=budget_usd,
         ) from error
     decisions = batch_decisions(allocation, budget_usd, "default", router.now())
+    if worst_usd is not None:
+        decisions = [
+            _holding(one, float(most[router.pool.index(one.model)]))
+            for one, most in zip(decisions, worst_usd, strict=True)
+        ]
     sent = [Sent(number, one.id, at, decision) for (at, one), decision in zip(requests, decisions, strict=True)]
     _write_round(folder, number, sent, dict(requests), router, terms)
     folder.decide(number, sent)
+
+
+def _holding(decision: Decision, worst_usd: float) -> Decision:
+    """Return a decision that reserves its worst case."""
+    return decision._replace(reserved_usd=worst_usd, expected_cost_usd=min(decision.expected_cost_usd, worst_usd))
 
 
 def _left(folder: BatchFolder, terms: BatchTerms) -> dict[str, int]:
