@@ -125,6 +125,12 @@ def test_epsilon_first_of_the_paper_finds_the_plan_of_an_environment_without_noi
     assert row["spend_ratio"] == pytest.approx(1.0, abs=0.01)
 
 
+def test_epsilon_first_practises_at_the_rate_of_the_budget():
+    tight, ample = (served("epsilon-first-1x", KINDS, rate_usd) for rate_usd in (1.2, 2.0))
+    assert tight["collected_usd"] <= 1.2 * len(KINDS.training().answers.cost_usd) * 1.02
+    assert tight["quality"] <= ample["quality"] == pytest.approx(0.85, abs=0.02)
+
+
 def test_known_costs_stay_known_in_a_copy():
     rng = np.random.default_rng(0)
     misled = split(same(N, [0.2, 0.9], [1.0, 3.0]), same(N, [0.2, 0.9], [1.0, 3.0]))

@@ -67,6 +67,8 @@ class Routed(Method):
         Budget of each pass.
     estimator : {"means", "ridge"}
         Estimator of single queries, as `WiseRouter.fit` takes it.
+    afterwards : callable, optional
+        Makes the policy after practice; the same one by default.
     """
 
     name: str
@@ -77,6 +79,7 @@ class Routed(Method):
     note: str = ""
     learns_from: LearnsFrom = "table"
     estimator: str = MEANS
+    afterwards: Callable[[], Policy] | None = None
 
     def fit(self, training: Training, rng: np.random.Generator) -> FittedMethod:
         """Compute the estimates of the history, and fit the estimator of single queries."""
@@ -94,20 +97,25 @@ class _FittedRouted(FittedMethod):
 
     def start(self, terms: Terms, rng: np.random.Generator) -> Server:
         method, training = self.method, self.training
-        router = WiseRouter(
-            training.models,
-            training.contexts,
-            policy=method.policy(training),
-            estimates=self.estimates.copy(),
-            residuals=None if self.residuals is None else self.residuals.copy(),
-            seed=int(rng.integers(2**32)),
-        )
+        router = self._router(method.policy(training), self.estimates, rng)
         if method.passes:
             n = method.passes * training.n_queries
             router.start(Budget(method.passes * method.training_budget(training, terms), n))
             _practise(RouterServer(router), training, method.passes, rng)
+            if method.afterwards is not None:
+                router = self._router(method.afterwards(), router.estimates, rng)
         router.start(Budget(terms.budget_usd, terms.horizon))
         return RouterServer(router)
+
+    def _router(self, policy: Policy, estimates: Estimates, rng: np.random.Generator) -> WiseRouter:
+        return WiseRouter(
+            self.training.models,
+            self.training.contexts,
+            policy=policy,
+            estimates=estimates.copy(),
+            residuals=None if self.residuals is None else self.residuals.copy(),
+            seed=int(rng.integers(2**32)),
+        )
 
 
 def _residuals(training: Training, estimates: Estimates, estimator: str) -> QueryResiduals | None:

@@ -66,6 +66,22 @@ def optimistic_cold() -> Method:
     return Routed("optimistic-cold", lambda _: Optimistic(), blank, note=note, learns_from="nothing")
 
 
+def epsilon_first_once() -> Method:
+    """Return Algorithm 2 that pays for its exploration at the rate of the budget, as the other learners do.
+
+    Where the money of the practice is used up, or the training half, it follows the plan.
+    """
+    return Routed(
+        "epsilon-first-1x",
+        partial(_explorer, 1, "actual"),
+        blank,
+        passes=1,
+        afterwards=lambda: EpsilonFirst(1),  # which is over
+        note=_PASS,
+        learns_from="one answer",
+    )
+
+
 def epsilon_first_known() -> Method:
     """Return Algorithm 2 with the true mean costs."""
     return Routed(
@@ -107,6 +123,7 @@ OWN_METHODS: tuple[Callable[[], Method], ...] = (
     *(partial(wr_online, passes, "paper") for passes in (1, 4)),
     optimistic,
     optimistic_cold,
+    epsilon_first_once,
     epsilon_first_known,
     partial(budget_aware, RandomChoice, 0),
     partial(budget_aware, EpsilonGreedy, 1),
