@@ -21,7 +21,7 @@ from wiserouter.types import FloatArray
 _ONE_IN = 16
 """The steps near the price are one in so many of all; a rate that is not among them widens them."""
 
-_FEWEST = 1024
+_FEWEST = 512
 """Of few steps, at least so many are near the price: their order takes less time than a price that leaves them."""
 
 _INFINITE = float("inf")
