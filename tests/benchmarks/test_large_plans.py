@@ -13,7 +13,7 @@ from wiserouter import Budget, Contexts, Estimates, Model, Offline, Optimistic, 
 
 N_CONTEXTS, N_MODELS, CALLS, ROUNDS = 256, 200, 3_000, 4
 MOST_RATIO = 5.0
-MOST_RATIO_WITHOUT_NEED = 8.0
+MOST_RATIO_WITHOUT_NEED = 7.0
 """Where the budget exceeds what any model is worth, the median decision does next to nothing."""
 
 

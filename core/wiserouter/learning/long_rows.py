@@ -7,7 +7,7 @@ decision took as long as five decisions.
 from __future__ import annotations
 
 from array import array
-from collections.abc import MutableSequence, Sequence
+from collections.abc import MutableSequence
 
 import numpy as np
 
@@ -33,11 +33,3 @@ def numbers(row: FloatArray) -> MutableSequence[float]:
     long = array("d")
     long.frombytes(np.ascontiguousarray(row, dtype=np.float64).data.cast("B"))
     return long
-
-
-def rows_of_numbers(table: FloatArray) -> list[Sequence[float]]:
-    """Return the numbers of each row of a table, as `numbers` does."""
-    if table.shape[1] > LONG_ROW:
-        return [numbers(row) for row in table]
-    short: list[Sequence[float]] = table.tolist()
-    return short

@@ -46,7 +46,6 @@ import numpy as np
 
 from wiserouter.learning.cost_prior import list_figures
 from wiserouter.learning.estimates import Estimates
-from wiserouter.learning.long_rows import LONG_ROW, numbers
 from wiserouter.learning.random_effects import Effects, effect_prior, effects, variance_of_reward
 from wiserouter.learning.shrinkage import UNIDENTIFIED_STRENGTH, Spreads, spreads_of_each
 from wiserouter.pricing.pool import Model
@@ -73,16 +72,11 @@ _STRONG = 1e6  # pseudo-counts in place of infinitely many
 _WEAK = 1e-9  # and in place of none
 
 
-class ContextEstimates(NamedTuple):
-    """One context: mean reward, upper confidence bound of the reward, and mean cost in USD, per model."""
+class MeansAndBounds(NamedTuple):
+    """Mean reward, upper confidence bound of the reward, and mean cost in USD.
 
-    mean: Sequence[float]
-    reward: Sequence[float]
-    cost_usd: Sequence[float]
-
-
-class EstimatesOfAll(NamedTuple):
-    """All contexts: the same figures as ndarrays of shape (n_contexts, n_models)."""
+    Each is an ndarray of shape (n_contexts, n_models), or (n_models,) for one context.
+    """
 
     mean: FloatArray
     reward: FloatArray
@@ -135,7 +129,7 @@ class OptimisticEstimates:
         self._pause = pause
         self._fitted_at = self._fit_at = 0.0
 
-    def refresh(self, requests: int, share: float) -> EstimatesOfAll:
+    def refresh(self, requests: int, share: float) -> MeansAndBounds:
         """Compute frequencies, models' means, strengths and list costs again, and return the estimates that follow.
 
         Parameters
@@ -161,17 +155,14 @@ class OptimisticEstimates:
         )
         self._take_rewards(of_rewards.within, log_price)
         self._take_costs(of_costs, prior_usd)
-        return EstimatesOfAll(*self._estimated(slice(None)))
+        return self._estimated(slice(None))
 
-    def row(self, context: int) -> ContextEstimates:
+    def row(self, context: int) -> MeansAndBounds:
         """Return the estimates of one context."""
-        mean, reward, cost = self._estimated(context)
-        if len(mean) > LONG_ROW:
-            return ContextEstimates(numbers(mean), numbers(reward), numbers(cost))
-        return ContextEstimates(mean.tolist(), reward.tolist(), cost.tolist())
+        return self._estimated(context)
 
-    def _estimated(self, j: int | slice) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return mean reward, its upper confidence bound and mean cost, of one context or of a slice of them."""
+    def _estimated(self, j: int | slice) -> MeansAndBounds:
+        """Return the estimates of one context, or of a slice of them."""
         seen = self._estimates
         labels, kappa = seen.labels[j], self._kappa
         mean = np.minimum(np.maximum((seen.reward[j] + self._prior_reward[j]) / (labels + kappa), 0.0), 1.0)
@@ -184,7 +175,7 @@ class OptimisticEstimates:
         if self._has_retired:  # no plan takes a model that costs most and yields nothing
             most = cost.max(axis=-1, keepdims=True)
             reward, cost = np.where(self._retired, 0.0, reward), np.where(self._retired, most, cost)
-        return mean, reward, cost
+        return MeansAndBounds(mean, reward, cost)
 
     def _take_rewards(self, within: FloatArray, log_price: FloatArray | None) -> None:
         seen = self._estimates
@@ -226,9 +217,17 @@ def quantile_sq(ahead: FloatArray) -> FloatArray:
     [0.0, 0.0, 1.64, 5.41, 22.59]
     """
     t = np.sqrt(2.0 * np.log1p(ahead))
-    above, below = np.polyval(QUANTILE_ABOVE, t), np.polyval(QUANTILE_BELOW, t)
+    above, below = _polynomial(QUANTILE_ABOVE, t), _polynomial(QUANTILE_BELOW, t)
     squares: FloatArray = np.maximum(t - above / below, 0.0) ** 2
     return squares
+
+
+def _polynomial(coefficients: Sequence[float], x: FloatArray) -> FloatArray:
+    """Return the value of a polynomial by Horner's rule, in half the time of `numpy.polyval`."""
+    value = coefficients[0] * x + coefficients[1]
+    for coefficient in coefficients[2:]:
+        value = value * x + coefficient
+    return value
 
 
 def mean_within_range(mean: FloatArray, deviation: FloatArray) -> FloatArray:

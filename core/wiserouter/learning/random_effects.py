@@ -14,8 +14,9 @@ The deviations of models from the line, of contexts and of interactions are unkn
 by their marginal likelihood (Bayesian model averaging). Where contexts do not differ, or cells do not depart from
 model + context, the likelihood says so as scores come; a single context has neither effect.
 
-Interactions and contexts are eliminated in closed form, so that each combination takes one inverse of the size of
-the pool.
+Interactions and contexts are eliminated in closed form, and models without a reward follow the others by the prior
+alone. So each combination takes one Cholesky factor of the size of the models that have rewards, and one inverse
+where its share counts.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wiserouter.types import FloatArray
+from wiserouter.types import FloatArray, IntArray
 
 DEVIATIONS = np.array([0.05, 0.1, 0.2, 0.4])
 """Standard deviations, in rewards, that are averaged over: of models about the price line, contexts and interactions"""
@@ -41,6 +42,14 @@ LLMRouterBench, Natural Questions, OpenHands: -.004, .092, .034, .040), none of 
 
 SLOPE_SPREAD = 0.1
 """Its prior standard deviation."""
+
+NEGLIGIBLE = 1e-15
+"""Share of a combination of variances below which its posterior changes no average: the rounding of a float."""
+
+LEAST_ERROR = 1e-12
+"""Least variance of a cell's mean: with less, rounding would decide on the differences between contexts."""
+
+_CORNER = 1e300  # beyond any quadratic form, so that the bordered matrix is positive definite, too
 
 
 class EffectPrior(NamedTuple):
@@ -156,40 +165,146 @@ def effects(count: FloatArray, total: FloatArray, noise: float, prior: EffectPri
     prior : EffectPrior
         Of the models' effects.
     """
-    tried, n = count > 0, np.maximum(count, 1e-9)
     variances = np.append(0.0, DEVIATIONS**2) if len(count) > 1 else np.zeros(1)
+    scores = count.sum(axis=0)
+    (contexts,), (own,), (rest,) = count.sum(axis=1).nonzero(), scores.nonzero(), (scores == 0.0).nonzero()
+    cells = contexts[:, np.newaxis], own
+    seen = _likelihood(count[cells], total[cells], noise, variances)
+    # with the prior, axes (interactions, contexts, deviations, ...)
+    mean, covariance = prior.mean[:, own], prior.covariance[:, own[:, np.newaxis], own]
+    precision = np.asarray(np.linalg.inv(covariance), dtype=np.float64)
+    expected = (precision @ mean[..., np.newaxis])[..., 0]
+    right = seen.pull[:, :, np.newaxis] + expected
+    bordered = _bordered(seen.information[:, :, np.newaxis], precision, right)
+    log_determinant, explained = _determinant_and_form(bordered)
+    fit = log_determinant - np.linalg.slogdet(precision)[1] - 2.0 * prior.log_evidence
+    fit = fit + seen.misfit[:, :, np.newaxis] + (expected * mean).sum(axis=1) - explained
+    likely = np.exp(0.5 * (fit.min() - fit))
+    likely /= likely.sum()
+    # averages over what the likelihood leaves, axes (combinations, ...)
+    u, v, t = (likely > NEGLIGIBLE).nonzero()
+    uncertain = np.asarray(np.linalg.inv(bordered[u, v, t, :-1, :-1]), dtype=np.float64)
+    combined = _Combinations(likely[u, v, t], t, uncertain, right[u, v, t])
+    lift = seen.sums[u] - (seen.weight[u] @ combined.mean[..., np.newaxis])[..., 0]
+    of_contexts, of_models, variance = (np.zeros(n) for n in (*count.shape, count.shape[1]))
+    of_contexts[contexts] = combined.share @ (seen.share[u, v] * lift)
+    of_models[own], variance[own] = combined.average()
+    if len(rest):
+        of_models[rest], variance[rest] = combined.average_of_others(prior, own, rest, precision)
+    return Effects(of_models + of_contexts[:, np.newaxis], variance, float(likely.sum(axis=(1, 2)) @ variances))
+
+
+class _Likelihood(NamedTuple):
+    """The likelihood of the models' effects, contexts and interactions eliminated; axes (interactions, contexts, ...).
+
+    Attributes
+    ----------
+    information, pull : ndarray of shape (n_variances, n_variances, n_models, n_models) and without the last axis
+        Precision of the models' effects, and that times their estimates.
+    misfit : ndarray of shape (n_variances, n_variances)
+        Twice the negative log likelihood of effects of 0, but for a constant.
+    weight, sums : ndarray of shape (n_variances, n_contexts, n_models) and (n_variances, n_contexts)
+        Precision of each cell's mean, and the sum of the means of each context with these weights.
+    share : ndarray of shape (n_variances, n_variances, n_contexts)
+        Posterior variance of each context's effect, given the models'.
+    """
+
+    information: FloatArray
+    pull: FloatArray
+    misfit: FloatArray
+    weight: FloatArray
+    sums: FloatArray
+    share: FloatArray
+
+
+def _likelihood(count: FloatArray, total: FloatArray, noise: float, variances: FloatArray) -> _Likelihood:
+    """Return the likelihood for each variance of interactions and of contexts."""
+    tried, n = count > 0, np.maximum(count, 1e-9)
     interaction, context, reward = variances[:, np.newaxis, np.newaxis], variances[:, np.newaxis], total / n
-    # weights of cells, axes (interactions, contexts, models), and of contexts given the models' effects
-    error = interaction + noise / n
+    error = np.maximum(interaction + noise / n, LEAST_ERROR)
     weight = np.where(tried, 1.0 / error, 0.0)
     weighted, of_context = weight * reward, weight.sum(axis=2)
     share = context / (1.0 + context * of_context[:, np.newaxis])
     scaled = weight[:, np.newaxis] * share[..., np.newaxis]
-    # precision of the models' effects and the rest of the likelihood, axes (interactions, contexts, ...)
     information = -np.swapaxes(weight, 1, 2)[:, np.newaxis] @ scaled
     diagonal = np.arange(count.shape[1])
     information[..., diagonal, diagonal] += weight.sum(axis=1)[:, np.newaxis]
-    sums = weighted.sum(axis=2)[:, np.newaxis]
-    pull = weighted.sum(axis=1)[:, np.newaxis] - (sums[..., np.newaxis, :] @ scaled)[..., 0, :]
+    sums = weighted.sum(axis=2)
+    pull = weighted.sum(axis=1)[:, np.newaxis] - (sums[:, np.newaxis, np.newaxis] @ scaled)[..., 0, :]
     misfit = ((weighted * reward).sum(axis=(1, 2)) + (np.log(error) * tried).sum(axis=(1, 2)))[:, np.newaxis]
-    misfit = misfit + np.log1p(context * of_context[:, np.newaxis]).sum(axis=2) - (sums**2 * share).sum(axis=2)
-    # with the prior, axes (interactions, contexts, deviations, ...)
-    precision = np.linalg.inv(prior.covariance)
-    expected = (precision @ prior.mean[..., np.newaxis])[..., 0]
-    posterior = information[:, :, np.newaxis] + precision
-    covariance, right = np.linalg.inv(posterior), pull[:, :, np.newaxis] + expected
-    model = (covariance @ right[..., np.newaxis])[..., 0]
-    fit = np.linalg.slogdet(posterior)[1] - np.linalg.slogdet(precision)[1] - 2.0 * prior.log_evidence
-    fit = fit + misfit[:, :, np.newaxis] + (expected * prior.mean).sum(axis=1) - (right * model).sum(axis=3)
-    likely = np.exp(0.5 * (fit.min() - fit))
-    likely /= likely.sum()
-    # averages over all
-    lift = sums[:, :, np.newaxis] - (weight[:, np.newaxis, np.newaxis] @ model[..., np.newaxis])[..., 0]
-    of_contexts = np.einsum("uvt,uvtj->j", likely, share[:, :, np.newaxis] * lift)
-    of_models = np.einsum("uvt,uvtk->k", likely, model)
-    spread = covariance[..., diagonal, diagonal] + (model - of_models) ** 2
-    return Effects(
-        of_models + of_contexts[:, np.newaxis],
-        np.einsum("uvt,uvtk->k", likely, spread),
-        float(likely.sum(axis=(1, 2)) @ variances),
-    )
+    misfit = misfit + np.log1p(context * of_context[:, np.newaxis]).sum(axis=2)
+    misfit -= (sums[:, np.newaxis] ** 2 * share).sum(axis=2)
+    return _Likelihood(information, pull, misfit, weight, sums, share)
+
+
+def _bordered(information: FloatArray, precision: FloatArray, right: FloatArray) -> FloatArray:
+    """Return the sums of the two matrices with `right` as a further row; only the lower triangle is of use."""
+    n = right.shape[-1]
+    bordered = np.empty((*right.shape[:-1], n + 1, n + 1))
+    np.add(information, precision, out=bordered[..., :n, :n])
+    bordered[..., n, :n], bordered[..., n, n] = right, _CORNER
+    return bordered
+
+
+def _determinant_and_form(bordered: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return log |A| and x' inv(A) x of positive definite matrices A that have x as a further row.
+
+    The last row of the Cholesky factor is then inv(L) x, with L the factor of A.
+
+    Examples
+    --------
+    >>> determinant, form = _determinant_and_form(_bordered(np.diag([1.0, 3.0]), np.eye(2), np.array([2.0, 2.0])))
+    >>> float(np.exp(determinant).round(9)), float(form.round(9))
+    (8.0, 3.0)
+    """
+    factor = np.linalg.cholesky(bordered)
+    diagonal = np.diagonal(factor, axis1=-2, axis2=-1)[..., :-1]
+    return 2.0 * np.log(diagonal).sum(axis=-1), (factor[..., -1, :-1] ** 2).sum(axis=-1)
+
+
+class _Combinations:
+    """The posteriors of the models with rewards, for each combination of variances that the likelihood leaves.
+
+    Parameters
+    ----------
+    share : ndarray of shape (n,)
+        Weights of the combinations.
+    deviation : ndarray of shape (n,)
+        Which of `DEVIATIONS` each combination has.
+    covariance, right : ndarray of shape (n, n_models, n_models) and (n, n_models)
+        Posterior covariances, and the posterior precisions times the means.
+    """
+
+    def __init__(self, share: FloatArray, deviation: IntArray, covariance: FloatArray, right: FloatArray) -> None:
+        self.share, self._deviation, self._covariance = share, deviation, covariance
+        self.mean = (covariance @ right[..., np.newaxis])[..., 0]
+
+    def average(self) -> tuple[FloatArray, FloatArray]:
+        """Return the posterior means and variances."""
+        mean = self.share @ self.mean
+        return mean, self.share @ (np.diagonal(self._covariance, axis1=1, axis2=2) + (self.mean - mean) ** 2)
+
+    def average_of_others(
+        self, prior: EffectPrior, own: IntArray, rest: IntArray, precision: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return those of the models without a reward, which follow the others as the prior says.
+
+        Parameters
+        ----------
+        prior : EffectPrior
+            Of all models.
+        own, rest : ndarray of int
+            The models with rewards, and those without.
+        precision : ndarray of shape (n_deviations, n_own, n_own)
+            Prior precisions of the models with rewards.
+        """
+        joint = prior.covariance[:, rest[:, np.newaxis], own]
+        slopes = joint @ precision
+        left = prior.covariance[:, rest, rest] - (slopes * joint).sum(axis=2)
+        news = self.mean - prior.mean[self._deviation[:, np.newaxis], own]
+        each = prior.mean[:, rest][self._deviation] + (slopes[self._deviation] @ news[..., np.newaxis])[..., 0]
+        mean = self.share @ each
+        of_deviation = self.share * (self._deviation == np.arange(len(slopes))[:, np.newaxis])
+        known = np.tensordot(of_deviation, self._covariance, axes=1)
+        within = of_deviation.sum(axis=1) @ left + ((slopes @ known) * slopes).sum(axis=(0, 2))
+        return mean, within + self.share @ (each - mean) ** 2

@@ -12,17 +12,15 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
-from wiserouter.learning.long_rows import LONG_ROW, rows_of_numbers
-from wiserouter.planning.long_hull import SKIP, long_hull
+from wiserouter.learning.long_rows import LONG_ROW, numbers
+from wiserouter.planning.long_hull import SKIP, long_hull, rising
 from wiserouter.types import FloatArray
 
 __all__ = ["SKIP", "ContextEnvelope", "EnvelopeStep", "context_envelope", "context_envelopes", "envelope"]
 
 _INFINITE = float("inf")
-
-_NOTHING = np.zeros(1)
-"""Cost and reward of the null action."""
 
 
 class EnvelopeStep(NamedTuple):
@@ -85,42 +83,68 @@ def context_envelopes(
     freq: list[float], cost_usd: FloatArray, reward: FloatArray, *, allow_skip: bool
 ) -> list[ContextEnvelope]:
     """Return the envelope of each context; `freq` holds their shares of all requests."""
-    rows = zip(freq, rows_of_numbers(cost_usd), rows_of_numbers(reward), strict=True)
-    return [context_envelope(context, *row, allow_skip=allow_skip) for context, row in enumerate(rows)]
+    if cost_usd.shape[1] > LONG_ROW:
+        many = zip(freq, cost_usd, reward, strict=True)
+        return [_of_many_models(context, *row, allow_skip=allow_skip) for context, row in enumerate(many)]
+    few = zip(freq, cost_usd.tolist(), reward.tolist(), strict=True)
+    return [_of_few_models(context, *row, allow_skip=allow_skip) for context, row in enumerate(few)]
 
 
 def context_envelope(
-    context: int, weight: float, cost_usd: Sequence[float], reward: Sequence[float], *, allow_skip: bool
+    context: int, weight: float, cost_usd: ArrayLike, reward: ArrayLike, *, allow_skip: bool
 ) -> ContextEnvelope:
     """Return the envelope of a context that makes up the share `weight` of all requests."""
-    if len(cost_usd) > LONG_ROW:
-        return _long_envelope(context, weight, cost_usd, reward, allow_skip=allow_skip)
-    cost, gain = [*cost_usd, 0.0], [*reward, 0.0]  # index -1 is the null action
-    hull, falling = _upper_hull(cost, gain, _by_cost(cost_usd, allow_skip=allow_skip))
+    cost, gain = np.asarray(cost_usd, dtype=np.float64), np.asarray(reward, dtype=np.float64)
+    if len(cost) > LONG_ROW:
+        return _of_many_models(context, weight, cost, gain, allow_skip=allow_skip)
+    return _of_few_models(context, weight, cost.tolist(), gain.tolist(), allow_skip=allow_skip)
+
+
+def _of_few_models(
+    context: int, weight: float, cost_usd: list[float], reward: list[float], *, allow_skip: bool
+) -> ContextEnvelope:
+    order = _by_cost(cost_usd, allow_skip=allow_skip)
+    fields = _by_a_loop(order, weight, [*cost_usd, 0.0], [*reward, 0.0])  # index -1 is the null action
+    return ContextEnvelope(context, *fields, cost_usd, reward)
+
+
+_Fields = tuple[Sequence[int], Sequence[float], Sequence[float], Sequence[float], float, float]
+"""Those of `ContextEnvelope` from `hull` to `base_value`."""
+
+
+def _by_a_loop(order: Sequence[int], weight: float, cost: Sequence[float], gain: Sequence[float]) -> _Fields:
+    """Return the fields of an envelope from actions in the order of their costs."""
+    hull, falling = _upper_hull(cost, gain, order)
     low = hull[0]
     spends, gains = [], []
     for a, b in pairwise(hull):
         spends.append(weight * (cost[b] - cost[a]))
         gains.append(weight * (gain[b] - gain[a]))
-    return ContextEnvelope(
-        context, hull, falling, spends, gains, weight * cost[low], weight * gain[low], cost_usd, reward
-    )
+    return hull, falling, spends, gains, weight * cost[low], weight * gain[low]
 
 
-def _long_envelope(
-    context: int, weight: float, cost_usd: Sequence[float], reward: Sequence[float], *, allow_skip: bool
-) -> ContextEnvelope:
-    """Return the envelope of many models: the same numbers, by whole arrays."""
-    cost_row, reward_row = (row if isinstance(row, array) else array("d", row) for row in (cost_usd, reward))
-    cost, gain = (np.concatenate((row, _NOTHING)) for row in (cost_row, reward_row))  # index -1 is the null action
-    hull, falling = long_hull(cost, gain, allow_skip=allow_skip)
+def _by_arrays(models: NDArray[np.signedinteger], weight: float, cost: FloatArray, gain: FloatArray) -> _Fields:
+    """Return the same numbers for actions of rising cost and gain."""
+    hull, falling = long_hull(cost, gain)
     x, y = cost[hull], gain[hull]
     slopes, spends, gains = (
         array("d", one.tobytes()) for one in (falling, weight * (x[1:] - x[:-1]), weight * (y[1:] - y[:-1]))
     )
-    base_usd, base_value = weight * float(x[0]), weight * float(y[0])
-    models = array("q", hull.tobytes())
-    return ContextEnvelope(context, models, slopes, spends, gains, base_usd, base_value, cost_row, reward_row)
+    return array("q", models[hull].tobytes()), slopes, spends, gains, weight * float(x[0]), weight * float(y[0])
+
+
+def _of_many_models(
+    context: int, weight: float, cost_usd: FloatArray, reward: FloatArray, *, allow_skip: bool
+) -> ContextEnvelope:
+    """Return the envelope of many models: the same numbers, by a loop over those few that come into question."""
+    models, usd, gain = rising(cost_usd, reward, allow_skip=allow_skip)
+    means = numbers(cost_usd), numbers(reward)
+    if len(models) > LONG_ROW:
+        return ContextEnvelope(context, *_by_arrays(models, weight, usd, gain), *means)
+    order = range(len(models))
+    places, falling, spends, gains, base_usd, base_value = _by_a_loop(order, weight, usd.tolist(), gain.tolist())
+    hull = models[[*places]].tolist()
+    return ContextEnvelope(context, hull, falling, spends, gains, base_usd, base_value, *means)
 
 
 def envelope(cost_usd: list[float], reward: list[float], *, allow_skip: bool = False) -> list[int]:
@@ -159,7 +183,9 @@ def _by_cost(cost_usd: Sequence[float], *, allow_skip: bool) -> list[int]:
     return [SKIP, *order] if allow_skip else order
 
 
-def _upper_hull(cost_usd: list[float], reward: list[float], order: list[int]) -> tuple[list[int], list[float]]:
+def _upper_hull(
+    cost_usd: Sequence[float], reward: Sequence[float], order: Sequence[int]
+) -> tuple[list[int], list[float]]:
     """Return the models of `envelope`, and the slopes from each to the next, negated; index -1 is the null action."""
     hull: list[int] = []
     falling: list[float] = []

@@ -6,6 +6,8 @@ computed from the same two points.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -20,115 +22,107 @@ _LEAST_QUOTIENT = 1e-300
 """A step that costs less than this part of its gain has an infinite slope: the quotient would overflow."""
 
 
-def long_hull(
-    cost_usd: FloatArray, reward: FloatArray, *, allow_skip: bool
-) -> tuple[NDArray[np.signedinteger], FloatArray]:
-    """Return the models on the envelope, cheapest first, and the slopes from each to the next, negated.
+class Rising(NamedTuple):
+    """The models that yield more than all of no higher cost, cheapest first, with their costs and rewards."""
+
+    models: NDArray[np.signedinteger]
+    usd: FloatArray
+    gain: FloatArray
+
+
+def rising(cost_usd: FloatArray, reward: FloatArray, *, allow_skip: bool) -> Rising:
+    """Return the models that come into question for the envelope.
 
     Parameters
     ----------
-    cost_usd, reward : ndarray of shape (n_models + 1,)
-        One number per model; the last, index -1, is the null action.
+    cost_usd, reward : ndarray of shape (n_models,)
+        One number per model.
     allow_skip : bool
-        Whether the null action takes part.
+        Whether the null action takes part, which costs and yields nothing.
 
     Examples
     --------
-    >>> models, falling = long_hull(np.array([1, 2, 3, 3, 0]), np.array([0.1, 0.2, 0.9, 0.5, 0.0]), allow_skip=False)
-    >>> models.tolist(), falling.tolist()
+    >>> rising(np.array([1, 2, 3, 3]), np.array([0.1, 0.2, 0.9, 0.5]), allow_skip=False).models.tolist()
+    [0, 1, 2]
+    """
+    models = cost_usd.argsort(kind="stable")
+    usd, gain = cost_usd[models], reward[models]
+    if allow_skip:
+        models, usd, gain = (np.concatenate(([first], row)) for first, row in ((SKIP, models), (0.0, usd), (0.0, gain)))
+    most = np.maximum.accumulate(gain)
+    better = np.ones(len(models), dtype=bool)
+    np.greater(most[1:], most[:-1], out=better[1:])
+    models, usd, gain = models[better], usd[better], gain[better]
+    dearer = usd[1:] > usd[:-1]
+    if dearer.all():
+        return Rising(models, usd, gain)
+    last = np.append(dearer, True)  # of one cost the last yields most
+    return Rising(models[last], usd[last], gain[last])
+
+
+def long_hull(usd: FloatArray, gain: FloatArray) -> tuple[NDArray[np.signedinteger], FloatArray]:
+    """Return the places of the points on the envelope, and the slopes from each to the next, negated.
+
+    Parameters
+    ----------
+    usd, gain : ndarray of shape (n_points,)
+        Cost and reward, both rising.
+
+    Examples
+    --------
+    >>> places, falling = long_hull(np.array([1.0, 2.0, 3.0]), np.array([0.1, 0.2, 0.9]))
+    >>> places.tolist(), falling.tolist()
     ([0, 2], [-0.4])
     """
-    models = cost_usd[:-1].argsort(kind="stable")
-    if allow_skip:
-        models = np.concatenate(([SKIP], models))
-    most = np.maximum.accumulate(reward[models])
-    models = models[_and_first(most[1:] > most[:-1])]  # the others cost no less and yield no more
-    usd = cost_usd[models]
-    dearer = usd[1:] > usd[:-1]
-    if not dearer.all():
-        models = models[np.append(dearer, True)]  # of one cost the last yields most
-        usd = cost_usd[models]
-    gain = reward[models]
     falling = _slopes(usd, gain)
     bends = ((falling[1:] <= falling[:-1]).nonzero()[0] + 1).tolist()
     if not bends:
-        return models, falling
-    on_hull = _on_hull(usd, gain, falling, bends)
-    return models[on_hull], _slopes(usd[on_hull], gain[on_hull])
-
-
-def _and_first(later: NDArray[np.bool]) -> NDArray[np.bool]:
-    kept = np.ones(len(later) + 1, dtype=bool)
-    kept[1:] = later
-    return kept
+        return np.arange(len(usd)), falling
+    places, slopes = _without_bends(usd.tolist(), gain.tolist(), falling.tolist(), bends)
+    return np.array(places), np.array(slopes)
 
 
 def _slopes(usd: FloatArray, gain: FloatArray) -> FloatArray:
     """Return the slopes from each point to the next, negated."""
-    return _quotients(gain[1:] - gain[:-1], usd[1:] - usd[:-1])
-
-
-def _quotients(rise: FloatArray, spend: FloatArray) -> FloatArray:
+    rise, spend = gain[1:] - gain[:-1], usd[1:] - usd[:-1]
     falling = np.full(len(spend), -_INFINITE)
     np.divide(-rise, spend, out=falling, where=spend > rise * _LEAST_QUOTIENT)
     return falling
 
 
-def _on_hull(usd: FloatArray, gain: FloatArray, falling: FloatArray, bends: list[int]) -> NDArray[np.bool]:
-    """Return True for the points on the envelope.
+def _without_bends(
+    usd: list[float], gain: list[float], falling: list[float], bends: list[int]
+) -> tuple[list[int], list[float]]:
+    """Return the places of the points on the envelope and the slopes between them, negated.
 
     Parameters
     ----------
-    usd, gain, falling : ndarray
+    usd, gain, falling : list of float
         Points of rising cost and reward, and the slopes from each to the next.
     bends : list of int
         The points at which the slope does not fall: the points between two of them are appended without a look.
     """
-    at, last = bends[0] + 1, len(usd) - 1  # all points before lie on the envelope so far: they are left out at once
-    slope_to = _quotients(gain[at] - gain[:at], usd[at] - usd[:at])
-    below = (falling[: at - 1] < slope_to[1:]).nonzero()[0]
-    top = int(below[-1]) + 1 if len(below) else 0
-    on_hull = np.ones(len(usd), dtype=bool)
-    on_hull[top + 1 : at] = False
-    # and of the points up to the next bend those before the first one from which the slope falls
-    end = bends[1] if len(bends) > 1 else last
-    slope_to = _quotients(gain[at : end + 1] - gain[top], usd[at : end + 1] - usd[top])
-    falls = (slope_to[:-1] < falling[at:end]).nonzero()[0]
-    further = int(falls[0]) if len(falls) else end - at
-    if top and (slope_to[: further + 1] <= falling[top - 1]).any():  # unless `top` goes as well
-        further = 0
-    on_hull[at : at + further] = False
-    at, slope = at + further, float(slope_to[further])
-    if at < last and (len(bends) > 1 or slope >= falling[at]):
-        before = [*range(top + 1), at], [*falling[:top].tolist(), slope]
-        on_hull[_below(usd.tolist(), gain.tolist(), falling.tolist(), bends[1:], *before)] = False
-    return on_hull
-
-
-def _below(
-    usd: list[float], gain: list[float], falling: list[float], bends: list[int], points: list[int], slopes: list[float]
-) -> list[int]:
-    """Return further points below the envelope, after its first points and the slopes between these."""
-    at, last, removed = points[-1], len(usd) - 1, list[int]()
-    ends = iter([*bends, last])
+    at, last = bends[0], len(usd) - 1
+    places, slopes = [*range(at + 1)], falling[:at]
+    ends = iter([*bends[1:], last])
     end = next(ends)
     while at < last:
         if not slopes or slopes[-1] < falling[at]:
             while end <= at:
                 end = next(ends)
-            points += range(at + 1, end + 1)
+            places += range(at + 1, end + 1)
             slopes += falling[at:end]
             at = end
             continue
         at += 1
         x, y = usd[at], gain[at]
         while True:
-            removed.append(points.pop())
+            places.pop()
             slopes.pop()
-            spend, rise = x - usd[points[-1]], y - gain[points[-1]]
+            spend, rise = x - usd[places[-1]], y - gain[places[-1]]
             slope = -rise / spend if spend > rise * _LEAST_QUOTIENT else -_INFINITE
             if not slopes or slopes[-1] < slope:
                 break
-        points.append(at)
+        places.append(at)
         slopes.append(slope)
-    return removed
+    return places, slopes

@@ -60,7 +60,9 @@ class ReserveRule:
 
     def guarded_cost_usd(self, context: int) -> Sequence[float]:
         """Return the guarded cost of each model in one context; the last, index -1, is the null action."""
-        guarded = self.plan.cost_usd[context] + self.deviations * self._spreads_usd[context]
+        guarded = self.plan.cost_usd[context]
+        if self.deviations:
+            guarded = guarded + self.deviations * self._spreads_usd[context]
         held = numbers(guarded)
         held.append(0.0)
         return held
@@ -166,7 +168,7 @@ class Mixture:
             )
         return known
 
-    def revise(self, context: int, estimates: Estimates, means: Sequence[float]) -> None:
+    def revise(self, context: int, estimates: Estimates, means: FloatArray) -> None:
         """Take over the present figures of one context from the plan and the estimates."""
         if self.counts is not None:
             calls, labels = self.counts

@@ -17,7 +17,7 @@ the cheapest model; `allow_skip=True` is the paper's program.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -123,14 +123,14 @@ class Plan:
         if self._window is None:
             self._sum_up(self._in_order())
 
-    def revise(self, context: int, reward: Sequence[float], cost_usd: Sequence[float]) -> None:
+    def revise(self, context: int, reward: ArrayLike, cost_usd: ArrayLike) -> None:
         """Replace the means of one context; the others are not computed again.
 
         Parameters
         ----------
         context : int
             The row to replace.
-        reward, cost_usd : sequence of float, one per model
+        reward, cost_usd : array-like of shape (n_models,)
             Mean rewards in [0, 1] and mean costs in USD; not checked.
 
         Examples
@@ -141,13 +141,13 @@ class Plan:
         0.30000000000000004
         """
         self.reward[context], self.cost_usd[context] = reward, cost_usd
-        weight = self._weights[context]
+        figures = self._weights[context], self.cost_usd[context], self.reward[context]
         old, self._stale = self.rows[context], True
-        self.rows[context] = context_envelope(context, weight, cost_usd, reward, allow_skip=self.allow_skip)
+        self.rows[context] = context_envelope(context, *figures, allow_skip=self.allow_skip)
         if self._window is None:
             self._changed.setdefault(context, old)
         else:
-            self._window.revise(context)
+            self._window.revise(context, old)
             self._floor_usd = self._window.floor_usd
 
     def _merge(self) -> None:

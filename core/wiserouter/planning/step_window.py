@@ -13,11 +13,16 @@ from collections.abc import Sequence
 from itertools import chain
 
 import numpy as np
+from numpy.typing import NDArray
 
 from wiserouter.planning.envelope import ContextEnvelope
+from wiserouter.types import FloatArray
 
 _ONE_IN = 16
 """The steps near the price are one in so many of all; a rate that is not among them widens them."""
+
+_FEWEST = 512
+"""Of few steps, at least so many are near the price: their order takes less time than a price that leaves them."""
 
 _INFINITE = float("inf")
 
@@ -49,31 +54,31 @@ class StepWindow:
     def __init__(self, rows: list[ContextEnvelope]) -> None:
         self._rows = rows
         self._from, self._to = _INFINITE, -_INFINITE  # negated slopes; no step is between these
-        self._changed: set[int] = set()
+        self._total_usd: Sequence[float] | None = None
         self._least_usd, self._most_usd = [row.base_usd for row in rows], [_most_usd(row) for row in rows]
         self._bound()
 
-    def revise(self, context: int) -> None:
-        """Take note that the envelope of a context has changed."""
+    def revise(self, context: int, old: ContextEnvelope) -> None:
+        """Take in the envelope of a context that has changed; `old` is that before."""
         row = self._rows[context]
-        self._changed.add(context)
         self._least_usd[context], self._most_usd[context] = row.base_usd, _most_usd(row)
         self._bound()
+        if self._from <= self._to:
+            self._replace(self._within(old), self._within(row), context)
+            self._before_usd[context], self._total_usd = self._steeper_usd(row), None
 
     def split(self, context: int, rate_usd: float) -> tuple[int, int, float, float]:
         """Return the fields of `Plan.split` at a rate that is finite and not below the floor."""
+        if self._from > self._to:  # where all is computed again, not in one of the decisions after it
+            self._widen(rate_usd)
         if rate_usd > self._ceiling_usd:  # no step is left: their order does not matter
             best = self._rows[context].hull[-1]
             return best, best, 0.0, 0.0
-        if self._from > self._to:
-            self._widen(rate_usd)
-        elif self._changed:
-            self._merge()
-        total = self._total_usd
+        total = self._total_usd or self._sum_up()
         taken = bisect_right(total, rate_usd) - 1
         if taken < 0 or (taken == len(total) - 1 and self._to < _INFINITE):
             self._widen(rate_usd)
-            total = self._total_usd
+            total = self._sum_up()
             taken = max(bisect_right(total, rate_usd) - 1, 0)  # a rate at the floor, up to rounding
         row = self._rows[context]
         if taken == len(total) - 1:
@@ -98,56 +103,56 @@ class StepWindow:
         spend_usd = np.fromiter(chain.from_iterable([row.spend_usd for row in rows]), float, sum(counts))
         context = np.repeat(np.arange(len(rows), dtype=np.intc), counts)
         order = np.argsort(falling, kind="stable")
-        falling, spend_usd, context = falling[order], spend_usd[order], context[order]
-        total_usd = sum([row.base_usd for row in rows]) + np.cumsum(spend_usd)
-        rank, aside = int(np.searchsorted(total_usd, rate_usd, side="right")), len(order) // (2 * _ONE_IN) + 1
-        self._from = min(self._from, float(falling[rank - aside]) if rank > aside else -_INFINITE)
+        total_usd, in_order = sum(self._least_usd) + np.cumsum(spend_usd[order]), falling[order]
+        rank = int(np.searchsorted(total_usd, rate_usd, side="right"))
+        aside = max(len(order) // _ONE_IN, _FEWEST) // 2 + 1
+        self._from = min(self._from, float(in_order[rank - aside]) if rank > aside else -_INFINITE)
         after = rank + aside
         if after < len(order):  # beyond all steps of the same slope
-            after = max(after, int(np.searchsorted(falling, falling[rank], side="right")))
-        self._to = max(self._to, float(falling[after]) if after < len(order) else _INFINITE)
-        first, last = np.searchsorted(falling, [self._from, self._to])
-        self._falling, self._spend_usd = (array("d", one[first:last].tobytes()) for one in (falling, spend_usd))
-        self._context = array("i", context[first:last].tobytes())
-        self._merged, self._before_usd = [*rows], [self._steeper_usd(row) for row in rows]
-        self._changed.clear()
-        self._sum_up()
+            after = max(after, int(np.searchsorted(in_order, in_order[rank], side="right")))
+        self._to = max(self._to, float(in_order[after]) if after < len(order) else _INFINITE)
+        first, last = np.searchsorted(in_order, [self._from, self._to])
+        self._take(order[first:last], falling, spend_usd, context)
+        self._before_usd, self._total_usd = [self._steeper_usd(row) for row in rows], None
 
-    def _merge(self) -> None:
-        """Take in the changed contexts."""
-        for context in self._changed:
-            row = self._rows[context]
-            self._replace(self._within(self._merged[context]), self._within(row), context)
-            self._merged[context], self._before_usd[context] = row, self._steeper_usd(row)
-        self._changed.clear()
-        self._sum_up()
-
-    def _within(self, row: ContextEnvelope) -> set[tuple[float, float]]:
-        """Return slope and spend of the steps of a context that are among these."""
+    def _within(self, row: ContextEnvelope) -> dict[float, float]:
+        """Return the spend of each slope of a context that is among these."""
         own = slice(bisect_left(row.falling, self._from), bisect_left(row.falling, self._to))
-        return set(zip(row.falling[own], row.spend_usd[own], strict=True))
+        return dict(zip(row.falling[own], row.spend_usd[own], strict=True))
 
-    def _replace(self, old: set[tuple[float, float]], new: set[tuple[float, float]], context: int) -> None:
+    def _replace(self, old: dict[float, float], new: dict[float, float], context: int) -> None:
         """Replace the steps of one context, but for those that stay."""
-        for falling, _ in old - new:
-            i = self._place(falling, context)
-            del self._falling[i], self._spend_usd[i], self._context[i]
-        for falling, spend_usd in new - old:
-            i = self._place(falling, context)
-            self._falling.insert(i, falling)
-            self._spend_usd.insert(i, spend_usd)
-            self._context.insert(i, context)
+        for falling, spend_usd in old.items():
+            if new.get(falling) != spend_usd:
+                i = self._place(falling, context)
+                del self._falling[i], self._spend_usd[i], self._context[i]
+        for falling, spend_usd in new.items():
+            if old.get(falling) != spend_usd:
+                i = self._place(falling, context)
+                self._falling.insert(i, falling)
+                self._spend_usd.insert(i, spend_usd)
+                self._context.insert(i, context)
 
     def _place(self, falling: float, context: int) -> int:
         """Return the place of a step."""
         first = bisect_left(self._falling, falling)
-        return bisect_left(self._context, context, first, bisect_right(self._falling, falling, first))
+        if first < len(self._falling) and self._falling[first] == falling and self._context[first] < context:
+            return bisect_left(self._context, context, first, bisect_right(self._falling, falling, first))
+        return first
 
-    def _sum_up(self) -> None:
+    def _take(
+        self, order: NDArray[np.signedinteger], falling: FloatArray, spend_usd: FloatArray, context: NDArray[np.intc]
+    ) -> None:
+        """Keep these steps in this order."""
+        self._falling, self._spend_usd = (array("d", row[order].tobytes()) for row in (falling, spend_usd))
+        self._context = array("i", context[order].tobytes())
+
+    def _sum_up(self) -> Sequence[float]:
         """Add up the spend of the steps in their order."""
         spend_usd = np.empty(len(self._spend_usd) + 1)
         spend_usd[0], spend_usd[1:] = sum(self._before_usd), self._spend_usd
-        self._total_usd: Sequence[float] = np.add.accumulate(spend_usd, out=spend_usd).data  # as numbers of Python
+        self._total_usd = np.add.accumulate(spend_usd, out=spend_usd).data  # as numbers of Python
+        return self._total_usd
 
     def _steeper_usd(self, row: ContextEnvelope) -> float:
         """Return the spend of a context before the first of these steps."""

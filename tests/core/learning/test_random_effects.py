@@ -46,6 +46,31 @@ def test_it_is_the_posterior_of_the_joint_distribution(seed, n_contexts, n_model
     assert mine.interaction == pytest.approx(its.interaction, abs=1e-7)
 
 
+@settings(max_examples=60, deadline=None)
+@given(seeds, st.integers(1, 30), st.integers(2, 25), st.integers(0, 60))
+def test_models_and_contexts_without_a_score_follow_the_others(seed, n_contexts, n_models, n_scores):
+    """A large table with few scores, as at first, against the dense joint distribution of all its cells."""
+    rng = np.random.default_rng(seed)
+    prior, (count, total) = effect_prior(*pools(rng, n_models)), np.zeros((2, n_contexts, n_models))
+    some = rng.integers(n_models, size=rng.integers(1, n_models + 1))
+    for context, model in zip(rng.integers(n_contexts, size=n_scores), rng.choice(some, n_scores), strict=True):
+        count[context, model] += 1.0
+        total[context, model] += rng.random() < (context + model) / (n_contexts + n_models)
+    mine, its = effects(count, total, 0.2, prior), joint(count, total, 0.2, prior)
+    for my_own, of_all in zip(mine, its, strict=True):
+        assert my_own == pytest.approx(of_all, abs=1e-9)
+
+
+def test_billions_of_equal_scores_leave_a_posterior():
+    """The differences between contexts are then small differences of large numbers."""
+    count = np.full((64, 20), 1e9)
+    count[:, 10:] = 0.0
+    of = effects(count, count, 1e-9, unscored(np.linspace(-2.0, 2.0, 20)))
+    assert of.mean[:, :10] == pytest.approx(1.0, abs=1e-6)
+    assert np.all((of.variance[:10] >= 0.0) & (of.variance[:10] < 0.01))
+    assert np.all(of.variance[10:] > 0.0)
+
+
 @settings(max_examples=40, deadline=None)
 @given(seeds)
 def test_the_order_of_contexts_and_models_does_not_matter(seed):

@@ -101,7 +101,7 @@ def test_capped_bounds_are_ordered_by_their_means_and_still_count_as_equal():
     estimates.met[:] = 1.0
     optimistic = OptimisticEstimates(estimates, pool((0.5, 0.6, 0.7)), 50.0)
     optimistic.refresh(500, 1.0)
-    reward = optimistic.row(0).reward
+    reward = optimistic.row(0).reward.tolist()
     assert reward == sorted(reward)
     assert len(set(reward)) == 3
     assert reward == pytest.approx([1.0] * 3, abs=1e-5)

@@ -261,24 +261,25 @@ def test_steps_of_a_revised_context_are_merged_into_the_order_of_all(n_contexts,
 
 
 @settings(max_examples=120, deadline=None)
-@given(st.integers(9, 60), st.integers(1, 12), st.integers(0, 10**6), st.booleans())
-def test_the_steps_near_the_price_split_as_all_steps_do(n_contexts, n_models, seed, allow_skip):
+@given(st.integers(9, 60), st.integers(1, 12), st.integers(0, 10**6), st.booleans(), st.sampled_from([0, 99]))
+def test_the_steps_near_the_price_split_as_all_steps_do(n_contexts, n_models, seed, allow_skip, fewest):
     rng = np.random.default_rng(seed)
     with mock.patch("wiserouter.planning.plan.SMALL_CELLS", 0):  # also where all steps take less time
         plans = revised(n_contexts, n_models, rng, seed, allow_skip=allow_skip, revisable=True)
-    for plan, fresh in plans:
-        assert plan.floor_usd == fresh.floor_usd
-        rates = rng.uniform(fresh.floor_usd, fresh.ceiling_usd * 1.1, 3).tolist()
-        for rate in (*rates, rates[0] + (rates[1] - rates[0]) * 1e-3, fresh.floor_usd):
-            for context in range(n_contexts):
-                *found, share, price = plan.split(context, rate)
-                *expected, whole_share, whole_price = fresh.split(context, rate)
-                assert (found, price) == (expected, whole_price)
-                assert share == pytest.approx(whole_share, abs=1e-6)
-                assert {type(share), type(price)} == {float}
-        assert plan.split_from_floor(0, fresh.floor_usd / 2) == fresh.split_from_floor(0, fresh.floor_usd / 2)
-        assert plan.steps == fresh.steps
-        assert plan.value(rates[0]) == fresh.value(rates[0])
+    with mock.patch("wiserouter.planning.step_window._FEWEST", fewest):
+        for plan, fresh in plans:
+            assert plan.floor_usd == fresh.floor_usd
+            rates = rng.uniform(fresh.floor_usd, fresh.ceiling_usd * 1.1, 3).tolist()
+            for rate in (*rates, rates[0] + (rates[1] - rates[0]) * 1e-3, fresh.floor_usd):
+                for context in range(n_contexts):
+                    *found, share, price = plan.split(context, rate)
+                    *expected, whole_share, whole_price = fresh.split(context, rate)
+                    assert (found, price) == (expected, whole_price)
+                    assert share == pytest.approx(whole_share, abs=1e-6)
+                    assert {type(share), type(price)} == {float}
+            assert plan.split_from_floor(0, fresh.floor_usd / 2) == fresh.split_from_floor(0, fresh.floor_usd / 2)
+            assert plan.steps == fresh.steps
+            assert plan.value(rates[0]) == fresh.value(rates[0])
 
 
 @settings(max_examples=40, deadline=None)
@@ -307,12 +308,16 @@ def test_the_envelope_of_many_models_has_the_bits_of_that_of_few(n_models, level
     reward = (1.0 - noise) * np.sqrt(cost / max(cost.max(), 1e-300)) + noise * rng.random(n_models)
     order = rng.permutation(n_models)
     figures = 0.3, cost[order].tolist(), reward[order].tolist()
-    of_long, of_short = (mock.patch("wiserouter.planning.envelope.LONG_ROW", most) for most in (0, n_models))
+    few = n_models - 1  # of which a loop makes the envelope, where the others do not come into question
+    of_long, of_some, of_short = (mock.patch("wiserouter.planning.envelope.LONG_ROW", n) for n in (0, few, n_models))
     with of_short:
         short = context_envelope(0, *figures, allow_skip=allow_skip)
     with of_long:
         long = context_envelope(0, *figures, allow_skip=allow_skip)
-    assert [row if isinstance(row, int | float) else list(row) for row in long] == list(short)
+    with of_some:
+        some = context_envelope(0, *figures, allow_skip=allow_skip)
+    for one in (long, some):
+        assert [row if isinstance(row, int | float) else list(row) for row in one] == list(short)
 
 
 @settings(max_examples=60, deadline=None)

@@ -171,6 +171,9 @@ class Optimistic:
         # no deviations, unlike where costs were fitted on a log: the spread of models with few calls is shrunk toward
         # the larger one of all models, and would lock them out
         reserve_rule = ReserveRule(self._live, self._optimistic.spread_usd, deviations=0.0, drift=DRIFT)
+        # what the next decision would otherwise wait for
+        self._live.split_from_floor(0, funds.rate_usd)
+        _ = reserve_rule.drift_margin_usd
         counts = Counts(seen.calls.copy(), seen.labels.copy())
         self._mixture = Mixture(self._live, "actual", reserve_rule, counts, self._means)
         self._at_means, self._without_context = None, None
