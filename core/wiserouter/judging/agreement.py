@@ -23,6 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from wiserouter.errors import InvalidInput
+from wiserouter.learning.random_effects import SLOPE
 from wiserouter.learning.source_scores import check_source
 from wiserouter.types import FloatArray
 
@@ -32,6 +33,12 @@ PRIOR_SPREAD = (0.1, 0.15, 0.15)
 
 FALL_SPREAD = 0.6
 """Standard deviation of the bias where a judge's scores fall as prices rise and people have not said why."""
+
+BIAS_Z = 2.3
+"""Standard errors by which a bias must lie below 0 to be reported."""
+
+HARMLESS_BIAS = 0.05
+"""A smaller bias does no harm that is worth a warning."""
 
 LEAST_SLOPE = 0.4
 """A smaller b is a judge that knows nothing; its scores are not stretched further."""
@@ -146,18 +153,27 @@ class Agreement:
         offset, slope, bias = line.tolist()
         return Correction(offset, slope, bias, error)
 
-    def cautious_correction(self, places: Mapping[str, float]) -> Correction:
+    def cautious_correction(self, places: Mapping[str, float], rise: float = 0.0) -> Correction:
         """Return the line of the judge, where scores that fall as prices rise count as bias until people say otherwise.
 
         That expensive models are better is expected before any score. A slope of the judge's scores below its bias by
         the pairs therefore moves the bias toward it, in proportion to the variances of the two (a Kalman update on one
         side): nearly in full where people have scored nothing, and not at all where they have scored many of the calls.
+        Scores that fall by more than chance say nothing of prices: they are corrected to the rise that is expected.
+
+        Parameters
+        ----------
+        places : mapping of str to float
+            The place of each model between the cheapest and the most expensive one, in [-1/2, 1/2].
+        rise : float, default 0
+            Reward by which the most expensive model is expected to be better than the cheapest one (`rise_of`).
         """
         found, (slope, error) = self.correction(places), self.price_slope(places)
+        unbiased = found.slope * rise if is_below(slope, error) else 0.0
         # the precision of the pairs alone, without that of judges in general, which are rarely biased
         of_pairs = max(1.0 / found.bias_se**2 - 1.0 / PRIOR_SPREAD[2] ** 2, 0.0)
         variance = 1.0 / (1.0 / FALL_SPREAD**2 + of_pairs)
-        further = min(slope - found.bias, 0.0) * variance / (variance + error**2)
+        further = min(slope - unbiased - found.bias, 0.0) * variance / (variance + error**2)
         return found._replace(bias=found.bias + further)
 
     def price_slope(self, places: Mapping[str, float]) -> tuple[float, float]:
@@ -190,6 +206,11 @@ class Agreement:
         return moments, target, squares
 
 
+def is_below(bias: float, error: float) -> bool:
+    """Return True if a bias lies below 0 by more than chance, and does harm."""
+    return bias < -HARMLESS_BIAS and bias < -BIAS_Z * error
+
+
 def checked_sums(sums: object) -> dict[str, dict[str, list[float]]]:
     """Return sums by source and model as they were saved; raise `InvalidInput` if they are none."""
     if not isinstance(sums, dict):
@@ -214,6 +235,22 @@ def places_of(costs_usd: Mapping[str, float]) -> dict[str, float]:
     >>> places_of({"small": 0.01, "medium": 0.1, "large": 1.0})
     {'small': -0.5, 'medium': 0.0, 'large': 0.5}
     """
-    logs = {name: math.log(usd) for name, usd in costs_usd.items() if usd > 0.0 and math.isfinite(usd)}
+    logs = _log_prices(costs_usd)
     low, high = min(logs.values(), default=0.0), max(logs.values(), default=0.0)
     return {name: (log - low) / (high - low) - 0.5 if high > low else 0.0 for name, log in logs.items()}
+
+
+def rise_of(costs_usd: Mapping[str, float]) -> float:
+    """Return the reward by which the most expensive model is expected to be better than the cheapest one.
+
+    Examples
+    --------
+    >>> round(rise_of({"small": 0.01, "medium": 0.1, "large": 1.0}), 3)
+    0.184
+    """
+    logs = _log_prices(costs_usd).values()
+    return SLOPE * (max(logs, default=0.0) - min(logs, default=0.0))
+
+
+def _log_prices(costs_usd: Mapping[str, float]) -> dict[str, float]:
+    return {name: math.log(usd) for name, usd in costs_usd.items() if usd > 0.0 and math.isfinite(usd)}

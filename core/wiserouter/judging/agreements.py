@@ -6,20 +6,14 @@ import logging
 from collections.abc import Mapping, Sequence
 
 from wiserouter.judging.agreement import Agreement, Correction
-from wiserouter.judging.bias_warnings import (
-    FEWEST_JUDGED,
-    FEWEST_PAIRS,
-    RECHECK_GROWTH,
-    bias_warning,
-    price_warning,
-)
+from wiserouter.judging.bias_warnings import FEWEST_JUDGED, FEWEST_PAIRS, bias_warning, price_warning
 from wiserouter.learning.source_scores import HUMAN, JUDGE, Scores, SourceScore, kind_of
 
 logger = logging.getLogger("wiserouter")
 
 
-CORRECTION_GROWTH = 1.05
-"""A judge's line is computed again after each pair, and after 5 % more scores."""
+RECHECK_GROWTH = 1.05
+"""A judge's line is computed again after each pair and after 5 % more scores, and tested after 5 % more of either."""
 
 _NEVER = (-1, 0.0, Correction())
 
@@ -43,15 +37,16 @@ class Agreements:
         self.of = {source: Agreement(each) for source, each in (sums or {}).items()}
         self.warnings: dict[str, str] = {}
         self._places: Mapping[str, float] = {}
+        self._rise = 0.0
         self._corrections: dict[str, tuple[int, float, Correction]] = {}
         self._proven: set[str] = set()
         self._due_pairs: dict[str, float] = {}
         self._due_judged: dict[str, float] = {}
 
-    def place(self, places: Mapping[str, float]) -> None:
-        """Set the place of each model between the cheapest and the most expensive one."""
-        if places != self._places:
-            self._places = places
+    def place(self, places: Mapping[str, float], rise: float = 0.0) -> None:
+        """Set the place of each model between the cheapest and the most expensive one, and how much better this is."""
+        if (places, rise) != (self._places, self._rise):
+            self._places, self._rise = places, rise
             self._corrections.clear()
 
     def corrected(self, source: str, model: str, reward: float) -> float:
@@ -61,8 +56,8 @@ class Agreements:
             return reward
         pairs, due, line = self._corrections.get(source, _NEVER)
         if pairs != agreement.pairs or agreement.judged >= due:
-            pairs, line = agreement.pairs, agreement.cautious_correction(self._places)
-            self._corrections[source] = pairs, agreement.judged * CORRECTION_GROWTH + 1.0, line
+            pairs, line = agreement.pairs, agreement.cautious_correction(self._places, self._rise)
+            self._corrections[source] = pairs, agreement.judged * RECHECK_GROWTH + 1.0, line
         return line.applied(reward, self._places.get(model, 0.0))
 
     def note(self, model: str, before: Scores, source: str, score: SourceScore) -> None:

@@ -8,7 +8,7 @@ Two tests, each repeated as scores come in, and each one-sided at `BIAS_Z` stand
   has far more scores. Expensive models may in fact be worse here, which the warning says; where people's scores show
   that, it is not given.
 
-Each is repeated only after a fifth more scores: at an interval that grows in proportion, few tests are made in all.
+Each is repeated after 5 % more scores: at an interval that grows in proportion, few tests are made in all.
 """
 
 from __future__ import annotations
@@ -17,22 +17,13 @@ import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from wiserouter.judging.agreement import PRIOR_SPREAD, Agreement
+from wiserouter.judging.agreement import BIAS_Z, PRIOR_SPREAD, Agreement, is_below
 
 FEWEST_PAIRS = 12
 """Pairs before the first test of them."""
 
 FEWEST_JUDGED = 100
 """Scores before the first test against the prices."""
-
-BIAS_Z = 2.3
-"""Standard errors by which the bias must lie below 0."""
-
-RECHECK_GROWTH = 1.2
-"""A test is repeated after a fifth more scores, so that few tests are made in all."""
-
-HARMLESS_BIAS = 0.05
-"""A smaller bias does no harm that is worth a warning."""
 
 
 class PairBias(NamedTuple):
@@ -54,7 +45,7 @@ def bias_of_pairs(agreement: Agreement, places: Mapping[str, float]) -> PairBias
 def bias_warning(source: str, agreement: Agreement, places: Mapping[str, float]) -> str | None:
     """Return a line on a judge that prefers cheap models where people do not; None where the pairs do not show that."""
     found = bias_of_pairs(agreement, places)
-    if found is None or not _is_below(found.bias, found.error):
+    if found is None or not is_below(found.bias, found.error):
         return None
     return (
         f"{source} rates the most expensive model {-found.bias:.2f} lower than the cheapest one where people rate them "
@@ -68,17 +59,13 @@ def price_warning(source: str, agreement: Agreement, places: Mapping[str, float]
     if agreement.judged < FEWEST_JUDGED:
         return None
     slope, error = agreement.price_slope(places)
-    if not _is_below(slope, error):
+    if not is_below(slope, error):
         return None
     pairs = bias_of_pairs(agreement, places)
     if pairs is not None and pairs.bias - BIAS_Z * pairs.error > slope:
         return None
     return (
         f"{source} rates the most expensive model {-slope:.2f} lower than the cheapest one (s.e. {error:.2f}, "
-        f"{agreement.judged:,} calls): either it is worth less here, or the judge prefers cheap models; let people "
-        f"score some judged calls of both"
+        f"{agreement.judged:,} calls): either it is worth less here, or the judge prefers cheap models; until people "
+        f"have scored some judged calls of both, prices decide between them"
     )
-
-
-def _is_below(value: float, error: float) -> bool:
-    return value < -HARMLESS_BIAS and value < -BIAS_Z * error

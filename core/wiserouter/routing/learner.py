@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 
 from wiserouter.artifacts.parts import RouterParts, check_shape
-from wiserouter.judging.agreement import places_of
+from wiserouter.judging.agreement import places_of, rise_of
 from wiserouter.judging.agreements import Agreements
 from wiserouter.learning.cost_prior import price_change
 from wiserouter.learning.drift import Watch
@@ -332,8 +332,8 @@ class Learner:
     def _bind(self) -> None:
         """Hand the policy what it plans with."""
         self.policy.bind(self.contexts.freq, self.estimates, self.pool.models)
-        names = self.pool.names
-        self.agreements.place(places_of({name: self.pool.list_price_usd(k) for k, name in enumerate(names)}))
+        prices = {name: self.pool.list_price_usd(k) for k, name in enumerate(self.pool.names)}
+        self.agreements.place(places_of(prices), rise_of(prices))
 
     def _kept(self, record: Record) -> Seen | None:
         """Return the kept query of a decision, if the model that answered is the one that was chosen."""

@@ -17,6 +17,7 @@ from wiserouter.judging.agreement import (
     ModelAgreement,
     checked_sums,
     places_of,
+    rise_of,
 )
 from wiserouter.judging.agreements import Agreements
 from wiserouter.judging.bias_warnings import bias_warning, price_warning
@@ -137,24 +138,43 @@ def test_scores_that_fall_as_prices_rise_count_as_bias_until_people_say_otherwis
     slope, error = falling.price_slope(PLACES)
     assert rising.cautious_correction(PLACES).bias == rising.correction(PLACES).bias == 0.0
     assert falling.cautious_correction(PLACES).bias == pytest.approx(slope * 0.6**2 / (0.6**2 + error**2))
+    assert falling.cautious_correction(PLACES, 0.2).bias == pytest.approx((slope - 0.2) * 0.6**2 / (0.6**2 + error**2))
     rng = np.random.default_rng(1)
     for model in rng.choice([*PLACES], size=20_000).tolist():  # people rate expensive models lower, too
         person = float(rng.random() < 0.5 - 0.6 * PLACES[model])
         falling.add(model, float(rng.random() < 0.2 + 0.6 * person), person)
     found = falling.correction(PLACES)
-    assert falling.cautious_correction(PLACES).bias == pytest.approx(found.bias, abs=0.01)
+    assert falling.cautious_correction(PLACES, 0.2).bias == pytest.approx(found.bias, abs=0.02)
     assert found.bias == pytest.approx(0.0, abs=0.03)
 
 
-@given(PAIRS, st.lists(st.tuples(st.sampled_from([*PLACES]), SHARES), max_size=30))
-def test_caution_only_ever_lowers_the_bias(pairs, scores):
+def test_only_a_fall_beyond_chance_is_corrected_to_the_expected_rise():
+    by_chance = [judged(100, slope=0.0, seed=seed) for seed in range(50)]
+    for agreement in by_chance:
+        slope, error = agreement.price_slope(PLACES)
+        assert (slope < -2.3 * error) == (
+            agreement.cautious_correction(PLACES, 0.2).bias < agreement.cautious_correction(PLACES).bias
+        )
+    assert sum(each.price_slope(PLACES)[0] < 0.0 for each in by_chance) >= 15
+    falling = judged(20_000, bias=-0.4)
+    line = falling.cautious_correction(PLACES, 0.2)
+    learned = of_judged(
+        (name, line.applied(float(i < ones), PLACES[name]))
+        for name, ones, n in ((name, round(each[-2]), round(each[-3])) for name, each in falling.sums().items())
+        for i in range(n)
+    )
+    assert learned.price_slope(PLACES)[0] == pytest.approx(0.2, abs=0.002)
+
+
+@given(PAIRS, st.lists(st.tuples(st.sampled_from([*PLACES]), SHARES), max_size=30), st.floats(0.0, 0.5))
+def test_caution_only_ever_lowers_the_bias(pairs, scores, rise):
     agreement = of_pairs(pairs)
     for model, judge in scores:
         agreement.add_judged(model, judge)
-    found, cautious = agreement.correction(PLACES), agreement.cautious_correction(PLACES)
+    found, cautious = agreement.correction(PLACES), agreement.cautious_correction(PLACES, rise)
     slope, _ = agreement.price_slope(PLACES)
     assert cautious[:2] == found[:2]
-    assert min(slope, found.bias) - 1e-9 <= cautious.bias <= found.bias + 1e-9
+    assert min(slope - found.slope * rise, found.bias) - 1e-9 <= cautious.bias <= found.bias + 1e-9
 
 
 def test_people_that_rate_expensive_models_lower_too_silence_the_warning():
@@ -208,6 +228,7 @@ def test_agreement_is_measured_per_model():
 def test_models_without_a_price_stand_in_the_middle():
     assert places_of({"a": 1.0, "b": float("inf"), "c": 0.0, "d": 100.0}) == {"a": -0.5, "d": 0.5}
     assert places_of({"a": 1.0, "b": 1.0}) == {"a": 0.0, "b": 0.0}
+    assert rise_of({"a": 1.0, "b": float("inf"), "c": 0.0}) == rise_of({}) == 0.0
 
 
 @given(st.lists(st.tuples(st.sampled_from(["human", "judge:a", "judge:b", "rule:c"]), SHARES), max_size=10))
