@@ -44,7 +44,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wiserouter.learning.cost_prior import list_figures
+from wiserouter.learning.cost_prior import PRIOR_SPREAD, list_figures
 from wiserouter.learning.estimates import Estimates
 from wiserouter.learning.long_rows import LONG_ROW, numbers
 from wiserouter.learning.random_effects import Effects, effect_prior, effects, variance_of_reward
@@ -52,12 +52,6 @@ from wiserouter.learning.shrinkage import UNIDENTIFIED_STRENGTH, Spreads, spread
 from wiserouter.pricing.pool import Model
 from wiserouter.pricing.prices import Price
 from wiserouter.types import FloatArray
-
-SPREAD_STRENGTH = 8.0
-"""Pseudo-calls of the variance of all models, relative to their list costs, in that of each model."""
-
-PRIOR_SPREAD = 0.5
-"""Prior standard deviation of the cost of a call, in list costs; it counts for `SPREAD_STRENGTH` calls as well."""
 
 QUANTILE_ABOVE = (0.010328, 0.802853, 2.515517)
 QUANTILE_BELOW = (0.001308, 0.189269, 1.432788, 1.0)
@@ -277,6 +271,7 @@ def _assured(scored_share: float, estimates: Estimates) -> float:
 def _pooled(count: FloatArray, within: FloatArray) -> FloatArray:
     """Return the variances within the cells of each model, shrunk toward that of all models by degrees of freedom."""
     freedom = np.maximum(count.sum(axis=0) - (count > 0).sum(axis=0), 0.0)
-    of_all = (freedom @ within + SPREAD_STRENGTH * PRIOR_SPREAD**2) / (freedom.sum() + SPREAD_STRENGTH)
-    shrunk: FloatArray = (freedom * within + SPREAD_STRENGTH * of_all) / (freedom + SPREAD_STRENGTH)
+    strength = UNIDENTIFIED_STRENGTH
+    of_all = (freedom @ within + strength * PRIOR_SPREAD**2) / (freedom.sum() + strength)
+    shrunk: FloatArray = (freedom * within + strength * of_all) / (freedom + strength)
     return shrunk

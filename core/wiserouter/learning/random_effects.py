@@ -24,13 +24,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from wiserouter.learning.shrinkage import PRIOR_COUNT
 from wiserouter.types import FloatArray
 
 DEVIATIONS = np.array([0.05, 0.1, 0.2, 0.4])
 """Standard deviations, in rewards, that are averaged over: of models about the price line, contexts and interactions"""
 
-PRIOR_REWARD_VARIANCE, PRIOR_REWARDS = 0.25, 2.0
-"""Prior variance of one reward, that of a coin toss, and its pseudo-counts."""
+PRIOR_REWARD_VARIANCE = 0.25
+"""Prior variance of one reward: the largest of rewards in [0, 1], that of a coin toss."""
 
 LEVEL, LEVEL_SPREAD = 0.5, 0.3
 """Prior mean reward of a model of the pool's typical price, and its standard deviation."""
@@ -141,7 +142,7 @@ def variance_of_reward(count: FloatArray, within: FloatArray) -> float:
     0.25
     """
     freedom = np.maximum(count.sum(axis=0) - (count > 0).sum(axis=0), 0.0)
-    return float(freedom @ within + PRIOR_REWARDS * PRIOR_REWARD_VARIANCE) / float(freedom.sum() + PRIOR_REWARDS)
+    return float(freedom @ within + PRIOR_COUNT * PRIOR_REWARD_VARIANCE) / float(freedom.sum() + PRIOR_COUNT)
 
 
 def effects(count: FloatArray, total: FloatArray, noise: float, prior: EffectPrior) -> Effects:

@@ -20,7 +20,11 @@ from numpy.typing import NDArray
 from wiserouter.types import FloatArray
 
 UNIDENTIFIED_STRENGTH = 8.0
-"""Pseudo-counts, of rewards or costs, where the data cannot separate the variances, as with one per cell."""
+"""Pseudo-counts where the data cannot separate the variances, as with one observation per cell, and of the prior of a
+variance."""
+
+PRIOR_COUNT = 2.0
+"""Pseudo-counts of the prior of a mean: those of a uniform prior of a probability (Laplace's rule of succession)."""
 
 
 class Spreads(NamedTuple):

@@ -119,7 +119,7 @@ def test_shares_follow_the_recent_requests() -> None:
     for _ in range(20_000):
         mix.add(2.0)
     plain, valued = mix.tiers()
-    assert plain.share == pytest.approx(0.9999**20_000, rel=0.03)
+    assert plain.share == pytest.approx(0.9998**20_000, rel=0.03)
     assert (plain.value, valued.value) == (1.0, pytest.approx(2.0))
 
 
