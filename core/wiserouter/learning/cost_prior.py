@@ -8,7 +8,6 @@ its model. Where no tokens were counted a typical call is assumed, and where the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 
@@ -23,26 +22,6 @@ TYPICAL_TOKENS = (500.0, 200.0)
 
 PRIOR_SPREAD = 0.5
 """Prior standard deviation of the cost of a call, in list costs; it counts for `UNIDENTIFIED_STRENGTH` calls."""
-
-
-class ListFigures(NamedTuple):
-    """The figures that follow from the price list.
-
-    Attributes
-    ----------
-    prior_usd : ndarray of shape (n_contexts, n_models)
-        Prior mean cost of a call, of `prior_costs_usd`.
-    log_price : ndarray of shape (n_models,) or None
-        Logarithms of list costs, of `log_prices`.
-    """
-
-    prior_usd: FloatArray
-    log_price: FloatArray | None
-
-
-def list_figures(estimates: Estimates, models: Sequence[Model], prices: Sequence[Price | None]) -> ListFigures:
-    """Return the prior costs of the models at their present prices, and the logarithms of the list costs at others."""
-    return ListFigures(prior_costs_usd(estimates, models), log_prices(estimates, prices))
 
 
 def tokens_per_call(estimates: Estimates) -> tuple[FloatArray, FloatArray]:

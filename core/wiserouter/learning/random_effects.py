@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wiserouter.learning.shrinkage import PRIOR_COUNT
+from wiserouter.learning.shrinkage import PRIOR_COUNT, Spreads
 from wiserouter.types import FloatArray
 
 DEVIATIONS = np.array([0.05, 0.1, 0.2, 0.4])
@@ -126,23 +126,17 @@ def effect_prior(log_price: FloatArray, score: FloatArray, precision: FloatArray
     return EffectPrior(mean, covariance, log_evidence)
 
 
-def variance_of_reward(count: FloatArray, within: FloatArray) -> float:
+def variance_of_reward(of_rewards: Spreads) -> float:
     """Return the variance of one reward within its cell: that of all cells, with a prior.
-
-    Parameters
-    ----------
-    count : ndarray of shape (n_contexts, n_models)
-        Number of rewards.
-    within : ndarray of shape (n_models,)
-        Variance within the cells of each model.
 
     Examples
     --------
-    >>> variance_of_reward(np.zeros((1, 2)), np.zeros(2))
+    >>> none = np.zeros(2)
+    >>> variance_of_reward(Spreads(none, none, none > 0.0, freedom=none, strength=None))
     0.25
     """
-    freedom = np.maximum(count.sum(axis=0) - (count > 0).sum(axis=0), 0.0)
-    return float(freedom @ within + PRIOR_COUNT * PRIOR_REWARD_VARIANCE) / float(freedom.sum() + PRIOR_COUNT)
+    inside, freedom = float(of_rewards.freedom @ of_rewards.within), float(of_rewards.freedom.sum())
+    return (inside + PRIOR_COUNT * PRIOR_REWARD_VARIANCE) / (freedom + PRIOR_COUNT)
 
 
 def effects(count: FloatArray, total: FloatArray, noise: float, prior: EffectPrior) -> Effects:
