@@ -160,8 +160,8 @@ class BatchStub:
         return name
 
 
-class BatchHandler(BaseHTTPRequestHandler):
-    """The routes of the service."""
+class Service(BaseHTTPRequestHandler):
+    """What the services have in common: the answers, and an answer that is lost."""
 
     protocol_version = "HTTP/1.1"
     stub: BatchStub
@@ -169,17 +169,31 @@ class BatchHandler(BaseHTTPRequestHandler):
     def log_message(self, *args) -> None:
         """Say nothing."""
 
-    def answer(self, content) -> None:
+    def body(self) -> bytes:
+        return self.rfile.read(int(self.headers.get("content-length") or 0))
+
+    def answer(self, content, status: int = 200, **headers) -> None:
         """Send bytes, or an object as JSON."""
         data = content if isinstance(content, bytes) else json.dumps(content).encode()
-        self.send_response(200)
-        self.send_header("content-length", str(len(data)))
+        self.send_response(status)
+        for name, value in {"content-length": len(data), **headers}.items():
+            self.send_header(name.replace("_", "-"), str(value))
         self.end_headers()
         self.wfile.write(data)
 
+    def made(self, batch) -> None:
+        """Answer with a batch that was made, unless that answer is to be lost."""
+        if not self.stub.drops_created:
+            self.answer(batch)
+        self.close_connection, self.stub.drops_created = self.stub.drops_created, False
+
+
+class BatchHandler(Service):
+    """The routes of OpenAI."""
+
     def do_POST(self) -> None:
         """Take a file, or make a batch, whose answer may be lost."""
-        data, stub = self.rfile.read(int(self.headers.get("content-length") or 0)), self.stub
+        data, stub = self.body(), self.stub
         assert self.headers["authorization"] == "Bearer secret"
         with stub.lock:
             if self.path == "/v1/files":
@@ -191,10 +205,7 @@ class BatchHandler(BaseHTTPRequestHandler):
                 batch |= {"status": "cancelling"} if batch["status"] == "in_progress" else {}
                 self.answer(batch)
                 return
-            batch = stub.create(json.loads(data))
-            if not stub.drops_created:
-                self.answer(batch)
-            self.close_connection, stub.drops_created = stub.drops_created, False
+            self.made(stub.create(json.loads(data)))
 
     def do_GET(self) -> None:
         """Send a file, a batch, or the list of batches."""
@@ -225,7 +236,7 @@ class AzureHandler(BatchHandler):
 
 
 @contextmanager
-def batch_stub(handler: type[BatchHandler] = BatchHandler, **behaviour) -> Iterator[BatchStub]:
+def batch_stub(handler: type[Service] = BatchHandler, **behaviour) -> Iterator[BatchStub]:
     """Run the service while the block runs."""
     stub = BatchStub(**behaviour)
     server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (handler,), {"stub": stub}))

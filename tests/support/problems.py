@@ -6,6 +6,9 @@ import numpy as np
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
+from wiserouter.planning.plan import Plan
+from wiserouter.planning.value_mix import Tier
+
 
 class Problem(NamedTuple):
     freq: np.ndarray
@@ -58,3 +61,20 @@ def linprog_value(problem: Problem, rate: float) -> float:
     result = linprog(-(weights * problem.reward).ravel(), A_ub=spend, b_ub=bound, method="highs", options=tight, **once)
     assert result.status == 0, result.message
     return -float(result.fun)
+
+
+def optimum_of_values(plan: Plan, tiers: list[Tier], rate: float) -> float:
+    """Return the optimum over all (context, tier, model) where requests have values, by HiGHS."""
+    shares, values = np.array([t.share for t in tiers]), np.array([t.value for t in tiers])
+    weight = plan.freq[:, None] * shares[None, :]
+    gain = weight[:, :, None] * values[None, :, None] * plan.reward[:, None, :]
+    cost = weight[:, :, None] * np.broadcast_to(plan.cost_usd[:, None, :], gain.shape)
+    rows = np.kron(np.eye(weight.size), np.ones(plan.n_models))
+    limits: dict[str, object] = {"A_ub": [cost.ravel()], "b_ub": [rate]}
+    if plan.allow_skip:
+        limits = {"A_ub": np.vstack([cost.ravel(), rows]), "b_ub": [rate, *np.ones(weight.size)]}
+    else:
+        limits |= {"A_eq": rows, "b_eq": np.ones(weight.size)}
+    solved = linprog(-gain.ravel(), **limits, bounds=(0, 1), method="highs")
+    assert solved.success
+    return -float(solved.fun)

@@ -3,40 +3,15 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 
-from support.batch_stub import BatchStub, anthropic_line, gemini_line, price_of
+from support.batch_stub import BatchStub, Service, anthropic_line, batch_stub, gemini_line, price_of
 
 
-class Service(BaseHTTPRequestHandler):
-    """What both have in common: the answers, and an answer that is lost."""
-
-    protocol_version = "HTTP/1.1"
-    stub: BatchStub
-
-    def log_message(self, *args) -> None:
-        """Say nothing."""
-
-    def answer(self, content, status: int = 200, **headers) -> None:
-        """Send bytes, or an object as JSON."""
-        data = content if isinstance(content, bytes) else json.dumps(content).encode()
-        self.send_response(status)
-        for name, value in {"content-length": len(data), **headers}.items():
-            self.send_header(name.replace("_", "-"), str(value))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def made(self, batch) -> None:
-        """Answer with a batch that was made, unless that answer is to be lost."""
-        if not self.stub.drops_created:
-            self.answer(batch)
-        self.close_connection, self.stub.drops_created = self.stub.drops_created, False
-
-    def body(self) -> bytes:
-        return self.rfile.read(int(self.headers.get("content-length") or 0))
+class FileService(Service, BaseHTTPRequestHandler):
+    """What both have in common."""
 
     def ends(self, name: str) -> bool:
         """Return whether a batch has been asked for as often as it takes."""
@@ -53,7 +28,7 @@ class Service(BaseHTTPRequestHandler):
         return "\n".join(lines).encode()
 
 
-class AnthropicHandler(Service):
+class AnthropicHandler(FileService):
     """https://docs.anthropic.com/en/api/creating-message-batches and the pages beside it."""
 
     def shown(self, name: str) -> dict:
@@ -106,7 +81,7 @@ class AnthropicHandler(Service):
             return self.answer(self.shown(parts[0]))
 
 
-class GeminiHandler(Service):
+class GeminiHandler(FileService):
     """https://ai.google.dev/gemini-api/docs/batch-api, and https://ai.google.dev/api/files for uploads."""
 
     def do_POST(self) -> None:
@@ -167,14 +142,6 @@ class GeminiHandler(Service):
 @contextmanager
 def provider_stub(handler: type[Service], **behaviour) -> Iterator[BatchStub]:
     """Run a service while the block runs."""
-    stub = BatchStub(**behaviour)
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (handler,), {"stub": stub}))
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-    thread.start()
-    stub.url = f"http://127.0.0.1:{server.server_port}"
-    try:
+    with batch_stub(handler, **behaviour) as stub:
+        stub.url = stub.url.removesuffix("/v1")
         yield stub
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join(5.0)

@@ -7,10 +7,10 @@ The expected count of a bucket is level x hour x weekday x trend.
   weeks and a jump is followed within hours (prequential likelihood: Dawid, 1984).
 - **Hours and weekdays**: ratios to the centred moving mean, shrunk toward 1 by the share of their variance that is
   noise (James-Stein), from three days and two weeks of data on.
-- **Trend**: the slope of the logarithm, damped (Gardner & McKenzie, 1985), and only as far as both halves of the last
-  two to four weeks show it: a jump is no trend.
+- **Trend**: the slope of the logarithm, only as far as both halves of the last two to four weeks show it, since a jump
+  is no trend; it goes on for no longer than the record goes back.
 - **Error**: the root mean square of the errors that the same level and profile would have made before, over a span as
-  long as the one to forecast; wider where the record is shorter than that.
+  long as the one to forecast; wider where the record is shorter than that, and of 100 % at first.
 """
 
 from __future__ import annotations
@@ -25,25 +25,14 @@ MEMORIES = np.array([3.0, 12.0, 48.0, 192.0, 1_344.0])[:, None]
 """Memories of the candidate levels, in buckets."""
 
 MIN_LOOK_AHEAD, MAX_LOOK_AHEAD = 12, 72
-"""Buckets over which the candidates are compared: half of the span to forecast, within these limits."""
-
-COMPARISON_MEMORY = 72.0
-"""Buckets after which an error in that comparison counts for 1/e."""
-
-ERROR_MEMORY = 672.0
-"""The same for the errors behind the interval: four weeks of hours."""
+"""Buckets over which the candidates are compared: half of the span to forecast, within these limits. An error that is
+as old as the upper one counts for 1/e."""
 
 CHI2_MEDIAN = 0.455
 """Median of a squared normal deviate: a median of squares divided by it is a variance robust to one jump."""
 
 MIN_DAYS, MIN_WEEKS = 3, 2
 """Whole days and weeks that a profile needs."""
-
-DAMPING = 0.97
-"""Share of a day's trend that remains on the next day."""
-
-UNOBSERVED_ERROR = 0.5
-"""Relative error of a forecast beyond the first day, before a whole day was observed."""
 
 MAX_ERROR = 10.0
 """Upper limit of the relative error, for forecasts of nearly nothing."""
@@ -102,7 +91,7 @@ def forecast(past: TrafficHistory, share: FloatArray, slot: IntArray) -> Traffic
     weight = _weights(past.counts, due, rates, int(np.clip(len(slot) / 2, MIN_LOOK_AHEAD, MAX_LOOK_AHEAD)))
     rate = weight @ rates
     days = np.arange(1, len(slot) + 1) / past.per_day
-    growth = np.exp(trend(past, profile) * DAMPING * (1.0 - DAMPING**days) / (1.0 - DAMPING))
+    growth = np.exp(trend(past, profile) * np.minimum(days, len(past.counts) / past.per_day))
     after = float(rate[-1] * (share * profile[slot] * growth).sum())
     error = _error(past, due, rate, len(slot))
     return TrafficForecast(float(rate[-1] * profile[past.slot[-1]]), after, error, float(weight @ counts))
@@ -185,7 +174,7 @@ def _weights(counts: FloatArray, due: FloatArray, rates: FloatArray, look: int) 
     got, share = (np.cumsum(of) for of in (counts, due))
     got, share = got[end] - got[start], share[end] - share[start]
     expected = rates[:, :-1] * share
-    recent = np.exp((start - n) / COMPARISON_MEMORY) / (end - start)
+    recent = np.exp((start - n) / MAX_LOOK_AHEAD) / (end - start)
     square = (got - expected) ** 2 / (expected.mean(axis=0) + 1.0)
     loss = square @ recent
     scale = max(1.0, float(np.median(square[loss.argmin()])) / CHI2_MEDIAN)  # bursts: less information per error
@@ -209,14 +198,13 @@ def _error(past: TrafficHistory, due: FloatArray, rate: FloatArray, ahead: int) 
     n = len(due)
     span = max(1, min(ahead, n // 3))
     got, share = (np.concatenate([[0.0], np.cumsum(of)]) for of in (past.counts, due))
-    unseen = UNOBSERVED_ERROR * np.exp(-n / past.per_day) * min(1.0, ahead / n)
+    unseen = np.exp(-n / past.per_day) * min(1.0, ahead / n)  # of what a whole day would show
     start = np.arange(span, n - span + 1)
     if not len(start):
         return float(unseen)
     expected = np.maximum(rate[start - 1] * (share[start + span] - share[start]), 1e-9)
     actual = got[start + span] - got[start]
-    recent = np.exp((start - n) / ERROR_MEMORY)
-    square = recent @ ((actual - expected) ** 2 - expected) / (recent @ expected**2)
+    square = float(((actual - expected) ** 2 - expected).sum() / (expected**2).sum())
     spans = len(start) / span + 1.0
     variance = max(square, 0.0) * (1.0 + 2.0 / spans) * max(1.0, ahead / span) + unseen**2
     return float(min(np.sqrt(variance), MAX_ERROR))

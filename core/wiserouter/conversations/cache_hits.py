@@ -4,8 +4,9 @@ With the share :math:`s_i` of the warm prefix that call :math:`i` read, of :math
 
 .. math:: \hat p = \frac{\kappa\, p_0 + \sum_i s_i}{\kappa + n}
 
-is the posterior mean of a Beta prior of mean :math:`p_0` that counts for :math:`\kappa` calls. Providers keep prefixes
-for 5 minutes after their last use, some of them for up to an hour, so the gap since the last call has three buckets.
+is the posterior mean of a Beta prior of mean :math:`p_0` that counts for :math:`\kappa = 2` calls: two misses halve it,
+so that a caller who never caches is soon known. Providers keep prefixes for 5 minutes after their last use, some of
+them for up to an hour, so the gap since the last call has three buckets.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wiserouter.errors import InvalidInput
+from wiserouter.learning.shrinkage import PRIOR_COUNT
 from wiserouter.pricing.prices import Price
 from wiserouter.types import FloatArray
 
@@ -28,9 +30,6 @@ GAP_BOUNDS_S = (USUAL_LIFETIME_S, 3600.0)
 PRIOR_HIT = (0.9, 0.2, 0.02)
 """Prior hit probability per bucket. In published logs of coding agents, one model held for a session reads 89 to 93 %
 of its prompts from the cache within the usual lifetime; few providers keep a prefix for longer."""
-
-PRIOR_CALLS = 2.0
-"""Number of calls that the prior counts for: two misses halve it, so that a caller who never caches is soon known."""
 
 
 def bucket_of(gap_s: float) -> int:
@@ -146,7 +145,7 @@ class CacheHits:
         if not self._caches[model]:
             return 0.0
         seen, read = float(self.calls[model, bucket]), float(self.shares[model, bucket])
-        return (PRIOR_CALLS * PRIOR_HIT[bucket] + read) / (PRIOR_CALLS + seen)
+        return (PRIOR_COUNT * PRIOR_HIT[bucket] + read) / (PRIOR_COUNT + seen)
 
     def _refresh(self) -> None:
         models = range(len(self._caches))

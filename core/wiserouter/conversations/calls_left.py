@@ -25,8 +25,8 @@ from wiserouter.validation import check_count
 MAX_CALLS = 256
 """Calls are counted one by one up to here; longer runs end at a constant rate."""
 
-PRIOR_HAZARD, PRIOR_WEIGHT = 1 / 10, 10.0
-"""Before anything is known, one run in ten ends after each call; the prior counts for one run."""
+PRIOR_CALLS = 10.0
+"""Before anything is known, a run is taken to have so many calls; the prior counts for one such run."""
 
 REFRESH_GROWTH = 1.02
 """The expectations are computed again each time that 2 % more calls are known."""
@@ -95,7 +95,7 @@ class CallsLeft:
         """Return the probability that a run ends after its n-th call, of shape (n_models, longest run seen + 1)."""
         n_columns = min(int(np.flatnonzero((self.went_on + self.stopped).any(axis=0)).max(initial=-1)) + 2, MAX_CALLS)
         stopped, known = self.stopped[:, :n_columns], (self.stopped + self.went_on)[:, :n_columns]
-        mean = (stopped.sum() + PRIOR_HAZARD * PRIOR_WEIGHT) / (known.sum() + PRIOR_WEIGHT)
+        mean = (stopped.sum() + 1.0) / (known.sum() + PRIOR_CALLS)
         pool = _ratio(stopped.sum(axis=0) + self._shrink * mean, known.sum(axis=0) + self._shrink, mean)
         pace = (stopped.sum(axis=1) + 1.0) / (known @ pool + 1.0)
         prior = np.minimum(pace[:, np.newaxis] * pool, 1.0)

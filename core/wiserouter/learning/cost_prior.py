@@ -8,11 +8,11 @@ its model. Where no tokens were counted a typical call is assumed, and where the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 
 from wiserouter.learning.estimates import Estimates
+from wiserouter.learning.shrinkage import PRIOR_COUNT
 from wiserouter.pricing.pool import Model
 from wiserouter.pricing.prices import Price
 from wiserouter.types import FloatArray
@@ -20,31 +20,8 @@ from wiserouter.types import FloatArray
 TYPICAL_TOKENS = (500.0, 200.0)
 """Input and output tokens of a call where no usage was seen."""
 
-OWN_CALLS = 2.0
-"""Pseudo-calls of the overall figures in those of one context, or one model."""
-
-BENEFIT = 0.5
-"""Prior cost of a model with neither a price nor a call, as a share of the least that any model has cost."""
-
-
-class ListFigures(NamedTuple):
-    """The figures that follow from the price list.
-
-    Attributes
-    ----------
-    prior_usd : ndarray of shape (n_contexts, n_models)
-        Prior mean cost of a call, of `prior_costs_usd`.
-    log_price : ndarray of shape (n_models,) or None
-        Logarithms of list costs, of `log_prices`.
-    """
-
-    prior_usd: FloatArray
-    log_price: FloatArray | None
-
-
-def list_figures(estimates: Estimates, models: Sequence[Model], prices: Sequence[Price | None]) -> ListFigures:
-    """Return the prior costs of the models at their present prices, and the logarithms of the list costs at others."""
-    return ListFigures(prior_costs_usd(estimates, models), log_prices(estimates, prices))
+PRIOR_SPREAD = 0.5
+"""Prior standard deviation of the cost of a call, in list costs; it counts for `UNIDENTIFIED_STRENGTH` calls."""
 
 
 def tokens_per_call(estimates: Estimates) -> tuple[FloatArray, FloatArray]:
@@ -54,7 +31,7 @@ def tokens_per_call(estimates: Estimates) -> tuple[FloatArray, FloatArray]:
     means = []
     for tokens, typical in zip((estimates.input_tokens, estimates.output_tokens), TYPICAL_TOKENS, strict=True):
         overall = tokens.sum() / seen if seen else typical
-        means.append((tokens.sum(axis=1) + OWN_CALLS * overall) / (metered + OWN_CALLS))
+        means.append((tokens.sum(axis=1) + PRIOR_COUNT * overall) / (metered + PRIOR_COUNT))
     return means[0], means[1]
 
 
@@ -119,7 +96,8 @@ def prior_costs_usd(estimates: Estimates, models: Sequence[Model]) -> FloatArray
     -------
     ndarray of shape (n_contexts, n_models)
         List cost x ratio of paid to listed cost of the context x that of the model. Positive. A model without price or
-        call is assumed to be cheap: otherwise a budget that is scarce for the others would never let it be tried.
+        call is assumed to cost a standard deviation less than any other: otherwise a budget that is scarce for these
+        would never let it be tried.
     """
     listed = _listed(estimates, models)
     calls = estimates.calls
@@ -129,14 +107,14 @@ def prior_costs_usd(estimates: Estimates, models: Sequence[Model]) -> FloatArray
     paid = estimates.cost / listed
     paying = np.where(paid > 0, calls, 0.0)  # a free model does not show how expensive a context is
     overall = paid.sum() / paying.sum() if paying.any() else 1.0
-    context = (paid.sum(axis=1) + OWN_CALLS * overall) / (paying.sum(axis=1) + OWN_CALLS)
+    context = (paid.sum(axis=1) + PRIOR_COUNT * overall) / (paying.sum(axis=1) + PRIOR_COUNT)
     expected = calls * np.maximum(context, 1e-9)[:, np.newaxis]
     has_price = np.array([m.price is not None for m in models] or np.zeros(estimates.shape[1], dtype=bool))
-    trust = OWN_CALLS * overall * has_price + 1e-3 * overall
+    trust = PRIOR_COUNT * overall * has_price + 1e-3 * overall
     model = (paid.sum(axis=0) + trust) / (expected.sum(axis=0) + trust)
     prior: FloatArray = listed * context[:, np.newaxis] * model
     called = calls.any(axis=0)
-    prior[:, ~(called | has_price)] = BENEFIT * prior[:, called].min(axis=1, keepdims=True)
+    prior[:, ~(called | has_price)] = (1.0 - PRIOR_SPREAD) * prior[:, called].min(axis=1, keepdims=True)
     return np.maximum(prior, 1e-12 * listed)
 
 

@@ -32,7 +32,8 @@ KEPT = 0.5
 """Weight of the old observations that a test contradicts, as a share of the new ones."""
 
 FEWEST = 20
-"""Fewest new observations of a model, or of the frequencies, that are tested."""
+"""Fewest new observations of a model, or of the frequencies, that are tested: normal tests need n p (1 - p) >= 5, here
+for p = 1/2."""
 
 ENOUGH = 100
 """Requests per model that a bucket must hold before it is tested, or `bucket_requests` in total if that is less."""

@@ -12,7 +12,7 @@ from wiserouter.types import FloatArray
 from wiserouter.validation import check_amount, check_reward
 
 WEIGHT = 1.0
-"""Observations per context that the prior counts for: the first real ones soon outweigh it."""
+"""Observations per context that the prior counts for: it holds the information of one (Kass and Wasserman 1995)."""
 
 
 class ModelPrior(NamedTuple):

@@ -44,19 +44,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wiserouter.learning.cost_prior import list_figures
+from wiserouter.learning.cost_prior import PRIOR_SPREAD, log_prices, prior_costs_usd
 from wiserouter.learning.estimates import Estimates
 from wiserouter.learning.random_effects import Effects, effect_prior, effects, variance_of_reward
-from wiserouter.learning.shrinkage import UNIDENTIFIED_STRENGTH, Spreads, spreads_of_each
+from wiserouter.learning.shrinkage import UNIDENTIFIED_STRENGTH, Spreads, spreads
 from wiserouter.pricing.pool import Model
 from wiserouter.pricing.prices import Price
 from wiserouter.types import FloatArray
-
-SPREAD_STRENGTH = 8.0
-"""Pseudo-calls of the variance of all models, relative to their list costs, in that of each model."""
-
-PRIOR_SPREAD = 0.5
-"""Prior standard deviation of the cost of a call, in list costs; it counts for `SPREAD_STRENGTH` calls as well."""
 
 QUANTILE_ABOVE = (0.010328, 0.802853, 2.515517)
 QUANTILE_BELOW = (0.001308, 0.189269, 1.432788, 1.0)
@@ -148,13 +142,9 @@ class OptimisticEstimates:
         met = seen.met.sum(axis=1)
         self.freq = met / met.sum()
         self._visits_per_model = (ahead * self.freq / seen.shape[1])[:, np.newaxis]
-        prior_usd, log_price = list_figures(seen, self._models, self._first_prices)
-        of_rewards, of_costs = spreads_of_each(
-            (seen.labels, seen.reward, seen.reward_sq),
-            (seen.calls, seen.cost / prior_usd, seen.cost_sq / prior_usd**2),
-        )
-        self._take_rewards(of_rewards.within, log_price)
-        self._take_costs(of_costs, prior_usd)
+        prior_usd = prior_costs_usd(seen, self._models)
+        self._take_rewards(spreads(seen.labels, seen.reward, seen.reward_sq), log_prices(seen, self._first_prices))
+        self._take_costs(spreads(seen.calls, seen.cost / prior_usd, seen.cost_sq / prior_usd**2), prior_usd)
         return self._estimated(slice(None))
 
     def row(self, context: int) -> MeansAndBounds:
@@ -177,9 +167,9 @@ class OptimisticEstimates:
             reward, cost = np.where(self._retired, 0.0, reward), np.where(self._retired, most, cost)
         return MeansAndBounds(mean, reward, cost)
 
-    def _take_rewards(self, within: FloatArray, log_price: FloatArray | None) -> None:
+    def _take_rewards(self, of_rewards: Spreads, log_price: FloatArray | None) -> None:
         seen = self._estimates
-        self._noise = variance_of_reward(seen.labels, within)
+        self._noise = variance_of_reward(of_rewards)
         log_price = np.zeros(seen.shape[1]) if log_price is None else log_price
         of = self._fitted(log_price)
         self._kappa = min(self._noise / max(of.interaction, _WEAK), _STRONG)
@@ -203,7 +193,7 @@ class OptimisticEstimates:
         kappa = of.strength
         self._cost_kappa = UNIDENTIFIED_STRENGTH if kappa is None else min(max(kappa, _WEAK), _STRONG)
         self._prior_cost = self._cost_kappa * prior
-        self.spread_usd = np.sqrt(_pooled(self._estimates.calls, of.within)) * prior
+        self.spread_usd = np.sqrt(_pooled(of)) * prior
 
 
 def quantile_sq(ahead: FloatArray) -> FloatArray:
@@ -273,9 +263,9 @@ def _assured(scored_share: float, estimates: Estimates) -> float:
     return max(scored_share - math.sqrt(scored_share * (1.0 - scored_share) / (calls + 3.0)), 0.0)
 
 
-def _pooled(count: FloatArray, within: FloatArray) -> FloatArray:
+def _pooled(of: Spreads) -> FloatArray:
     """Return the variances within the cells of each model, shrunk toward that of all models by degrees of freedom."""
-    freedom = np.maximum(count.sum(axis=0) - (count > 0).sum(axis=0), 0.0)
-    of_all = (freedom @ within + SPREAD_STRENGTH * PRIOR_SPREAD**2) / (freedom.sum() + SPREAD_STRENGTH)
-    shrunk: FloatArray = (freedom * within + SPREAD_STRENGTH * of_all) / (freedom + SPREAD_STRENGTH)
+    within, freedom, strength = of.within, of.freedom, UNIDENTIFIED_STRENGTH
+    of_all = (freedom @ within + strength * PRIOR_SPREAD**2) / (freedom.sum() + strength)
+    shrunk: FloatArray = (freedom * within + strength * of_all) / (freedom + strength)
     return shrunk

@@ -25,13 +25,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from wiserouter.learning.shrinkage import PRIOR_COUNT, Spreads
 from wiserouter.types import FloatArray, IntArray
 
 DEVIATIONS = np.array([0.05, 0.1, 0.2, 0.4])
 """Standard deviations, in rewards, that are averaged over: of models about the price line, contexts and interactions"""
 
-PRIOR_REWARD_VARIANCE, PRIOR_REWARDS = 0.25, 2.0
-"""Prior variance of one reward, that of a coin toss, and its pseudo-counts."""
+PRIOR_REWARD_VARIANCE = 0.25
+"""Prior variance of one reward: the largest of rewards in [0, 1], that of a coin toss."""
 
 LEVEL, LEVEL_SPREAD = 0.5, 0.3
 """Prior mean reward of a model of the pool's typical price, and its standard deviation."""
@@ -134,23 +135,17 @@ def effect_prior(log_price: FloatArray, score: FloatArray, precision: FloatArray
     return EffectPrior(mean, covariance, log_evidence)
 
 
-def variance_of_reward(count: FloatArray, within: FloatArray) -> float:
+def variance_of_reward(of_rewards: Spreads) -> float:
     """Return the variance of one reward within its cell: that of all cells, with a prior.
-
-    Parameters
-    ----------
-    count : ndarray of shape (n_contexts, n_models)
-        Number of rewards.
-    within : ndarray of shape (n_models,)
-        Variance within the cells of each model.
 
     Examples
     --------
-    >>> variance_of_reward(np.zeros((1, 2)), np.zeros(2))
+    >>> none = np.zeros(2)
+    >>> variance_of_reward(Spreads(none, none, none > 0.0, freedom=none, strength=None))
     0.25
     """
-    freedom = np.maximum(count.sum(axis=0) - (count > 0).sum(axis=0), 0.0)
-    return float(freedom @ within + PRIOR_REWARDS * PRIOR_REWARD_VARIANCE) / float(freedom.sum() + PRIOR_REWARDS)
+    inside, freedom = float(of_rewards.freedom @ of_rewards.within), float(of_rewards.freedom.sum())
+    return (inside + PRIOR_COUNT * PRIOR_REWARD_VARIANCE) / (freedom + PRIOR_COUNT)
 
 
 def effects(count: FloatArray, total: FloatArray, noise: float, prior: EffectPrior) -> Effects:

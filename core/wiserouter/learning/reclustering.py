@@ -29,10 +29,8 @@ from wiserouter.validation import check_count
 logger = logging.getLogger("wiserouter")
 
 PER_MODEL = 30
-"""Fewest queries of a context, for each model of the pool: contexts of fewer differ by noise only."""
-
-FEWEST_KEPT = 10
-"""Fewest kept queries of a context, where other workers have seen the rest."""
+"""Fewest queries of a context, for each model of the pool: contexts of fewer differ by noise only. A worker must have
+kept as many for one model, where other workers have seen the rest."""
 
 
 @dataclass(slots=True)
@@ -214,7 +212,7 @@ class Growing:
     def n_contexts_now(self, n_models: int) -> int:
         """Return the number of contexts that the queries seen can fill, for a pool of `n_models`."""
         needed = self._per_context(n_models)
-        return max(1, min(self.n_contexts, self._total // needed, len(self._recent) // min(needed, FEWEST_KEPT)))
+        return max(1, min(self.n_contexts, self._total // needed, len(self._recent) // min(needed, PER_MODEL)))
 
     def fit(self, n_contexts: int, encoder: Encoder | None) -> FittedContexts:
         """Return contexts fitted on the kept queries; raise `InvalidInput` if these are fewer than `n_contexts`."""

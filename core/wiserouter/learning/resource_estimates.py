@@ -13,14 +13,9 @@ from collections.abc import Collection, Sequence
 
 import numpy as np
 
+from wiserouter.learning.memory import MEMORY
 from wiserouter.learning.shrinkage import pseudo_counts
 from wiserouter.types import NO_CONTEXT, FloatArray
-
-MEMORY = 0.9998
-"""Weight of the calls of a model so far at each further one: about its last 5,000 are counted."""
-
-ALPHA = 1.0
-"""Standard deviations of a mean by which it may be lower than estimated."""
 
 PRIOR_CALLS = 5.0
 """Number of calls of a model that its prior counts for."""
@@ -105,7 +100,7 @@ class ResourceEstimates:
         return {context: {k: row[k] for k in known} for context, row in rows}
 
     def optimistic_means(self, *, wide: bool = False) -> FloatArray:
-        """Return lower confidence bounds of the means: a model whose first calls were slow by chance is tried again.
+        """Return the means less a standard error: a model whose first calls were slow by chance is tried again.
 
         Parameters
         ----------
@@ -119,7 +114,7 @@ class ResourceEstimates:
         if wide:
             rarity = np.log(np.maximum(calls.sum(), 1.0) / (calls.sum(axis=0) + PRIOR_CALLS))
             error *= np.sqrt(np.maximum(2.0 * rarity, 1.0))
-        bounds: FloatArray = np.maximum(means - ALPHA * error, 0.0)
+        bounds: FloatArray = np.maximum(means - error, 0.0)
         return bounds
 
     def _deviations(self) -> FloatArray:

@@ -20,7 +20,11 @@ from numpy.typing import NDArray
 from wiserouter.types import FloatArray
 
 UNIDENTIFIED_STRENGTH = 8.0
-"""Pseudo-counts, of rewards or costs, where the data cannot separate the variances, as with one per cell."""
+"""Pseudo-counts where the data cannot separate the variances, as with one observation per cell, and of the prior of a
+variance."""
+
+PRIOR_COUNT = 2.0
+"""Pseudo-counts of the prior of a mean: those of a uniform prior of a probability (Laplace's rule of succession)."""
 
 
 class Spreads(NamedTuple):
@@ -32,6 +36,8 @@ class Spreads(NamedTuple):
         The variances of each column.
     identified : ndarray of bool of shape (n_models,)
         Whether the data identify both.
+    freedom : ndarray of shape (n_models,)
+        Degrees of freedom of the variance within: observations beyond the first of each cell.
     strength : float or None
         The pseudo-counts of a column's mean: variance within cells over variance between them. Each column's variances
         are taken relative to their sum and averaged over the columns: one strength for all models is steadier than one
@@ -42,6 +48,7 @@ class Spreads(NamedTuple):
     within: FloatArray
     between: FloatArray
     identified: NDArray[np.bool_]
+    freedom: FloatArray
     strength: float | None
 
 
@@ -81,18 +88,14 @@ def spreads(count: FloatArray, total: FloatArray, square: FloatArray) -> Spreads
     # sums of squares within and between the cells
     inside = np.maximum((square - count * cell_mean**2).sum(axis=0), 0.0)
     across = (count * (cell_mean - mean) ** 2).sum(axis=0)
+    freedom = np.maximum(n - cells, 0.0)
     identified = (n > cells) & (cells > 1)
-    within = inside / np.maximum(n - cells, 1.0)
+    within = inside / np.maximum(freedom, 1.0)
     # method of moments for cells of unequal size: `across` has expectation (cells - 1) within + spread_count between
     spread_count = n - (count**2).sum(axis=0) / np.maximum(n, 1.0)
     between = np.maximum(across - (cells - 1) * within, 0.0) / np.where(identified, spread_count, 1.0)
     varies = identified & (within + between > 0)
-    return Spreads(within, between, identified, _strength(within[varies], between[varies]))
-
-
-def spreads_of_each(*tables: tuple[FloatArray, FloatArray, FloatArray]) -> list[Spreads]:
-    """Return the `spreads` of several tables of counts, sums and sums of squares."""
-    return [spreads(*table) for table in tables]
+    return Spreads(within, between, identified, freedom, _strength(within[varies], between[varies]))
 
 
 def _strength(within: FloatArray, between: FloatArray) -> float | None:

@@ -13,15 +13,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wiserouter.learning.shrinkage import UNIDENTIFIED_STRENGTH, pseudo_counts, spreads
+from wiserouter.learning.random_effects import PRIOR_REWARD_VARIANCE
+from wiserouter.learning.shrinkage import PRIOR_COUNT, UNIDENTIFIED_STRENGTH, pseudo_counts, spreads
 from wiserouter.routing.pool_figures import PoolFigures
 from wiserouter.types import FloatArray
 
 Z_95 = 1.959963984540054
-
-PRIOR_SCORES, PRIOR_VARIANCE = 2.0, 0.25
-"""Scores of the greatest variance that are added to those there are, so that few equal scores promise nothing."""
-
 
 MOST_STRENGTH = 64.0
 """Where few scores show no difference between contexts, the interval still allows that of this strength."""
@@ -50,11 +47,10 @@ class ScoreModel:
         self._count, self._total, self._freq = count, total, figures.freq
         strength = pseudo_counts(count, total, square)
         self._kappa = np.where(count > 0, strength, strength or UNIDENTIFIED_STRENGTH)
-        n, cells = count.sum(axis=0), (count > 0).sum(axis=0)
-        freedom = np.maximum(n - cells, 0.0)
-        inside = spreads(count, total, square).within * np.maximum(freedom, 1.0)
-        self._variance = (inside + PRIOR_SCORES * PRIOR_VARIANCE) / (freedom + PRIOR_SCORES)
-        self.scores: FloatArray = n
+        of = spreads(count, total, square)  # and scores of the greatest variance: few equal ones promise nothing
+        inside = of.within * of.freedom + PRIOR_COUNT * PRIOR_REWARD_VARIANCE
+        self._variance = inside / (of.freedom + PRIOR_COUNT)
+        self.scores: FloatArray = count.sum(axis=0)
 
     def mean_of(self, shares: FloatArray, *, bounded: bool = True) -> Quality | None:
         """Return the mean score of shares, of shape (n_contexts + 1, n_models); None if no model has a score.

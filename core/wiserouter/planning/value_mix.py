@@ -12,15 +12,13 @@ from typing import NamedTuple
 import numpy as np
 
 from wiserouter.errors import InvalidInput
+from wiserouter.learning.memory import MEMORY
 
 LEAST_VALUE, MOST_VALUE = 1e-3, 1e3
 """The values that a request may state."""
 
 TIER_RATIO = 1.25
 """Ratio of the bounds of a tier: at most 63 tiers lie between the least and the most value."""
-
-MEMORY = 0.9999
-"""Weight of the requests so far at each request: about the last 10,000 are counted."""
 
 REFRESH_GROWTH = 1.02
 """The shares are computed again once there are 2 % more requests."""

@@ -100,14 +100,6 @@ class ValuedPlan:
             return low, high, share, price
         return low, low, 0.0, price
 
-    def value_per_request(self, rate_usd: float) -> float:
-        """Return the expected value times reward per request at this rate, at least `floor_usd`."""
-        worth = sum([tier.value * tier.share for tier in self.tiers])
-        gained = worth * sum([row.base_value for row in self.rows])
-        for step, start in zip(self._steps, self._spend, strict=False):
-            gained += step.slope * min(max(rate_usd - start, 0.0), step.spend_usd)
-        return gained
-
     def _tier_of(self, value: float) -> int | None:
         """Return the tier whose mean is this value; None where none is."""
         return next((t for t, tier in enumerate(self.tiers) if abs(tier.value - value) <= _SAME * value), None)

@@ -17,8 +17,7 @@ from typing import NamedTuple
 from wiserouter.errors import InvalidInput
 from wiserouter.pricing.pool import Model
 
-MOST_OBSERVATIONS = 20.0
-"""The most observations that a published score counts for: its questions were not yours."""
+_MOST = Model("any").score_weight  # the default, also of published scores
 
 _COLUMNS = ("model", "score")
 _DATED = re.compile(r"-(\d{8}|\d{4}-\d{2}-\d{2})$")
@@ -53,7 +52,7 @@ class PriorScore(NamedTuple):
 
     @property
     def weight(self) -> float:
-        """The number of observations that the score counts for, at most 20.
+        """The number of observations that the score counts for, at most 20: its questions were not yours.
 
         Examples
         --------
@@ -61,7 +60,7 @@ class PriorScore(NamedTuple):
         (4.0, 20.0)
         """
         variance = self.standard_error**2
-        return min(self.score * (1.0 - self.score) / variance, MOST_OBSERVATIONS) if variance else MOST_OBSERVATIONS
+        return min(self.score * (1.0 - self.score) / variance, _MOST) if variance else _MOST
 
 
 class PriorScores:

@@ -6,7 +6,7 @@ import re
 import unicodedata
 
 MAX_CHARS = 60
-"""Longer texts say something."""
+"""Longer texts are not read word by word: hardly one of them consists of the words below alone."""
 
 _WORDS_BY_LANGUAGE = {
     "English": (
@@ -53,13 +53,10 @@ _WORDS_BY_LANGUAGE = {
 
 _WORDS = frozenset(word for words in _WORDS_BY_LANGUAGE.values() for word in words.split())
 
-_MAX_WORDS = 8
 _INNER = {"'": "'", "\u2019": "'"}
 """The apostrophes, which stand within words."""
 
 _ASCII_WORDS = re.compile(r"[a-z0-9']+")
-
-_MAX_DIGITS = 3
 
 
 def is_informative(text: str) -> bool:
@@ -74,8 +71,8 @@ def is_informative(text: str) -> bool:
     if len(text) > MAX_CHARS:
         return True
     words = _words((text if text.isascii() else unicodedata.normalize("NFC", text)).casefold())
-    named = [word for word in words if not _is_choice(word)]
-    return len(words) - len(named) > 1 or len(words) > _MAX_WORDS or any(word not in _WORDS for word in named)
+    named = [word for word in words if not word.isdigit()]  # a number may name a choice; two of them are a sum
+    return len(words) - len(named) > 1 or any(word not in _WORDS for word in named)
 
 
 def _words(text: str) -> list[str]:
@@ -84,8 +81,3 @@ def _words(text: str) -> list[str]:
         return _ASCII_WORDS.findall(text)
     kept = (char if unicodedata.category(char)[0] in "LMN" else _INNER.get(char, " ") for char in text)
     return "".join(kept).split()
-
-
-def _is_choice(word: str) -> bool:
-    """Return True if a word is the number of a choice, as in "option 2"; two of them are a sum."""
-    return word.isdigit() and len(word) <= _MAX_DIGITS

@@ -24,6 +24,7 @@ from wiserouter.conversations.open_runs import OpenRuns
 from wiserouter.conversations.settings import Conversations
 from wiserouter.conversations.stay_or_switch import stay_or_switch
 from wiserouter.errors import UnknownDecision
+from wiserouter.learning.shrinkage import PRIOR_COUNT
 from wiserouter.planning.policies import Choice
 from wiserouter.pricing.prices import Usage
 from wiserouter.routing.conversation_figures import ConversationCounts
@@ -40,9 +41,6 @@ MAX_ATTEMPTS = 100
 
 KEPT_TTLS = 2.0
 """A state is kept for this many times to live, so that the worker that served it last can count its end."""
-
-PRIOR_RUNS = 5.0
-"""Number of runs that an estimate from tokens counts for, beside the costs of runs that are known as a whole."""
 
 INFINITE_PRICE = -1.0
 """Stands for an infinite shadow price in a kept state."""
@@ -301,13 +299,13 @@ class ConversationCalls:
         """Return the mean cost of the runs that are known, over the estimate from tokens and numbers of calls.
 
         Few calls and runs in progress say little of the length of runs, so that the rest of those would be committed at
-        too much; a history in runs says more. The estimate itself counts for `PRIOR_RUNS`.
+        too much; a history in runs says more. The estimate itself counts for `PRIOR_COUNT` runs.
         """
         estimates, known = self.estimates.run_usd(model, context), self._learner.estimates
         if not NO_CONTEXT < context < known.shape[0] or not estimates > 0.0:
             return 1.0
         runs, usd = float(known.calls[context, model]), float(known.cost[context, model])
-        return (usd + PRIOR_RUNS * estimates) / ((runs + PRIOR_RUNS) * estimates)
+        return (usd + PRIOR_COUNT * estimates) / ((runs + PRIOR_COUNT) * estimates)
 
     def _after_charge(self, state: Conversation, record: Record, cost_usd: float, usage: Usage | None) -> Conversation:
         """Return the state after a charge."""

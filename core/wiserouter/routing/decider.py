@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from wiserouter.budgets.funds import BudgetSnapshot, Funds
+from wiserouter.learning.memory import MEMORY
 from wiserouter.learning.residuals import Shift
 from wiserouter.planning.envelope import SKIP
 from wiserouter.planning.mixture import cheapest_choice
@@ -32,9 +33,6 @@ from wiserouter.validation import check_amount
 
 if TYPE_CHECKING:
     from wiserouter.routing.limited_scopes import LimitedScopes
-
-CUSHION_DECAY = 0.999
-"""Per request. A hard budget keeps the most expensive cheapest call of about the last 1,000 back for its last one."""
 
 _NO_CONVERSATION = ("", "", "", "", 1.0)
 """The last fields of the decision of a call of its own: conversation, visit, run, would-be model and value."""
@@ -202,8 +200,11 @@ class Decider:
         return [_bound(given_usd.get(name, float("inf"))) for name in pool.names]
 
     def _cushioned(self, budget: BudgetSnapshot, worst_usd: list[float], margin_usd: float) -> Funds:
-        """Return the funds under a hard limit: its last request must find the worst case of the cheapest model."""
-        least_usd, decayed_usd = min(worst_usd), CUSHION_DECAY * self._cushion_usd
+        """Return the funds under a hard limit: its last request must find the worst case of the cheapest model.
+
+        That is taken to be the largest one of about the last 5,000 requests.
+        """
+        least_usd, decayed_usd = min(worst_usd), MEMORY * self._cushion_usd
         self._cushion_usd = cushion_usd = least_usd if least_usd > decayed_usd else decayed_usd
         left_usd, requests, each, _, share = budget.funds
         return tuple.__new__(Funds, (left_usd, requests, each, cushion_usd + margin_usd, share))

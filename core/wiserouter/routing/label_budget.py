@@ -22,9 +22,6 @@ from wiserouter.errors import InvalidInput
 from wiserouter.planning.choice_inputs import ContextFigures
 from wiserouter.planning.policies import Choice
 
-STEP = 0.5
-"""Step of the bar, in natural logarithms of the value: the share is exact up to a few / (STEP x decisions)."""
-
 _FURTHEST = 1.0  # rewards differ by no more; used also if there is no other model
 _LEAST = 1e-6  # a bar that has fallen further would take long to rise
 
@@ -44,9 +41,10 @@ class LabelBudget:
 
     Notes
     -----
-    The bar is a stochastic quantile tracker (Robbins and Monro, 1951): it rises by `STEP` x (1 - share) when feedback
-    is asked for, and falls by `STEP` x share when not. The bar cannot leave the range of the values, so the share holds
-    in the long run for any sequence of values. Only one number is kept, and nothing is drawn at random.
+    The bar is a stochastic quantile tracker (Robbins and Monro, 1951) of the natural logarithm of the value: it rises
+    by 1 - share when feedback is asked for, and falls by the share when not. The bar cannot leave the range of the
+    values, so the share holds in the long run for any sequence of values. Only one number is kept, and nothing is drawn
+    at random.
 
     Examples
     --------
@@ -80,7 +78,7 @@ class LabelBudget:
         height = math.log(max(value, _LEAST))
         bar = height if self._bar is None else self._bar
         asked = self.share >= 1.0 or height > bar
-        self._bar = bar + STEP * (asked - self.share)
+        self._bar = bar + asked - self.share
         return asked
 
 

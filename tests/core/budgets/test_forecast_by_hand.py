@@ -113,7 +113,7 @@ def trend_by_hand(past, profile):
 def error_by_hand(past, due, rate, ahead):
     n = len(due)
     span = max(1, min(ahead, n // 3))
-    unseen = 0.5 * math.exp(-n / past.per_day) * min(1.0, ahead / n)
+    unseen = math.exp(-n / past.per_day) * min(1.0, ahead / n)
     starts = range(span, n - span + 1)
     if not starts:
         return unseen
@@ -121,9 +121,8 @@ def error_by_hand(past, due, rate, ahead):
     for start in starts:
         expected = max(rate[start - 1] * sum(due[start : start + span]), 1e-9)
         actual = sum(past.counts[start : start + span])
-        recent = math.exp((start - n) / 672.0)
-        above += recent * ((actual - expected) ** 2 - expected)
-        below += recent * expected**2
+        above += (actual - expected) ** 2 - expected
+        below += expected**2
     variance = max(above / below, 0.0) * (1.0 + 2.0 / (len(starts) / span + 1.0)) * max(1.0, ahead / span)
     return min(math.sqrt(variance + unseen**2), 10.0)
 
@@ -136,8 +135,8 @@ def forecast_by_hand(past, share, slot):
     rate = [sum(w * row[i] for w, row in zip(weight, rates, strict=True)) for i in range(len(due))]
     daily, after = trend_by_hand(past, profile), 0.0
     for k, (part, at) in enumerate(zip(share, slot, strict=True)):
-        damped = 0.97 * (1.0 - 0.97 ** ((k + 1) / past.per_day)) / (1.0 - 0.97)
-        after += rate[-1] * part * profile[at] * math.exp(daily * damped)
+        days = min((k + 1) / past.per_day, len(past.counts) / past.per_day)
+        after += rate[-1] * part * profile[at] * math.exp(daily * days)
     basis = sum(w * b for w, b in zip(weight, behind, strict=True))
     return rate[-1] * profile[past.slot[-1]], after, error_by_hand(past, due, rate, len(slot)), basis
 

@@ -107,7 +107,7 @@ def test_a_meter_makes_up_for_its_excess_over_the_requests_to_come(mean, uses, r
             meter.add(use)
     excess = 0.0
     for use in uses:
-        excess = max(-300 * mean, min(300 * mean, excess + use - mean))
+        excess = max(-300 * mean, excess + use - mean)
     by_mean = mean - excess / max(50, min(requests, 300))
     by_total = (total - sum(uses)) / max(requests, 1)
     assert bare.rate(requests) == pytest.approx(max(0.0, by_mean))

@@ -4,8 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import beta
 
-from wiserouter.conversations.cache_hits import PRIOR_CALLS, PRIOR_HIT, CacheHits, bucket_of
+from wiserouter.conversations.cache_hits import PRIOR_HIT, CacheHits, bucket_of
 from wiserouter.errors import InvalidInput
+from wiserouter.learning.shrinkage import PRIOR_COUNT
 from wiserouter.pricing.prices import Price
 
 CACHED, PLAIN = Price(input=3e-6, output=15e-6, cache_read=3e-7, cache_write=3.75e-6), Price(input=1e-6, output=2e-6)
@@ -21,7 +22,7 @@ def test_whole_hits_and_misses_give_the_mean_of_the_beta_posterior(outcomes, gap
     for hit in outcomes:
         hits.learn(0, gap_s, warm_tokens=5_000, read_tokens=5_000 * hit)
     prior = PRIOR_HIT[bucket_of(gap_s)]
-    posterior = beta(PRIOR_CALLS * prior + sum(outcomes), PRIOR_CALLS * (1 - prior) + len(outcomes) - sum(outcomes))
+    posterior = beta(PRIOR_COUNT * prior + sum(outcomes), PRIOR_COUNT * (1 - prior) + len(outcomes) - sum(outcomes))
     assert hits.hit_probability(0, gap_s) == pytest.approx(posterior.mean())
 
 

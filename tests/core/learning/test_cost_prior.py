@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 
 from wiserouter import Budget, Contexts, Estimates, Model, Price, Usage, WiseRouter
-from wiserouter.learning.cost_prior import BENEFIT, OWN_CALLS, TYPICAL_TOKENS, prior_costs_usd, tokens_per_call
+from wiserouter.learning.cost_prior import PRIOR_SPREAD, TYPICAL_TOKENS, prior_costs_usd, tokens_per_call
+from wiserouter.learning.shrinkage import PRIOR_COUNT
 
 CHEAP, COSTLY = Price(1e-6, 2e-6), Price(1e-5, 2e-5)
 
@@ -30,10 +31,10 @@ def test_an_untried_model_is_scaled_by_the_costs_of_its_context_and_of_others_by
         estimates.add_cost(0, 0, 4 * listed[0, 0])  # context 0: four times as expensive as listed
     estimates.add_cost(1, 0, listed[1, 0])
     overall = (3 * 4 + 1) / 4
-    context = [(12 + OWN_CALLS * overall) / (3 + OWN_CALLS), (1 + OWN_CALLS * overall) / (1 + OWN_CALLS)]
+    context = [(12 + PRIOR_COUNT * overall) / (3 + PRIOR_COUNT), (1 + PRIOR_COUNT * overall) / (1 + PRIOR_COUNT)]
     usd = prior_costs_usd(estimates, priced(CHEAP, COSTLY))
     assert usd[:, 1] == pytest.approx(listed[:, 1] * context)
-    trust, expected = (OWN_CALLS + 1e-3) * overall, 3 * context[0] + context[1]
+    trust, expected = (PRIOR_COUNT + 1e-3) * overall, 3 * context[0] + context[1]
     assert usd[:, 0] == pytest.approx(listed[:, 0] * context * np.array((13 + trust) / (expected + trust)))
 
 
@@ -42,9 +43,9 @@ def test_with_neither_price_nor_call_a_model_is_taken_to_be_cheap():
     estimates.add_cost(0, 0, 0.5)
     estimates.add_cost(1, 1, 0.2)
     usd = prior_costs_usd(estimates, ())
-    assert usd[:, 2] == pytest.approx(BENEFIT * usd[:, :2].min(axis=1))
+    assert usd[:, 2] == pytest.approx((1 - PRIOR_SPREAD) * usd[:, :2].min(axis=1))
     some = prior_costs_usd(estimates, priced(CHEAP, None, None))
-    assert some[:, 2] == pytest.approx(BENEFIT * some[:, :2].min(axis=1))
+    assert some[:, 2] == pytest.approx((1 - PRIOR_SPREAD) * some[:, :2].min(axis=1))
 
 
 def test_free_calls_are_finite_and_do_not_make_others_look_free():

@@ -12,7 +12,8 @@ from support.random_effects import joint, priors
 from wiserouter import Estimates, Model, Price
 from wiserouter.learning.cost_prior import prior_costs_usd
 from wiserouter.learning.optimistic_estimates import TIE, OptimisticEstimates, mean_within_range, quantile_sq
-from wiserouter.learning.random_effects import PRIOR_REWARD_VARIANCE, PRIOR_REWARDS
+from wiserouter.learning.random_effects import PRIOR_REWARD_VARIANCE
+from wiserouter.learning.shrinkage import PRIOR_COUNT
 
 REQUESTS = 1_000
 
@@ -55,7 +56,7 @@ def variance_of_reward(estimates):
     count, total, square = estimates.labels, estimates.reward, estimates.reward_sq
     freedom = count.sum(axis=0) - (count > 0).sum(axis=0)
     inside = (square - total**2 / np.maximum(count, 1)).sum(axis=0)
-    return (inside.sum() + PRIOR_REWARDS * PRIOR_REWARD_VARIANCE) / (freedom.sum() + PRIOR_REWARDS)
+    return (inside.sum() + PRIOR_COUNT * PRIOR_REWARD_VARIANCE) / (freedom.sum() + PRIOR_COUNT)
 
 
 def quantile(ahead):

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from wiserouter import NO_CONTEXT, Estimates, Model, Optimistic, Plan, Price
 from wiserouter.budgets.funds import Funds
 from wiserouter.errors import InvalidInput
-from wiserouter.learning.cost_prior import OWN_CALLS
 from wiserouter.learning.optimistic_estimates import OptimisticEstimates
 from wiserouter.learning.residuals.shift import Shift
+from wiserouter.learning.shrinkage import PRIOR_COUNT
 from wiserouter.planning.choice_inputs import Counts
 from wiserouter.planning.live_plan import LivePlan
 from wiserouter.planning.mixture import Mixture, ReserveRule
@@ -74,7 +74,9 @@ class Transcription:
             calls = self.seen.calls.sum(axis=0)
             least = min(cost[k] for k in models)
             near = [
-                k for k in models if math.log(cost[k] / least) <= spread[k] / cost[k] / math.sqrt(calls[k] + OWN_CALLS)
+                k
+                for k in models
+                if math.log(cost[k] / least) <= spread[k] / cost[k] / math.sqrt(calls[k] + PRIOR_COUNT)
             ]
             allowed = [max(near, key=lambda k: (self.means[context, k] / cost[k], -cost[k]))]
         return mixture.choose(at, funds, rng, allowed, shift)

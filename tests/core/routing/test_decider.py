@@ -9,8 +9,9 @@ from wiserouter import Budget, Contexts, Estimates, ExploreShare, LabelBudget, M
 from wiserouter.artifacts.parts import RouterParts
 from wiserouter.budgets import open_account
 from wiserouter.errors import BudgetExhausted, HorizonExhausted, InvalidInput, NoEligibleModel
+from wiserouter.learning.memory import MEMORY
 from wiserouter.prompts.query import Query
-from wiserouter.routing.decider import CUSHION_DECAY, Decider
+from wiserouter.routing.decider import Decider
 from wiserouter.routing.learner import Learner
 from wiserouter.types import NO_CONTEXT
 
@@ -126,7 +127,7 @@ def test_the_cushion_remembers_the_most_expensive_cheapest_call_and_fades():
         one.decide(Query(0, tokens), hard, max_output_tokens=5_000).trace.funds.cushion_usd
         for tokens in (90_000, 10_000, 10_000)
     ]
-    assert cushions == pytest.approx([10.0, 10.0 * CUSHION_DECAY, 10.0 * CUSHION_DECAY**2])
+    assert cushions == pytest.approx([10.0, 10.0 * MEMORY, 10.0 * MEMORY**2])
 
 
 def test_a_budget_that_is_used_up_refuses_or_goes_on_with_the_cheapest():

@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from support.problems import optimum_of_values
 from wiserouter import Budget, Model, WiseRouter
 from wiserouter.errors import InvalidInput
 from wiserouter.learning.estimates import Estimates
 from wiserouter.planning.plan import Plan
 from wiserouter.planning.policies import Offline, Optimistic, Policy
 from wiserouter.planning.value_mix import Tier
-from wiserouter.planning.valued_plan import ValuedPlan
 from wiserouter.prompts.contexts import Contexts
 from wiserouter.types import NO_CONTEXT
 
@@ -71,7 +71,7 @@ def test_the_worth_is_that_of_the_linear_program_and_the_budget_holds(policy: ty
     worth = float(np.mean(drawn * REWARD[contexts, models]))
     plan = Plan([0.5, 0.5], REWARD, COST_USD)
     actual = [Tier(v, float(np.mean(drawn == v))) for v in values]
-    best = ValuedPlan(plan, actual).value_per_request(rate_usd)
+    best = optimum_of_values(plan, actual, rate_usd)
     assert router.status().spent_usd <= rate_usd * n * (1 + 1e-9)
     assert worth >= 0.985 * best
     plain = router_of(policy())

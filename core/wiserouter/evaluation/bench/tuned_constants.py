@@ -6,12 +6,7 @@ docs/constants.md lists these and all others of the decision and the learning, e
 from __future__ import annotations
 
 TUNED = (
-    "learning.cost_prior.OWN_CALLS",
-    "learning.cost_prior.BENEFIT",
-    "learning.optimistic_estimates.SPREAD_STRENGTH",
-    "learning.optimistic_estimates.PRIOR_SPREAD",
-    "learning.random_effects.PRIOR_REWARD_VARIANCE",
-    "learning.random_effects.PRIOR_REWARDS",
+    "learning.cost_prior.PRIOR_SPREAD",
     "learning.random_effects.LEVEL",
     "learning.random_effects.LEVEL_SPREAD",
     "learning.random_effects.SLOPE",
@@ -19,10 +14,9 @@ TUNED = (
     "learning.shrinkage.UNIDENTIFIED_STRENGTH",
     "planning.live_plan.RESOLVE_GROWTH",
     "planning.mixture.DEVIATIONS",
-    "planning.policies.optimistic.ALPHA",
     "planning.policies.optimistic.DRIFT",
     "planning.policies.optimistic.HORIZON_GROWTH",
     "planning.policies.optimistic.REFRESH_GROWTH",
-    "routing.decider.CUSHION_DECAY",
+    "learning.memory.MEMORY",
 )
 """By the name of the module in the package, and of the constant in it."""

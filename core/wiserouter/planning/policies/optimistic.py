@@ -17,10 +17,10 @@ import numpy as np
 
 from wiserouter.budgets.funds import Funds
 from wiserouter.errors import InvalidInput
-from wiserouter.learning.cost_prior import OWN_CALLS
 from wiserouter.learning.estimates import Estimates
 from wiserouter.learning.optimistic_estimates import OptimisticEstimates
 from wiserouter.learning.residuals.shift import Shift
+from wiserouter.learning.shrinkage import PRIOR_COUNT
 from wiserouter.planning.choice_inputs import Counts
 from wiserouter.planning.mixture import Mixture, ReserveRule
 from wiserouter.planning.plan import Plan
@@ -200,7 +200,7 @@ class Optimistic:
         least = min(models, key=cost.__getitem__)
         if not cost[least] > 0.0:
             return [least]
-        error = [spread[k] / cost[k] / math.sqrt(calls[k] + OWN_CALLS) for k in range(len(cost))]  # of a log mean
+        error = [spread[k] / cost[k] / math.sqrt(calls[k] + PRIOR_COUNT) for k in range(len(cost))]  # of a log mean
         within = [k for k in models if math.log(cost[k] / cost[least]) <= error[k]]
         return [max(within, key=lambda k: (mean[k] / cost[k], -cost[k]))]
 
