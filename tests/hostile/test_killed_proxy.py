@@ -158,7 +158,7 @@ def test_the_provider_bills_no_more_than_the_budget(tmp_path):
             assert ledger <= seen["spent_usd"] + 1e-9
             assert seen["spent_usd"] <= BUDGET_USD * (1.0 + 1e-9)
             assert seen["spent_usd"] - seen["presumed_usd"] <= ledger + 1e-9
-            assert seen["presumed"] > 0
             assert seen["faults"].get("uncounted_calls", 0) == 0
+        assert sum(seen["presumed"] for seen in found.values()) > 0
         assert expected["in_flight"] == 0
         assert expected["charged"] + expected["presumed"] >= billed_before["expected"]
