@@ -1,7 +1,7 @@
 """A limit on latency in real time: a `litellm.Router` with the routing hook, its own measured times, and a provider.
 
 The provider waits for 0.2 to 0.8 s: long beside what else a call takes with 20 at a time. A busy machine adds to the
-waits for a while, so that no plan could have the optimum of the mean waits: 2 % are allowed (.3 % on an idle one).
+waits of the first calls, whose excess is made up for: with so many calls that costs little of the quality.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from wiserouter_litellm import attach
 
 WAIT_S = {"small": 0.2, "middle": 0.5, "large": 0.8}
 REWARD = {"small": 0.3, "middle": 0.7, "large": 0.9}
-LIMIT_S, AT_A_TIME, CALLS = 0.6, 20, 2_000
+LIMIT_S, AT_A_TIME, CALLS = 0.6, 20, 4_000
 
 
 class Provider(litellm.CustomLLM):
@@ -93,4 +93,4 @@ async def test_real_calls_keep_to_a_limit_at_the_best_quality(start, settled, mo
     waits = ", ".join(f"{name} {s:.3f} s ({len(of_model[name])})" for name, s in zip(WAIT_S, mean_s, strict=True))
     print(f"\n{start}: mean over the limit after {means}; quality over the optimum {quality:.4f}; {waits}")
     assert used_s.mean() / LIMIT_S == pytest.approx(1.0, abs=0.02)
-    assert quality >= 0.98
+    assert quality >= 0.99

@@ -11,6 +11,9 @@ from wiserouter.pricing.arms import Params, arm_name, checked_params, family_num
 from wiserouter.pricing.prices import Price, highest_prices
 from wiserouter.validation import check_amount, check_count, check_reward, check_uses
 
+SCORE_WEIGHT = 20.0
+"""The number of observations that a prior quality counts for, and the most that a published one does."""
+
 
 @dataclass(frozen=True, slots=True)
 class Model:
@@ -61,7 +64,7 @@ class Model:
     max_input_tokens: int | None = None
     max_cost_usd: float | None = None
     score: float | None = None
-    score_weight: float = 20.0
+    score_weight: float = SCORE_WEIGHT
     retired: bool = False
     params: Params = field(default_factory=dict, hash=False)
     family: str = ""

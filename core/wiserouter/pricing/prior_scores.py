@@ -15,9 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from wiserouter.errors import InvalidInput
-from wiserouter.pricing.pool import Model
-
-_MOST = Model("any").score_weight  # the default, also of published scores
+from wiserouter.pricing.pool import SCORE_WEIGHT, Model
 
 _COLUMNS = ("model", "score")
 _DATED = re.compile(r"-(\d{8}|\d{4}-\d{2}-\d{2})$")
@@ -60,7 +58,7 @@ class PriorScore(NamedTuple):
         (4.0, 20.0)
         """
         variance = self.standard_error**2
-        return min(self.score * (1.0 - self.score) / variance, _MOST) if variance else _MOST
+        return min(self.score * (1.0 - self.score) / variance, SCORE_WEIGHT) if variance else SCORE_WEIGHT
 
 
 class PriorScores:
