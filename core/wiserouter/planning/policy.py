@@ -91,3 +91,12 @@ class DrawsFromPlan(Protocol):
     def live_plan(self) -> Plan | None:
         """The program that choices are drawn from at this moment; None before any cost is known."""
         ...
+
+
+@runtime_checkable
+class PlansAhead(Protocol):
+    """A policy that takes in an observation when it comes, and not only when it next chooses."""
+
+    def learned(self, context: int) -> None:
+        """Take in that the estimates of a context, or of `NO_CONTEXT`, have changed."""
+        ...

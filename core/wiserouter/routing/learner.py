@@ -16,6 +16,7 @@ from wiserouter.learning.pending_scores import PendingScores
 from wiserouter.learning.reclustering import FittedContexts, Growing, Moved, Seen
 from wiserouter.learning.source_scores import HUMAN, Scores, SourceScore
 from wiserouter.planning.envelope import SKIP
+from wiserouter.planning.policy import PlansAhead
 from wiserouter.pricing.pool import Model, Pool
 from wiserouter.pricing.prices import Usage
 from wiserouter.prompts.query import Query, QueryReader
@@ -63,6 +64,7 @@ class Learner:
     ) -> None:
         models, self.contexts, self.encoder, self.policy, estimates, self.residuals, *_ = parts
         self.pool = Pool(models)
+        self._planner = self.policy if isinstance(self.policy, PlansAhead) else None
         self.estimates = check_shape(estimates, self.contexts.n_contexts, len(self.pool))
         self._now, self._watch, self._growing, self._sync = now, watch, growing, sync
         self.pending = PendingScores(estimates.n_invoked)
@@ -157,6 +159,7 @@ class Learner:
             if kept is not None:
                 kept.cost_usd, kept.usage = cost_usd, usage
         self.check_drift()
+        self._plan_ahead(context)
         return context
 
     def amend_cost(self, record: Record, cost_usd: float, replacing_usd: float) -> None:
@@ -222,6 +225,7 @@ class Learner:
         kept = self._kept(record)
         if kept is not None:
             kept.reward, kept.reward_weight = score, weight
+        self._plan_ahead(context)
 
     def merge_remote(self) -> bool:
         """Merge the observations of other workers; return True if there were any. What was ordered meanwhile holds."""
@@ -334,6 +338,11 @@ class Learner:
         self.policy.bind(self.contexts.freq, self.estimates, self.pool.models)
         prices = {name: self.pool.list_price_usd(k) for k, name in enumerate(self.pool.names)}
         self.agreements.place(places_of(prices), rise_of(prices))
+
+    def _plan_ahead(self, context: int) -> None:
+        """Let the policy plan again while no request waits for it."""
+        if self._planner is not None:
+            self._planner.learned(context)
 
     def _kept(self, record: Record) -> Seen | None:
         """Return the kept query of a decision, if the model that answered is the one that was chosen."""

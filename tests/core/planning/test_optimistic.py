@@ -374,3 +374,46 @@ def test_pessimism_lowers_the_choice_of_what_was_hardly_observed():
             mix = policy._live.mix(max(world.budget_usd / 400, policy._live.floor_usd))
             thin[at] += (world.freq[:, np.newaxis] * mix)[history.labels <= 3].sum()
     assert thin[1] < thin[0]
+
+
+def planned_in_decisions(router, n, feedback=1.0):
+    """Serve `n` requests; return for each decision whether it planned anything."""
+    policy, planned, rng = router.policy, [], np.random.default_rng(1)
+    for _ in range(n):
+        j = int(rng.integers(router.contexts.n_contexts))
+        before = policy._revise_at[j], policy._refresh_at
+        decision = router.decide(context=j)
+        planned.append((policy._revise_at[j], policy._refresh_at) != before)
+        router.charge(decision, 0.01 * rng.lognormal())
+        if rng.random() < feedback:
+            router.reward(decision, float(rng.random() < 0.5))
+    return np.array(planned)
+
+
+@pytest.mark.parametrize("feedback", [0.0, 0.3, 1.0])
+def test_a_large_table_is_planned_where_something_is_learned_and_a_small_one_at_the_next_decision(feedback):
+    models = [Model(f"m{k}", Price(1e-6 * (k + 1), 4e-6 * (k + 1))) for k in range(20)]
+    large, small = (opened(Budget(500.0, 10_000), models=models, n_contexts=n) for n in (40, 8))
+    planned = planned_in_decisions(large, 400, feedback)
+    assert planned[10:].sum() <= 1  # a bucket of drift detection may end in a decision
+    assert planned_in_decisions(small, 400, feedback).mean() > 0.5
+
+
+@pytest.mark.parametrize("feedback", [0.0, 1.0])
+def test_the_only_context_of_all_requests_is_planned_again_too(feedback):
+    models = [Model(f"m{k}", Price(1e-7 * (k + 1), 4e-7 * (k + 1))) for k in range(800)]
+    router = opened(Budget(500.0, 10_000), models=models, n_contexts=1)
+    assert not planned_in_decisions(router, 40, feedback)[5:].any()
+    assert router.policy._estimates.observed[0] - router.policy._revise_at[0] <= 1
+
+
+def test_what_was_planned_ahead_is_what_would_be_planned_now():
+    models = [Model(f"m{k}", Price(1e-6 * (k + 1), 4e-6 * (k + 1))) for k in range(20)]
+    router = opened(Budget(500.0, 10_000), models=models, n_contexts=40)
+    planned_in_decisions(router, 300)
+    policy = router.policy
+    for j in range(40):
+        mean, reward, cost_usd = policy._optimistic.row(j)
+        assert policy.live_plan.reward[j] == pytest.approx(reward)
+        assert policy.live_plan.cost_usd[j] == pytest.approx(cost_usd)
+        assert policy.at_means.reward[j] == pytest.approx(mean)

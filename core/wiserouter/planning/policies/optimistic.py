@@ -86,6 +86,8 @@ class Optimistic:
         self.alpha = alpha
         self.allow_skip = allow_skip
         self._funds = Funds(0.0, 1)
+        self._latest_funds: Funds | None = None
+        self._waiting = NO_CONTEXT
         self._first_prices: dict[str, Price] = {}
         self._at_means: Plan | None = None
         self._without_context: Mixture | None = None
@@ -122,6 +124,7 @@ class Optimistic:
         for model in models:
             if model.price is not None:
                 self._first_prices.setdefault(model.name, model.price)
+        self._waiting = NO_CONTEXT
         self._pause = pause_between_solutions(estimates.calls.size)
         pause = pause_between_solutions(estimates.calls.size * estimates.shape[1] // MODELS_PER_CELL)
         self._optimistic = OptimisticEstimates(
@@ -138,7 +141,8 @@ class Optimistic:
         shift: Shift | None = None,
     ) -> Choice:
         """Draw from the mix of the plan at rate b / tau; the cheapest listed model until a call was paid for."""
-        self._follow(context, funds)
+        self._latest_funds = funds
+        self._follow(context if context != self._waiting else NO_CONTEXT, funds)
         if self._unpaid:
             allowed = [self._cheapest_listed(context, allowed)]
         if context == NO_CONTEXT:
@@ -148,6 +152,22 @@ class Optimistic:
         if choice.shadow_price == _BELOW_FLOOR and shift is None and not self._unpaid:  # nothing was drawn
             return self._mixture.choose(context, funds, rng, self._worth_most_per_usd(context, allowed))
         return choice
+
+    def learned(self, context: int) -> None:
+        """Plan a large table again now, so that no decision waits for it.
+
+        One context waits for what is learned next, since the reward of a call often follows its cost.
+        """
+        funds = self._latest_funds
+        if funds is None or self._pause <= 1:
+            return
+        ready, self._waiting = self._waiting, context
+        if ready == context:
+            self._waiting = NO_CONTEXT
+        self._follow(ready, funds)
+        if ready != NO_CONTEXT:
+            self._live.split_from_floor(ready, funds.rate_usd)
+            self._mixture.figures(ready)
 
     def settings(self) -> dict[str, object]:
         """Return the keyword arguments that make an equal policy."""
