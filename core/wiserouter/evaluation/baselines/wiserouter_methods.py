@@ -57,7 +57,15 @@ def wr_online(passes: int, accounting: Accounting) -> Method:
 
 def optimistic() -> Method:
     """Return the policy that learns online, after practice on the training half at the same rate."""
-    return Routed("optimistic", lambda _: Optimistic(), blank, passes=1, note=_PASS, learns_from="one answer")
+    return Routed(
+        "optimistic",
+        lambda training: Optimistic(practice_for=training.n_queries),
+        blank,
+        passes=1,
+        afterwards=Optimistic,
+        note=_PASS,
+        learns_from="one answer",
+    )
 
 
 def optimistic_cold() -> Method:

@@ -31,6 +31,7 @@ from wiserouter.planning.solve_rate import pause_between_solutions
 from wiserouter.pricing.pool import Model
 from wiserouter.pricing.prices import Price
 from wiserouter.types import NO_CONTEXT, FloatArray
+from wiserouter.validation import check_count
 
 ALPHA = 1.0
 """Weight of the uncertainty: the bound of a normal posterior with these standard deviations."""
@@ -65,11 +66,15 @@ class Optimistic:
         lower confidence bounds, for thin logs.
     allow_skip : bool, default False
         Allow the paper's null action.
+    practice_for : int, optional
+        The budget is for practice, and a workload of so many requests follows, with a router that starts from these
+        estimates: trials are then worth as much at the end of the budget as at its start, and those of models that pay
+        only in the long run are made, too. By default what is learned serves this budget only.
 
     Raises
     ------
     InvalidInput
-        If `alpha` is given and not a finite number.
+        If `alpha` is given and not a finite number, or `practice_for` is not a whole number of at least 1.
 
     Notes
     -----
@@ -80,11 +85,16 @@ class Optimistic:
     name = "optimistic"
     watches_by_default = True  # a router adds drift detection unless told otherwise
 
-    def __init__(self, *, alpha: float | None = None, allow_skip: bool = False) -> None:
+    def __init__(
+        self, *, alpha: float | None = None, allow_skip: bool = False, practice_for: int | None = None
+    ) -> None:
         if alpha is not None and not np.isfinite(alpha):
             raise InvalidInput(f"alpha must be a finite number, got {alpha!r}", value=alpha)
+        if practice_for is not None:
+            check_count("practice_for", practice_for, least=1)
         self.alpha = alpha
         self.allow_skip = allow_skip
+        self.practice_for = practice_for
         self._funds = Funds(0.0, 1)
         self._latest_funds: Funds | None = None
         self._waiting = NO_CONTEXT
@@ -171,7 +181,7 @@ class Optimistic:
 
     def settings(self) -> dict[str, object]:
         """Return the keyword arguments that make an equal policy."""
-        return {"alpha": self.alpha, "allow_skip": self.allow_skip}
+        return {"alpha": self.alpha, "allow_skip": self.allow_skip, "practice_for": self.practice_for}
 
     def _follow(self, context: int, funds: Funds) -> None:
         """Update the plan to the observations: for all contexts if there are many new ones, else for this one."""
@@ -186,7 +196,9 @@ class Optimistic:
         seen = self._estimates
         self._funds = funds
         self._unpaid = not seen.calls.any()
-        self._means, reward, cost_usd = self._optimistic.refresh(funds.requests, funds.share)
+        after = self.practice_for
+        ahead = (funds.requests, funds.share) if after is None else (funds.requests + after, 1.0)
+        self._means, reward, cost_usd = self._optimistic.refresh(*ahead)
         self._live = Plan(self._optimistic.freq, reward, cost_usd, allow_skip=self.allow_skip, revisable=True)
         # no deviations, unlike where costs were fitted on a log: the spread of models with few calls is shrunk toward
         # the larger one of all models, and would lock them out
