@@ -93,6 +93,17 @@ def test_a_method_that_overspends_is_judged_at_equal_spend():
     assert by_budget.filter(method="a")["judged"].to_list() == pytest.approx([0.6, 0.8])
 
 
+def test_a_budget_that_is_kept_on_average_is_not_kept_in_each_run():
+    of_seed = pl.when(pl.col("method") != "a").then(1.0).when(pl.col("seed") == 0).then(1.2).otherwise(0.8)
+    rows = ROWS.with_columns(pl.col("spend_ratio", "spend_usd") * of_seed)
+    by_budget, _ = compare_methods(rows, QUALITY, QUALITY)
+    a = by_budget.filter(method="a").sort("rate_usd")
+    assert a["spend_ratio"].to_list() == pytest.approx([1.0, 1.0])
+    assert not a["kept"].any()
+    # seed 0 spends 1.2 and 2.4 USD for 0.5 and 0.8; 1 and 2 USD buy 0.5 / 1.2 and 0.7; seed 1 keeps its budgets
+    assert a["judged"].to_list() == pytest.approx([(0.5 / 1.2 + 0.7) / 2, (0.7 + 0.8) / 2])
+
+
 def test_only_rivals_are_compared():
     by_budget, _ = compare_methods(ROWS, QUALITY, ["b", "zero"])
     assert by_budget.filter(method="a")["verdict"].to_list() == ["", ""]

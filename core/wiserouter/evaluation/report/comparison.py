@@ -1,8 +1,9 @@
 """The comparison of methods, per budget and over all budgets.
 
-A method that keeps a budget is judged by its quality, one that does not by its quality at equal spend: that of its own
-cost-quality hull at the budget. Verdicts compare the mean over seeds with that of the best method at that budget; the
-standard error is that of the paired difference over seeds. Oracles, and methods that see the truth, do not compete.
+A run that keeps its budget is judged by its quality, one that does not by its quality at equal spend: that of its own
+cost-quality hull at the budget. So a method gains nothing from budgets that it keeps on average only. Verdicts compare
+the mean over seeds with that of the best method at that budget; the standard error is that of the paired difference
+over seeds. Oracles, and methods that see the truth, do not compete.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 KEPT = 1.005
-"""A method keeps a budget if on average over seeds it spends at most this many times as much."""
+"""A run keeps its budget if it spends at most this many times as much."""
 
 BoolArray = NDArray[np.bool_]
 
@@ -102,18 +103,18 @@ def grid_of(rows: pl.DataFrame, methods: list[str], *further: str) -> Grid:
 
 
 def judged_of(grid: Grid, equal: FloatArray | None = None) -> FloatArray:
-    """Return the quality that verdicts use, at equal spend for methods that do not keep the budget.
+    """Return the quality that verdicts use, at equal spend for runs that do not keep the budget.
 
     Of shape (n_methods, n_budgets, n_seeds).
     """
     equal = _at_equal_spend(grid) if equal is None else equal
-    judged: FloatArray = np.where(kept_of(grid)[..., np.newaxis], grid.figures["quality"], equal)
+    judged: FloatArray = np.where(grid.figures["spend_ratio"] <= KEPT, grid.figures["quality"], equal)
     return judged
 
 
 def kept_of(grid: Grid) -> BoolArray:
-    """Return True for each method and budget where the mean spend over seeds keeps the budget."""
-    return np.asarray(grid.figures["spend_ratio"].mean(axis=-1) <= KEPT)
+    """Return True for each method and budget that is kept on every seed."""
+    return np.asarray((grid.figures["spend_ratio"] <= KEPT).all(axis=-1))
 
 
 def hulls_of(grid: Grid, extra_usd: FloatArray | None = None) -> list[list[Hull]]:

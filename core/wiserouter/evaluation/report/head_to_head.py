@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 VERDICT = f"""
 `{OURS}` against the best other method at each budget, mean over seeds; lead: its quality minus the other's, ± the
-standard error of the paired difference. A method that spends more than the budget (†) is judged at equal spend.
+standard error of the paired difference. Runs that spend more than the budget (†: some do) are judged at equal spend.
 **Bold**: ahead, or behind by at most one standard error."""
 
 

@@ -19,8 +19,8 @@ ComparisonRow = Mapping[str, Any]
 
 QUALITY = """
 Mean score over all test queries (one not served counts 0), ± the standard error over seeds. **Bold**: best, or within
-one standard error of the best. †: spends more than the budget and is judged by its quality at equal spend. Budgets are
-for all test queries (paper, Table 1)."""
+one standard error of the best. †: some runs spend more than the budget and are judged by their quality at equal spend.
+Budgets are for all test queries (paper, Table 1)."""
 FRONTIER = """
 The quality of each method's own cost-quality hull at the budget. The picture shows spend and quality of each method,
 mean over seeds; `oracle` is an upper bound on all."""

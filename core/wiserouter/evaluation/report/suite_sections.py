@@ -19,15 +19,15 @@ SUMMARY = """
 Over all tables and budgets, methods in the order of their mean rank. held: budgets at which a method is the best of its
 group or within one standard error of it. Regret: quality below that of the group's best method at a budget, mean over
 the budgets of a table, then over tables; worst: on the table where it is largest. Spend: share of the budget, mean and
-range over tables and budgets; least: of the budgets that `wr-offline` spends. Below single models: the most by which a
-mixture of single models, chosen by their means in the test half, is better at the same spend. Methods without a rank do
-not compete here."""
+range over tables and budgets; least: of the budgets that `wr-offline` spends. Kept: budgets that no run exceeds. Below
+single models: the most by which a mixture of single models, chosen by their means in the test half, is better at the
+same spend. Methods without a rank do not compete here."""
 TABLES = """
 Budgets of each table at which a method is the best of its group or within one standard error of it; in brackets its
 regret: quality below that of the best method at a budget, mean over budgets. **Bold**: regret of at most 0.002."""
 BUDGETS = """
 `{ours}` against the best other method of its group at every budget; lead: its quality minus the other's, ± the standard
-error of the paired difference over seeds. A method that spends more than the budget (†) is judged at equal spend.
+error of the paired difference over seeds. Runs that spend more than the budget (†: some do) are judged at equal spend.
 **Bold**: ahead, or behind by at most one standard error."""
 BOUNDS = """
 Mean quality over the budgets of each table. Bounds know the test half: the linear program over single queries, the one

@@ -54,7 +54,7 @@ def spending(aggregates: Aggregates) -> str:
     n_kept = int(kept_of(aggregates.grid)[place].sum())
     return (
         f"It spends {spent.mean():.1%} of a budget on average and at most {spent.max():.1%}, and keeps {n_kept} of "
-        f"{len(aggregates.grid.rates_usd)} (mean spend at most {KEPT:.1%})."
+        f"{len(aggregates.grid.rates_usd)} in every run (at most {KEPT:.1%})."
     )
 
 
