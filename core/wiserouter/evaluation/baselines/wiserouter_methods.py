@@ -59,7 +59,7 @@ def optimistic() -> Method:
     """Return the policy that learns online, after practice on the training half at the same rate."""
     return Routed(
         "optimistic",
-        lambda training: Optimistic(practice_for=training.n_queries),
+        lambda training: Optimistic(alpha=2.0, practice_for=training.n_queries),
         blank,
         passes=1,
         afterwards=Optimistic,

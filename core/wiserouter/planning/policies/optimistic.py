@@ -69,7 +69,8 @@ class Optimistic:
     practice_for : int, optional
         The budget is for practice, and a workload of so many requests follows, with a router that starts from these
         estimates: trials are then worth as much at the end of the budget as at its start, and those of models that pay
-        only in the long run are made, too. By default what is learned serves this budget only.
+        only in the long run are made, too. `alpha=2` suits, as no answer of a practice counts. By default what is
+        learned serves this budget only.
 
     Raises
     ------
