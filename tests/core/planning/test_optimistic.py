@@ -279,7 +279,7 @@ def test_the_null_action_saves_a_budget_below_the_floor():
 def test_settings_reopen_and_are_checked():
     policy = Optimistic(alpha=-0.2, allow_skip=True)
     again = open_policy("optimistic", policy.settings())
-    assert (again.name, again.settings()) == ("optimistic", {"alpha": -0.2, "allow_skip": True})
+    assert (again.name, again.settings()) == ("optimistic", {"alpha": -0.2, "allow_skip": True, "practice_for": None})
     for alpha in (math.nan, math.inf):
         with pytest.raises(InvalidInput, match="alpha must be a finite number"):
             Optimistic(alpha=alpha)
@@ -290,7 +290,7 @@ def test_a_saved_router_goes_on_where_it_was(tmp_path):
     work(router, 300)
     router.save(tmp_path / "r.wise")
     again = WiseRouter.load(tmp_path / "r.wise", seed=0)
-    assert again.policy.settings() == {"alpha": 0.3, "allow_skip": False}
+    assert again.policy.settings() == {"alpha": 0.3, "allow_skip": False, "practice_for": None}
     for name, array in router.estimates.arrays().items():
         assert np.array_equal(again.estimates.arrays()[name], array), name
     router.policy._refresh(Funds(100.0, 1_000))

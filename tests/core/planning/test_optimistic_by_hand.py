@@ -111,7 +111,7 @@ def test_each_choice_is_that_of_the_rules(alpha, start, seed):
         at = np.arange(60) % 3
         estimates.add_table(at, np.clip(REWARD[at] + rng.normal(0, 0.1, (60, 3)), 0, 1), COST[at])
     policy = Optimistic(alpha=alpha)
-    assert policy.settings() == {"alpha": alpha, "allow_skip": False}
+    assert policy.settings() == {"alpha": alpha, "allow_skip": False, "practice_for": None}
     policy.bind(FREQ, estimates, MODELS)
     if start == "history":
         assert estimates.met[:, 0] == pytest.approx(60.0 * FREQ)
@@ -157,7 +157,7 @@ def test_a_skipping_policy_plans_with_the_null_action():
     assert policy.plan.allow_skip
     assert policy.live_plan.allow_skip
     assert policy.plan.floor_usd == 0.0
-    assert policy.settings() == {"alpha": None, "allow_skip": True}
+    assert policy.settings() == {"alpha": None, "allow_skip": True, "practice_for": None}
     assert not Optimistic().allow_skip
     assert (Optimistic.name, Optimistic.watches_by_default) == ("optimistic", True)
     with pytest.raises(InvalidInput) as refused:
