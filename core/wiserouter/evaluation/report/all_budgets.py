@@ -23,8 +23,7 @@ budget. Regret and distance are means over the budgets shown; wins are counted o
 which RouterArena ranks routers, at the budget where it is greatest; comparable within this table alone."""
 REGRET = """
 Quality per query below that of the linear program over single queries, which no choice of answers exceeds at the same
-budget;
-methods that overspend are judged at equal spend."""
+budget; runs that spend more than the budget are judged at equal spend."""
 LATENCY = """
 Train: prepare (embeddings and contexts, the same for all), fit (once) and tune (for each budget). Decide: one query,
 learning from it included, its embedding excluded. Medians over runs, processor time of one thread. All: fit, tune and
