@@ -1,7 +1,7 @@
 """The figures of a suite: for a group of methods, at every budget of every table, per table and over all tables.
 
-At each budget of each table the methods of a group are judged as in `comparison`: by the quality of their runs, or, where
-a run spends more than the budget, by its quality at equal spend. `behind` is the quality of the group's best method at
+At each budget of each table the methods of a group are judged as in `comparison`: by the quality of their runs, or,
+where a run spends more than the budget, by its quality at equal spend. `behind` is the quality of the best method at
 that budget minus a method's own; its mean over the budgets of a table is the method's regret on that table.
 """
 
