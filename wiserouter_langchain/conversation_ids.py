@@ -7,9 +7,10 @@ from itertools import chain
 from typing import Any
 from uuid import UUID
 
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage
 
 from wiserouter.integration import StatedIds
+from wiserouter_langchain.request import role_of
 from wiserouter_langchain.routed_call import RECORD
 
 RUN, PARENT = "wiserouter_run", "wiserouter_parent"
@@ -45,14 +46,24 @@ def stated_ids(
     >>> stated_ids({"configurable": {"thread_id": 7}}, []).conversation
     '7'
     """
-    places = [place for name in ("configurable", "metadata") if isinstance(place := config.get(name), Mapping)]
-    runs, *threads = [[_text(place.get(name)) for place in places] for name in (RUN, *THREADS)]
-    ids = [*runs, program, *chain.from_iterable(threads), tracked]
+    threads = chain.from_iterable(_named(config, name) for name in THREADS)
+    ids = [stated_run(config), program, *threads, tracked]
     return StatedIds(
         conversation=next(filter(None, ids), ""),
         answers=list(_answers(messages))[:MOST_ANSWERS],
-        parent=next(filter(None, (_text(place.get(PARENT)) for place in places)), ""),
+        parent=next(filter(None, _named(config, PARENT)), ""),
     )
+
+
+def stated_run(config: Mapping[str, Any]) -> str:
+    """Return the id of the run that a configuration names; "" where it names none.
+
+    Examples
+    --------
+    >>> stated_run({"metadata": {"wiserouter_run": "fix-1234"}})
+    'fix-1234'
+    """
+    return next(filter(None, _named(config, RUN)), "")
 
 
 def turns_of(messages: Sequence[BaseMessage]) -> list[dict[str, Any]]:
@@ -75,19 +86,22 @@ def turns_of(messages: Sequence[BaseMessage]) -> list[dict[str, Any]]:
     ]
 
 
+def _named(config: Mapping[str, Any], name: str) -> list[str]:
+    """Return the ids under a name, of the configurables and then of the metadata."""
+    places = [place for part in ("configurable", "metadata") if isinstance(place := config.get(part), Mapping)]
+    return [_text(place.get(name)) for place in places]
+
+
 def _answers(messages: Sequence[BaseMessage]) -> Iterator[str]:
     """Yield the decisions behind the answers of a history, the latest first."""
     for message in reversed(messages):
-        record = message.response_metadata.get(RECORD) if message.type == "ai" else None
+        record = message.response_metadata.get(RECORD) if isinstance(message, AIMessage) else None
         if isinstance(record, Mapping) and isinstance(id_ := record.get("decision_id"), str):
             yield id_
 
 
 def _role(message: BaseMessage) -> str:
-    if message.type == "ai":
-        return _MODEL
-    role = getattr(message, "role", None) if message.type == "chat" else message.type
-    return str(role)
+    return _MODEL if isinstance(message, AIMessage) else str(role_of(message))
 
 
 def _text(value: object) -> str:

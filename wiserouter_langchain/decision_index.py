@@ -21,8 +21,9 @@ class DecisionIndex:
 
     def __init__(self, max_decisions: int) -> None:
         self._max_decisions = max_decisions
-        self._positions: OrderedDict[str, dict[str, int]] = OrderedDict()  # by decision, then by run
+        self._positions: OrderedDict[str, dict[str, int | None]] = OrderedDict()  # by decision, then by run
         self._by_run: dict[str, list[str]] = {}
+        self._named: dict[str, int] = {}  # how many decisions of a run have a position
         self._lock = Lock()
 
     def __len__(self) -> int:
@@ -34,9 +35,8 @@ class DecisionIndex:
             positions = self._positions.setdefault(decision_id, {})
             for run in map(str, run_ids):
                 if run not in positions:
-                    decisions = self._by_run.setdefault(run, [])
-                    positions[run] = len(decisions)
-                    decisions.append(decision_id)
+                    positions[run] = None
+                    self._by_run.setdefault(run, []).append(decision_id)
             while len(self._positions) > self._max_decisions:
                 self._drop(*self._positions.popitem(last=False))
 
@@ -52,10 +52,22 @@ class DecisionIndex:
             return [name] if name in self._positions else list(self._by_run.get(name, ()))
 
     def shared_names(self, decision_id: str) -> list[str]:
-        """Return the names by which other workers find a decision."""
+        """Return the names by which other workers find a decision that was paid for.
+
+        Its position in a run is given here, not when it is entered: workers count up from 0, and the call of a decision
+        without a name may still fail, which would leave a gap.
+        """
         with self._lock:
             positions = self._positions.get(decision_id, {})
-            return [shared_name(run, position) for run, position in positions.items()]
+            return [shared_name(run, self._position(positions, run)) for run in positions]
+
+    def _position(self, positions: dict[str, int | None], run: str) -> int:
+        """Return the position of a decision in a run; the next one that is free, where it has none."""
+        position = positions[run]
+        if position is None:
+            position = positions[run] = self._named.get(run, 0)
+            self._named[run] = position + 1
+        return position
 
     def _drop(self, decision_id: str, positions: Iterable[str]) -> None:
         for run in positions:
@@ -64,6 +76,7 @@ class DecisionIndex:
                 self._by_run[run] = rest
             else:
                 del self._by_run[run]
+                self._named.pop(run, None)
 
 
 def shared_name(run_id: str, position: int) -> str:

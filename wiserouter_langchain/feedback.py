@@ -23,6 +23,9 @@ from wiserouter.errors import UnknownDecision
 from wiserouter_langchain.routed_call import RECORD
 from wiserouter_langchain.signals import LOOP_ERRORS
 
+RUNS_PER_QUERY = 100
+"""The most runs in one query to LangSmith: they are in its address, of which servers take some 8,000 characters."""
+
 
 class TakesFeedback(Protocol):
     """A router that takes scores, and remembers the runs behind its decisions."""
@@ -131,7 +134,7 @@ class WiseFeedbackHandler(BaseCallbackHandler):
         UnknownDecision
             If it reached none.
         """
-        ids = self.decisions.get(UUID(str(root_run_id))) or [str(root_run_id)]
+        ids = self._of_root(str(root_run_id)) or [str(root_run_id)]
         reached = 0
         for each in dict.fromkeys(ids):
             with suppress(UnknownDecision):
@@ -139,6 +142,13 @@ class WiseFeedbackHandler(BaseCallbackHandler):
         if not reached:
             raise UnknownDecision(str(root_run_id), "pass the id of a root run that this handler has seen")
         return reached
+
+    def _of_root(self, root_run_id: str) -> list[str]:
+        """Return the decisions of a root run; none where the id is not one that LangChain gives to runs."""
+        try:
+            return self.decisions.get(UUID(root_run_id), [])
+        except ValueError:
+            return []
 
     def root_of(self, run_id: UUID, parent: UUID | None = None) -> UUID:
         """Record a run, and return the root run above it; without `parent`, that of a run recorded before."""
@@ -198,7 +208,8 @@ def pull_langsmith(
     roots = list(handler.decisions if run_ids is None else run_ids)
     if not roots:
         return 0
-    scores = client.list_feedback(run_ids=roots, feedback_key=[key])
+    pages = (roots[start : start + RUNS_PER_QUERY] for start in range(0, len(roots), RUNS_PER_QUERY))
+    scores = [one for page in pages for one in client.list_feedback(run_ids=page, feedback_key=[key])]
     usable = [one for one in scores if one.score is not None and 0 <= float(one.score) <= 1]
     reached = 0
     for one in usable:

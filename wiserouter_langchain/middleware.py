@@ -24,6 +24,7 @@ from langchain_core.runnables import ensure_config
 
 from wiserouter.integration import Unit
 from wiserouter_langchain.call_environment import stated_scope
+from wiserouter_langchain.conversation_ids import stated_run
 from wiserouter_langchain.routed_call import RECORD
 from wiserouter_langchain.runnable import RunnableWiseRouter
 
@@ -73,8 +74,8 @@ class WiseRouterMiddleware(AgentMiddleware[Any, Any, Any]):
         self._router = router.deciding_by(unit or ("run" if own is None else own.unit))
 
     def before_agent(self, state: Any, runtime: Any) -> dict[str, Any]:
-        """Begin a run with no model chosen."""
-        return {"wise_run": uuid4().hex, "wise_model": None}
+        """Begin a run with no model chosen: the one that the configuration names, or a new one."""
+        return {"wise_run": stated_run(ensure_config()) or uuid4().hex, "wise_model": None}
 
     def after_model(self, state: Any, runtime: Any) -> dict[str, Any] | None:
         """Write the model that answered to the state."""
@@ -83,9 +84,9 @@ class WiseRouterMiddleware(AgentMiddleware[Any, Any, Any]):
         return None if record is None else {"wise_model": record["model"]}
 
     def after_agent(self, state: Any, runtime: Any) -> None:
-        """End the run."""
+        """End the run, unless the configuration named it: then it may go on."""
         run = state.get("wise_run")
-        if self._router.unit == "run" and run:
+        if self._router.unit == "run" and run and not stated_run(ensure_config()):
             scope = self._payer(runtime) or stated_scope(ensure_config())
             (self._router if scope is None else self._router.paid_by(scope)).end_run(run)
 

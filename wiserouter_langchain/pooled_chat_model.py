@@ -12,11 +12,11 @@ from pydantic import Field
 
 from wiserouter_langchain.call_environment import FORCED, SCOPE, VALUE
 from wiserouter_langchain.conversation_ids import PARENT, RUN
+from wiserouter_langchain.one_budget import OneBudget
 from wiserouter_langchain.pool_member import common_params, common_profile
-from wiserouter_langchain.rated_chat_model import RatedChatModel
 
 
-class PooledChatModel(RatedChatModel):
+class PooledChatModel(OneBudget):
     """A chat model made of several: it shows what all of them have in common."""
 
     models: dict[str, BaseChatModel]

@@ -82,9 +82,22 @@ def _question(messages: Sequence[BaseMessage]) -> Question:
     return question_of([Message(_role(message), _plain(message)) for message in messages])
 
 
+def role_of(message: BaseMessage) -> str | None:
+    """Return the role of a message; a sum of streamed chunks has that of the message which it is a part of.
+
+    Examples
+    --------
+    >>> from langchain_core.messages import AIMessageChunk, ChatMessage
+    >>> role_of(AIMessageChunk("hi")), role_of(ChatMessage("hi", role="critic"))
+    ('ai', 'critic')
+    """
+    kind = message.type.removesuffix("MessageChunk").lower()
+    return getattr(message, "role", None) if kind == "chat" else kind
+
+
 def _role(message: BaseMessage) -> str:
     """Return "user" for messages of a person, whichever of LangChain's names they have."""
-    role = getattr(message, "role", None) if message.type == "chat" else message.type
+    role = role_of(message)
     return "user" if role in {"human", "user"} else str(role)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
@@ -9,13 +10,18 @@ from typing import Any, NamedTuple
 
 from langchain_core.messages import BaseMessage
 
-from wiserouter import Decision, Usage, WiseRouter
+from wiserouter import Decision, Price, Usage, WiseRouter
 from wiserouter.errors import InvalidInput
 from wiserouter.integration import Bill, CallRequest, RateCard, estimated_usage, proves_unbilled
 from wiserouter_langchain.usage_observer import ModelRun, UsageObserver
 
 _MOST_TOKENS = 10**12
 """A larger count is no count."""
+
+_FIVE_MINUTES, _HOUR = "ephemeral_5m_input_tokens", "ephemeral_1h_input_tokens"
+
+_HOUR_CACHE = 2.0
+"""The price of a token that is cached for an hour, in those of an input token, as Anthropic has published it."""
 
 
 class Remark(StrEnum):
@@ -106,11 +112,25 @@ def bill_of_run(run: ModelRun, rate_card: RateCard, request: CallRequest, *, har
     if reported is not None:
         return RunBill(Bill(reported, usage, learn=whole and reported > 0))
     if usage is not None:
-        return RunBill(Bill(rate_card.cost_usd(usage), usage, learn=whole))
+        extra_usd = hour_cache_usd(getattr(message, "usage_metadata", None), rate_card.price)
+        return RunBill(Bill(rate_card.cost_usd(usage) + extra_usd, usage, learn=whole))
     if hard:
         return RunBill(None, Remark.UNREPORTED)
-    estimate = estimated_usage(request.counted, request.overhead_tokens, message.text)
+    estimate = estimated_usage(request.counted, request.overhead_tokens, _written(message))
     return RunBill(Bill(rate_card.cost_usd(estimate), learn=whole, estimated=True), Remark.ESTIMATED)
+
+
+def _written(message: BaseMessage) -> str:
+    """Return all that a model has written in a message: its text, its reasoning and its calls of tools."""
+    blocks = message.content if isinstance(message.content, list) else []
+    thoughts = [block.get("thinking") or block.get("reasoning") for block in blocks if isinstance(block, Mapping)]
+    calls = [*getattr(message, "tool_calls", ()), *getattr(message, "invalid_tool_calls", ())]
+    arguments = [json.dumps([call.get("name"), call.get("args")], default=str) for call in calls]
+    return "\n".join([message.text, *filter(None, map(_text, thoughts)), *arguments])
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
 
 
 def _is_complete(message: BaseMessage) -> bool:
@@ -156,9 +176,30 @@ def usage_of(block: object) -> Usage | None:
     if block is None or block == {}:
         return None
     prompt, answer = _counts(block, "input_tokens", "output_tokens")
-    read, written = _counts(_get(block, "input_token_details"), "cache_read", "cache_creation")
-    (reasoning,) = _counts(_get(block, "output_token_details"), "reasoning")
-    return Usage.clamped(prompt, answer, read, written, reasoning) if prompt or answer else None
+    inputs, outputs = _get(block, "input_token_details"), _get(block, "output_token_details")
+    if not (prompt or answer):
+        return None
+    written = max(_sum(inputs, "cache_creation"), sum(_counts(inputs, _FIVE_MINUTES, _HOUR)))  # of the same tokens
+    return Usage.clamped(prompt, answer, _sum(inputs, "cache_read"), written, _sum(outputs, "reasoning"))
+
+
+def hour_cache_usd(block: object, price: Price) -> float:
+    """Return the extra cost of tokens that are cached for an hour: what they cost beyond a cache of five minutes.
+
+    Examples
+    --------
+    >>> block = {"input_token_details": {"ephemeral_1h_input_tokens": 100}}
+    >>> round(hour_cache_usd(block, Price(3e-6, 1.5e-5, cache_write=3.75e-6)), 9)
+    0.000225
+    """
+    (tokens,) = _counts(_get(block, "input_token_details"), _HOUR)
+    return tokens * max(_HOUR_CACHE * price.input - price.cache_write_usd, 0.0)
+
+
+def _sum(details: object, part: str) -> int:
+    """Return the tokens of a part, whose name some packages lead with a service tier, as in "flex_cache_read"."""
+    names = [name for name in details if str(name).endswith(part)] if isinstance(details, Mapping) else [part]
+    return sum(_counts(details, *names))
 
 
 def _counts(block: object, *names: str) -> Iterable[int]:

@@ -64,10 +64,13 @@ def open_router(
     UnknownModel
         If the router has no model of some member's name.
     InvalidInput
-        If there is no budget, or no encoder where one is needed.
+        If there is no budget, no encoder where one is needed, or a limit of the output that leaves no token.
     UnknownPrice
         If the budget is hard, and nothing limits the output of a model.
     """
+    if cap_output_tokens is not None and cap_output_tokens < 1:
+        told = f"cap_output_tokens must be at least 1, or None for no limit, got {cap_output_tokens}"
+        raise InvalidInput(told, value=cap_output_tokens)
     rate_cards = {name: member.rate_card for name, member in members.items()}
     router, hard = prepare_router(router, rate_cards, budget, shadow=shadow)
     if signals:

@@ -47,6 +47,19 @@ def test_a_run_of_forty_calls_is_one_decision_with_one_model(way, calls):
     assert llm.core.estimates.labels.sum() == 104
 
 
+def test_a_run_that_the_configuration_names_is_the_run_of_the_agent_and_goes_on_after_it():
+    llm, _ = routed(unit=None)
+    agent = agent_of(llm)
+    named = {"configurable": {"wiserouter_run": "fix-1234"}}
+    first, second = agent.invoke(ASK, named), agent.invoke(ASK, named)
+    assert first["wise_run"] == second["wise_run"] == "fix-1234"
+    assert llm.core.status().decided == 1
+    assert llm.feedback(first["wise_run"], 1.0) == 1
+    assert llm.core.snapshot().committed_usd > 0
+    llm.end_run("fix-1234")
+    assert llm.core.snapshot().committed_usd == 0
+
+
 def test_with_the_unit_call_each_call_of_a_run_is_decided_alone():
     llm, _ = routed(MIXED, unit=None, steps=19)
     out = agent_of(llm, unit="call").invoke(ASK, {"recursion_limit": 200})

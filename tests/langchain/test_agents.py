@@ -231,6 +231,26 @@ def test_langsmith_feedback_is_pulled():
     assert pull_langsmith(Client(), WiseFeedbackHandler(llm)) == 0
 
 
+def test_langsmith_is_asked_for_a_hundred_runs_at_a_time():
+    llm = routed()
+    runs = [uuid4() for _ in range(250)]
+    asked = []
+
+    class Client:
+        def list_feedback(self, *, run_ids, feedback_key):
+            asked.append(run_ids)
+            return []
+
+    assert pull_langsmith(Client(), WiseFeedbackHandler(llm), run_ids=runs) == 0
+    assert [len(page) for page in asked] == [100, 100, 50]
+    assert [run for page in asked for run in page] == runs
+
+
+def test_feedback_on_what_is_no_run_of_langchain_is_refused():
+    with pytest.raises(UnknownDecision, match="fix-1234"):
+        WiseFeedbackHandler(routed()).feedback("fix-1234", 1.0)
+
+
 def test_memory_of_runs_is_bounded():
     llm = routed(history_size=5)
     handler = WiseFeedbackHandler(llm, max_runs=5)

@@ -3,7 +3,16 @@
 from uuid import uuid4
 
 import pytest
-from langchain_core.messages import AIMessage, ChatMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    ChatMessage,
+    ChatMessageChunk,
+    HumanMessage,
+    HumanMessageChunk,
+    SystemMessage,
+    ToolMessage,
+)
 
 from wiserouter_langchain.conversation_ids import MOST_ANSWERS, stated_ids, turns_of
 from wiserouter_langchain.routed_call import RECORD
@@ -48,6 +57,14 @@ def test_a_run_that_the_program_sets_comes_before_a_thread_and_after_a_run_that_
 def test_the_parent_of_a_run():
     assert stated_ids({"configurable": {"wiserouter_parent": "p"}}, []).parent == "p"
     assert stated_ids({"metadata": {"wiserouter_parent": "p"}}, []).parent == "p"
+
+
+def test_a_sum_of_streamed_chunks_is_an_answer_like_any_other():
+    chunk = AIMessageChunk("h") + AIMessageChunk("i", response_metadata={RECORD: {"decision_id": "d"}})
+    assert stated_ids({}, [HumanMessage("a"), chunk]).answers == ["d"]
+    assert turns_of([HumanMessageChunk("a"), chunk, ChatMessageChunk("x", role="critic")]) == turns_of(
+        [HumanMessage("a"), AIMessage("hi"), ChatMessage("x", role="critic")]
+    )
 
 
 def test_the_decisions_behind_the_latest_answers():

@@ -90,6 +90,36 @@ def test_a_reported_cost_that_is_no_amount_is_refused(cost):
             },
             Usage(10, 5, cache_read_tokens=8, cache_write_tokens=2, reasoning_tokens=5),
         ),
+        (  # by the time for which it is kept, as langchain-anthropic has it
+            {
+                "input_tokens": 10,
+                "output_tokens": 5,
+                "input_token_details": {
+                    "cache_read": 1,
+                    "cache_creation": 0,
+                    "ephemeral_5m_input_tokens": 4,
+                    "ephemeral_1h_input_tokens": 2,
+                },
+            },
+            Usage(10, 5, cache_read_tokens=1, cache_write_tokens=6),
+        ),
+        (  # both the sum and its parts
+            {
+                "input_tokens": 10,
+                "output_tokens": 5,
+                "input_token_details": {"cache_creation": 6, "ephemeral_5m_input_tokens": 6},
+            },
+            Usage(10, 5, cache_write_tokens=6),
+        ),
+        (  # with a service tier, as langchain-openai has it
+            {
+                "input_tokens": 10,
+                "output_tokens": 5,
+                "input_token_details": {"flex": 2, "flex_cache_read": 8, "flex_cache_creation": None},
+                "output_token_details": {"flex": 2, "flex_reasoning": 3},
+            },
+            Usage(10, 5, cache_read_tokens=8, reasoning_tokens=3),
+        ),
     ],
 )
 def test_usage_blocks(block, usage):

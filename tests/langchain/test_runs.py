@@ -2,6 +2,8 @@
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
+from functools import reduce
+from operator import add
 from uuid import uuid4
 
 import numpy as np
@@ -20,7 +22,7 @@ from wiserouter.errors import InvalidInput, RunBudgetExhausted, UnknownDecision,
 from wiserouter_langchain import RunnableWiseRouter, track_decisions
 
 ASK = "weather in 'Rome'?"
-WAYS = ["thread_id", "wiserouter_run", "records", "texts"]
+WAYS = ["thread_id", "wiserouter_run", "records", "chunks", "texts"]
 
 
 def chat(llm, way, turns, name="chat-1"):
@@ -29,9 +31,9 @@ def chat(llm, way, turns, name="chat-1"):
     for turn in range(turns):
         history.append(HumanMessage(f"question {turn} of {name}"))
         config = {"configurable": {way: name}} if way in WAYS[:2] else None
-        answer = llm.invoke(history, config)
+        answer = reduce(add, llm.stream(history, config)) if way == "chunks" else llm.invoke(history, config)
         models.append(model_of(answer))
-        history.append(answer if way == "records" else AIMessage(answer.text))
+        history.append(answer if way in ("records", "chunks") else AIMessage(answer.text))
     return models
 
 

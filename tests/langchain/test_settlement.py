@@ -2,18 +2,34 @@
 
 import asyncio
 import json
+from typing import Any
 from uuid import uuid4
 
 import pytest
 from langchain_core.caches import InMemoryCache
+from langchain_core.messages import AIMessage, AIMessageChunk
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 
 from support.chat_calls import DOORS, City, Tree, settled
-from support.chat_stub import PRICES, StubChat, cost_usd, hard_core, routed
-from wiserouter import Budget
+from support.chat_stub import PRICES, StubChat, core, cost_usd, hard_core, routed
+from wiserouter import Budget, Price
 from wiserouter.errors import (
     BudgetExhausted,
 )
 from wiserouter_langchain import RunnableWiseRouter
+
+
+class Scripted(StubChat):
+    """Answers what it is given."""
+
+    answer: Any
+
+    def _generate(self, messages, stop=None, run_manager=None, **kw):
+        return ChatResult(generations=[ChatGeneration(message=self.answer)])
+
+    def _stream(self, messages, stop=None, run_manager=None, **kw):
+        chunk = AIMessageChunk(**self.answer.model_dump(exclude={"type"}))
+        yield ChatGenerationChunk(message=chunk)
 
 
 def test_the_models_own_cache_is_honoured_costs_nothing_and_teaches_nothing():
@@ -136,6 +152,33 @@ def test_a_stream_without_usage_is_estimated_and_logged_once(caplog):
         list(llm.stream("two words"))
     assert 0 < llm.core.status().spent_usd < 3 * cost_usd("large", 60, 20)
     assert sum("stream_usage" in record.message for record in caplog.records) == 1
+
+
+@pytest.mark.parametrize("door", ["invoke", "stream"])
+def test_of_answers_without_usage_calls_of_tools_and_thoughts_count_as_text_does(door):
+    words = "hello world " * 500
+    call = {"name": "write_file", "args": {"text": words}, "id": "1", "type": "tool_call"}
+    thought = [{"type": "thinking", "thinking": words, "signature": ""}]
+    answers = [AIMessage(words), AIMessage("", tool_calls=[call]), AIMessage(thought)]
+    spent_usd = []
+    for answer in answers:
+        models = {name: Scripted(answer=answer) for name in ("small", "large")}
+        llm = routed(models=models)
+        DOORS[door](llm, "write it", {})
+        spent_usd.append(llm.core.status().spent_usd)
+    assert spent_usd == [pytest.approx(spent_usd[0], rel=0.05)] * 3
+    assert spent_usd[0] > 1_000 * PRICES["large"].output
+
+
+def test_what_is_cached_for_an_hour_costs_twice_the_price_of_input():
+    usage = {"input_tokens": 10_000, "output_tokens": 1, "total_tokens": 10_001}
+    details = {"cache_creation": 0, "ephemeral_5m_input_tokens": 3_000, "ephemeral_1h_input_tokens": 5_000}
+    answer = AIMessage("x", usage_metadata={**usage, "input_token_details": details})
+    price = Price(1e-6, 2e-6, cache_write=1.25e-6)
+    models = {name: Scripted(answer=answer) for name in ("small", "large")}
+    llm = RunnableWiseRouter(models=models, router=core(), prices={"small": price, "large": price})
+    llm.invoke("hello")
+    assert llm.core.status().spent_usd == pytest.approx(2_000 * 1e-6 + 3_000 * 1.25e-6 + 5_000 * 2e-6 + 2e-6)
 
 
 def limited(amount, **stub):

@@ -1,12 +1,15 @@
 """Several workers and teams on one store: one budget, feedback for every worker, an event loop that never waits."""
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 from uuid import uuid4
 
 import pytest
 from langchain.agents import create_agent
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.runnables import chain
 
 from support.chat_calls import settled, weather
 from support.chat_stub import PRICES, StubChat, cost_usd
@@ -99,6 +102,38 @@ def test_feedback_for_the_root_of_an_agent_reaches_every_worker(pair):
     assert other.feedback(root, 1.0) == 2
     assert WiseFeedbackHandler(other).feedback(root, 1.0) == 2
     assert labels(pair) == [[50.0, 52.0]] * 2
+
+
+def test_other_workers_find_every_call_of_a_run_of_which_one_has_failed_over(pair, monkeypatch):
+    one, other = pair
+    run, down = uuid4(), [True]
+    started, ended = Event(), Event()
+
+    def answer(self, messages, **kwargs):
+        if "slow" in messages[-1].text:
+            started.set()
+            assert ended.wait(10)
+        elif down:
+            down.pop()
+            assert started.wait(10)  # the other call has its place in the run before this one fails
+            raise ConnectionError("is down")
+        return generate(self, messages, **kwargs)
+
+    generate = StubChat._generate
+    monkeypatch.setattr(StubChat, "_generate", answer)
+
+    @chain
+    def node(_, config):
+        with ThreadPoolExecutor(2) as threads:
+            quick = threads.submit(one.invoke, "quick", config)
+            slow = threads.submit(one.invoke, "slow", config)
+            quick.result(10)
+            ended.set()
+            slow.result(10)
+
+    node.invoke("x", {"run_id": run})
+    assert one.feedback(run, 1.0) == 2
+    assert other.feedback(run, 1.0) == 2
 
 
 def test_what_no_worker_knows_is_refused(pair):

@@ -1,0 +1,44 @@
+"""A router's budget is one: copies share it, and what would start it again is refused."""
+
+import copy
+import pickle
+
+import pytest
+from langchain_core.runnables import ConfigurableField
+
+from support.chat_stub import PRICES, StubChat, hard_core, routed
+from wiserouter.errors import InvalidInput
+from wiserouter_langchain import RunnableWiseRouter
+
+
+def test_fields_that_would_be_configured_by_call_are_refused_since_each_call_would_start_the_budget_again():
+    with pytest.raises(InvalidInput, match="got max_attempts, for each call would start its budget again"):
+        routed().configurable_fields(max_attempts=ConfigurableField(id="attempts"))
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, copy.copy, lambda llm: llm.model_copy(deep=True)])
+def test_a_copy_spends_the_same_budget(copied):
+    models = {name: StubChat(max_tokens=9) for name in PRICES}
+    llm = RunnableWiseRouter(models=models, prices=PRICES, router=hard_core())
+    twin = copied(llm)
+    answers = [llm.invoke("hello"), twin.invoke("hello")]
+    assert twin.core is llm.core
+    assert llm.core.status().charged == 2
+    assert [llm.feedback(answer, 1.0) for answer in reversed(answers)] == [1, 1]
+
+
+def test_a_router_is_not_pickled_and_the_error_says_what_to_do():
+    with pytest.raises(TypeError, match=r"save what it learned by llm.core.save\(file\)"):
+        pickle.dumps(routed())
+
+
+def test_a_field_of_almost_the_right_name_is_refused_and_settings_of_all_chat_models_are_not():
+    with pytest.raises(InvalidInput, match="no field 'run_bugdet_usd': do you mean 'run_budget_usd'"):
+        routed(unit="run", run_bugdet_usd=0.5)
+    assert routed(temperature=0, max_tokens=10, timeout=3, max_retries=2, stop=[], api_key="k", base_url="u")
+
+
+@pytest.mark.parametrize("cap", [0, -5])
+def test_a_limit_of_the_output_leaves_at_least_one_token(cap):
+    with pytest.raises(InvalidInput, match=f"cap_output_tokens must be at least 1, or None for no limit, got {cap}"):
+        routed(cap_output_tokens=cap)
