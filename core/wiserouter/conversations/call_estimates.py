@@ -49,6 +49,14 @@ class CallEstimates:
         self.ended = 0
         self._rates = self._rates_of_all()
 
+    @classmethod
+    def of_sums(cls, models: Sequence[Model], n_contexts: int, sums: Mapping[str, FloatArray]) -> CallEstimates:
+        """Return the estimates of a pool whose first models have these sums; the others came later."""
+        estimates = cls(models[: len(sums["calls_left.stopped"])], n_contexts)
+        estimates.add_sums(sums)
+        estimates.follow(models)
+        return estimates
+
     def follow(self, models: Sequence[Model]) -> None:
         """Take over the models of a pool that has grown, or whose prices have changed."""
         if models is self._models:

@@ -14,6 +14,7 @@ from wiserouter.artifacts.parts import RouterParts
 from wiserouter.budgets.budget import Budget
 from wiserouter.budgets.funds import BudgetSnapshot
 from wiserouter.budgets.nested import Account
+from wiserouter.conversations.call_estimates import CallEstimates
 from wiserouter.errors import InvalidInput
 from wiserouter.learning.estimates import Estimates
 from wiserouter.learning.optimistic_estimates import scored_share
@@ -261,7 +262,13 @@ class RouterAdministration(RouterMode):
             self._learner.refit_contexts(self._growing, n_contexts)
 
     def save(self, path: str | Path) -> str:
-        """Write the fitted and learned parts to one file, and return its hash; running budgets stay in the store."""
+        """Write the fitted and learned parts to one file, and return its hash; running budgets stay in the store.
+
+        Raises
+        ------
+        ArtifactError
+            If the file could not be loaded again. The one at `path` stays as it was.
+        """
         from wiserouter.artifacts.save_load import save  # a router that is never saved loads no zip
 
         return save(self.parts(), path)
@@ -269,9 +276,7 @@ class RouterAdministration(RouterMode):
     def parts(self) -> RouterParts:
         """Return a copy of the fitted and learned parts, which no longer changes with this router."""
         with self._lock:
-            sums = self._call_sums if self._calls is None else self._calls.estimates.sums()
-            copies = None if sums is None else {name: array.copy() for name, array in sums.items()}
-            return self._learner.copy()._replace(call_sums=copies)
+            return self._learner.copy()._replace(call_sums=self._call_sums_now())
 
     def status(self, scope: str = "default") -> Status:
         """Return the state of a scope's budget and what the rest of it will buy; raise `NotStarted` if none runs."""
@@ -360,6 +365,18 @@ class RouterAdministration(RouterMode):
         if pool.unrestricted:
             return ranking
         return [name for name in ranking if name == decision.model or not pool.by_name[name].retired]
+
+    def _call_sums_now(self) -> dict[str, FloatArray] | None:
+        """Return a copy of what was learned of the calls of conversations, for the present models; the lock is held."""
+        models, saved = self._learner.pool.models, self._call_sums
+        if self._calls is not None:
+            estimates = self._calls.estimates
+            estimates.follow(models)
+        elif saved is not None:
+            estimates = CallEstimates.of_sums(models, saved["tokens.first"].shape[-1], saved)
+        else:
+            return None
+        return {name: array.copy() for name, array in estimates.sums().items()}
 
     def _take_stock(self, decision: Decision) -> None:
         """Count the scores that may still come; after 100 decisions and at each doubling, log why money is left."""

@@ -76,8 +76,8 @@ class ConversationCalls:
         sums: Mapping[str, FloatArray] | None = None,
     ) -> None:
         self.settings, self._store, self._learner, self._lock = settings, store, learner, lock
-        self.estimates = CallEstimates(learner.pool.models, 1 if grows else learner.contexts.n_contexts)
-        self.estimates.add_sums(sums or {})
+        models, n_contexts = learner.pool.models, 1 if grows else learner.contexts.n_contexts
+        self.estimates = CallEstimates.of_sums(models, n_contexts, sums) if sums else CallEstimates(models, n_contexts)
         self.counts = ConversationCounts()
         self._open = OpenRuns(settings.ttl_s)
         self._is_run = settings.unit == "run"

@@ -212,7 +212,10 @@ class Learner:
             return
         plain = score if features is None else features.plain_reward(model, score)
         former = replaced if replaced is None or features is None else features.plain_reward(model, replaced)
-        delay_s = self._now() - record.decision.decided_at
+        if replaced is not None and weight < replaced_weight:
+            delay_s = self.estimates.mean_delay_s(context, model)
+        else:
+            delay_s = self._now() - record.decision.decided_at
         self.estimates.add_reward(
             context, model, plain, weight=weight, replacing=former, replaced_weight=replaced_weight, delay_s=delay_s
         )

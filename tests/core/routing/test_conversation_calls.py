@@ -18,6 +18,7 @@ from wiserouter import (
     Usage,
     WiseRouter,
 )
+from wiserouter.artifacts.file import read_artifact, write_artifact
 from wiserouter.artifacts.save_load import save
 from wiserouter.cli.explain import _show as show
 from wiserouter.errors import (
@@ -512,11 +513,30 @@ def test_what_was_learned_of_the_calls_is_saved_and_loaded(tmp_path):
         np.testing.assert_array_equal(array, sums[name], err_msg=name)
 
 
+def test_a_model_that_came_later_is_saved_with_what_was_learned_of_the_calls(tmp_path):
+    router = fitted()
+    serve(router, "run-1", 5)
+    router.add_model(Model("new", Price(1e-6, 2e-6)))
+    router.save(tmp_path / "a.wise")  # before the next call of a conversation
+    loaded = WiseRouter.load(tmp_path / "a.wise")
+    loaded.add_model(Model("newer"))
+    loaded.save(tmp_path / "b.wise")  # without conversations
+    again = WiseRouter.load(tmp_path / "b.wise")
+    again.add_model(Model("newest"))
+    again.keep_conversations(Conversations("run"))
+    learned, present = router.parts().call_sums, again.parts().call_sums
+    assert learned["tokens.first"].any()
+    for name, array in learned.items():
+        assert len(present[name]) == 5
+        np.testing.assert_array_equal(present[name][:3], array, err_msg=name)
+
+
 def test_an_artifact_with_sums_of_other_models_is_refused(tmp_path):
     router = fitted()
     serve(router, "run-1", 5)
-    parts = router.parts()
-    save(parts._replace(call_sums={**parts.call_sums, "hits.firsts": np.zeros(3)}), tmp_path / "a.wise")
+    router.save(tmp_path / "a.wise")
+    manifest, arrays = read_artifact(tmp_path / "a.wise")
+    write_artifact(tmp_path / "a.wise", manifest, {**arrays, "calls.hits.firsts": np.zeros(3)})
     with pytest.raises(DamagedArtifact, match=r"calls.hits.firsts must have shape \(2,\), got \(3,\)"):
         WiseRouter.load(tmp_path / "a.wise")
 
