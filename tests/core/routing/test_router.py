@@ -224,6 +224,10 @@ def test_scopes_pay_for_themselves_and_learn_together():
         (lambda r, d: r.decide("unheard of"), InvalidInput, "encoder's table"),
         (lambda r, d: r.decide(embedding=[math.nan, 1.0]), InvalidInput, "finite"),
         (lambda r, d: r.decide(embedding=[1.0]), InvalidInput, "shape"),
+        (lambda r, d: r.decide(context=True), InvalidInput, "in 0..1, got True"),
+        (lambda r, d: r.decide(context=1.0), InvalidInput, "in 0..1, got 1.0"),
+        (lambda r, d: r.decide(context="x"), InvalidInput, "in 0..1, got 'x'"),
+        (lambda r, d: r.reserve_decision(d._replace(id="new", context=2)), InvalidInput, "in 0..1, got 2"),
         (lambda r, d: r.decide("code", eligible=["gpt-9"]), UnknownModel, "small, large; got 'gpt-9'"),
         (lambda r, d: r.decide("code", eligible=[]), NoEligibleModel, "not in eligible"),
         (lambda r, d: r.decide("code", input_tokens=-1), InvalidInput, "input_tokens"),
@@ -251,6 +255,7 @@ def test_bad_input_is_refused_and_changes_nothing(call, error, says):
         call(router, decision)
     assert issubclass(error, WiseRouterError)
     np.testing.assert_equal(figures(router), before)
+    assert router.decide(context=1).context == 1
 
 
 def test_charging_twice_charges_once():
