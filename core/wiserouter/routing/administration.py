@@ -216,6 +216,10 @@ class RouterAdministration(RouterMode):
         Notes
         -----
         A prior counts as one observation per context.
+
+        Under a hard budget a model without price and `max_cost_usd` takes the calls for which `worst_case_usd` states
+        its bound. Any other call that it is eligible for is refused with `UnknownPrice`, until `update_model` gives it
+        a bound, or `retire_model` takes it out of service.
         """
         if self.check_new_model is not None:
             self.check_new_model(model)

@@ -194,6 +194,22 @@ def test_a_hard_limit_refuses_what_nothing_bounds():
         router.decide("code")
 
 
+def test_a_hard_limit_bounds_those_models_only_that_may_take_the_call():
+    router = make()
+    router.start(Budget(100.0, 10, limit="hard"))
+    router.add_model(Model("new"))
+    with pytest.raises(UnknownPrice, match="'new' has no bound on the cost of this call"):
+        router.decide("code")
+    assert router.decide("code", eligible=["small"]).model == "small"
+    stated = {"small": 50.0, "large": 50.0, "new": 0.5}
+    assert router.decide("code", eligible=["new"], worst_case_usd=stated).reserved_usd == 0.5
+    router.retire_model("new")
+    decision = router.decide("code")
+    assert decision.model in {"small", "large"}
+    assert [model.worst_case_usd for model in router.explain(decision).models][2] is None
+    router.start(Budget(100.0, 10, limit="hard"))  # a retired one needs no bound
+
+
 def test_models_that_cannot_take_the_query_are_left_out():
     router = make()
     router.start(Budget(100.0, 10))
