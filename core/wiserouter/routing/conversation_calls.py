@@ -25,6 +25,7 @@ from wiserouter.conversations.settings import Conversations
 from wiserouter.conversations.stay_or_switch import stay_or_switch
 from wiserouter.errors import UnknownDecision
 from wiserouter.learning.shrinkage import PRIOR_COUNT
+from wiserouter.planning.envelope import SKIP
 from wiserouter.planning.policies import Choice
 from wiserouter.pricing.prices import Usage
 from wiserouter.routing.conversation_figures import ConversationCounts
@@ -136,6 +137,8 @@ class ConversationCalls:
     def decided(self, state: Conversation, record: Record) -> bool:
         """Keep the state after a reserved decision; False if another call has chosen the model of the run meanwhile.
 
+        A query that is not served leaves the state as it is, so that the next call is decided anew.
+
         Parameters
         ----------
         state : Conversation
@@ -143,6 +146,8 @@ class ConversationCalls:
         record : Record
             The decision.
         """
+        if record.model == SKIP:
+            return True
         decision = record.decision
         for _ in range(MAX_ATTEMPTS):
             after = self._after_decision(state, record)

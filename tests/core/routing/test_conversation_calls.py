@@ -1,5 +1,6 @@
 """Calls of runs and conversations in a router with a store in memory: models, counts, costs, rewards and budgets."""
 
+from contextlib import suppress
 from threading import Barrier, Thread
 
 import numpy as np
@@ -25,6 +26,7 @@ from wiserouter.errors import (
     BudgetExhausted,
     DamagedArtifact,
     InvalidInput,
+    QuerySkipped,
     RunBudgetExhausted,
     UnknownConversation,
 )
@@ -511,6 +513,24 @@ def test_what_was_learned_of_the_calls_is_saved_and_loaded(tmp_path):
     assert sums["calls_left.stopped"].sum() == 1.0
     for name, array in again.parts().call_sums.items():
         np.testing.assert_array_equal(array, sums[name], err_msg=name)
+
+
+def test_a_skipped_query_leaves_its_run_to_the_next_call():
+    router = fitted(policy=Offline(allow_skip=True), budget=Budget(0.5, horizon=100))  # half of what all need
+    with pytest.raises(QuerySkipped):
+        while True:
+            router.charge(router.decide("hi", conversation="run"), 0.01)
+            router.end("run")
+    assert router.conversation("run") is None
+    served = None
+    while served is None:
+        with suppress(QuerySkipped):
+            served = router.decide("hi", conversation="run")
+    assert served.run_id == served.id
+    calls = router.estimates.calls.sum()
+    router.charge(served, 0.01)
+    assert router.estimates.calls.sum() == calls + 1.0
+    assert not router.reward_conversation("run", 1.0)
 
 
 def test_a_model_that_came_later_is_saved_with_what_was_learned_of_the_calls(tmp_path):
