@@ -210,6 +210,23 @@ class ConversationCalls:
             if owner is not None and not state.is_shared:
                 self._book(owner, state.estimate_usd, state.spent_usd)
 
+    def scored_id(self, decision: Decision) -> str:
+        """Return the decision that the score of a later call of a run belongs to: the one that the call goes on from.
+
+        Where that was released, while calls that had gone on from it were under way, it is the decision of the run
+        since then; the call's own where the run has none.
+        """
+        first = self._store.find(decision.run_id)
+        if first.state != "released":
+            return first.decision.id
+        state = self._store.conversation(decision.conversation)
+        try:
+            later = self._store.find(name_of_ended(decision.conversation) if state is None else state.decision_id)
+        except UnknownDecision:
+            return decision.id
+        is_later = later.decision.decided_at >= first.decision.decided_at  # else of an earlier run of this id
+        return later.decision.id if is_later else decision.id
+
     def _follow(self) -> None:
         """Take over the present models, and what other workers have learned; the lock is held."""
         pool = self._learner.pool

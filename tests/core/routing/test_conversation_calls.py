@@ -1,6 +1,7 @@
 """Calls of runs and conversations in a router with a store in memory: models, counts, costs, rewards and budgets."""
 
 from contextlib import suppress
+from itertools import count
 from threading import Barrier, Thread
 
 import numpy as np
@@ -23,6 +24,7 @@ from wiserouter.artifacts.file import read_artifact, write_artifact
 from wiserouter.artifacts.save_load import save
 from wiserouter.cli.explain import _show as show
 from wiserouter.errors import (
+    AlreadySettled,
     BudgetExhausted,
     DamagedArtifact,
     InvalidInput,
@@ -531,6 +533,38 @@ def test_a_skipped_query_leaves_its_run_to_the_next_call():
     router.charge(served, 0.01)
     assert router.estimates.calls.sum() == calls + 1.0
     assert not router.reward_conversation("run", 1.0)
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_the_score_of_a_call_whose_first_call_was_released_is_that_of_its_run(ends):
+    router = fitted()
+    first, second = (router.decide("hi", conversation="run") for _ in range(2))
+    assert second.run_id == first.id
+    router.release(first)
+    router.charge(second, 0.01)
+    assert not router.reward(second, 0.2)  # the only call of the run so far
+    again = router.decide("hi", conversation="run")
+    router.charge(again, 0.01)
+    assert again.run_id == again.id
+    if ends:
+        router.end("run")
+    assert not router.reward(second.id, 0.7)
+    assert router.reward(again, 0.8)
+    assert (router.explain(again).reward, router.explain(second).reward) == (0.8, 0.2)
+    with pytest.raises(AlreadySettled):
+        router.reward(first, 1.0)
+
+
+def test_the_score_of_a_call_is_not_that_of_an_earlier_run_of_its_id():
+    router = fitted(clock=count(1_000.0).__next__)
+    serve(router, "run", 1)
+    router.end("run")
+    first, second = (router.decide("hi", conversation="run") for _ in range(2))
+    router.release(first)
+    router.charge(second, 0.01)
+    router.end("run")
+    assert not router.reward(second, 0.2)
+    assert router.explain(second).reward == 0.2
 
 
 def test_a_model_that_came_later_is_saved_with_what_was_learned_of_the_calls(tmp_path):
