@@ -223,3 +223,16 @@ class CallEstimates:
     def _row(self, context: int) -> int:
         """Return the row of a context; the last one, that of all contexts, for a query without a context."""
         return context if context < self._n_contexts else 0
+
+
+def sums_for_pool(
+    models: Sequence[Model], estimates: CallEstimates | None, saved: Mapping[str, FloatArray] | None
+) -> dict[str, FloatArray] | None:
+    """Return a copy of the sums of the present models: of what is learned, else of what was saved of the first ones."""
+    if estimates is not None:
+        estimates.follow(models)
+    elif saved is not None:
+        estimates = CallEstimates.of_sums(models, saved["tokens.first"].shape[-1], saved)
+    else:
+        return None
+    return {name: array.copy() for name, array in estimates.sums().items()}

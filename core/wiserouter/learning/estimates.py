@@ -136,7 +136,7 @@ class Estimates:
     ) -> None:
         """Count one reward, `delay_s` after its decision, or in place of an earlier one where `replacing` is given.
 
-        Where it weighs less than the earlier one, `delay_s` is that of the weight taken back, as of `mean_delay_s`.
+        Where it weighs less than the earlier one, `delay_s` is that of the weight that is taken back.
         """
         cells, n_models = self._cells, self.shape[1]
         cell = context * n_models + model if 0 <= model < n_models else self._no_cell(context, model)
@@ -151,11 +151,6 @@ class Estimates:
         cells["reward_sq"][cell] += weight * reward * reward - old_weight * old * old
         self.n_observations += 1
         self.observed[context] += 1
-
-    def mean_delay_s(self, context: int, model: int) -> float:
-        """Return the mean time from decision to score; 0 without a score."""
-        scored = float(self.scored[context, model])
-        return float(self.delay_s[context, model]) / scored if scored > 0.0 else 0.0
 
     def add_invoked(self, context: int, model: int, count: int = 1) -> None:
         """Count a decision, or take one back with `count=-1`."""

@@ -14,7 +14,7 @@ from wiserouter.artifacts.parts import RouterParts
 from wiserouter.budgets.budget import Budget
 from wiserouter.budgets.funds import BudgetSnapshot
 from wiserouter.budgets.nested import Account
-from wiserouter.conversations.call_estimates import CallEstimates
+from wiserouter.conversations.call_estimates import sums_for_pool
 from wiserouter.errors import InvalidInput
 from wiserouter.learning.estimates import Estimates
 from wiserouter.learning.optimistic_estimates import scored_share
@@ -36,6 +36,7 @@ from wiserouter.routing.learner import Learner
 from wiserouter.routing.ordered_mode import RouterMode
 from wiserouter.routing.pool_figures import PoolFigures, described, figures_of
 from wiserouter.routing.shadow import Shadow
+from wiserouter.routing.short_budget import warn_if_short
 from wiserouter.routing.status import Status, status_of, status_with_judge
 from wiserouter.routing.unspent import FIRST_LOGGED, RARE, why_unspent
 from wiserouter.stores import Health, Store
@@ -193,7 +194,7 @@ class RouterAdministration(RouterMode):
         restart = not self._store.durable if restart is None else restart
         self._open(budget, scope, parent, restart=restart)
         for one in budget.each:
-            _warn_if_short(one, self.plan)
+            warn_if_short(one, self.plan)
         for listener in self._listeners:
             listener()
 
@@ -280,7 +281,9 @@ class RouterAdministration(RouterMode):
     def parts(self) -> RouterParts:
         """Return a copy of the fitted and learned parts, which no longer changes with this router."""
         with self._lock:
-            return self._learner.copy()._replace(call_sums=self._call_sums_now())
+            estimates = None if self._calls is None else self._calls.estimates
+            sums = sums_for_pool(self._learner.pool.models, estimates, self._call_sums)
+            return self._learner.copy()._replace(call_sums=sums)
 
     def status(self, scope: str = "default") -> Status:
         """Return the state of a scope's budget and what the rest of it will buy; raise `NotStarted` if none runs."""
@@ -370,18 +373,6 @@ class RouterAdministration(RouterMode):
             return ranking
         return [name for name in ranking if name == decision.model or not pool.by_name[name].retired]
 
-    def _call_sums_now(self) -> dict[str, FloatArray] | None:
-        """Return a copy of what was learned of the calls of conversations, for the present models; the lock is held."""
-        models, saved = self._learner.pool.models, self._call_sums
-        if self._calls is not None:
-            estimates = self._calls.estimates
-            estimates.follow(models)
-        elif saved is not None:
-            estimates = CallEstimates.of_sums(models, saved["tokens.first"].shape[-1], saved)
-        else:
-            return None
-        return {name: array.copy() for name, array in estimates.sums().items()}
-
     def _take_stock(self, decision: Decision) -> None:
         """Count the scores that may still come; after 100 decisions and at each doubling, log why money is left."""
         with self._lock:
@@ -407,15 +398,3 @@ class RouterAdministration(RouterMode):
     def close(self) -> None:
         """Send the store what it has not received yet, and close it."""
         self._store.close()
-
-
-def _warn_if_short(budget: Budget, plan: Plan | None) -> None:
-    """Log a warning if a budget cannot pay the cheapest models for its whole horizon."""
-    if plan is not None and budget.rate_usd is not None and budget.rate_usd < plan.floor_usd:
-        logger.warning(
-            "the budget gives %.3g USD per request, the cheapest models cost %.3g: it will last for about %d of %d",
-            budget.rate_usd,
-            plan.floor_usd,
-            int(budget.amount_usd / plan.floor_usd),
-            budget.horizon,
-        )

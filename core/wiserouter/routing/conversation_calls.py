@@ -137,7 +137,7 @@ class ConversationCalls:
     def decided(self, state: Conversation, record: Record) -> bool:
         """Keep the state after a reserved decision; False if another call has chosen the model of the run meanwhile.
 
-        A query that is not served leaves the state as it is, so that the next call is decided anew.
+        A query that is not served leaves the state as it is, so that the next call is decided as if it were the first.
 
         Parameters
         ----------
