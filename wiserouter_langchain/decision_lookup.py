@@ -40,10 +40,10 @@ def credit(
         If there is none.
     """
     given = {"reward": check_reward(score), "source": source, "weight": weight, "comment": comment}
-    found = _decisions(router, index, target)
-    if router.conversations is not None:
-        found = list(dict.fromkeys(_of_agent_run(router, each) for each in found))
-    reached = sum(_is_rewarded(router, each, given) for each in found)
+    calls: dict[str, list[str]] = {}
+    for each in _decisions(router, index, target):
+        calls.setdefault(each if router.conversations is None else _of_agent_run(router, each), []).append(each)
+    reached = sum([any(_is_rewarded(router, each, given) for each in of_run) for of_run in calls.values()])
     if reached or _is_conversation_rewarded(router, target, given, scope):
         return reached or 1
     raise UnknownDecision(

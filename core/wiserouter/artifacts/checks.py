@@ -22,7 +22,7 @@ Arrays = Mapping[str, NDArray[Any]]
 Shape = tuple[int, ...]
 
 _TAKEN_BACK = ("invoked", "met", "reward", "reward_sq")
-_NEVER_NEGATIVE = (*_TAKEN_BACK, "cost", "cost_sq")
+_COUNT_OF = {"cost": "calls", "cost_sq": "calls", "reward": "labels", "reward_sq": "labels", "delay_s": "scored"}
 _DEVIATING = ("cost", "reward", "reward_sq")
 
 
@@ -98,11 +98,28 @@ def without_negatives(arrays: Arrays, *, deviating: bool) -> dict[str, NDArray[A
 
     Examples
     --------
-    >>> without_negatives({"invoked": np.array([[-0.5, 2.0]])}, deviating=False)
-    {'invoked': array([[0., 2.]])}
+    >>> without_negatives({"labels": np.array([[-0.5, 2.0]])}, deviating=False)
+    {'labels': array([[0., 2.]])}
     """
-    names = [name for name in _NEVER_NEGATIVE if not (deviating and name in _DEVIATING)]
-    return {name: np.maximum(array, 0.0) if name in names else array for name, array in arrays.items()}
+    return {
+        name: array if deviating and name in _DEVIATING else np.maximum(array, 0.0) for name, array in arrays.items()
+    }
+
+
+def without_remainders(arrays: Arrays, *, deviating: bool) -> dict[str, NDArray[Any]]:
+    """Return the arrays of estimates without negatives, and with 0 for what is left of a sum whose count is 0.
+
+    Examples
+    --------
+    >>> arrays = {"labels": np.array([[-0.5, 2.0]]), "reward": np.array([[0.1, 1.0]])}
+    >>> without_remainders(arrays, deviating=False)
+    {'labels': array([[0., 2.]]), 'reward': array([[0., 1.]])}
+    """
+    left = without_negatives(arrays, deviating=deviating)
+    return {
+        name: np.where(left[_COUNT_OF[name]] > 0.0, array, 0.0) if name in _COUNT_OF else array
+        for name, array in left.items()
+    }
 
 
 def check_means(estimates: Estimates, *, deviating: bool) -> None:

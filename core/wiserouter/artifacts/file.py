@@ -13,7 +13,7 @@ import json
 import math
 import os
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +36,12 @@ _MANIFEST = "manifest.json"
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the first date that a zip can hold
 
 
-def write_artifact(path: str | Path, manifest: Mapping[str, Any], arrays: Arrays) -> str:
+def write_artifact(
+    path: str | Path,
+    manifest: Mapping[str, Any],
+    arrays: Arrays,
+    check: Callable[[Path], object] | None = None,
+) -> str:
     """Write one artifact, replacing `path` at once or not at all, and return the content's hash.
 
     Parameters
@@ -47,6 +52,8 @@ def write_artifact(path: str | Path, manifest: Mapping[str, Any], arrays: Arrays
         JSON values.
     arrays : mapping of str to ndarray
         Numbers only.
+    check : callable, optional
+        Called with the finished file before that replaces `path`; it raises what keeps `path` as it is.
 
     Raises
     ------
@@ -64,6 +71,8 @@ def write_artifact(path: str | Path, manifest: Mapping[str, Any], arrays: Arrays
         with zipfile.ZipFile(draft, "w", zipfile.ZIP_DEFLATED) as file:
             for name, data in {_MANIFEST: _json(head), **members}.items():
                 file.writestr(zipfile.ZipInfo(name, _EPOCH), data, zipfile.ZIP_DEFLATED)
+        if check is not None:
+            check(draft)
         draft.replace(target)
     finally:
         draft.unlink(missing_ok=True)

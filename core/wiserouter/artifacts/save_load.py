@@ -19,6 +19,7 @@ from wiserouter.artifacts.checks import (
     check_means,
     check_residuals,
     without_negatives,
+    without_remainders,
 )
 from wiserouter.artifacts.file import read_artifact, write_artifact
 from wiserouter.artifacts.parts import RouterParts
@@ -40,7 +41,13 @@ _KINDS = "?biufUS"
 
 
 def save(parts: RouterParts, path: str | Path) -> str:
-    """Write the parts of a router to one file, replacing it at once or not at all, and return the content's hash."""
+    """Write the parts of a router to one file, replacing it at once or not at all, and return the content's hash.
+
+    Raises
+    ------
+    ArtifactError
+        If the file could not be loaded again; the one at `path` stays as it was.
+    """
     contexts, encoder, residuals = parts.contexts, parts.encoder, parts.residuals
     manifest: dict[str, Any] = {
         "models": [_fields_of(model) for model in parts.models],
@@ -57,12 +64,21 @@ def save(parts: RouterParts, path: str | Path) -> str:
     arrays = {
         "contexts.centroids": contexts.centroids,
         "contexts.freq": contexts.freq,
-        **_prefixed("estimates.", without_negatives(parts.estimates.arrays(), deviating=residuals is not None)),
+        **_prefixed("estimates.", without_remainders(parts.estimates.arrays(), deviating=residuals is not None)),
         **_prefixed("encoder.", encoder.state() if encoder is not None else {}),
         **_prefixed("finer.", residuals.arrays() if residuals is not None else {}),
         **_prefixed("calls.", dict(parts.call_sums or {})),
     }
-    return write_artifact(path, manifest, arrays)
+    own_encoder = encoder if encoder is not None and encoder.spec == "custom" else None
+
+    def check_loads(draft: Path) -> None:
+        try:
+            load(draft, own_encoder)
+        except ArtifactError as error:
+            reason = str(error).removeprefix(f"{draft}: ")
+            raise ArtifactError(path, f"not written, since it could not be loaded again: {reason}") from error
+
+    return write_artifact(path, manifest, arrays, check_loads)
 
 
 def load(path: str | Path, encoder: EncoderLike | None = None) -> RouterParts:

@@ -49,6 +49,14 @@ class CallEstimates:
         self.ended = 0
         self._rates = self._rates_of_all()
 
+    @classmethod
+    def of_sums(cls, models: Sequence[Model], n_contexts: int, sums: Mapping[str, FloatArray]) -> CallEstimates:
+        """Return the estimates of a pool whose first models have these sums; the others came later."""
+        estimates = cls(models[: len(sums["calls_left.stopped"])], n_contexts)
+        estimates.add_sums(sums)
+        estimates.follow(models)
+        return estimates
+
     def follow(self, models: Sequence[Model]) -> None:
         """Take over the models of a pool that has grown, or whose prices have changed."""
         if models is self._models:
@@ -215,3 +223,16 @@ class CallEstimates:
     def _row(self, context: int) -> int:
         """Return the row of a context; the last one, that of all contexts, for a query without a context."""
         return context if context < self._n_contexts else 0
+
+
+def sums_for_pool(
+    models: Sequence[Model], estimates: CallEstimates | None, saved: Mapping[str, FloatArray] | None
+) -> dict[str, FloatArray] | None:
+    """Return a copy of the sums of the present models: of what is learned, else of what was saved of the first ones."""
+    if estimates is not None:
+        estimates.follow(models)
+    elif saved is not None:
+        estimates = CallEstimates.of_sums(models, saved["tokens.first"].shape[-1], saved)
+    else:
+        return None
+    return {name: array.copy() for name, array in estimates.sums().items()}

@@ -140,13 +140,13 @@ class Judge:
         """
         if self._closed or decision.context == NO_CONTEXT or not decision.model:
             return False
-        call = JudgedCall(decision.run_id or decision.id, decision.model, prompt, answer)
+        call = JudgedCall(decision.id, decision.model, prompt, answer)
         with self._lock:
             self.counts.offered += 1
             if self._sample.takes(decision.context, decision.model):
                 return self._enqueue(call)
             if self.settings.held:
-                self._held[call.decision_id] = call
+                self._held[decision.run_id or decision.id] = call  # a person scores the run
                 if len(self._held) > self.settings.held:
                     self._held.popitem(last=False)
         return False

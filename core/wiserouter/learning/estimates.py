@@ -134,7 +134,10 @@ class Estimates:
         replaced_weight: float = 1.0,
         delay_s: float = 0.0,
     ) -> None:
-        """Count one reward, `delay_s` after its decision, or in place of an earlier one where `replacing` is given."""
+        """Count one reward, `delay_s` after its decision, or in place of an earlier one where `replacing` is given.
+
+        Where it weighs less than the earlier one, `delay_s` is that of the weight that is taken back.
+        """
         cells, n_models = self._cells, self.shape[1]
         cell = context * n_models + model if 0 <= model < n_models else self._no_cell(context, model)
         old, old_weight = (0.0, 0.0) if replacing is None else (replacing, replaced_weight)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -201,18 +201,34 @@ class Pool:
             raise NoEligibleModel({name: self._why_not(k, asked, input_tokens) for k, name in enumerate(self.names)})
         return None if len(left) == len(self.models) else left
 
-    def worst_cases_usd(self, input_tokens: int | None, max_output_tokens: int | None) -> list[float]:
-        """Return the most that one call of each model can cost; raise `UnknownPrice` where nothing bounds it."""
+    def worst_cases_usd(
+        self, input_tokens: int | None, max_output_tokens: int | None, candidates: Collection[int] | None = None
+    ) -> list[float]:
+        """Return the most that one call of each model can cost; infinite where nothing bounds it.
+
+        Raises
+        ------
+        UnknownPrice
+            If nothing bounds that of one of the candidates, by default of any model.
+        """
         if input_tokens is None and max_output_tokens is None and self._max_costs_usd is not None:
             return self._max_costs_usd
         tokens = None if input_tokens is None else check_count("input_tokens", input_tokens)
         output = None if max_output_tokens is None else check_count("max_output_tokens", max_output_tokens)
-        return [self._worst_case_usd(k, tokens, output) for k in range(len(self.models))]
+        worst_usd = [self._worst_case_usd(k, tokens, output) for k in range(len(self.models))]
+        for k in range(len(self.models)) if candidates is None else candidates:
+            if worst_usd[k] == float("inf"):
+                raise UnknownPrice(
+                    self.names[k],
+                    "bound on the cost of this call: pass the text or input_tokens, and max_output_tokens or "
+                    "Model(max_output_tokens=...), or give Model(max_cost_usd=...)",
+                )
+        return worst_usd
 
     def check_bounded(self) -> None:
-        """Raise `UnknownPrice` if a hard budget could never bound the cost of some model."""
+        """Raise `UnknownPrice` if a hard budget could never bound the cost of some model in service."""
         for model in self.models:
-            if model.price is None and model.max_cost_usd is None:
+            if model.price is None and model.max_cost_usd is None and not model.retired:
                 raise UnknownPrice(
                     model.name, "bound on the cost of a call: give price and max_output_tokens, or max_cost_usd"
                 )
@@ -228,13 +244,7 @@ class Pool:
         output = _least(asked, model.max_output_tokens)
         if prices is not None and input_tokens is not None and output is not None:
             return input_tokens * prices[0] + output * prices[1]
-        if model.max_cost_usd is not None:
-            return model.max_cost_usd
-        raise UnknownPrice(
-            model.name,
-            "bound on the cost of this call: pass the text or input_tokens, and max_output_tokens or "
-            "Model(max_output_tokens=...), or give Model(max_cost_usd=...)",
-        )
+        return float("inf") if model.max_cost_usd is None else model.max_cost_usd
 
     def _too_long(self, k: int, input_tokens: int | None) -> bool:
         window = self.models[k].max_input_tokens

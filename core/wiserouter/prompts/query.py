@@ -120,7 +120,7 @@ class QueryReader:
             context = self._context_now(embedding, context)
         kept = self._kept(embedding, context) if self._keeps_embedding and embedding is not None else None
         if context is not None:
-            assigned = self._checked(context)
+            assigned = self.checked_context(context)
         else:
             assigned = self._assigned(text, embedding if kept is None else kept)
         tokens = None if text is None and input_tokens is None else self._tokens(text, input_tokens, hard=hard)
@@ -138,6 +138,7 @@ class QueryReader:
 
     def _context_now(self, embedding: ArrayLike | None, context: int | None) -> int | None:
         """Return the context to go by where contexts are fitted while serving; None for that of the embedding."""
+        context = None if context is None else self._whole(context)
         if embedding is not None:
             return None
         return NO_CONTEXT if context is None and self._n_contexts > 1 else context
@@ -154,12 +155,21 @@ class QueryReader:
     def _length(self, text: str | None, input_tokens: int | None) -> int | None:
         return input_tokens if input_tokens is not None or text is None else count_tokens(text).tokens
 
-    def _checked(self, context: int) -> int:
+    def checked_context(self, context: int) -> int:
+        """Return a context if there is one of this number, or it is `NO_CONTEXT`; raise `InvalidInput` otherwise."""
+        context = self._whole(context)
         if context != NO_CONTEXT and not 0 <= context < self._n_contexts:
-            raise InvalidInput(
-                f"context must be NO_CONTEXT or in 0..{self._n_contexts - 1}, got {context!r}", value=context
-            )
+            raise self._no_context(context)
         return context
+
+    def _whole(self, context: object) -> int:
+        """Return a whole number as an int; True and 1.0 equal one, and would be its key in what is kept by context."""
+        if isinstance(context, bool) or not isinstance(context, int | np.integer):
+            raise self._no_context(context)
+        return int(context)
+
+    def _no_context(self, value: object) -> InvalidInput:
+        return InvalidInput(f"context must be NO_CONTEXT or in 0..{self._n_contexts - 1}, got {value!r}", value=value)
 
     def _assigned(self, text: str | None, embedding: ArrayLike | None) -> int:
         if embedding is not None:

@@ -14,6 +14,7 @@ from wiserouter.artifacts.parts import RouterParts
 from wiserouter.budgets.budget import Budget
 from wiserouter.budgets.funds import BudgetSnapshot
 from wiserouter.budgets.nested import Account
+from wiserouter.conversations.call_estimates import sums_for_pool
 from wiserouter.errors import InvalidInput
 from wiserouter.learning.estimates import Estimates
 from wiserouter.learning.optimistic_estimates import scored_share
@@ -35,6 +36,7 @@ from wiserouter.routing.learner import Learner
 from wiserouter.routing.ordered_mode import RouterMode
 from wiserouter.routing.pool_figures import PoolFigures, described, figures_of
 from wiserouter.routing.shadow import Shadow
+from wiserouter.routing.short_budget import warn_if_short
 from wiserouter.routing.status import Status, status_of, status_with_judge
 from wiserouter.routing.unspent import FIRST_LOGGED, RARE, why_unspent
 from wiserouter.stores import Health, Store
@@ -192,7 +194,7 @@ class RouterAdministration(RouterMode):
         restart = not self._store.durable if restart is None else restart
         self._open(budget, scope, parent, restart=restart)
         for one in budget.each:
-            _warn_if_short(one, self.plan)
+            warn_if_short(one, self.plan)
         for listener in self._listeners:
             listener()
 
@@ -215,6 +217,10 @@ class RouterAdministration(RouterMode):
         Notes
         -----
         A prior counts as one observation per context.
+
+        Under a hard budget a model without price and `max_cost_usd` takes the calls for which `worst_case_usd` states
+        its bound. Any other call that it is eligible for is refused with `UnknownPrice`, until `update_model` gives it
+        a bound, or `retire_model` takes it out of service.
         """
         if self.check_new_model is not None:
             self.check_new_model(model)
@@ -261,7 +267,13 @@ class RouterAdministration(RouterMode):
             self._learner.refit_contexts(self._growing, n_contexts)
 
     def save(self, path: str | Path) -> str:
-        """Write the fitted and learned parts to one file, and return its hash; running budgets stay in the store."""
+        """Write the fitted and learned parts to one file, and return its hash; running budgets stay in the store.
+
+        Raises
+        ------
+        ArtifactError
+            If the file could not be loaded again. The one at `path` stays as it was.
+        """
         from wiserouter.artifacts.save_load import save  # a router that is never saved loads no zip
 
         return save(self.parts(), path)
@@ -269,9 +281,9 @@ class RouterAdministration(RouterMode):
     def parts(self) -> RouterParts:
         """Return a copy of the fitted and learned parts, which no longer changes with this router."""
         with self._lock:
-            sums = self._call_sums if self._calls is None else self._calls.estimates.sums()
-            copies = None if sums is None else {name: array.copy() for name, array in sums.items()}
-            return self._learner.copy()._replace(call_sums=copies)
+            estimates = None if self._calls is None else self._calls.estimates
+            sums = sums_for_pool(self._learner.pool.models, estimates, self._call_sums)
+            return self._learner.copy()._replace(call_sums=sums)
 
     def status(self, scope: str = "default") -> Status:
         """Return the state of a scope's budget and what the rest of it will buy; raise `NotStarted` if none runs."""
@@ -386,15 +398,3 @@ class RouterAdministration(RouterMode):
     def close(self) -> None:
         """Send the store what it has not received yet, and close it."""
         self._store.close()
-
-
-def _warn_if_short(budget: Budget, plan: Plan | None) -> None:
-    """Log a warning if a budget cannot pay the cheapest models for its whole horizon."""
-    if plan is not None and budget.rate_usd is not None and budget.rate_usd < plan.floor_usd:
-        logger.warning(
-            "the budget gives %.3g USD per request, the cheapest models cost %.3g: it will last for about %d of %d",
-            budget.rate_usd,
-            plan.floor_usd,
-            int(budget.amount_usd / plan.floor_usd),
-            budget.horizon,
-        )

@@ -168,9 +168,13 @@ class RouterBatches(RouterSignals):
         ------
         NotStarted, BudgetExhausted, UnknownModel
             If the scope has no budget, a hard limit does not admit the cost, or the model is unknown.
+        InvalidInput
+            If the router has no such context.
         """
+        reader = self._learner.reader
+        reader.checked_context(decision.context)
         record = Record(decision, self.pool.index(decision.model), "actual")
-        record.contexts_version = self._learner.reader.version
+        record.contexts_version = reader.version
         if self._knows(decision.id):
             return
         self._store.reserve(record)

@@ -25,6 +25,7 @@ from wiserouter.conversations.settings import Conversations
 from wiserouter.conversations.stay_or_switch import stay_or_switch
 from wiserouter.errors import UnknownDecision
 from wiserouter.learning.shrinkage import PRIOR_COUNT
+from wiserouter.planning.envelope import SKIP
 from wiserouter.planning.policies import Choice
 from wiserouter.pricing.prices import Usage
 from wiserouter.routing.conversation_figures import ConversationCounts
@@ -76,8 +77,8 @@ class ConversationCalls:
         sums: Mapping[str, FloatArray] | None = None,
     ) -> None:
         self.settings, self._store, self._learner, self._lock = settings, store, learner, lock
-        self.estimates = CallEstimates(learner.pool.models, 1 if grows else learner.contexts.n_contexts)
-        self.estimates.add_sums(sums or {})
+        models, n_contexts = learner.pool.models, 1 if grows else learner.contexts.n_contexts
+        self.estimates = CallEstimates.of_sums(models, n_contexts, sums) if sums else CallEstimates(models, n_contexts)
         self.counts = ConversationCounts()
         self._open = OpenRuns(settings.ttl_s)
         self._is_run = settings.unit == "run"
@@ -136,6 +137,8 @@ class ConversationCalls:
     def decided(self, state: Conversation, record: Record) -> bool:
         """Keep the state after a reserved decision; False if another call has chosen the model of the run meanwhile.
 
+        A query that is not served leaves the state as it is, so that the next call is decided as if it were the first.
+
         Parameters
         ----------
         state : Conversation
@@ -143,6 +146,8 @@ class ConversationCalls:
         record : Record
             The decision.
         """
+        if record.model == SKIP:
+            return True
         decision = record.decision
         for _ in range(MAX_ATTEMPTS):
             after = self._after_decision(state, record)
@@ -204,6 +209,23 @@ class ConversationCalls:
             self.counts.ended += 1
             if owner is not None and not state.is_shared:
                 self._book(owner, state.estimate_usd, state.spent_usd)
+
+    def scored_id(self, decision: Decision) -> str:
+        """Return the decision that the score of a later call of a run belongs to: the one that the call goes on from.
+
+        Where that was released, while calls that had gone on from it were under way, it is the decision of the run
+        since then; the call's own where the run has none.
+        """
+        first = self._store.find(decision.run_id)
+        if first.state != "released":
+            return first.decision.id
+        state = self._store.conversation(decision.conversation)
+        try:
+            later = self._store.find(name_of_ended(decision.conversation) if state is None else state.decision_id)
+        except UnknownDecision:
+            return decision.id
+        is_later = later.decision.decided_at >= first.decision.decided_at  # else of an earlier run of this id
+        return later.decision.id if is_later else decision.id
 
     def _follow(self) -> None:
         """Take over the present models, and what other workers have learned; the lock is held."""

@@ -131,7 +131,8 @@ class Decider:
         allowed = candidates
         worst_usd, room_usd = None, None
         if budget.hard:
-            worst_usd, room_usd = self._worst_usd(tokens, max_output_tokens, worst_case_usd), budget.room_usd
+            worst_usd = self._worst_usd(tokens, max_output_tokens, worst_case_usd, candidates)
+            room_usd = budget.room_usd
             allowed = _affordable(budget, candidates, worst_usd, may_wait=may_wait)
             funds = self._cushioned(budget, worst_usd, 0.0 if may_wait else budget.margin_usd)
         residuals = learner.residuals
@@ -191,12 +192,16 @@ class Decider:
         return self._keyed.generator(draw_key, scope, budget.account.epoch_s)
 
     def _worst_usd(
-        self, tokens: int | None, max_output_tokens: int | None, given_usd: Mapping[str, float] | None
+        self,
+        tokens: int | None,
+        max_output_tokens: int | None,
+        given_usd: Mapping[str, float] | None,
+        candidates: set[int] | None,
     ) -> list[float]:
         """Return the most that a call of each model can cost: the caller's bound, else prices x tokens."""
         pool = self._learner.pool
         if given_usd is None:
-            return pool.worst_cases_usd(tokens, max_output_tokens)
+            return pool.worst_cases_usd(tokens, max_output_tokens, candidates)
         return [_bound(given_usd.get(name, float("inf"))) for name in pool.names]
 
     def _cushioned(self, budget: BudgetSnapshot, worst_usd: list[float], margin_usd: float) -> Funds:

@@ -10,7 +10,7 @@ from wiserouter.judging.agreement import places_of, rise_of
 from wiserouter.judging.agreements import Agreements
 from wiserouter.learning.cost_prior import price_change
 from wiserouter.learning.drift import Watch
-from wiserouter.learning.estimates import AllSums
+from wiserouter.learning.estimates import AllSums, Estimates
 from wiserouter.learning.new_model import new_model_prior
 from wiserouter.learning.pending_scores import PendingScores
 from wiserouter.learning.reclustering import FittedContexts, Growing, Moved, Seen
@@ -212,7 +212,10 @@ class Learner:
             return
         plain = score if features is None else features.plain_reward(model, score)
         former = replaced if replaced is None or features is None else features.plain_reward(model, replaced)
-        delay_s = self._now() - record.decision.decided_at
+        if replaced is not None and weight < replaced_weight:
+            delay_s = _mean_delay_s(self.estimates, context, model)
+        else:
+            delay_s = self._now() - record.decision.decided_at
         self.estimates.add_reward(
             context, model, plain, weight=weight, replacing=former, replaced_weight=replaced_weight, delay_s=delay_s
         )
@@ -348,3 +351,9 @@ class Learner:
         """Return the kept query of a decision, if the model that answered is the one that was chosen."""
         kept = None if self._growing is None else self._growing.seen(record.decision.id)
         return kept if kept is not None and kept.model == record.model else None
+
+
+def _mean_delay_s(estimates: Estimates, context: int, model: int) -> float:
+    """Return the mean time from decision to score of a model in a context; 0 without a score."""
+    scored = float(estimates.scored[context, model])
+    return float(estimates.delay_s[context, model]) / scored if scored > 0.0 else 0.0

@@ -345,7 +345,9 @@ class RouterSettlement(RouterAdministration):
         if self._calls is None:
             return decision_id
         known = self._store.find(decision_id).decision if isinstance(decision, str) else decision
-        return known.run_id or decision_id
+        if known.run_id in ("", known.id):
+            return decision_id
+        return self._calls.scored_id(known)
 
     def _warn_if_hard(self, record: Record, cost_usd: float) -> None:
         """Log that a call cost more than its reservation, where a hard limit bounded it."""

@@ -47,9 +47,14 @@ def test_text_is_encoded_only_where_there_are_several_contexts():
 
 def test_a_known_context_is_checked():
     assert reader().read(None, None, None, NO_CONTEXT, hard=False).context == NO_CONTEXT
-    for context in (-2, 2):
+    assert type(reader().read(None, None, None, np.int64(1), hard=False).context) is int
+    growing = reader(TWO, None, embedding=True, reassigns=True)
+    for context in (-2, 2, True, np.True_, 0.5, 1.0, np.float64(1), "x", [1]):
         with pytest.raises(InvalidInput, match=r"NO_CONTEXT or in 0..1"):
             reader().read(None, None, None, context, hard=False)
+    for context in (True, 1.0, "x"):  # also where an embedding outranks it
+        with pytest.raises(InvalidInput, match=r"NO_CONTEXT or in 0..1"):
+            growing.read(None, [1.0, 1.0], None, context, hard=False)
 
 
 def test_without_text_embedding_or_encoder_there_is_no_context():

@@ -1,5 +1,7 @@
 """Calls of runs and conversations in a router with a store in memory: models, counts, costs, rewards and budgets."""
 
+from contextlib import suppress
+from itertools import count
 from threading import Barrier, Thread
 
 import numpy as np
@@ -18,12 +20,15 @@ from wiserouter import (
     Usage,
     WiseRouter,
 )
+from wiserouter.artifacts.file import read_artifact, write_artifact
 from wiserouter.artifacts.save_load import save
 from wiserouter.cli.explain import _show as show
 from wiserouter.errors import (
+    AlreadySettled,
     BudgetExhausted,
     DamagedArtifact,
     InvalidInput,
+    QuerySkipped,
     RunBudgetExhausted,
     UnknownConversation,
 )
@@ -512,11 +517,80 @@ def test_what_was_learned_of_the_calls_is_saved_and_loaded(tmp_path):
         np.testing.assert_array_equal(array, sums[name], err_msg=name)
 
 
+def test_a_skipped_query_leaves_its_run_to_the_next_call():
+    router = fitted(policy=Offline(allow_skip=True), budget=Budget(0.5, horizon=100))  # half of what all need
+    with pytest.raises(QuerySkipped):
+        while True:
+            router.charge(router.decide("hi", conversation="run"), 0.01)
+            router.end("run")
+    assert router.conversation("run") is None
+    served = None
+    while served is None:
+        with suppress(QuerySkipped):
+            served = router.decide("hi", conversation="run")
+    assert served.run_id == served.id
+    calls = router.estimates.calls.sum()
+    router.charge(served, 0.01)
+    assert router.estimates.calls.sum() == calls + 1.0
+    assert not router.reward_conversation("run", 1.0)
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_the_score_of_a_call_whose_first_call_was_released_is_that_of_its_run(ends):
+    router = fitted()
+    first, second = (router.decide("hi", conversation="run") for _ in range(2))
+    assert second.run_id == first.id
+    router.release(first)
+    router.charge(second, 0.01)
+    assert not router.reward(second, 0.2)  # the only call of the run so far
+    again = router.decide("hi", conversation="run")
+    router.charge(again, 0.01)
+    assert again.run_id == again.id
+    if ends:
+        router.end("run")
+    assert not router.reward(second.id, 0.7)
+    assert router.reward(again, 0.8)
+    assert (router.explain(again).reward, router.explain(second).reward) == (0.8, 0.2)
+    with pytest.raises(AlreadySettled):
+        router.reward(first, 1.0)
+
+
+def test_the_score_of_a_call_is_not_that_of_an_earlier_run_of_its_id():
+    router = fitted(clock=count(1_000.0).__next__)
+    serve(router, "run", 1)
+    router.end("run")
+    first, second = (router.decide("hi", conversation="run") for _ in range(2))
+    router.release(first)
+    router.charge(second, 0.01)
+    router.end("run")
+    assert not router.reward(second, 0.2)
+    assert router.explain(second).reward == 0.2
+
+
+def test_a_model_that_came_later_is_saved_with_what_was_learned_of_the_calls(tmp_path):
+    router = fitted()
+    serve(router, "run-1", 5)
+    router.add_model(Model("new", Price(1e-6, 2e-6)))
+    router.save(tmp_path / "a.wise")  # before the next call of a conversation
+    loaded = WiseRouter.load(tmp_path / "a.wise")
+    loaded.add_model(Model("newer"))
+    loaded.save(tmp_path / "b.wise")  # without conversations
+    again = WiseRouter.load(tmp_path / "b.wise")
+    again.add_model(Model("newest"))
+    again.keep_conversations(Conversations("run"))
+    learned, present = router.parts().call_sums, again.parts().call_sums
+    assert learned["tokens.first"].any()
+    for name, array in learned.items():
+        assert len(present[name]) == 5
+        np.testing.assert_array_equal(present[name][:3], array, err_msg=name)
+
+
 def test_an_artifact_with_sums_of_other_models_is_refused(tmp_path):
     router = fitted()
     serve(router, "run-1", 5)
-    parts = router.parts()
-    save(parts._replace(call_sums={**parts.call_sums, "hits.firsts": np.zeros(3)}), tmp_path / "a.wise")
+    router.save(tmp_path / "a.wise")
+    manifest, arrays = read_artifact(tmp_path / "a.wise")
+    write_artifact(tmp_path / "a.wise", manifest, {**arrays, "calls.hits.firsts": np.zeros(3)})
     with pytest.raises(DamagedArtifact, match=r"calls.hits.firsts must have shape \(2,\), got \(3,\)"):
         WiseRouter.load(tmp_path / "a.wise")
 

@@ -194,6 +194,22 @@ def test_a_hard_limit_refuses_what_nothing_bounds():
         router.decide("code")
 
 
+def test_a_hard_limit_bounds_those_models_only_that_may_take_the_call():
+    router = make()
+    router.start(Budget(100.0, 10, limit="hard"))
+    router.add_model(Model("new"))
+    with pytest.raises(UnknownPrice, match="'new' has no bound on the cost of this call"):
+        router.decide("code")
+    assert router.decide("code", eligible=["small"]).model == "small"
+    stated = {"small": 50.0, "large": 50.0, "new": 0.5}
+    assert router.decide("code", eligible=["new"], worst_case_usd=stated).reserved_usd == 0.5
+    router.retire_model("new")
+    decision = router.decide("code")
+    assert decision.model in {"small", "large"}
+    assert [model.worst_case_usd for model in router.explain(decision).models][2] is None
+    router.start(Budget(100.0, 10, limit="hard"))  # a retired one needs no bound
+
+
 def test_models_that_cannot_take_the_query_are_left_out():
     router = make()
     router.start(Budget(100.0, 10))
@@ -224,6 +240,10 @@ def test_scopes_pay_for_themselves_and_learn_together():
         (lambda r, d: r.decide("unheard of"), InvalidInput, "encoder's table"),
         (lambda r, d: r.decide(embedding=[math.nan, 1.0]), InvalidInput, "finite"),
         (lambda r, d: r.decide(embedding=[1.0]), InvalidInput, "shape"),
+        (lambda r, d: r.decide(context=True), InvalidInput, "in 0..1, got True"),
+        (lambda r, d: r.decide(context=1.0), InvalidInput, "in 0..1, got 1.0"),
+        (lambda r, d: r.decide(context="x"), InvalidInput, "in 0..1, got 'x'"),
+        (lambda r, d: r.reserve_decision(d._replace(id="new", context=2)), InvalidInput, "in 0..1, got 2"),
         (lambda r, d: r.decide("code", eligible=["gpt-9"]), UnknownModel, "small, large; got 'gpt-9'"),
         (lambda r, d: r.decide("code", eligible=[]), NoEligibleModel, "not in eligible"),
         (lambda r, d: r.decide("code", input_tokens=-1), InvalidInput, "input_tokens"),
@@ -251,6 +271,7 @@ def test_bad_input_is_refused_and_changes_nothing(call, error, says):
         call(router, decision)
     assert issubclass(error, WiseRouterError)
     np.testing.assert_equal(figures(router), before)
+    assert router.decide(context=1).context == 1
 
 
 def test_charging_twice_charges_once():

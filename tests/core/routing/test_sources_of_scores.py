@@ -10,6 +10,7 @@ from wiserouter.errors import InvalidInput
 from wiserouter.evaluation.off_policy import read_decisions
 from wiserouter.learning.source_scores import SourceScore, evidence
 from wiserouter.routing.journal_reader import JournalReader, find_explanation
+from wiserouter.stores import MemoryStore
 
 MODELS = [Model("small", Price(1e-7, 4e-7)), Model("large", Price(3e-6, 1.5e-5))]
 SHARES = st.floats(0.0, 1.0)
@@ -52,6 +53,38 @@ def test_a_judge_never_replaces_a_person():
     assert router.explain(decision).reward == 1.0
     with pytest.raises(InvalidInput, match="source must be"):
         router.reward(decision, 1.0, source="anyone")
+
+
+@given(st.lists(st.tuples(SOURCES, SHARES, SHARES, st.floats(0.0, 1e5)), max_size=8))
+def test_a_score_of_less_weight_takes_its_share_of_the_delays_along(events):
+    now_s = [1_000.0]
+    router = WiseRouter(MODELS, seed=0, store=MemoryStore(lambda: now_s[0]))
+    router.start(Budget(1.0, 1_000))
+    decision = charged(router)
+    longest_s = 0.0
+    for source, reward, weight, later_s in events:
+        now_s[0] += later_s
+        longest_s += later_s
+        router.reward(decision, reward, source=source, weight=weight)
+        scored, delay_s = router.estimates.scored.sum(), router.estimates.delay_s.sum()
+        assert -1e-9 <= delay_s <= scored * longest_s + 1e-9
+
+
+def test_workers_that_share_a_store_take_the_same_delays_back(tmp_path, monkeypatch):
+    url = f"sqlite:///{tmp_path / 'budget.db'}"
+    one, other = started(url), started(url)
+    decision = charged(one)
+    for source, weight, delay_s in (("judge:mini", 1.0, 10.0), ("human", 0.5, 3_610.0)):
+        monkeypatch.setattr(one._learner, "_now", lambda delay_s=delay_s: decision.decided_at + delay_s)
+        one.reward(decision, 0.9, source=source, weight=weight)
+    for router in (one, other, one, other):
+        router.refresh()
+    for router in (one, other):
+        router.release(router.decide("hello"))
+        assert router.estimates.delay_s.sum() == pytest.approx(5.0)
+        router.save(tmp_path / "router.wise")
+        WiseRouter.load(tmp_path / "router.wise")
+        router.close()
 
 
 def test_workers_that_share_a_store_count_a_call_once(tmp_path):
