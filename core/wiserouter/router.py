@@ -493,13 +493,13 @@ class WiseRouter(RouterBatches, RouterLimits, RouterJudging):
                 query = learner.present_query(query)
             record = decide(query, budget, eligible, *terms)
         try:
-            store.reserve(record)
+            self._reserve(record)
         except BudgetExhausted:  # another call was faster
             budget = store.snapshot(scope)
             with self._lock:
                 query = learner.present_query(query)
                 record = decide(query, budget, eligible, *terms)
-            store.reserve(record)
+            self._reserve(record)
         return self._recorded(record, query)
 
     def _recorded(self, record: Record, query: Query) -> Decision:

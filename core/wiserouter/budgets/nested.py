@@ -167,6 +167,16 @@ def check_same_shape(
         )
 
 
+def check_parent(scope: str, parent: str, enclosing: Sequence[str]) -> None:
+    """Raise `InvalidInput` where a scope would enclose itself; `enclosing` are the parent and those that enclose it."""
+    if scope in enclosing:
+        raise InvalidInput(
+            f"a scope must not be within itself, got {' within '.join(map(repr, (scope, *enclosing)))}: name another "
+            f"parent, or none",
+            value=parent,
+        )
+
+
 def _shape(budget: Budget) -> list[tuple[object, ...]]:
     """Return the terms of each budget that cannot change while it runs."""
     return [(one.every, one.timezone, one.limit, one.rollover, one.on_exhausted) for one in budget.each]

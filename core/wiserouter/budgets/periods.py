@@ -15,6 +15,7 @@ _SECONDS = {"s": 1, "m": 60, "h": 3_600}
 _DAYS = {"d": 1, "w": 7}
 _MONDAY = date(1970, 1, 5)
 _PERIOD = re.compile(r"([1-9]\d{0,4})(s|m|h|d|w|mo)")
+_MOST_MONTHS = 12 * 1969  # from the year 0 on, from which months count, one of these has ended before 1970
 _NAMED = {"day": "1d", "week": "1w", "month": "1mo"}
 
 TRUST = 0.1
@@ -58,7 +59,7 @@ def parse_period(every: str, timezone: str = "UTC") -> Period:
     Raises
     ------
     InvalidInput
-        If either cannot be read.
+        If either cannot be read, or there are so many months that no window of them begins in the calendar.
 
     Examples
     --------
@@ -73,6 +74,8 @@ def parse_period(every: str, timezone: str = "UTC") -> Period:
             f"every must be a number and s, m, h, d, w or mo, such as '30d', or day, week or month, got {every!r}",
             value=every,
         )
+    if found[2] == "mo" and int(found[1]) > _MOST_MONTHS:
+        raise InvalidInput(f"every must be at most {_MOST_MONTHS}mo, got {every!r}", value=every)
     try:
         zone(timezone)
     except (KeyError, ValueError, TypeError, OSError) as error:

@@ -34,6 +34,11 @@ class FirstCalls:
         if model not in self._ended_s:
             self._begun[model] += 1
 
+    def take_back(self, model: int) -> None:
+        """Note that the latest call that begins is not sent after all."""
+        if model not in self._ended_s:
+            self._begun[model] -= 1
+
     def weight(self, model: int, *, begun_s: float, now_s: float) -> float:
         """Return the number of calls that a call counts for once it has ended."""
         ended_s = self._ended_s.setdefault(model, now_s)

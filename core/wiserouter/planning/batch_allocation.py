@@ -195,7 +195,7 @@ class BatchProgram:
 
     def _fill(self, model: IntArray, query: int, budget_usd: float) -> None:
         """Give the query that the optimum splits the best model that the money left pays for."""
-        left = budget_usd - math.fsum(self._costs(model).tolist())
+        left = max(budget_usd - math.fsum(self._costs(model).tolist()), 0.0)  # below 0 by a rounding error at most
         cost = self.cost_usd[query]
         pays = cost - cost[model[query]] <= left * (1.0 - 1e-9)  # so that no rounding error exceeds the budget
         best = int(np.where(pays, self.reward[query], -np.inf).argmax())

@@ -34,6 +34,7 @@ DIRECT_ROWS = 400
 
 _WHOLE = 1e-6  # a share of a query closer than this to a whole number is that number
 _TIE = 1e-9  # a model that is better by no more than the solver's own error
+_STEPS = (1e-9, 1e-8, 1e-7, 1e-6, 1e-5)  # of the budget that is left out; from more than the solver's error to `_WHOLE`
 _EXACT = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
 
 
@@ -137,17 +138,28 @@ class CapacityProgram:
     def _allocated(self, budget_usd: float) -> BatchAllocation:
         if budget_usd < self._floor_usd * (1.0 - 1e-12):
             raise InfeasibleBudget(budget_usd / len(self.reward), self._floor_usd / len(self.reward))
-        budget_usd, within = max(budget_usd, self._floor_usd), budget_usd
-        while True:
-            optimum = _solved(_Program(*self._parts, within, self._capacity))
-            model = self._rounded(optimum) if optimum else self._cheapest()
-            spent = self._spend(model)
-            if optimum is None or spent <= budget_usd:
-                break
-            within -= 2.0 * (spent - budget_usd)  # a rounding error of the solver
+        optimum = self._optimum(budget_usd)
+        model = self._whole(optimum, budget_usd)
         reward = math.fsum(self.reward[np.arange(len(model)), model].tolist())
         bound = reward if optimum is None else max(float((optimum.queries * self._parts[0]).sum()), reward)
-        return BatchAllocation(model, reward, spent, bound, 0.0 if optimum is None else optimum.price)
+        return BatchAllocation(model, reward, self._spend(model), bound, 0.0 if optimum is None else optimum.price)
+
+    def _optimum(self, budget_usd: float) -> _Optimum | None:
+        return _solved(_Program(*self._parts, budget_usd, self._capacity))
+
+    def _whole(self, optimum: _Optimum | None, budget_usd: float) -> IntArray:
+        """Return the models at an optimum; where a rounding error exceeds the budget, at one for a little less."""
+        most_usd, within = max(budget_usd, self._floor_usd), budget_usd
+        for step in _STEPS:
+            if optimum is None:
+                break
+            model = self._rounded(optimum)
+            excess_usd = self._spend(model) - most_usd
+            if excess_usd <= 0.0:
+                return model
+            within -= max(2.0 * excess_usd, step * budget_usd)
+            optimum = self._optimum(within)
+        return self._cheapest()
 
     def _cheapest(self) -> IntArray:
         """Return the cheapest allocation: where the budget leaves no other, the solver may see none."""

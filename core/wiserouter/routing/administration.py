@@ -184,7 +184,8 @@ class RouterAdministration(RouterMode):
         NotStarted
             If the parent has no budget.
         InvalidInput
-            If the running budget renews at other times, has another limit or another parent, and `restart` is not True.
+            If the running budget renews at other times, has another limit or another parent, and `restart` is not True; or
+            if the scope encloses the parent.
         StoreUnavailable
             If the store cannot be reached.
         """

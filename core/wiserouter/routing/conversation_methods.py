@@ -141,6 +141,7 @@ class RouterConversations(RouterSettlement):
             if calls.decided(state, record):
                 break
             self._store.release(record.decision.id)  # another call has chosen the model: nothing was sent yet
+            self._take_back(record)
         return record, query
 
     def _reserved_in(self, calls: ConversationCalls, state: Conversation, call: CallQuestion) -> tuple[Record, Query]:
@@ -173,7 +174,7 @@ class RouterConversations(RouterSettlement):
                     call.value,
                 )
             try:
-                self._store.reserve(record)
+                self._reserve(record)
             except BudgetExhausted as error:  # another call was faster
                 refused = error
                 continue

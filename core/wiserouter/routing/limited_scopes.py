@@ -286,6 +286,13 @@ class LimitedScopes:
             limits.in_flight.begin(decision.id, uses, decision.decided_at)
             self._first.begin(model)
 
+    def unsent(self, decision: Decision) -> None:
+        """Take back what `sent` has counted for a call that is not sent after all."""
+        model = self._learner.pool.positions.get(decision.model)
+        if decision.scope in self._scopes and model is not None:
+            self.ended(decision)
+            self._first.take_back(model)
+
     def ended(self, decision: Decision) -> None:
         """Expect no uses of a call any more."""
         limits = self._scopes.get(decision.scope)

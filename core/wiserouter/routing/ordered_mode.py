@@ -83,8 +83,8 @@ class RouterMode(RouterOrders):
 
     def _open(self, budget: Budget, scope: str, parent: str | None, *, restart: bool) -> None:
         """Open the account of a scope, in shadow mode divided into those of the acted and the observed calls."""
-        self._started[scope] = budget, parent
         self._divide(budget, scope, parent, self._shadow, restart=restart)
+        self._started[scope] = budget, parent
 
     def _divide(
         self, budget: Budget, scope: str, parent: str | None, shadow: Shadow | None, *, restart: bool = False

@@ -153,6 +153,20 @@ class RouterSettlement(RouterAdministration):
         """Spend like `spend`, off the event loop if the store may have to be waited for."""
         await self._offload(scope, partial(self.spend, cost_usd, scope=scope))
 
+    def _reserve(self, record: Record) -> None:
+        """Reserve the cost of a decision; one that is refused is not sent, so that limits wait for no use of it."""
+        try:
+            self._store.reserve(record)
+        except Exception:
+            self._take_back(record)
+            raise
+
+    def _take_back(self, record: Record) -> None:
+        """Let the limits forget a decision that is not sent."""
+        with self._lock:
+            if self._decider.limits is not None:
+                self._decider.limits.unsent(record.decision)
+
     def decision(self, decision_id: str, *others: str) -> Decision:
         """Return the decision of an id or an alias, or of the first of several that is known, for one round trip.
 

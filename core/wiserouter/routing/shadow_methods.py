@@ -175,7 +175,7 @@ class RouterShadow(RouterConversations):
                 record = self._decider.decide(query, budget, eligible, None, max_output_tokens, scope, False, key)
             choice, record.model = record.model, record.model if served is None else served
             try:
-                self._store.reserve(record)
+                self._reserve(record)
             except BudgetExhausted:  # a lease of a shared store that is used up
                 if last:
                     raise

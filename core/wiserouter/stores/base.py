@@ -171,7 +171,8 @@ class Store(Protocol):
         Raises
         ------
         InvalidInput
-            If the running budget renews differently, has another limit or another parent, and `restart` is False.
+            If the running budget renews differently, has another limit or another parent, and `restart` is False; or if
+            the scope encloses the parent.
         NotStarted
             If the parent has no budget.
         """

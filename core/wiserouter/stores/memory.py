@@ -10,7 +10,7 @@ from threading import RLock
 from wiserouter.budgets.budget import Budget
 from wiserouter.budgets.changes import BudgetChange, ChangeAnswer
 from wiserouter.budgets.funds import BudgetSnapshot
-from wiserouter.budgets.nested import Account, NestedLedger, check_same_shape, open_account
+from wiserouter.budgets.nested import Account, NestedLedger, check_parent, check_same_shape, open_account
 from wiserouter.budgets.pauses import check_runs
 from wiserouter.budgets.run_caps import OpenCaps, RunCap, capped_snapshot, check_caps
 from wiserouter.conversations.conversation import Conversation
@@ -82,6 +82,7 @@ class MemoryStore:
         """Start a budget for `scope`, or join the running one with the amount and horizon given now."""
         with self._lock:
             if parent is not None:
+                check_parent(scope, parent, self._scopes(parent))
                 self._account_at(parent, self.now())
             running = None if restart else self._ledgers.get(scope)
             if running is None:

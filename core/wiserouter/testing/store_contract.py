@@ -278,6 +278,28 @@ def keeps_scopes_apart_within_a_parent(shelf: Shelf) -> None:
         store.open(new_name("team"), Budget(1.0, 10), parent=new_name("unknown"))
 
 
+def refuses_a_scope_within_itself(shelf: Shelf) -> None:
+    """Refuse a parent that the scope encloses, also by what another worker has opened; the budgets stay as they were."""
+    store, outer = opened(shelf)
+    middle, inner = new_name("middle"), new_name("inner")
+    store.open(middle, Budget(5.0, 100), parent=outer)
+    other = other_store(shelf, store)
+    other.open(inner, Budget(2.0, 100), parent=middle)
+    for parent in (outer, middle, inner):
+        with raises(InvalidInput):
+            store.open(outer, Budget(9.0, 100), parent=parent, restart=True)
+    refresh(store)
+    assert tuple(store.payers(inner)) == (inner, middle, outer)
+    assert store.ledger(outer).budget.amount_usd == 10.0
+    aside = new_name("aside")
+    other.open(aside, Budget(1.0, 10))
+    other.open(middle, Budget(5.0, 100), parent=aside, restart=True)
+    with raises(InvalidInput):
+        store.open(aside, Budget(1.0, 10), parent=middle, restart=True)
+    with raises(InvalidInput):
+        store.open("unknown", Budget(1.0, 10), parent="unknown")
+
+
 def takes_part_or_restarts(shelf: Shelf) -> None:
     """Join a running budget with the amount given now, or end it with `restart`."""
     store, scope = opened(shelf)
@@ -391,6 +413,7 @@ STORE_CHECKS: tuple[Callable[[Shelf], None], ...] = (
     forgets_old_decisions,
     finds_by_another_name,
     keeps_scopes_apart_within_a_parent,
+    refuses_a_scope_within_itself,
     keeps_the_scores_of_each_source,
     takes_part_or_restarts,
     changes_a_running_budget,

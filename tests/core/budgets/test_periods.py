@@ -83,6 +83,16 @@ def test_a_period_that_cannot_be_read_is_refused(every):
         parse_period(every)
 
 
+def test_months_beyond_the_calendar_are_refused_when_a_budget_is_made():
+    with pytest.raises(InvalidInput, match="every must be at most 23628mo, got '24320mo'"):
+        Budget(1.0, every="24320mo")
+    for zone in ("Pacific/Kiritimati", "Pacific/Pago_Pago"):
+        for every in ("23628mo", "99999w", "99999d"):
+            for now in (0.0, 1.8e9):
+                window = Budget(1.0, every=every, timezone=zone).window(now)
+                assert window.start_s <= now < window.end_s
+
+
 @pytest.mark.parametrize("zone", ["Mars/Olympus", "", "../etc/passwd", 3])
 def test_an_unknown_timezone_is_refused(zone):
     with pytest.raises(InvalidInput, match="timezone must be an IANA name"):

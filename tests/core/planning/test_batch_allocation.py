@@ -256,3 +256,20 @@ def test_a_margin_that_the_cheapest_models_do_not_leave_is_refused():
     errors = CostErrors(0.99, np.zeros(10, dtype=int), [[1.0, 1.0]], [[1.0, 1.0]])
     with pytest.raises(InfeasibleBudget):
         BatchProgram([[0.2, 0.9]] * 10, [[1.0, 3.0]] * 10).allocate(11.0, errors)
+
+
+@pytest.mark.parametrize("dearest", [10.0, np.inf])
+def test_a_budget_that_equals_the_cheapest_models_but_for_rounding_pays_for_these_alone(dearest):
+    found = BatchProgram([[0.9, 0.2]] * 3, [[dearest, 0.1]] * 3).allocate(0.3)
+    assert found.model.tolist() == [1, 1, 1]
+
+
+@given(st.integers(0, 10**6), st.booleans())
+def test_amounts_in_cents_never_exceed_a_budget(seed, tight):
+    rng = np.random.default_rng(seed)
+    shape = int(rng.integers(1, 7)), int(rng.integers(1, 4))
+    cost = np.round(rng.random(shape), 2)
+    program = BatchProgram(np.round(rng.random(shape), 1), cost)
+    budget = program.floor_usd * (1.0 - 1e-13) if tight else program.floor_usd + float(np.round(rng.random(), 2))
+    found = program.allocate(budget)
+    assert found.expected_cost_usd <= max(budget, program.floor_usd) * (1.0 + 1e-15)

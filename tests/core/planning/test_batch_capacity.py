@@ -1,4 +1,5 @@
 import itertools
+import math
 
 import numpy as np
 import pytest
@@ -180,3 +181,26 @@ def test_an_allocation_that_a_rounding_error_lets_exceed_the_budget_is_solved_ag
     assert len(asked) > 1
     assert asked[0] == budget
     assert all(later < budget for later in asked[1:])
+
+
+def test_a_rounding_error_of_the_sum_of_costs_is_solved_in_a_few_rounds(monkeypatch):
+    solved, asked = batch_capacity._solved, []
+    program = CapacityProgram([[0.9, 0.5, 0.2]] * 3, [[10.0, 0.1, 0.05]] * 3, [0, None, None])
+    monkeypatch.setattr(batch_capacity, "_solved", lambda part: asked.append(part.budget) or solved(part))
+    found = program.allocate(0.3)  # 0.1 + 0.1 + 0.1 is more by one rounding error
+    assert sorted(found.model) == [1, 1, 2]
+    assert found.bound == pytest.approx(1.5, abs=1e-9)
+    assert len(asked) <= 6
+
+
+def test_where_each_allocation_exceeds_the_budget_the_cheapest_one_is_taken_in_a_few_rounds(monkeypatch):
+    program = CapacityProgram([[0.2, 0.9]] * 3, [[1.0, 3.0]] * 3, [None, 2])
+    solved, asked = batch_capacity._solved, []
+
+    def generous(part):
+        asked.append(part.budget)
+        return solved(part._replace(budget=math.inf))
+
+    monkeypatch.setattr(batch_capacity, "_solved", generous)
+    assert program.allocate(4.0).model.tolist() == [0, 0, 0]
+    assert len(asked) <= 8

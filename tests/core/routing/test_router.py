@@ -274,6 +274,18 @@ def test_bad_input_is_refused_and_changes_nothing(call, error, says):
     assert router.decide(context=1).context == 1
 
 
+def test_a_scope_within_itself_is_refused_and_its_budget_goes_on():
+    router = make(policy=Offline())
+    router.start(Budget(8.0, 4), scope="organisation")
+    router.start(Budget(8.0, 4), scope="team", parent="organisation")
+    with pytest.raises(InvalidInput, match="within itself, got 'organisation' within 'team' within 'organisation'"):
+        router.start(Budget(1.0, 4), scope="organisation", parent="team")
+    router.charge(router.decide("code", scope="team"), 1.0)
+    assert router.status("organisation").left_usd == 7.0
+    router.change_mode("shadow")  # which divides all budgets
+    assert router.budget("organisation").amount_usd == 8.0
+
+
 def test_charging_twice_charges_once():
     router = make()
     router.start(Budget(8.0, 4))

@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 
 from support.groups import fitted
-from wiserouter import Budget, Contexts, Limit, Limits, Model, Offline, Price, WiseRouter
+from wiserouter import Budget, Contexts, Conversations, Limit, Limits, Model, Offline, Price, WiseRouter
 from wiserouter.budgets.limit_meter import LimitMeter
 from wiserouter.budgets.limits import Measure
 from wiserouter.budgets.uses_in_flight import LONGEST_S, UsesInFlight
+from wiserouter.errors import BudgetExhausted
 from wiserouter.learning.first_calls import FirstCalls
 from wiserouter.learning.resource_estimates import ResourceEstimates
 from wiserouter.types import NO_CONTEXT
@@ -45,6 +46,41 @@ def test_a_call_is_expected_to_use_the_mean_of_its_model_until_it_reports():
     assert in_flight(one)[1] == 5
     (limit,) = one.status().limits
     assert (limit.calls, limit.mean) == (3, 3.0)
+
+
+def test_a_call_whose_reservation_is_refused_is_not_expected_to_use_anything(monkeypatch):
+    one, worst = router(), {"small": 0.01, "large": 0.01}
+    one.start(Budget(0.05, 1_000, limit="hard"))
+    reserve, held = one._store.reserve, []
+
+    def overtaken(record):  # other calls take the money between the decision and its reservation
+        monkeypatch.setattr(one._store, "reserve", reserve)
+        held.extend(one.decide("hi", worst_case_usd=worst) for _ in range(5))
+        reserve(record)
+
+    monkeypatch.setattr(one._store, "reserve", overtaken)
+    with pytest.raises(BudgetExhausted):
+        one.decide("hi", worst_case_usd=worst)
+    assert in_flight(one)[1] == one.account().in_flight == 5
+    assert sum(one._decider.limits._first._begun.values()) == 5
+    for decision in held:
+        one.release(decision)
+    assert in_flight(one) == (0.0, 0)
+
+
+def test_a_decision_of_a_run_that_another_call_overtakes_is_not_expected_to_use_anything(monkeypatch):
+    one = router()
+    one.keep_conversations(Conversations("run"))
+    decided = one._calls.decided
+
+    def overtaken(state, record):
+        monkeypatch.setattr(one._calls, "decided", decided)
+        one.decide("hi", conversation="run")
+        return decided(state, record)
+
+    monkeypatch.setattr(one._calls, "decided", overtaken)
+    one.decide("hi", conversation="run")
+    assert in_flight(one)[1] == one.account().in_flight == 2
 
 
 def test_models_without_a_known_use_are_not_expected_to_use_anything():

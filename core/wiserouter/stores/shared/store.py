@@ -19,7 +19,7 @@ from wiserouter.budgets.budget import Budget
 from wiserouter.budgets.changes import AccountTerms, BudgetChange, ChangeAnswer
 from wiserouter.budgets.funds import BudgetSnapshot
 from wiserouter.budgets.ledger import Ledger
-from wiserouter.budgets.nested import Account, check_same_shape, open_account
+from wiserouter.budgets.nested import Account, check_parent, check_same_shape, open_account
 from wiserouter.budgets.pauses import check_runs
 from wiserouter.budgets.run_caps import RunCap, capped_snapshot
 from wiserouter.conversations.conversation import Conversation
@@ -155,12 +155,13 @@ class SharedStore:
         Raises
         ------
         InvalidInput
-            If the running budget renews differently, has another limit or another parent, and `restart` is False.
+            If the running budget renews differently, has another limit or another parent, and `restart` is False; or if
+            the scope encloses the parent.
         NotStarted
             If the parent has no budget.
         """
         if parent is not None:
-            self.ledger(parent)
+            self._check_parent(scope, parent)
         self._worker.refresh_account(scope)
         view = self._running(scope)
         while view is None or restart:
@@ -352,6 +353,14 @@ class SharedStore:
     def _running(self, scope: str) -> AccountView | None:
         with self._worker.lock:
             return self._worker.replica.views.get(scope)
+
+    def _check_parent(self, scope: str, parent: str) -> None:
+        """Raise the error of a parent that has no budget, or that the scope encloses."""
+        self._worker.refresh_account(parent)  # another worker may have opened it within other scopes
+        with self._worker.lock:
+            enclosing = self._worker.replica.scopes(parent)
+        check_parent(scope, parent, enclosing)
+        self.ledger(parent)
 
     def _opened(self, scope: str, running: AccountView | None, budget: Budget, parent: str | None) -> bool:
         """Open an account in place of the running one; return False if another worker did so first."""

@@ -208,7 +208,7 @@ class Worker:
         """Read an account, and those that it is within."""
         while True:
             before = self.replica.scopes(scope)
-            self.client.request(PendingEvent(Find(""), before[-1]))
+            self.client.request(PendingEvent(Find(""), scope))
             if self.replica.scopes(scope) == before:
                 return
 
