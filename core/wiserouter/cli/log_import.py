@@ -57,7 +57,10 @@ def import_log(
     project: Annotated[str, typer.Option(help="With the address of LangSmith: the id of the project.")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Import past calls with their prompts, costs, tokens and scores; an import that was stopped is resumed.
+    """Import past calls with their prompts, costs, tokens and scores.
+
+    An import from a database or an address that was stopped is resumed by the same
+    command; one of files begins again.
 
     Example: wiserouter log import langfuse observations.jsonl --scores scores.jsonl --score helpful -o calls.parquet
     """

@@ -14,10 +14,11 @@ from typer.testing import CliRunner
 from wiserouter import Price, WiseRouter
 from wiserouter.cli import app
 from wiserouter.errors import InvalidInput, LogError
+from wiserouter.fitting.imports import log_writer
 from wiserouter.fitting.imports.calls import ImportedCall, time_of
 from wiserouter.fitting.imports.log_writer import LogWriter
 from wiserouter.fitting.imports.records import records_of
-from wiserouter.fitting.imports.run_import import Wanted, import_files
+from wiserouter.fitting.imports.run_import import Wanted, import_files, import_pages
 from wiserouter.fitting.imports.scores import Scores
 from wiserouter.fitting.imports.sources import SOURCES, source_of
 from wiserouter.fitting.log.scores import Scale
@@ -475,6 +476,55 @@ def test_no_record_breaks_an_importer(record):
             assert call.model
             assert all(isinstance(one, str) for one in call.ids)
         list(reader.scores(record))
+
+
+def write_files(log, folder):
+    """Import 13 calls of two files."""
+    paths = [folder / "a.jsonl", folder / "b.jsonl"]
+    for path, numbers in zip(paths, (range(7), range(7, 13)), strict=True):
+        lines = [json.dumps({**PAYLOAD, "litellm_call_id": f"c-{n:02}"}) for n in numbers]
+        path.write_text("\n".join(lines))
+    return import_files(source("litellm-payloads"), paths, [], Scores(), Wanted(), log, lambda *_: None)
+
+
+def write_pages(log, folder):
+    """Import 13 calls of pages of two, from the cursor on; there is none after the last page."""
+    records = [{**PAYLOAD, "litellm_call_id": f"c-{n:02}"} for n in range(13)]
+    starts = range(0 if log.cursor is None else int(log.cursor[0]), 13, 2)
+    pages = [(records[n : n + 2], [str(n + 2)] if n + 2 < 13 else None) for n in starts]
+    return import_pages(source("litellm-payloads"), pages, [], [], Scores(), Wanted(), log, lambda *_: None)
+
+
+@pytest.mark.parametrize("part_rows", [1, 3, 5, 20])
+@pytest.mark.parametrize("write", [write_files, write_pages])
+def test_an_import_that_was_stopped_or_had_no_room_at_its_end_counts_no_call_twice(
+    write, part_rows, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(log_writer, "PART_ROWS", part_rows)
+    log = tmp_path / "log.parquet"
+
+    class Stopped(Exception):
+        pass
+
+    class StoppingWriter(LogWriter):
+        def add(self, call, reward):
+            if self.counts.calls == 11:
+                raise Stopped
+            super().add(call, reward)
+
+    def full(*_, **__):
+        raise pl.exceptions.ComputeError("No space left on device (os error 28)\nmore")
+
+    with pytest.raises(Stopped):
+        write(StoppingWriter(log, {}, request={}), tmp_path)
+    with monkeypatch.context() as disk, pytest.raises(OSError, match=r"No space left .*make room") as refused:
+        disk.setattr(pl.LazyFrame, "sink_parquet", full)
+        write(LogWriter(log, {}, request={}), tmp_path)
+    assert "\n" not in str(refused.value)
+    counts = write(LogWriter(log, {}, request={}), tmp_path)
+    assert (counts.calls, counts.models) == (13, {"gpt-mini": 13})
+    assert pl.read_parquet(log)["call_id"].to_list() == [f"c-{n:02}" for n in range(13)]
+    assert not list(tmp_path.glob("log.parquet.*"))
 
 
 def test_prices_count_cached_tokens_at_their_price(tmp_path):

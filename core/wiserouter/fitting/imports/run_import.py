@@ -43,7 +43,7 @@ def import_files(
     log: LogWriter,
     report: Report,
 ) -> ImportCounts:
-    """Write the calls of exported files.
+    """Write the calls of exported files; an import that was stopped begins again, since the files may have changed.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ def import_files(
         for record in _counted(records_of(path), "calls", report):
             for call in source.calls(record):
                 _add(call, scores, wanted, log)
-            log.save(None)
+            log.save(cursor=None)
     log.finish()
     return log.counts
 
