@@ -147,6 +147,6 @@ def _notes(counts: ImportCounts, refused: int, source: str) -> list[str]:
         (counts.failed, "left out: failed, or answered from a cache"),
         (counts.older, "left out: from before --since"),
         (counts.other_group, "left out: of other groups"),
-        (refused, "scores refused: not on the scale, try --scale"),
+        (refused, "scores refused: no verdict, and not on the scale (--scale)"),
     ]
     return [f"{n:,} {text}" for n, text in told if n]
