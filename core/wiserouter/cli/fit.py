@@ -29,6 +29,7 @@ from wiserouter.pricing.amounts import usd
 from wiserouter.pricing.pool import Model
 from wiserouter.pricing.prices import Price, UnlikelyPrice
 from wiserouter.router import WiseRouter
+from wiserouter.validation import check_replaceable
 
 
 def fit(
@@ -77,6 +78,7 @@ def fit(
     with --contexts-of first.wise, then use wiserouter merge.
     """
     check_writable(output)
+    check_replaceable(output)
     priced = read_models(prices) if prices else None
     source = read_log(
         log,

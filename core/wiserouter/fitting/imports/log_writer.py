@@ -14,6 +14,7 @@ from wiserouter.errors import InvalidInput
 from wiserouter.fitting.imports.calls import ImportedCall
 from wiserouter.pricing.prices import Price, Usage, cost_usd
 from wiserouter.prompts.messages import question_text
+from wiserouter.validation import check_replaceable
 
 PART_ROWS = 50_000
 """Rows of one part: what an import that was stopped reads again at most."""
@@ -82,6 +83,7 @@ class LogWriter:
     def __init__(self, path: Path, prices: dict[str, Price], cut_mark: str = "", *, request: dict[str, Any]) -> None:
         if path.suffix != ".parquet":
             raise InvalidInput(f"the log must be a .parquet file, got {path.name!r}", value=str(path))
+        check_replaceable(path)
         self._path, self._prices, self._cut_mark, self._request = path, prices, cut_mark, request
         self._parts = path.with_name(path.name + ".parts")
         self._rows: list[tuple[Any, ...]] = []
