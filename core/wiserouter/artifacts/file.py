@@ -52,7 +52,8 @@ def write_artifact(path: str | Path, manifest: Mapping[str, Any], arrays: Arrays
     Raises
     ------
     InvalidInput
-        If `path` is there and no regular file, or the artifact were too large to be read again (`MAX_UNPACKED_BYTES`, `MAX_MANIFEST_BYTES`).
+        If `path` is there and no regular file, or the artifact were too large to be read again (`MAX_UNPACKED_BYTES`,
+        `MAX_MANIFEST_BYTES`).
     """
     target = Path(path)
     check_replaceable(target)

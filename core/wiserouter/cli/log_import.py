@@ -146,6 +146,7 @@ def _notes(counts: ImportCounts, refused: int, source: str) -> list[str]:
         (counts.no_prompt, "left out: no stored prompt" + (hint if source == "litellm" else "")),
         (counts.failed, "left out: failed, or answered from a cache"),
         (counts.older, "left out: from before --since"),
+        (counts.no_time, "left out: no time to compare to --since, or none that can be read"),
         (counts.other_group, "left out: of other groups"),
         (refused, "scores refused: no verdict, and not on the scale (--scale)"),
     ]

@@ -323,6 +323,7 @@ MISTAKES = [
     (("merge", "missing.wise", "other.wise"), "missing.wise"),
     (("replay", "LOG"), "needs --budget"),
     (("replay", "LOG", "--budget", "-1"), "amount_usd must be a finite number of at least 0, got -1"),
+    (("replay", "LOG", "--budget", "0"), "a budget to replay must be above 0, got 0"),
     (("replay", "LOG", "--budget", "1", "--limit", "soft"), "--limit must be one of expected, hard, got 'soft'"),
     (("replay", "LOG", "--budget", "1", "--models", "nano,gpt-9"), "got 'gpt-9'"),
     (("fit", "LOG", "--encoder", "bert"), "bert"),

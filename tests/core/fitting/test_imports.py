@@ -459,6 +459,7 @@ def test_files_of_another_system_hold_no_call_and_the_command_says_so(tmp_path):
 
 def test_calls_since_a_date_and_of_one_group(tmp_path):
     lines = [{**PAYLOAD, "startTime": BEGAN_S + 86_400.0 * n, "model_group": f"g{n % 2}"} for n in range(6)]
+    lines.append({**PAYLOAD, "startTime": "yesterday"})
     (tmp_path / "a.json").write_text(json.dumps(lines, indent=1))
     done = run(
         "litellm-payloads",
@@ -472,7 +473,7 @@ def test_calls_since_a_date_and_of_one_group(tmp_path):
         "--json",
     )
     told = json.loads(done.stdout)
-    assert (told["calls"], told["older"], told["other_group"]) == (2, 2, 2)
+    assert (told["calls"], told["older"], told["no_time"], told["other_group"]) == (2, 2, 1, 2)
 
 
 @pytest.mark.parametrize(

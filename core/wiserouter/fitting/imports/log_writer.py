@@ -36,9 +36,9 @@ class ImportCounts:
     cut_prompt, no_cost, priced, no_score : int
         Number of calls whose prompt was cut; without a cost, even after prices; with a cost from tokens and prices; and
         without a score.
-    no_prompt, failed, older, other_group : int
+    no_prompt, failed, older, no_time, other_group : int
         Number of calls left out: without a stored prompt, failed or answered from a cache of answers, from before the
-        start, of other groups.
+        start, without a time that could be compared to it, of other groups.
     models : dict of str to int
         Number of calls by model.
     """
@@ -51,6 +51,7 @@ class ImportCounts:
     no_prompt: int = 0
     failed: int = 0
     older: int = 0
+    no_time: int = 0
     other_group: int = 0
     models: dict[str, int] = field(default_factory=dict)
 

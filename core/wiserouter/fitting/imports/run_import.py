@@ -136,7 +136,8 @@ def _add(call: ImportedCall, scores: Scores, wanted: Wanted, log: LogWriter) -> 
     if call.failed:
         counts.failed += 1
     elif wanted.since_s is not None and (call.started_s is None or call.started_s < wanted.since_s):
-        counts.older += 1
+        counts.no_time += call.started_s is None
+        counts.older += call.started_s is not None
     elif wanted.group is not None and call.group != wanted.group:
         counts.other_group += 1
     else:
