@@ -1,9 +1,10 @@
-"""Checks of numbers that callers give; each error names the rule, the value and the argument."""
+"""Checks of numbers and paths that callers give; each error names the rule, the value and the argument."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from pathlib import Path
 
 import numpy as np
 
@@ -15,6 +16,12 @@ def check_amount(name: str, value: float) -> float:
     if not (isinstance(value, int | float | np.number) and math.isfinite(value) and value >= 0):
         raise InvalidInput(f"{name} must be a finite number of at least 0, got {value!r}", value=value)
     return float(value)
+
+
+def check_replaceable(path: Path) -> None:
+    """Raise `InvalidInput` if a file to replace as a whole is there and no regular one: a folder, a device, a pipe."""
+    if path.exists() and not path.is_file():
+        raise InvalidInput(f"{path} must be a regular file, got a folder, a device or a pipe: name a file", value=path)
 
 
 def check_reward(value: float) -> float:

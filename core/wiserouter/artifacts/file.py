@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from wiserouter.artifacts.json_values import check_json
 from wiserouter.artifacts.unzip import MAX_UNPACKED_BYTES, read_members
 from wiserouter.errors import DamagedArtifact, InvalidInput, NewerArtifact, NotAnArtifact
+from wiserouter.validation import check_replaceable
 
 FORMAT = "wiserouter-artifact"
 VERSION = 1
@@ -58,14 +59,16 @@ def write_artifact(
     Raises
     ------
     InvalidInput
-        If it were too large to be read again (`MAX_UNPACKED_BYTES`, `MAX_MANIFEST_BYTES`).
+        If `path` is there and no regular file, or the artifact were too large to be read again (`MAX_UNPACKED_BYTES`,
+        `MAX_MANIFEST_BYTES`).
     """
+    target = Path(path)
+    check_replaceable(target)
     members = _members_of(arrays)
     digest = _digest(manifest, members)
     head = {"format": FORMAT, "version": VERSION, "sha256": digest, "content": dict(manifest)}
     _check_size("an artifact", sum(map(len, members.values())) + MAX_MANIFEST_BYTES, MAX_UNPACKED_BYTES)
     _check_size("the manifest of an artifact", len(_json(head)), MAX_MANIFEST_BYTES)
-    target = Path(path)
     draft = target.with_name(f".{target.name}.{os.getpid()}.draft")
     try:
         with zipfile.ZipFile(draft, "w", zipfile.ZIP_DEFLATED) as file:

@@ -81,7 +81,7 @@ def pull(
         return print_json({**pulled_fields(counts), "platform": platform})
     out.print(
         f"{counts.taken:,} scores handed over; {counts.unknown:,} of unknown calls, {counts.refused:,} not on the "
-        f"scale, {counts.other:,} of other metrics",
+        f"scale, {counts.other:,} of other metrics, {counts.older:,} older than another of the same call",
         highlight=False,
         soft_wrap=True,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,16 +20,18 @@ from wiserouter.cli.log_options import (
     ScaleOption,
     read_log,
 )
-from wiserouter.cli.output import check_writable, out, print_json, progress, reporter, table
+from wiserouter.cli.output import check_writable, err, out, print_json, progress, reporter, table
 from wiserouter.cli.parallel_options import AddressOption, BackendOption, Jobs, workers
 from wiserouter.errors import InvalidInput
 from wiserouter.fitting.encoder_selection import EncoderComparison
 from wiserouter.learning.residuals.model_selection import CandidateScore, Comparison
 from wiserouter.parallel import parallel_backend
 from wiserouter.pricing.amounts import usd
+from wiserouter.pricing.arms import split_arm
 from wiserouter.pricing.pool import Model
 from wiserouter.pricing.prices import Price, UnlikelyPrice
 from wiserouter.router import WiseRouter
+from wiserouter.validation import check_replaceable
 
 
 def fit(
@@ -77,6 +80,7 @@ def fit(
     with --contexts-of first.wise, then use wiserouter merge.
     """
     check_writable(output)
+    check_replaceable(output)
     priced = read_models(prices) if prices else None
     source = read_log(
         log,
@@ -90,6 +94,8 @@ def fit(
         joined=joined,
         prices={one.name: one.price for one in priced or () if one.price is not None},
     )
+    if source.failed_lines:
+        err.print(f"left out {source.failed_lines:,} lines of the batch that failed or expired", highlight=False)
     first = None if contexts_of is None else WiseRouter.load(contexts_of)
     with progress(quiet=as_json) as bars, parallel_backend(backend, address):
         router = WiseRouter.fit(
@@ -97,7 +103,7 @@ def fit(
             encoder=encoder if first is None or first.encoder is None else first.encoder,
             n_contexts=contexts,
             contexts=None if first is None else first.contexts,
-            models=priced,
+            models=priced and _of_log(priced, source.models),
             estimator=estimator,
             token_cost=token_cost,
             rate_usd=budget_per_query,
@@ -107,6 +113,19 @@ def fit(
         )
     digest = router.save(output)
     return print_json(_fields(router, output, digest)) if as_json else _show(router, output)
+
+
+def _of_log(priced: Sequence[Model], models: Sequence[str]) -> list[Model]:
+    """Return the models of a price list that a log has, itself or as arms, and say which others are not used.
+
+    All are returned where it has none of them, which the fit then refuses.
+    """
+    known = {*models, *(split_arm(name).model for name in models)}
+    kept = [one for one in priced if one.name in known]
+    others = [one.name for one in priced if one.name not in known]
+    if kept and others:
+        err.print(f"prices of models that are not in the log are not used: {', '.join(others)}", highlight=False)
+    return kept or list(priced)
 
 
 def _fields(router: WiseRouter, output: Path, digest: str) -> dict[str, object]:

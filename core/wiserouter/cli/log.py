@@ -98,6 +98,7 @@ def _fields(file: Path, found: LogSurvey, scale: Scale) -> dict[str, object]:
             {"column": one.column, "rule": one.rule, "rows": one.rows, "first": one.first} for one in found.refusals
         ],
         "unpriced": list(found.unpriced),
+        "failed_lines": found.failed_lines,
     }
 
 
@@ -113,12 +114,15 @@ def _show(file: Path, found: LogSurvey, scale: Scale) -> None:
     out.print()
     columns = ("model", "calls", "scores", "mean score", "costs", "mean cost", "")
     out.print(table(f"{found.calls:,} calls that can be read", columns, _model_rows(found)))
+    if found.failed_lines:
+        out.print(f"Left out: {found.failed_lines:,} lines of the batch that failed or expired", highlight=False)
     for one in found.refusals:
         out.print(f"\nRefused, {one.rows:,} rows: {one.first}", highlight=False, soft_wrap=True)
-    suggested = found.suggested_scale(scale.high)
-    if suggested and scale == UNIT:
-        low, high = found.scores or (0.0, 0.0)
-        out.print(f"Scores go from {low:g} to {high:g}: try --scale {suggested}", highlight=False)
+    if scale == UNIT and found.scores is not None and not found.scores_are_rewards:
+        low, high = found.scores
+        suggested = found.suggested_scale
+        remedy = f"try --scale {suggested}, if that is theirs" if suggested else "give theirs with --scale WORST..BEST"
+        out.print(f"Scores go from {low:g} to {high:g}: {remedy}", highlight=False)
     if found.unpriced:
         out.print(f"\nTokens without a price: {', '.join(found.unpriced)}: give --prices FILE", highlight=False)
     if not found.refusals and not found.unpriced:

@@ -57,7 +57,10 @@ def import_log(
     project: Annotated[str, typer.Option(help="With the address of LangSmith: the id of the project.")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Import past calls with their prompts, costs, tokens and scores; an import that was stopped is resumed.
+    """Import past calls with their prompts, costs, tokens and scores.
+
+    An import from a database or an address that was stopped is resumed by the same
+    command; one of files begins again.
 
     Example: wiserouter log import langfuse observations.jsonl --scores scores.jsonl --score helpful -o calls.parquet
     """
@@ -143,7 +146,8 @@ def _notes(counts: ImportCounts, refused: int, source: str) -> list[str]:
         (counts.no_prompt, "left out: no stored prompt" + (hint if source == "litellm" else "")),
         (counts.failed, "left out: failed, or answered from a cache"),
         (counts.older, "left out: from before --since"),
+        (counts.no_time, "left out: no time to compare to --since, or none that can be read"),
         (counts.other_group, "left out: of other groups"),
-        (refused, "scores refused: not on the scale, try --scale"),
+        (refused, "scores refused: no verdict, and not on the scale (--scale)"),
     ]
     return [f"{n:,} {text}" for n, text in told if n]

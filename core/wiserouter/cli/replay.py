@@ -111,6 +111,8 @@ def _budget_options(totals: list[float] | None, per_query: list[float] | None) -
     budgets += [_BudgetOption(amount, per_query=True) for amount in per_query or ()]
     if not budgets:
         raise InvalidInput("replay needs --budget (USD for all test queries) or --budget-per-query, got neither")
+    if any(one.amount_usd == 0 for one in budgets):
+        raise InvalidInput("a budget to replay must be above 0, got 0: nothing can be bought with it", value=0)
     return budgets
 
 

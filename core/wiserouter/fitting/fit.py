@@ -152,7 +152,8 @@ def _pool(names: Sequence[str], known: Mapping[str, Model]) -> list[Model]:
     """
     said = {name: split_arm(name) for name in names}
     for name in known.keys() - said.keys() - {arm.model for arm in said.values()}:
-        raise InvalidInput(f"models must be in the log ({', '.join(names)}), got {name!r}", value=name)
+        rule = f"models with prices must be in the log ({', '.join(names)}), got {name!r}: name them as the log does"
+        raise InvalidInput(rule, value=name)
     pool = []
     for name, (family, params) in said.items():
         of_family = known.get(family, Model(family))
@@ -286,9 +287,10 @@ def _check_observed(log: RoutingLog, estimates: Estimates, *, scored: bool, part
     for name, count in (("cost", estimates.calls), *([("reward", estimates.labels)] if scored else [])):
         missing = [model for model, n in zip(log.models, count.sum(axis=0), strict=True) if not n]
         if missing and not (part and len(missing) < log.n_models):
+            means = "" if name == "cost" else ", or use the means"
             raise InvalidInput(
                 f"the log must hold at least one {name} of every model, got none of {', '.join(missing)}: "
-                f"leave them out with models=[...]{'' if name == 'cost' else ', or use the means'}"
+                f"leave them out with RoutingLog.read(models=[...]) or --models{means}"
             )
 
 

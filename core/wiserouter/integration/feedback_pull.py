@@ -2,7 +2,8 @@
 
 The place is kept in a file, so that a pull that was stopped goes on, and the next one begins where the last one ended.
 A quarter of an hour before that is read again, since platforms show scores late; a score that was handed over is not
-handed over again.
+handed over again. Platforms may list the newest first: a score is not handed over after a later one of the same source
+about the same.
 """
 
 from __future__ import annotations
@@ -39,15 +40,16 @@ class PullCounts:
 
     Attributes
     ----------
-    taken, unknown, refused, other : int
-        Number of scores handed over; about calls that the router does not know; that are none of the scale; and of
-        other metrics.
+    taken, unknown, refused, other, older : int
+        Number of scores handed over; about calls that the router does not know; that are none of the scale; of other
+        metrics; and older than one about the same that was handed over.
     """
 
     taken: int = 0
     unknown: int = 0
     refused: int = 0
     other: int = 0
+    older: int = 0
 
 
 @dataclass(slots=True)
@@ -64,12 +66,15 @@ class PullState:
         The latest change of a score so far.
     handed : dict of str to object
         The values of the latest scores that were handed over, by id.
+    latest_s : dict of str to float
+        The times of the latest scores that were handed over, by their source and what they are about.
     """
 
     since_s: float
     page: str | None = None
     newest_s: float = 0.0
     handed: dict[str, Any] = field(default_factory=dict)
+    latest_s: dict[str, float] = field(default_factory=dict)
 
     @classmethod
     def read(cls, path: Path | None, since_s: float) -> PullState:
@@ -78,7 +83,8 @@ class PullState:
             return cls(since_s)
         try:
             kept = json.loads(path.read_text(encoding="utf-8"))
-            return cls(float(kept["since_s"]), kept["page"], float(kept["newest_s"]), dict(kept["handed"]))
+            since_s, newest_s = float(kept["since_s"]), float(kept["newest_s"])
+            return cls(since_s, kept["page"], newest_s, dict(kept["handed"]), dict(kept.get("latest_s", {})))
         except (ValueError, KeyError, TypeError) as error:
             raise InvalidInput(f"{path} must hold the state of a pull, got something else: delete it") from error
 
@@ -86,7 +92,7 @@ class PullState:
         """Replace the file as a whole."""
         if path is None:
             return
-        fields = {name: getattr(self, name) for name in ("since_s", "page", "newest_s", "handed")}
+        fields = {name: getattr(self, name) for name in ("since_s", "page", "newest_s", "handed", "latest_s")}
         beside = path.with_name(f"{path.name}.{os.getpid()}.new")
         beside.write_text(json.dumps(fields), encoding="utf-8")
         beside.replace(path)
@@ -148,14 +154,24 @@ class FeedbackPull:
             return
         if one.id and state.handed.get(one.id) == reward:
             return
+        about = " ".join((one.source, *one.targets[:1]))
+        if one.at_s is not None and one.at_s < state.latest_s.get(about, one.at_s):
+            counts.older += 1
+            return
         known = self.rate(one.targets, reward, one.source)
         counts.taken += known
         counts.unknown += not known
         if known and one.id:
-            state.handed.pop(one.id, None)
-            state.handed[one.id] = reward
-            if len(state.handed) > MOST_REMEMBERED:
-                del state.handed[next(iter(state.handed))]
+            _remember(state.handed, one.id, reward)
+        if known and one.at_s is not None:
+            _remember(state.latest_s, about, one.at_s)
+
+
+def _remember(kept: dict[str, Any], key: str, value: object) -> None:
+    kept.pop(key, None)
+    kept[key] = value
+    if len(kept) > MOST_REMEMBERED:
+        del kept[next(iter(kept))]
 
 
 def rate_at_proxy(url: str, key: str, fetch: Fetch = request_json) -> Rate:

@@ -1,4 +1,5 @@
 import json
+import os
 import zipfile
 
 import numpy as np
@@ -8,7 +9,14 @@ from hypothesis import strategies as st
 
 from wiserouter import Budget, EpsilonFirst, Estimates, Model, Price, RoutingLog, WiseRouter
 from wiserouter.artifacts.file import read_artifact, write_artifact
-from wiserouter.errors import ArtifactError, DamagedArtifact, MissingArtifact, NewerArtifact, NotAnArtifact
+from wiserouter.errors import (
+    ArtifactError,
+    DamagedArtifact,
+    InvalidInput,
+    MissingArtifact,
+    NewerArtifact,
+    NotAnArtifact,
+)
 
 PROMPTS = [f"question {i} about {'code' if i % 2 else 'cooking'}" for i in range(40)]
 
@@ -151,6 +159,14 @@ def test_a_missing_file_is_one_line_with_a_remedy(tmp_path):
 def test_a_folder_is_no_artifact(tmp_path):
     with pytest.raises(NotAnArtifact, match="cannot be read"):
         WiseRouter.load(tmp_path)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs a pipe that is a file")
+def test_a_pipe_is_not_replaced(artifact, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InvalidInput, match="pipe must be a regular file"):
+        WiseRouter.load(artifact).save(tmp_path / "pipe")
+    assert (tmp_path / "pipe").is_fifo()
 
 
 def test_an_artifact_that_lacks_a_part_is_refused(tmp_path):

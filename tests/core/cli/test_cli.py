@@ -1,4 +1,5 @@
 import json
+import os
 import subprocess
 import sys
 
@@ -322,6 +323,7 @@ MISTAKES = [
     (("merge", "missing.wise", "other.wise"), "missing.wise"),
     (("replay", "LOG"), "needs --budget"),
     (("replay", "LOG", "--budget", "-1"), "amount_usd must be a finite number of at least 0, got -1"),
+    (("replay", "LOG", "--budget", "0"), "a budget to replay must be above 0, got 0"),
     (("replay", "LOG", "--budget", "1", "--limit", "soft"), "--limit must be one of expected, hard, got 'soft'"),
     (("replay", "LOG", "--budget", "1", "--models", "nano,gpt-9"), "got 'gpt-9'"),
     (("fit", "LOG", "--encoder", "bert"), "bert"),
@@ -354,6 +356,18 @@ MISTAKES = [
 @pytest.mark.parametrize(("arguments", "says"), MISTAKES)
 def test_mistakes_are_one_line_and_exit_code_2(shell, log, arguments, says):
     check_one_line(shell(*(log if a == "LOG" else a for a in arguments)), says)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs a pipe that is a file")
+@pytest.mark.parametrize(
+    "arguments", [("fit", "LOG"), ("merge", "missing.wise", "other.wise"), ("log", "import", "otel", "LOG")]
+)
+def test_an_output_that_is_no_regular_file_is_refused_and_stays(shell, log, tmp_path, arguments):
+    target = tmp_path / "pipe.parquet"
+    os.mkfifo(target)
+    failed = shell(*(log if a == "LOG" else a for a in arguments), "-o", target)
+    check_one_line(failed, "pipe.parquet must be a regular file, got a folder, a device or a pipe")
+    assert target.is_fifo()
 
 
 ONE_OF_EACH_COMMAND = {each[0][0]: each for each in reversed(MISTAKES)}.values()

@@ -14,10 +14,11 @@ from typer.testing import CliRunner
 from wiserouter import Price, WiseRouter
 from wiserouter.cli import app
 from wiserouter.errors import InvalidInput, LogError
+from wiserouter.fitting.imports import log_writer
 from wiserouter.fitting.imports.calls import ImportedCall, time_of
 from wiserouter.fitting.imports.log_writer import LogWriter
 from wiserouter.fitting.imports.records import records_of
-from wiserouter.fitting.imports.run_import import Wanted, import_files
+from wiserouter.fitting.imports.run_import import Wanted, import_files, import_pages
 from wiserouter.fitting.imports.scores import Scores
 from wiserouter.fitting.imports.sources import SOURCES, source_of
 from wiserouter.fitting.log.scores import Scale
@@ -315,6 +316,70 @@ def test_the_closest_score_counts_and_of_those_the_latest():
     assert scores.reward_of(ImportedCall(("c-4",), "m")) is None
 
 
+EARLY, LATE = "2026-11-01T00:00:00Z", "2026-11-02T00:00:00Z"
+
+
+def otel_score(value, at):
+    nanoseconds = str(int(time_of(at) * 1e9))
+    log = {"eventName": "gen_ai.evaluation.result", "spanId": "c-1", "timeUnixNano": nanoseconds}
+    return {"resourceLogs": [{"scopeLogs": [{"logRecords": [{**log, "attributes": evaluation(value)}]}]}]}
+
+
+def mlflow_score(value, at):
+    one = {"assessment_name": "helpful", "span_id": "c-1", "feedback": {"value": value}, "last_update_time": at}
+    return {"info": {"trace_id": "t-1", "assessments": [one]}}
+
+
+PHOENIX_SCORE = {"span_id": "c-1", "name": "helpful", "annotator_kind": "HUMAN"}
+DATED = {
+    "langfuse": lambda value, at: {"observationId": "c-1", "name": "helpful", "value": value, "updatedAt": at},
+    "langsmith": lambda value, at: {"run_id": "c-1", "key": "helpful", "score": value, "modified_at": at},
+    "mlflow": mlflow_score,
+    "phoenix": lambda value, at: {**PHOENIX_SCORE, "result": {"score": value}, "updated_at": at},
+    "otel": otel_score,
+    "litellm": lambda value, at: {
+        "request_id": "c-1",
+        "outcome": "real" if value else "shadow",
+        "created_at": at,
+    },
+}
+
+
+@pytest.mark.parametrize("name", DATED)
+@pytest.mark.parametrize("listed", [(EARLY, LATE), (LATE, EARLY)])
+def test_the_latest_score_counts_in_whichever_order_they_are_listed(name, listed):
+    scores = Scores()
+    for at in listed:
+        scores.add(source_of(name).scores(DATED[name](1.0 if at == LATE else 0.0, at)))
+    assert scores.reward_of(ImportedCall(("c-1",), "m")) == 1.0
+
+
+def test_of_scores_without_a_time_the_last_counts():
+    scores = Scores()
+    for value, at in ((0.0, LATE), (1.0, None), (0.5, None)):
+        scores.add(source_of("langfuse").scores(DATED["langfuse"](value, at)))
+    assert scores.reward_of(ImportedCall(("c-1",), "m")) == 0.5
+
+
+@pytest.mark.parametrize(
+    ("fields", "reward"),
+    [
+        ({"dataType": "CATEGORICAL", "value": 0, "stringValue": "good"}, 1.0),
+        ({"data_type": "CATEGORICAL", "value": 1, "string_value": "thumbs down"}, 0.0),
+        ({"dataType": "CATEGORICAL", "value": "bad"}, 0.0),
+        ({"dataType": "CATEGORICAL", "value": 1, "stringValue": "off-topic"}, None),
+        ({"dataType": "CATEGORICAL", "value": 0, "stringValue": None}, None),
+        ({"dataType": "BOOLEAN", "value": 0, "stringValue": "False"}, 0.0),
+        ({"dataType": "NUMERIC", "value": 0.25, "stringValue": None}, 0.25),
+    ],
+)
+def test_a_categorical_score_of_langfuse_counts_by_its_word(fields, reward):
+    scores = Scores()
+    scores.add(source_of("langfuse").scores({"traceId": "t-1", "name": "helpful", **fields}))
+    assert scores.reward_of(ImportedCall(("t-1",), "m")) == reward
+    assert scores.refused == (reward is None)
+
+
 def test_of_several_metrics_one_has_to_be_named():
     scores, named = Scores(), Scores("b")
     reader = source_of("langsmith")
@@ -394,6 +459,7 @@ def test_files_of_another_system_hold_no_call_and_the_command_says_so(tmp_path):
 
 def test_calls_since_a_date_and_of_one_group(tmp_path):
     lines = [{**PAYLOAD, "startTime": BEGAN_S + 86_400.0 * n, "model_group": f"g{n % 2}"} for n in range(6)]
+    lines.append({**PAYLOAD, "startTime": "yesterday"})
     (tmp_path / "a.json").write_text(json.dumps(lines, indent=1))
     done = run(
         "litellm-payloads",
@@ -407,7 +473,7 @@ def test_calls_since_a_date_and_of_one_group(tmp_path):
         "--json",
     )
     told = json.loads(done.stdout)
-    assert (told["calls"], told["older"], told["other_group"]) == (2, 2, 2)
+    assert (told["calls"], told["older"], told["no_time"], told["other_group"]) == (2, 2, 1, 2)
 
 
 @pytest.mark.parametrize(
@@ -475,6 +541,55 @@ def test_no_record_breaks_an_importer(record):
             assert call.model
             assert all(isinstance(one, str) for one in call.ids)
         list(reader.scores(record))
+
+
+def write_files(log, folder):
+    """Import 13 calls of two files."""
+    paths = [folder / "a.jsonl", folder / "b.jsonl"]
+    for path, numbers in zip(paths, (range(7), range(7, 13)), strict=True):
+        lines = [json.dumps({**PAYLOAD, "litellm_call_id": f"c-{n:02}"}) for n in numbers]
+        path.write_text("\n".join(lines))
+    return import_files(source("litellm-payloads"), paths, [], Scores(), Wanted(), log, lambda *_: None)
+
+
+def write_pages(log, folder):
+    """Import 13 calls of pages of two, from the cursor on; there is none after the last page."""
+    records = [{**PAYLOAD, "litellm_call_id": f"c-{n:02}"} for n in range(13)]
+    starts = range(0 if log.cursor is None else int(log.cursor[0]), 13, 2)
+    pages = [(records[n : n + 2], [str(n + 2)] if n + 2 < 13 else None) for n in starts]
+    return import_pages(source("litellm-payloads"), pages, [], [], Scores(), Wanted(), log, lambda *_: None)
+
+
+@pytest.mark.parametrize("part_rows", [1, 3, 5, 20])
+@pytest.mark.parametrize("write", [write_files, write_pages])
+def test_an_import_that_was_stopped_or_had_no_room_at_its_end_counts_no_call_twice(
+    write, part_rows, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(log_writer, "PART_ROWS", part_rows)
+    log = tmp_path / "log.parquet"
+
+    class Stopped(Exception):
+        pass
+
+    class StoppingWriter(LogWriter):
+        def add(self, call, reward):
+            if self.counts.calls == 11:
+                raise Stopped
+            super().add(call, reward)
+
+    def full(*_, **__):
+        raise pl.exceptions.ComputeError("No space left on device (os error 28)\nmore")
+
+    with pytest.raises(Stopped):
+        write(StoppingWriter(log, {}, request={}), tmp_path)
+    with monkeypatch.context() as disk, pytest.raises(OSError, match=r"No space left .*make room") as refused:
+        disk.setattr(pl.LazyFrame, "sink_parquet", full)
+        write(LogWriter(log, {}, request={}), tmp_path)
+    assert "\n" not in str(refused.value)
+    counts = write(LogWriter(log, {}, request={}), tmp_path)
+    assert (counts.calls, counts.models) == (13, {"gpt-mini": 13})
+    assert pl.read_parquet(log)["call_id"].to_list() == [f"c-{n:02}" for n in range(13)]
+    assert not list(tmp_path.glob("log.parquet.*"))
 
 
 def test_prices_count_cached_tokens_at_their_price(tmp_path):

@@ -236,7 +236,58 @@ def test_files_to_join_need_an_id_that_comes_once(tmp_path):
         RoutingLog.read(answers, joined=[put(tmp_path / "other.jsonl", [{"name": "r0"}])])
 
 
+@pytest.mark.parametrize("response", [{"status_code": 500, "body": {"error": {"message": "no"}}}, None])
+@pytest.mark.parametrize("jobs", [(), ("--jobs", 2)])
+def test_lines_of_a_batch_that_failed_are_left_out_and_counted(tmp_path, response, jobs):
+    requests, answers, scores = batch_files(tmp_path)
+    asked = [json.loads(line) for line in requests.read_text().splitlines()]
+    for one in asked:
+        one["body"]["model"] = "alias"
+    rows = [json.loads(line) for line in answers.read_text().splitlines()]
+    rows[1] |= {"response": response, "error": {"code": "batch_expired"}}
+    options = ["--with", put(requests, asked), "--with", scores, "--scale", "1..5"]
+    options += ["--prices", put(tmp_path / "prices.json", [{"small": {"price": {"input": 1e-6, "output": 2e-6}}}])]
+    put(answers, rows)
+    found = json.loads(wiserouter("log", "check", answers, *options, "--json"))
+    assert (list(found["models"]), found["rows"], found["failed_lines"]) == (["small"], 2, 1)
+    assert "Left out: 1 lines of the batch that failed" in wiserouter("log", "check", answers, *options)
+    options += ["-o", tmp_path / "r.wise", "--contexts", 1, "--json", *jobs]
+    assert json.loads(wiserouter("fit", answers, *options))["labels"] == {"small": 2}
+
+
 # The command
+
+
+@pytest.mark.parametrize(
+    ("scores", "says"),
+    [
+        ((0, 85), "try --scale 0..100"),
+        ((1, 4), "try --scale 1..5"),
+        ((-0.5, 1), "try --scale -1..1"),
+        ((0, 9), "try --scale 0..10"),
+        ((1, 4, float("inf")), "go from 1 to 4: try --scale 1..5"),
+        ((0, 300), "give theirs with --scale WORST..BEST"),
+    ],
+)
+def test_check_suggests_a_usual_scale_that_holds_the_scores(tmp_path, scores, says):
+    pl.DataFrame({"prompt": "q", "model": "m", "cost": 0.1, "score": list(map(float, scores))}).write_parquet(
+        tmp_path / "log.parquet"
+    )
+    assert says in wiserouter("log", "check", tmp_path / "log.parquet")
+
+
+def test_a_price_list_may_hold_more_models_than_the_log(tmp_path, capsys):
+    path = put(
+        tmp_path / "log.jsonl", [{"prompt": f"q{i}", "model": "small", "cost": 0.1, "score": 1} for i in range(4)]
+    )
+    price = {"price": {"input": 1e-6, "output": 2e-6}}
+    prices = tmp_path / "prices.json"
+    prices.write_text(json.dumps({"small": price, "newest": price}))
+    options = ("--prices", prices, "-o", tmp_path / "r.wise", "--contexts", 1, "--json")
+    assert json.loads(wiserouter("fit", path, *options))["models"] == ["small"]
+    prices.write_text(json.dumps({"newest": price}))
+    with pytest.raises(InvalidInput, match=r"models with prices must be in the log \(small\), got 'newest'"):
+        wiserouter("fit", path, *options)
 
 
 def test_check_shows_the_mapping_the_models_and_what_is_refused(tmp_path):

@@ -191,6 +191,41 @@ def test_a_metric_and_a_scale_may_be_named():
     assert (counts.taken, counts.refused, counts.other) == (1, 1, 1)
 
 
+@pytest.mark.parametrize("newest_first", [True, False])
+def test_of_two_scores_of_a_call_the_later_one_stays_in_whichever_order_they_are_listed(newest_first, tmp_path):
+    rewards = {}
+    subject = {"kind": "trace", "id": "trace-0"}
+    early = langfuse_score(0, 0, subject=subject)
+    late = langfuse_score(1, 1, subject=subject, updatedAt="2026-11-01T12:05:00.000Z")
+    listed = [late, early] if newest_first else [early, late]
+
+    def pages(path, query, body):  # one score each
+        following = {} if "cursor" in query else {"cursor": "next"}
+        return 200, {"data": [listed["cursor" in query]], "meta": following}
+
+    def rate(ids, reward, source):
+        rewards[ids[0]] = reward
+        return True
+
+    with serving(pages) as server:
+        pull = FeedbackPull(platform_of("langfuse", KEYS, server.url), rate, path=tmp_path / "state.json")
+        counts = [pull.run(PullState.read(pull.path, AT_S - 60.0)) for _ in range(2)]
+    assert rewards == {"trace-0": 1.0}
+    assert [(one.taken, one.older) for one in counts] == ([(1, 1), (0, 1)] if newest_first else [(2, 0), (0, 0)])
+
+
+def test_a_categorical_score_is_handed_over_by_its_word():
+    handed = []
+    words = [langfuse_score(i, 0, dataType="CATEGORICAL", stringValue=one) for i, one in enumerate(["good", "late"])]
+    with serving(lambda *_: (200, {"data": words, "meta": {}})) as server:
+        pull = FeedbackPull(
+            platform_of("langfuse", KEYS, server.url), lambda _, reward, __: handed.append(reward) or True
+        )
+        counts = pull.run(PullState(AT_S - 60.0))
+    assert handed == [1.0]
+    assert counts.refused == 1
+
+
 def test_what_is_missing_is_named(tmp_path):
     with pytest.raises(InvalidInput, match="LANGFUSE_PUBLIC_KEY"):
         platform_of("langfuse", {})
@@ -249,7 +284,14 @@ def test_the_command_hands_scores_to_a_store(tmp_path, monkeypatch):
         asked = ["feedback", "pull", "langfuse", *options, "--since", "2026-11-01", "--state", str(tmp_path / "s")]
         told = CliRunner().invoke(app, [*asked, "--json"])
     assert told.exit_code == 0, told.output
-    assert json.loads(told.output) == {"taken": 1, "unknown": 2, "refused": 0, "other": 0, "platform": "langfuse"}
+    assert json.loads(told.output) == {
+        "taken": 1,
+        "unknown": 2,
+        "refused": 0,
+        "other": 0,
+        "older": 0,
+        "platform": "langfuse",
+    }
     router.refresh()
     router.decide("b")
     assert router.estimates.labels.sum() == 1.0

@@ -65,11 +65,14 @@ class ImportedScore(NamedTuple):
         The name of the metric.
     value : object
         A number, a boolean or a verdict.
+    at_s : float or None
+        The time of its last change, in seconds since 1970.
     """
 
     target: str
     name: str
     value: object
+    at_s: float | None = None
 
 
 def texts(values: Iterable[object]) -> tuple[str, ...]:
@@ -157,6 +160,11 @@ def json_of(value: object) -> object:
 def first_number(record: Recorded, *names: str) -> float | None:
     """Return the first field that holds a number."""
     return next((number for name in names if (number := number_of(record.get(name))) is not None), None)
+
+
+def first_time(record: Recorded, *names: str) -> float | None:
+    """Return the first field that holds a time, in seconds since 1970; a zero stands for none."""
+    return next((at_s for name in names if (at_s := time_of(record.get(name)))), None)
 
 
 def first_filled(record: Recorded, *names: str) -> Any:

@@ -10,6 +10,7 @@ from wiserouter.fitting.imports.calls import (
     Recorded,
     first_filled,
     first_number,
+    first_time,
     json_of,
     mapping_of,
     seconds_between,
@@ -52,11 +53,29 @@ def calls(record: Recorded) -> Iterator[ImportedCall]:
 def scores(record: Recorded) -> Iterator[ImportedScore]:
     """Yield a score; one of a trace or a session counts for each of its calls."""
     target = next(iter(texts(first_filled(record, *names) for names in _TARGETS)), "")
-    value = first_filled(record, "value", "stringValue", "string_value")
+    value = score_value(record)
     if "name" in record and target and value is not None and "model" not in record:
-        boolean = str(first_filled(record, "dataType", "data_type")).upper() == "BOOLEAN"
-        yield ImportedScore(target, text_of(record["name"]), bool(value) if boolean and value in (0, 1) else value)
+        yield ImportedScore(target, text_of(record["name"]), value, first_time(record, *_TIMES))
 
 
+def score_value(record: Recorded) -> object:
+    """Return the value of a score: of a categorical one its word, empty where there is none.
+
+    Its number is a place in a mapping of words, and 0 where there is no mapping.
+
+    Examples
+    --------
+    >>> score_value({"dataType": "CATEGORICAL", "value": 0, "stringValue": "good"})
+    'good'
+    """
+    kind, value = str(first_filled(record, "dataType", "data_type")).upper(), record.get("value")
+    word = first_filled(record, "stringValue", "string_value")
+    if kind == "CATEGORICAL":
+        return word or (value if isinstance(value, str) else "")
+    value = word if value is None else value
+    return bool(value) if kind == "BOOLEAN" and value in (0, 1) else value
+
+
+_TIMES = ("updatedAt", "updated_at", "timestamp", "createdAt", "created_at")
 _IDS = (("id",), ("parentObservationId", "parent_observation_id"), ("traceId", "trace_id"), ("sessionId", "session_id"))
 _TARGETS = (("observationId", "observation_id"), ("traceId", "trace_id"), ("sessionId", "session_id"))

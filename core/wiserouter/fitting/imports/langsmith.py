@@ -10,6 +10,7 @@ from wiserouter.fitting.imports.calls import (
     Recorded,
     first_filled,
     first_number,
+    first_time,
     mapping_of,
     seconds_between,
     text_of,
@@ -55,4 +56,5 @@ def scores(record: Recorded) -> Iterator[ImportedScore]:
     target = first_filled(record, "run_id", "trace_id")
     value = first_filled(record, "score", "value")
     if "key" in record and target is not None and value is not None:
-        yield ImportedScore(str(target), text_of(record["key"]), value)
+        at_s = first_time(record, "modified_at", "created_at")
+        yield ImportedScore(str(target), text_of(record["key"]), value, at_s)

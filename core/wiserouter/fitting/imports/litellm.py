@@ -14,6 +14,7 @@ from wiserouter.fitting.imports.calls import (
     Recorded,
     first_filled,
     first_number,
+    first_time,
     json_of,
     mapping_of,
     number_of,
@@ -61,7 +62,7 @@ def scores(record: Recorded) -> Iterator[ImportedScore]:
     """
     outcome, request = record.get("outcome"), text_of(record.get("request_id"))
     if isinstance(outcome, str) and outcome in _VERDICTS and request:
-        yield ImportedScore(request, "shadow", _VERDICTS[outcome][0])
+        yield ImportedScore(request, "shadow", _VERDICTS[outcome][0], first_time(record, "created_at"))
 
 
 def _arm(record: Recorded) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ from wiserouter.errors import InvalidInput
 from wiserouter.fitting.imports.calls import ImportedCall
 from wiserouter.pricing.prices import Price, Usage, cost_usd
 from wiserouter.prompts.messages import question_text
+from wiserouter.validation import check_replaceable
 
 PART_ROWS = 50_000
 """Rows of one part: what an import that was stopped reads again at most."""
@@ -33,9 +36,9 @@ class ImportCounts:
     cut_prompt, no_cost, priced, no_score : int
         Number of calls whose prompt was cut; without a cost, even after prices; with a cost from tokens and prices; and
         without a score.
-    no_prompt, failed, older, other_group : int
+    no_prompt, failed, older, no_time, other_group : int
         Number of calls left out: without a stored prompt, failed or answered from a cache of answers, from before the
-        start, of other groups.
+        start, without a time that could be compared to it, of other groups.
     models : dict of str to int
         Number of calls by model.
     """
@@ -48,6 +51,7 @@ class ImportCounts:
     no_prompt: int = 0
     failed: int = 0
     older: int = 0
+    no_time: int = 0
     other_group: int = 0
     models: dict[str, int] = field(default_factory=dict)
 
@@ -69,12 +73,18 @@ class LogWriter:
     counts : ImportCounts
         What was read, also before the import was resumed.
     cursor : list or None
-        Where to go on; None at the start.
+        Where an import that was stopped goes on; None at the start.
+
+    Notes
+    -----
+    A part counts once a cursor after it was kept. Parts after the last cursor are written again by an import that goes
+    on, so that no call is written twice.
     """
 
     def __init__(self, path: Path, prices: dict[str, Price], cut_mark: str = "", *, request: dict[str, Any]) -> None:
         if path.suffix != ".parquet":
             raise InvalidInput(f"the log must be a .parquet file, got {path.name!r}", value=str(path))
+        check_replaceable(path)
         self._path, self._prices, self._cut_mark, self._request = path, prices, cut_mark, request
         self._parts = path.with_name(path.name + ".parts")
         self._rows: list[tuple[Any, ...]] = []
@@ -111,19 +121,32 @@ class LogWriter:
         self._rows.append((*texts, reward, cost, call.latency_s, call.started_s, *tokens))
 
     def save(self, cursor: list[Any] | None) -> None:
-        """Write the rows so far as one part, and where to go on after them, if they fill one."""
-        if len(self._rows) >= PART_ROWS:
-            self._write_part(cursor)
+        """Write the rows so far as one part, if they fill one, and keep where to go on after them, if that is known."""
+        if len(self._rows) < PART_ROWS:
+            return
+        self._write_part()
+        if cursor is not None:
+            self._keep(cursor)
 
     def finish(self) -> None:
-        """Write the whole log, in place of an earlier one, and delete the parts."""
+        """Write the whole log, in place of an earlier one, and delete the parts.
+
+        Raises
+        ------
+        OSError
+            If it cannot be written; the import can then go on as one that was stopped.
+        """
         import polars as pl
 
-        self._write_part(self.cursor)
+        self._write_part()
         parts = [self._parts / _part(n) for n in range(self._n_parts)]
         written = self._path.with_name(self._path.name + ".new")
-        pl.scan_parquet(parts, glob=False).sink_parquet(written, compression="zstd")
-        written.replace(self._path)
+        try:
+            with _writing(written):
+                pl.scan_parquet(parts, glob=False).sink_parquet(written, compression="zstd")
+            written.replace(self._path)
+        finally:
+            written.unlink(missing_ok=True)
         shutil.rmtree(self._parts)
 
     def _priced(self, call: ImportedCall) -> float | None:
@@ -134,19 +157,35 @@ class LogWriter:
         cached = min(call.cached_tokens or 0.0, call.input_tokens)
         return cost_usd(price, Usage(int(call.input_tokens), int(call.output_tokens), cache_read_tokens=int(cached)))
 
-    def _write_part(self, cursor: list[Any] | None) -> None:
+    def _write_part(self) -> None:
         import polars as pl
 
         schema = dict.fromkeys(_TEXTS, pl.String) | dict.fromkeys((*_NUMBERS, *_COUNTS), pl.Float64)
         self._parts.mkdir(exist_ok=True)
-        frame = pl.DataFrame(self._rows, schema=schema, orient="row")
-        frame.with_columns(pl.col(_COUNTS).cast(pl.Int64)).write_parquet(self._parts / _part(self._n_parts))
+        frame = pl.DataFrame(self._rows, schema=schema, orient="row").with_columns(pl.col(_COUNTS).cast(pl.Int64))
+        part = self._parts / _part(self._n_parts)
+        with _writing(part):
+            frame.write_parquet(part)
         self._n_parts += 1
+        self._rows = []
+
+    def _keep(self, cursor: list[Any]) -> None:
         state = {"request": self._request, "counts": asdict(self.counts), "cursor": cursor, "n_parts": self._n_parts}
         new = self._parts / "state.new"
         new.write_text(json.dumps(state))
-        new.replace(self._parts / "state.json")  # the part counts from now on
-        self._rows, self.cursor = [], cursor
+        new.replace(self._parts / "state.json")  # the parts so far count from now on
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    """Raise `OSError` where polars cannot write a file."""
+    import polars as pl
+
+    try:
+        yield
+    except pl.exceptions.PolarsError as error:
+        first = str(error).split("\n", maxsplit=1)[0]
+        raise OSError(f"{path} cannot be written, {first}: make room, and run the same command again") from error
 
 
 def _part(number: int) -> str:

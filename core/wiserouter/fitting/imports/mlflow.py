@@ -10,6 +10,7 @@ from wiserouter.fitting.imports.calls import (
     Recorded,
     first_filled,
     first_number,
+    first_time,
     json_of,
     list_of,
     mapping_of,
@@ -64,7 +65,8 @@ def scores(record: Recorded) -> Iterator[ImportedScore]:
         value = feedback.get("value")
         if assessment.get("valid", True) and value is not None and not isinstance(value, list | dict):
             target = text_of(assessment.get("span_id")) or trace
-            yield ImportedScore(target, text_of(first_filled(assessment, "assessment_name", "name")), value)
+            name = text_of(first_filled(assessment, "assessment_name", "name"))
+            yield ImportedScore(target, name, value, first_time(assessment, "last_update_time", "create_time"))
 
 
 def _cost_usd(value: object) -> float | None:

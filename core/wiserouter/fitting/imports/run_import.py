@@ -43,7 +43,7 @@ def import_files(
     log: LogWriter,
     report: Report,
 ) -> ImportCounts:
-    """Write the calls of exported files.
+    """Write the calls of exported files; an import that was stopped begins again, since the files may have changed.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ def import_files(
         for record in _counted(records_of(path), "calls", report):
             for call in source.calls(record):
                 _add(call, scores, wanted, log)
-            log.save(None)
+            log.save(cursor=None)
     log.finish()
     return log.counts
 
@@ -136,7 +136,8 @@ def _add(call: ImportedCall, scores: Scores, wanted: Wanted, log: LogWriter) -> 
     if call.failed:
         counts.failed += 1
     elif wanted.since_s is not None and (call.started_s is None or call.started_s < wanted.since_s):
-        counts.older += 1
+        counts.no_time += call.started_s is None
+        counts.older += call.started_s is not None
     elif wanted.group is not None and call.group != wanted.group:
         counts.other_group += 1
     else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from wiserouter.errors import InvalidInput
 from wiserouter.fitting.imports.calls import ImportedCall, ImportedScore, Recorded, first_filled, text_of
@@ -34,12 +35,15 @@ class Scores:
 
     def __init__(self, name: str | None = None, scale: Scale = UNIT) -> None:
         self._name, self._scale = name, scale
-        self._rewards: dict[str, dict[str, float]] = {}
+        self._latest: dict[str, dict[str, _Dated]] = {}
         self._counts: Counter[str] = Counter()
         self.refused = 0
 
     def add(self, scores: Iterable[ImportedScore]) -> None:
-        """Take scores; a later one of the same target and metric replaces an earlier one."""
+        """Take scores; a later one of the same target and metric replaces an earlier one.
+
+        Of two scores of which one has no time, that which is given last is the later one.
+        """
         for score in scores:
             if self._name not in {None, score.name}:
                 continue
@@ -48,12 +52,15 @@ class Scores:
                 self.refused += 1
                 continue
             self._counts[score.name] += 1
-            self._rewards.setdefault(score.name, {})[score.target] = reward
+            latest = self._latest.setdefault(score.name, {})
+            before = latest.get(score.target)
+            if before is None or _is_later(score.at_s, before.at_s):
+                latest[score.target] = _Dated(reward, score.at_s)
 
     def reward_of(self, call: ImportedCall) -> float | None:
         """Return the reward of a call: by its own id, else by that of its closest step, its trace or its session."""
-        rewards = next(iter(self._rewards.values()), {})
-        return next((rewards[one] for one in call.ids if one in rewards), None)
+        latest = next(iter(self._latest.values()), {})
+        return next((latest[one].reward for one in call.ids if one in latest), None)
 
     def check(self) -> None:
         """Raise `InvalidInput` where there are several metrics and none was named, or the named one is not there."""
@@ -65,13 +72,22 @@ class Scores:
             raise InvalidInput(rule, value=self._name)
 
 
+class _Dated(NamedTuple):
+    reward: float
+    at_s: float | None
+
+
+def _is_later(at_s: float | None, before_s: float | None) -> bool:
+    return at_s is None or before_s is None or at_s >= before_s
+
+
 def plain_scores(record: Recorded) -> list[ImportedScore]:
     """Return the score of a row of a plain table: an id of a call, and a score.
 
     Examples
     --------
     >>> plain_scores({"call_id": "a", "rating": 4})
-    [ImportedScore(target='a', name='rating', value=4)]
+    [ImportedScore(target='a', name='rating', value=4, at_s=None)]
     """
     target = text_of(first_filled(record, *_TARGETS))
     name = next((name for name in _VALUES if record.get(name) is not None), None)

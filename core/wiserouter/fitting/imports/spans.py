@@ -14,6 +14,7 @@ from wiserouter.fitting.imports.calls import (
     Recorded,
     first_filled,
     first_number,
+    first_time,
     json_of,
     list_of,
     mapping_of,
@@ -65,26 +66,31 @@ def scores(record: Recorded) -> Iterator[ImportedScore]:
     for span in _spans(record):
         for event in list_of(span.get("events")):
             if mapping_of(event).get("name") == EVALUATION:
-                yield from _evaluation(_attributes(event), _span_id(span))
+                yield from _evaluation(event, _span_id(span))
     for log in _log_records(record):
         attributes = _attributes(log)
         if EVALUATION in (log.get("eventName"), log.get("event_name"), attributes.get("event.name")):
-            yield from _evaluation(attributes, _span_id(log))
+            yield from _evaluation(log, _span_id(log))
     result = mapping_of(record.get("result"))
     if "annotator_kind" in record and "span_id" in record:  # Phoenix
         value = first_filled(result, "score", "label")
         if value is not None:
-            yield ImportedScore(text_of(record["span_id"]), text_of(record.get("name")), value)
+            at_s = first_time(record, "updated_at", "created_at")
+            yield ImportedScore(text_of(record["span_id"]), text_of(record.get("name")), value, at_s)
 
 
+_TIMES = ("timeUnixNano", "time_unix_nano", "timestamp", "observedTimeUnixNano", "observed_time_unix_nano")
 _PARENTS = ("parentSpanId", "parent_span_id", "parent_id")
 
 
-def _evaluation(attributes: Recorded, span_id: str) -> Iterator[ImportedScore]:
+def _evaluation(event: Recorded, span_id: str) -> Iterator[ImportedScore]:
+    attributes = _attributes(event)
     target = span_id or text_of(attributes.get("gen_ai.response.id"))
     value = first_filled(attributes, "gen_ai.evaluation.score.value", "gen_ai.evaluation.score.label")
     if target and value is not None:
-        yield ImportedScore(target, text_of(attributes.get("gen_ai.evaluation.name")), value)
+        yield ImportedScore(
+            target, text_of(attributes.get("gen_ai.evaluation.name")), value, first_time(event, *_TIMES)
+        )
 
 
 def _spans(record: Recorded) -> Iterator[Recorded]:

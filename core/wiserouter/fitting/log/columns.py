@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 Places = Mapping[str, tuple[str, ...]]
 """The places of each field; the first that is filled counts."""
 
+ANSWERING_MODEL = "response.body.model"
+"""The place of the model in an answer of OpenAI's batch service; a line that failed has none."""
+
 TOKENS = ("input_tokens", "output_tokens", "cached_tokens")
 
 _NAMES: dict[str, tuple[str, ...]] = {
@@ -27,7 +30,7 @@ _NAMES: dict[str, tuple[str, ...]] = {
         *("prompt", "messages", "question", "query", "input", "inputs", "instruction", "user_message"),
         *("body.messages", "body.input"),
     ),
-    "model": ("model", "model_name", "model_id", "llm", "response.body.model", "body.model"),
+    "model": ("model", "model_name", "model_id", "llm", ANSWERING_MODEL, "body.model"),
     "effort": ("reasoning_effort", "body.reasoning_effort", "body.reasoning.effort"),
     "reward": (
         *("reward", "score", "rating", "thumbs", "thumb", "feedback", "user_score", "label", "correct", "is_correct"),

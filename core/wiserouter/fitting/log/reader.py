@@ -14,6 +14,7 @@ from wiserouter.fitting.log import files
 from wiserouter.fitting.log.batch import LogBatch, merged, total
 from wiserouter.fitting.log.cells import Cells
 from wiserouter.fitting.log.columns import LogColumns
+from wiserouter.fitting.log.failed_lines import without_failed_lines
 from wiserouter.fitting.log.layout import Layout, LayoutName, layout_of
 from wiserouter.fitting.log.limits import check_models
 from wiserouter.fitting.log.log_files import LogFile, LogPath, open_files, parts_of
@@ -44,6 +45,8 @@ class RoutingLog:
         Worst and best score.
     prices : mapping of str to Price
         Prices of token counts, by model.
+    failed_lines : int
+        Number of lines of a batch that failed or expired, which are left out; rows are numbered without them.
 
     Notes
     -----
@@ -65,7 +68,8 @@ class RoutingLog:
         prices: Mapping[str, Price] | None = None,
         files_of: Sequence[LogFile] = (),
     ) -> None:
-        self._files = tuple(files_of) or (LogFile(frame, path),)
+        given = tuple(files_of) or (LogFile(frame, path),)
+        self._files, self.failed_lines = without_failed_lines(given, layout)
         self._is_part = self._is_embedded = False
         self.layout = layout
         self.path = path

@@ -12,8 +12,11 @@ from wiserouter.errors import LogError
 from wiserouter.fitting.log.cells import Cells, Checked
 from wiserouter.fitting.log.reader import RoutingLog
 from wiserouter.fitting.log.rows import costs_usd
-from wiserouter.fitting.log.scores import UNIT
+from wiserouter.fitting.log.scores import UNIT, Scale
 from wiserouter.types import FloatArray
+
+_USUAL_SCALES = (Scale(-1, 1), Scale(1, 5), Scale(0, 5), Scale(0, 10), Scale(0, 100))
+"""Scales that people use, the narrowest first."""
 
 
 @dataclass(slots=True)
@@ -69,6 +72,8 @@ class LogSurvey:
         Models whose token counts have no price, in a log without costs.
     scores : tuple of float, or None
         The smallest and the largest number in the column of scores.
+    failed_lines : int
+        Number of lines of a batch that failed, which are left out.
     """
 
     layout: str
@@ -79,18 +84,26 @@ class LogSurvey:
     refusals: list[Refusal] = field(default_factory=list)
     unpriced: tuple[str, ...] = ()
     scores: tuple[float, float] | None = None
+    failed_lines: int = 0
 
     @property
     def calls(self) -> int:
         """Number of calls that can be read."""
         return sum(one.calls for one in self.models.values())
 
-    def suggested_scale(self, best: float) -> str | None:
-        """Return the scale that the scores seem to have, where they leave that of rewards."""
-        if self.scores is None or (self.scores[0] >= UNIT.low and self.scores[1] <= best):
+    @property
+    def scores_are_rewards(self) -> bool:
+        """Whether no number in the column of scores leaves [0, 1]."""
+        return self.scores is None or (self.scores[0] >= UNIT.low and self.scores[1] <= UNIT.high)
+
+    @property
+    def suggested_scale(self) -> str | None:
+        """The first usual scale that holds the scores, where they leave that of rewards; None where none does."""
+        if self.scores is None or self.scores_are_rewards:
             return None
-        low, high = (float(np.floor(self.scores[0])), float(np.ceil(self.scores[1])))
-        return f"{min(low, 1.0):g}..{high:g}"
+        low, high = self.scores
+        found = next((one for one in _USUAL_SCALES if one.low <= low and high <= one.high), None)
+        return None if found is None else f"{found.worst:g}..{found.best:g}"
 
 
 def survey(log: RoutingLog) -> LogSurvey:
@@ -104,6 +117,7 @@ def survey(log: RoutingLog) -> LogSurvey:
     layout = log.layout
     places = {name: layout.shown(name) for name in layout.places}
     found = LogSurvey(layout.name, places, log.columns(), models={name: ModelCount() for name in log.models})
+    found.failed_lines = log.failed_lines
     priced = layout.name == "wide" or "cost_usd" in layout.fields
     found.unpriced = () if priced else tuple(name for name in log.models if name not in log.prices)
     for cells in log.cells():
@@ -192,7 +206,8 @@ def _note_range(found: LogSurvey, cells: Cells, fields: tuple[str, ...]) -> None
 
     if "reward" not in fields or cells.frame["reward"].dtype.is_nested():
         return
-    numbers = cells.frame["reward"].cast(pl.Float64, strict=False).drop_nans().drop_nulls()
+    numbers = cells.frame["reward"].cast(pl.Float64, strict=False).drop_nulls()
+    numbers = numbers.filter(numbers.is_finite())
     if len(numbers):
         seen = (float(numbers.min()), float(numbers.max()))  # type: ignore[arg-type]
         found.scores = seen if found.scores is None else (min(found.scores[0], seen[0]), max(found.scores[1], seen[1]))

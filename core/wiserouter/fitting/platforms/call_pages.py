@@ -60,7 +60,7 @@ def scores_of_platform(platform: Platform, since_s: float, fetch: Fetch = reques
     """Yield the scores since a time, each about the closest id that it names."""
     for page in score_pages(platform, since_s, fetch=fetch):
         for one in page.scores:
-            yield ImportedScore(one.targets[0], one.name, one.value)
+            yield ImportedScore(one.targets[0], one.name, one.value, one.at_s)
 
 
 def _langfuse(platform: Platform, since_s: float, until_s: float, cursor: list[str] | None, fetch: Fetch) -> CallPage:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from wiserouter.errors import InvalidInput
 from wiserouter.fitting.imports.calls import Recorded, first_filled, mapping_of, text_of, texts, time_of
+from wiserouter.fitting.imports.langfuse import score_value
 from wiserouter.fitting.platforms.http import HttpRefused, request_json
 
 PAGE = 100
@@ -158,14 +159,11 @@ def _langfuse_score(record: Recorded) -> PulledScore:
     subject, name = mapping_of(record.get("subject")), text_of(record.get("name"))
     observation = text_of(subject.get("id")) or text_of(record.get("observationId"))
     others = (subject.get("traceId"), record.get("traceId"), record.get("sessionId"))
-    value = first_filled(record, "value", "stringValue")
-    if str(record.get("dataType")).upper() == "BOOLEAN" and value in {0, 1}:
-        value = bool(value)
     return PulledScore(
         text_of(record.get("id")),
         texts([observation, _response_of(observation), *others]),
         name,
-        value,
+        score_value(record),
         time_of(first_filled(record, "updatedAt", "timestamp", "createdAt")),
         _source("judge", name) if str(record.get("source")).upper() == "EVAL" else "human",
     )
