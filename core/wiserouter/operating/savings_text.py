@@ -157,7 +157,7 @@ def _name(name: str, one: Mapping[str, Any]) -> str:
 
 def _quality(one: Mapping[str, Any]) -> str:
     if one["quality"] is None:
-        return "unknown, without a score"
+        return "unknown, no compared call has a score"
     low, high = one["quality_interval"]
     return f"{one['quality']:.3f} ({low:.3f} to {high:.3f}, {one['quality_scores']:,} scores)"
 

@@ -111,6 +111,17 @@ def test_a_journal_tells_the_same(tmp_path):
         printed(str(tmp_path / "pair.wise"))
 
 
+def test_scores_of_calls_without_tokens_are_not_said_to_be_missing():
+    router = WiseRouter(MODELS, seed=0)
+    router.start(Budget(30.0, horizon=1_000))
+    decision = router.decide()
+    router.charge(decision, cost_usd=0.01)
+    router.reward(decision, 1.0)
+    lines = lines_of(savings(router).as_dict())
+    assert "quality unknown, no compared call has a score" in lines[0]
+    assert "1 without tokens" in lines[-1]
+
+
 def test_a_page_loads_nothing_and_shows_names_as_text(tmp_path):
     router = routed(f"sqlite:///{tmp_path / 'budget.db'}")
     router.refresh()
