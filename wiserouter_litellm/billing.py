@@ -9,8 +9,11 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+import litellm
+
 from wiserouter import Usage
 from wiserouter.integration import Bill, estimated_usage
+from wiserouter_litellm.billed_tier import billed_tier, drops_tier
 from wiserouter_litellm.counted_streams import is_counted
 from wiserouter_litellm.deployments import DeploymentInfo
 from wiserouter_litellm.json_objects import MAPPING, field_of, fields_of
@@ -27,7 +30,8 @@ def bill_of(kwargs: Mapping[str, Any], response: object, info: DeploymentInfo) -
     response : object
         The answer; of a stream, all of it.
     info : DeploymentInfo
-        The deployment that answered; its prices count where LiteLLM reports no cost.
+        The deployment that answered. Where LiteLLM reports no cost, or less than the tokens cost at the prices that the
+        deployment itself states, its prices count: what LiteLLM finds depends on the calls before this one.
 
     Returns
     -------
@@ -42,16 +46,25 @@ def bill_of(kwargs: Mapping[str, Any], response: object, info: DeploymentInfo) -
     logged = kwargs.get("standard_logging_object") or {}
     if kwargs.get("cache_hit") or logged.get("cache_hit"):
         return Bill(0.0, model=info.model, learn=False)
-    reported_usd = _amount(kwargs.get("response_cost") or logged.get("response_cost"))
+    reported_usd = _reported_usd(kwargs)
     usage = usage_of(getattr(response, "usage", None), logged)
     unknown = usage.input_tokens + usage.output_tokens == 0
     if usage.output_tokens == 0 and (unknown or hasattr(response, "choices")) and not _answer_text(response):
         return None  # of a stream without usage, LiteLLM counts the prompt itself
-    if reported_usd > 0:
-        return Bill(reported_usd, None if unknown else usage, info.model)
+    if unknown and reported_usd > 0:
+        return Bill(reported_usd, None, info.model)
     if unknown:
         usage = _estimate(kwargs, response)
-    return Bill(info.rate_card.cost_usd(usage), usage, info.model, estimated=unknown)
+    own_usd = _own_usd(kwargs, response, info, usage)
+    if reported_usd == 0 or (info.has_own_prices and (own_usd > reported_usd or drops_tier(kwargs))):
+        return Bill(own_usd, usage, info.model, estimated=unknown)
+    return Bill(reported_usd, usage, info.model)
+
+
+def is_understated(kwargs: Mapping[str, Any], bill: Bill, info: DeploymentInfo) -> bool:
+    """Return True if LiteLLM reports less for a call than its deployment's own prices say, by more than rounding."""
+    is_read = info.has_own_prices and bill.learn and not bill.estimated
+    return is_read and _reported_usd(kwargs) < bill.cost_usd * (1.0 - 1e-9) and not drops_tier(kwargs)
 
 
 def read_answer(
@@ -88,6 +101,18 @@ def usage_of(block: object, logged: Mapping[str, Any]) -> Usage:
         _tokens(inputs, "cache_creation_tokens"),
         _tokens(outputs, "reasoning_tokens"),
     )
+
+
+def _own_usd(kwargs: Mapping[str, Any], response: object, info: DeploymentInfo, usage: Usage) -> float:
+    """Return the cost of a call at the prices of its deployment, less the discount that LiteLLM is set to."""
+    discounts = litellm.cost_discount_config or {}
+    discount = discounts.get(str(kwargs.get("custom_llm_provider")), 0.0)
+    return info.rate_card.cost_usd(usage, billed_tier(kwargs, response)) * (1.0 - discount)
+
+
+def _reported_usd(kwargs: Mapping[str, Any]) -> float:
+    logged = kwargs.get("standard_logging_object") or {}
+    return _amount(kwargs.get("response_cost") or logged.get("response_cost"))
 
 
 def _estimate(kwargs: Mapping[str, Any], response: object) -> Usage:

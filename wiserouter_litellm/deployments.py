@@ -20,7 +20,7 @@ from wiserouter_litellm.arms import EFFORTS, Arms, ArmSettings, arms_of_pool, wi
 from wiserouter_litellm.limits import ALL_ANSWERS, ALL_LIMITS, whole_number
 from wiserouter_litellm.parameter_checks import tier_of
 from wiserouter_litellm.parameters import broken_default
-from wiserouter_litellm.price_map import rate_card_of
+from wiserouter_litellm.price_map import rate_card_of, states_its_prices
 
 logger = logging.getLogger("wiserouter.litellm")
 
@@ -65,6 +65,8 @@ class DeploymentInfo(NamedTuple):
         The parameters that it adds to requests.
     unknown_limits : frozenset of str
         The limits of a chat that its provider does not know.
+    has_own_prices : bool
+        Whether it states its prices itself, so that no call costs less than its tokens at these.
     """
 
     model: str
@@ -73,6 +75,7 @@ class DeploymentInfo(NamedTuple):
     encoding_of: str
     defaults: Defaults = Defaults()
     unknown_limits: frozenset[str] = frozenset()
+    has_own_prices: bool = False
 
     @property
     def params(self) -> Params:
@@ -270,9 +273,15 @@ class DeploymentRegistry:
         name = arm.named(plain.model)
         card, own, prior = plain.rate_card, self._prices.get(name), self._priors.find(name)
         if own is not None:
-            card = replace(card, price=own, rates=tuple(rates_of(own)), source="settings")
+            rates = tuple(rates_of(own))
+            card = replace(card, price=own, rates=rates, source="settings", long_prompt_prices=(), tier_prices=())
         card = replace(card, prior=prior or card.prior, params=arm.params, family=plain.model)
-        return plain._replace(model=name, rate_card=card, defaults=defaults_of(with_arm(params, arm.params)))
+        return plain._replace(
+            model=name,
+            rate_card=card,
+            defaults=defaults_of(with_arm(params, arm.params)),
+            has_own_prices=plain.has_own_prices and own is None,
+        )
 
     def _check_one_price(self, info: DeploymentInfo, new: Sequence[DeploymentInfo]) -> None:
         for other in self._known(new):
@@ -296,7 +305,15 @@ class DeploymentRegistry:
         encoding_of = base_model.removeprefix("azure/")
         params = deployment["litellm_params"]
         encoding = exact_encoding(encoding_of)
-        info = DeploymentInfo(name, rate_card, encoding, encoding_of, defaults_of(params), unknown_limits(params))
+        info = DeploymentInfo(
+            name,
+            rate_card,
+            encoding,
+            encoding_of,
+            defaults_of(params),
+            unknown_limits(params),
+            has_own_prices=own is None and states_its_prices(deployment),
+        )
         self._check_one_price(info, new)
         return info
 

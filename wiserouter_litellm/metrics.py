@@ -34,6 +34,7 @@ FAULTS = (
     "signals",
     "store",
     "uncounted_calls",
+    "understated_costs",
     "unpriced_calls",
 )
 """The kinds of faults, shown from the start: a rate does not see the first fault of a series that begins with it."""

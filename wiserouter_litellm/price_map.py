@@ -16,6 +16,7 @@ from litellm.litellm_core_utils.get_model_cost_map import GetModelCostMap
 from wiserouter import Price
 from wiserouter.errors import UnknownPrice
 from wiserouter.integration import Rate, RateCard, check_price, rates_of
+from wiserouter_litellm.billed_prices import billed_prices
 
 _RATE = re.compile(
     r"(?P<side>input|output)_cost_per_(?P<kind>token|reasoning_token|image_token|audio_token)"
@@ -23,6 +24,7 @@ _RATE = re.compile(
 )
 _ABOVE = re.compile(r"_above_(\d+)k_tokens")
 _TIERS = ("priority", "ultrafast", "balanced")  # flex and batches are never more expensive
+_OTHER_PRICES = {"off_peak_pricing", "tiered_pricing"}
 _SIDES = ("input_cost_per_token", "output_cost_per_token")
 _LIMITS = ("max_input_tokens", "max_output_tokens")
 
@@ -60,7 +62,20 @@ def rate_card_of(deployment: Mapping[str, Any], own: Price | None = None) -> Rat
     source = "settings" if own else _source(deployment)
     known = _stated(deployment) if source == "deployment" else figures
     batch = None if own or any(f"{side}_batches" not in known for side in _SIDES) else _price(figures, "_batches")
-    return RateCard(price, rates, source, input_limit, output_limit, batch_price=batch)
+    billed = {} if own else {key: usd for key, usd in figures.items() if key in known or _RATE.fullmatch(key)}
+    longs, tiers = billed_prices(billed)
+    return RateCard(price, rates, source, input_limit, output_limit, longs, batch_price=batch, tier_prices=tiers)
+
+
+def states_its_prices(deployment: Mapping[str, Any]) -> bool:
+    """Return True if a deployment itself states the prices of its tokens, and none that a rate card cannot hold.
+
+    Examples
+    --------
+    >>> states_its_prices({"litellm_params": {"model": "a/b", "input_cost_per_token": 1e-6}})
+    True
+    """
+    return _source(deployment) == "deployment" and _stated(deployment).isdisjoint(_OTHER_PRICES)
 
 
 def _check_prices(deployment: Mapping[str, Any], figures: Mapping[str, float]) -> None:

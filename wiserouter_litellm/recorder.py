@@ -20,7 +20,7 @@ from wiserouter.errors import BudgetError, StoreError, UnknownDecision
 from wiserouter.integration import offload
 from wiserouter_litellm.arms import ARM_KEY
 from wiserouter_litellm.attempts import OpenAttempt, OpenAttempts, is_covered
-from wiserouter_litellm.billing import read_answer
+from wiserouter_litellm.billing import is_understated, read_answer
 from wiserouter_litellm.call_times import times_of
 from wiserouter_litellm.continuations import keys_of_answer
 from wiserouter_litellm.counted_streams import may_be_counted
@@ -336,6 +336,12 @@ class Recorder(CustomLogger):
                 "estimated_costs",
                 f"{bill.model} answered without a usage block, so its tokens were estimated; for streams pass "
                 f"stream_options={{'include_usage': True}}",
+            )
+        if bill is not None and is_understated(kwargs, bill, info):
+            group.fault(
+                "understated_costs",
+                f"LiteLLM reports {kwargs.get('response_cost')!r:.30} USD for a call of {bill.model} that costs "
+                f"{bill.cost_usd:.6g} USD at the prices of its deployment: these are charged",
             )
 
 

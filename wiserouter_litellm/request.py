@@ -12,6 +12,7 @@ from typing import Any
 from wiserouter.integration import FRAME_TOKENS, TOOLS_TOKENS, CallRequest, Message, Question, question_of
 from wiserouter_litellm.json_objects import MAPPING, SEQUENCE
 from wiserouter_litellm.limits import LIMIT_NAMES, drop_null_limits, write_limits
+from wiserouter_litellm.malformed import refuse_malformed
 from wiserouter_litellm.parameter_checks import TEXT_ITEMS, tier_of
 from wiserouter_litellm.parameters import ANSWERS, CHAT, MESSAGES, OUTPUT_LIMITS, RESPONSES
 from wiserouter_litellm.tools import is_hosted, n_known_schemas
@@ -106,8 +107,9 @@ def admitted_request(
     Raises
     ------
     litellm.BadRequestError
-        If a hard budget cannot bound the call because of a parameter.
+        If a hard budget cannot bound the call because of a parameter. If no provider takes its messages or its prompt.
     """
+    refuse_malformed(group, messages, is_prompt=_is_prompt(kwargs))
     chat = _chat(messages, kwargs)
     if chat is None:
         return None
@@ -222,6 +224,14 @@ def _url(kwargs: Mapping[str, Any]) -> str:
     request = kwargs.get("proxy_server_request")
     url = request.get("url") if isinstance(request, MAPPING) else None
     return str(url or "").partition("?")[0]
+
+
+def _is_prompt(kwargs: Mapping[str, Any]) -> bool:
+    """Return True if the messages of a call are the prompt of a text completion."""
+    url = _url(kwargs)
+    if url:
+        return url.endswith("/completions") and not url.endswith("/chat/completions")
+    return "prompt" in kwargs and "messages" not in kwargs
 
 
 def _is_for_responses(kwargs: Mapping[str, Any]) -> bool:

@@ -136,10 +136,12 @@ class WiseCallback(Recorder):
     ) -> dict[str, str] | None:
         """Return the `x-wiserouter-*` headers of an answer of one of our groups."""
         note, served = self._selection_of(data), (litellm_call_info or {}).get("model_id")
+        info = metadata_of(data).get("model_info") or {}
         if served is None:
-            info = metadata_of(data).get("model_info") or {}
             marked, served = self.decision_of(info), info.get("id")
             note = note if marked is not None and note and note["decision"] == marked.decision_id else None
+        if served == info.get("id"):  # where the request brings credentials, LiteLLM has given it another one
+            served = info.get("original_model_id", served)
         if note is None or str(served) not in note["models"]:
             return None
         return {

@@ -34,3 +34,16 @@ async def test_the_model_of_an_answer_is_named_in_printable_ascii(name, as_sent)
     response.headers.update(headers)
     assert response.headers["x-wiserouter-model"] == as_sent
     assert unquote(as_sent) == name or name == "\ud800"
+
+
+async def test_an_answer_to_a_request_with_credentials_of_its_own_has_headers(provider):
+    litellm_router = llms(deployment("small"))
+    callback = attach(litellm_router, "wise", budget=RICH)
+    data = {"metadata": {}}
+    answer = await litellm_router.acompletion(model="wise", messages=HI, api_key="sk-of-the-client", **data)
+    served = answer._hidden_params["model_id"]
+    assert served != "small"
+    headers = await callback.async_post_call_response_headers_hook(
+        data, None, None, litellm_call_info={"model_id": served}
+    )
+    assert headers["x-wiserouter-model"] == "openai/small"

@@ -2,11 +2,12 @@
 
 import json
 
+import litellm
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wiserouter_litellm.request import PLACEHOLDERS, request_of
+from wiserouter_litellm.request import PLACEHOLDERS, admitted_request, request_of
 
 USER = [{"role": "user", "content": "what is 2 + 2?"}]
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
@@ -128,3 +129,59 @@ def test_no_text_of_a_chat_is_left_uncounted(messages):
 @given(st.lists(st.dictionaries(st.sampled_from(["role", "content", "type", "text"]), junk, max_size=4), max_size=3))
 def test_malformed_messages_are_never_a_crash(messages):
     request_of(messages, {"max_tokens": float("inf"), "n": float("nan")})
+
+
+CHAT_URL, TEXT_URL = "/v1/chat/completions", "/v1/completions"
+TOOL = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+
+
+def admitted(messages, url):
+    kwargs = {"proxy_server_request": {"url": url}}
+    return admitted_request("wise", messages, kwargs, hard=False, reads_question=True)
+
+
+def prompt(content):
+    return [{"role": "user", "content": content}]
+
+
+@pytest.mark.parametrize(
+    ("messages", "url", "rule"),
+    [
+        ([1], CHAT_URL, r"messages\[0\] must be an object, got 1"),
+        ([{"role": "user", "content": "hi"}, "ho"], CHAT_URL, r"messages\[1\] must be an object, got 'ho'"),
+        ([None], CHAT_URL, r"messages\[0\] must be an object, got None"),
+        (prompt(5), CHAT_URL, r"messages\[0\].content must be text, a list of parts or null, got 5"),
+        (prompt(True), "/v1/messages", r"messages\[0\].content must be .*, got True"),
+        (prompt([]), TEXT_URL, r"prompt must be text, or a list of texts or tokens, got \[\]"),
+        (prompt(5), TEXT_URL, "prompt must be .*, got 5"),
+    ],
+)
+def test_what_no_provider_takes_is_refused(messages, url, rule):
+    with pytest.raises(litellm.BadRequestError, match=rule):
+        admitted(messages, url)
+
+
+@pytest.mark.parametrize(
+    ("messages", "url"),
+    [
+        ([{"role": "assistant", "content": None, "tool_calls": [TOOL]}], CHAT_URL),
+        ([{"role": "assistant", "tool_calls": [TOOL]}], CHAT_URL),
+        (prompt([{"type": "text", "text": "hi"}]), CHAT_URL),
+        (prompt([]), CHAT_URL),
+        (prompt(["hi", "ho"]), CHAT_URL),
+        ([litellm.Message(role="user", content="hi")], CHAT_URL),
+        ([], CHAT_URL),
+        (prompt(""), TEXT_URL),
+        (prompt(["one", "two"]), TEXT_URL),
+        (prompt([15496, 0]), TEXT_URL),
+        (prompt([[15496], [0]]), TEXT_URL),
+    ],
+)
+def test_what_a_provider_may_take_is_not_refused(messages, url):
+    assert admitted(messages, url) is not None
+
+
+@pytest.mark.parametrize("asked", ["hi", ["hi"], [{"role": "user", "content": "hi"}], [{"type": "item_reference"}]])
+def test_no_input_of_a_response_is_refused(asked):
+    kwargs = {"input": asked, "proxy_server_request": {"url": "/v1/responses"}}
+    assert admitted_request("wise", None, kwargs, hard=False, reads_question=True) is not None

@@ -64,6 +64,8 @@ class RateCard:
         The model that it is an arm of; "" where the name says it.
     batch_price : Price or None
         The prices of the provider's batch service, where they are known.
+    tier_prices : tuple of (str, int, Price)
+        Prices of the calls of a service tier whose prompt is longer than a number of tokens, by rising number from 0.
 
     Examples
     --------
@@ -82,13 +84,17 @@ class RateCard:
     params: Params = field(default_factory=dict, hash=False)
     family: str = ""
     batch_price: Price | None = None
+    tier_prices: tuple[tuple[str, int, Price], ...] = ()
 
-    def cost_usd(self, usage: Usage) -> float:
-        """Return the cost of a call from its tokens."""
+    def cost_usd(self, usage: Usage, tier: str = "") -> float:
+        """Return the cost of a call from its tokens, and from the service tier that served it."""
         price = self.price
         for above_tokens, long_prompt_price in self.long_prompt_prices:
             if usage.input_tokens > above_tokens:
                 price = long_prompt_price
+        for name, above_tokens, tier_price in self.tier_prices:
+            if name == tier and (not above_tokens or usage.input_tokens > above_tokens):
+                price = tier_price
         return cost_usd(price, usage)
 
     def worst_case_usd(
