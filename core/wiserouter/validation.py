@@ -10,12 +10,15 @@ import numpy as np
 
 from wiserouter.errors import InvalidInput
 
+_NUMBER = int | float | np.integer | np.floating
+
 
 def check_amount(name: str, value: float) -> float:
     """Return `value` as a float if it is finite and at least 0, else raise `InvalidInput` naming `name`."""
-    if not (isinstance(value, int | float | np.number) and math.isfinite(value) and value >= 0):
+    number = _finite(value)
+    if number is None or number < 0.0:
         raise InvalidInput(f"{name} must be a finite number of at least 0, got {value!r}", value=value)
-    return float(value)
+    return number
 
 
 def check_replaceable(path: Path) -> None:
@@ -28,30 +31,31 @@ def check_reward(value: float) -> float:
     """Return `value` as a float if it lies in [0, 1], else raise `InvalidInput`."""
     if type(value) is float and 0.0 <= value <= 1.0:
         return value
-    if not (isinstance(value, int | float | np.number) and 0.0 <= value <= 1.0):
+    if not (isinstance(value, _NUMBER) and 0.0 <= value <= 1.0):
         raise InvalidInput(f"reward must lie in [0, 1], got {value!r}: rescale the score", value=value)
     return float(value)
 
 
 def check_delta(name: str, value: float) -> float:
     """Return `value` as a float if it lies between 0 and 1, both left out, else raise `InvalidInput`."""
-    if not (isinstance(value, int | float | np.number) and 0.0 < value < 1.0):
+    if not (isinstance(value, _NUMBER) and 0.0 < value < 1.0):
         raise InvalidInput(f"{name} must lie between 0 and 1, both left out, got {value!r}", value=value)
     return float(value)
 
 
 def check_count(name: str, value: int, *, least: int = 0) -> int:
     """Return `value` as an int if it is a whole number of at least `least`, else raise `InvalidInput`."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least or _finite(value) is None:
         raise InvalidInput(f"{name} must be a whole number of at least {least}, got {value!r}", value=value)
     return int(value)
 
 
 def check_finite(name: str, value: float) -> float:
     """Return `value` as a float if it is a finite number, else raise `InvalidInput` naming `name`."""
-    if not (isinstance(value, int | float | np.number) and math.isfinite(value)):
+    number = _finite(value)
+    if number is None:
         raise InvalidInput(f"{name} must be a finite number, got {value!r}", value=value)
-    return float(value)
+    return number
 
 
 def check_resource(name: str) -> str:
@@ -66,4 +70,19 @@ def check_resource(name: str) -> str:
 
 def check_uses(uses: Mapping[str, float]) -> dict[str, float]:
     """Return the uses of resources by a call, or those expected; raise `InvalidInput` if one is no amount."""
+    check_mapping("resources", uses)
     return {check_resource(name): check_amount(name, use) for name, use in uses.items()}
+
+
+def check_mapping(name: str, value: object) -> None:
+    """Raise `InvalidInput` naming `name` if `value` is no mapping."""
+    if not isinstance(value, Mapping):
+        raise InvalidInput(f"{name} must be a mapping of names to numbers, got {value!r}", value=value)
+
+
+def _finite(value: object) -> float | None:
+    """Return a finite number as a float; None for all else, also for whole numbers beyond the range of floats."""
+    try:
+        return float(value) if isinstance(value, _NUMBER) and math.isfinite(value) else None
+    except OverflowError:
+        return None

@@ -158,7 +158,7 @@ class Usage:
     def __post_init__(self) -> None:
         for name in self.__slots__:
             tokens = getattr(self, name)
-            if type(tokens) is not int or tokens < 0:  # a plain count needs no call
+            if type(tokens) is not int or not 0 <= tokens < 2**63:  # a plain count needs no call
                 check_count(f"Usage.{name}", tokens)
         cached = self.cache_read_tokens + self.cache_write_tokens
         if cached > self.input_tokens:

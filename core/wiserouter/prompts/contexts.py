@@ -155,7 +155,7 @@ class Contexts:
         centroids = self.centroids
         if len(centroids) == 1:
             return 0
-        x = np.asarray(embedding, dtype=np.float32)
+        x = as_numbers(embedding)
         if x.shape != centroids.shape[1:]:
             raise InvalidInput(f"embedding must have shape ({self.dim},), got {x.shape}")
         if not math.isfinite(x.dot(x)):
@@ -208,10 +208,18 @@ def _n_distinct(rows: Embedding, enough: int) -> int:
     return head if head >= enough else len(np.unique(rows, axis=0))
 
 
+def as_numbers(embedding: ArrayLike) -> Embedding:
+    """Return an embedding as an array; raise `InvalidInput` where it holds anything but numbers."""
+    try:
+        return np.asarray(embedding, dtype=np.float32)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InvalidInput(f"embedding must be a vector of numbers: {error}", value=embedding) from error
+
+
 def _matrix(name: str, values: ArrayLike) -> Embedding:
     try:
         array = np.array(values, dtype=np.float32, order="C")
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise InvalidInput(f"{name} must be a matrix of numbers: {error}") from error
     if array.ndim != 2 or not len(array):
         raise InvalidInput(f"{name} must have shape (n, dim) with n >= 1, got {array.shape}")

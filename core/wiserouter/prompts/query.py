@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from wiserouter.errors import InvalidInput
 from wiserouter.pricing.pool import Pool
 from wiserouter.pricing.tokens import SHORT_TEXT_CHARS, count_tokens
-from wiserouter.prompts.contexts import Contexts
+from wiserouter.prompts.contexts import Contexts, as_numbers
 from wiserouter.prompts.encoders import Encoder
 from wiserouter.prompts.encoders.base import QUICK
 from wiserouter.types import NO_CONTEXT, Embedding
@@ -144,7 +144,7 @@ class QueryReader:
         return NO_CONTEXT if context is None and self._n_contexts > 1 else context
 
     def _kept(self, embedding: ArrayLike, context: int | None) -> Embedding:
-        x = np.asarray(embedding, dtype=np.float32)
+        x = as_numbers(embedding)
         if self._n_contexts > 1 and context is None:
             return x  # checked when it is assigned
         dim = self._contexts.dim or x.size  # a single context needs no embedding and has no dimension

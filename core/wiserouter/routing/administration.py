@@ -184,8 +184,8 @@ class RouterAdministration(RouterMode):
         NotStarted
             If the parent has no budget.
         InvalidInput
-            If the running budget renews at other times, has another limit or another parent, and `restart` is not True; or
-            if the scope encloses the parent.
+            If the scope encloses the parent, or a running budget differs in more than amount and horizon, unless
+            restarted.
         StoreUnavailable
             If the store cannot be reached.
         """

@@ -126,6 +126,20 @@ class RouterConversations(RouterSettlement):
             raise UnknownConversation(conversation) from error
         raise UnknownConversation(conversation)
 
+    def _reserve(self, record: Record) -> None:
+        """Reserve the cost of a decision; one that is refused is not sent, so that limits wait for no use of it."""
+        try:
+            self._store.reserve(record)
+        except Exception:
+            self._take_back(record)
+            raise
+
+    def _take_back(self, record: Record) -> None:
+        """Let the limits forget a decision that is not sent."""
+        with self._lock:
+            if self._decider.limits is not None:
+                self._decider.limits.unsent(record.decision)
+
     def _decided_in(
         self, call: CallQuestion, conversation: str, caller: str, parent: str | None
     ) -> tuple[Record, Query]:

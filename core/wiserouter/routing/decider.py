@@ -29,7 +29,7 @@ from wiserouter.routing.request_values import RequestValues
 from wiserouter.stores.base import Record
 from wiserouter.stores.ids import fresh_id
 from wiserouter.types import NO_CONTEXT, Decision
-from wiserouter.validation import check_amount
+from wiserouter.validation import check_amount, check_mapping
 
 if TYPE_CHECKING:
     from wiserouter.routing.limited_scopes import LimitedScopes
@@ -202,6 +202,7 @@ class Decider:
         pool = self._learner.pool
         if given_usd is None:
             return pool.worst_cases_usd(tokens, max_output_tokens, candidates)
+        check_mapping("worst_case_usd", given_usd)
         return [_bound(given_usd.get(name, float("inf"))) for name in pool.names]
 
     def _cushioned(self, budget: BudgetSnapshot, worst_usd: list[float], margin_usd: float) -> Funds:
@@ -348,4 +349,8 @@ def _check_room(budget: BudgetSnapshot, choice: Choice, worst_usd: list[float]) 
 
 
 def _bound(worst_usd: float) -> float:
-    return worst_usd if worst_usd == float("inf") else check_amount("worst_case_usd", worst_usd)
+    return (
+        worst_usd
+        if isinstance(worst_usd, float) and worst_usd == float("inf")
+        else check_amount("worst_case_usd", worst_usd)
+    )

@@ -234,13 +234,9 @@ class LimitedScopes:
 
     def of(self, scope: str) -> ScopeLimits | None:
         """Return the limits of a scope, where it has some."""
-        known = self._scopes.get(scope)
-        if known is None:
-            terms = self.terms(scope)
-            if terms is None:
-                return None
-            known = self._scopes[scope] = ScopeLimits(terms)
-        return known
+        if scope not in self._scopes and (terms := self.terms(scope)) is not None:
+            self._scopes[scope] = ScopeLimits(terms)
+        return self._scopes.get(scope)
 
     def vary(
         self,
@@ -288,10 +284,9 @@ class LimitedScopes:
 
     def unsent(self, decision: Decision) -> None:
         """Take back what `sent` has counted for a call that is not sent after all."""
-        model = self._learner.pool.positions.get(decision.model)
-        if decision.scope in self._scopes and model is not None:
+        if decision.scope in self._scopes and decision.model:
             self.ended(decision)
-            self._first.take_back(model)
+            self._first.take_back(self._learner.pool.index(decision.model))
 
     def ended(self, decision: Decision) -> None:
         """Expect no uses of a call any more."""

@@ -12,6 +12,7 @@ from wiserouter.budgets.changes import BudgetChange, ChangeAnswer
 from wiserouter.errors import InvalidInput
 from wiserouter.routing.observed import ObservedRouter
 from wiserouter.routing.shadow import part_of
+from wiserouter.validation import check_amount, check_count
 
 if TYPE_CHECKING:
     from wiserouter.routing.learner import Learner
@@ -43,6 +44,10 @@ class RouterChanges(ObservedRouter):
         """
         if amount_usd is None and horizon is None:
             raise InvalidInput("set_budget needs amount_usd, horizon or both, got neither")
+        if amount_usd is not None:
+            check_amount("amount_usd", amount_usd)
+        if horizon is not None:
+            check_count("horizon", horizon, least=1)
         for name, part in ((scope, 1.0),) if self._shadow is None else self._shadow.sides(scope):
             amount = None if amount_usd is None else amount_usd * part
             self._store.amend(name, amount_usd=amount, horizon=part_of(horizon, part), every=every)

@@ -32,7 +32,7 @@ from wiserouter.routing.decision_ids import id_of, scope_of
 from wiserouter.routing.shadow import is_observed
 from wiserouter.stores.base import Record
 from wiserouter.types import Decision
-from wiserouter.validation import check_amount, check_reward, check_uses
+from wiserouter.validation import check_amount, check_finite, check_reward, check_uses
 
 logger = logging.getLogger("wiserouter")
 
@@ -143,7 +143,7 @@ class RouterSettlement(RouterAdministration):
         InvalidInput
             If the cost is not a finite number. Nothing is changed.
         """
-        check_amount("the size of cost_usd", abs(cost_usd))
+        cost_usd = check_finite("cost_usd", cost_usd)
         self._store.spend(scope, cost_usd)
         self._days.spent(scope, cost_usd, self._store.now())
         for listener in self._listeners:
@@ -152,20 +152,6 @@ class RouterSettlement(RouterAdministration):
     async def aspend(self, cost_usd: float, *, scope: str = "default") -> None:
         """Spend like `spend`, off the event loop if the store may have to be waited for."""
         await self._offload(scope, partial(self.spend, cost_usd, scope=scope))
-
-    def _reserve(self, record: Record) -> None:
-        """Reserve the cost of a decision; one that is refused is not sent, so that limits wait for no use of it."""
-        try:
-            self._store.reserve(record)
-        except Exception:
-            self._take_back(record)
-            raise
-
-    def _take_back(self, record: Record) -> None:
-        """Let the limits forget a decision that is not sent."""
-        with self._lock:
-            if self._decider.limits is not None:
-                self._decider.limits.unsent(record.decision)
 
     def decision(self, decision_id: str, *others: str) -> Decision:
         """Return the decision of an id or an alias, or of the first of several that is known, for one round trip.

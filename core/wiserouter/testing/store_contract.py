@@ -279,7 +279,7 @@ def keeps_scopes_apart_within_a_parent(shelf: Shelf) -> None:
 
 
 def refuses_a_scope_within_itself(shelf: Shelf) -> None:
-    """Refuse a parent that the scope encloses, also by what another worker has opened; the budgets stay as they were."""
+    """Refuse a parent that the scope encloses, also by what another worker has opened; the budgets stay."""
     store, outer = opened(shelf)
     middle, inner = new_name("middle"), new_name("inner")
     store.open(middle, Budget(5.0, 100), parent=outer)

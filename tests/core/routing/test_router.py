@@ -3,6 +3,7 @@ import copy
 import math
 import threading
 from dataclasses import replace
+from decimal import Decimal
 
 import numpy as np
 import pytest
@@ -244,6 +245,8 @@ def test_scopes_pay_for_themselves_and_learn_together():
         (lambda r, d: r.decide(context=1.0), InvalidInput, "in 0..1, got 1.0"),
         (lambda r, d: r.decide(context="x"), InvalidInput, "in 0..1, got 'x'"),
         (lambda r, d: r.reserve_decision(d._replace(id="new", context=2)), InvalidInput, "in 0..1, got 2"),
+        (lambda r, d: r.decide(embedding="x"), InvalidInput, "embedding must be a vector of numbers"),
+        (lambda r, d: r.decide(embedding=[10**400, 1.0]), InvalidInput, "embedding must be a vector of numbers"),
         (lambda r, d: r.decide("code", eligible=["gpt-9"]), UnknownModel, "small, large; got 'gpt-9'"),
         (lambda r, d: r.decide("code", eligible=[]), NoEligibleModel, "not in eligible"),
         (lambda r, d: r.decide("code", input_tokens=-1), InvalidInput, "input_tokens"),
@@ -253,6 +256,15 @@ def test_scopes_pay_for_themselves_and_learn_together():
         (lambda r, d: r.charge(d, math.inf), InvalidInput, "cost_usd"),
         (lambda r, d: r.charge(d, -0.1), InvalidInput, "got -0.1"),
         (lambda r, d: r.charge(d), InvalidInput, "cost_usd or usage"),
+        (lambda r, d: r.charge(d, 10**400), InvalidInput, "cost_usd must be a finite number of at least 0, got 1000"),
+        (lambda r, d: r.charge(d, usage={"prompt_tokens": 10**400}), InvalidInput, "must be a whole number"),
+        (lambda r, d: r.charge(d, 1.0, resources=3), InvalidInput, "resources must be a mapping .*, got 3"),
+        (lambda r, d: r.spend("1"), InvalidInput, "cost_usd must be a finite number, got '1'"),
+        (lambda r, d: r.spend(None), InvalidInput, "got None"),
+        (lambda r, d: r.spend(-(10**400)), InvalidInput, "cost_usd must be a finite number, got -1000"),
+        (lambda r, d: r.set_budget(amount_usd="10"), InvalidInput, "amount_usd must be a finite number .* got '10'"),
+        (lambda r, d: r.set_budget(amount_usd=Decimal("0.1")), InvalidInput, "amount_usd .* got Decimal"),
+        (lambda r, d: r.set_budget(amount_usd=5.0, horizon="9"), InvalidInput, "horizon must be a whole number"),
         (lambda r, d: r.charge("no such id", 1.0), UnknownDecision, "no such id"),
         (lambda r, d: r.charge("no such id", usage=Usage(1, 1)), UnknownDecision, "no such id"),
         (lambda r, d: r.release("no such id"), UnknownDecision, "no such id"),
@@ -284,6 +296,15 @@ def test_a_scope_within_itself_is_refused_and_its_budget_goes_on():
     assert router.status("organisation").left_usd == 7.0
     router.change_mode("shadow")  # which divides all budgets
     assert router.budget("organisation").amount_usd == 8.0
+
+
+@pytest.mark.parametrize("wrong", [3, "small", [0.1, 0.1], {"small": 10**400}, {"small": "1"}, {"small": np.ones(2)}])
+def test_worst_cases_that_are_no_amounts_by_name_are_refused(wrong):
+    router = make()
+    router.start(Budget(8.0, 4, limit="hard"))
+    with pytest.raises(InvalidInput, match="worst_case_usd must be a "):
+        router.decide("code", worst_case_usd=wrong)
+    assert router.account().in_flight == 0
 
 
 def test_charging_twice_charges_once():

@@ -202,9 +202,7 @@ async def test_other_spending_is_paid_from_the_scope_that_is_named():
     assert (router.status().spent_usd, router.status("team").spent_usd) == (1.75, 2.25)
     assert len(heard) == 5
     for wrong in (float("nan"), float("inf")):
-        with pytest.raises(
-            InvalidInput, match=f"the size of cost_usd must be a finite number of at least 0, got {wrong}"
-        ):
+        with pytest.raises(InvalidInput, match=f"cost_usd must be a finite number, got {wrong}"):
             router.spend(wrong)
 
 
