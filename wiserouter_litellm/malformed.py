@@ -35,7 +35,7 @@ def refuse_malformed(group: str, messages: object, *, is_prompt: bool) -> None:
     >>> refuse_malformed("wise", [1], is_prompt=False)
     Traceback (most recent call last):
         ...
-    litellm.exceptions.BadRequestError: litellm.BadRequestError: group 'wise': messages[0] must be an object, got 1
+    litellm.exceptions.BadRequestError: litellm.BadRequestError: group 'wise': messages[0] must be an object, got int
     """
     if not isinstance(messages, SEQUENCE) or isinstance(messages, str | bytes):
         return
@@ -47,14 +47,19 @@ def refuse_malformed(group: str, messages: object, *, is_prompt: bool) -> None:
 def _rule(i: int, message: object) -> str | None:
     """Return the rule that a message breaks; None if it breaks none."""
     if isinstance(message, str | int | float | list | None):
-        return f"messages[{i}] must be an object, got {message!r:.40}"
+        return f"messages[{i}] must be an object, got {_kind(message)}"
     content = message.get("content") if isinstance(message, dict) else None
     if isinstance(content, int | float):
-        return f"messages[{i}].content must be text, a list of parts or null, got {content!r:.40}"
+        return f"messages[{i}].content must be text, a list of parts or null, got {_kind(content)}"
     return None
+
+
+def _kind(value: object) -> str:
+    """Return the type of a value, which is shown in place of the value: it may be a part of a prompt."""
+    return "null" if value is None else type(value).__name__
 
 
 def _prompt_rule(messages: Sequence[object]) -> str | None:
     content = messages[0].get("content") if len(messages) == 1 and isinstance(messages[0], dict) else ""
     is_text_or_tokens = isinstance(content, str) or (isinstance(content, SEQUENCE) and len(content) > 0)
-    return None if is_text_or_tokens else f"prompt must be text, or a list of texts or tokens, got {content!r:.40}"
+    return None if is_text_or_tokens else f"prompt must be text, or a list of texts or tokens, got {_kind(content)}"
