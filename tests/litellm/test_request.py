@@ -151,9 +151,9 @@ def prompt(content):
         ([{"role": "user", "content": "hi"}, "ho"], CHAT_URL, r"messages\[1\] must be an object, got str"),
         ([None], CHAT_URL, r"messages\[0\] must be an object, got null"),
         (prompt(5), CHAT_URL, r"messages\[0\].content must be text, a list of parts or null, got int"),
-        (prompt(True), "/v1/messages", r"messages\[0\].content must be .*, got True"),
+        (prompt(True), "/v1/messages", r"messages\[0\].content must be .*, got bool"),
         (prompt([]), TEXT_URL, r"prompt must be text, or a list of texts or tokens, got list"),
-        (prompt(5), TEXT_URL, "prompt must be .*, got 5"),
+        (prompt(5), TEXT_URL, "prompt must be .*, got int"),
     ],
 )
 def test_what_no_provider_takes_is_refused(messages, url, rule):
