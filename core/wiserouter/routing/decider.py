@@ -349,8 +349,5 @@ def _check_room(budget: BudgetSnapshot, choice: Choice, worst_usd: list[float]) 
 
 
 def _bound(worst_usd: float) -> float:
-    return (
-        worst_usd
-        if isinstance(worst_usd, float) and worst_usd == float("inf")
-        else check_amount("worst_case_usd", worst_usd)
-    )
+    is_unknown = isinstance(worst_usd, float) and worst_usd == float("inf")
+    return worst_usd if is_unknown else check_amount("worst_case_usd", worst_usd)
