@@ -184,8 +184,7 @@ class RouterAdministration(RouterMode):
         NotStarted
             If the parent has no budget.
         InvalidInput
-            If the scope encloses the parent, or a running budget differs in more than amount and horizon, unless
-            restarted.
+            If the scope encloses the parent, or without `restart` the running one differs beyond amount and horizon.
         StoreUnavailable
             If the store cannot be reached.
         """
