@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, cast
-from urllib.parse import quote
 
 from wiserouter.errors import BudgetError, StoreError, UnknownPrice
 from wiserouter_litellm.arm_candidates import agreeing
@@ -17,6 +16,7 @@ from wiserouter_litellm.direct_calls import DirectCall, direct_call, messages_of
 from wiserouter_litellm.errors import BudgetRefused, BudgetUncertain, FallbackRefused, ScopeRefused, uncountable
 from wiserouter_litellm.fallbacks import GROUP_NOTE_KEY, group_note, note_group, noted_group, paying_group, refusal
 from wiserouter_litellm.group import DECISION_KEY, Group
+from wiserouter_litellm.header_text import in_header
 from wiserouter_litellm.origin import PARENT_SPAN, TRACE_KEY, Origin, metadata_of, origin_of
 from wiserouter_litellm.other_surfaces import marked_deployments
 from wiserouter_litellm.pre_call_checks import aselect_from, filtered_by_later_checks
@@ -28,9 +28,6 @@ from wiserouter_litellm.selection import RoutingRequest, Selection
 from wiserouter_litellm.several_models import refuse_as_one_of_several
 from wiserouter_litellm.shadow import acts_on, aobserved_selection
 from wiserouter_litellm.signals import failed_tools
-
-_PRINTABLE = " !\"#$&'()*+,/:;<=>?@[\\]^`{|}"
-"""ASCII that stands for itself in a header, beside letters, digits and `_.-~`."""
 
 
 class WiseCallback(Recorder):
@@ -145,11 +142,11 @@ class WiseCallback(Recorder):
         if note is None or str(served) not in note["models"]:
             return None
         return {
-            "x-wiserouter-model": _in_header(note["models"][str(served)]),
+            "x-wiserouter-model": in_header(note["models"][str(served)]),
             "x-wiserouter-context": str(note["context"]),
             "x-wiserouter-decision": note["decision"],
             **({"x-wiserouter-ask-feedback": "true"} if note["ask_feedback"] else {}),
-            **({"x-wiserouter-would-be": _in_header(note["would_be"])} if note["would_be"] else {}),
+            **({"x-wiserouter-would-be": in_header(note["would_be"])} if note["would_be"] else {}),
             **({} if note["conversation"] is None else note["conversation"].headers),
         }
 
@@ -395,8 +392,3 @@ def translate_error(group: Group, healthy: list[Any], error: Exception, kwargs: 
     if group.hard:
         raise BudgetUncertain(group.name) from error
     return healthy
-
-
-def _in_header(name: str) -> str:
-    """Return the name of a model as a header bears it: percent-encoded but for printable ASCII."""
-    return quote(name, safe=_PRINTABLE, errors="replace")
