@@ -17,6 +17,7 @@ import openai
 from litellm.exceptions import (
     BudgetExceededError,
     ContentPolicyViolationError,
+    ImageFetchError,
     LiteLLMUnknownProvider,
     MidStreamFallbackError,
     UnsupportedParamsError,
@@ -29,6 +30,7 @@ UNBILLED_STATUSES = frozenset({400, 401, 402, 403, 404, 405, 413, 415, 422, 429}
 
 _UNSENT = (
     *(UnsupportedParamsError, LiteLLMUnknownProvider, BudgetExceededError),  # raised while the request is built
+    ImageFetchError,  # the same: of an image that LiteLLM fetches itself to send it on
     *(httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.UnsupportedProtocol, httpx.InvalidURL),
     *(aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.InvalidURL),
 )

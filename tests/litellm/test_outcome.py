@@ -16,7 +16,7 @@ from wiserouter_litellm.outcome import UNBILLED_STATUSES, outcome_of
 REQUEST = httpx.Request("POST", "http://provider.test/v1/chat/completions")
 KEY = ConnectionKey("provider.test", 80, False, True, None, None, None)
 
-LOCAL = {"UnsupportedParamsError", "LiteLLMUnknownProvider", "BudgetExceededError"}
+LOCAL = {"UnsupportedParamsError", "LiteLLMUnknownProvider", "BudgetExceededError", "ImageFetchError"}
 """Raised while LiteLLM builds the request."""
 AFTER = {"ContentPolicyViolationError", "MidStreamFallbackError"}
 """Raised although a part may be billed, whatever lies below."""
