@@ -206,11 +206,13 @@ class Worker:
 
     def refresh_account(self, scope: str) -> None:
         """Read an account, and those that it is within."""
-        while True:
-            before = self.replica.scopes(scope)
-            self.client.request(PendingEvent(Find(""), scope))
-            if self.replica.scopes(scope) == before:
-                return
+        while not self._are_read(self.replica.scopes(scope)):
+            pass
+
+    def _are_read(self, scopes: Sequence[str]) -> bool:
+        """Read accounts, the outermost first; False once the first one turns out to be within others than these."""
+        reads = (self.client.request(PendingEvent(Find(""), one)) for one in reversed(scopes))
+        return all(self.replica.scopes(scopes[0]) == scopes for _ in reads)
 
     def restoring(self) -> StoreUnavailable:
         """Return the error that says why a hard limit is closed though the engine answers."""
