@@ -201,6 +201,7 @@ class SQLiteEngine:
             if not header.startswith(b"SQLite format 3\0"):
                 raise self._damaged("it is not an SQLite file")
             with closing(sqlite3.connect(f"{self.path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+                connection.execute("BEGIN")  # both as of one moment: another process may create the tables meanwhile
                 (application,) = connection.execute("PRAGMA application_id").fetchone()
                 made = connection.execute("SELECT 1 FROM sqlite_master").fetchone() is not None
             if application != _APPLICATION and (application or made):  # a file that is being created has no tables yet
