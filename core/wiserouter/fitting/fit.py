@@ -152,7 +152,7 @@ def _pool(names: Sequence[str], known: Mapping[str, Model]) -> list[Model]:
     """
     said = {name: split_arm(name) for name in names}
     for name in known.keys() - said.keys() - {arm.model for arm in said.values()}:
-        rule = f"models with prices must be in the log ({', '.join(names)}), got {name!r}: name them as the log does"
+        rule = f"models must be in the log ({', '.join(names)}), got {name!r}: name them as it does"
         raise InvalidInput(rule, value=name)
     pool = []
     for name, (family, params) in said.items():

@@ -286,7 +286,7 @@ def test_a_price_list_may_hold_more_models_than_the_log(tmp_path, capsys):
     options = ("--prices", prices, "-o", tmp_path / "r.wise", "--contexts", 1, "--json")
     assert json.loads(wiserouter("fit", path, *options))["models"] == ["small"]
     prices.write_text(json.dumps({"newest": price}))
-    with pytest.raises(InvalidInput, match=r"models with prices must be in the log \(small\), got 'newest'"):
+    with pytest.raises(InvalidInput, match=r"models must be in the log \(small\), got 'newest'"):
         wiserouter("fit", path, *options)
 
 

@@ -357,7 +357,7 @@ def test_fit_learns_contexts_and_means_from_a_log():
     assert router.decide("tell me a story").model == "small"
     assert [m.max_cost_usd for m in router.pool.models] == [0.001, 0.01]
     assert router.pool.models[1].price == Price(1e-6, 1e-6)
-    with pytest.raises(InvalidInput, match=r"models with prices must be in the log \(small, large\), got .huge."):
+    with pytest.raises(InvalidInput, match=r"models must be in the log \(small, large\), got .huge."):
         WiseRouter.fit(log, models=[Model("huge")])
 
 
