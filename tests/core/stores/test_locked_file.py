@@ -2,6 +2,7 @@
 
 import asyncio
 import sqlite3
+import threading
 import time
 from contextlib import closing, contextmanager
 
@@ -59,6 +60,16 @@ def test_the_first_call_of_expected_limits_waits_briefly_and_the_next_not_at_all
     store.refresh()
     assert store.ledger("s").in_flight == 3
     store.close()
+
+
+def test_a_file_that_another_process_is_creating_is_waited_for(tmp_path):
+    path = tmp_path / "budget.db"
+    with closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        created = threading.Timer(BRIEF_S, other.execute, ("COMMIT",))
+        created.start()
+        open_store(f"sqlite:///{path}").close()
+        created.join()
 
 
 def test_a_hard_limit_waits_for_its_whole_time_and_so_do_expected_ones_beside_it(url, locked):

@@ -17,6 +17,8 @@ from pathlib import Path
 from threading import RLock
 from typing import Literal
 
+from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random
+
 from wiserouter.errors import StoreDamaged, StoreError, StoreUnavailable
 from wiserouter.stores.engines.base import NOTHING, ReadRequest, Reply
 from wiserouter.stores.engines.events import Event
@@ -182,13 +184,24 @@ class SQLiteEngine:
             self.path, timeout=self._timeout_s, isolation_level=None, check_same_thread=False, cached_statements=256
         )
         try:
-            connection.execute("PRAGMA journal_mode = WAL")
+            self._write_ahead(connection)
             connection.execute(f"PRAGMA synchronous = {self._synchronous}")
             self._migrate(connection)
         except BaseException:
             connection.close()
             raise
         return connection
+
+    def _write_ahead(self, connection: sqlite3.Connection) -> None:
+        """Set the WAL mode; SQLite does not wait where another process is doing so, whatever the `busy_timeout`."""
+        for attempt in Retrying(
+            retry=retry_if_exception(_is_busy),
+            wait=wait_random(0, 0.02),
+            stop=stop_after_delay(self._timeout_s),
+            reraise=True,
+        ):
+            with attempt:
+                connection.execute("PRAGMA journal_mode = WAL")
 
     def _check_header(self) -> None:
         """Refuse a missing file, or one that is not a store, before anything is written to it."""
@@ -255,3 +268,7 @@ class SQLiteEngine:
     @property
     def _url(self) -> str:
         return f"sqlite:///{self.path}"
+
+
+def _is_busy(error: BaseException) -> bool:
+    return isinstance(error, sqlite3.OperationalError) and error.sqlite_errorcode == sqlite3.SQLITE_BUSY
