@@ -11,6 +11,8 @@ _TIERS = {name: name for name in ("priority", "ultrafast", "balanced", "flex")} 
     "fast": "priority",
     "default": "",
     "standard": "",
+    **{"on_demand": "", "on_demand_priority": "priority"},  # Gemini's and Vertex AI's traffic types
+    **{"on_demand_flex": "flex", "batch": "flex"},
 }
 _TIERLESS_PROVIDER = "text-completion-openai"
 
@@ -33,7 +35,9 @@ def billed_tier(kwargs: Mapping[str, Any], response: object) -> str:
     """
     asked = None if drops_tier(kwargs) else field_of(kwargs.get("optional_params"), "service_tier")
     served = (field_of(response, "service_tier"), field_of(field_of(response, "usage"), "service_tier"))
-    names = (name.lower() for name in (*served, asked) if isinstance(name, str))
+    hidden = field_of(getattr(response, "_hidden_params", None), "provider_specific_fields")
+    named = (*served, field_of(hidden, "traffic_type"), asked)
+    names = (name.lower() for name in named if isinstance(name, str))
     return next((_TIERS[name] for name in names if name in _TIERS), "")
 
 

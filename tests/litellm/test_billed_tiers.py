@@ -118,6 +118,16 @@ def test_the_tier_that_served_a_call_is_billed(info, asked, served, cost_usd):
     assert bill_of(event(1e-6, asked), response, info).cost_usd == pytest.approx(cost_usd)
 
 
+@pytest.mark.parametrize(
+    ("asked", "traffic", "cost_usd"),
+    [("priority", "ON_DEMAND", 120e-6), (None, "ON_DEMAND_PRIORITY", 240e-6), ("flex", "ON_DEMAND_FLEX", 70e-6)],
+)
+def test_geminis_traffic_type_is_the_tier_that_served_a_call(info, asked, traffic, cost_usd):
+    response = answer()
+    response._hidden_params["provider_specific_fields"] = {"traffic_type": traffic}
+    assert bill_of(event(0.0, asked, "gemini"), response, info).cost_usd == pytest.approx(cost_usd)
+
+
 def test_a_fee_that_no_token_price_holds_stays_in_the_bill(info):
     assert bill_of(event(0.5, "priority"), answer(), info).cost_usd == 0.5
 
