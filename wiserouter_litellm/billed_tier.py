@@ -11,8 +11,10 @@ _TIERS = {name: name for name in ("priority", "ultrafast", "balanced", "flex")} 
     "fast": "priority",
     "default": "",
     "standard": "",
-    **{"on_demand": "", "on_demand_priority": "priority"},  # Gemini's and Vertex AI's traffic types
-    **{"on_demand_flex": "flex", "batch": "flex"},
+    "on_demand": "",  # this and the rest: traffic types of Gemini and Vertex AI
+    "on_demand_priority": "priority",
+    "on_demand_flex": "flex",
+    "batch": "flex",
 }
 _TIERLESS_PROVIDER = "text-completion-openai"
 

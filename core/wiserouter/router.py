@@ -42,6 +42,7 @@ from wiserouter.stores.base import Record
 from wiserouter.stores.shared.context_sync import ContextSync
 from wiserouter.stores.shared.estimate_sync import EstimateSync
 from wiserouter.types import Decision
+from wiserouter.validation import checked_names
 
 if TYPE_CHECKING:
     from wiserouter.fitting.fit import Progress
@@ -407,7 +408,7 @@ class WiseRouter(RouterBatches, RouterLimits, RouterJudging):
         """
         if conversation is not None:
             check_restrictions(max_output_tokens, draw_key, value)
-            eligible = None if eligible is None else tuple(eligible)
+            eligible = None if eligible is None else checked_names("eligible", eligible)
             question = (text, embedding, context, eligible, input_tokens, max_output_tokens)
             call = CallQuestion(*question, worst_case_usd, scope, may_wait, draw_key, value)
             return self._recorded(*self._decided_in(call, conversation, caller, parent))
@@ -484,7 +485,7 @@ class WiseRouter(RouterBatches, RouterLimits, RouterJudging):
         _, max_output_tokens, scope, _, draw_key, _, value = terms
         if max_output_tokens is not None or draw_key is not None or value is not None:
             check_restrictions(max_output_tokens, draw_key, value)
-        eligible = None if eligible is None else tuple(eligible)
+        eligible = None if eligible is None else checked_names("eligible", eligible)
         learner, store, decide = self._learner, self._store, self._decider.decide
         with self._lock:
             if store.durable:

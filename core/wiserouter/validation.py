@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -72,6 +72,15 @@ def check_uses(uses: Mapping[str, float]) -> dict[str, float]:
     """Return the uses of resources by a call, or those expected; raise `InvalidInput` if one is no amount."""
     check_mapping("resources", uses)
     return {check_resource(name): check_amount(name, use) for name, use in uses.items()}
+
+
+def checked_names(name: str, values: Iterable[str]) -> tuple[str, ...]:
+    """Return names as a tuple; raise `InvalidInput` naming `name` if they are a single text, or not all texts."""
+    if isinstance(values, Iterable) and not isinstance(values, str):
+        names = tuple(values)
+        if all(isinstance(each, str) for each in names):
+            return names
+    raise InvalidInput(f'{name} must be a list of names, such as ["small"], got {values!r}', value=values)
 
 
 def check_mapping(name: str, value: object) -> None:

@@ -76,6 +76,7 @@ class Model:
             raise InvalidInput(f"Model.name must be a string that is not empty, got {self.name!r}", value=self.name)
         if not isinstance(self.family, str):
             raise InvalidInput(f"Model.family must be a string, got {self.family!r}", value=self.family)
+        self._check_prices()
         self._name_arm()
         object.__setattr__(self, "resources", check_uses(self.resources))
         for name in ("max_output_tokens", "max_input_tokens"):
@@ -86,6 +87,12 @@ class Model:
         if self.score is not None:
             check_reward(self.score)
         check_amount("Model.score_weight", self.score_weight)
+
+    def _check_prices(self) -> None:
+        for name in ("price", "batch_price"):
+            if not isinstance(price := getattr(self, name), Price | None):
+                remedy = "give Price(input=, output=) in USD per token, or Price.per_million(...)"
+                raise InvalidInput(f"Model.{name} must be a Price, got {price!r}: {remedy}", value=price)
 
     def _name_arm(self) -> None:
         """Keep a copy of the parameters, add them to a name that does not say them, and find the family."""

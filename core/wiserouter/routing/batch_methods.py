@@ -17,7 +17,7 @@ from wiserouter.routing.signal_methods import RouterSignals
 from wiserouter.stores.base import Record
 from wiserouter.stores.ids import fresh_id
 from wiserouter.types import Decision, Embedding, FloatArray, IntArray
-from wiserouter.validation import check_amount, check_count
+from wiserouter.validation import check_amount, check_count, checked_names
 
 if TYPE_CHECKING:
     from wiserouter.planning.batch_allocation import BatchAllocation
@@ -128,7 +128,7 @@ class RouterBatches(RouterSignals):
         """
         check_amount("budget_usd", budget_usd)
         queries = _checked(texts)
-        asked = None if eligible is None else tuple(eligible)
+        asked = None if eligible is None else checked_names("eligible", eligible)
         worst = _worst_cases(worst_case_usd, (len(queries), len(self.pool)), hard=hard, confidence=confidence)
         encoder = self.encoder
         embeddings, tokens = self._embedded(queries), self._lengths(queries)  # no other call waits for them

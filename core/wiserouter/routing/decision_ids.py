@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from wiserouter.errors import InvalidInput
 from wiserouter.types import Decision
 
 
 def id_of(decision: Decision | str) -> str:
-    """Return the id."""
-    return decision if isinstance(decision, str) else decision.id
+    """Return the id; raise `InvalidInput` if it is neither a decision nor an id."""
+    if isinstance(decision, str):
+        return decision
+    if isinstance(decision, Decision):
+        return decision.id
+    raise InvalidInput(f"decision must be a Decision or its id, got {decision!r}", value=decision)
 
 
 def scope_of(decision: Decision | str) -> str:

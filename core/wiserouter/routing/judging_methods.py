@@ -91,6 +91,8 @@ class RouterJudging(RouterConversations):
         """
         from wiserouter.judging.judge import Judge  # routers without a judge do not pay for asyncio
 
+        if not callable(ask):
+            raise InvalidInput(f"ask must be a function of prompt and answer, got {ask!r}", value=ask)
         if self.judge is not None:
             raise InvalidInput("a router has one judge, got another one: close the first with stop_judging()")
         seed = settings.pop("seed", None)

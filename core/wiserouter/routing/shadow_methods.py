@@ -15,6 +15,7 @@ from wiserouter.routing.shadow import Shadow, acted_scope, is_observed, observed
 from wiserouter.stores.base import Record
 from wiserouter.stores.ids import fresh_id
 from wiserouter.types import Decision
+from wiserouter.validation import checked_names
 
 
 class RouterShadow(RouterConversations):
@@ -106,7 +107,7 @@ class RouterShadow(RouterConversations):
         if shadow is None:
             raise InvalidInput("observe needs shadow mode: set router.shadow = Shadow(share=...) before start()")
         served = None if incumbent is None else self.pool.index(incumbent)
-        eligible = None if eligible is None else tuple(eligible)
+        eligible = None if eligible is None else checked_names("eligible", eligible)
         if refused:
             self._shadow_paused.add(scope)
         if shadow.acts(draw_key or fresh_id()) if acts is None else acts:

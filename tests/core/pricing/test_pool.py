@@ -39,6 +39,13 @@ def test_a_pool_without_models_to_serve_is_refused(models, says):
 # eligible models
 
 
+@pytest.mark.parametrize("price", [0.15, "0.15", {"input": 1e-6}])
+def test_a_price_that_is_a_number_is_refused(price):
+    for name in ("price", "batch_price"):
+        with pytest.raises(InvalidInput, match=rf"Model.{name} must be a Price, got .*Price.per_million"):
+            Model("small", **{name: price})
+
+
 def test_without_restrictions_all_models_are_eligible():
     assert pool(("a", {}), ("b", {})).unrestricted
     assert pool(("a", {}), ("b", {})).eligible(None, 10**9) is None
