@@ -68,7 +68,9 @@ def import_log(
     reader, wanted = source_of(source), Wanted(since_seconds(since, time.time()), group)
     priced = {one.name: one.price for one in read_models(prices) if one.price} if prices else {}
     taken = Scores(score, UNIT if scale is None else Scale.parse(scale))
-    request = request_of(source, inputs, Wanted(wanted.since_s if since and not _AGO.fullmatch(since) else None, group))
+    asked = Wanted(wanted.since_s if since and not _AGO.fullmatch(since) else None, group)
+    terms = {"score": score, "scale": scale, "scores": sorted(map(str, scores or ())), "project": project}
+    request = request_of(source, inputs, asked, terms, priced)
     log = LogWriter(output, priced, CUT if source.startswith("litellm") else "", request=request)
     with progress(quiet=as_json) as bars:
         told = reporter(bars)

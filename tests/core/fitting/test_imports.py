@@ -18,7 +18,7 @@ from wiserouter.fitting.imports import log_writer
 from wiserouter.fitting.imports.calls import ImportedCall, time_of
 from wiserouter.fitting.imports.log_writer import LogWriter
 from wiserouter.fitting.imports.records import records_of
-from wiserouter.fitting.imports.run_import import Wanted, import_files, import_pages
+from wiserouter.fitting.imports.run_import import Wanted, import_files, import_pages, request_of
 from wiserouter.fitting.imports.scores import Scores
 from wiserouter.fitting.imports.sources import SOURCES, source_of
 from wiserouter.fitting.log.scores import Scale
@@ -590,6 +590,26 @@ def test_an_import_that_was_stopped_or_had_no_room_at_its_end_counts_no_call_twi
     assert (counts.calls, counts.models) == (13, {"gpt-mini": 13})
     assert pl.read_parquet(log)["call_id"].to_list() == [f"c-{n:02}" for n in range(13)]
     assert not list(tmp_path.glob("log.parquet.*"))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        ({"scale": "1..10"}, {"m": Price(1e-6, 2e-6)}),
+        ({"scale": "1..5"}, {"m": Price(1e-6, 3e-6)}),
+        ({"scale": "1..5", "score": "helpful"}, {"m": Price(1e-6, 2e-6)}),
+    ],
+)
+def test_an_import_goes_on_only_with_the_same_scores_and_prices(other, tmp_path, monkeypatch):
+    monkeypatch.setattr(log_writer, "PART_ROWS", 1)
+    begun = request_of("litellm", ["postgresql://u:secret@h/db"], Wanted(), {"scale": "1..5"}, {"m": Price(1e-6, 2e-6)})
+    log = LogWriter(tmp_path / "a.parquet", {}, request=begun)
+    log.add(ImportedCall(("a",), "m", prompt="hi"), None)
+    log.save(["after a"])
+    assert LogWriter(tmp_path / "a.parquet", {}, request=begun).cursor == ["after a"]
+    with pytest.raises(InvalidInput, match="holds another import that was stopped") as refused:
+        LogWriter(tmp_path / "a.parquet", {}, request=request_of("litellm", ["h/db"], Wanted(), *other))
+    assert "secret" not in str(refused.value)
 
 
 def test_prices_count_cached_tokens_at_their_price(tmp_path):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,6 +12,7 @@ from wiserouter.fitting.imports.postgres import SpendTables
 from wiserouter.fitting.imports.records import records_of
 from wiserouter.fitting.imports.scores import Scores, plain_scores
 from wiserouter.fitting.imports.sources import Source
+from wiserouter.pricing.prices import Price
 
 Report = Callable[[str, int], None]
 """Called with the name of the step and the number of records just read."""
@@ -153,6 +154,10 @@ def _counted(records: Iterator[Recorded], step: str, report: Report) -> Iterator
     report(step, number % REPORTED_EVERY)
 
 
-def request_of(source: str, inputs: Sequence[str], wanted: Wanted) -> dict[str, Any]:
+def request_of(
+    source: str, inputs: Sequence[str], wanted: Wanted, terms: Mapping[str, Any], prices: Mapping[str, Price]
+) -> dict[str, Any]:
     """Return the terms of an import, by which it is resumed, without any password."""
-    return {"source": source, "inputs": [one.rpartition("@")[2] for one in inputs], **wanted._asdict()}
+    priced = {name: repr(price) for name, price in prices.items()}
+    addresses = [one.rpartition("@")[2] for one in inputs]
+    return {"source": source, "inputs": addresses, **wanted._asdict(), **terms, "prices": priced}
