@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-import json
 import random
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
-from typing import IO, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from wiserouter.budgets.budget import Budget
+from wiserouter.cli.judged_log import CallToJudge, judged_log
 from wiserouter.cli.output import check_writable, out, print_json
-from wiserouter.errors import InvalidInput, LogError
-from wiserouter.fitting.log.files import column_names, reading, scan
+from wiserouter.cli.score_file import ScoreFile
+from wiserouter.errors import InvalidInput
 from wiserouter.judging.judge import Judge, JudgeCounts
+from wiserouter.judging.sampling import SystematicSample
 from wiserouter.judging.settings import JudgeSettings
 from wiserouter.pricing.amounts import usd
 from wiserouter.stores.memory import MemoryStore
 from wiserouter.types import Decision
-
-IDS = ("custom_id", "query_id", "request_id", "call_id", "id")
-"""Columns that name a call, the surest first; without one its row number does."""
 
 MOST_REQUESTS = 1_000_000
 """The horizon of the judge's budget: no plan depends on it."""
@@ -33,7 +32,7 @@ MOST_REQUESTS = 1_000_000
 def judge(
     log: Annotated[Path, typer.Argument(help="Past calls with prompt, answer and model: parquet, csv or jsonl.")],
     ask: Annotated[str, typer.Option("--with", help="The judge: a function of prompt and answer, as module:function.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The scores to write, a .jsonl file.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The scores, a .jsonl file that is added to.")],
     prompt: Annotated[str, typer.Option(help="Column of the prompts.")] = "prompt",
     answer: Annotated[str, typer.Option(help="Column of the answers.")] = "answer",
     model: Annotated[str, typer.Option(help="Column of the models.")] = "model",
@@ -45,7 +44,9 @@ def judge(
     seed: Annotated[int, typer.Option(help="Seeds the sample.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Let a judge score the answers in a log, and write a score per line; `fit --with` joins them by id.
+    """Let a judge score the answers in a log, and write a score per line; `fit --with` joins them to the log.
+
+    A call that has a score in the file is not judged again: a run that was stopped goes on with the same command.
 
     Example: wiserouter judge calls.parquet --with my_judges:correct --share 0.2 -o scores.jsonl
     """
@@ -62,42 +63,27 @@ def judge(
         first_scores=0,  # all are written; a fit learns them
     )
     check_writable(output)
-    with output.open("w", encoding="utf-8") as file:
-        counts = score_calls(calls_of(log, prompt, answer, model), function_named(ask), settings, file, seed)
+    graded, found = function_named(ask), judged_log(log, prompt, answer, model)
+    scores, sample = ScoreFile(output, found.key, model, settings.source), SystematicSample(share, random.Random(seed))  # noqa: S311
+    drawn = [call for call in found.calls if sample.takes(0, call.model)]
+    asked = [call for call in drawn if not scores.has(call.id, call.model)]
+    counts = score_calls(asked, graded, settings, scores, seed)
+    counts.offered = len(found.calls)
+    before = len(drawn) - len(asked)
     if as_json:
-        return print_json({"output": str(output), **{field: getattr(counts, field) for field in counts.__slots__}})
-    out.print(
-        f"{output}: {counts.judged:,} of {counts.offered:,} calls scored, {counts.failed:,} failed, {counts.unpaid:,} "
-        f"beyond the budget, {usd(counts.spent_usd)} spent",
-        highlight=False,
-        soft_wrap=True,
-    )
-    return None
-
-
-def calls_of(path: Path, prompt: str, answer: str, model: str) -> Iterator[dict[str, Any]]:
-    """Yield id, model, prompt and answer of each call of a log that has an answer.
-
-    Raises
-    ------
-    LogError
-        If a column is missing, or the file cannot be read.
-    """
-    frame = scan(path)
-    names = column_names(frame, path)
-    for column in (prompt, answer, model):
-        if column not in names:
-            raise LogError(
-                f"a log to judge needs a column {column!r}, got {', '.join(names)}", file=path, column=column
-            )
-    key = next((name for name in IDS if name in names), None)
-    columns = dict.fromkeys([prompt, answer, model, *([] if key is None else [key])])
-    with reading(path):
-        rows = frame.select(list(columns)).collect().iter_rows(named=True)
-    for number, row in enumerate(rows, start=1):
-        if row[answer] not in {None, ""}:
-            call_id = str(number if key is None else row[key])
-            yield {"id": call_id, "model": str(row[model]), "prompt": str(row[prompt]), "answer": str(row[answer])}
+        figures = {field: getattr(counts, field) for field in counts.__slots__}
+        print_json({"output": str(output), **figures, "before": before, "incomplete": found.incomplete})
+    else:
+        notes = ((before, "scored before"), (found.incomplete, "left out: no prompt, answer or model"))
+        out.print(
+            f"{output}: {counts.judged:,} of {counts.offered:,} calls scored, {counts.failed:,} failed, "
+            f"{counts.unpaid:,} beyond the budget, {usd(counts.spent_usd)} spent"
+            + "".join(f"; {n:,} {text}" for n, text in notes if n),
+            highlight=False,
+            soft_wrap=True,
+        )
+    if counts.failed and not counts.judged:
+        raise InvalidInput(f"--with must name a judge that scores calls, {ask!r} failed for all {counts.failed:,}")
 
 
 def function_named(name: str, option: str = "--with") -> Callable[..., Any]:
@@ -121,26 +107,26 @@ def function_named(name: str, option: str = "--with") -> Callable[..., Any]:
 
 
 def score_calls(
-    calls: Iterator[dict[str, Any]], ask: Callable[..., Any], settings: JudgeSettings, file: IO[str], seed: int = 0
+    calls: Iterable[CallToJudge], ask: Callable[..., Any], settings: JudgeSettings, scores: ScoreFile, seed: int = 0
 ) -> JudgeCounts:
-    """Judge a share of some calls, write the scores as they come, and return what has become of the calls."""
-    models: dict[str, str] = {}
+    """Judge calls, keep the scores as they come, and return what has become of the calls."""
+    waiting: dict[str, CallToJudge] = {}
 
-    async def write(call_id: str, score: float) -> None:
-        line = {"id": call_id, "model": models.pop(call_id, ""), "score": score, "source": settings.source}
-        file.write(json.dumps(line) + "\n")
+    async def keep(decision_id: str, score: float) -> None:
+        call = waiting.pop(decision_id)
+        scores.add(call.id, call.model, score)
 
-    asked = Judge(ask, settings, write, payment_of(settings), random.Random(seed))  # noqa: S311
-    for call in calls:
-        while asked.waits() >= settings.max_waiting:
-            time.sleep(0.01)
-        decision = Decision(call["id"], call["model"], 0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, settings.source, 0.0)
-        models[call["id"]] = call["model"]
-        if not asked.offer(decision, call["prompt"], call["answer"]):
-            del models[call["id"]]
-    while not asked.flush():
-        continue
-    asked.close()
+    asked = Judge(ask, replace(settings, share=1.0), keep, payment_of(settings), random.Random(seed))  # noqa: S311
+    with scores:
+        for call in calls:
+            while asked.waits() >= settings.max_waiting:
+                time.sleep(0.01)
+            waiting[str(call.id)] = call
+            decision = Decision(str(call.id), call.model, 0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, settings.source, 0.0)
+            asked.offer(decision, call.prompt, call.answer)
+        while not asked.flush():
+            continue
+        asked.close()
     return asked.counts
 
 

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from wiserouter.cli.judge import IDS, payment_of
+from wiserouter.cli.judge import payment_of
+from wiserouter.cli.judged_log import cell_text
 from wiserouter.cli.output import err
 from wiserouter.errors import LogError
 from wiserouter.evaluation.off_policy.judged_gain import JudgedGain, judged_gain
@@ -20,7 +21,7 @@ from wiserouter.evaluation.off_policy.shadow_judging import (
     plan_judging,
 )
 from wiserouter.evaluation.off_policy.would_be_verdicts import VerdictFile
-from wiserouter.fitting.log.files import column_names, reading, scan
+from wiserouter.fitting.log.files import IDS, column_names, reading, scan
 from wiserouter.judging.settings import JudgeSettings
 from wiserouter.pricing.amounts import usd
 
@@ -56,8 +57,9 @@ def texts_of(path: Path, prompt: str, answer: str, calls: Sequence[ObservedCall]
     found: dict[str, CallTexts] = {}
     for row in rows.iter_rows(named=True):
         id_ = next((decision_of[str(row[key])] for key in keys if str(row[key]) in decision_of), None)
-        if id_ is not None and row[prompt] not in {None, ""} and row[answer] not in {None, ""}:
-            found[id_] = CallTexts(str(row[prompt]), str(row[answer]))
+        texts = CallTexts(cell_text(row[prompt]), cell_text(row[answer]))
+        if id_ is not None and all(texts):
+            found[id_] = texts
     return found
 
 

@@ -2,12 +2,14 @@
 
 import json
 
+import numpy as np
 import polars as pl
 import pytest
 from typer.testing import CliRunner
 
 from wiserouter.cli import app
 from wiserouter.errors import InvalidInput, LogError
+from wiserouter.fitting.log import LogColumns, RoutingLog
 
 JUDGE = """
 def right(prompt, answer):
@@ -15,6 +17,9 @@ def right(prompt, answer):
 
 def broken(prompt, answer):
     raise ValueError(prompt)
+
+def by_length(prompt, answer):
+    return len(answer) / 100
 
 number = 7
 """
@@ -29,8 +34,8 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def run(*options):
-    result = CliRunner().invoke(app, ["judge", "calls.parquet", "-o", "scores.jsonl", "--json", *options])
+def run(*options, log="calls.parquet"):
+    result = CliRunner().invoke(app, ["judge", log, "-o", "scores.jsonl", "--json", *options])
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     return json.loads(result.stdout)
@@ -40,15 +45,101 @@ def test_each_answer_is_scored_by_id(folder):
     counts = run("--with", "my_judges:right")
     lines = [json.loads(line) for line in (folder / "scores.jsonl").read_text().splitlines()]
     assert (counts["offered"], counts["judged"], counts["spent_usd"]) == (20, 20, pytest.approx(0.2))
+    assert counts["incomplete"] == 20
     assert {line["id"] for line in lines} == {f"c{i}" for i in range(40) if i % 4 < 2}
     assert all(line["score"] == (line["model"] == "small") and line["source"] == "judge:default" for line in lines)
 
 
 def test_share_and_budget_bound_the_judge(folder):
     assert run("--with", "my_judges:right", "--share", "0.25")["judged"] in {4, 5, 6}
-    counts = run("--with", "my_judges:right", "--budget", "0.051", "--cost", "0.01", "--concurrency", "1")
+    paid = ("--budget", "0.051", "--cost", "0.01", "--concurrency", "1", "-o", "others.jsonl")
+    counts = run("--with", "my_judges:right", *paid)
     assert (counts["judged"], counts["unpaid"]) == (5, 15)
     assert counts["spent_usd"] == pytest.approx(0.05)
+
+
+def lines_of(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def calls(folder, n, **columns):
+    """Write a log of calls, whose answers have different lengths, and return its path."""
+    rows = [
+        {"prompt": f"q {i}", "answer": "x" * (i + 1), "model": ["small", "large"][i % 2], "cost_usd": 0.001}
+        for i in range(n)
+    ]
+    frame = pl.DataFrame(rows).with_columns(**{name: pl.Series(values) for name, values in columns.items()})
+    frame.write_ndjson(folder / "log.jsonl")
+    return "log.jsonl"
+
+
+@pytest.mark.parametrize(
+    "mistake",
+    [("--with", "my_judges:gone"), ("--answer", "reply"), ("--share", "2"), ("--name", "other"), ("--model", "prompt")],
+)
+def test_a_mistake_leaves_the_scores_that_were_paid_for(folder, mistake):
+    run("--with", "my_judges:right")
+    before = (folder / "scores.jsonl").read_bytes()
+    with pytest.raises(InvalidInput):
+        run("--with", "my_judges:right", *mistake)
+    assert (folder / "scores.jsonl").read_bytes() == before
+
+
+def test_a_run_that_was_stopped_goes_on_and_pays_for_nothing_twice(folder):
+    first = run("--with", "my_judges:right", "--budget", "0.051", "--cost", "0.01", "--concurrency", "1")
+    more = run("--with", "my_judges:right")
+    assert (first["judged"], more["before"], more["judged"]) == (5, 5, 15)
+    assert len({line["id"] for line in lines_of(folder / "scores.jsonl")}) == 20
+    again = run("--with", "my_judges:broken")
+    assert (again["before"], again["judged"], again["failed"]) == (20, 0, 0)
+
+
+def test_a_file_that_holds_no_scores_of_this_judge_is_left_as_it_is(folder):
+    for text in ('{"id": "c0", "score": 1}\n', "notes\n", '{"id": "c0"'):
+        (folder / "scores.jsonl").write_text(text)
+        with pytest.raises(InvalidInput, match=r"scores\.jsonl"):
+            run("--with", "my_judges:right")
+        assert (folder / "scores.jsonl").read_text() == text
+
+
+@pytest.mark.parametrize("ids", [{}, {"query_id": [i // 2 for i in range(30)]}, {"custom_id": list(range(30))}])
+@pytest.mark.parametrize("share", [1.0, 0.1])
+def test_a_fit_learns_the_scores_of_a_log_with_and_without_ids(folder, ids, share):
+    log = calls(folder, 30, **ids)
+    judged = run("--with", "my_judges:by_length", "--share", str(share), log=log)["judged"]
+    table = RoutingLog.read(log, joined=["scores.jsonl"], columns=LogColumns(reward="score")).table()
+    scored = np.argwhere(~np.isnan(table.reward))
+    assert len(scored) == judged > 0
+    for row, model in scored:  # the answer to "q 4" has five characters
+        call = row if len(table.prompts) == 30 else 2 * row + (model == 0)  # the first model is the large one
+        assert table.reward[row, model] == pytest.approx((call + 1) / 100)
+
+
+def test_scores_of_rows_are_not_joined_to_another_log(folder):
+    log = calls(folder, 30)
+    run("--with", "my_judges:by_length", log=log)
+    whole = pl.read_ndjson(log)
+    for name, other in (("shifted", whole[1:]), ("short", whole[:-2])):
+        other.write_ndjson(folder / f"{name}.jsonl")
+        with pytest.raises(LogError, match="must be of a row of the log"):
+            RoutingLog.read(folder / f"{name}.jsonl", joined=["scores.jsonl"], columns=LogColumns(reward="score"))
+    with pytest.raises(LogError, match="a log of one file"):
+        RoutingLog.read([log, log], joined=["scores.jsonl"], columns=LogColumns(reward="score"))
+
+
+def test_answers_that_are_lists_are_judged_as_json(folder):
+    answers = [[{"role": "assistant", "content": "4"}]] * 3 + [[]]
+    rows = {"id": list("abcd"), "model": ["small"] * 4, "prompt": ["2 + 2?"] * 4, "answer": answers}
+    pl.DataFrame(rows).write_parquet("calls.parquet")
+    counts = run("--with", "my_judges:by_length")
+    assert (counts["judged"], counts["incomplete"]) == (3, 1)
+    score = len('[{"role": "assistant", "content": "4"}]') / 100
+    assert {line["score"] for line in lines_of(folder / "scores.jsonl")} == {score}
+
+
+def test_a_judge_that_fails_for_all_calls_is_an_error(folder):
+    with pytest.raises(InvalidInput, match="'my_judges:broken' failed for all 20"):
+        run("--with", "my_judges:broken")
 
 
 def test_mistakes_are_named(folder):

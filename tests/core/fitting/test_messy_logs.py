@@ -236,6 +236,15 @@ def test_files_to_join_need_an_id_that_comes_once(tmp_path):
         RoutingLog.read(answers, joined=[put(tmp_path / "other.jsonl", [{"name": "r0"}])])
 
 
+def test_files_are_joined_by_a_column_that_is_no_id_only_where_it_names_one_row(tmp_path):
+    calls = [{"trace": f"t{i}", "model": "small", "prompt": f"q{i}", "cost_usd": 0.1} for i in range(3)]
+    log = put(tmp_path / "log.jsonl", calls)
+    scores = put(tmp_path / "scores.jsonl", [{"trace": "t1", "score": 1}])
+    assert np.isnan(RoutingLog.read(log, joined=[scores]).table().reward[:, 0]).tolist() == [True, False, True]
+    with pytest.raises(LogError, match="both have model, which is none"):
+        RoutingLog.read(log, joined=[put(tmp_path / "scores.jsonl", [{"model": "small", "score": 1}])])
+
+
 @pytest.mark.parametrize("response", [{"status_code": 500, "body": {"error": {"message": "no"}}}, None])
 @pytest.mark.parametrize("jobs", [(), ("--jobs", 2)])
 def test_lines_of_a_batch_that_failed_are_left_out_and_counted(tmp_path, response, jobs):

@@ -30,8 +30,14 @@ SLICE_BYTES = 64_000_000
 _PROBED_ROWS = 64
 _SHOWN_CHARS = 200
 
-_IDS = ("custom_id", "query_id", "request_id", "call_id", "id")
+IDS = ("custom_id", "query_id", "request_id", "call_id", "id")
 """Columns to join by, the surest first."""
+
+ROW = "log_row"
+"""The column by which scores of a log without ids name its rows, counted from 1."""
+
+_OF_SCORES = ("score", "source")
+"""Columns in which scores may differ from the log."""
 
 _CSV = (".csv", ".csv.gz")
 _JSONL = (".jsonl", ".ndjson")
@@ -88,19 +94,22 @@ def columns(names: Iterable[str]) -> list[pl.Expr]:
     return [pl.col(name) for name in names]
 
 
-def joined(frame: pl.LazyFrame, path: Path, others: Sequence[Path]) -> pl.LazyFrame:
+def joined(frame: pl.LazyFrame, path: Path, others: Sequence[Path], *, alone: bool = True) -> pl.LazyFrame:
     """Return a file's rows with the columns of other files, in memory, joined by an id that both have.
+
+    A file with the column `ROW` and no id of the log is joined by the number of the row, if the log is one file.
 
     Raises
     ------
     LogError
-        If two files share no column to join by, or an id comes twice in a file that is joined.
+        If two files share no column to join by, an id comes twice in a file that is joined, or its rows are not those
+        of this log.
     """
     import polars as pl
 
     for other in others:
         right = scan(other)
-        key = _shared_key(schema_of(frame, path).names(), schema_of(right, other).names(), other)
+        key = _shared_key(frame, path, schema_of(right, other).names(), other)
         with reading(other):
             found = right.with_columns(pl.col(key).cast(pl.String)).collect()
         repeated = found[key].is_duplicated() & found[key].is_not_null()
@@ -108,10 +117,14 @@ def joined(frame: pl.LazyFrame, path: Path, others: Sequence[Path]) -> pl.LazyFr
             row = int(repeated.arg_max() or 0)
             rule = f"an id to join by must come once, got {found[key][row]!r} again: keep one row of each"
             raise LogError(rule, file=other, row=row + 1, column=key, value=found[key][row])
+        if key == ROW:
+            frame = frame.with_columns(pl.int_range(1, pl.len() + 1).alias(ROW))
         frame = frame.with_columns(pl.col(key).cast(pl.String))
         known = set(schema_of(frame, path).names()) - {key}
+        if key == ROW:
+            _check_rows(frame, found, path, other, alone=alone)
         right = found.lazy().drop([name for name in found.columns if name in known])
-        frame = frame.join(right, on=key, how="left", maintain_order="left")
+        frame = frame.join(right, on=key, how="left", maintain_order="left").drop(ROW, strict=False)
     with reading(path):
         return frame.collect().lazy()
 
@@ -139,14 +152,40 @@ def reading(path: Path | None) -> Iterator[None]:
         raise LogError(f"the file is damaged or malformed: {first}", file=path) from error
 
 
-def _shared_key(left: Sequence[str], right: Sequence[str], file: Path) -> str:
-    """Return the column to join by: the only one that both have, or of several the first that names an id."""
-    shared = [name for name in left if name in right]
-    ids = [name for name in _IDS if name in shared] or (shared if len(shared) == 1 else [])
-    if not ids:
-        has = f"both have {', '.join(shared)}" if shared else "they share no column"
-        raise LogError(f"files are joined by an id that both have ({', '.join(_IDS)}), and {has}: add one", file=file)
-    return ids[0]
+def _shared_key(frame: pl.LazyFrame, path: Path, others: Sequence[str], file: Path) -> str:
+    """Return the column to join by: the first shared one that names an id, `ROW`, or the only one, if it is an id."""
+    shared = [name for name in column_names(frame, path) if name in others]
+    found = next((name for name in IDS if name in shared), None)
+    if found is not None or ROW in others:
+        return found or ROW
+    if len(shared) == 1 and _is_unique(frame, path, shared[0]):
+        return shared[0]
+    has = f"both have {', '.join(shared)}, which is none" if shared else "they share no column"
+    raise LogError(f"files are joined by an id that both have ({', '.join(IDS)}), and {has}: add one", file=file)
+
+
+def _is_unique(frame: pl.LazyFrame, path: Path, column: str) -> bool:
+    """Return True if a value comes in one row at most."""
+    import polars as pl
+
+    with reading(path):
+        return not frame.select(pl.col(column).drop_nulls().is_duplicated().any()).collect().item()
+
+
+def _check_rows(frame: pl.LazyFrame, found: pl.DataFrame, path: Path, file: Path, *, alone: bool) -> None:
+    """Raise `LogError` unless the rows that a file numbers are those of the log: their other columns agree."""
+    import polars as pl
+
+    if not alone:
+        raise LogError(f"rows are joined by {ROW} to a log of one file, got several: fit that file alone", file=file)
+    names = set(column_names(frame, path)).intersection(found.columns).difference(_OF_SCORES)
+    left = frame.select(pl.col(sorted(names)).cast(pl.String))
+    with reading(path):
+        strange = found.lazy().select(pl.col(sorted(names)).cast(pl.String)).join(left, on=sorted(names), how="anti")
+        first = strange.select(pl.col(ROW).head(1)).collect()[ROW].to_list()
+    if first:
+        rule = f"a score must be of a row of the log, row {first[0]} is another one or missing"
+        raise LogError(f"{rule}: judge this log", file=file, column=ROW, value=first[0])
 
 
 def is_log(path: Path) -> bool:

@@ -69,9 +69,10 @@ class LogFile:
         with files.reading(self.path):
             return int(self.frame.select(pl.len()).collect().item())
 
-    def joined(self, others: Sequence[Path]) -> LogFile:
+    def joined(self, others: Sequence[Path], *, alone: bool) -> LogFile:
         """Return the rows with the columns of other files of the same calls, in memory."""
-        return replace(self, frame=files.joined(self.frame, self.path or Path(), others), in_memory=True, url=None)
+        frame = files.joined(self.frame, self.path or Path(), others, alone=alone)
+        return replace(self, frame=frame, in_memory=True, url=None)
 
     def piece(self, start: int, rows: int) -> LogFile:
         """Return some of the rows."""

@@ -123,7 +123,7 @@ class RoutingLog:
         """
         found = open_files(path)
         if joined:
-            found = [one.joined([Path(other) for other in joined]) for one in found]
+            found = [one.joined([Path(other) for other in joined], alone=len(found) == 1) for one in found]
         first = found[0]
         fitting = layout_of(files.column_names(first.frame, first.path), layout, first.path, columns)
         return cls(first.frame, fitting, models, first.path, scale=scale, prices=prices, files_of=found)
