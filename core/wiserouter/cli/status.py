@@ -51,9 +51,21 @@ def as_dict(found: StoreSnapshot, scopes: dict[str, AccountSnapshot]) -> dict[st
         "as_of": found.now_s,
         "answered_in_ms": found.took_s * 1e3,
         "scopes": [
-            {"scope": scope, "parent": account.parent, "windows": windows(scope, account)}
+            {"scope": scope, "parent": account.parent, **pause_of(account), "windows": windows(scope, account)}
             for scope, account in scopes.items()
         ],
+    }
+
+
+def pause_of(account: AccountSnapshot) -> dict[str, Any]:
+    """Return what stops the calls of a scope: the pause or the end of its budget, or of one that encloses it."""
+    stopped, pause = min(account.pauses, key=lambda one: not one[1].ended, default=(None, None))
+    return {
+        "paused": pause is not None and not pause.ended,
+        "ended": pause is not None and pause.ended,
+        "stopped_scope": stopped,
+        "reason": "" if pause is None else pause.reason,
+        "paused_until": None if pause is None else pause.until_s,
     }
 
 
@@ -88,18 +100,27 @@ _ALWAYS = ("spent", "reserved", "leased", "left")
 
 def _row(scope: str, account: AccountSnapshot, window: dict[str, Any]) -> tuple[str, ...]:
     parent = [] if account.parent is None else [f"within {account.parent}"]
+    stopped = [_stopped(scope, pause_of(account))] if account.pauses else []
     renews = [] if window["every"] is None else [f"every {window['every']}", f"until {_time(window['renews_at'])}"]
     money = {state: window[f"{state}_usd"] for state in _AMOUNTS}
     calls = {state: window[state] for state in ("in_flight", "charged", "presumed", "released")}
     ahead = [f"{window['horizon_left']:,} left of {window['horizon']:,}", f"at {usd_per_1000(window['rate_usd'])}"]
     return (
-        "\n".join([scope, *parent]),
+        "\n".join([scope, *parent, *stopped]),
         "\n".join([f"{usd(window['amount_usd'])} {window['limit']}", *renews]),
         "\n".join(
             [f"{usd(amount)} {_AMOUNTS[state]}" for state, amount in money.items() if amount or state in _ALWAYS]
         ),
         "\n".join([*ahead, *[f"{n:,} {state.replace('_', ' ')}" for state, n in calls.items() if n]]),
     )
+
+
+def _stopped(scope: str, pause: dict[str, Any]) -> str:
+    """Return why the calls of a scope are refused."""
+    state = "ENDED" if pause["ended"] else "PAUSED"
+    of = "" if pause["stopped_scope"] == scope else f" in {pause['stopped_scope']}"
+    until = "" if pause["paused_until"] is None else f" until {_time(pause['paused_until'])}"
+    return f"{state}{of}{until}" + (f": {pause['reason']}" if pause["reason"] else "")
 
 
 def _time(seconds: float) -> str:

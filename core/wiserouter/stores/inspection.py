@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from wiserouter.budgets.nested import Account
+from wiserouter.budgets.pauses import Pause
 from wiserouter.errors import InvalidInput
 from wiserouter.stores.day_buckets import MODELS_NOTE, Cells, sums_name
 from wiserouter.stores.engines.base import Engine, ReadRequest
@@ -25,11 +26,14 @@ class AccountSnapshot(NamedTuple):
         Its budgets, followed by those that enclose it.
     own : int
         Number of its own budgets among them.
+    pauses : tuple of (str, Pause)
+        The pauses that hold, of the scope and of those that enclose it.
     """
 
     parent: str | None
     account: Account
     own: int
+    pauses: tuple[tuple[str, Pause], ...] = ()
 
 
 class StoreSnapshot(NamedTuple):
@@ -141,6 +145,6 @@ def _read_accounts(engine: Engine, name: str) -> StoreSnapshot:
 
 
 def _snapshot(replica: LocalReplica, scope: str, now_s: float) -> AccountSnapshot:
-    account = replica.present(scope, now_s)[0].account
-    view = replica.views[scope]
-    return AccountSnapshot(view.parent, account, len(view.windows))
+    chain, view = replica.present(scope, now_s)[0], replica.views[scope]
+    pauses = tuple([(one, pause) for one, pause in chain.pauses if pause.holds(now_s)])
+    return AccountSnapshot(view.parent, chain.account, len(view.windows), pauses)

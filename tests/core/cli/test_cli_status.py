@@ -4,12 +4,14 @@ import json
 import sqlite3
 import subprocess
 import sys
+import time
 
 import pytest
 from typer.testing import CliRunner
 
 from support.redis_servers import MISSING, free_port, redis_server, serving
 from wiserouter import Budget, Model, Price, WiseRouter, open_store
+from wiserouter.budgets.changes import BudgetChange
 from wiserouter.cli import app
 from wiserouter.errors import InvalidInput, StoreDamaged, StoreUnavailable
 from wiserouter.stores.engines.sqlite import SQLiteEngine
@@ -119,6 +121,31 @@ def test_a_window_that_has_ended_since(tmp_path):
     store.close()
     (window,) = looked(f"sqlite:///{tmp_path / 'budget.db'}")["scopes"][0]["windows"]
     assert (window["spent_usd"], window["carried_usd"]) == (0.0, 8.0)
+
+
+def test_a_budget_that_is_paused_or_ended_says_so_and_those_within_it(url):
+    opened(url).close()
+    paused = ("paused", "ended", "stopped_scope", "reason")
+    assert [[one[name] for name in paused] for one in looked(url)["scopes"]] == [[False, False, None, ""]] * 2
+    assert "PAUSED" not in printed("--store", url, COLUMNS="100")
+    store = open_store(url)
+    store.change("default", BudgetChange(paused=True, reason="incident", every="day"))
+    default, team = looked(url)["scopes"]
+    assert [default[name] for name in paused] == [team[name] for name in paused] == [True, False, "default", "incident"]
+    text = printed("--store", url, COLUMNS="100")
+    assert "PAUSED: incident" in text
+    assert "PAUSED in default: incident" in text
+    store.change("team", BudgetChange(ended=True))
+    store.change("default", BudgetChange(paused=False, every="day"))
+    default, team = looked(url)["scopes"]
+    assert [[one[name] for name in paused] for one in (default, team)] == [
+        [False, False, None, ""], [False, True, "team", ""],
+    ]  # fmt: skip
+    assert "ENDED" in printed("--store", url, COLUMNS="100")
+    store.change("default", BudgetChange(paused=True, pause_s=0.05, every="day"))
+    store.close()
+    time.sleep(0.1)
+    assert looked(url)["scopes"][0]["paused"] is False
 
 
 def test_one_scope(url):
