@@ -145,6 +145,52 @@ def test_a_result_without_a_usage_counts_at_its_expected_cost(begun, tmp_path):
     assert wiserouter("report", folder)["spent_usd"] == pytest.approx(HALF[1], abs=1e-12)
 
 
+def test_a_request_that_was_answered_without_a_usage_is_not_released_with_its_file(begun, tmp_path):
+    folder, made = begun(2, 1.0)
+    sent = [json.loads(line) for line in (folder / "round-1.jsonl").read_text().splitlines()]
+    name = sent[0]["custom_id"]
+    answered, refused = ({"custom_id": name, "result": {"type": kind}} for kind in ("succeeded", "errored"))
+    answered["result"]["message"] = {"content": []}
+    for file, line in (("answered", answered), ("refused", refused)):
+        (tmp_path / file).write_text(json.dumps(line))
+    wiserouter("settle", folder, tmp_path / "answered")
+    files = [part for one in made["files"] for part in ("--failed", folder / "round-1" / one["file"])]
+    counts = wiserouter("settle", folder, tmp_path / "refused", *files)
+    assert (counts["failed"], counts["before"]) == (1, 2)
+    found = wiserouter("report", folder)
+    assert (found["answered"], found["errors"]) == (1, {"the file failed": 1})
+    assert found["spent_usd"] == pytest.approx(HALF[1], abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        {"response": {"status_code": 200, "body": {"usage": {"prompt_tokens": "many"}}}},
+        {"response": {"status_code": 200, "body": {"usage": [1, 2]}}},
+        {"response": "gone"},
+        {"result": {"type": "succeeded"}},
+    ],
+)
+def test_a_result_that_cannot_be_read_is_named_by_file_and_line(begun, tmp_path, line):
+    folder, _ = begun(2, 1.0)
+    path = tmp_path / "results.jsonl"
+    path.write_text("\n" + json.dumps({"custom_id": "a", **line}))
+    with pytest.raises(InvalidInput, match=r"results\.jsonl, line 2 must be a result"):
+        wiserouter("settle", folder, path)
+
+
+def test_half_of_a_surrogate_pair_is_sent_as_it_came(tmp_path):
+    router().save(tmp_path / "router.wise")
+    (tmp_path / "prompts.jsonl").write_text('{"id": "a", "prompt": "cut \\ud83d"}\n{"id": "b", "prompt": "grüezi"}')
+    folder = tmp_path / "night"
+    options = ("--artifact", tmp_path / "router.wise", "--budget", 1, "-o", folder)
+    made = wiserouter("route", tmp_path / "prompts.jsonl", *options)
+    written = b"".join((folder / "round-1" / one["file"]).read_bytes() for one in made["files"])
+    assert rb"cut \ud83d" in written
+    assert "grüezi" in written.decode()
+    assert not list(folder.glob("*.unfinished"))
+
+
 def test_a_file_that_failed_as_a_whole_is_sent_again_with_more_money(begun):
     folder, made = begun(20, 0.006)
     files = [one["file"] for one in made["files"]]

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from wiserouter.errors import InvalidInput
-from wiserouter.integration.batches.requests import BatchRequest, json_lines
+from wiserouter.integration.batches.requests import BatchRequest, json_line, json_lines
 from wiserouter.pricing.prices import Price
 from wiserouter.router import WiseRouter
 from wiserouter.stores import Store, open_store
@@ -30,8 +30,8 @@ RESERVATION_TTL_S = 30 * 86_400.0
 DECISION_TTL_S = 365 * 86_400.0
 """How long a request can be scored."""
 
-_ERRORS, _REQUESTS, _TERMS, _ROUTER, _LEDGER = (
-    *("errors.jsonl", "requests.jsonl", "batch.json"),
+_ERRORS, _ANSWERED, _REQUESTS, _TERMS, _ROUTER, _LEDGER = (
+    *("errors.jsonl", "answered.jsonl", "requests.jsonl", "batch.json"),
     *("router.wise", "ledger.db"),
 )
 
@@ -103,7 +103,7 @@ class BatchFolder:
         path.mkdir(parents=True, exist_ok=True)
         router.save(path / _ROUTER)
         _write_lines(path / _REQUESTS, (asdict(one) for one in requests))
-        _write(path / _TERMS, json.dumps(asdict(terms), indent=1))
+        _write(path / _TERMS, json.dumps(asdict(terms), indent=1).encode())
         return folder
 
     @classmethod
@@ -171,15 +171,22 @@ class BatchFolder:
 
     def add_error(self, custom_id: str, outcome: str, error: str) -> None:
         """Keep why a request failed."""
-        line = json.dumps({"custom_id": custom_id, "outcome": outcome, "error": error}) + "\n"
-        with (self.path / _ERRORS).open("ab", buffering=0) as lines:  # one write, also where several threads add lines
-            lines.write(line.encode())
+        _add_line(self.path / _ERRORS, {"custom_id": custom_id, "outcome": outcome, "error": error})
 
     def errors(self) -> dict[str, tuple[str, str]]:
         """Return outcome and error of each request that failed, by custom id."""
         path = self.path / _ERRORS
         found = json_lines(path) if path.exists() else ()
         return {line["custom_id"]: (line["outcome"], line["error"]) for _, line in found}
+
+    def add_answered(self, custom_id: str) -> None:
+        """Keep that a request was answered, of which the ledger knows no cost."""
+        _add_line(self.path / _ANSWERED, {"custom_id": custom_id})
+
+    def answered(self) -> set[str]:
+        """Return the custom ids of the requests that were answered without a usage."""
+        path = self.path / _ANSWERED
+        return {line["custom_id"] for _, line in json_lines(path)} if path.exists() else set()
 
     @contextmanager
     def opened(self) -> Iterator[tuple[WiseRouter, Store]]:
@@ -216,11 +223,16 @@ def _sent(number: int, line: Mapping[str, Any]) -> Sent:
 
 
 def _write_lines(path: Path, lines: Iterable[Mapping[str, Any]]) -> None:
-    _write(path, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
+    _write(path, b"".join(json_line(line) + b"\n" for line in lines))
 
 
-def _write(path: Path, text: str) -> None:
+def _add_line(path: Path, line: Mapping[str, Any]) -> None:
+    with path.open("ab", buffering=0) as lines:  # one write, also where several threads add lines
+        lines.write(json.dumps(line).encode() + b"\n")
+
+
+def _write(path: Path, content: bytes) -> None:
     """Write a file that appears whole or not at all."""
     unfinished = path.with_name(f"{path.name}.unfinished")
-    unfinished.write_text(text, encoding="utf-8")
+    unfinished.write_bytes(content)
     unfinished.replace(path)

@@ -13,6 +13,7 @@ from wiserouter.integration.batches.anthropic_files import anthropic_request, an
 from wiserouter.integration.batches.chat_messages import Converter
 from wiserouter.integration.batches.gemini_files import gemini_request, gemini_result
 from wiserouter.integration.batches.openai_files import openai_request, openai_result
+from wiserouter.integration.batches.requests import json_line
 from wiserouter.integration.batches.results import BatchResult
 
 
@@ -122,7 +123,7 @@ def write_files(
     lines: list[bytes] = []
     size, part = frame, 0
     for request in requests:
-        line = json.dumps(request, ensure_ascii=False, allow_nan=False).encode()
+        line = json_line(request, allow_nan=False)
         if frame + len(line) > layout.most_bytes:
             raise InvalidInput(
                 f"a request must fit into {layout.most_bytes:,} bytes of a batch file, got {len(line):,}: shorten it"

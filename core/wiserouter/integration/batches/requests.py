@@ -80,6 +80,20 @@ def json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
             yield at, value
 
 
+def json_line(value: Mapping[str, Any], *, allow_nan: bool = True) -> bytes:
+    r"""Return an object as JSON in UTF-8; what UTF-8 cannot hold, half of a surrogate pair, is escaped as it came.
+
+    Examples
+    --------
+    >>> json_line({"a": "é"}).decode(), json_line({"a": "\ud83d"})
+    ('{"a": "é"}', b'{"a": "\\ud83d"}')
+    """
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=allow_nan).encode()
+    except UnicodeEncodeError:
+        return json.dumps(value, allow_nan=allow_nan).encode()
+
+
 def _request(line: Mapping[str, Any], at: int, path: Path) -> BatchRequest:
     where = f"{path}, line {at}"
     if "body" in line:

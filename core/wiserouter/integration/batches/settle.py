@@ -57,25 +57,31 @@ def settle_results(folder: BatchFolder, files: Sequence[Path], done: Done | None
     Raises
     ------
     InvalidInput
-        If a line is no JSON. The lines before it are settled, which the next run notices.
+        If a line is no JSON, or a result that cannot be read. The lines before it are settled, which the next run
+        notices.
     """
-    return _settled(folder, map(result_of, _lines(files)), done)
+    return _settled(folder, _results(files), done)
 
 
 def fail_requests(folder: BatchFolder, failures: Iterable[tuple[str, str]]) -> SettleCounts:
-    """Release requests that a provider has refused, given by custom id and reason."""
+    """Release requests that a provider has refused, given by custom id and reason; one that was answered stays."""
     return _settled(folder, (BatchResult(name, "errored", error=error) for name, error in failures), None)
 
 
 def _settled(folder: BatchFolder, results: Iterable[BatchResult | None], done: Done | None) -> SettleCounts:
     counts, models = SettleCounts(), {one.decision.id: one.decision.model for one in folder.sent()}
-    terms = folder.terms
+    terms, answered = folder.terms, folder.answered()
     with folder.opened() as (router, _):
 
         def settle(result: BatchResult | None) -> tuple[str, float]:
             model = None if result is None else models.get(result.custom_id)
             if result is None or model is None:
                 return "other", 0.0
+            if result.outcome != "succeeded" and result.custom_id in answered:
+                return "before", 0.0  # the provider has billed it
+            if result.outcome == "succeeded" and result.usage is None and result.custom_id not in answered:
+                answered.add(result.custom_id)
+                folder.add_answered(result.custom_id)  # the ledger could release what it presumes
             return _settle(folder, router, terms, model, result)
 
         for what, cost_usd in together(settle, results):
@@ -112,10 +118,13 @@ def _charge(router: WiseRouter, terms: BatchTerms, model: str, custom_id: str, u
     return billed
 
 
-def _lines(files: Sequence[Path]) -> Iterator[dict[str, Any]]:
+def _results(files: Sequence[Path]) -> Iterator[BatchResult | None]:
     for path in files:
-        for _, line in json_lines(path):
-            yield line
+        for at, line in json_lines(path):
+            try:
+                yield result_of(line)
+            except (ValueError, TypeError, AttributeError, KeyError) as error:
+                raise InvalidInput(f"{path}, line {at} must be a result of a provider: {error}") from error
 
 
 @dataclass
