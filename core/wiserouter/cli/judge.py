@@ -109,24 +109,39 @@ def function_named(name: str, option: str = "--with") -> Callable[..., Any]:
 def score_calls(
     calls: Iterable[CallToJudge], ask: Callable[..., Any], settings: JudgeSettings, scores: ScoreFile, seed: int = 0
 ) -> JudgeCounts:
-    """Judge calls, keep the scores as they come, and return what has become of the calls."""
+    """Judge calls, keep the scores as they come, and return what has become of the calls.
+
+    Raises
+    ------
+    OSError
+        If a score cannot be written, after which nothing more is paid for.
+    """
     waiting: dict[str, CallToJudge] = {}
+    unwritten: list[OSError] = []
 
     async def keep(decision_id: str, score: float) -> None:
         call = waiting.pop(decision_id)
-        scores.add(call.id, call.model, score)
+        try:
+            scores.add(call.id, call.model, score)
+        except OSError as error:
+            unwritten.append(error)
+            raise
 
     asked = Judge(ask, replace(settings, share=1.0), keep, payment_of(settings), random.Random(seed))  # noqa: S311
     with scores:
         for call in calls:
-            while asked.waits() >= settings.max_waiting:
+            while asked.waits() >= settings.max_waiting and not unwritten:
                 time.sleep(0.01)
+            if unwritten:
+                break
             waiting[str(call.id)] = call
             decision = Decision(str(call.id), call.model, 0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, settings.source, 0.0)
             asked.offer(decision, call.prompt, call.answer)
-        while not asked.flush():
+        while not unwritten and not asked.flush(0.1):
             continue
         asked.close()
+        if unwritten:
+            raise unwritten[0]
     return asked.counts
 
 

@@ -1,6 +1,9 @@
 """`wiserouter judge`: a log of answers in, a score per line out."""
 
 import json
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -135,6 +138,24 @@ def test_answers_that_are_lists_are_judged_as_json(folder):
     assert (counts["judged"], counts["incomplete"]) == (3, 1)
     score = len('[{"role": "assistant", "content": "4"}]') / 100
     assert {line["score"] for line in lines_of(folder / "scores.jsonl")} == {score}
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full device")
+def test_a_full_disk_ends_the_run_before_more_is_paid_for(folder):
+    (folder / "my_judges.py").write_text(
+        JUDGE + "\nasked = []\ndef slow(p, a):\n    import time\n    asked.append(p)\n"
+        "    time.sleep(0.05)\n    return 1.0\n"
+    )
+    log = calls(folder, 400)
+    ended = subprocess.run(
+        [sys.executable, "-c", "import atexit, my_judges; atexit.register(lambda: print(len(my_judges.asked)))\n"
+         "from wiserouter.cli import main; main()",
+         "judge", log, "--with", "my_judges:slow", "-o", "/dev/full"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert ended.returncode == 2
+    assert "No space left" in ended.stderr.splitlines()[-1]
+    assert int(ended.stdout) < 40
 
 
 def test_a_judge_that_fails_for_all_calls_is_an_error(folder):
