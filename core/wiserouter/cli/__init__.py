@@ -20,7 +20,7 @@ from wiserouter.cli.fit import fit
 from wiserouter.cli.judge import judge
 from wiserouter.cli.log import app as log
 from wiserouter.cli.merge import merge
-from wiserouter.cli.output import complain
+from wiserouter.cli.output import complain, write_anything
 from wiserouter.cli.paper import app as paper
 from wiserouter.cli.plan import plan
 from wiserouter.cli.priors import priors
@@ -81,6 +81,7 @@ def _options(
 
 def main() -> None:
     """Run the command line; an error of WISERouter or of the file system is one line on stderr and exit code 2."""
+    write_anything()
     try:
         app()
     except (WiseRouterError, OSError) as error:

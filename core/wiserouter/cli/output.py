@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Literal
 
@@ -26,6 +27,19 @@ Justify = Literal["left", "right"]
 
 out = Console(markup=False)  # names, paths and hints may hold brackets
 err = Console(stderr=True, markup=False)
+
+
+def write_anything() -> None:
+    """Let what is printed neither fail for a character that the terminal lacks, which is escaped, nor for a closed one.
+
+    It concerns stdout and stderr of this process.
+    """
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - until the process ends
+        elif isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def print_json(value: Mapping[str, object]) -> None:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from wiserouter.cli.output import out, print_json, table
+from wiserouter.errors import InvalidInput
 from wiserouter.pricing.prior_scores import PriorScores, published_scores
 
 
@@ -21,6 +22,9 @@ def priors(
     Example: wiserouter priors --family code
     """
     rows = PriorScores.open(str(file)).rows if file is not None else published_scores()
+    families = sorted({row.family for row in rows})
+    if family is not None and family not in families:
+        raise InvalidInput(f"--family must be one of {', '.join(families)}, got {family!r}", value=family)
     rows = [row for row in rows if family in (None, row.family)]
     if as_json:
         return print_json({"scores": [{**row._asdict(), "weight": row.weight} for row in rows]})

@@ -1,6 +1,10 @@
 """What the commands print: amounts without exponents, brackets as they are, and nothing cut off at 80 columns."""
 
+import json
+import os
 import re
+import subprocess
+import sys
 from importlib import import_module
 
 import pytest
@@ -124,3 +128,40 @@ def test_on_a_narrow_terminal_nothing_is_cut_off(monkeypatch, capsys):
     printed = "".join(capsys.readouterr().out.split())
     assert "…" not in printed
     assert sum(map(printed.count, "0123456789")) >= sum(map("".join(ROW + COLUMNS).count, "0123456789"))
+
+
+def ran(*arguments, closed=False, **env):
+    """Run a command in a process of its own; return its exit code, stdout and stderr."""
+    command = [sys.executable, "-m", "wiserouter.cli", *map(str, arguments)]
+    if closed:
+        command = ["/bin/sh", "-c", 'exec "$@" >&-', "sh", *command]
+    ended = subprocess.run(command, capture_output=True, check=False, env={**os.environ, **env})
+    return ended.returncode, ended.stdout.decode(), ended.stderr.decode()
+
+
+@pytest.mark.parametrize(
+    "env",
+    [{"PYTHONIOENCODING": "cp1252"}, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}],
+)
+def test_names_that_the_terminal_cannot_show_are_escaped(tmp_path, env):
+    call = {"prompt": "q", "model": "\u6a21\u578b", "reward": 1, "cost_usd": 0.1}
+    (tmp_path / "log.jsonl").write_text(json.dumps(call) + "\n")
+    code, shown, complaints = ran("log", "check", tmp_path / "log.jsonl", **env)
+    assert (code, complaints) == (0, "")
+    assert "\\u6a21\\u578b" in shown
+    code, _, complaints = ran("log", "check", tmp_path / "\u6a21.jsonl", **env)
+    assert code == 2
+    assert complaints.startswith("error: ")
+    assert complaints.count("\n") == 1
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs a POSIX shell")
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_a_closed_stdout_is_no_error(options):
+    assert ran("priors", *options, closed=True) == (0, "", "")
+
+
+def test_a_family_without_priors_is_refused_with_those_there_are():
+    with pytest.raises(InvalidInput, match=r"--family must be one of .*code.*, got 'nosuch'"):
+        printed("priors", "--family", "nosuch")
+    assert "code" in printed("priors", "--family", "code")
