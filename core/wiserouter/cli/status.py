@@ -58,7 +58,7 @@ def as_dict(found: StoreSnapshot, scopes: dict[str, AccountSnapshot]) -> dict[st
 
 
 def pause_of(account: AccountSnapshot) -> dict[str, Any]:
-    """Return what stops the calls of a scope: the pause or the end of its budget, or of one that encloses it."""
+    """Return the pause or the end by which the budget of a scope, or one that encloses it, refuses calls."""
     stopped, pause = min(account.pauses, key=lambda one: not one[1].ended, default=(None, None))
     return {
         "paused": pause is not None and not pause.ended,
