@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -50,8 +50,6 @@ if TYPE_CHECKING:
     from wiserouter.fitting.log.data_frames import DataFrame
 
 logger = logging.getLogger("wiserouter")
-
-T = TypeVar("T")
 
 
 class WiseRouter(RouterBatches, RouterLimits, RouterJudging):
