@@ -612,6 +612,27 @@ def test_an_import_goes_on_only_with_the_same_scores_and_prices(other, tmp_path,
     assert "secret" not in str(refused.value)
 
 
+@pytest.mark.parametrize("field", ["prompt", "model", "conversation", "group", "id"])
+def test_a_half_of_a_character_becomes_a_question_mark_as_in_a_fit(field, tmp_path):
+    fields = {"model": "m", "prompt": "whole 😀"} | ({} if field == "id" else {field: "cut \ud83d"})
+    log = LogWriter(tmp_path / "a.parquet", {}, request={})
+    log.add(ImportedCall(("cut \ud83d",) if field == "id" else ("a",), **fields), None)
+    log.finish()
+    row = pl.read_parquet(tmp_path / "a.parquet").row(0, named=True)
+    assert row["call_id" if field == "id" else field] == "cut ?"
+    assert row["prompt"] == ("cut ?" if field == "prompt" else "whole 😀")
+    assert "\ud83d" not in str(log.counts)
+
+
+@pytest.mark.parametrize("tokens", [1e19, 1e300, -1.0])
+def test_what_is_no_count_of_tokens_is_missing(tokens, tmp_path):
+    log = LogWriter(tmp_path / "a.parquet", {"m": Price(1e-6, 2e-6)}, request={})
+    log.add(ImportedCall(("a",), "m", prompt="hi", input_tokens=tokens, output_tokens=7.0), None)
+    log.finish()
+    row = pl.read_parquet(tmp_path / "a.parquet").row(0, named=True)
+    assert (row["input_tokens"], row["output_tokens"], row["cost_usd"], log.counts.no_cost) == (None, 7, None, 1)
+
+
 def test_prices_count_cached_tokens_at_their_price(tmp_path):
     log = LogWriter(tmp_path / "a.parquet", {"m": Price(1e-6, 2e-6, cache_read=1e-7)}, request={})
     log.add(

@@ -13,6 +13,7 @@ from typing import Any
 from wiserouter.errors import InvalidInput
 from wiserouter.fitting.imports.calls import ImportedCall
 from wiserouter.pricing.prices import Price, Usage, cost_usd
+from wiserouter.prompts.half_characters import without_halves
 from wiserouter.prompts.messages import question_text
 from wiserouter.validation import check_replaceable
 
@@ -23,6 +24,9 @@ _TEXTS = ("call_id", "prompt", "model", "conversation", "group")
 _NUMBERS = ("reward", "cost_usd", "latency_s", "started_s")
 _COUNTS = ("input_tokens", "output_tokens", "cached_tokens")
 COLUMNS = (*_TEXTS, *_NUMBERS, *_COUNTS)
+
+_MAX_TOKENS = 2.0**53
+"""Most tokens of a call; larger numbers are no counts, and floats do not hold each of them."""
 
 
 @dataclass(slots=True)
@@ -105,7 +109,12 @@ class LogWriter:
         self._n_parts = kept["n_parts"]
 
     def add(self, call: ImportedCall, reward: float | None) -> None:
-        """Write one call; one whose prompt was not stored is left out, since it has no context."""
+        """Write one call; one whose prompt was not stored is left out, since it has no context.
+
+        A lone surrogate is written as a question mark, and what is no count of tokens as missing.
+        """
+        counted: dict[str, Any] = {name: _count(getattr(call, name)) for name in _COUNTS}
+        call = call._replace(model=without_halves(call.model), **counted)
         counts, prompt = self.counts, question_text(call.prompt)
         if not prompt:
             counts.no_prompt += 1
@@ -117,8 +126,9 @@ class LogWriter:
         cost = call.cost_usd if call.cost_usd is not None else self._priced(call)
         counts.no_cost += cost is None
         tokens = (call.input_tokens, call.output_tokens, call.cached_tokens)
-        texts = (call.ids[0] if call.ids else None, prompt, call.model, call.conversation or None, call.group or None)
-        self._rows.append((*texts, reward, cost, call.latency_s, call.started_s, *tokens))
+        texts = (call.ids[0] if call.ids else "", prompt, call.model, call.conversation, call.group)
+        columns = (without_halves(text) or None for text in texts)
+        self._rows.append((*columns, reward, cost, call.latency_s, call.started_s, *tokens))
 
     def save(self, cursor: list[Any] | None) -> None:
         """Write the rows so far as one part, if they fill one, and keep where to go on after them, if that is known."""
@@ -174,6 +184,11 @@ class LogWriter:
         new = self._parts / "state.new"
         new.write_text(json.dumps(state))
         new.replace(self._parts / "state.json")  # the parts so far count from now on
+
+
+def _count(tokens: float | None) -> float | None:
+    """Return a number of tokens; None where it is no count."""
+    return tokens if tokens is not None and 0.0 <= tokens <= _MAX_TOKENS else None
 
 
 @contextmanager
