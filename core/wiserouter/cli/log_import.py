@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 import typer
@@ -89,9 +90,15 @@ def import_log(
         else:
             paths = [Path(one) for one in inputs]
             counts = import_files(reader, paths, scores or (), taken, wanted, log, told)
+    notes = _notes(counts, taken, source)
+    if not counts.calls:
+        why = "; ".join(notes) or "check that they are its exports"
+        got = f"got {counts.records:,} records without one of {source}"
+        raise InvalidInput(f"an import must find a call to keep, {got}: {why}; {output} is as it was")
     if as_json:
-        return print_json({**_fields(counts), "refused_scores": taken.refused, "output": str(output)})
-    return _show(counts, taken.refused, output, source)
+        scored = {"refused_scores": taken.refused, "unread_scores": taken.unread}
+        return print_json({**_fields(counts), **scored, "output": str(output)})
+    return _show(counts, notes, output)
 
 
 def since_seconds(since: str | None, now_s: float) -> float | None:
@@ -127,18 +134,15 @@ def _fields(counts: ImportCounts) -> dict[str, object]:
     return {name: getattr(counts, name) for name in counts.__slots__}
 
 
-def _show(counts: ImportCounts, refused: int, output: Path, source: str) -> None:
+def _show(counts: ImportCounts, notes: Sequence[str], output: Path) -> None:
     rows = [(name, f"{n:,}") for name, n in sorted(counts.models.items(), key=lambda one: -one[1])[:20]]
     out.print(table(f"{counts.calls:,} calls in {output}", ("model", "calls"), rows))
-    for line in _notes(counts, refused, source):
+    for line in notes:
         out.print(line, highlight=False, soft_wrap=True)
-    if not _notes(counts, refused, source) and not counts.calls:
-        out.print(f"No record is a call of {source}: check that the files are its exports", highlight=False)
-    if counts.calls:
-        out.print(f"\nNext: wiserouter log check {output}", highlight=False, soft_wrap=True)
+    out.print(f"\nNext: wiserouter log check {quote(str(output))}", highlight=False, soft_wrap=True)
 
 
-def _notes(counts: ImportCounts, refused: int, source: str) -> list[str]:
+def _notes(counts: ImportCounts, scores: Scores, source: str) -> list[str]:
     hint = ": turn on store_prompts_in_spend_logs, or export the payloads of a logging callback"
     told = [
         (counts.cut_prompt, "with a prompt that was cut when it was stored"),
@@ -146,10 +150,12 @@ def _notes(counts: ImportCounts, refused: int, source: str) -> list[str]:
         (counts.no_cost, "without a cost: give --prices FILE"),
         (counts.no_score, "without a score"),
         (counts.no_prompt, "left out: no stored prompt" + (hint if source == "litellm" else "")),
+        (counts.no_model, "left out: no name of a model"),
         (counts.failed, "left out: failed, or answered from a cache"),
         (counts.older, "left out: from before --since"),
         (counts.no_time, "left out: no time to compare to --since, or none that can be read"),
         (counts.other_group, "left out: of other groups"),
-        (refused, "scores refused: no verdict, and not on the scale (--scale)"),
+        (scores.refused, "scores refused: no verdict, and not on the scale (--scale)"),
+        (scores.unread, "records of --scores left out: no id and score"),
     ]
     return [f"{n:,} {text}" for n, text in told if n]

@@ -12,6 +12,7 @@ from typing import Any
 
 from wiserouter.errors import InvalidInput
 from wiserouter.fitting.imports.calls import ImportedCall
+from wiserouter.fitting.imports.litellm import REDACTED
 from wiserouter.pricing.prices import Price, Usage, cost_usd
 from wiserouter.prompts.half_characters import without_halves
 from wiserouter.prompts.messages import question_text
@@ -35,24 +36,26 @@ class ImportCounts:
 
     Attributes
     ----------
-    calls : int
-        Number of calls written.
+    records, calls : int
+        Number of records read, and of calls written.
     cut_prompt, no_cost, priced, no_score : int
         Number of calls whose prompt was cut; without a cost, even after prices; with a cost from tokens and prices; and
         without a score.
-    no_prompt, failed, older, no_time, other_group : int
-        Number of calls left out: without a stored prompt, failed or answered from a cache of answers, from before the
-        start, without a time that could be compared to it, of other groups.
+    no_prompt, no_model, failed, older, no_time, other_group : int
+        Number of calls left out: without a stored prompt, without the name of a model, failed or answered from a cache
+        of answers, from before the start, without a time that could be compared to it, of other groups.
     models : dict of str to int
         Number of calls by model.
     """
 
+    records: int = 0
     calls: int = 0
     cut_prompt: int = 0
     no_cost: int = 0
     priced: int = 0
     no_score: int = 0
     no_prompt: int = 0
+    no_model: int = 0
     failed: int = 0
     older: int = 0
     no_time: int = 0
@@ -116,7 +119,7 @@ class LogWriter:
         counted: dict[str, Any] = {name: _count(getattr(call, name)) for name in _COUNTS}
         call = call._replace(model=without_halves(call.model), **counted)
         counts, prompt = self.counts, question_text(call.prompt)
-        if not prompt:
+        if not prompt or prompt == REDACTED:
             counts.no_prompt += 1
             return
         counts.calls += 1
@@ -139,7 +142,7 @@ class LogWriter:
             self._keep(cursor)
 
     def finish(self) -> None:
-        """Write the whole log, in place of an earlier one, and delete the parts.
+        """Write the whole log, in place of an earlier one, and delete the parts; without a call, write nothing.
 
         Raises
         ------
@@ -148,6 +151,8 @@ class LogWriter:
         """
         import polars as pl
 
+        if not self.counts.calls:
+            return
         self._write_part()
         parts = [self._parts / _part(n) for n in range(self._n_parts)]
         written = self._path.with_name(self._path.name + ".new")
