@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +15,6 @@ from wiserouter.cli.fit import read_models
 from wiserouter.cli.log_options import ScaleOption
 from wiserouter.cli.output import check_writable, out, print_json, progress, reporter, table
 from wiserouter.errors import InvalidInput
-from wiserouter.fitting.imports.calls import time_of
 from wiserouter.fitting.imports.litellm import CUT
 from wiserouter.fitting.imports.log_writer import ImportCounts, LogWriter
 from wiserouter.fitting.imports.postgres import SpendTables
@@ -26,9 +24,8 @@ from wiserouter.fitting.imports.sources import SOURCES, source_of
 from wiserouter.fitting.log.scores import UNIT, Scale
 from wiserouter.fitting.platforms.call_pages import call_pages, scores_of_platform
 from wiserouter.fitting.platforms.score_pages import platform_of
+from wiserouter.operating.since import age_s, start_s
 
-_AGO = re.compile(r"(\d+)([hdw])")
-_UNIT_S = {"h": 3_600.0, "d": 86_400.0, "w": 604_800.0}
 _POSTGRES = ("postgresql://", "postgres://")
 _HTTP = ("http://", "https://")
 
@@ -66,10 +63,11 @@ def import_log(
     Example: wiserouter log import langfuse observations.jsonl --scores scores.jsonl --score helpful -o calls.parquet
     """
     check_writable(output)
-    reader, wanted = source_of(source), Wanted(since_seconds(since, time.time()), group)
+    wanted = Wanted(None if since is None else start_s(since, time.time()), group)
+    reader = source_of(source)
     priced = {one.name: one.price for one in read_models(prices) if one.price} if prices else {}
     taken = Scores(score, UNIT if scale is None else Scale.parse(scale))
-    asked = Wanted(wanted.since_s if since and not _AGO.fullmatch(since) else None, group)
+    asked = Wanted(wanted.since_s if since and age_s(since) is None else None, group)
     terms = {"score": score, "scale": scale, "scores": sorted(map(str, scores or ())), "project": project}
     request = request_of(source, inputs, asked, terms, priced)
     log = LogWriter(output, priced, CUT if source.startswith("litellm") else "", request=request)
@@ -99,23 +97,6 @@ def import_log(
         scored = {"refused_scores": taken.refused, "unread_scores": taken.unread}
         return print_json({**_fields(counts), **scored, "output": str(output)})
     return _show(counts, notes, output)
-
-
-def since_seconds(since: str | None, now_s: float) -> float | None:
-    """Return the earliest start of a call.
-
-    Examples
-    --------
-    >>> since_seconds("2d", now_s=1_000_000.0)
-    827200.0
-    """
-    if since is None:
-        return None
-    ago = _AGO.fullmatch(since)
-    found = now_s - float(ago[1]) * _UNIT_S[ago[2]] if ago else time_of(since)
-    if found is None:
-        raise InvalidInput(f"--since must be a date or an age such as 30d, got {since!r}", value=since)
-    return found
 
 
 def _only_url(source: str, inputs: Sequence[str]) -> str:

@@ -569,13 +569,24 @@ def test_calls_since_a_date_and_of_one_group(tmp_path):
     assert (told["calls"], told["older"], told["no_time"], told["other_group"]) == (2, 2, 1, 2)
 
 
+@pytest.mark.parametrize("since", ["20261103", "2026-11-03", "2026-11-02T23:00:00-01:00", "1793664000"])
+def test_since_is_a_date_in_any_form_and_no_number_of_seconds(since, tmp_path):
+    write_lines(tmp_path / "a.jsonl", [{**PAYLOAD, "startTime": BEGAN_S + 86_400.0 * n} for n in range(6)])
+    done = run("litellm-payloads", tmp_path / "a.jsonl", "-o", tmp_path / "b.parquet", "--since", since, "--json")
+    if since.startswith("17"):
+        assert "since must be a date or an age" in str(done.exception)
+    else:
+        assert json.loads(done.stdout)["older"] == 2
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
         (("wandb", "a.jsonl", "-o", "b.parquet"), "a source must be one of litellm"),
         (("otel", "missing.jsonl", "-o", "b.parquet"), "missing.jsonl: no such file"),
         (("otel", "a.jsonl", "-o", "b.csv"), "must be a .parquet file"),
-        (("otel", "a.jsonl", "-o", "b.parquet", "--since", "soon"), "--since must be a date or an age"),
+        (("otel", "a.jsonl", "-o", "b.parquet", "--since", "soon"), "since must be a date or an age"),
+        (("otel", "a.jsonl", "-o", "b.parquet", "--since", "30"), "got '30': write 30d for 30 days"),
         (("langfuse", "postgresql://u:secret@h/d", "-o", "b.parquet"), "a database is read alone"),
     ],
 )
