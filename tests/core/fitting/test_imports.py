@@ -607,6 +607,12 @@ def test_a_damaged_export_is_refused_in_one_line(tmp_path, text):
     assert "\n" not in str(refused.value)
 
 
+@pytest.mark.parametrize("indent", [None, 1])
+def test_an_export_may_begin_with_a_byte_order_mark(indent, tmp_path):
+    (tmp_path / "a.jsonl").write_text(json.dumps(PAYLOAD, indent=indent) + "\n", encoding="utf-8-sig")
+    assert list(records_of(tmp_path / "a.jsonl")) == [PAYLOAD]
+
+
 def test_pages_of_an_api_kept_as_lines_give_their_records(tmp_path):
     pages = [{"data": [OBSERVATION, OBSERVATION], "meta": {"page": n}} for n in range(3)]
     (tmp_path / "a.jsonl").write_text("".join(json.dumps(page) + "\n" for page in pages))
