@@ -90,8 +90,8 @@ def import_log(
             counts = import_files(reader, paths, scores or (), taken, wanted, log, told)
     notes = _notes(counts, taken, source)
     if not counts.calls:
-        why = "; ".join(notes) or "check that they are its exports"
-        got = f"got {counts.records:,} records without one of {source}"
+        why = "; ".join(notes) or f"none is a call of {source}, check that they are its exports"
+        got = f"got {counts.records:,} records"
         raise InvalidInput(f"an import must find a call to keep, {got}: {why}; {output} is as it was")
     if as_json:
         scored = {"refused_scores": taken.refused, "unread_scores": taken.unread}

@@ -459,8 +459,8 @@ def test_the_command_imports_files_and_the_log_can_be_fitted(tmp_path):
 @pytest.mark.parametrize(
     ("name", "options", "why"),
     [
-        ("langsmith", (), "got 2 records without one of langsmith: check that they are its exports"),
-        ("langfuse", ("--group", "other"), "2 left out: of other groups"),
+        ("langsmith", (), "got 2 records: none is a call of langsmith, check that they are its exports"),
+        ("langfuse", ("--group", "other"), "got 2 records: 2 left out: of other groups; "),
     ],
 )
 def test_an_import_without_a_call_is_refused_and_keeps_the_former_log(name, options, why, tmp_path):
