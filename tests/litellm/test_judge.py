@@ -10,11 +10,12 @@ from support.groups import HI, RICH, fitted
 from support.providers import URL, answer, chat, deployment
 from wiserouter import Budget
 from wiserouter.errors import InvalidInput, UnknownPrice
+from wiserouter.fitting.imports import litellm as imports
 from wiserouter.integration import UnbilledFailure
 from wiserouter_litellm import attach
 from wiserouter_litellm.budget_settings import JudgeBlock
 from wiserouter_litellm.errors import SettingsError
-from wiserouter_litellm.judge import LiteLLMJudge, answer_text, question_text, start_judge
+from wiserouter_litellm.judge import REDACTED, LiteLLMJudge, answer_text, question_text, start_judge
 from wiserouter_litellm.price_map import rate_card_of
 from wiserouter_litellm.settings import settings_of
 
@@ -168,3 +169,7 @@ def test_a_judge_needs_a_model_with_a_price():
         start_judge(router, block, [], lambda: None)
     with pytest.raises(UnknownPrice):
         start_judge(router, block, [{"litellm_params": {"model": "openai/unheard-of"}}], lambda: None)
+
+
+def test_the_judge_and_the_import_know_the_same_mark_of_redacted_texts():
+    assert REDACTED == imports.REDACTED

@@ -12,7 +12,6 @@ from typing import Annotated
 
 import typer
 
-from wiserouter.cli.log_import import since_seconds
 from wiserouter.cli.log_options import ScaleOption
 from wiserouter.cli.output import out, print_json
 from wiserouter.errors import AlreadySettled, InvalidInput, UnknownDecision
@@ -25,6 +24,7 @@ from wiserouter.integration.feedback_pull import (
     pulled_fields,
     rate_at_proxy,
 )
+from wiserouter.operating.since import start_s
 from wiserouter.router import WiseRouter
 
 app = typer.Typer(help="Hand scores to a running router.", no_args_is_help=True)
@@ -62,8 +62,7 @@ def pull(
     Example: wiserouter feedback pull langfuse --to http://localhost:4000 --score helpful --state pull.json
     """
     now_s = time.time()
-    earliest_s = since_seconds(since, now_s)
-    begin = PullState.read(state, now_s - DEFAULT_SINCE_S if earliest_s is None else earliest_s)
+    begin = PullState.read(state, now_s - DEFAULT_SINCE_S if since is None else start_s(since, now_s))
     found, router = platform_of(platform, os.environ, url, project), _router(to, artifact)
     pulling = FeedbackPull(
         found,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 import typer
@@ -126,7 +127,7 @@ def _show(file: Path, found: LogSurvey, scale: Scale) -> None:
     if found.unpriced:
         out.print(f"\nTokens without a price: {', '.join(found.unpriced)}: give --prices FILE", highlight=False)
     if not found.refusals and not found.unpriced:
-        out.print(f"\nNext: wiserouter fit {file}, with the same options", highlight=False)
+        out.print(f"\nNext: wiserouter fit {quote(str(file))}, with the same options", highlight=False, soft_wrap=True)
 
 
 def _is_shown(name: str, found: LogSurvey) -> bool:

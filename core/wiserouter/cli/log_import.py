@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 import typer
@@ -15,7 +15,6 @@ from wiserouter.cli.fit import read_models
 from wiserouter.cli.log_options import ScaleOption
 from wiserouter.cli.output import check_writable, out, print_json, progress, reporter, table
 from wiserouter.errors import InvalidInput
-from wiserouter.fitting.imports.calls import time_of
 from wiserouter.fitting.imports.litellm import CUT
 from wiserouter.fitting.imports.log_writer import ImportCounts, LogWriter
 from wiserouter.fitting.imports.postgres import SpendTables
@@ -25,9 +24,8 @@ from wiserouter.fitting.imports.sources import SOURCES, source_of
 from wiserouter.fitting.log.scores import UNIT, Scale
 from wiserouter.fitting.platforms.call_pages import call_pages, scores_of_platform
 from wiserouter.fitting.platforms.score_pages import platform_of
+from wiserouter.operating.since import age_s, start_s
 
-_AGO = re.compile(r"(\d+)([hdw])")
-_UNIT_S = {"h": 3_600.0, "d": 86_400.0, "w": 604_800.0}
 _POSTGRES = ("postgresql://", "postgres://")
 _HTTP = ("http://", "https://")
 
@@ -65,10 +63,11 @@ def import_log(
     Example: wiserouter log import langfuse observations.jsonl --scores scores.jsonl --score helpful -o calls.parquet
     """
     check_writable(output)
-    reader, wanted = source_of(source), Wanted(since_seconds(since, time.time()), group)
+    wanted = Wanted(None if since is None else start_s(since, time.time()), group)
+    reader = source_of(source)
     priced = {one.name: one.price for one in read_models(prices) if one.price} if prices else {}
     taken = Scores(score, UNIT if scale is None else Scale.parse(scale))
-    asked = Wanted(wanted.since_s if since and not _AGO.fullmatch(since) else None, group)
+    asked = Wanted(wanted.since_s if since and age_s(since) is None else None, group)
     terms = {"score": score, "scale": scale, "scores": sorted(map(str, scores or ())), "project": project}
     request = request_of(source, inputs, asked, terms, priced)
     log = LogWriter(output, priced, CUT if source.startswith("litellm") else "", request=request)
@@ -89,26 +88,15 @@ def import_log(
         else:
             paths = [Path(one) for one in inputs]
             counts = import_files(reader, paths, scores or (), taken, wanted, log, told)
+    notes = _notes(counts, taken, source)
+    if not counts.calls:
+        why = "; ".join(notes) or f"none is a call of {source}, check that they are its exports"
+        got = f"got {counts.records:,} records"
+        raise InvalidInput(f"an import must find a call to keep, {got}: {why}; {output} is as it was")
     if as_json:
-        return print_json({**_fields(counts), "refused_scores": taken.refused, "output": str(output)})
-    return _show(counts, taken.refused, output, source)
-
-
-def since_seconds(since: str | None, now_s: float) -> float | None:
-    """Return the earliest start of a call.
-
-    Examples
-    --------
-    >>> since_seconds("2d", now_s=1_000_000.0)
-    827200.0
-    """
-    if since is None:
-        return None
-    ago = _AGO.fullmatch(since)
-    found = now_s - float(ago[1]) * _UNIT_S[ago[2]] if ago else time_of(since)
-    if found is None:
-        raise InvalidInput(f"--since must be a date or an age such as 30d, got {since!r}", value=since)
-    return found
+        scored = {"refused_scores": taken.refused, "unread_scores": taken.unread}
+        return print_json({**_fields(counts), **scored, "output": str(output)})
+    return _show(counts, notes, output)
 
 
 def _only_url(source: str, inputs: Sequence[str]) -> str:
@@ -127,18 +115,15 @@ def _fields(counts: ImportCounts) -> dict[str, object]:
     return {name: getattr(counts, name) for name in counts.__slots__}
 
 
-def _show(counts: ImportCounts, refused: int, output: Path, source: str) -> None:
+def _show(counts: ImportCounts, notes: Sequence[str], output: Path) -> None:
     rows = [(name, f"{n:,}") for name, n in sorted(counts.models.items(), key=lambda one: -one[1])[:20]]
     out.print(table(f"{counts.calls:,} calls in {output}", ("model", "calls"), rows))
-    for line in _notes(counts, refused, source):
+    for line in notes:
         out.print(line, highlight=False, soft_wrap=True)
-    if not _notes(counts, refused, source) and not counts.calls:
-        out.print(f"No record is a call of {source}: check that the files are its exports", highlight=False)
-    if counts.calls:
-        out.print(f"\nNext: wiserouter log check {output}", highlight=False, soft_wrap=True)
+    out.print(f"\nNext: wiserouter log check {quote(str(output))}", highlight=False, soft_wrap=True)
 
 
-def _notes(counts: ImportCounts, refused: int, source: str) -> list[str]:
+def _notes(counts: ImportCounts, scores: Scores, source: str) -> list[str]:
     hint = ": turn on store_prompts_in_spend_logs, or export the payloads of a logging callback"
     told = [
         (counts.cut_prompt, "with a prompt that was cut when it was stored"),
@@ -146,10 +131,12 @@ def _notes(counts: ImportCounts, refused: int, source: str) -> list[str]:
         (counts.no_cost, "without a cost: give --prices FILE"),
         (counts.no_score, "without a score"),
         (counts.no_prompt, "left out: no stored prompt" + (hint if source == "litellm" else "")),
+        (counts.no_model, "left out: no name of a model"),
         (counts.failed, "left out: failed, or answered from a cache"),
         (counts.older, "left out: from before --since"),
         (counts.no_time, "left out: no time to compare to --since, or none that can be read"),
         (counts.other_group, "left out: of other groups"),
-        (refused, "scores refused: no verdict, and not on the scale (--scale)"),
+        (scores.refused, "scores refused: no verdict, and not on the scale (--scale)"),
+        (scores.unread, "records of --scores left out: no id and score"),
     ]
     return [f"{n:,} {text}" for n, text in told if n]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping
 from datetime import date, timedelta
 from typing import Any
 
 from wiserouter.errors import InvalidInput
+from wiserouter.operating.since import age_s, start_s
 from wiserouter.stores.day_buckets import DAY_S
 
 MOST_DAYS = 400
@@ -25,18 +25,11 @@ def days_of(since: str, now_s: float) -> range:
     >>> days_of("2d", 86_400.0 * 10 + 5)
     range(9, 11)
     """
-    today = int(now_s // DAY_S)
-    counted = re.fullmatch(r"(\d{1,4})([dwm])", since)
-    try:
-        first = (
-            today + 1 - int(counted[1]) * {"d": 1, "w": 7, "m": 30}[counted[2]]
-            if counted
-            else (date.fromisoformat(since) - _EPOCH).days
-        )
-    except ValueError:
-        raise InvalidInput(
-            f"since must be a number of days, weeks or months, such as 30d, or a date, got {since!r}", value=since
-        ) from None
+    today, age = int(now_s // DAY_S), age_s(since)
+    begins_s = start_s(since, now_s)
+    if (begins_s if age is None else age) % DAY_S:
+        raise InvalidInput(f"since must name whole days, such as 30d or a date, got {since!r}", value=since)
+    first = int(begins_s // DAY_S) if age is None else today + 1 - int(age // DAY_S)
     if not today - MOST_DAYS < first <= today:
         raise InvalidInput(f"since must lie within the last {MOST_DAYS} days, got {since!r}", value=since)
     return range(first, today + 1)

@@ -39,7 +39,7 @@ class JournalReader:
         """
         older = [each for age in range(KEPT_FILES, 0, -1) if (each := aged(self.path, age)).exists()]
         for path in [*older, self.path]:
-            with path.open(encoding="utf-8", errors="replace") as lines:
+            with path.open(encoding="utf-8-sig", errors="replace") as lines:
                 for line in journal_lines(lines):
                     event = event_of(line)
                     if event is not None:

@@ -120,6 +120,7 @@ def test_a_stopped_run_goes_on_and_pays_for_nothing_twice(tmp_path):
     assert second.calls[:4] == first.calls
     with path.open("a") as file:
         file.write(json.dumps({"id": "d9", "begun_usd": 4.0}) + "\n")  # a run that was killed
+    path.write_text(path.read_text(), encoding="utf-8-sig")  # an editor may add a byte order mark
     reopened = VerdictFile(path)
     reopened.close()
     assert reopened.spent_usd == 16.5

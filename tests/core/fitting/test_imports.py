@@ -16,6 +16,7 @@ from wiserouter.cli import app
 from wiserouter.errors import InvalidInput, LogError
 from wiserouter.fitting.imports import log_writer
 from wiserouter.fitting.imports.calls import ImportedCall, time_of
+from wiserouter.fitting.imports.litellm import REDACTED
 from wiserouter.fitting.imports.log_writer import LogWriter
 from wiserouter.fitting.imports.records import records_of
 from wiserouter.fitting.imports.run_import import Wanted, import_files, import_pages, request_of
@@ -394,6 +395,10 @@ def test_of_several_metrics_one_has_to_be_named():
         Scores("c").check()
 
 
+def write_lines(path, records):
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+
+
 def run(*arguments):
     return CliRunner().invoke(app, ["log", "import", *map(str, arguments)])
 
@@ -451,10 +456,98 @@ def test_the_command_imports_files_and_the_log_can_be_fitted(tmp_path):
     assert {model.name for model in WiseRouter.load(tmp_path / "a.wise").parts().models} == {"a", "b"}
 
 
-def test_files_of_another_system_hold_no_call_and_the_command_says_so(tmp_path):
-    (tmp_path / "a.jsonl").write_text('{"run_id": "a", "input": "x"}\n')
-    shown = run("langfuse", tmp_path / "a.jsonl", "-o", tmp_path / "b.parquet")
-    assert "No record is a call of langfuse" in shown.stdout
+@pytest.mark.parametrize(
+    ("name", "options", "why"),
+    [
+        ("langsmith", (), "got 2 records: none is a call of langsmith, check that they are its exports"),
+        ("langfuse", ("--group", "other"), "got 2 records: 2 left out: of other groups; "),
+    ],
+)
+def test_an_import_without_a_call_is_refused_and_keeps_the_former_log(name, options, why, tmp_path):
+    write_lines(tmp_path / "a.jsonl", [OBSERVATION, OBSERVATION_V2])
+    log = tmp_path / "b.parquet"
+    assert run("langfuse", tmp_path / "a.jsonl", "-o", log).exit_code == 0
+    former = log.read_bytes()
+    refused = run(name, tmp_path / "a.jsonl", "-o", log, *options)
+    assert why in str(refused.exception)
+    assert isinstance(refused.exception, InvalidInput)
+    assert log.read_bytes() == former
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith("b.")] == ["b.parquet"]
+
+
+NAMELESS = {
+    "litellm": {**PAYLOAD, "model": ""},
+    "langfuse": {**OBSERVATION, "model": None},
+    "langsmith": {"run_type": "llm", "id": "c-1", "inputs": {"messages": ASK}},
+    "mlflow": {"data": {"spans": [{"attributes": {"mlflow.spanType": '"LLM"', "mlflow.spanInputs": '"hi"'}}]}},
+    "otel": otlp({"gen_ai.operation.name": "chat", "gen_ai.input.messages": json.dumps(ASK)}),
+    "phoenix": {**PHOENIX_SPAN, "attributes": {"input.value": "hi"}},
+}
+
+
+@pytest.mark.parametrize("name", NAMELESS)
+def test_calls_without_the_name_of_a_model_are_counted(name, tmp_path):
+    write_lines(tmp_path / "a.jsonl", [NAMELESS[name]])
+    log = LogWriter(tmp_path / "a.parquet", {}, request={})
+    counts = import_files(source(name), [tmp_path / "a.jsonl"], [], Scores(), Wanted(), log, lambda *_: None)
+    assert (counts.records, counts.calls, counts.no_model) == (1, 0, 1)
+
+
+@pytest.mark.parametrize(
+    "record", [{"id": "x", "input": "hi"}, {"name": "GET /", "attributes": {"http.method": "GET"}}]
+)
+def test_what_does_not_say_that_it_calls_a_model_is_no_call(record):
+    assert [name for name in SOURCES if list(SOURCES[name].calls(record))] == []
+
+
+def test_records_of_a_file_of_scores_that_hold_none_are_counted_and_a_file_without_any_is_refused(tmp_path):
+    write_lines(tmp_path / "a.jsonl", [PAYLOAD])
+    (tmp_path / "some.csv").write_text("call_id,rating\nc-1,1\nc-2,\n,1\n")
+    (tmp_path / "none.csv").write_text("foo,bar\nc-1,1\n")
+    asked = ("litellm-payloads", tmp_path / "a.jsonl", "-o", tmp_path / "b.parquet", "--scores")
+    told = json.loads(run(*asked, tmp_path / "some.csv", "--json").stdout)
+    assert (told["no_score"], told["unread_scores"], told["refused_scores"]) == (0, 2, 0)
+    assert "2 records of --scores left out: no id and score" in run(*asked, tmp_path / "some.csv").stdout
+    refused = run(*asked, tmp_path / "none.csv").exception
+    assert isinstance(refused, LogError)
+    assert "none.csv: a file of scores must have the id of a call and its score, got the fields foo, bar" in str(
+        refused
+    )
+
+
+def test_a_table_of_annotations_of_phoenix_is_read(tmp_path):
+    write_lines(tmp_path / "a.jsonl", [PHOENIX_SPAN])
+    columns = "span_id,annotation_name,annotator_kind,result.score,result.label,created_at"
+    rows = ("c-1,good,HUMAN,0.25,fair,2026-11-01 00:00:00+00:00", "c-1,good,LLM,,good,2026-11-02 00:00:00+00:00")
+    (tmp_path / "s.csv").write_text("\n".join([columns, *rows, "c-1,other,LLM,0,bad,"]) + "\n")
+    scored = (tmp_path / "a.jsonl", "-o", tmp_path / "b.parquet", "--scores", tmp_path / "s.csv")
+    assert run("phoenix", *scored, "--score", "good").exit_code == 0
+    assert pl.read_parquet(tmp_path / "b.parquet")["reward"].to_list() == [1.0]
+    assert "scores of good (2), other (1)" in str(run("phoenix", *scored).exception)
+
+
+@pytest.mark.parametrize("value", ["sort a list", json.dumps({"messages": ASK}), json.dumps(ASK)])
+def test_a_span_without_messages_has_its_prompt_in_its_input(value, tmp_path):
+    (call,) = SOURCES["phoenix"].calls({**PHOENIX_SPAN, "attributes": {"llm.model_name": "m", "input.value": value}})
+    log = LogWriter(tmp_path / "a.parquet", {}, request={})
+    log.add(call, None)
+    log.finish()
+    assert pl.read_parquet(tmp_path / "a.parquet")["prompt"].to_list() == ["sort a list"]
+
+
+@pytest.mark.parametrize(
+    ("name", "record"),
+    [
+        ("litellm-payloads", {**PAYLOAD, "messages": [{"role": "user", "content": REDACTED}]}),
+        ("litellm-payloads", {**PAYLOAD, "messages": REDACTED}),
+        ("langfuse", {**OBSERVATION, "input": REDACTED}),
+    ],
+)
+def test_what_litellm_has_redacted_is_no_prompt(name, record, tmp_path):
+    log = LogWriter(tmp_path / "a.parquet", {}, request={})
+    for call in SOURCES[name].calls(record):
+        log.add(call, None)
+    assert (log.counts.calls, log.counts.no_prompt) == (0, 1)
 
 
 def test_calls_since_a_date_and_of_one_group(tmp_path):
@@ -476,13 +569,24 @@ def test_calls_since_a_date_and_of_one_group(tmp_path):
     assert (told["calls"], told["older"], told["no_time"], told["other_group"]) == (2, 2, 1, 2)
 
 
+@pytest.mark.parametrize("since", ["20261103", "2026-11-03", "2026-11-02T23:00:00-01:00", "1793664000"])
+def test_since_is_a_date_in_any_form_and_no_number_of_seconds(since, tmp_path):
+    write_lines(tmp_path / "a.jsonl", [{**PAYLOAD, "startTime": BEGAN_S + 86_400.0 * n} for n in range(6)])
+    done = run("litellm-payloads", tmp_path / "a.jsonl", "-o", tmp_path / "b.parquet", "--since", since, "--json")
+    if since.startswith("17"):
+        assert "since must be a date or an age" in str(done.exception)
+    else:
+        assert json.loads(done.stdout)["older"] == 2
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
         (("wandb", "a.jsonl", "-o", "b.parquet"), "a source must be one of litellm"),
         (("otel", "missing.jsonl", "-o", "b.parquet"), "missing.jsonl: no such file"),
         (("otel", "a.jsonl", "-o", "b.csv"), "must be a .parquet file"),
-        (("otel", "a.jsonl", "-o", "b.parquet", "--since", "soon"), "--since must be a date or an age"),
+        (("otel", "a.jsonl", "-o", "b.parquet", "--since", "soon"), "since must be a date or an age"),
+        (("otel", "a.jsonl", "-o", "b.parquet", "--since", "30"), "got '30': write 30d for 30 days"),
         (("langfuse", "postgresql://u:secret@h/d", "-o", "b.parquet"), "a database is read alone"),
     ],
 )
@@ -501,6 +605,12 @@ def test_a_damaged_export_is_refused_in_one_line(tmp_path, text):
     with pytest.raises(LogError) as refused:
         list(records_of(tmp_path / "a.jsonl"))
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("indent", [None, 1])
+def test_an_export_may_begin_with_a_byte_order_mark(indent, tmp_path):
+    (tmp_path / "a.jsonl").write_text(json.dumps(PAYLOAD, indent=indent) + "\n", encoding="utf-8-sig")
+    assert list(records_of(tmp_path / "a.jsonl")) == [PAYLOAD]
 
 
 def test_pages_of_an_api_kept_as_lines_give_their_records(tmp_path):
@@ -538,7 +648,7 @@ anything = st.recursive(
 def test_no_record_breaks_an_importer(record):
     for reader in SOURCES.values():
         for call in reader.calls(record):
-            assert call.model
+            assert isinstance(call.model, str)
             assert all(isinstance(one, str) for one in call.ids)
         list(reader.scores(record))
 
@@ -610,6 +720,27 @@ def test_an_import_goes_on_only_with_the_same_scores_and_prices(other, tmp_path,
     with pytest.raises(InvalidInput, match="holds another import that was stopped") as refused:
         LogWriter(tmp_path / "a.parquet", {}, request=request_of("litellm", ["h/db"], Wanted(), *other))
     assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize("field", ["prompt", "model", "conversation", "group", "id"])
+def test_a_half_of_a_character_becomes_a_question_mark_as_in_a_fit(field, tmp_path):
+    fields = {"model": "m", "prompt": "whole 😀"} | ({} if field == "id" else {field: "cut \ud83d"})
+    log = LogWriter(tmp_path / "a.parquet", {}, request={})
+    log.add(ImportedCall(("cut \ud83d",) if field == "id" else ("a",), **fields), None)
+    log.finish()
+    row = pl.read_parquet(tmp_path / "a.parquet").row(0, named=True)
+    assert row["call_id" if field == "id" else field] == "cut ?"
+    assert row["prompt"] == ("cut ?" if field == "prompt" else "whole 😀")
+    assert "\ud83d" not in str(log.counts)
+
+
+@pytest.mark.parametrize("tokens", [1e19, 1e300, -1.0])
+def test_what_is_no_count_of_tokens_is_missing(tokens, tmp_path):
+    log = LogWriter(tmp_path / "a.parquet", {"m": Price(1e-6, 2e-6)}, request={})
+    log.add(ImportedCall(("a",), "m", prompt="hi", input_tokens=tokens, output_tokens=7.0), None)
+    log.finish()
+    row = pl.read_parquet(tmp_path / "a.parquet").row(0, named=True)
+    assert (row["input_tokens"], row["output_tokens"], row["cost_usd"], log.counts.no_cost) == (None, 7, None, 1)
 
 
 def test_prices_count_cached_tokens_at_their_price(tmp_path):

@@ -320,6 +320,14 @@ def test_check_shows_the_mapping_the_models_and_what_is_refused(tmp_path):
     assert "Not used: note" in shown
 
 
+def test_the_next_command_is_quoted_for_the_shell(tmp_path):
+    path = put(
+        tmp_path / "a file [bold] with a long name, longer than a line.jsonl",
+        [{"prompt": "q", "model": "m", "cost_usd": 0.1}] * 2,
+    )
+    assert f"Next: wiserouter fit '{path}', with the same options" in wiserouter("log", "check", path)
+
+
 def test_check_agrees_with_the_reader(tmp_path):
     requests, answers, scores = batch_files(tmp_path)
     log = RoutingLog.read(answers, joined=[requests, scores], scale=(1, 3))

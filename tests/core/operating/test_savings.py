@@ -270,7 +270,9 @@ def test_old_days_are_forgotten():
     assert savings(router, "99d").actual.calls == 62
 
 
-@pytest.mark.parametrize("since", ["", "30", "d", "0d", "500d", "2999-01-01", "yesterday", "-3d", "1e9d"])
+@pytest.mark.parametrize(
+    "since", ["", "30", "d", "0d", "500d", "2999-01-01", "yesterday", "-3d", "1e9d", "12h", "2024-10-01T05:00"]
+)
 def test_periods_that_cannot_be_read(since):
     with pytest.raises(InvalidInput, match="since must"):
         days_of(since, 20_000.5 * DAY_S)
@@ -280,7 +282,8 @@ def test_periods():
     now_s = 20_000.5 * DAY_S
     assert days_of("1d", now_s) == range(20_000, 20_001)
     assert days_of("2w", now_s) == range(19_987, 20_001)
-    assert days_of("2024-10-01", now_s) == range(19_997, 20_001)
+    assert days_of("48h", now_s) == days_of("2d", now_s)
+    assert days_of("2024-10-01", now_s) == days_of("20241001", now_s) == range(19_997, 20_001)
 
 
 @pytest.mark.parametrize("before", ["", "a=x", {"a": -1.0, "b": 2.0}, {"a": 0.0}, {"a": math.inf}, "a=nan"])

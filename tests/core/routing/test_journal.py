@@ -82,6 +82,17 @@ def test_the_file_is_readable_by_its_owner_only(path):
     assert path.stat().st_mode & 0o777 == 0o600
 
 
+def test_a_journal_may_begin_with_a_byte_order_mark(path):
+    router = make()
+    journal = router.journal_to(path)
+    decision = router.decide("a")
+    journal.close()
+    path.write_text(path.read_text(), encoding="utf-8-sig")
+    reading = JournalReader(path)
+    assert [event["id"] for event in reading if event["event"] == "decision"] == [decision.id]
+    assert reading.skipped == 0
+
+
 def test_a_skipped_query_is_told(path):
     router = make(policy=Offline(allow_skip=True))
     router.start(Budget(0.0, 10, on_exhausted="cheapest"))

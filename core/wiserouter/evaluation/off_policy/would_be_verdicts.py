@@ -53,7 +53,7 @@ class VerdictFile:
         if self.path is None:
             return
         if self.path.is_file():
-            self._read(self.path.read_text(encoding="utf-8").splitlines())
+            self._read(self.path.read_text(encoding="utf-8-sig").splitlines())
         self._file = self.path.open("a", encoding="utf-8")
 
     def begin(self, call: ObservedCall, most_usd: float) -> None:

@@ -23,7 +23,8 @@ from wiserouter.fitting.imports.calls import (
 def calls(record: Recorded) -> Iterator[ImportedCall]:
     """Yield the call of an observation; its fields are named as in the API, `traceId`, or as in clients, `trace_id`."""
     model = text_of(first_filled(record, "model", "providedModelName", "provided_model_name", "internalModelId"))
-    if str(record.get("type", "GENERATION")).upper() != "GENERATION" or not model:
+    kind = str(record.get("type", "GENERATION" if model else "")).upper()
+    if kind != "GENERATION":
         return
     usage = mapping_of(first_filled(record, "usageDetails", "usage_details", "usage"))
     cost = mapping_of(first_filled(record, "costDetails", "cost_details"))

@@ -28,8 +28,6 @@ def calls(record: Recorded) -> Iterator[ImportedCall]:
     extra = mapping_of(record.get("extra"))
     metadata, parameters = mapping_of(extra.get("metadata")), mapping_of(extra.get("invocation_params"))
     model = text_of(first_filled(metadata, "ls_model_name") or first_filled(parameters, "model", "model_name"))
-    if not model:
-        return
     started_s, ended_s = time_of(record.get("start_time")), time_of(record.get("end_time"))
     details = mapping_of(record.get("prompt_token_details"))
     session = text_of(first_filled(metadata, *_SESSIONS))

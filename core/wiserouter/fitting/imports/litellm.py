@@ -28,13 +28,16 @@ from wiserouter.pricing.arms import EFFORT, EFFORTS, arm_name
 CUT = "litellm_truncated"
 """The mark that LiteLLM leaves in a text that it has cut."""
 
+REDACTED = "redacted-by-litellm"
+"""The text that LiteLLM puts in place of one that must not be logged, here and in what it sends to other systems."""
+
 _VERDICTS = {"real": (1.0, 0.0), "shadow": (0.0, 1.0), "tie": (0.5, 0.5)}
 """Scores of the real and of the shadow answer."""
 
 
 def calls(record: Recorded) -> Iterator[ImportedCall]:
     """Yield the call of a row of the spend log, or of a line of a logging payload."""
-    if not text_of(record.get("model")):
+    if not text_of(record.get("model")) and "startTime" not in record:
         return
     started_s, ended_s = time_of(record.get("startTime")), time_of(record.get("endTime"))
     session = text_of(record.get("session_id"))
@@ -67,10 +70,10 @@ def scores(record: Recorded) -> Iterator[ImportedScore]:
 
 def _arm(record: Recorded) -> str:
     """Return the model of a call, as an arm where its reasoning effort is known."""
-    model, (sent, body) = text_of(record["model"]), (mapping_of(record.get("model_parameters")), _body(record))
+    model, (sent, body) = text_of(record.get("model")), (mapping_of(record.get("model_parameters")), _body(record))
     efforts = (params.get(EFFORT) or mapping_of(params.get("reasoning")).get("effort") for params in (sent, body))
     effort = next((effort for effort in efforts if isinstance(effort, str) and effort in EFFORTS), None)
-    return model if effort is None else arm_name(model, {EFFORT: effort})
+    return model if effort is None or not model else arm_name(model, {EFFORT: effort})
 
 
 def _body(record: Recorded) -> Recorded:

@@ -12,7 +12,9 @@ from typing import Any
 
 from wiserouter.errors import InvalidInput
 from wiserouter.fitting.imports.calls import ImportedCall
+from wiserouter.fitting.imports.litellm import REDACTED
 from wiserouter.pricing.prices import Price, Usage, cost_usd
+from wiserouter.prompts.half_characters import without_halves
 from wiserouter.prompts.messages import question_text
 from wiserouter.validation import check_replaceable
 
@@ -24,6 +26,9 @@ _NUMBERS = ("reward", "cost_usd", "latency_s", "started_s")
 _COUNTS = ("input_tokens", "output_tokens", "cached_tokens")
 COLUMNS = (*_TEXTS, *_NUMBERS, *_COUNTS)
 
+_MAX_TOKENS = 2.0**53
+"""Most tokens of a call; larger numbers are no counts, and floats do not hold each of them."""
+
 
 @dataclass(slots=True)
 class ImportCounts:
@@ -31,24 +36,26 @@ class ImportCounts:
 
     Attributes
     ----------
-    calls : int
-        Number of calls written.
+    records, calls : int
+        Number of records read, and of calls written.
     cut_prompt, no_cost, priced, no_score : int
         Number of calls whose prompt was cut; without a cost, even after prices; with a cost from tokens and prices; and
         without a score.
-    no_prompt, failed, older, no_time, other_group : int
-        Number of calls left out: without a stored prompt, failed or answered from a cache of answers, from before the
-        start, without a time that could be compared to it, of other groups.
+    no_prompt, no_model, failed, older, no_time, other_group : int
+        Number of calls left out: without a stored prompt, without the name of a model, failed or answered from a cache
+        of answers, from before the start, without a time that could be compared to it, of other groups.
     models : dict of str to int
         Number of calls by model.
     """
 
+    records: int = 0
     calls: int = 0
     cut_prompt: int = 0
     no_cost: int = 0
     priced: int = 0
     no_score: int = 0
     no_prompt: int = 0
+    no_model: int = 0
     failed: int = 0
     older: int = 0
     no_time: int = 0
@@ -105,9 +112,14 @@ class LogWriter:
         self._n_parts = kept["n_parts"]
 
     def add(self, call: ImportedCall, reward: float | None) -> None:
-        """Write one call; one whose prompt was not stored is left out, since it has no context."""
+        """Write one call; one whose prompt was not stored is left out, since it has no context.
+
+        A lone surrogate is written as a question mark, and what is no count of tokens as missing.
+        """
+        counted: dict[str, Any] = {name: _count(getattr(call, name)) for name in _COUNTS}
+        call = call._replace(model=without_halves(call.model), **counted)
         counts, prompt = self.counts, question_text(call.prompt)
-        if not prompt:
+        if not prompt or prompt == REDACTED:
             counts.no_prompt += 1
             return
         counts.calls += 1
@@ -117,8 +129,9 @@ class LogWriter:
         cost = call.cost_usd if call.cost_usd is not None else self._priced(call)
         counts.no_cost += cost is None
         tokens = (call.input_tokens, call.output_tokens, call.cached_tokens)
-        texts = (call.ids[0] if call.ids else None, prompt, call.model, call.conversation or None, call.group or None)
-        self._rows.append((*texts, reward, cost, call.latency_s, call.started_s, *tokens))
+        texts = (call.ids[0] if call.ids else "", prompt, call.model, call.conversation, call.group)
+        columns = (without_halves(text) or None for text in texts)
+        self._rows.append((*columns, reward, cost, call.latency_s, call.started_s, *tokens))
 
     def save(self, cursor: list[Any] | None) -> None:
         """Write the rows so far as one part, if they fill one, and keep where to go on after them, if that is known."""
@@ -129,7 +142,7 @@ class LogWriter:
             self._keep(cursor)
 
     def finish(self) -> None:
-        """Write the whole log, in place of an earlier one, and delete the parts.
+        """Write the whole log, in place of an earlier one, and delete the parts; without a call, write nothing.
 
         Raises
         ------
@@ -138,6 +151,8 @@ class LogWriter:
         """
         import polars as pl
 
+        if not self.counts.calls:
+            return
         self._write_part()
         parts = [self._parts / _part(n) for n in range(self._n_parts)]
         written = self._path.with_name(self._path.name + ".new")
@@ -174,6 +189,11 @@ class LogWriter:
         new = self._parts / "state.new"
         new.write_text(json.dumps(state))
         new.replace(self._parts / "state.json")  # the parts so far count from now on
+
+
+def _count(tokens: float | None) -> float | None:
+    """Return a number of tokens; None where it is no count."""
+    return tokens if tokens is not None and 0.0 <= tokens <= _MAX_TOKENS else None
 
 
 @contextmanager

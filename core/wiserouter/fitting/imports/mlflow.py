@@ -33,7 +33,7 @@ def calls(record: Recorded) -> Iterator[ImportedCall]:
     for span in map(mapping_of, list_of(mapping_of(record.get("data")).get("spans"))):
         attributes = {name: json_of(value) for name, value in mapping_of(span.get("attributes")).items()}
         model = text_of(first_filled(attributes, "mlflow.llm.model", "model", "ai.model.name"))
-        if str(attributes.get("mlflow.spanType")).strip('"') not in _MODEL_SPANS or not model:
+        if str(attributes.get("mlflow.spanType")).strip('"') not in _MODEL_SPANS:
             continue
         usage = mapping_of(attributes.get("mlflow.chat.tokenUsage"))
         started_s = time_of(first_filled(span, "start_time_unix_nano", "start_time_ns", "start_time"))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from wiserouter.errors import LogError
 from wiserouter.fitting.imports.calls import ImportedCall, ImportedScore, Recorded
 from wiserouter.fitting.imports.log_writer import ImportCounts, LogWriter
 from wiserouter.fitting.imports.postgres import SpendTables
@@ -64,15 +65,17 @@ def import_files(
     Raises
     ------
     LogError, FileNotFoundError
-        If a file cannot be read.
+        If a file cannot be read, or one of scores holds none.
     InvalidInput
         If there are scores of several metrics, and none is named.
     """
-    _take_scores(source, [*paths, *scored], scores, report)
+    for path in paths:
+        for record in _counted(records_of(path), "scores", report):
+            scores.add(_scores_of(source, record))
+    _take_files(source, scored, scores, report)
     for path in paths:
         for record in _counted(records_of(path), "calls", report):
-            for call in source.calls(record):
-                _add(call, scores, wanted, log)
+            _add(source.calls(record), scores, wanted, log)
             log.save(cursor=None)
     log.finish()
     return log.counts
@@ -90,11 +93,10 @@ def import_tables(
     """Write the calls of LiteLLM's tables; an import that was stopped goes on after its last part."""
     for verdict in tables.verdicts():
         scores.add(source.scores(verdict))
-    _take_scores(source, scored, scores, report)
+    _take_files(source, scored, scores, report)
     for rows, place in tables.pages(wanted.since_s, log.cursor):
         for row in rows:
-            for call in source.calls(row):
-                _add(call, scores, wanted, log)
+            _add(source.calls(row), scores, wanted, log)
         report("calls", len(rows))
         log.save(place)
     log.finish()
@@ -113,36 +115,55 @@ def import_pages(
 ) -> ImportCounts:
     """Write the calls of pages, each with the cursor after it; a stopped import goes on after its last part."""
     scores.add(scored)
-    _take_scores(source, paths, scores, report)
+    _take_files(source, paths, scores, report)
     for records, cursor in pages:
         for record in records:
-            for call in source.calls(record):
-                _add(call, scores, wanted, log)
+            _add(source.calls(record), scores, wanted, log)
         report("calls", len(records))
         log.save(cursor)
     log.finish()
     return log.counts
 
 
-def _take_scores(source: Source, paths: Iterable[Path], scores: Scores, report: Report) -> None:
+def _take_files(source: Source, paths: Iterable[Path], scores: Scores, report: Report) -> None:
+    """Take files of scores, after all other scores; records without one are counted, a file without any is refused."""
     for path in paths:
+        n_found, unread = 0, None
         for record in _counted(records_of(path), "scores", report):
-            found = list(source.scores(record))
-            scores.add(found or ([] if any(True for _ in source.calls(record)) else plain_scores(record)))
+            found = _scores_of(source, record)
+            scores.add(found)
+            n_found += len(found)
+            if not found:
+                scores.unread, unread = scores.unread + 1, record
+        if unread is not None and not n_found:
+            rule = "a file of scores must have the id of a call and its score"
+            got = f"got the fields {', '.join(map(str, unread))}"
+            raise LogError(f"{rule}, {got:.300}: name them call_id and score", file=path)
     scores.check()
 
 
-def _add(call: ImportedCall, scores: Scores, wanted: Wanted, log: LogWriter) -> None:
+def _scores_of(source: Source, record: Recorded) -> list[ImportedScore]:
+    """Return the scores of a record; of one that is neither a score nor a call, those of a row of a plain table."""
+    found = list(source.scores(record))
+    return found or ([] if any(call.model for call in source.calls(record)) else plain_scores(record))
+
+
+def _add(calls: Iterable[ImportedCall], scores: Scores, wanted: Wanted, log: LogWriter) -> None:
+    """Write the calls of a record that are wanted, and count the others."""
     counts = log.counts
-    if call.failed:
-        counts.failed += 1
-    elif wanted.since_s is not None and (call.started_s is None or call.started_s < wanted.since_s):
-        counts.no_time += call.started_s is None
-        counts.older += call.started_s is not None
-    elif wanted.group is not None and call.group != wanted.group:
-        counts.other_group += 1
-    else:
-        log.add(call, scores.reward_of(call))
+    counts.records += 1
+    for call in calls:
+        if call.failed:
+            counts.failed += 1
+        elif wanted.since_s is not None and (call.started_s is None or call.started_s < wanted.since_s):
+            counts.no_time += call.started_s is None
+            counts.older += call.started_s is not None
+        elif wanted.group is not None and call.group != wanted.group:
+            counts.other_group += 1
+        elif not call.model:
+            counts.no_model += 1
+        else:
+            log.add(call, scores.reward_of(call))
 
 
 def _counted(records: Iterator[Recorded], step: str, report: Report) -> Iterator[Recorded]:

@@ -31,13 +31,15 @@ class Scores:
     ----------
     refused : int
         Number of scores that are none of this scale.
+    unread : int
+        Number of records in files of scores that hold none.
     """
 
     def __init__(self, name: str | None = None, scale: Scale = UNIT) -> None:
         self._name, self._scale = name, scale
         self._latest: dict[str, dict[str, _Dated]] = {}
         self._counts: Counter[str] = Counter()
-        self.refused = 0
+        self.refused = self.unread = 0
 
     def add(self, scores: Iterable[ImportedScore]) -> None:
         """Take scores; a later one of the same target and metric replaces an earlier one.

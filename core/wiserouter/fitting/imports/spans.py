@@ -27,8 +27,7 @@ from wiserouter.fitting.imports.calls import (
 EVALUATION = "gen_ai.evaluation.result"
 """The event of a score."""
 
-_MODEL_OPERATIONS = frozenset({"chat", "text_completion", "generate_content", "None"})
-_ATTRIBUTES = "attributes."
+_MODEL_OPERATIONS = frozenset({"chat", "text_completion", "generate_content"})
 
 
 def calls(record: Recorded) -> Iterator[ImportedCall]:
@@ -36,9 +35,7 @@ def calls(record: Recorded) -> Iterator[ImportedCall]:
     for span in _spans(record):
         attributes = _attributes(span)
         model = text_of(first_filled(attributes, "gen_ai.response.model", "gen_ai.request.model", "llm.model_name"))
-        kind = str(first_filled(attributes, "openinference.span.kind") or span.get("span_kind") or "LLM").upper()
-        operation = str(attributes.get("gen_ai.operation.name"))
-        if not model or kind != "LLM" or operation not in _MODEL_OPERATIONS:
+        if not _is_call(span, attributes, model):
             continue
         started_s = time_of(first_filled(span, "startTimeUnixNano", "start_time_unix_nano", "start_time"))
         ended_s = time_of(first_filled(span, "endTimeUnixNano", "end_time_unix_nano", "end_time"))
@@ -71,12 +68,21 @@ def scores(record: Recorded) -> Iterator[ImportedScore]:
         attributes = _attributes(log)
         if EVALUATION in (log.get("eventName"), log.get("event_name"), attributes.get("event.name")):
             yield from _evaluation(log, _span_id(log))
-    result = mapping_of(record.get("result"))
-    if "annotator_kind" in record and "span_id" in record:  # Phoenix
+    if "annotator_kind" in record and "span_id" in record:  # Phoenix, an object or a row of its table
+        result = {**_columns(record, "result."), **mapping_of(record.get("result"))}
         value = first_filled(result, "score", "label")
         if value is not None:
-            at_s = first_time(record, "updated_at", "created_at")
-            yield ImportedScore(text_of(record["span_id"]), text_of(record.get("name")), value, at_s)
+            name, at_s = first_filled(record, "name", "annotation_name"), first_time(record, "updated_at", "created_at")
+            yield ImportedScore(text_of(record["span_id"]), text_of(name), value, at_s)
+
+
+def _is_call(span: Recorded, attributes: Recorded, model: str) -> bool:
+    """Return True if a span calls a model by its kind and operation, or has neither and the name of a model."""
+    kind = first_filled(attributes, "openinference.span.kind") or span.get("span_kind")
+    operation = attributes.get("gen_ai.operation.name")
+    if not kind and operation is None:
+        return bool(model)
+    return str(kind or "LLM").upper() == "LLM" and (operation is None or str(operation) in _MODEL_OPERATIONS)
 
 
 _TIMES = ("timeUnixNano", "time_unix_nano", "timestamp", "observedTimeUnixNano", "observed_time_unix_nano")
@@ -119,8 +125,13 @@ def _attributes(span: Recorded) -> dict[str, Any]:
     if isinstance(given, Sequence) and not isinstance(given, str):
         return {str(one.get("key")): _value(one.get("value")) for one in map(mapping_of, given)}
     flat = _flat(mapping_of(given))
-    columns = {name[len(_ATTRIBUTES) :]: value for name, value in span.items() if name.startswith(_ATTRIBUTES)}
-    return flat | _flat({name: value for name, value in columns.items() if value is not None})
+    return flat | _flat(_columns(span, "attributes."))
+
+
+def _columns(row: Recorded, prefix: str) -> dict[str, Any]:
+    """Return the filled columns of a table into which an object was spread."""
+    filled = ((name, value) for name, value in row.items() if value is not None)
+    return {name.removeprefix(prefix): value for name, value in filled if name.startswith(prefix)}
 
 
 def _flat(attributes: Recorded, prefix: str = "", depth: int = 0) -> dict[str, Any]:
@@ -152,7 +163,7 @@ def _prompt(attributes: Recorded) -> object:
     given = json_of(first_filled(attributes, "gen_ai.input.messages", "gen_ai.prompt", "llm.input_messages"))
     if given is None:
         given = _numbered(attributes, "llm.input_messages.") or _numbered(attributes, "gen_ai.prompt.")
-    if isinstance(given, list):  # OpenInference wraps each message, or the names of its fields, once more
+    if isinstance(given, list) and given:  # OpenInference wraps each message, or the names of its fields, once more
         return [one.get("message") or _without_prefix(one, "message.") for one in map(mapping_of, given)]
     return given or json_of(attributes.get("input.value"))
 

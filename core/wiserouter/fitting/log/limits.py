@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gzip
 import io
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, NoReturn
@@ -39,7 +40,7 @@ _OTHER_PACKING = (b"\x28\xb5\x2f\xfd", b"x\x01", b"x\x9c", b"x\xda")  # zstandar
 
 
 def text_lines(path: Path) -> Iterator[str]:
-    """Yield the lines of a text log, compressed by gzip or not; blank ones are empty.
+    """Yield the lines of a text log, compressed by gzip or not, without a byte order mark; blank ones are empty.
 
     Raises
     ------
@@ -58,7 +59,7 @@ def text_lines(path: Path) -> Iterator[str]:
             if n_bytes > most:
                 rule = f"a compressed log may unpack to at most {MAX_UNPACKING} times its size, got more"
                 raise LogError(f"{rule}: unpack it, and check what it holds", file=path)
-            yield _decoded(path, number, line)
+            yield _decoded(path, number, line.removeprefix(BOM_UTF8) if number == 1 else line)
 
 
 def check_csv(path: Path) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wiserouter.prompts.encoders.words import UNSPACED
+from wiserouter.prompts.half_characters import without_halves
 from wiserouter.types import IntArray
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def series(texts: Sequence[str]) -> pl.Series:
     try:
         return pl.Series(texts, dtype=pl.String)
     except UnicodeEncodeError:
-        return pl.Series([text.encode("utf-8", "replace").decode() for text in texts], dtype=pl.String)
+        return pl.Series([without_halves(text) for text in texts], dtype=pl.String)
 
 
 class NumberedTexts(NamedTuple):
