@@ -1,4 +1,5 @@
 import gzip
+import json
 import math
 import subprocess
 import sys
@@ -272,6 +273,14 @@ def test_csv_with_quotes_marks_and_empty_cells(tmp_path):
     same(table.reward, [[1.0], [np.nan]])
     same(table.cost_usd, [[0.001], [np.nan]])
     assert table.complete.tolist() == [True, False]
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_a_jsonl_may_begin_with_a_byte_order_mark(tmp_path, pack):
+    rows = [{"prompt": "é", "model": "m", "reward": 1, "cost_usd": 0.1}] * 3
+    body = "\ufeff" + "".join(json.dumps(row) + "\n" for row in rows)
+    (tmp_path / "a.jsonl").write_bytes(pack(body.encode()))
+    assert [batch.prompts for batch in RoutingLog.read(tmp_path / "a.jsonl").batches(9)] == [["é"] * 3]
 
 
 def test_an_empty_cell_of_csv_is_no_prompt(tmp_path):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from wiserouter.errors import LogError
 from wiserouter.fitting.log.jsonl import keys_of
-from wiserouter.fitting.log.limits import check_columns, check_csv
+from wiserouter.fitting.log.limits import check_columns, check_csv, marked_content
 
 if TYPE_CHECKING:
     import polars as pl
@@ -216,7 +216,9 @@ def _scan_csv(path: Path) -> pl.LazyFrame:
 def _scan_jsonl(path: Path) -> pl.LazyFrame:
     import polars as pl
 
-    return pl.scan_ndjson(glob.escape(str(path)), schema=dict.fromkeys(keys_of(path), pl.String))
+    schema = dict.fromkeys(keys_of(path), pl.String)
+    content = marked_content(path)  # polars does not skip a byte order mark
+    return pl.scan_ndjson(glob.escape(str(path)) if content is None else content, schema=schema)
 
 
 def _streamed(

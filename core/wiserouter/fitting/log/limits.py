@@ -62,6 +62,12 @@ def text_lines(path: Path) -> Iterator[str]:
             yield _decoded(path, number, line.removeprefix(BOM_UTF8) if number == 1 else line)
 
 
+def marked_content(path: Path) -> bytes | None:
+    """Return the content of a file that begins with a byte order mark, without it; None of one that does not."""
+    with _opened(path) as file:
+        return file.read() if file.read(len(BOM_UTF8)) == BOM_UTF8 else None
+
+
 def check_csv(path: Path) -> None:
     """Refuse a csv whose header is too long, or has a column twice or too many, or one of whose rows is too long.
 
