@@ -294,7 +294,7 @@ def _whole(value: object) -> int | None:
 def _costly_tools(tools: object) -> str | None:
     """Return the reason why tools may change the cost: the provider runs a tool that is no function of the caller."""
     listed = tools if isinstance(tools, Sequence) and not isinstance(tools, str) else [tools]
-    for tool in listed:
+    for tool in map(_as_sent, listed):
         if isinstance(tool, Mapping):
             kind = tool.get("type", "function")
             if _is_cached_long(tool):
@@ -303,6 +303,12 @@ def _costly_tools(tools: object) -> str | None:
                 named = kind if "type" in tool else next(iter(tool), "")
                 return f"of type {named!r:.60} are run and billed by the provider"
     return None
+
+
+def _as_sent(tool: object) -> object:
+    """Return a tool with the extras that are sent beside it, or the provider's tool that it stands for."""
+    extras = getattr(tool, "extras", None)
+    return extras.get("provider_tool_definition", {"name": "", **extras}) if isinstance(extras, Mapping) else tool
 
 
 def _is_cached_long(value: object) -> bool:

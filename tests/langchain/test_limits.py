@@ -175,6 +175,7 @@ HOUR = {"cache_control": {"type": "ephemeral", "ttl": "1h"}}
         ([{"type": "tool_result", "tool_use_id": "a", "content": [{"type": "text", "text": "hello", **HOUR}]}], []),
         ([{"type": "text", "text": "hello"}, {"cachePoint": {"type": "default", "ttl": "1h"}}], []),
         ("hello", [{"name": "look", "input_schema": {"type": "object", "properties": {}}, **HOUR}]),
+        ("hello", [weather.model_copy(update={"extras": HOUR})]),
     ],
 )
 def test_a_cache_of_an_hour_is_refused_wherever_it_is_asked_for(content, tools):
@@ -182,6 +183,14 @@ def test_a_cache_of_an_hour_is_refused_wherever_it_is_asked_for(content, tools):
     with pytest.raises(InvalidInput, match="cache_control"):
         llm.invoke([HumanMessage(content)], **({"tools": tools} if tools else {}))
     assert llm.core.status().decided == 0
+
+
+def test_a_tool_that_stands_for_one_of_the_provider_is_refused():
+    stands = weather.model_copy(update={"extras": {"provider_tool_definition": {"type": "web_search_20250305"}}})
+    with pytest.raises(InvalidInput, match="tools of type 'web_search_20250305' are run and billed by the provider"):
+        routed([]).bind_tools([stands]).invoke("hello")
+    known = weather.model_copy(update={"extras": {"defer_loading": True}})
+    assert bounded_limits({"tools": [weather, known, City]}) == (None, None)
 
 
 def test_a_cache_of_five_minutes_passes():
