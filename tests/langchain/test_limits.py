@@ -4,6 +4,7 @@ The chat model here obeys what it receives, at the most expensive reading, and k
 """
 
 from contextlib import suppress
+from typing import ClassVar
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -206,6 +207,23 @@ def test_a_limit_reaches_the_model_as_the_number_that_was_bounded(limit):
     llm = routed(bills)
     llm.invoke("hello", {"configurable": {"wise_model": "small"}}, max_completion_tokens=limit, n="2", top_k=3)
     assert bills == [pytest.approx(2 * 4_096 * 2e-6, rel=1e-2)]
+
+
+@pytest.mark.parametrize("raw", [False, True])
+def test_a_limit_reaches_a_model_without_a_field_for_it(raw):
+    heard = []
+
+    class Bare(StubChat):
+        max_tokens: ClassVar[None] = None
+
+        def _answer(self, messages, **kw):
+            heard.append(kw.get("max_tokens"))
+            return super()._answer(messages, **kw)
+
+    budget = Budget(1.0, 100, limit="hard")
+    llm = RunnableWiseRouter(models={"small": Bare(profile=PROFILE)}, prices={"small": PRICES["small"]}, budget=budget)
+    assert llm.with_structured_output(City, include_raw=raw).invoke("a city like 'Rome'", max_tokens="50")
+    assert heard == [50]
 
 
 def test_a_limit_that_is_changed_later_is_sent_as_it_was_bounded():

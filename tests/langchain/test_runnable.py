@@ -166,6 +166,22 @@ def test_structured_output_is_the_models_own_and_is_charged(raw, way):
     assert llm.core.status().spent_usd > 0
 
 
+@pytest.mark.parametrize("raw", [False, True])
+@pytest.mark.parametrize("way", DOORS)
+def test_arguments_of_a_structured_call_reach_the_model(raw, way):
+    heard = []
+
+    class Hears(StubChat):
+        def _answer(self, messages, **kw):
+            heard.append((kw.get("seed"), kw.get("reasoning_effort")))
+            return super()._answer(messages, **kw)
+
+    models = {name: Hears(model=f"stub-{name}").bind(reasoning_effort="low", seed=1) for name in ("small", "large")}
+    structured = routed(models=models).with_structured_output(City, include_raw=raw)
+    assert DOORS[way](structured.bind(seed=7), "a city like 'Rome'")
+    assert heard == [(7, "low")]
+
+
 def test_bind_tools_through_fallbacks_binds_every_model():
     broken = routed(models={"small": StubChat(fail=True), "large": StubChat(fail=True)})
     bound = broken.with_fallbacks([routed("small")]).bind_tools([weather])
