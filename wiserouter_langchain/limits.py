@@ -237,7 +237,7 @@ def costly_field(fields: Mapping[str, Any]) -> str | None:
         body = fields.get(name)
         for key, value in body.items() if isinstance(body, Mapping) else ():
             if key in (*OUTPUT_LIMITS, *ANSWERS):
-                if value is not None and _whole(value) is None:
+                if _whole(value) is None:
                     return f"{name}.{key} must be a whole number of at least 1, got {value!r:.60}"
             elif not (key in _PRICED_FIELDS and _is_plain(value)) and costly(str(key), value):
                 return f"{name}.{key} may change the cost"

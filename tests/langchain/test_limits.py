@@ -255,7 +255,14 @@ def test_under_an_expected_limit_arguments_pass_as_they_are():
     assert llm.core.status().charged == 1
 
 
-@pytest.mark.parametrize("fields", [{"service_tier": "priority"}, {"extra_body": {"provider": {}}}])
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"service_tier": "priority"},
+        {"extra_body": {"provider": {}}},
+        {"extra_body": {"max_tokens": None}},  # takes back the limit that is set on the model
+    ],
+)
 def test_a_model_whose_settings_cannot_be_bounded_is_refused_at_construction(fields):
     with pytest.raises(UnknownPrice, match=next(iter(fields))):
         routed([], **fields)
