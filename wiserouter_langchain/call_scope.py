@@ -347,15 +347,14 @@ class AsyncCallScope(_Scope):
         return self.call
 
     def _stream_ended(self, call: RoutedCall, loop: asyncio.AbstractEventLoop, error: BaseException | None) -> None:
-        if self._environment.core.waits():
-            loop.run_in_executor(None, self._settle, call)
-        else:
+        if self._is_quick():
             self._settle(call)
+        else:
+            loop.run_in_executor(None, self._settle, call)
         _end_run(self._run.get_sync(), error, {RECORD: call.record})
 
     async def _adecided(self) -> RoutedCall:
-        is_quick = len(self._request.counted) < SHORT_TEXT_CHARS and not self._environment.core.waits(self._payer)
-        undo = None if is_quick else self._settle
+        undo = None if self._is_quick(self._payer) else self._settle
         return await self._environment.queue.aadmit(*self._terms(), undo)
 
     async def _aend(self, error: BaseException | None) -> None:
@@ -365,10 +364,14 @@ class AsyncCallScope(_Scope):
         await _end_run(self._run, error, self._outputs())
 
     async def _asettle(self, call: RoutedCall) -> None:
-        if self._environment.core.waits():
-            await offload(partial(self._settle, call))
-        else:
+        if self._is_quick():
             self._settle(call)
+        else:
+            await offload(partial(self._settle, call))
+
+    def _is_quick(self, *scopes: str) -> bool:
+        """Return True if a step need not leave the event loop: its text is short, and no store has to be waited for."""
+        return len(self._request.counted) < SHORT_TEXT_CHARS and not self._environment.core.waits(*scopes)
 
 
 def _end_run(run: Any, error: BaseException | None, outputs: dict[str, Any]) -> Any:
