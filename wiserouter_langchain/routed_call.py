@@ -25,6 +25,20 @@ RECORD = "wise_router"
 """Key of the decision in `response_metadata`, and in the metadata of the chosen model's run."""
 
 
+def recorded_decision(message: BaseMessage) -> str | None:
+    """Return the decision behind an answer; None where its record, which clients may send back, names none.
+
+    Examples
+    --------
+    >>> from langchain_core.messages import AIMessage
+    >>> recorded_decision(AIMessage("hi", response_metadata={"wise_router": {"decision_id": "d1"}}))
+    'd1'
+    """
+    record = message.response_metadata.get(RECORD)
+    decision_id = record.get("decision_id") if isinstance(record, Mapping) else None
+    return decision_id if isinstance(decision_id, str) else None
+
+
 @dataclass
 class RoutedCall:
     """A call with its decision.

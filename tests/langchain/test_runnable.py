@@ -13,6 +13,7 @@ from support.chat_calls import DOORS, City, Tree, settled, weather
 from support.chat_stub import OtherStub, StubChat, cost_usd, routed
 from wiserouter import LabelBudget
 from wiserouter.errors import (
+    InvalidInput,
     UnknownDecision,
     UnknownModel,
 )
@@ -100,6 +101,14 @@ def test_an_answer_is_explained_by_message_decision_or_run():
     for unknown in ("unknown", AIMessage("hi")):
         with pytest.raises(UnknownDecision):
             llm.explain(unknown)
+
+
+@pytest.mark.parametrize("record", [{"model": "small"}, {"decision_id": ["x"]}, "an id", ["an id"]])
+def test_an_answer_whose_record_names_no_decision_is_unknown(record):
+    answer = AIMessage("hi", response_metadata={"wise_router": record})
+    for asked in (routed().explain, lambda target: routed().feedback(target, 1.0)):
+        with pytest.raises(UnknownDecision):
+            asked(answer)
 
 
 def test_the_record_asks_for_feedback_where_a_label_is_worth_it():
@@ -204,6 +213,14 @@ def test_a_model_can_be_forced_everywhere():
     with pytest.raises(UnknownModel, match="small, large; got 'huge'"):
         llm.invoke("hello", {"configurable": {"wise_model": "huge"}})
     assert [spec.id for spec in llm.config_specs] == ["wise_model", "wiserouter_scope", "wiserouter_value"]
+
+
+@pytest.mark.parametrize("forced", [["small"], {"small": 1}, 1])
+def test_a_forced_model_that_is_no_name_is_refused(forced):
+    llm = routed()
+    with pytest.raises(InvalidInput, match="wise_model must be the name of a model, got"):
+        llm.invoke("hello", {"configurable": {"wise_model": forced}})
+    assert llm.core.status().decided == 0
 
 
 def test_generate_routes_and_never_bills_twice():
