@@ -1,7 +1,7 @@
 """The text that settings bring into the input of a call: those of the call, those that are bound, and the model's own.
 
-Whatever may hold a text of the caller's own counts. What no model reads is named (`limits.UNREAD`), so that a setting
-which nobody has thought of is counted.
+Whatever may hold a text of the caller's own counts. What no model reads is named (`limits.UNREAD`), so that settings
+which are new to this list count.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def sent_text(value: object) -> str:
 
 
 def _described(value: Any) -> object:
-    """Return what a class, a tool or a function becomes in a request; the text of anything else."""
+    """Return the schema that a class, a tool or a function becomes in a request; the text of anything else."""
     try:
         schema = convert_to_openai_tool(value)
     except Exception:  # what LangChain cannot convert is sent as it is, or refused by the model
