@@ -10,6 +10,7 @@ from langchain_core.runnables import RunnableConfig
 from pydantic import Field, PrivateAttr
 
 from wiserouter import WiseRouter
+from wiserouter.errors import InvalidInput
 from wiserouter.integration import MAX_WAIT_S, AdmissionQueue, ContextLookup, DrawBy, Unit
 from wiserouter_langchain.conversation_call import NO_RUN, NamedRun
 from wiserouter_langchain.decision_index import DecisionIndex
@@ -90,6 +91,22 @@ class RoutingChatModel(BaseChatModel):
     otel_decisions: bool = Field(default=False, exclude=True)
 
     _environment: CallEnvironment = PrivateAttr()
+
+
+def forced_model(config: RunnableConfig) -> str | None:
+    """Return the model that a configuration forces; None where it forces none.
+
+    Raises
+    ------
+    InvalidInput
+        If it is no name.
+    """
+    name = (config.get("configurable") or {}).get(FORCED)
+    if name is not None and not isinstance(name, str):
+        raise InvalidInput(
+            f"{FORCED} must be the name of a model, got {type(name).__name__}: pass one name", value=name
+        )
+    return name
 
 
 def stated_value(config: RunnableConfig) -> float | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NoReturn, Self
 
@@ -29,7 +29,7 @@ from wiserouter.integration import (
     refuses_request,
     share_key,
 )
-from wiserouter_langchain.call_environment import FORCED, RoutingChatModel, stated_scope, stated_value
+from wiserouter_langchain.call_environment import RoutingChatModel, forced_model, stated_scope, stated_value
 from wiserouter_langchain.candidates import CallTerms, begin_call, needed_usd
 from wiserouter_langchain.conversation_call import CallConversation, conversation_of_call
 from wiserouter_langchain.conversation_ids import stated_ids, turns_of
@@ -89,6 +89,7 @@ class _Scope:
     ) -> None:
         self._llm, self._environment = llm, llm._environment
         self._config, self._kwargs = ensure_config(config), kwargs
+        self._forced = forced_model(self._config)
         self._messages = llm._convert_input(input).to_messages()
         self._ends_with_stream = False
         environment = self._environment
@@ -125,7 +126,7 @@ class _Scope:
         return CallTerms(
             kwargs=self._kwargs,
             messages=self._messages,
-            forced=self._configurable().get(FORCED),
+            forced=self._forced,
             preferred=self._environment.preferred,
             cap_output_tokens=self._llm.cap_output_tokens,
             scope=self._payer,
@@ -202,9 +203,6 @@ class _Scope:
         if self._failed[1:]:
             first.add_note(f"then failed as well: {', '.join(self._failed[1:])}")
         raise first
-
-    def _configurable(self) -> Mapping[str, Any]:
-        return self._config.get("configurable") or {}
 
     def _begin(self, call: RoutedCall, run: Any) -> None:
         """Begin an attempt: enter it in the index, and prepare the arguments of its model."""
@@ -347,15 +345,14 @@ class AsyncCallScope(_Scope):
         return self.call
 
     def _stream_ended(self, call: RoutedCall, loop: asyncio.AbstractEventLoop, error: BaseException | None) -> None:
-        if self._environment.core.waits():
-            loop.run_in_executor(None, self._settle, call)
-        else:
+        if self._is_quick():
             self._settle(call)
+        else:
+            loop.run_in_executor(None, self._settle, call)
         _end_run(self._run.get_sync(), error, {RECORD: call.record})
 
     async def _adecided(self) -> RoutedCall:
-        is_quick = len(self._request.counted) < SHORT_TEXT_CHARS and not self._environment.core.waits(self._payer)
-        undo = None if is_quick else self._settle
+        undo = None if self._is_quick(self._payer) else self._settle
         return await self._environment.queue.aadmit(*self._terms(), undo)
 
     async def _aend(self, error: BaseException | None) -> None:
@@ -365,10 +362,14 @@ class AsyncCallScope(_Scope):
         await _end_run(self._run, error, self._outputs())
 
     async def _asettle(self, call: RoutedCall) -> None:
-        if self._environment.core.waits():
-            await offload(partial(self._settle, call))
-        else:
+        if self._is_quick():
             self._settle(call)
+        else:
+            await offload(partial(self._settle, call))
+
+    def _is_quick(self, *scopes: str) -> bool:
+        """Return True if a step need not leave the event loop: its text is short, and no store has to be waited for."""
+        return len(self._request.counted) < SHORT_TEXT_CHARS and not self._environment.core.waits(*scopes)
 
 
 def _end_run(run: Any, error: BaseException | None, outputs: dict[str, Any]) -> Any:

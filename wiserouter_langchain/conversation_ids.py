@@ -11,7 +11,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 
 from wiserouter.integration import StatedIds
 from wiserouter_langchain.request import role_of
-from wiserouter_langchain.routed_call import RECORD
+from wiserouter_langchain.routed_call import recorded_decision
 
 RUN, PARENT = "wiserouter_run", "wiserouter_parent"
 """Names of the configurables, or keys of the metadata, that name the run, and the run that this one works for."""
@@ -95,9 +95,8 @@ def _named(config: Mapping[str, Any], name: str) -> list[str]:
 def _answers(messages: Sequence[BaseMessage]) -> Iterator[str]:
     """Yield the decisions behind the answers of a history, the latest first."""
     for message in reversed(messages):
-        record = message.response_metadata.get(RECORD) if isinstance(message, AIMessage) else None
-        if isinstance(record, Mapping) and isinstance(id_ := record.get("decision_id"), str):
-            yield id_
+        if isinstance(message, AIMessage) and (decision_id := recorded_decision(message)):
+            yield decision_id
 
 
 def _role(message: BaseMessage) -> str:

@@ -12,7 +12,7 @@ from wiserouter import Explanation, WiseRouter
 from wiserouter.errors import AlreadySettled, UnknownConversation, UnknownDecision
 from wiserouter.integration import check_reward
 from wiserouter_langchain.decision_index import DecisionIndex, shared_name
-from wiserouter_langchain.routed_call import RECORD
+from wiserouter_langchain.routed_call import recorded_decision
 
 _RUN_PREFIXES = ("lc_run--", "run--", "run-")
 """What LangChain puts before a run id to make it the id of a message."""
@@ -102,9 +102,8 @@ def _shown(target: Any) -> str:
 def _decisions(router: WiseRouter, index: DecisionIndex, target: Any) -> list[str]:
     if not isinstance(target, BaseMessage):
         return _of_run(router, index, str(target)) or [str(target)]
-    record = target.response_metadata.get(RECORD)
-    if record:
-        return [str(record["decision_id"])]
+    if decision_id := recorded_decision(target):
+        return [decision_id]
     return _of_run(router, index, _run_of(target.id or ""))
 
 

@@ -26,20 +26,23 @@ MAX_OUTPUT_TOKENS = 10**9
 
 MAX_ANSWERS = 1_024
 
-HARMLESS = frozenset(
+_HARMLESS_AND_UNREAD = frozenset(
     {
         *("temperature", "top_p", "top_k", "top_a", "min_p", "typical_p", "seed", "random_seed", "logit_bias"),
         *("frequency_penalty", "presence_penalty", "repetition_penalty", "repeat_penalty", "logprobs", "top_logprobs"),
-        *("stop", "stop_sequences", "stop_token_ids", "tools", "tool_choice", "parallel_tool_calls", "functions"),
-        *("function_call", "response_format", "response_schema", "response_mime_type", "strict", "method"),
-        *("include_raw", "ls_structured_output_format", "output_format", "guided_json", "guided_regex"),
-        *("guided_choice", "guided_grammar", "reasoning", "reasoning_effort", "thinking", "verbosity", "effort"),
-        *("user", "metadata", "safety_identifier", "safety_settings", "prompt_cache_key", "prompt_cache_retention"),
-        *("cache_control", "timeout", "request_timeout", "stream", "stream_usage", "stream_options"),
-        *("chat_template_kwargs",),
+        *("stop", "stop_sequences", "stop_token_ids", "parallel_tool_calls", "response_mime_type", "strict", "method"),
+        *("include_raw", "ls_structured_output_format", "reasoning", "reasoning_effort", "thinking", "verbosity"),
+        *("effort", "user", "metadata", "safety_identifier", "safety_settings", "prompt_cache_key"),
+        *("prompt_cache_retention", "cache_control", "timeout", "request_timeout", "stream", "stream_usage"),
+        "stream_options",
     }
 )
-"""The settings that do not raise what a call can cost within its limits."""
+
+HARMLESS = _HARMLESS_AND_UNREAD | {
+    *("tools", "tool_choice", "functions", "function_call", "response_format", "response_schema", "output_format"),
+    *("guided_json", "guided_regex", "guided_choice", "guided_grammar", "chat_template_kwargs"),
+}
+"""The settings that do not raise what a call can cost within its limits; a text in them is counted as input."""
 
 ARM_PARAMETERS = frozenset(
     {
@@ -49,6 +52,16 @@ ARM_PARAMETERS = frozenset(
     }
 )
 """The settings that make a model an arm where they are bound: one model with one of several settings."""
+
+UNREAD = (
+    _HARMLESS_AND_UNREAD
+    | ARM_PARAMETERS
+    | {
+        *ANSWERS,
+        *("model", "model_name", "base_url", "default_headers", "extra_headers", "default_query", "extra_query"),
+    }
+)
+"""The settings whose texts no model reads; those of all others are counted as input."""
 
 BODIES = ("extra_body", "model_kwargs")
 """The settings that hold further settings."""
@@ -224,7 +237,7 @@ def costly_field(fields: Mapping[str, Any]) -> str | None:
         body = fields.get(name)
         for key, value in body.items() if isinstance(body, Mapping) else ():
             if key in (*OUTPUT_LIMITS, *ANSWERS):
-                if value is not None and _whole(value) is None:
+                if _whole(value) is None:
                     return f"{name}.{key} must be a whole number of at least 1, got {value!r:.60}"
             elif not (key in _PRICED_FIELDS and _is_plain(value)) and costly(str(key), value):
                 return f"{name}.{key} may change the cost"
@@ -281,7 +294,7 @@ def _whole(value: object) -> int | None:
 def _costly_tools(tools: object) -> str | None:
     """Return the reason why tools may change the cost: the provider runs a tool that is no function of the caller."""
     listed = tools if isinstance(tools, Sequence) and not isinstance(tools, str) else [tools]
-    for tool in listed:
+    for tool in map(_as_sent, listed):
         if isinstance(tool, Mapping):
             kind = tool.get("type", "function")
             if _is_cached_long(tool):
@@ -290,6 +303,12 @@ def _costly_tools(tools: object) -> str | None:
                 named = kind if "type" in tool else next(iter(tool), "")
                 return f"of type {named!r:.60} are run and billed by the provider"
     return None
+
+
+def _as_sent(tool: object) -> object:
+    """Return a tool with the extras that are sent beside it, or the provider's tool that it stands for."""
+    extras = getattr(tool, "extras", None)
+    return extras.get("provider_tool_definition", {"name": "", **extras}) if isinstance(extras, Mapping) else tool
 
 
 def _is_cached_long(value: object) -> bool:

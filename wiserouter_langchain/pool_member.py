@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,7 +11,6 @@ from langchain_core.language_models import BaseChatModel, ModelProfile
 from wiserouter import Price
 from wiserouter.integration import TOOLS_TOKENS, CallRequest, Params, RateCard, count_tokens, exact_encoding, split_arm
 from wiserouter_langchain.limits import (
-    BODIES,
     NO_LIMITS,
     OUTPUT_LIMITS,
     CallLimits,
@@ -22,6 +20,7 @@ from wiserouter_langchain.limits import (
     rewritten,
 )
 from wiserouter_langchain.price_catalogue import rate_card_of
+from wiserouter_langchain.sent_text import read_settings, sent_texts
 from wiserouter_langchain.single_attempt import single_attempt
 from wiserouter_langchain.wrapped_models import Wrapping
 
@@ -219,15 +218,17 @@ def pool_member(
         fixed,
         most,
         costly_field(fields) or (None if wrapping is None else wrapping.unbounded),
-        _bound_of_settings(fields, {} if wrapping is None else wrapping.additions),
+        _bound_of_settings(fields, {} if wrapping is None else wrapping.kwargs),
         wrapping,
     )
 
 
 def _bound_of_settings(fields: Mapping[str, Any], bound: Mapping[str, Any]) -> int:
     """Return a bound on the input tokens that the settings of a model add, such as tools in its `model_kwargs`."""
-    bodies = [body for body in (*(fields.get(name) for name in BODIES), bound) if body]
-    return TOOLS_TOKENS + len(json.dumps(bodies, default=str)) if bodies else 0
+    own = {name: value for name, value in fields.items() if name not in BaseChatModel.model_fields}
+    has_schemas = not all(isinstance(value, str) for one in (own, bound) for value in read_settings(one).values())
+    texts = [*sent_texts(own), *sent_texts(bound)]
+    return sum(len(text.encode("utf-8", "surrogatepass")) for text in texts) + (TOOLS_TOKENS if has_schemas else 0)
 
 
 def calls_tools(model: BaseChatModel) -> bool:

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from langchain_core.messages import BaseMessage
-from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from wiserouter.integration import FRAME_TOKENS, TOOLS_TOKENS, CallRequest, Message, Question, question_of
-from wiserouter_langchain.limits import BODIES, NO_LIMITS, requested_limits
+from wiserouter_langchain.limits import NO_LIMITS, requested_limits
 from wiserouter_langchain.operations import OPERATIONS, Operation
+from wiserouter_langchain.sent_text import sent_text, sent_texts
 
 _MEDIA = {
     "image": "image",
@@ -29,9 +29,6 @@ _TEXT_PARTS = frozenset(
     }
 )
 """The types of content blocks that are billed as the text that they hold; of any other, the length is not known."""
-_COUNTED = ("functions", "response_format", "response_schema", "guided_json", "guided_grammar", *BODIES)
-"""Settings whose text is part of the input."""
-
 
 NOT_READ = Question("", informative=False)
 
@@ -57,9 +54,9 @@ def request_of(
     5
     """
     operations: Sequence[Operation] = kwargs.get(OPERATIONS, ())
-    schemas = [*(kwargs.get("tools") or ()), *(schema for _, args, _ in operations for schema in _listed(args))]
+    schemas = [schema for _, args, _ in operations for schema in _listed(args)]
     settings = [kwargs, *(keywords for _, _, keywords in operations)]
-    extras = [_dump(one[name]) for one in settings for name in _COUNTED if one.get(name)]
+    has_tools = any(one.get("tools") for one in settings)
     question = _question(messages) if reads_question else NOT_READ
     texts = [text for message in messages for text in _texts(message)]
     media = frozenset(kind for message in messages for kind in _media(message))
@@ -67,11 +64,11 @@ def request_of(
     return CallRequest(
         question=question.text,
         informative=question.informative,
-        counted="\n".join([*texts, *map(_schema_text, schemas), *extras]),
-        overhead_tokens=FRAME_TOKENS * (len(messages) + 1) + (TOOLS_TOKENS if schemas else 0),
+        counted="\n".join([*texts, *map(sent_text, schemas), *(text for one in settings for text in sent_texts(one))]),
+        overhead_tokens=FRAME_TOKENS * (len(messages) + 1) + (TOOLS_TOKENS if schemas or has_tools else 0),
         countable=all(_is_text(part) for message in messages for part in _parts(message)),
         media=media,
-        tools=bool(kwargs.get("tools")) or any(name == "bind_tools" for name, _, _ in operations),
+        tools=has_tools or any(name == "bind_tools" for name, _, _ in operations),
         structured=any(name == "with_structured_output" for name, _, _ in operations),
         output_tokens=limits.output_tokens,
         choices=limits.answers or 1,
@@ -110,14 +107,6 @@ def _plain(message: BaseMessage) -> list[str]:
 def _listed(args: Sequence[Any]) -> Sequence[Any]:
     first = args[0] if args else []
     return first if isinstance(first, list | tuple) else [first]
-
-
-def _schema_text(schema: Any) -> str:
-    """Return the JSON that a tool or schema becomes; its name alone where LangChain cannot convert it."""
-    try:
-        return json.dumps(convert_to_openai_tool(schema), default=str)
-    except (ValueError, TypeError):
-        return json.dumps(schema, default=str)
 
 
 def _texts(message: BaseMessage) -> list[str]:

@@ -15,6 +15,7 @@ from wiserouter import Decision, WiseRouter
 from wiserouter.integration import CallRequest
 from wiserouter_langchain.judge import offer_answer
 from wiserouter_langchain.limits import CallLimits
+from wiserouter_langchain.model_arguments import with_arguments
 from wiserouter_langchain.operations import OPERATIONS
 from wiserouter_langchain.pool_member import PoolMember
 from wiserouter_langchain.settlement import Remark, settle_runs
@@ -22,6 +23,20 @@ from wiserouter_langchain.usage_observer import UsageObserver
 
 RECORD = "wise_router"
 """Key of the decision in `response_metadata`, and in the metadata of the chosen model's run."""
+
+
+def recorded_decision(message: BaseMessage) -> str | None:
+    """Return the decision behind an answer; None where its record, which clients may send back, names none.
+
+    Examples
+    --------
+    >>> from langchain_core.messages import AIMessage
+    >>> recorded_decision(AIMessage("hi", response_metadata={"wise_router": {"decision_id": "d1"}}))
+    'd1'
+    """
+    record = message.response_metadata.get(RECORD)
+    decision_id = record.get("decision_id") if isinstance(record, Mapping) else None
+    return decision_id if isinstance(decision_id, str) else None
 
 
 @dataclass
@@ -92,7 +107,7 @@ class RoutedCall:
         failed : sequence of str
             The models that failed before this one was chosen.
         """
-        decision, member = self.decision, self.member
+        decision = self.decision
         self.record = {"decision_id": decision.id, "model": decision.model, "context": decision.context}
         if decision.ask_feedback:
             self.record["ask_feedback"] = True
@@ -102,6 +117,14 @@ class RoutedCall:
         if failed:
             self.record["failed_models"] = ", ".join(failed)
         self.messages = messages
+        self._prepare_runnable(kwargs, cap_output_tokens)
+        callbacks.add_handler(self.observer, inherit=True)
+        self.config = patch_config(config, callbacks=callbacks)
+        self.config["metadata"] = {**(self.config.get("metadata") or {}), RECORD: self.record}
+
+    def _prepare_runnable(self, kwargs: Mapping[str, Any], cap_output_tokens: int | None) -> None:
+        """Set the runnable and its keyword arguments: the caller's, those that were bound, and the bounded limits."""
+        member = self.member
         if self.limits is None:
             uncapped = cap_output_tokens is None
             self.runnable = member.model if uncapped else member.capped(cap_output_tokens, self.request)
@@ -113,10 +136,10 @@ class RoutedCall:
             self.runnable = getattr(self.runnable, name)(*args, **keywords)
         if member.wrapping is not None:
             self.kwargs = member.wrapping.arguments(self.kwargs, own_tools=bool(operations))
+        if operations and self.kwargs:
+            self.runnable, self.kwargs = with_arguments(self.runnable, self.kwargs), {}
+        if member.wrapping is not None:
             self.runnable = member.wrapping.around(self.runnable, retries=self.limits is None)
-        callbacks.add_handler(self.observer, inherit=True)
-        self.config = patch_config(config, callbacks=callbacks)
-        self.config["metadata"] = {**(self.config.get("metadata") or {}), RECORD: self.record}
 
     def settle(self) -> tuple[Remark, BaseException | None]:
         """Charge, release or presume the cost of the call; return the remark for the log, and the call's `error`.
@@ -125,6 +148,7 @@ class RoutedCall:
         """
         if not self._unsettled.acquire(blocking=False):
             return Remark.NONE, self.error
+        self.observer.add_unseen(self.output)
         remark = settle_runs(
             self.router,
             self.decision,

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from wiserouter import Answer, WiseRouter
 from wiserouter.integration import Signals
-from wiserouter_langchain.routed_call import RECORD, RoutedCall
+from wiserouter_langchain.routed_call import RoutedCall, recorded_decision
 
 logger = logging.getLogger("wiserouter.langchain")
 
@@ -118,10 +118,9 @@ def _callers_of_failed_tools(messages: Sequence[BaseMessage]) -> Iterator[str]:
     failed = {one.tool_call_id for one in results if isinstance(one, ToolMessage) and one.status == "error"}
     for message in reversed(messages) if failed else ():
         if isinstance(message, AIMessage):
-            record = message.response_metadata.get(RECORD)
             called = {call["id"] for call in message.tool_calls}
-            if failed & called and isinstance(record, Mapping):
-                yield str(record["decision_id"])
+            if failed & called and (decision_id := recorded_decision(message)):
+                yield decision_id
             return
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from langchain_core.callbacks import BaseCallbackHandler
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import BaseMessage, BaseMessageChunk
 from langchain_core.outputs import ChatGeneration, LLMResult
 
 
@@ -61,6 +61,7 @@ class UsageObserver(BaseCallbackHandler):
     on_end: Callable[[BaseException | None], object] = _ignore
     now_s: Callable[[], float] = time.perf_counter
     _started_s: dict[UUID, float] = field(default_factory=dict)
+    _made_s: float = field(default_factory=time.perf_counter)
 
     @property
     def has_answer(self) -> bool:
@@ -71,6 +72,21 @@ class UsageObserver(BaseCallbackHandler):
     def answer(self) -> BaseMessage | None:
         """The answer of the last run, or the part of it that arrived."""
         return self.runs[-1].message if self.runs else None
+
+    def add_unseen(self, output: object) -> None:
+        """Record an answer where no run began: a model that implements `invoke` itself need not report its runs.
+
+        Parameters
+        ----------
+        output : object
+            The answer; its bill is unknown where it is no whole message, such as the last chunk of a stream.
+        """
+        if self.started or self.runs or output is None:
+            return
+        message = output.get("raw") if isinstance(output, dict) else output
+        whole = message if isinstance(message, BaseMessage) and not isinstance(message, BaseMessageChunk) else None
+        self.started = 1
+        self.runs.append(ModelRun(whole, took_s=self.now_s() - self._made_s))
 
     def on_chat_model_start(self, serialized: Any, messages: Any, *, run_id: UUID, **kwargs: Any) -> None:
         """Report the run."""

@@ -47,11 +47,6 @@ class Wrapping:
     family: str = ""
 
     @property
-    def additions(self) -> dict[str, Any]:
-        """The bound arguments that may add to the input of a call, as tools do: all but the parameters of an arm."""
-        return {name: value for name, value in self.kwargs.items() if name not in self.params}
-
-    @property
     def unbounded(self) -> str | None:
         """The bound argument by which a hard budget cannot bound a call; None where there is none."""
         for name, value in self.kwargs.items():

@@ -88,11 +88,11 @@ def test_where_all_fail_the_first_error_is_raised_with_a_note():
 def test_where_no_budget_pays_for_another_attempt_the_first_error_is_raised():
     models = {"small": StubChat(max_tokens=20), "large": StubChat(max_tokens=20, fail=True)}
     llm = RunnableWiseRouter(models=models, router=core(), prices=PRICES)
-    llm.core.start(Budget(8.5e-4, 2, limit="hard"))
+    llm.core.start(Budget(1.3e-3, 2, limit="hard"))
     with pytest.raises(RuntimeError, match="is down") as caught:
         llm.invoke("hello")
     assert "no other model may try: the budget" in caught.value.__notes__[0]
-    assert llm.core.status().spent_usd <= 8.5e-4
+    assert llm.core.status().spent_usd <= 1.3e-3
 
 
 def many(n, n_down):
@@ -215,7 +215,7 @@ def test_a_model_does_not_rest_where_no_budget_pays_for_another():
     failed = []
     models = {"small": Once(max_tokens=20), "large": StubChat(max_tokens=20)}
     llm = RunnableWiseRouter(models=models, router=core("small"), prices=PRICES)
-    llm.core.start(Budget(2e-4, 1, limit="hard", on_exhausted="cheapest"))  # pays for the small one only
+    llm.core.start(Budget(3e-4, 1, limit="hard", on_exhausted="cheapest"))  # pays for the small one only
     with pytest.raises(RuntimeError, match="for a moment"):
         llm.invoke("hello")
     assert llm._environment.rests.resting() == {"small"}

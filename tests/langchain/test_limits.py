@@ -4,6 +4,7 @@ The chat model here obeys what it receives, at the most expensive reading, and k
 """
 
 from contextlib import suppress
+from typing import ClassVar
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -175,6 +176,7 @@ HOUR = {"cache_control": {"type": "ephemeral", "ttl": "1h"}}
         ([{"type": "tool_result", "tool_use_id": "a", "content": [{"type": "text", "text": "hello", **HOUR}]}], []),
         ([{"type": "text", "text": "hello"}, {"cachePoint": {"type": "default", "ttl": "1h"}}], []),
         ("hello", [{"name": "look", "input_schema": {"type": "object", "properties": {}}, **HOUR}]),
+        ("hello", [weather.model_copy(update={"extras": HOUR})]),
     ],
 )
 def test_a_cache_of_an_hour_is_refused_wherever_it_is_asked_for(content, tools):
@@ -182,6 +184,14 @@ def test_a_cache_of_an_hour_is_refused_wherever_it_is_asked_for(content, tools):
     with pytest.raises(InvalidInput, match="cache_control"):
         llm.invoke([HumanMessage(content)], **({"tools": tools} if tools else {}))
     assert llm.core.status().decided == 0
+
+
+def test_a_tool_that_stands_for_one_of_the_provider_is_refused():
+    stands = weather.model_copy(update={"extras": {"provider_tool_definition": {"type": "web_search_20250305"}}})
+    with pytest.raises(InvalidInput, match="tools of type 'web_search_20250305' are run and billed by the provider"):
+        routed([]).bind_tools([stands]).invoke("hello")
+    known = weather.model_copy(update={"extras": {"defer_loading": True}})
+    assert bounded_limits({"tools": [weather, known, City]}) == (None, None)
 
 
 def test_a_cache_of_five_minutes_passes():
@@ -197,6 +207,23 @@ def test_a_limit_reaches_the_model_as_the_number_that_was_bounded(limit):
     llm = routed(bills)
     llm.invoke("hello", {"configurable": {"wise_model": "small"}}, max_completion_tokens=limit, n="2", top_k=3)
     assert bills == [pytest.approx(2 * 4_096 * 2e-6, rel=1e-2)]
+
+
+@pytest.mark.parametrize("raw", [False, True])
+def test_a_limit_reaches_a_model_without_a_field_for_it(raw):
+    heard = []
+
+    class Bare(StubChat):
+        max_tokens: ClassVar[None] = None
+
+        def _answer(self, messages, **kw):
+            heard.append(kw.get("max_tokens"))
+            return super()._answer(messages, **kw)
+
+    budget = Budget(1.0, 100, limit="hard")
+    llm = RunnableWiseRouter(models={"small": Bare(profile=PROFILE)}, prices={"small": PRICES["small"]}, budget=budget)
+    assert llm.with_structured_output(City, include_raw=raw).invoke("a city like 'Rome'", max_tokens="50")
+    assert heard == [50]
 
 
 def test_a_limit_that_is_changed_later_is_sent_as_it_was_bounded():
@@ -228,7 +255,14 @@ def test_under_an_expected_limit_arguments_pass_as_they_are():
     assert llm.core.status().charged == 1
 
 
-@pytest.mark.parametrize("fields", [{"service_tier": "priority"}, {"extra_body": {"provider": {}}}])
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"service_tier": "priority"},
+        {"extra_body": {"provider": {}}},
+        {"extra_body": {"max_tokens": None}},  # takes back the limit that is set on the model
+    ],
+)
 def test_a_model_whose_settings_cannot_be_bounded_is_refused_at_construction(fields):
     with pytest.raises(UnknownPrice, match=next(iter(fields))):
         routed([], **fields)

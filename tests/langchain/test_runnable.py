@@ -13,6 +13,7 @@ from support.chat_calls import DOORS, City, Tree, settled, weather
 from support.chat_stub import OtherStub, StubChat, cost_usd, routed
 from wiserouter import LabelBudget
 from wiserouter.errors import (
+    InvalidInput,
     UnknownDecision,
     UnknownModel,
 )
@@ -102,6 +103,14 @@ def test_an_answer_is_explained_by_message_decision_or_run():
             llm.explain(unknown)
 
 
+@pytest.mark.parametrize("record", [{"model": "small"}, {"decision_id": ["x"]}, "an id", ["an id"]])
+def test_an_answer_whose_record_names_no_decision_is_unknown(record):
+    answer = AIMessage("hi", response_metadata={"wise_router": record})
+    for asked in (routed().explain, lambda target: routed().feedback(target, 1.0)):
+        with pytest.raises(UnknownDecision):
+            asked(answer)
+
+
 def test_the_record_asks_for_feedback_where_a_label_is_worth_it():
     llm = routed()
     assert "ask_feedback" not in llm.invoke("hello").response_metadata["wise_router"]
@@ -166,6 +175,22 @@ def test_structured_output_is_the_models_own_and_is_charged(raw, way):
     assert llm.core.status().spent_usd > 0
 
 
+@pytest.mark.parametrize("raw", [False, True])
+@pytest.mark.parametrize("way", DOORS)
+def test_arguments_of_a_structured_call_reach_the_model(raw, way):
+    heard = []
+
+    class Hears(StubChat):
+        def _answer(self, messages, **kw):
+            heard.append((kw.get("seed"), kw.get("reasoning_effort")))
+            return super()._answer(messages, **kw)
+
+    models = {name: Hears(model=f"stub-{name}").bind(reasoning_effort="low", seed=1) for name in ("small", "large")}
+    structured = routed(models=models).with_structured_output(City, include_raw=raw)
+    assert DOORS[way](structured.bind(seed=7), "a city like 'Rome'")
+    assert heard == [(7, "low")]
+
+
 def test_bind_tools_through_fallbacks_binds_every_model():
     broken = routed(models={"small": StubChat(fail=True), "large": StubChat(fail=True)})
     bound = broken.with_fallbacks([routed("small")]).bind_tools([weather])
@@ -188,6 +213,14 @@ def test_a_model_can_be_forced_everywhere():
     with pytest.raises(UnknownModel, match="small, large; got 'huge'"):
         llm.invoke("hello", {"configurable": {"wise_model": "huge"}})
     assert [spec.id for spec in llm.config_specs] == ["wise_model", "wiserouter_scope", "wiserouter_value"]
+
+
+@pytest.mark.parametrize("forced", [["small"], {"small": 1}, 1])
+def test_a_forced_model_that_is_no_name_is_refused(forced):
+    llm = routed()
+    with pytest.raises(InvalidInput, match="wise_model must be the name of a model, got"):
+        llm.invoke("hello", {"configurable": {"wise_model": forced}})
+    assert llm.core.status().decided == 0
 
 
 def test_generate_routes_and_never_bills_twice():

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 from typing import Any
 from uuid import uuid4
 
@@ -10,13 +11,14 @@ from langchain_core.caches import InMemoryCache
 from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 
-from support.chat_calls import DOORS, City, Tree, settled
+from support.chat_calls import DOORS, City, Tree, collect, settled
 from support.chat_stub import PRICES, StubChat, core, cost_usd, hard_core, routed
 from wiserouter import Budget, Price
 from wiserouter.errors import (
     BudgetExhausted,
 )
-from wiserouter_langchain import RunnableWiseRouter
+from wiserouter.integration import estimated_usage
+from wiserouter_langchain import RunnableWiseRouter, settlement
 
 
 class Scripted(StubChat):
@@ -118,6 +120,22 @@ async def test_a_cancelled_call_settles_once():
     with pytest.raises(asyncio.CancelledError):
         await task
     assert (llm.core.status().in_flight, llm.core.status().presumed) == (0, 1)
+
+
+@pytest.mark.parametrize(("words", "on_loop"), [(1, True), (3_000, False)])
+@pytest.mark.parametrize("way", ["ainvoke", "astream"])
+async def test_the_tokens_of_a_long_prompt_are_counted_off_the_event_loop(monkeypatch, way, words, on_loop):
+    threads = []
+
+    def counted(*texts):
+        threads.append(threading.current_thread())
+        return estimated_usage(*texts)
+
+    monkeypatch.setattr(settlement, "estimated_usage", counted)
+    llm = routed(models={name: Scripted(answer=AIMessage("an answer")) for name in ("small", "large")})
+    question = "hello " * words
+    assert await (llm.ainvoke(question) if way == "ainvoke" else collect(llm.astream(question)))
+    assert [thread is threading.current_thread() for thread in threads] == [on_loop]
 
 
 def test_a_day_within_a_month():

@@ -7,10 +7,12 @@ from contextlib import suppress
 import httpx
 import openai
 import pytest
+from langchain_core.messages import AIMessageChunk
 from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.runnables import RunnableLambda
 
-from support.chat_calls import DOORS, collect
-from support.chat_stub import PRICES, StubChat, core, hard_core, routed
+from support.chat_calls import DOORS, City, collect
+from support.chat_stub import PRICES, StubChat, core, cost_usd, hard_core, routed
 from wiserouter import Budget
 from wiserouter_langchain import RunnableWiseRouter
 from wiserouter_langchain.call_scope import logger
@@ -279,3 +281,58 @@ async def test_a_stream_left_by_its_task_is_presumed():
     await asyncio.gather(task, return_exceptions=True)
     status = llm.core.status()
     assert (status.presumed, status.in_flight) == (1, 0)
+
+
+class Unseen(StubChat):
+    """Implements the doors itself, so that no callback hears of its runs."""
+
+    usage: bool = True
+
+    def invoke(self, messages, config=None, **kw):
+        answer = self._answer(self._convert_input(messages).to_messages(), **kw)
+        return answer if self.usage else answer.model_copy(update={"usage_metadata": None})
+
+    async def ainvoke(self, messages, config=None, **kw):
+        return self.invoke(messages, config, **kw)
+
+    def stream(self, messages, config=None, **kw):
+        yield from (AIMessageChunk("a"), AIMessageChunk("nswer"))
+
+    async def astream(self, messages, config=None, **kw):
+        for chunk in self.stream(messages):
+            yield chunk
+
+
+@pytest.mark.parametrize("made", [expected, hard])
+@pytest.mark.parametrize("door", DOORS)
+def test_an_answer_of_a_run_that_no_one_observed_is_charged(door, made):
+    llm = made(pool(Unseen))
+    assert DOORS[door](llm, "hello")
+    status = llm.core.status()
+    assert (status.charged + status.presumed, status.released, status.in_flight) == (1, 0, 0)
+    if "stream" in door:
+        assert status.presumed == 1  # the usage of a stream is the sum of its chunks
+    else:
+        assert status.spent_usd == pytest.approx(cost_usd("large", 4, 11))
+
+
+@pytest.mark.parametrize("made", [expected, hard])
+def test_such_an_answer_without_usage_is_estimated_or_charged_what_was_reserved(made):
+    llm = made(pool(Unseen, usage=False))
+    answer = llm.invoke("hello")
+    decision = llm.core.decision(answer.response_metadata["wise_router"]["decision_id"])
+    if made is hard:
+        assert llm.core.status().spent_usd == decision.reserved_usd
+    else:
+        assert llm.core.status().charged == 1
+        assert llm.core.status().spent_usd > 11 * PRICES["large"].output
+
+
+def test_the_raw_answer_of_such_a_model_is_charged():
+    class Native(Unseen):
+        def with_structured_output(self, schema, **kwargs):
+            return RunnableLambda(lambda messages: {"raw": self.invoke(messages), "parsed": None})
+
+    llm = hard(pool(Native))
+    assert llm.with_structured_output(City, include_raw=True).invoke("hello")["parsed"] is None
+    assert llm.core.status().spent_usd == pytest.approx(cost_usd("large", 4, 11))
