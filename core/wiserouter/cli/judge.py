@@ -6,7 +6,7 @@ import json
 import random
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import IO, Annotated, Any
@@ -18,6 +18,7 @@ from wiserouter.cli.output import check_writable, out, print_json
 from wiserouter.errors import InvalidInput, LogError
 from wiserouter.fitting.log.files import column_names, reading, scan
 from wiserouter.judging.judge import Judge, JudgeCounts
+from wiserouter.judging.paid_questions import Payment
 from wiserouter.judging.settings import JudgeSettings
 from wiserouter.pricing.amounts import usd
 from wiserouter.stores.memory import MemoryStore
@@ -144,14 +145,14 @@ def score_calls(
     return asked.counts
 
 
-def payment_of(settings: JudgeSettings) -> Callable[[float], Awaitable[None]]:
+def payment_of(settings: JudgeSettings) -> Payment:
     """Return the function that pays from the judge's budget, where it has one."""
     store = MemoryStore()
     if settings.budget_usd is not None:
         store.open(settings.source, Budget(settings.budget_usd, MOST_REQUESTS, limit="hard"))
 
-    async def pay(cost_usd: float) -> None:
+    async def pay(cost_usd: float, *, billed: bool = False) -> None:
         if settings.budget_usd is not None:
-            store.spend(settings.source, cost_usd)
+            store.spend(settings.source, cost_usd, billed=billed)
 
     return pay

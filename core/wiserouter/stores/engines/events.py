@@ -267,11 +267,12 @@ class Score(NamedTuple):
 
 
 class Spend(NamedTuple):
-    """Count a cost that belongs to no call, which may be negative; result as for `Reserve`."""
+    """Count a cost that belongs to no call, which may be negative; result as for `Reserve`, "ok" where it is billed."""
 
     token: str
     windows: tuple[str, ...]
     cost_usd: float
+    billed: bool = False
 
 
 class Lease(NamedTuple):
