@@ -51,6 +51,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("wiserouter")
 
+READINGS = 4
+"""Most readings by which a worker that starts takes over what is known; the third one reads all, as a rule."""
+
 
 class RouterAdministration(RouterMode):
     """The methods that an operator calls, and the parts that they show or change.
@@ -117,8 +120,8 @@ class RouterAdministration(RouterMode):
 
     @property
     def estimates(self) -> Estimates:
-        """The sums per (context, model)."""
-        return self._learner.estimates
+        """The sums per (context, model), with what other workers have learned as far as it was read."""
+        return self._merged().estimates
 
     @property
     def residuals(self) -> QueryResiduals | None:
@@ -152,7 +155,7 @@ class RouterAdministration(RouterMode):
     def plan(self) -> Plan | None:
         """The linear program at the current estimates; None before anything is known."""
         with self._lock:
-            return self._learner.policy.plan
+            return self._merged().policy.plan
 
     @property
     def durable(self) -> bool:
@@ -193,6 +196,7 @@ class RouterAdministration(RouterMode):
         self._read_orders()
         restart = not self._store.durable if restart is None else restart
         self._open(budget, scope, parent, restart=restart)
+        self._catch_up()
         for one in budget.each:
             warn_if_short(one, self.plan)
         for listener in self._listeners:
@@ -283,15 +287,15 @@ class RouterAdministration(RouterMode):
         with self._lock:
             estimates = None if self._calls is None else self._calls.estimates
             sums = sums_for_pool(self._learner.pool.models, estimates, self._call_sums)
-            return self._learner.copy()._replace(call_sums=sums)
+            return self._merged().copy()._replace(call_sums=sums)
 
     def status(self, scope: str = "default") -> Status:
         """Return the state of a scope's budget and what the rest of it will buy; raise `NotStarted` if none runs."""
         account = self._store.ledger(scope)
         with self._lock:
-            calls = self._calls
+            calls, learner = self._calls, self._merged()
             figures = None if calls is None else calls.counts.figures(calls.settings.unit)
-            status = status_of(scope, account, self.policy.plan, self.pool.names, figures, self.estimates)
+            status = status_of(scope, account, learner.policy.plan, learner.pool.names, figures, learner.estimates)
         return status_with_judge(status, self.judge, self._learner.agreements)
 
     def health(self) -> Health:
@@ -328,7 +332,8 @@ class RouterAdministration(RouterMode):
         """Return the sums of days since 1970, and what is known of the models, for `wiserouter.operating.savings`."""
         cells = self._days.read(self._store, days, scope)
         with self._lock:
-            return cells, figures_of(self._learner.pool, self._learner.contexts, self.estimates)
+            learner = self._merged()
+            return cells, figures_of(learner.pool, learner.contexts, learner.estimates)
 
     def notify(self, listener: Callable[[], object]) -> None:
         """Let `listener` be called after each step that may leave more of a budget, in the thread of that step."""
@@ -373,10 +378,25 @@ class RouterAdministration(RouterMode):
             return ranking
         return [name for name in ranking if name == decision.model or not pool.by_name[name].retired]
 
+    def _merged(self) -> Learner:
+        """Return what the router knows, with what other workers have learned as far as it was read; it never waits."""
+        if self._store.durable:
+            with self._lock:
+                self._learner.merge_remote()
+        return self._learner
+
+    def _catch_up(self) -> None:
+        """Read what was learned before this worker started: the latest contexts, then the sums of all of them."""
+        for _ in range(READINGS):
+            if not self._learner.is_behind:
+                return
+            self._store.refresh()
+            self._merged()
+
     def _take_stock(self, decision: Decision) -> None:
         """Count the scores that may still come; after 100 decisions and at each doubling, log why money is left."""
         with self._lock:
-            seen = self.estimates
+            seen = self._learner.estimates
             self._learner.pending.update(seen, decision.decided_at)
             if seen.n_invoked < self._unspent_due:
                 return
