@@ -16,12 +16,10 @@ from wiserouter.budgets.funds import BudgetSnapshot
 from wiserouter.budgets.nested import Account
 from wiserouter.conversations.call_estimates import sums_for_pool
 from wiserouter.errors import InvalidInput
-from wiserouter.learning.estimates import Estimates
 from wiserouter.learning.optimistic_estimates import scored_share
 from wiserouter.learning.reclustering import Growing
 from wiserouter.learning.residuals import QueryResiduals
 from wiserouter.planning.choice_inputs import ContextFigures
-from wiserouter.planning.plan import Plan
 from wiserouter.planning.policies import ExploreShare, Policy
 from wiserouter.planning.program import PlansAtBounds
 from wiserouter.planning.ranking import ranked, ranked_by_plan
@@ -35,6 +33,7 @@ from wiserouter.routing.label_budget import LabelBudget
 from wiserouter.routing.learner import Learner
 from wiserouter.routing.ordered_mode import RouterMode
 from wiserouter.routing.pool_figures import PoolFigures, described, figures_of
+from wiserouter.routing.router_knowledge import RouterKnowledge
 from wiserouter.routing.shadow import Shadow
 from wiserouter.routing.short_budget import warn_if_short
 from wiserouter.routing.status import Status, status_of, status_with_judge
@@ -51,11 +50,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("wiserouter")
 
-READINGS = 4
-"""Most readings by which a worker that starts takes over what is known; the third one reads all, as a rule."""
 
-
-class RouterAdministration(RouterMode):
+class RouterAdministration(RouterMode, RouterKnowledge):
     """The methods that an operator calls, and the parts that they show or change.
 
     Parameters
@@ -119,11 +115,6 @@ class RouterAdministration(RouterMode):
         return self._learner.policy
 
     @property
-    def estimates(self) -> Estimates:
-        """The sums per (context, model), with what other workers have learned as far as it was read."""
-        return self._merged().estimates
-
-    @property
     def residuals(self) -> QueryResiduals | None:
         """The estimators of single queries; None where context means are all."""
         return self._learner.residuals
@@ -150,12 +141,6 @@ class RouterAdministration(RouterMode):
     @explore.setter
     def explore(self, explore: ExploreShare | None) -> None:
         self._decider.explore = explore
-
-    @property
-    def plan(self) -> Plan | None:
-        """The linear program at the current estimates; None before anything is known."""
-        with self._lock:
-            return self._merged().policy.plan
 
     @property
     def durable(self) -> bool:
@@ -377,21 +362,6 @@ class RouterAdministration(RouterMode):
         if pool.unrestricted:
             return ranking
         return [name for name in ranking if name == decision.model or not pool.by_name[name].retired]
-
-    def _merged(self) -> Learner:
-        """Return what the router knows, with what other workers have learned as far as it was read; it never waits."""
-        if self._store.durable:
-            with self._lock:
-                self._learner.merge_remote()
-        return self._learner
-
-    def _catch_up(self) -> None:
-        """Read what was learned before this worker started: the latest contexts, then the sums of all of them."""
-        for _ in range(READINGS):
-            if not self._learner.is_behind:
-                return
-            self._store.refresh()
-            self._merged()
 
     def _take_stock(self, decision: Decision) -> None:
         """Count the scores that may still come; after 100 decisions and at each doubling, log why money is left."""
