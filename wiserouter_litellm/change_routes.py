@@ -26,7 +26,7 @@ Key = Annotated[
         alias="Idempotency-Key",
         min_length=1,
         max_length=255,
-        description="a second request with this key within a day changes nothing, and has the same answer",
+        description="a second request for the group with this key in a day changes nothing, and has the same answer",
     ),
 ]
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
+from uuid import uuid4
 
 from wiserouter import WiseRouter
 from wiserouter.errors import InvalidInput
@@ -17,10 +18,14 @@ from wiserouter_litellm.billing import usage_of
 from wiserouter_litellm.budget_settings import JudgeBlock
 from wiserouter_litellm.deployments import Deployment
 from wiserouter_litellm.json_objects import field_of
+from wiserouter_litellm.origin import metadata_of
 from wiserouter_litellm.price_map import rate_card_of
 
 FRAME_TOKENS = 64
 """Tokens that a provider may add to a prompt of one message; its own are at most its bytes."""
+
+JUDGEMENT = {"wiserouter_judgement": uuid4().hex}
+"""The metadata of a judge's own calls; no client knows the value."""
 
 REDACTED = "redacted-by-litellm"
 """The text that LiteLLM puts in place of one that must not be logged."""
@@ -48,7 +53,7 @@ class LiteLLMJudge:
         self._max_output_tokens = max_output_tokens
 
     async def reply(self, prompt: str) -> JudgeReply:
-        """Return the model's reply to a prompt, and its cost."""
+        """Return the model's reply to a prompt, and its cost; no fallback answers, which `most_usd` would not bound."""
         router = self._router()
         if router is None:
             raise UnbilledFailure("the proxy has no router yet")
@@ -58,6 +63,8 @@ class LiteLLMJudge:
                 messages=[{"role": "user", "content": prompt}],
                 max_tokens=self._max_output_tokens,
                 num_retries=0,
+                disable_fallbacks=True,
+                metadata=dict(JUDGEMENT),
             )
         except Exception as error:
             if proves_unbilled(error):
@@ -113,14 +120,19 @@ def start_judge(
 
 
 def offer_answer(judge: Judge, attempt: OpenAttempt | None, kwargs: Mapping[str, Any], response: object) -> None:
-    """Offer a call to the judge, with texts that are read in the background; answers of LiteLLM's cache are not new."""
-    if attempt is None or kwargs.get("cache_hit"):
+    """Offer a call to the judge, with texts that are read in the background; not one of a judge, or from a cache."""
+    if attempt is None or kwargs.get("cache_hit") or is_judgement(kwargs):
         return
     with suppress(RuntimeError):  # a synchronous call may run on a thread without an event loop
         judge.run_on(asyncio.get_running_loop())
     messages = kwargs.get("messages") or kwargs.get("input")
     texts = partial(_readable, question_text, messages), partial(_readable, answer_text, response)
     judge.offer(attempt.decision, *texts)
+
+
+def is_judgement(kwargs: Mapping[str, Any]) -> bool:
+    """Return True if a log event is that of a judge's own call, which has reached a judged group."""
+    return JUDGEMENT.items() <= metadata_of(kwargs.get("litellm_params") or {}).items()
 
 
 def question_text(messages: object) -> str:

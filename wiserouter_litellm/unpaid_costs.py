@@ -75,6 +75,6 @@ def _pay(unpaid: UnpaidCost) -> None:
     try:
         if scope != OWN:
             group.scope_resolver.open(scope)
-        group.router.spend(cost_usd, scope=scope)
+        group.router.spend(cost_usd, scope=scope, billed=True)
     except (BudgetError, ScopeRefused) as error:
         group.fault("uncounted_calls", f"{cost_usd:.6g} USD of a call that is not routed are not counted", error=error)

@@ -15,7 +15,7 @@ from wiserouter.integration import UnbilledFailure
 from wiserouter_litellm import attach
 from wiserouter_litellm.budget_settings import JudgeBlock
 from wiserouter_litellm.errors import SettingsError
-from wiserouter_litellm.judge import REDACTED, LiteLLMJudge, answer_text, question_text, start_judge
+from wiserouter_litellm.judge import JUDGEMENT, REDACTED, LiteLLMJudge, answer_text, question_text, start_judge
 from wiserouter_litellm.price_map import rate_card_of
 from wiserouter_litellm.settings import settings_of
 
@@ -33,9 +33,10 @@ async def read(stream):
     return [chunk async for chunk in await stream]
 
 
-def judged_router(provider, reply="0.75", **settings):
+def judged_router(provider, reply="0.75", fallbacks=None, default_fallbacks=None, **settings):
     """Return LiteLLM's router with a judge beside the group, and our router, which it judges."""
-    router = litellm.Router([deployment("small"), deployment("large"), deployment("referee", "referee")], num_retries=0)
+    models = [deployment("small"), deployment("large"), deployment("referee", "referee"), deployment("dear", "dear")]
+    router = litellm.Router(models, num_retries=0, fallbacks=fallbacks or [], default_fallbacks=default_fallbacks)
     ours = fitted()
     attach(router, "wise", router=ours, budget=RICH)
 
@@ -112,6 +113,24 @@ async def test_a_refused_connection_costs_nothing_and_an_unknown_end_its_bound(p
     await router.acompletion(model="wise", messages=HI)
     await settled(lambda: ours.status().judge.failed == 1)
     assert ours.status("judge:referee").spent_usd > JUDGE_USD
+    ours.stop_judging()
+
+
+@pytest.mark.parametrize("status", [400, 500])
+@pytest.mark.parametrize("fallbacks", [{"default_fallbacks": ["wise"]}, {"fallbacks": [{"referee": ["dear"]}]}])
+async def test_no_fallback_answers_for_a_judge(provider, settled, fallbacks, status):
+    router, ours = judged_router(provider, lambda request: httpx.Response(status, text="broken"), **fallbacks)
+    await router.acompletion(model="wise", messages=HI)
+    await settled(lambda: not ours.judge.waits())
+    assert (ours.status().decided, ours.status().judge.failed, len(provider.calls)) == (1, 1, 2)
+    ours.stop_judging()
+
+
+async def test_a_judges_call_that_reaches_the_group_all_the_same_is_not_judged(provider, settled):
+    router, ours = judged_router(provider)
+    await router.acompletion(model="wise", messages=HI, metadata=dict(JUDGEMENT))
+    await settled(lambda: ours.status().charged == 1)
+    assert ours.status().judge.offered == 0
     ours.stop_judging()
 
 

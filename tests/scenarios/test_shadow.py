@@ -120,7 +120,7 @@ def judged_by(world, path, row_of, seed, *, right, most=200):
     return judged_gain([(call, book.verdicts[call.id]) for call in plan.calls], plan.differing, plan.observed)
 
 
-async def unpaid(cost_usd):
+async def unpaid(cost_usd, *, billed=False):
     """Pay nothing: the plan bounds the cost."""
 
 

@@ -356,7 +356,7 @@ class ModelEngine:
         if event.token in self.spent:
             return "ok"
         answer = self.admits(event.windows, event.cost_usd)
-        if answer == "refused" and event.cost_usd <= 0.0:
+        if answer in ("refused", "closed") and (event.cost_usd <= 0.0 or event.billed):
             answer = "ok"
         if answer == "ok":
             self.spent[event.token] = event

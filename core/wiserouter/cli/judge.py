@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -19,6 +19,7 @@ from wiserouter.cli.output import check_writable, out, print_json
 from wiserouter.cli.score_file import ScoreFile
 from wiserouter.errors import InvalidInput
 from wiserouter.judging.judge import Judge, JudgeCounts
+from wiserouter.judging.paid_questions import Payment
 from wiserouter.judging.sampling import SystematicSample
 from wiserouter.judging.settings import JudgeSettings
 from wiserouter.pricing.amounts import usd
@@ -145,14 +146,14 @@ def score_calls(
     return asked.counts
 
 
-def payment_of(settings: JudgeSettings) -> Callable[[float], Awaitable[None]]:
+def payment_of(settings: JudgeSettings) -> Payment:
     """Return the function that pays from the judge's budget, where it has one."""
     store = MemoryStore()
     if settings.budget_usd is not None:
         store.open(settings.source, Budget(settings.budget_usd, MOST_REQUESTS, limit="hard"))
 
-    async def pay(cost_usd: float) -> None:
+    async def pay(cost_usd: float, *, billed: bool = False) -> None:
         if settings.budget_usd is not None:
-            store.spend(settings.source, cost_usd)
+            store.spend(settings.source, cost_usd, billed=billed)
 
     return pay

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from wiserouter.errors import BudgetError
 from wiserouter.judging.blind_pairs import preferred, read_answer
-from wiserouter.judging.paid_questions import PaidQuestions, described
+from wiserouter.judging.paid_questions import PaidQuestions, Payment, described
 from wiserouter.judging.sampling import SystematicSample
 from wiserouter.judging.settings import JudgeSettings
 from wiserouter.judging.verdict import read_verdict
@@ -83,9 +83,8 @@ class Judge:
         Its name, share, concurrency and limits.
     score : callable
         Takes a decision id and a score; a coroutine function.
-    pay : callable
-        Pays an amount in USD, or takes it back where it is negative; a coroutine function that raises `BudgetError`
-        where the judge's budget is used up.
+    pay : Payment
+        Pays from the judge's budget.
     rng : random.Random
         Draws starts of the sample, the order of two answers, and pauses before another attempt.
     sleep : callable, default asyncio.sleep
@@ -106,7 +105,7 @@ class Judge:
         ask: Callable[..., Any],
         settings: JudgeSettings,
         score: Callable[[str, float], Awaitable[object]],
-        pay: Callable[[float], Awaitable[object]],
+        pay: Payment,
         rng: random.Random,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         passed: Callable[[], float] | None = None,

@@ -6,9 +6,10 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from math import isclose
+from typing import Any, Protocol, TypeVar
 
-from wiserouter.errors import BudgetError, WiseRouterError
+from wiserouter.errors import WiseRouterError
 from wiserouter.judging.settings import JudgeSettings
 
 logger = logging.getLogger("wiserouter")
@@ -19,6 +20,15 @@ Reader = Callable[[Any], tuple[Value, float | None]]
 """Takes a result to its value and its cost in USD, None where that is unknown."""
 
 
+class Payment(Protocol):
+    """Pays an amount in USD, or takes it back where it is negative.
+
+    Raises `BudgetError` where the budget is used up, unless the amount is billed already.
+    """
+
+    def __call__(self, cost_usd: float, *, billed: bool = False) -> Awaitable[object]: ...  # noqa: D102
+
+
 class PaidQuestions:
     """Asks functions of any kind, and pays for what they cost.
 
@@ -26,9 +36,8 @@ class PaidQuestions:
     ----------
     settings : JudgeSettings
         The limits of a question.
-    pay : callable
-        Pays an amount in USD, or takes it back where it is negative; a coroutine function that raises `BudgetError`
-        where the budget is used up.
+    pay : Payment
+        Pays from the judge's budget.
     sleep : callable, default asyncio.sleep
         Waits before another attempt.
 
@@ -41,7 +50,7 @@ class PaidQuestions:
     def __init__(
         self,
         settings: JudgeSettings,
-        pay: Callable[[float], Awaitable[object]],
+        pay: Payment,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._settings, self._pay, self._sleep = settings, pay, sleep
@@ -97,14 +106,14 @@ class PaidQuestions:
         finally:
             cost_usd = bound_usd if cost_usd is None else cost_usd
             self.spent_usd += cost_usd
-            await self._settle(cost_usd - bound_usd)
+            await self._settle(cost_usd, bound_usd)
 
-    async def _settle(self, rest_usd: float) -> None:
+    async def _settle(self, cost_usd: float, bound_usd: float) -> None:
         """Return the rest of a bound; a cost beyond it is spent, whether or not the budget bears it."""
-        try:
-            if rest_usd:
-                await self._pay(rest_usd)
-        except BudgetError:
+        rest_usd = cost_usd - bound_usd
+        if rest_usd:
+            await self._pay(rest_usd, billed=True)
+        if cost_usd > bound_usd > 0.0 and not isclose(cost_usd, bound_usd):
             logger.warning(
                 "%s cost %.3g USD more than its bound: give cost_usd, the most that one judgement costs",
                 self._settings.source,

@@ -254,7 +254,7 @@ class Growing:
             if fitted is not None and fitted.contexts is contexts:
                 return fitted
         kept = self._kept_rows()
-        if not self._background:
+        if not self._background or not kept:
             return FittedContexts(contexts, encoder, n_seen, _placed(kept, contexts, present, encoder))
         self._start_thread(lambda: FittedContexts(contexts, encoder, n_seen, _placed(kept, contexts, present, encoder)))
         return None

@@ -16,12 +16,10 @@ from wiserouter.budgets.funds import BudgetSnapshot
 from wiserouter.budgets.nested import Account
 from wiserouter.conversations.call_estimates import sums_for_pool
 from wiserouter.errors import InvalidInput
-from wiserouter.learning.estimates import Estimates
 from wiserouter.learning.optimistic_estimates import scored_share
 from wiserouter.learning.reclustering import Growing
 from wiserouter.learning.residuals import QueryResiduals
 from wiserouter.planning.choice_inputs import ContextFigures
-from wiserouter.planning.plan import Plan
 from wiserouter.planning.policies import ExploreShare, Policy
 from wiserouter.planning.program import PlansAtBounds
 from wiserouter.planning.ranking import ranked, ranked_by_plan
@@ -35,6 +33,7 @@ from wiserouter.routing.label_budget import LabelBudget
 from wiserouter.routing.learner import Learner
 from wiserouter.routing.ordered_mode import RouterMode
 from wiserouter.routing.pool_figures import PoolFigures, described, figures_of
+from wiserouter.routing.router_knowledge import RouterKnowledge
 from wiserouter.routing.shadow import Shadow
 from wiserouter.routing.short_budget import warn_if_short
 from wiserouter.routing.status import Status, status_of, status_with_judge
@@ -52,7 +51,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("wiserouter")
 
 
-class RouterAdministration(RouterMode):
+class RouterAdministration(RouterMode, RouterKnowledge):
     """The methods that an operator calls, and the parts that they show or change.
 
     Parameters
@@ -116,11 +115,6 @@ class RouterAdministration(RouterMode):
         return self._learner.policy
 
     @property
-    def estimates(self) -> Estimates:
-        """The sums per (context, model)."""
-        return self._learner.estimates
-
-    @property
     def residuals(self) -> QueryResiduals | None:
         """The estimators of single queries; None where context means are all."""
         return self._learner.residuals
@@ -147,12 +141,6 @@ class RouterAdministration(RouterMode):
     @explore.setter
     def explore(self, explore: ExploreShare | None) -> None:
         self._decider.explore = explore
-
-    @property
-    def plan(self) -> Plan | None:
-        """The linear program at the current estimates; None before anything is known."""
-        with self._lock:
-            return self._learner.policy.plan
 
     @property
     def durable(self) -> bool:
@@ -193,6 +181,7 @@ class RouterAdministration(RouterMode):
         self._read_orders()
         restart = not self._store.durable if restart is None else restart
         self._open(budget, scope, parent, restart=restart)
+        self._catch_up()
         for one in budget.each:
             warn_if_short(one, self.plan)
         for listener in self._listeners:
@@ -283,15 +272,15 @@ class RouterAdministration(RouterMode):
         with self._lock:
             estimates = None if self._calls is None else self._calls.estimates
             sums = sums_for_pool(self._learner.pool.models, estimates, self._call_sums)
-            return self._learner.copy()._replace(call_sums=sums)
+            return self._merged().copy()._replace(call_sums=sums)
 
     def status(self, scope: str = "default") -> Status:
         """Return the state of a scope's budget and what the rest of it will buy; raise `NotStarted` if none runs."""
         account = self._store.ledger(scope)
         with self._lock:
-            calls = self._calls
+            calls, learner = self._calls, self._merged()
             figures = None if calls is None else calls.counts.figures(calls.settings.unit)
-            status = status_of(scope, account, self.policy.plan, self.pool.names, figures, self.estimates)
+            status = status_of(scope, account, learner.policy.plan, learner.pool.names, figures, learner.estimates)
         return status_with_judge(status, self.judge, self._learner.agreements)
 
     def health(self) -> Health:
@@ -328,7 +317,8 @@ class RouterAdministration(RouterMode):
         """Return the sums of days since 1970, and what is known of the models, for `wiserouter.operating.savings`."""
         cells = self._days.read(self._store, days, scope)
         with self._lock:
-            return cells, figures_of(self._learner.pool, self._learner.contexts, self.estimates)
+            learner = self._merged()
+            return cells, figures_of(learner.pool, learner.contexts, learner.estimates)
 
     def notify(self, listener: Callable[[], object]) -> None:
         """Let `listener` be called after each step that may leave more of a budget, in the thread of that step."""
@@ -376,7 +366,7 @@ class RouterAdministration(RouterMode):
     def _take_stock(self, decision: Decision) -> None:
         """Count the scores that may still come; after 100 decisions and at each doubling, log why money is left."""
         with self._lock:
-            seen = self.estimates
+            seen = self._learner.estimates
             self._learner.pending.update(seen, decision.decided_at)
             if seen.n_invoked < self._unspent_due:
                 return

@@ -207,7 +207,7 @@ class RouterBatches(RouterSignals):
         self, embeddings: Embedding | None, tokens: FloatArray | None, n_queries: int
     ) -> tuple[IntArray, FloatArray, FloatArray]:
         """Return context, expected rewards and expected costs of each query."""
-        means, residuals, contexts = self.estimates.means(), self.residuals, self.contexts
+        means, residuals, contexts = self._learner.estimates.means(), self.residuals, self.contexts
         at = np.zeros(n_queries, dtype=np.int64)
         if contexts.n_contexts > 1:
             if embeddings is None:
@@ -240,7 +240,7 @@ class RouterBatches(RouterSignals):
         """Return the errors of the costs: those of the shrunk means, and those of single calls."""
         from wiserouter.planning.batch_margin import CostErrors
 
-        seen = self.estimates
+        seen = self._learner.estimates
         own, shared, call = (one * factor for one in mean_errors(seen.calls, seen.cost, seen.cost_sq))
         return CostErrors(confidence, contexts, own, call, shared)
 

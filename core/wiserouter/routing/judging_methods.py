@@ -139,5 +139,5 @@ class RouterJudging(RouterConversations):
         except (UnknownDecision, AlreadySettled):
             return
 
-    async def _pays_nothing(self, cost_usd: float) -> None:
+    async def _pays_nothing(self, cost_usd: float, *, billed: bool = False) -> None:
         """Count no cost: the judge has no budget."""

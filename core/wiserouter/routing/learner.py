@@ -84,6 +84,11 @@ class Learner:
         """Number of the present contexts; 0 for those that the router began with."""
         return 0 if self._growing is None else self._growing.version
 
+    @property
+    def is_behind(self) -> bool:
+        """True while other workers may have learned what this one has not read since it started."""
+        return self._sync is not None and self._sync.is_behind
+
     def add_model(self, model: Model, reward: float | None, cost_usd: float | None) -> None:
         """Take a model into the pool, at its prior; raise `InvalidInput` before anything changes."""
         pool = Pool([*self.pool.models, model])

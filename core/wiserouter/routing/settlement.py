@@ -130,11 +130,11 @@ class RouterSettlement(RouterAdministration):
         step = partial(charge, decision, cost_usd, resources=resources)
         await self._offload(scope_of(decision), step, id_of(decision))
 
-    def spend(self, cost_usd: float, *, scope: str = "default") -> None:
+    def spend(self, cost_usd: float, *, scope: str = "default", billed: bool = False) -> None:
         """Pay for something other than a call of the pool, such as an embedding, from the same budget.
 
         A hard limit refuses an amount that does not fit. Pay an upper bound in advance, and give the difference back
-        with a negative amount.
+        with a negative amount. What is `billed` already is counted in any case, even beyond a hard limit.
 
         Raises
         ------
@@ -144,14 +144,14 @@ class RouterSettlement(RouterAdministration):
             If the cost is not a finite number. Nothing is changed.
         """
         cost_usd = check_finite("cost_usd", cost_usd)
-        self._store.spend(scope, cost_usd)
+        self._store.spend(scope, cost_usd, billed=billed)
         self._days.spent(scope, cost_usd, self._store.now())
         for listener in self._listeners:
             listener()
 
-    async def aspend(self, cost_usd: float, *, scope: str = "default") -> None:
+    async def aspend(self, cost_usd: float, *, scope: str = "default", billed: bool = False) -> None:
         """Spend like `spend`, off the event loop if the store may have to be waited for."""
-        await self._offload(scope, partial(self.spend, cost_usd, scope=scope))
+        await self._offload(scope, partial(self.spend, cost_usd, scope=scope, billed=billed))
 
     def decision(self, decision_id: str, *others: str) -> Decision:
         """Return the decision of an id or an alias, or of the first of several that is known, for one round trip.

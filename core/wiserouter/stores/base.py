@@ -286,8 +286,8 @@ class Store(Protocol):
         """
         ...
 
-    def spend(self, scope: str, cost_usd: float) -> None:
-        """Count a cost that belongs to no decision; a negative cost is a refund.
+    def spend(self, scope: str, cost_usd: float, *, billed: bool = False) -> None:
+        """Count a cost that belongs to no decision; a negative cost is a refund, and a billed one is never refused.
 
         Raises
         ------

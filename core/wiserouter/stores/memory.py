@@ -167,11 +167,11 @@ class MemoryStore:
             record, account = self._known(decision_id)
             return self._finish(record, account, decision_id, "charged", cost_usd, model)
 
-    def spend(self, scope: str, cost_usd: float) -> None:
+    def spend(self, scope: str, cost_usd: float, *, billed: bool = False) -> None:
         """Count a cost that belongs to no decision."""
         with self._lock:
             ledger = self._account_at(scope, self.now())
-            if cost_usd > ledger.room_usd():
+            if not billed and cost_usd > ledger.room_usd():
                 raise ledger.exhausted(cost_usd)
             ledger.spend(cost_usd, cost_usd)
 

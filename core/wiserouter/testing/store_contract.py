@@ -194,6 +194,16 @@ def keeps_a_hard_limit(shelf: Shelf) -> None:
     assert figures(store, scope) == (0.25, 2.0, 3, 2, 1)
 
 
+def counts_what_was_billed_beyond_a_hard_limit(shelf: Shelf) -> None:
+    """Count a cost that is billed already, though no hard limit admits it."""
+    store, scope = opened(shelf, Budget(2.5, 100, limit="hard"))
+    store.spend(scope, 3.0, billed=True)
+    store.refresh()
+    assert (figures(store, scope)[0], store.ledger(scope).tightest.left_usd) == (3.0, -0.5)
+    with raises(BudgetExhausted):
+        store.spend(scope, 0.25)
+
+
 def grants_no_more_than_there_is_to_a_crowd(shelf: Shelf) -> None:
     """Keep a hard limit where eight threads on two workers ask for more than the budget."""
     store, scope = opened(shelf, Budget(20.0, 1_000, limit="hard"))
@@ -406,6 +416,7 @@ STORE_CHECKS: tuple[Callable[[Shelf], None], ...] = (
     refuses_unknown_decisions,
     takes_the_bill_of_a_released_call,
     keeps_a_hard_limit,
+    counts_what_was_billed_beyond_a_hard_limit,
     grants_no_more_than_there_is_to_a_crowd,
     presumes_a_call_of_unknown_outcome,
     presumes_only_what_is_in_flight,

@@ -35,8 +35,8 @@ class Purse:
     def __init__(self, left_usd):
         self.left_usd = left_usd
 
-    async def pay(self, cost_usd):
-        if cost_usd > self.left_usd:
+    async def pay(self, cost_usd, *, billed=False):
+        if not billed and cost_usd > self.left_usd:
             raise BudgetExhausted(amount_usd=0.0, spent_usd=0.0, reserved_usd=0.0, needed_usd=cost_usd)
         self.left_usd -= cost_usd
 

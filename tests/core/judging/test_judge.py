@@ -208,6 +208,15 @@ def test_its_budget_is_its_own_and_never_exceeded():
     assert router.status().spent_usd - before == pytest.approx(40e-6)
 
 
+def test_what_a_judgement_costs_beyond_its_bound_is_in_the_account_even_beyond_its_budget(caplog):
+    router = started()
+    _, figures = judged(lambda prompt, answer: {"score": 1.0, "cost_usd": 0.05}, 5, router=router,
+                        budget_usd=0.04, cost_usd=0.02, concurrency=1)  # fmt: skip
+    assert (figures.judged, figures.unpaid) == (1, 4)
+    assert router.status("judge:default").spent_usd == pytest.approx(figures.spent_usd) == pytest.approx(0.05)
+    assert "more than its bound" in caplog.text
+
+
 def test_a_failed_question_costs_its_bound_unless_its_cost_is_known():
     router = started()
 

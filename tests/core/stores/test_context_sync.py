@@ -113,6 +113,37 @@ def test_a_worker_that_starts_later_knows_all_that_the_others_know():
     assert_all_know([one, two, late], invoked=500, calls=500, labels=500)
 
 
+def test_a_worker_knows_all_at_its_start():
+    engine, clock, rng = ModelEngine(), Hand(), np.random.default_rng(1)
+    one = worker(engine, clock, n_contexts=16)
+    for _ in range(6):
+        serve(one, rng, 40)
+        exchange([one])
+    assert one._learner.version >= 2
+    late = worker(engine, clock, seed=2, n_contexts=16, background=True)
+    assert not late._learner.is_behind
+    assert_all_know([one, late], invoked=240, calls=240, labels=240)
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        lambda router: router.estimates,
+        lambda router: router.parts().estimates,
+        lambda router: router.status() and router._learner.estimates,
+        lambda router: router.plan and router._learner.estimates,
+        lambda router: router.sums_of_days([0]) and router._learner.estimates,
+    ],
+)
+def test_what_was_read_is_shown_before_the_next_decision(shown):
+    engine, clock, rng = ModelEngine(), Hand(), np.random.default_rng(1)
+    one, two = worker(engine, clock), worker(engine, clock, seed=1)
+    serve(one, rng, 10)
+    for router in (one, two):
+        router._store.refresh()
+    assert shown(two).calls.sum() == 10
+
+
 def test_both_workers_fit_at_once_and_one_version_counts():
     engine, clock, rng = ModelEngine(), Hand(), np.random.default_rng(2)
     one, two = worker(engine, clock), worker(engine, clock, seed=1)

@@ -189,6 +189,7 @@ def check_spend(place):
     assert apply(engine, Spend("a", both, 0.5), Spend("a", both, 0.5), Spend("b", both, 0.5)) == ["ok", "ok", "refused"]
     assert apply(engine, Spend("c", both, -0.25), Spend("b", both, 0.5)) == ["ok", "ok"]
     assert counters(engine, 0) == counters(engine, 1) == {"spent_usd": 0.75, "debited_usd": 0.75}
+    assert apply(engine, Spend("d", both, 0.5), Spend("e", both, 0.5, billed=True)) == ["refused", "ok"]
 
 
 def check_find(place):

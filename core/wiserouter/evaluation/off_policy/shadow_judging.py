@@ -11,7 +11,7 @@ import asyncio
 import logging
 import math
 import random
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import accumulate, takewhile
@@ -21,7 +21,7 @@ from wiserouter.errors import InvalidInput
 from wiserouter.evaluation.off_policy.observed_calls import ObservedCall
 from wiserouter.evaluation.off_policy.would_be_verdicts import VerdictFile, WouldBeVerdict
 from wiserouter.judging.blind_pairs import preferred, read_answer
-from wiserouter.judging.paid_questions import PaidQuestions, described, most_usd
+from wiserouter.judging.paid_questions import PaidQuestions, Payment, described, most_usd
 from wiserouter.judging.prompts import MOST_CHARS
 from wiserouter.judging.settings import JudgeSettings
 from wiserouter.validation import check_amount, check_count
@@ -154,7 +154,7 @@ async def judge_calls(
     judging: ShadowJudging,
     calls: Iterable[ObservedCall],
     texts: Mapping[str, CallTexts],
-    pay: Callable[[float], Awaitable[object]],
+    pay: Payment,
     book: VerdictFile,
 ) -> None:
     """Judge calls, some at once, and keep each verdict as it comes.
@@ -163,8 +163,8 @@ async def judge_calls(
     ----------
     judging, calls, texts
         As in `plan_judging`; the calls are those of the plan.
-    pay : callable
-        Pays an amount in USD, or takes it back; raises `BudgetError` where the budget is used up.
+    pay : Payment
+        Pays from the budget of the judge.
     book : VerdictFile
         Keeps the verdicts; calls that it has are not judged again.
     """

@@ -246,8 +246,6 @@ class Settle(NamedTuple):
 class Score(NamedTuple):
     """Keep the score of one source of a call; result: "unknown", "released", or the scores of all sources before.
 
-    The same `token` delivered twice gets the first result.
-
     Attributes
     ----------
     id : str
@@ -257,7 +255,7 @@ class Score(NamedTuple):
     text : str
         Opaque text; the results, and `Found`, have the texts by source.
     token : str
-        The unique name of this event.
+        The unique name of this event; delivered twice, it gets the first result.
     """
 
     id: str
@@ -267,11 +265,12 @@ class Score(NamedTuple):
 
 
 class Spend(NamedTuple):
-    """Count a cost that belongs to no call, which may be negative; result as for `Reserve`."""
+    """Count a cost that belongs to no call, which may be negative; result as for `Reserve`, "ok" where it is billed."""
 
     token: str
     windows: tuple[str, ...]
     cost_usd: float
+    billed: bool = False
 
 
 class Lease(NamedTuple):

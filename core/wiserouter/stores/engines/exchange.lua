@@ -755,8 +755,9 @@ function apply.Spend(event)
   if text_at(key) then return 'ok' end
   local cost_usd, windows, all_there = event.cost_usd, each(event.windows)
   if not all_there then return 'unknown' end
-  if cost_usd > 0 and closed(windows) then return 'closed' end
-  if cost_usd > 0 and refuses(windows, cost_usd) then return 'refused' end
+  local asks = cost_usd > 0 and not event.billed
+  if asks and closed(windows) then return 'closed' end
+  if asks and refuses(windows, cost_usd) then return 'refused' end
   for _, one in ipairs(windows) do
     count(one, {spent_usd = cost_usd, debited_usd = cost_usd}, 1)
     carry_over(one)

@@ -175,7 +175,8 @@ class Transaction(RunTables):
     def _spend(self, event: Spend) -> str:
         if self._first_result(event) is not None:
             return "ok"
-        answer = self._admits(event.windows, event.cost_usd if event.cost_usd > 0.0 else float("-inf"))
+        asks = event.cost_usd > 0.0 and not event.billed
+        answer = self._admits(event.windows, event.cost_usd if asks else float("-inf"))
         if answer == "ok":
             spent = counters(spent_usd=event.cost_usd, debited_usd=event.cost_usd)
             self._count(event.windows, NOWHERE, spent)

@@ -187,6 +187,12 @@ class ContextSync:
         self._latest, self._read = reply.notes.get(self._root, ""), True
 
     @property
+    def is_behind(self) -> bool:
+        """Whether there are later contexts, or sums that were never read."""
+        behind = not self._read or self._is_late or self.offered is not None
+        return behind or any(sync.is_behind for version in self._versions for sync in version.each())
+
+    @property
     def has_news(self) -> bool:
         """Whether other workers have added observations that were not read yet."""
         return any(sync.has_news for version in self._versions for sync in version.each())

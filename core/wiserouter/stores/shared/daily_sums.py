@@ -44,6 +44,11 @@ class DailySums:
         self._now_s = 0.0
 
     @property
+    def is_behind(self) -> bool:
+        """Whether the sums were never read."""
+        return not self._started
+
+    @property
     def has_news(self) -> bool:
         """Whether other workers have added amounts that were not taken yet."""
         return bool(self._remote)

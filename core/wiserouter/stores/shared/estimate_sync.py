@@ -158,6 +158,11 @@ class EstimateSync:
         return bool(self._additions) or bool(self._sums.sent)
 
     @property
+    def is_behind(self) -> bool:
+        """Whether the sums of the other workers were never read."""
+        return self._sums.is_behind
+
+    @property
     def has_news(self) -> bool:
         """Whether other workers have added observations that were not read yet."""
         return self._sums.has_news

@@ -268,13 +268,13 @@ class SharedStore:
         record.take(with_score(before, source, given))
         return record, before
 
-    def spend(self, scope: str, cost_usd: float) -> None:
-        """Count a cost that belongs to no decision; a negative cost is a refund."""
+    def spend(self, scope: str, cost_usd: float, *, billed: bool = False) -> None:
+        """Count a cost that belongs to no decision; a negative cost is a refund, and a billed one is never refused."""
         worker, account = self._worker, self.ledger(scope)
         with worker.lock:
             windows = worker.replica.chain(scope).windows
             effect = partial(Ledger.spend, cost_usd=cost_usd, debit_usd=cost_usd)
-            pending = PendingEvent(Spend(fresh_id(), windows, cost_usd), scope, windows, effect)
+            pending = PendingEvent(Spend(fresh_id(), windows, cost_usd, billed), scope, windows, effect)
             pending.defer = partial(self._defer, scope, pending)
             if worker.may_act_locally(scope) and not account.hard:
                 worker.apply_locally(pending)
