@@ -83,7 +83,7 @@ class Owing:
         self.failures, self.spent, self.faults = failures, [], []
         self.router = self
 
-    def spend(self, cost_usd, *, scope):
+    def spend(self, cost_usd, *, scope, billed):
         if self.failures:
             self.failures -= 1
             raise StoreUnavailable("away", store="store")
