@@ -29,12 +29,13 @@ from wiserouter.integration import (
     refuses_request,
     share_key,
 )
-from wiserouter_langchain.call_environment import FORCED, RoutingChatModel, stated_scope, stated_value
+from wiserouter_langchain.call_environment import FORCED, RoutingChatModel, payer_of, stated_value
 from wiserouter_langchain.candidates import CallTerms, begin_call, needed_usd
 from wiserouter_langchain.conversation_call import CallConversation, conversation_of_call
 from wiserouter_langchain.conversation_ids import stated_ids, turns_of
 from wiserouter_langchain.request import request_of
 from wiserouter_langchain.routed_call import RECORD, RoutedCall
+from wiserouter_langchain.run_at_work import within_run
 from wiserouter_langchain.shadow import begin_in_shadow
 from wiserouter_langchain.signals import read_call, read_history
 
@@ -87,12 +88,12 @@ class _Scope:
     def __init__(
         self, llm: RoutingChatModel, input: LanguageModelInput, config: RunnableConfig | None, kwargs: dict[str, Any]
     ) -> None:
-        self._llm, self._environment = llm, llm._environment
+        self._llm, self._environment = llm, within_run(llm._environment)
         self._config, self._kwargs = ensure_config(config), kwargs
         self._messages = llm._convert_input(input).to_messages()
         self._ends_with_stream = False
         environment = self._environment
-        self._payer = environment.payer or stated_scope(self._config) or "default"
+        self._payer = payer_of(environment, self._config)
         self._value = environment.value if environment.value is not None else stated_value(self._config)
         self._is_placed = environment.lookup.needs_question
         reads_question = self._is_placed or llm.draw_by == "question" or environment.unit != "call"

@@ -115,6 +115,54 @@ def test_a_sub_agent_draws_on_the_budget_of_the_run_that_calls_it(way):
     assert len(served(out)) == 4
 
 
+def working_agent(llm, ask, **options):
+    @tool
+    def research(location: str) -> str:
+        """Ask a model."""
+        return ask()["messages"][-1].text
+
+    return agent_of(llm, [research], **options)
+
+
+def by_call(llm, config=None):
+    return lambda: {"messages": [llm.invoke("hello", config)]}
+
+
+@pytest.mark.parametrize("way", ["invoke", "ainvoke"])
+@pytest.mark.parametrize("by", ["a call", "an agent without a middleware"])
+def test_what_a_tool_asks_the_router_is_asked_in_the_run_of_its_agent(way, by):
+    llm, providers = routed(unit="run", steps=3, run_budget_usd=0.5)
+    ask = by_call(llm) if by == "a call" else lambda: create_agent(llm, [weather]).invoke(ASK)
+    call(working_agent(llm, ask), way, config=thread("t"))
+    status = llm.core.status()
+    assert (status.decided, status.charged) == (1, 4 + 3 * (1 if by == "a call" else 4))
+    assert status.spent_usd == pytest.approx(ledger_usd(providers), rel=1e-12)
+    assert llm.core.snapshot().committed_usd == 0
+    llm.invoke("hello")
+    assert llm.core.status().decided == 2  # after the tool a call is one of its own again
+
+
+@pytest.mark.parametrize("by", ["configuration", "in_run"])
+def test_a_call_in_a_tool_that_names_its_own_run_is_not_in_the_run_of_the_agent(by):
+    llm, _ = routed(unit="run", steps=1)
+    named = {"configurable": {"wiserouter_run": "own"}}
+    working_agent(llm, by_call(llm, named) if by == "configuration" else by_call(llm.in_run("own"))).invoke(ASK)
+    assert (llm.core.status().decided, llm.core.status().charged) == (2, 3)
+
+
+def test_a_tool_that_asks_another_router_asks_in_no_run_of_the_agent():
+    (llm, _), (other, _) = routed(unit="run", steps=1), routed(unit="run")
+    working_agent(llm, by_call(other)).invoke(ASK)
+    assert (llm.core.status().charged, other.core.status().charged) == (2, 1)
+    assert other.core.snapshot().committed_usd > 0  # a run of its own, which no one has ended
+
+
+def test_a_call_in_a_tool_is_paid_by_the_scope_that_pays_for_the_run():
+    llm, _ = routed(scopes={"a": Budget(10.0, 100)}, steps=1)
+    working_agent(llm, by_call(llm), scope=lambda runtime: "a").invoke(ASK)
+    assert (llm.core.status("a").decided, llm.core.status("a").charged) == (1, 3)
+
+
 def runaway(llm, sub_agents):
     if not sub_agents:
         return agent_of(llm)
@@ -197,6 +245,13 @@ def test_a_run_is_paid_and_ended_in_its_scope(by):
     assert llm.paid_by("a").feedback(out["wise_run"], 1.0) == 1
     with pytest.raises(UnknownDecision):
         llm.feedback(out["wise_run"], 1.0)
+
+
+def test_a_run_whose_scope_is_bound_ends_in_it_whatever_the_configuration_says():
+    llm, _ = routed(scopes={"a": Budget(10.0, 100), "b": Budget(10.0, 100)}, steps=1)
+    agent_of(llm.paid_by("a")).invoke(ASK, {"configurable": {"wiserouter_scope": "b"}})
+    assert (llm.core.status("a").decided, llm.core.status("b").decided) == (1, 0)
+    assert llm.core.snapshot("a").committed_usd == 0
 
 
 def test_a_response_format():
