@@ -294,6 +294,11 @@ class CallScope(_Scope):
         self.call.observer.on_end = partial(self._stream_ended, self.call)
         return self.call
 
+    def end_dropped_stream(self) -> None:
+        """End the call of a stream that was dropped, unless its end has done so."""
+        if not self.call.observer.has_ended:
+            self._stream_ended(self.call, GeneratorExit())
+
     def _stream_ended(self, call: RoutedCall, error: BaseException | None) -> None:
         self._settle(call)
         _end_run(self._run, error, {RECORD: call.record})
@@ -346,6 +351,12 @@ class AsyncCallScope(_Scope):
         self._ends_with_stream = True
         self.call.observer.on_end = partial(self._stream_ended, self.call, asyncio.get_running_loop())
         return self.call
+
+    def end_dropped_stream(self) -> None:
+        """End the call of a stream that was dropped, unless its end has done so; in a thread that may wait."""
+        if not self.call.observer.has_ended:
+            self._settle(self.call)
+            _end_run(self._run.get_sync(), GeneratorExit(), {})
 
     def _stream_ended(self, call: RoutedCall, loop: asyncio.AbstractEventLoop, error: BaseException | None) -> None:
         if self._environment.core.waits():
