@@ -442,6 +442,8 @@ class WiseRouter(RouterBatches, RouterLimits, RouterJudging):
         """Decide like `decide`, with encoding and token counting off the event loop."""
         import asyncio  # 25 ms that callers without an event loop need not pay
 
+        from wiserouter.stores.offload import offload
+
         decide = partial(
             self.decide,
             text,
@@ -460,14 +462,12 @@ class WiseRouter(RouterBatches, RouterLimits, RouterJudging):
             parent=parent,
         )
         if self._store.waits(scope) or (conversation is not None and self._store.durable):
-            from wiserouter.stores.offload import offload
-
             return await offload(decide, self.release)
         reader = self._learner.reader
         if reader.is_quick(text):
             return decide()
         if conversation is not None:
-            return await asyncio.to_thread(decide)
+            return await offload(decide, self.release)
         hard = self._store.snapshot(scope).hard
         query = await asyncio.to_thread(reader.read, text, embedding, input_tokens, context, hard=hard)
         budget = self._store.snapshot(scope)
