@@ -7,6 +7,7 @@ middleware as a run that works for it, anything else as calls of the run.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager, nullcontext
 from importlib.util import find_spec
@@ -28,6 +29,8 @@ from wiserouter_langchain.conversation_ids import stated_run
 from wiserouter_langchain.routed_call import RECORD
 from wiserouter_langchain.run_at_work import RunAtWork, run_at_work, tool_at_work, within_run
 from wiserouter_langchain.runnable import RunnableWiseRouter
+
+logger = logging.getLogger("wiserouter.langchain")
 
 
 class WiseState(AgentState[Any]):
@@ -55,6 +58,11 @@ class WiseRouterMiddleware(AgentMiddleware[Any, Any, Any]):
     ------
     InvalidInput
         If the unit is unknown, or the router has another one.
+
+    Notes
+    -----
+    The router takes each call, whatever model the request names. So list middlewares that choose a model, such as
+    `ModelFallbackMiddleware`, after this one: the model that they choose is called, and no budget of the router pays.
     """
 
     state_schema = WiseState
@@ -68,6 +76,8 @@ class WiseRouterMiddleware(AgentMiddleware[Any, Any, Any]):
     ) -> None:
         super().__init__()
         self._scope = scope
+        self._named: BaseChatModel | None = None
+        self._has_warned = False
         own = router.core.conversations
         self._router = router.deciding_by(unit or ("run" if own is None else own.unit))
 
@@ -111,11 +121,23 @@ class WiseRouterMiddleware(AgentMiddleware[Any, Any, Any]):
             return await handler(request)
 
     def _model(self, request: ModelRequest[Any]) -> BaseChatModel:
+        self._warn_of_another(request.model)
         router, run = self._paid(request.runtime), request.state.get("wise_run")
         if router.unit != "run" or not isinstance(run, str):
             return router
         above = run_at_work(router.core)
         return router.in_run(run, parent="" if above is None or above.id == run else above.id)
+
+    def _warn_of_another(self, model: BaseChatModel) -> None:
+        """Say once that requests name several models: the router takes them all, also where a middleware chose one."""
+        self._named = model if self._named is None else self._named
+        if model is not self._named and not self._has_warned:
+            self._has_warned = True
+            logger.warning(
+                "a request names another model (%s), which is not called, for the router takes each call: list a "
+                "middleware that chooses a model after WiseRouterMiddleware, or add its models to the router",
+                type(model).__name__,
+            )
 
     def _at_work(self, request: Any) -> AbstractContextManager[None]:
         """Return the block in which a tool works for the run of its agent."""

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 from langchain.agents import create_agent
+from langchain.agents.middleware import ModelFallbackMiddleware
 from langchain_core.messages import AIMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
@@ -259,6 +260,28 @@ def test_a_response_format():
     agent = create_agent(BARE, [], response_format=City, middleware=[WiseRouterMiddleware(llm)])
     out = agent.invoke({"messages": [("human", "a city like 'Rome'")]})
     assert out["structured_response"] == City(city="Rome")
+
+
+@pytest.mark.parametrize("way", ["invoke", "ainvoke"])
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_fallback_is_called_where_it_is_listed_after_the_router_and_announced_where_it_is_not(way, is_first, caplog):
+    llm, providers = routed()
+    for provider in providers.values():
+        provider.down = True
+    chosen = [WiseRouterMiddleware(llm), ModelFallbackMiddleware(StubChat(model="backup"))]
+    agent = create_agent(llm, [], middleware=chosen if is_first else chosen[::-1])
+    if is_first:
+        assert call(agent, way)["messages"][-1].text == StubChat().text
+    else:
+        with pytest.raises(Exception, match="down"):
+            call(agent, way)
+    assert ("names another model (StubChat)" in caplog.text) == (not is_first)
+
+
+def test_an_agent_whose_requests_name_one_model_is_warned_of_none(caplog):
+    llm, _ = routed(steps=2)
+    agent_of(llm).invoke(ASK)
+    assert "names another model" not in caplog.text
 
 
 def test_the_unit_of_the_middleware():
