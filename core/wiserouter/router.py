@@ -461,13 +461,12 @@ class WiseRouter(RouterBatches, RouterLimits, RouterJudging):
             caller=caller,
             parent=parent,
         )
-        if self._store.waits(scope) or (conversation is not None and self._store.durable):
-            return await offload(decide, self.release)
         reader = self._learner.reader
-        if reader.is_quick(text):
-            return decide()
-        if conversation is not None:
+        is_quick = reader.is_quick(text)
+        if self._store.waits(scope) or (conversation is not None and (self._store.durable or not is_quick)):
             return await offload(decide, self.release)
+        if is_quick:
+            return decide()
         hard = self._store.snapshot(scope).hard
         query = await asyncio.to_thread(reader.read, text, embedding, input_tokens, context, hard=hard)
         budget = self._store.snapshot(scope)
