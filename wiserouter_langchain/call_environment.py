@@ -120,3 +120,8 @@ def stated_scope(config: RunnableConfig) -> str | None:
     """Return the scope that a configuration names; None where it names none."""
     named = (config.get("configurable") or {}).get(SCOPE) or (config.get("metadata") or {}).get(SCOPE)
     return str(named) if named else None
+
+
+def payer_of(environment: CallEnvironment, config: RunnableConfig) -> str:
+    """Return the scope that pays: the bound one, whatever the configuration says."""
+    return environment.payer or stated_scope(config) or "default"

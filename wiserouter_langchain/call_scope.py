@@ -29,12 +29,13 @@ from wiserouter.integration import (
     refuses_request,
     share_key,
 )
-from wiserouter_langchain.call_environment import RoutingChatModel, forced_model, stated_scope, stated_value
+from wiserouter_langchain.call_environment import RoutingChatModel, forced_model, payer_of, stated_value
 from wiserouter_langchain.candidates import CallTerms, begin_call, needed_usd
 from wiserouter_langchain.conversation_call import CallConversation, conversation_of_call
 from wiserouter_langchain.conversation_ids import stated_ids, turns_of
 from wiserouter_langchain.request import request_of
 from wiserouter_langchain.routed_call import RECORD, RoutedCall
+from wiserouter_langchain.run_at_work import within_run
 from wiserouter_langchain.shadow import begin_in_shadow
 from wiserouter_langchain.signals import read_call, read_history
 
@@ -87,13 +88,13 @@ class _Scope:
     def __init__(
         self, llm: RoutingChatModel, input: LanguageModelInput, config: RunnableConfig | None, kwargs: dict[str, Any]
     ) -> None:
-        self._llm, self._environment = llm, llm._environment
+        self._llm, self._environment = llm, within_run(llm._environment)
         self._config, self._kwargs = ensure_config(config), kwargs
         self._forced = forced_model(self._config)
         self._messages = llm._convert_input(input).to_messages()
         self._ends_with_stream = False
         environment = self._environment
-        self._payer = environment.payer or stated_scope(self._config) or "default"
+        self._payer = payer_of(environment, self._config)
         self._value = environment.value if environment.value is not None else stated_value(self._config)
         self._is_placed = environment.lookup.needs_question
         reads_question = self._is_placed or llm.draw_by == "question" or environment.unit != "call"
@@ -291,6 +292,11 @@ class CallScope(_Scope):
         self.call.observer.on_end = partial(self._stream_ended, self.call)
         return self.call
 
+    def end_dropped_stream(self) -> None:
+        """End the call of a stream that was dropped, unless its end has done so."""
+        if not self.call.observer.has_ended:
+            self._stream_ended(self.call, GeneratorExit())
+
     def _stream_ended(self, call: RoutedCall, error: BaseException | None) -> None:
         self._settle(call)
         _end_run(self._run, error, {RECORD: call.record})
@@ -343,6 +349,12 @@ class AsyncCallScope(_Scope):
         self._ends_with_stream = True
         self.call.observer.on_end = partial(self._stream_ended, self.call, asyncio.get_running_loop())
         return self.call
+
+    def end_dropped_stream(self) -> None:
+        """End the call of a stream that was dropped, unless its end has done so; in a thread that may wait."""
+        if not self.call.observer.has_ended:
+            self._settle(self.call)
+            _end_run(self._run.get_sync(), GeneratorExit(), {})
 
     def _stream_ended(self, call: RoutedCall, loop: asyncio.AbstractEventLoop, error: BaseException | None) -> None:
         if self._is_quick():

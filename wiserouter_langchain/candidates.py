@@ -96,6 +96,7 @@ def begin_call(
     BudgetExhausted, HorizonExhausted, NotStarted
         If no budget pays for it.
     """
+    members = dict(members)  # others may be added meanwhile
     limits = _hard_limits(router, terms)
     if limits is not None:
         request = _bounded(request, limits)
@@ -122,7 +123,7 @@ def needed_usd(router: WiseRouter, members: Mapping[str, PoolMember], request: C
     limits = _hard_limits(router, terms)
     if limits is None:
         return 0.0
-    request = _bounded(request, limits)
+    members, request = dict(members), _bounded(request, limits)
     bound_tokens = request.input_bound_tokens
     names = candidates(members, request, bound_tokens, terms)
     return min(worst_cases_usd(members, names, request, bound_tokens, terms.cap_output_tokens).values())

@@ -9,6 +9,7 @@ from langchain_core.runnables import RunnableConfig
 
 from wiserouter_langchain.call_environment import RoutingChatModel
 from wiserouter_langchain.call_scope import arouted, routed
+from wiserouter_langchain.dropped_streams import when_dropped
 
 
 def stream_events_v3(
@@ -17,7 +18,9 @@ def stream_events_v3(
     """Return the event stream of the chosen model."""
     with routed(llm, input, config, kwargs) as scope:
         call = scope.end_with_stream()
-        return call.runnable.stream_events(call.messages, call.config, version="v3", **call.kwargs)
+        stream = call.runnable.stream_events(call.messages, call.config, version="v3", **call.kwargs)
+        when_dropped(stream, scope.end_dropped_stream)
+        return stream
 
 
 async def astream_events_v3(
@@ -26,4 +29,6 @@ async def astream_events_v3(
     """Return the asynchronous event stream of the chosen model."""
     async with arouted(llm, input, config, kwargs) as scope:
         call = scope.end_with_stream()
-        return await call.runnable.astream_events(call.messages, call.config, version="v3", **call.kwargs)
+        stream = await call.runnable.astream_events(call.messages, call.config, version="v3", **call.kwargs)
+        when_dropped(stream, scope.end_dropped_stream)
+        return stream

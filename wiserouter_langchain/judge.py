@@ -8,26 +8,27 @@ from functools import partial
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import BaseMessage, HumanMessage
 
 from wiserouter import Decision, Price, Usage, WiseRouter
-from wiserouter.errors import InvalidInput
+from wiserouter.errors import InvalidInput, UnknownPrice
 from wiserouter.integration import (
     Judge,
     JudgeReply,
     PromptedJudge,
-    RateCard,
     UnbilledFailure,
     proves_unbilled,
 )
-from wiserouter_langchain.price_catalogue import rate_card_of
+from wiserouter_langchain.limits import CallLimits
+from wiserouter_langchain.pool_member import PoolMember, pool_member
+from wiserouter_langchain.request import request_of
 from wiserouter_langchain.usage_observer import UsageObserver
 
-FRAME_TOKENS = 64
-"""Tokens that a provider may add to a prompt of one message; its own are at most its bytes."""
-
 MAX_OUTPUT_TOKENS = 1_000
-"""The longest reply of a judge, for the bound on its cost; its verdict is a number."""
+"""The limit of a reply that a judge with a budget is sent by default; its verdict is a number."""
+
+_CHAT_MODEL_TERMS = ("price", "max_output_tokens")
+"""The terms that only a chat model has."""
 
 
 class ChatModelJudge:
@@ -35,14 +36,15 @@ class ChatModelJudge:
 
     Parameters
     ----------
-    model : BaseChatModel
-        The chat model.
-    rate_card : RateCard, optional
-        Its prices; without them its replies count as free.
+    member : PoolMember
+        The chat model, with its prices.
+    max_output_tokens : int or None
+        The limit of a reply, which is sent with it.
     """
 
-    def __init__(self, model: BaseChatModel, rate_card: RateCard | None) -> None:
-        self._model, self._rate_card = model, rate_card
+    def __init__(self, member: PoolMember, max_output_tokens: int | None) -> None:
+        self._member, self._max_output_tokens = member, max_output_tokens
+        self._model, _ = member.bounded(CallLimits(max_output_tokens), None, {})
 
     async def reply(self, prompt: str) -> JudgeReply:
         """Return the model's reply to a prompt, and its cost."""
@@ -55,17 +57,18 @@ class ChatModelJudge:
         return JudgeReply(str(message.text), self._cost_usd(message))
 
     def most_usd(self, prompt: str) -> float:
-        """Return the most that the reply to a prompt can cost."""
-        tokens = len(prompt.encode("utf-8", "replace")) + FRAME_TOKENS
-        return 0.0 if self._rate_card is None else self._rate_card.worst_case_usd(tokens, MAX_OUTPUT_TOKENS)
+        """Return the most that the reply to a prompt can cost; infinite where nothing bounds it."""
+        request = request_of([HumanMessage(prompt)], {}, reads_question=False)
+        request = request._replace(output_tokens=self._max_output_tokens)
+        return self._member.worst_case_usd(request, request.input_bound_tokens, None)
 
     def _cost_usd(self, message: BaseMessage) -> float | None:
         """Return the cost of a reply by its tokens; None where it states none, so that its bound counts."""
         usage = getattr(message, "usage_metadata", None)
-        if self._rate_card is None or not usage:
+        if not usage:
             return None
         tokens: Usage = Usage.clamped(usage["input_tokens"], usage["output_tokens"], 0, 0, 0)
-        return self._rate_card.cost_usd(tokens)
+        return self._member.rate_card.cost_usd(tokens)
 
 
 def start_judge(
@@ -86,27 +89,57 @@ def start_judge(
     share, budget_usd : float and float, optional
         The share of the calls to judge, and the judge's own budget.
     terms : dict
-        Further terms of `WiseRouter.judge_with`, and `price` for that of a chat model.
+        Further terms of `WiseRouter.judge_with`; and of a chat model its `price`, and `max_output_tokens`, the limit of
+        a reply (1,000 where there is a budget).
 
     Raises
     ------
     InvalidInput
-        If a term is out of range, or there are terms and no judge.
+        If a term is out of range, or there are terms and no judge that has them.
     UnknownPrice
-        If there is a budget, and the chat model has no price.
+        If there is a budget, and the chat model has no price, or nothing bounds what a reply costs.
     """
     if judge is None:
         if terms or budget_usd is not None:
             raise InvalidInput("judge_budget_usd and judge_terms need a judge, got none")
         return
-    price: Price | None = terms.get("price")
-    others = {name: value for name, value in terms.items() if name != "price"}
+    others = {name: value for name, value in terms.items() if name not in _CHAT_MODEL_TERMS}
     ask: Any = judge
     if isinstance(judge, BaseChatModel):
-        card = None if budget_usd is None and price is None else rate_card_of("judge", judge, price)
-        model = ChatModelJudge(judge, card)
-        ask = PromptedJudge(model.reply, model.most_usd)
+        ask = _prompted(judge, terms.get("price"), terms.get("max_output_tokens"), has_budget=budget_usd is not None)
+    elif own := [name for name in _CHAT_MODEL_TERMS if name in terms]:
+        raise InvalidInput(f"{own[0]} is a term of a chat model as a judge, got a function: give it cost_usd instead")
     router.judge_with(ask, share=share, budget_usd=budget_usd, **others)
+
+
+def _prompted(
+    model: BaseChatModel, price: Price | None, max_output_tokens: int | None, *, has_budget: bool
+) -> PromptedJudge:
+    """Return a judge that prompts a chat model; without a budget and a price its replies count as free."""
+    member = pool_member("judge", model, price if has_budget or price else Price(0.0, 0.0))
+    limit = _limit(member, max_output_tokens, has_budget=has_budget)
+    judge = ChatModelJudge(member, limit)
+    if not has_budget:
+        return PromptedJudge(judge.reply)
+    if judge.most_usd("") == float("inf"):
+        told = member.unbounded or (
+            f"{type(model).__name__} has no field that limits its output, and no profile that says how long it can be: "
+            "judge with a model that has one, or with a function and judge_terms={'cost_usd': ...}"
+        )
+        raise UnknownPrice("judge", f"bound on the cost of a reply, which judge_budget_usd needs: {told}")
+    return PromptedJudge(judge.reply, judge.most_usd)
+
+
+def _limit(member: PoolMember, stated: int | None, *, has_budget: bool) -> int | None:
+    """Return the limit of a reply that a judge is sent; None where it has no field for one."""
+    if stated is None:
+        return MAX_OUTPUT_TOKENS if has_budget and member.limit_field else None
+    if not isinstance(stated, int) or isinstance(stated, bool) or stated < 1:
+        raise InvalidInput(f"max_output_tokens must be a whole number of at least 1, got {stated!r}", value=stated)
+    if member.limit_field is None:
+        told = f"got {stated} for {type(member.model).__name__}: leave it out"
+        raise InvalidInput(f"max_output_tokens needs a judge with a field that limits its output, {told}", value=stated)
+    return stated
 
 
 def offer_answer(judge: Judge, decision: Decision, messages: Sequence[BaseMessage], observer: UsageObserver) -> None:

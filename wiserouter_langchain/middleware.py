@@ -1,14 +1,15 @@
 """`WiseRouterMiddleware` for `create_agent`: it knows where a run begins and ends, which a chat model cannot see.
 
 With the unit "run", one invocation of the agent is one run: its model is chosen once, its calls share one budget, and
-its end is reported. An agent that works as a tool of another one draws on the budget of that one's run.
+its end is reported. What a tool calls through the same router draws on the budget of the run: an agent with its own
+middleware as a run that works for it, anything else as calls of the run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager, nullcontext
 from importlib.util import find_spec
 from typing import Any, NotRequired
 from uuid import uuid4
@@ -23,13 +24,13 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import ensure_config
 
 from wiserouter.integration import Unit
-from wiserouter_langchain.call_environment import stated_scope
+from wiserouter_langchain.call_environment import payer_of
 from wiserouter_langchain.conversation_ids import stated_run
 from wiserouter_langchain.routed_call import RECORD
+from wiserouter_langchain.run_at_work import RunAtWork, run_at_work, tool_at_work, within_run
 from wiserouter_langchain.runnable import RunnableWiseRouter
 
-_calling: ContextVar[str] = ContextVar("wiserouter_calling", default="")
-"""The run whose tool is at work: what it calls works for that run."""
+logger = logging.getLogger("wiserouter.langchain")
 
 
 class WiseState(AgentState[Any]):
@@ -57,6 +58,11 @@ class WiseRouterMiddleware(AgentMiddleware[Any, Any, Any]):
     ------
     InvalidInput
         If the unit is unknown, or the router has another one.
+
+    Notes
+    -----
+    The router takes each call, whatever model the request names. So list middlewares that choose a model, such as
+    `ModelFallbackMiddleware`, after this one: the model that they choose is called, and no budget of the router pays.
     """
 
     state_schema = WiseState
@@ -70,6 +76,8 @@ class WiseRouterMiddleware(AgentMiddleware[Any, Any, Any]):
     ) -> None:
         super().__init__()
         self._scope = scope
+        self._named: BaseChatModel | None = None
+        self._has_warned = False
         own = router.core.conversations
         self._router = router.deciding_by(unit or ("run" if own is None else own.unit))
 
@@ -85,10 +93,10 @@ class WiseRouterMiddleware(AgentMiddleware[Any, Any, Any]):
 
     def after_agent(self, state: Any, runtime: Any) -> None:
         """End the run, unless the configuration named it: then it may go on."""
-        run = state.get("wise_run")
-        if self._router.unit == "run" and run and not stated_run(ensure_config()):
-            scope = self._payer(runtime) or stated_scope(ensure_config())
-            (self._router if scope is None else self._router.paid_by(scope)).end_run(run)
+        run, config = state.get("wise_run"), ensure_config()
+        if self._router.unit == "run" and run and not stated_run(config):
+            router = self._paid(runtime)
+            router.paid_by(payer_of(router._environment, config)).end_run(run)
 
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
@@ -104,29 +112,43 @@ class WiseRouterMiddleware(AgentMiddleware[Any, Any, Any]):
 
     def wrap_tool_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
         """Let the model calls of a tool draw on the budget of this run."""
-        with _working_for(request.state):
+        with self._at_work(request):
             return handler(request)
 
     async def awrap_tool_call(self, request: Any, handler: Callable[[Any], Awaitable[Any]]) -> Any:
         """Let the model calls of a tool draw on the budget of this run."""
-        with _working_for(request.state):
+        with self._at_work(request):
             return await handler(request)
 
     def _model(self, request: ModelRequest[Any]) -> BaseChatModel:
-        router, run, scope = self._router, request.state.get("wise_run"), self._payer(request.runtime)
-        if router.unit == "run" and isinstance(run, str):
-            router = router.in_run(run, parent=_calling.get())
-        return router if scope is None else router.paid_by(scope)
+        self._warn_of_another(request.model)
+        router, run = self._paid(request.runtime), request.state.get("wise_run")
+        if router.unit != "run" or not isinstance(run, str):
+            return router
+        above = run_at_work(router.core)
+        return router.in_run(run, parent="" if above is None or above.id == run else above.id)
 
-    def _payer(self, runtime: Any) -> str | None:
-        """Return the scope that the program lets pay; None leaves it to the configuration."""
-        return None if self._scope is None else self._scope(runtime)
+    def _warn_of_another(self, model: BaseChatModel) -> None:
+        """Say once that requests name several models: the router takes them all, also where a middleware chose one."""
+        self._named = model if self._named is None else self._named
+        if model is not self._named and not self._has_warned:
+            self._has_warned = True
+            logger.warning(
+                "a request names another model (%s), which is not called, for the router takes each call: list a "
+                "middleware that chooses a model after WiseRouterMiddleware, or add its models to the router",
+                type(model).__name__,
+            )
 
+    def _at_work(self, request: Any) -> AbstractContextManager[None]:
+        """Return the block in which a tool works for the run of its agent."""
+        run = request.state.get("wise_run")
+        if self._router.unit != "run" or not isinstance(run, str):
+            return nullcontext()
+        router = self._paid(request.runtime)
+        return tool_at_work(RunAtWork(router.core, run, router._environment.payer))
 
-@contextmanager
-def _working_for(state: Any) -> Iterator[None]:
-    token = _calling.set(state.get("wise_run") or "")
-    try:
-        yield
-    finally:
-        _calling.reset(token)
+    def _paid(self, runtime: Any) -> RunnableWiseRouter:
+        """Return the router with the scope that the program lets pay, or that of the run which it works for."""
+        scope = None if self._scope is None else self._scope(runtime)
+        payer = scope or within_run(self._router._environment).payer
+        return self._router if payer is None else self._router.paid_by(payer)

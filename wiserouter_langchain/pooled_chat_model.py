@@ -30,13 +30,13 @@ class PooledChatModel(OneBudget):
 
     @property
     def _llm_type(self) -> str:
-        kinds = {model._llm_type for model in self.models.values()}
+        kinds = {model._llm_type for model in list(self.models.values())}
         return kinds.pop() if len(kinds) == 1 else "wise-router"
 
     def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> Any:
         params = super()._get_ls_params(stop=stop, **kwargs)
         name = params.get("ls_model_name", "wiserouter")
-        common = common_params([model._get_ls_params(stop=stop, **kwargs) for model in self.models.values()])
+        common = common_params([model._get_ls_params(stop=stop, **kwargs) for model in list(self.models.values())])
         return {**params, "ls_provider": "wiserouter", **common, "ls_model_name": name}
 
     def _resolve_model_profile(self) -> Any:

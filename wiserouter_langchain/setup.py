@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
 from functools import partial
 from typing import Any
 
@@ -13,6 +14,9 @@ from wiserouter.errors import InvalidInput, UnknownPrice
 from wiserouter.integration import Unit, check_bounded, keep_conversations, prepare_router, split_arm, trace_decisions
 from wiserouter_langchain.pool_member import PoolMember, pool_member
 from wiserouter_langchain.wrapped_models import PLAIN, Wrapping, unwrapped
+
+_joining: ContextVar[str] = ContextVar("wiserouter_joining", default="")
+"""The name of the model that the router learns of before it is a member of the pool."""
 
 
 def pool_members(
@@ -142,12 +146,12 @@ def add_member(
     member = pool_member(name, inner, price, None if wrapping == PLAIN else wrapping)
     if router.is_hard() or (router.conversations is not None and router.conversations.has_hard_runs):
         _check_bounded({name: member}, cap_output_tokens)
-    members[name] = member
+    joining = _joining.set(name)
     try:
         router.add_model(member.rate_card.model(name), reward=reward, cost_usd=cost_usd)
-    except BaseException:
-        del members[name]
-        raise
+    finally:
+        _joining.reset(joining)
+    members[name] = member  # only now: calls choose among the members, and the router must know those
 
 
 def _check_bounded(members: Mapping[str, PoolMember], cap_output_tokens: int | None) -> None:
@@ -162,7 +166,7 @@ def _check_bounded(members: Mapping[str, PoolMember], cap_output_tokens: int | N
 
 def _check_member(members: Mapping[str, PoolMember], model: Model) -> None:
     """Refuse a model behind which no chat model stands."""
-    if model.name not in members:
+    if model.name not in members and model.name != _joining.get():
         raise InvalidInput(
             f"no chat model stands behind {model.name!r}: add it with RunnableWiseRouter.add_model(name, model)",
             value=model.name,

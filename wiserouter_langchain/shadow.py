@@ -89,7 +89,7 @@ def _observed(
     *,
     refused: bool,
 ) -> Decision:
-    names = candidates(members, request, request.input_bound_tokens, replace(terms, failed=()))
+    names = candidates(dict(members), request, request.input_bound_tokens, replace(terms, failed=()))
     return router.observe(
         incumbent=incumbent,
         context=assignment.context,

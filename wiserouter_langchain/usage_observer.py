@@ -69,6 +69,11 @@ class UsageObserver(BaseCallbackHandler):
         return self.started > len(self.runs) or any(run.message is not None or run.error is None for run in self.runs)
 
     @property
+    def has_ended(self) -> bool:
+        """True if a run began, and all that began have ended."""
+        return 0 < self.started == len(self.runs)
+
+    @property
     def answer(self) -> BaseMessage | None:
         """The answer of the last run, or the part of it that arrived."""
         return self.runs[-1].message if self.runs else None

@@ -440,6 +440,8 @@ class WiseRouter(RouterBatches, RouterLimits, RouterJudging):
         """Decide like `decide`, with encoding and token counting off the event loop."""
         import asyncio  # 25 ms that callers without an event loop need not pay
 
+        from wiserouter.stores.offload import offload
+
         decide = partial(
             self.decide,
             text,
@@ -457,15 +459,12 @@ class WiseRouter(RouterBatches, RouterLimits, RouterJudging):
             caller=caller,
             parent=parent,
         )
-        if self._store.waits(scope) or (conversation is not None and self._store.durable):
-            from wiserouter.stores.offload import offload
-
-            return await offload(decide, self.release)
         reader = self._learner.reader
-        if reader.is_quick(text):
+        is_quick = reader.is_quick(text)
+        if self._store.waits(scope) or (conversation is not None and (self._store.durable or not is_quick)):
+            return await offload(decide, self.release)
+        if is_quick:
             return decide()
-        if conversation is not None:
-            return await asyncio.to_thread(decide)
         hard = self._store.snapshot(scope).hard
         query = await asyncio.to_thread(reader.read, text, embedding, input_tokens, context, hard=hard)
         budget = self._store.snapshot(scope)

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 from langchain.agents import create_agent
+from langchain.agents.middleware import ModelFallbackMiddleware
 from langchain_core.messages import AIMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
@@ -115,6 +116,54 @@ def test_a_sub_agent_draws_on_the_budget_of_the_run_that_calls_it(way):
     assert len(served(out)) == 4
 
 
+def working_agent(llm, ask, **options):
+    @tool
+    def research(location: str) -> str:
+        """Ask a model."""
+        return ask()["messages"][-1].text
+
+    return agent_of(llm, [research], **options)
+
+
+def by_call(llm, config=None):
+    return lambda: {"messages": [llm.invoke("hello", config)]}
+
+
+@pytest.mark.parametrize("way", ["invoke", "ainvoke"])
+@pytest.mark.parametrize("by", ["a call", "an agent without a middleware"])
+def test_what_a_tool_asks_the_router_is_asked_in_the_run_of_its_agent(way, by):
+    llm, providers = routed(unit="run", steps=3, run_budget_usd=0.5)
+    ask = by_call(llm) if by == "a call" else lambda: create_agent(llm, [weather]).invoke(ASK)
+    call(working_agent(llm, ask), way, config=thread("t"))
+    status = llm.core.status()
+    assert (status.decided, status.charged) == (1, 4 + 3 * (1 if by == "a call" else 4))
+    assert status.spent_usd == pytest.approx(ledger_usd(providers), rel=1e-12)
+    assert llm.core.snapshot().committed_usd == 0
+    llm.invoke("hello")
+    assert llm.core.status().decided == 2  # after the tool a call is one of its own again
+
+
+@pytest.mark.parametrize("by", ["configuration", "in_run"])
+def test_a_call_in_a_tool_that_names_its_own_run_is_not_in_the_run_of_the_agent(by):
+    llm, _ = routed(unit="run", steps=1)
+    named = {"configurable": {"wiserouter_run": "own"}}
+    working_agent(llm, by_call(llm, named) if by == "configuration" else by_call(llm.in_run("own"))).invoke(ASK)
+    assert (llm.core.status().decided, llm.core.status().charged) == (2, 3)
+
+
+def test_a_tool_that_asks_another_router_asks_in_no_run_of_the_agent():
+    (llm, _), (other, _) = routed(unit="run", steps=1), routed(unit="run")
+    working_agent(llm, by_call(other)).invoke(ASK)
+    assert (llm.core.status().charged, other.core.status().charged) == (2, 1)
+    assert other.core.snapshot().committed_usd > 0  # a run of its own, which no one has ended
+
+
+def test_a_call_in_a_tool_is_paid_by_the_scope_that_pays_for_the_run():
+    llm, _ = routed(scopes={"a": Budget(10.0, 100)}, steps=1)
+    working_agent(llm, by_call(llm), scope=lambda runtime: "a").invoke(ASK)
+    assert (llm.core.status("a").decided, llm.core.status("a").charged) == (1, 3)
+
+
 def runaway(llm, sub_agents):
     if not sub_agents:
         return agent_of(llm)
@@ -199,11 +248,40 @@ def test_a_run_is_paid_and_ended_in_its_scope(by):
         llm.feedback(out["wise_run"], 1.0)
 
 
+def test_a_run_whose_scope_is_bound_ends_in_it_whatever_the_configuration_says():
+    llm, _ = routed(scopes={"a": Budget(10.0, 100), "b": Budget(10.0, 100)}, steps=1)
+    agent_of(llm.paid_by("a")).invoke(ASK, {"configurable": {"wiserouter_scope": "b"}})
+    assert (llm.core.status("a").decided, llm.core.status("b").decided) == (1, 0)
+    assert llm.core.snapshot("a").committed_usd == 0
+
+
 def test_a_response_format():
     llm, _ = routed(steps=1)
     agent = create_agent(BARE, [], response_format=City, middleware=[WiseRouterMiddleware(llm)])
     out = agent.invoke({"messages": [("human", "a city like 'Rome'")]})
     assert out["structured_response"] == City(city="Rome")
+
+
+@pytest.mark.parametrize("way", ["invoke", "ainvoke"])
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_fallback_is_called_where_it_is_listed_after_the_router_and_announced_where_it_is_not(way, is_first, caplog):
+    llm, providers = routed()
+    for provider in providers.values():
+        provider.down = True
+    chosen = [WiseRouterMiddleware(llm), ModelFallbackMiddleware(StubChat(model="backup"))]
+    agent = create_agent(llm, [], middleware=chosen if is_first else chosen[::-1])
+    if is_first:
+        assert call(agent, way)["messages"][-1].text == StubChat().text
+    else:
+        with pytest.raises(Exception, match="down"):
+            call(agent, way)
+    assert ("names another model (StubChat)" in caplog.text) == (not is_first)
+
+
+def test_an_agent_whose_requests_name_one_model_is_warned_of_none(caplog):
+    llm, _ = routed(steps=2)
+    agent_of(llm).invoke(ASK)
+    assert "names another model" not in caplog.text
 
 
 def test_the_unit_of_the_middleware():

@@ -1,6 +1,8 @@
 """The scope of a call: its chain run ends once, however the call ends, and its model sees the caller's context."""
 
 import asyncio
+import gc
+import time
 from contextvars import ContextVar
 from functools import partial
 
@@ -11,6 +13,7 @@ from langchain_core.runnables.config import var_child_runnable_config
 from support.chat_calls import collect
 from support.chat_stub import StubChat, routed
 from wiserouter.errors import UnknownModel
+from wiserouter_langchain.dropped_streams import when_dropped
 
 SECRET: ContextVar[str] = ContextVar("secret", default="unset")
 
@@ -28,6 +31,14 @@ class Ends(BaseCallbackHandler):
 
     def on_chain_error(self, error, **kwargs):
         self.ends.append(type(error).__name__)
+
+
+def eventually(is_true):
+    for _ in range(1_000):
+        if is_true():
+            return True
+        time.sleep(0.002)
+    return False
 
 
 async def read_v3(llm, config):
@@ -89,6 +100,38 @@ def test_the_run_of_a_stream_that_is_closed_early_ends_once():
     assert handler.ends == []
     stream.close()
     assert handler.ends == ["GeneratorExit"]
+
+
+DROPS = {
+    "unread": (0, lambda llm, config: llm.stream_events("hello", config, version="v3")),
+    "begun": (1, lambda llm, config: next(iter(llm.stream_events("hello", config, version="v3")))),
+    "async, unread": (0, lambda llm, config: asyncio.run(llm.astream_events("hello", config, version="v3"))),
+}
+
+
+@pytest.mark.parametrize("drop", DROPS)
+def test_the_call_of_an_event_stream_that_is_dropped_ends_once_it_is_collected(drop):
+    handler, llm = Ends(), routed()
+    n_read, left = DROPS[drop]
+    left(llm, {"callbacks": [handler]})
+    gc.collect()
+    assert eventually(lambda: handler.ends == ["GeneratorExit"])
+    status = llm.core.status()
+    assert (status.released, status.presumed, status.in_flight) == (1 - n_read, n_read, 0)
+
+
+def test_a_dropped_event_stream_whose_call_cannot_be_settled_holds_up_no_other(caplog):
+    def fail():
+        raise ValueError("no")
+
+    class Stream:
+        pass
+
+    done = []
+    for end in (fail, lambda: done.append(True)):
+        when_dropped(Stream(), end)
+    assert eventually(lambda: done == [True])
+    assert "could not be settled" in caplog.text
 
 
 @pytest.mark.parametrize("way", ["aclose", "cancel", "loop"])

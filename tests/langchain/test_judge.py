@@ -6,6 +6,7 @@ import pytest
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage
+from pydantic import Field
 
 from wiserouter import Budget, Price
 from wiserouter.errors import InvalidInput, UnknownPrice
@@ -22,9 +23,20 @@ def llm_with(judge, **fields):
     return RunnableWiseRouter(models=models, prices=PRICES, budget=budget, judge=judge, judge_share=1.0, **fields)
 
 
-def replying(*texts):
+class Limited(GenericFakeChatModel):
+    """A chat model with a field that limits its output; it notes the limit of each call."""
+
+    max_tokens: int | None = None
+    sent: list = Field(default_factory=list)
+
+    def _generate(self, *args, **kwargs):
+        self.sent.append(self.max_tokens)
+        return super()._generate(*args, **kwargs)
+
+
+def replying(*texts, kind=Limited):
     """Return a chat model that replies with these texts in turn, at the cost of `USAGE`."""
-    return GenericFakeChatModel(messages=iter([AIMessage(text, usage_metadata=USAGE) for text in texts]))
+    return kind(messages=iter([AIMessage(text, usage_metadata=USAGE) for text in texts]))
 
 
 def judged(llm):
@@ -64,6 +76,43 @@ def test_a_chat_model_judges_on_its_own_budget():
     assert (figures.judged, figures.failed) == (3, 1)
     assert account.spent_usd == pytest.approx(4 * each_usd)
     assert llm.core.estimates.reward.sum() == 1.5
+
+
+@pytest.mark.parametrize(("terms", "limit"), [({}, 1_000), ({"max_output_tokens": 50}, 50)])
+def test_the_limit_of_a_reply_that_bounds_its_cost_is_sent(terms, limit):
+    judge = replying("1")
+    llm = llm_with(judge, judge_budget_usd=1.0, judge_terms={"price": Price(0.0, 1e-5), **terms})
+    llm.invoke("what is 2 + 2?")
+    assert judged(llm).judged == 1
+    assert judge.sent == [limit]
+
+
+def test_a_budget_that_does_not_pay_for_the_limit_of_a_reply_asks_no_judge():
+    judge = replying("1")
+    llm = llm_with(judge, judge_budget_usd=0.009, judge_terms={"price": Price(0.0, 1e-5)})
+    llm.invoke("what is 2 + 2?")
+    judged(llm)
+    assert judge.sent == []
+
+
+def test_a_judge_without_a_budget_is_sent_the_limit_that_is_stated_only():
+    for terms, limit in (({}, None), ({"max_output_tokens": 50}, 50)):
+        judge = replying("1")
+        llm = llm_with(judge, judge_terms=terms)
+        llm.invoke("what is 2 + 2?")
+        assert judged(llm).judged == 1
+        assert judge.sent == [limit]
+
+
+def test_a_budget_needs_a_judge_whose_replies_are_bounded():
+    price = Price(1e-6, 1e-5)
+    unlimited = replying("1", kind=GenericFakeChatModel)
+    with pytest.raises(UnknownPrice, match="no field that limits its output"):
+        llm_with(unlimited, judge_budget_usd=1.0, judge_terms={"price": price})
+    with pytest.raises(InvalidInput, match="needs a judge with a field"):
+        llm_with(unlimited, judge_terms={"max_output_tokens": 50})
+    by_profile = unlimited.model_copy(update={"profile": {"max_output_tokens": 100}})
+    llm_with(by_profile, judge_budget_usd=1.0, judge_terms={"price": price}).core.stop_judging()
 
 
 def test_a_judge_that_hangs_or_fails_holds_nothing_up():
@@ -109,6 +158,10 @@ def test_the_judges_run_is_none_of_the_callers():
 def test_terms_are_checked():
     with pytest.raises(InvalidInput, match="need a judge"):
         llm_with(None, judge_budget_usd=1.0)
+    with pytest.raises(InvalidInput, match="max_output_tokens must be a whole number"):
+        llm_with(replying("1"), judge_terms={"max_output_tokens": 0})
+    with pytest.raises(InvalidInput, match="is a term of a chat model"):
+        llm_with(lambda prompt, answer: 1.0, judge_terms={"max_output_tokens": 50})
     with pytest.raises(InvalidInput, match="needs cost_usd"):
         llm_with(lambda prompt, answer: 1.0, judge_budget_usd=1.0)
     with pytest.raises(UnknownPrice, match="judge"):

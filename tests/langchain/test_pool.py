@@ -88,6 +88,22 @@ def test_a_model_is_added_with_the_chat_model_behind_it():
     assert llm.invoke("hello", {"configurable": {"wise_model": "best"}})
 
 
+def test_calls_that_come_while_a_model_is_added_are_answered_by_the_others():
+    llm = routed("large")
+    learn, answers = llm.core._learner.add_model, []
+
+    def slowly(*args):
+        answers.append(llm.invoke("hello", {"configurable": {"wise_model": "large"}}))
+        answers.append(llm.invoke("hello"))
+        learn(*args)
+        answers.append(llm.invoke("hello"))
+
+    llm.core._learner.add_model = slowly
+    llm.add_model("best", OtherStub(model="stub-best"), price=Price(1e-6, 1e-6), reward=1.0, cost_usd=1e-5)
+    assert {answer.response_metadata["wise_router"]["model"] for answer in answers} <= {"small", "large"}
+    assert set(llm.models) == set(llm._environment.members) == set(llm.core.pool.names)
+
+
 @pytest.mark.parametrize("name", ["small", "large"])
 def test_a_name_that_is_taken_is_refused(name):
     with pytest.raises(InvalidInput, match=f"must be new, got {name!r}"):

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TypeVar
+from contextvars import copy_context
+from threading import Lock
+from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
@@ -23,15 +25,40 @@ async def offload(step: Callable[[], T], undo: Callable[[T], object] | None = No
     undo : callable, optional
         Called with the result of the step, in a thread as well, if the caller was cancelled.
     """
-    done = asyncio.ensure_future(asyncio.to_thread(step))
+    handed = _Handover(step, undo)
+    loop, context = asyncio.get_running_loop(), copy_context()
+    done = loop.run_in_executor(None, context.run, handed.run)  # no task, which the end of the loop would cancel
     try:
         return await asyncio.shield(done)
     except asyncio.CancelledError:
-        if undo is not None:
-            done.add_done_callback(lambda future: _undone(future, undo))
+        if handed.leave():
+            loop.run_in_executor(None, context.run, handed.undo)
         raise
 
 
-def _undone(done: asyncio.Future[T], undo: Callable[[T], object]) -> None:
-    if not done.cancelled() and done.exception() is None:
-        done.get_loop().run_in_executor(None, undo, done.result())
+class _Handover(Generic[T]):
+    """A step whose result is undone in its thread if the caller has left meanwhile: the loop may have ended by then."""
+
+    def __init__(self, step: Callable[[], T], undo: Callable[[T], object] | None) -> None:
+        self._step, self._undo = step, undo
+        self._lock, self._is_left = Lock(), False
+        self._results: list[T] = []
+
+    def run(self) -> T:
+        result = self._step()
+        with self._lock:
+            self._results.append(result)
+            is_left = self._is_left
+        if is_left:
+            self.undo()
+        return result
+
+    def leave(self) -> bool:
+        """Note that the caller has left, and return True if the step has ended before that."""
+        with self._lock:
+            self._is_left = True
+            return bool(self._results)
+
+    def undo(self) -> None:
+        if self._undo is not None:
+            self._undo(self._results[0])

@@ -11,6 +11,7 @@ import pytest
 from wiserouter import (
     Budget,
     Contexts,
+    Conversations,
     EpsilonFirst,
     Estimates,
     Model,
@@ -398,6 +399,29 @@ async def test_adecide_encodes_off_the_event_loop():
     await asyncio.gather(*(router.acharge(d, 1.0) for d in decisions))
     assert router.status().spent_usd == 20.0
     assert (await router.adecide(embedding=[1.0, 0.0])).context == 0
+
+
+async def test_a_call_of_a_run_that_is_cancelled_while_it_is_decided_reserves_nothing():
+    begun, go_on = threading.Event(), threading.Event()
+
+    class Encoder(TableEncoder):
+        def encode(self, text):
+            begun.set()
+            go_on.wait(5)
+            return super().encode(text)
+
+    router = make(encoder=Encoder({"code": [1.0, 0.0]}), conversations=Conversations("run"))
+    router.start(Budget(100.0, 50))
+    deciding = asyncio.create_task(router.adecide("code", conversation="a"))
+    await asyncio.to_thread(begun.wait, 5)
+    deciding.cancel()
+    go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await deciding
+    async with asyncio.timeout(5):
+        while router.status().released == 0:
+            await asyncio.sleep(0.001)
+    assert router.status().reserved_usd == 0.0
 
 
 def test_reservations_expire_by_the_clock():

@@ -2,6 +2,9 @@
 
 import asyncio
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 
@@ -43,3 +46,41 @@ async def test_a_cancelled_caller_does_not_stop_it_and_its_result_is_undone(fail
         while not undone and not fails:
             await asyncio.sleep(0)
     assert undone == ([] if fails else ["done"])
+
+
+@pytest.mark.parametrize("n_threads", [1, 4])
+def test_the_end_of_the_loop_stops_no_step_and_leaves_no_result_that_is_not_undone(n_threads):
+    begun, done, undone = threading.Event(), [], []
+
+    def step(n):
+        begun.set()
+        time.sleep(0.01)
+        done.append(n)
+        return n
+
+    async def main():
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(n_threads))
+        tasks = [asyncio.create_task(offload(partial(step, n), undone.append)) for n in range(8)]
+        await asyncio.to_thread(begun.wait, 5) if n_threads > 1 else await asyncio.sleep(0.005)
+        return tasks
+
+    asyncio.run(main())
+    assert sorted(done) == sorted(undone) == list(range(8))
+
+
+async def test_a_result_that_arrives_as_its_caller_is_cancelled_is_undone():
+    ended, undone = threading.Event(), []
+
+    def step():
+        ended.set()
+        return "done"
+
+    waiting = asyncio.create_task(offload(step, undone.append))
+    await asyncio.sleep(0)
+    assert ended.wait(5)  # on the loop, which cannot tell the caller meanwhile
+    waiting.cancel()
+    async with asyncio.timeout(5):
+        while not undone:
+            await asyncio.sleep(0)
+    assert undone == ["done"]
+    assert waiting.cancelled()
