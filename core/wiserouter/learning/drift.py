@@ -138,7 +138,7 @@ class Watch:
         return [self._estimates, self.bucket] if at_s >= self._began_s else [self._estimates]
 
     def left_of(self, decided_s: float, context: int, model: int) -> Left:
-        """Return what is left of the observations of a decision, after old ones have faded."""
+        """Return the shares that are left of the observations of a decision, after old ones have faded."""
         return self._fading.left_of(decided_s, context, model)
 
     def check_drift(self, now_s: float) -> Changes | None:

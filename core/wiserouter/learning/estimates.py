@@ -6,9 +6,9 @@ own mean over all contexts, by a strength estimated from the data (`wiserouter.l
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from types import EllipsisType
-from typing import NamedTuple, NoReturn, Protocol, cast
+from typing import NamedTuple, NoReturn, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,7 +18,7 @@ from wiserouter.learning.fading import ALL_LEFT, Left
 from wiserouter.learning.possible_sums import possible_sums
 from wiserouter.learning.shrinkage import shrunk_means, spreads
 from wiserouter.pricing.prices import Usage
-from wiserouter.types import NO_CONTEXT, FloatArray, IntArray
+from wiserouter.types import FloatArray, IntArray
 from wiserouter.validation import check_count
 
 FIELDS = (
@@ -177,8 +177,7 @@ class Estimates:
         """Scale the weight of all observations so far by `factor`."""
         for field in FIELDS:
             getattr(self, field).__imul__(factor)
-        for owed in self._owed.values():
-            owed *= factor
+        self._owed = {name: owed * factor for name, owed in self._owed.items()}
 
     def add_table(self, contexts: IntArray, reward: ArrayLike, cost_usd: ArrayLike) -> None:
         """Count a table of past calls.
@@ -328,56 +327,3 @@ def reward_changes(
         "scored": left.others * more,
         "delay_s": left.others * more * max(delay_s, 0.0),
     }
-
-
-class Sums(Protocol):
-    """Sums to which observations are added, such as `Estimates`."""
-
-    def add_invoked(self, context: int, model: int, count: int = 1) -> None:
-        """Count decisions."""
-        ...
-
-    def add_cost(self, context: int, model: int, cost_usd: float, usage: Usage | None = None) -> None:
-        """Count the true cost of one call, and its tokens where they are known."""
-        ...
-
-    def reprice(self, model: int, factor: FloatArray) -> None:
-        """Restate the costs of a model at a new price, `factor` times the old one in each context."""
-        ...
-
-
-class AllSums:
-    """Several sums that count the same observations; a query without a context counts in none.
-
-    Parameters
-    ----------
-    each : sequence of Sums
-        The sums.
-
-    Examples
-    --------
-    >>> estimates, recent = Estimates(1, 1), Estimates(1, 1)
-    >>> AllSums([estimates, recent]).add_invoked(0, 0)
-    >>> estimates.n_invoked, recent.n_invoked
-    (1, 1)
-    """
-
-    def __init__(self, each: Sequence[Sums]) -> None:
-        self._each = tuple(each)
-
-    def add_invoked(self, context: int, model: int, count: int = 1) -> None:
-        """Count decisions."""
-        if context != NO_CONTEXT:
-            for sums in self._each:
-                sums.add_invoked(context, model, count)
-
-    def add_cost(self, context: int, model: int, cost_usd: float, usage: Usage | None = None) -> None:
-        """Count the true cost of one call, and its tokens where they are known."""
-        if context != NO_CONTEXT:
-            for sums in self._each:
-                sums.add_cost(context, model, cost_usd, usage)
-
-    def reprice(self, model: int, factor: FloatArray) -> None:
-        """Restate the costs of a model at a new price."""
-        for sums in self._each:
-            sums.reprice(model, factor)

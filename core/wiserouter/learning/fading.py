@@ -84,8 +84,8 @@ class Fading:
         self._changes.append((before_s, dict(factors)))
         if len(self._changes) > MOST_CHANGES:
             (_, first), (second_s, second) = self._changes[:2]
-            both = {name: first.get(name, 1.0) * second.get(name, 1.0) for name in {**first, **second}}
-            self._changes[:2] = [(second_s, both)]
+            both = {name: first[name] * second[name] if name in second else first[name] for name in first}
+            self._changes[:2] = [(second_s, {**second, **both})]
 
     def reshape(self, n_contexts: int, n_models: int) -> None:
         """Go on with other contexts, or with more models; the least factor of a model is taken for all contexts."""
@@ -96,7 +96,7 @@ class Fading:
                 factors[name] = np.tile(row, (n_contexts, 1))
 
     def left_of(self, decided_s: float, context: int, model: int) -> Left:
-        """Return what is left of the observations of a decision."""
+        """Return the shares that are left of the observations of a decision."""
         left = dict.fromkeys(Left._fields, self._left_by_age(decided_s))
         for before_s, factors in self._changes:
             if decided_s < before_s:

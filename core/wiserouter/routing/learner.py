@@ -8,9 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from wiserouter.artifacts.parts import RouterParts, check_shape
 from wiserouter.judging.agreement import places_of, rise_of
 from wiserouter.judging.agreements import Agreements
+from wiserouter.learning.all_sums import AllSums
 from wiserouter.learning.cost_prior import price_change
 from wiserouter.learning.drift import Watch
-from wiserouter.learning.estimates import AllSums, Estimates
+from wiserouter.learning.estimates import Estimates
 from wiserouter.learning.fading import ALL_LEFT, Left
 from wiserouter.learning.new_model import new_model_prior
 from wiserouter.learning.pending_scores import PendingScores
@@ -353,7 +354,7 @@ class Learner:
         return [self.estimates] if self._watch is None else self._watch.sums_since(record.decision.decided_at)
 
     def _left_of(self, record: Record, context: int) -> Left:
-        """Return what is left of the observations of a decision."""
+        """Return the shares that are left of the observations of a decision."""
         if self._watch is None:
             return ALL_LEFT
         return self._watch.left_of(record.decision.decided_at, context, record.model)

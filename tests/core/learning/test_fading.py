@@ -26,6 +26,12 @@ def served(clock, watch):
     return router
 
 
+def watched():
+    estimates, watch = Estimates(2, 1), Watch(half_life_s=3_000.0, bucket_s=1_000.0, bucket_requests=10**9)
+    watch.follow(estimates, 0.0)
+    return watch, estimates
+
+
 def call(router, context):
     decision = router.decide(context=context)
     router.charge(decision, cost_usd=1e-4)
@@ -60,26 +66,22 @@ def test_calls_of_an_outage_are_released_after_old_ones_have_faded(half_life_s):
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.tuples(st.floats(1.0, 7_200.0), st.integers(0, 1)), min_size=1, max_size=60))
 def test_a_release_leaves_no_trace_of_its_decision(calls):
-    estimates = Estimates(2, 1), Estimates(2, 1)
-    watches = [Watch(half_life_s=3_000.0, bucket_s=1_000.0, bucket_requests=10**9) for _ in estimates]
+    with_lost, without = watched(), watched()
     now_s, lost = 0.0, []
-    for watch, sums in zip(watches, estimates, strict=True):
-        watch.follow(sums, now_s)
     for after_s, context in calls:
         now_s += after_s
-        for watch in watches:
+        for watch, estimates in (with_lost, without):
             watch.check_drift(now_s)
-        for sums in (estimates[0], watches[0].bucket, estimates[1], watches[1].bucket):
-            sums.add_invoked(context, 0)
-        for sums in (estimates[0], watches[0].bucket):
-            sums.add_invoked(context, 0)
+            for sums in (estimates, watch.bucket):
+                sums.add_invoked(context, 0, 2 if watch is with_lost[0] else 1)
         lost.append((now_s, context))
+    watch = with_lost[0]
     for decided_s, context in lost:
-        for sums in watches[0].sums_since(decided_s):
-            sums.take_back(context, 0, watches[0].left_of(decided_s, context, 0))
-    for one, other in zip((estimates[0], watches[0].bucket), (estimates[1], watches[1].bucket), strict=True):
-        np.testing.assert_allclose(one.met, other.met, rtol=1e-9, atol=1e-12)
-        np.testing.assert_allclose(one.invoked, other.invoked, rtol=1e-9, atol=1e-12)
+        for sums in watch.sums_since(decided_s):
+            sums.take_back(context, 0, watch.left_of(decided_s, context, 0))
+    for field in ("met", "invoked"):
+        np.testing.assert_allclose(*(getattr(sums, field) for _, sums in (with_lost, without)), atol=1e-12)
+        np.testing.assert_allclose(*(getattr(watch.bucket, field) for watch, _ in (with_lost, without)), atol=1e-12)
 
 
 def test_a_score_that_is_replaced_late_counts_for_what_is_left_of_it():
