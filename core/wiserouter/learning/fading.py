@@ -49,6 +49,7 @@ class Fading:
     >>> fading = Fading(half_life_s=60.0)
     >>> fading.start_bucket(0.0)
     >>> fading.fade(60.0)
+    0.5
     >>> fading.start_bucket(60.0)
     >>> fading.left_of(30.0, 0, 0).met, fading.left_of(60.0, 0, 0).met
     (0.5, 1.0)
