@@ -44,6 +44,9 @@ def check_manifest(manifest: Mapping[str, Any]) -> None:
             _check_is(model.get(name) or {}, dict, f"Model.{name}")
         _check_is(model.get("params", {}), dict, "Model.params")
     _check_policy(manifest["policy"])
+    _check_is(manifest.get("first_prices", {}), dict, "first_prices")
+    for name, price in manifest.get("first_prices", {}).items():
+        _check_is(price, dict, f"the first price of {name}")
     for key in ("encoder", "finer"):
         _check_is(manifest.get(key) or {}, dict, key)
     for summary in _list("portraits", manifest["portraits"]):

@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from wiserouter.artifacts.file import content_hash
+from wiserouter.artifacts.first_prices import add_first_prices
 from wiserouter.artifacts.parts import RouterParts
 from wiserouter.errors import InvalidInput, NotMergeable
 from wiserouter.learning.estimates import Estimates
@@ -83,7 +84,9 @@ def merge(
     estimates = Estimates(contexts.n_contexts, len(models))
     for _, parts in routers:
         estimates.merge(_widened(parts, column))
-    return RouterParts(models, contexts, routers[0][1].encoder, policy or _policy(routers), estimates)
+    policy = policy or _policy(routers)
+    add_first_prices(policy, [parts for _, parts in routers])
+    return RouterParts(models, contexts, routers[0][1].encoder, policy, estimates)
 
 
 def contexts_hash(parts: RouterParts) -> str:

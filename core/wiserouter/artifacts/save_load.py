@@ -22,6 +22,7 @@ from wiserouter.artifacts.checks import (
     without_remainders,
 )
 from wiserouter.artifacts.file import read_artifact, write_artifact
+from wiserouter.artifacts.first_prices import saved_first_prices, take_first_prices
 from wiserouter.artifacts.parts import RouterParts
 from wiserouter.errors import ArtifactError, DamagedArtifact, InvalidInput, WiseRouterError
 from wiserouter.judging.agreement import checked_sums
@@ -61,6 +62,9 @@ def save(parts: RouterParts, path: str | Path) -> str:
         manifest["finer"] = residuals.settings()
     if parts.agreements:
         manifest["agreements"] = parts.agreements
+    first_prices = saved_first_prices(parts)
+    if first_prices:
+        manifest["first_prices"] = first_prices
     arrays = {
         "contexts.centroids": contexts.centroids,
         "contexts.freq": contexts.freq,
@@ -119,12 +123,14 @@ def _parts(
     call_sums = _without("calls.", arrays)
     if call_sums:
         check_call_sums(call_sums, shape)
+    policy = open_policy(manifest["policy"]["name"], manifest["policy"]["settings"])
+    take_first_prices(policy, models, manifest.get("first_prices", {}))
     check_residuals(settings or {"n_models": shape[1], "residual": None}, finer, shape, contexts.dim)
     return RouterParts(
         models=models,
         contexts=contexts,
         encoder=_encoder(path, manifest["encoder"], _without("encoder.", arrays), encoder),
-        policy=open_policy(manifest["policy"]["name"], manifest["policy"]["settings"]),
+        policy=policy,
         estimates=Estimates.of_arrays(without_negatives(sums, deviating=settings is not None)),
         residuals=None if settings is None else QueryResiduals.of_arrays(settings, finer),
         call_sums=call_sums or None,

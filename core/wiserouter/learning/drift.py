@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from wiserouter.errors import InvalidInput
 from wiserouter.learning.estimates import Estimates
+from wiserouter.learning.fading import Fading, Left
 from wiserouter.learning.shrinkage import spreads
 from wiserouter.types import FloatArray
 from wiserouter.validation import check_amount, check_count
@@ -43,6 +44,7 @@ ROUNDING = 1e-9
 
 _COSTS = ("calls", "cost", "cost_sq")
 _REWARDS = ("labels", "reward", "reward_sq")
+_FIELDS = {"costs": _COSTS, "rewards": _REWARDS, "met": ("met",)}  # of what `Left` names
 
 
 class Changes(NamedTuple):
@@ -121,16 +123,23 @@ class Watch:
         self.bucket_s = check_amount("bucket_s", bucket_s)
         self.bucket_requests = check_count("bucket_requests", bucket_requests, least=1)
         self.false_alarms = false_alarms
+        self._fading = Fading(half_life_s)
 
     def follow(self, estimates: Estimates, now_s: float) -> None:
         """Start a bucket of the observations added to `estimates` from now on."""
         self._estimates = estimates
         self.bucket = Estimates(*estimates.shape)
-        self._faded_at, self.due_s = now_s, now_s + self.bucket_s
+        self._began_s = now_s
+        self._fading.reshape(*estimates.shape)
+        self._start_bucket(now_s)
 
     def sums_since(self, at_s: float) -> list[Estimates]:
         """Return the sums that hold an observation of a decision made at `at_s`: the bucket too, if it is in it."""
-        return [self._estimates, self.bucket] if at_s >= self._faded_at else [self._estimates]
+        return [self._estimates, self.bucket] if at_s >= self._began_s else [self._estimates]
+
+    def left_of(self, decided_s: float, context: int, model: int) -> Left:
+        """Return the shares that are left of the observations of a decision, after old ones have faded."""
+        return self._fading.left_of(decided_s, context, model)
 
     def check_drift(self, now_s: float) -> Changes | None:
         """Fade observations if the bucket has ended, test it if it is full enough, and return the changes found.
@@ -140,7 +149,7 @@ class Watch:
         Changes or None
             None while neither is due.
         """
-        elapsed_s, n = now_s - self._faded_at, self.bucket.n_invoked
+        n = self.bucket.n_invoked
         if now_s < self.due_s and n < self.bucket_requests:
             return None
         full = n >= min(self.bucket_requests, ENOUGH * self._estimates.shape[1])
@@ -149,12 +158,17 @@ class Watch:
         changes = self._test() if full else _no_changes(self._estimates)
         self._discount(changes)
         if self.half_life_s is not None:
+            factor = self._fading.fade(max(now_s - self._faded_at, 0.0))  # no time passes while a clock goes back
             for seen in (self._estimates, self.bucket):
-                seen.fade(0.5 ** (elapsed_s / self.half_life_s))
-        self._faded_at, self.due_s = now_s, now_s + self.bucket_s
+                seen.fade(factor)
         if full:
-            self.bucket = Estimates(*self._estimates.shape)
+            self.bucket, self._began_s = Estimates(*self._estimates.shape), now_s
+        self._start_bucket(now_s)
         return changes
+
+    def _start_bucket(self, now_s: float) -> None:
+        self._faded_at, self.due_s = now_s, now_s + self.bucket_s
+        self._fading.start_bucket(now_s)
 
     def _test(self) -> Changes:
         n_contexts, n_models = self._estimates.shape
@@ -164,10 +178,14 @@ class Watch:
         return Changes(rewards, costs, _frequencies_changed(self._estimates.met, self.bucket.met, z))
 
     def _discount(self, changes: Changes) -> None:
-        for which, fields in ((changes.rewards, _REWARDS), (changes.costs, _COSTS)):
-            _forget(self._estimates, self.bucket, fields, which)
-        if changes.frequencies:
-            _forget(self._estimates, self.bucket, ("met",), np.ones(self._estimates.shape, dtype=np.bool_))
+        met = np.full(self._estimates.shape, changes.frequencies)
+        changed = {"rewards": changes.rewards, "costs": changes.costs, "met": met}
+        factors = {
+            name: _forget(self._estimates, self.bucket, _FIELDS[name], which)
+            for name, which in changed.items()
+            if which.any()
+        }
+        self._fading.forget(self._began_s, factors)
 
 
 def _no_changes(seen: Estimates) -> Changes:
@@ -209,13 +227,12 @@ def _frequencies_changed(met: FloatArray, new: FloatArray, z: float) -> bool:
     return bool(chi_square > freedom + z * np.sqrt(2.0 * freedom) + z * z)
 
 
-def _forget(seen: Estimates, bucket: Estimates, fields: tuple[str, ...], which: NDArray[np.bool_]) -> None:
-    """Scale the old observations of some pairs down to at most `KEPT` times the new ones of their model."""
-    if not which.any():
-        return
+def _forget(seen: Estimates, bucket: Estimates, fields: tuple[str, ...], which: NDArray[np.bool_]) -> FloatArray:
+    """Scale the old observations of some pairs to at most `KEPT` times the new ones of their model; return by what."""
     count, n = getattr(seen, fields[0]), getattr(bucket, fields[0])
     old, new = (np.where(which, table, 0.0).sum(axis=0) for table in (count - n, n))
     factor = np.where(which, np.minimum(KEPT * new / np.maximum(old, 1e-9), 1.0), 1.0)
     for field in fields:
         table, fresh = getattr(seen, field), getattr(bucket, field)
         table[...] = np.maximum(fresh + factor * (table - fresh), 0.0)
+    return factor

@@ -6,16 +6,19 @@ own mean over all contexts, by a strength estimated from the data (`wiserouter.l
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple, NoReturn, Protocol, cast
+from collections.abc import Mapping
+from types import EllipsisType
+from typing import NamedTuple, NoReturn, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from wiserouter.errors import InvalidInput
+from wiserouter.learning.fading import ALL_LEFT, Left
+from wiserouter.learning.possible_sums import possible_sums
 from wiserouter.learning.shrinkage import shrunk_means, spreads
 from wiserouter.pricing.prices import Usage
-from wiserouter.types import NO_CONTEXT, FloatArray, IntArray
+from wiserouter.types import FloatArray, IntArray
 from wiserouter.validation import check_count
 
 FIELDS = (
@@ -97,6 +100,7 @@ class Estimates:
         self.n_observations = 0
         self.pending = 0.0
         self._cells = self._views()
+        self._owed: dict[str, FloatArray] = {}  # what was taken back before it was there, at most 0
 
     def add_cost(self, context: int, model: int, cost_usd: float, usage: Usage | None = None) -> None:
         """Count the true cost of one call, and its tokens where they are known."""
@@ -112,10 +116,10 @@ class Estimates:
         self.n_observations += 1
         self.observed[context] += 1
 
-    def amend_cost(self, context: int, model: int, cost_usd: float, *, replacing: float) -> None:
-        """Replace the cost of one call, or of a run that has gone on, by what it has come to."""
-        self.cost[context, model] += cost_usd - replacing
-        self.cost_sq[context, model] += cost_usd * cost_usd - replacing * replacing
+    def amend_cost(self, context: int, model: int, cost_usd: float, *, replacing: float, left: float = 1.0) -> None:
+        """Replace what is left of the cost of one call, or of a run that has gone on, by what it has come to."""
+        self.cost[context, model] += left * (cost_usd - replacing)
+        self.cost_sq[context, model] += left * (cost_usd * cost_usd - replacing * replacing)
 
     def reprice(self, model: int, factor: ArrayLike) -> None:
         """Restate the costs of a model at a new price, `factor` times the old one in each context."""
@@ -133,27 +137,36 @@ class Estimates:
         replacing: float | None = None,
         replaced_weight: float = 1.0,
         delay_s: float = 0.0,
+        left: Left = ALL_LEFT,
     ) -> None:
         """Count one reward, `delay_s` after its decision, or in place of an earlier one where `replacing` is given.
 
-        Where it weighs less than the earlier one, `delay_s` is that of the weight that is taken back.
+        Where it weighs less than the earlier one, `delay_s` is that of the weight that is taken back. It counts for
+        what is `left` of the earlier one.
         """
         cells, n_models = self._cells, self.shape[1]
         cell = context * n_models + model if 0 <= model < n_models else self._no_cell(context, model)
-        old, old_weight = (0.0, 0.0) if replacing is None else (replacing, replaced_weight)
-        more = weight - old_weight
-        if more:
-            cells["scored"][cell] += more
-            if delay_s > 0.0:
-                cells["delay_s"][cell] += more * delay_s
-            cells["labels"][cell] += more
-        cells["reward"][cell] += weight * reward - old_weight * old
-        cells["reward_sq"][cell] += weight * reward * reward - old_weight * old * old
+        if replacing is None:
+            if weight:
+                cells["scored"][cell] += weight
+                if delay_s > 0.0:
+                    cells["delay_s"][cell] += weight * delay_s
+                cells["labels"][cell] += weight
+            cells["reward"][cell] += weight * reward
+            cells["reward_sq"][cell] += weight * reward * reward
+        else:
+            changes = reward_changes(reward, weight, replacing, replaced_weight, delay_s, left)
+            self._change((context, model), changes, reward)
         self.n_observations += 1
         self.observed[context] += 1
 
+    def take_back(self, context: int, model: int, left: Left = ALL_LEFT) -> None:
+        """Take back what is left of a decision."""
+        self._change((context, model), {"invoked": -left.others, "met": -left.met})
+        self.n_invoked -= 1
+
     def add_invoked(self, context: int, model: int, count: int = 1) -> None:
-        """Count a decision, or take one back with `count=-1`."""
+        """Count decisions."""
         cells, n_models = self._cells, self.shape[1]
         cell = context * n_models + model if 0 <= model < n_models else self._no_cell(context, model)
         cells["invoked"][cell] += count
@@ -164,6 +177,7 @@ class Estimates:
         """Scale the weight of all observations so far by `factor`."""
         for field in FIELDS:
             getattr(self, field).__imul__(factor)
+        self._owed = {name: owed * factor for name, owed in self._owed.items()}
 
     def add_table(self, contexts: IntArray, reward: ArrayLike, cost_usd: ArrayLike) -> None:
         """Count a table of past calls.
@@ -205,22 +219,30 @@ class Estimates:
             setattr(self, field, np.column_stack([getattr(self, field), column]))
         self.shape = self.shape[0], self.shape[1] + 1
         self._cells = self._views()
+        self.forgive()
         self.n_observations += round(2 * weight * self.shape[0])
 
     def merge(self, other: Estimates) -> None:
-        """Add the counts and sums of other estimates; the order of merges never matters."""
+        """Add the counts and sums of other estimates; the order of merges never matters.
+
+        What these, or others before, take back beyond what is there is set against what later ones bring.
+        """
         if other.shape != self.shape:
             raise InvalidInput(f"estimates to merge must have shape {self.shape}, got {other.shape}")
-        for field in FIELDS:
-            getattr(self, field).__iadd__(getattr(other, field))
+        changes = other.arrays()
+        if self._owed or any(table.min() < 0.0 for table in changes.values()):
+            owed, self._owed = self._owed, {}
+            self._change(..., {name: table + owed.get(name, 0.0) for name, table in changes.items()})
+        else:
+            for field in FIELDS:
+                getattr(self, field).__iadd__(changes[field])
         self.observed = [mine + its for mine, its in zip(self.observed, other.observed, strict=True)]
         self.n_invoked += other.n_invoked
         self.n_observations += other.n_observations
 
-    def clip(self) -> None:
-        """Raise sums that were taken back beyond what is left of them to 0."""
-        for field in FIELDS:
-            np.maximum(getattr(self, field), 0.0, out=getattr(self, field))
+    def forgive(self) -> None:
+        """Set nothing that was taken back so far against what is merged later."""
+        self._owed = {}
 
     def copy(self) -> Estimates:
         """Return an independent copy."""
@@ -274,6 +296,17 @@ class Estimates:
         estimates.n_observations = round(estimates.calls.sum() + estimates.labels.sum())
         return estimates
 
+    def _change(
+        self, where: tuple[int, int] | EllipsisType, changes: Mapping[str, FloatArray | float], reward: float = 0.0
+    ) -> None:
+        """Add amounts that may be negative, as far as sums remain possible; what is missing is owed."""
+        former = {name: getattr(self, name)[where].copy() for name in changes}
+        sums = {name: former[name] + change for name, change in changes.items()}
+        for name, table in possible_sums(sums, former, reward).items():
+            getattr(self, name)[where] = table
+            if (sums[name] != table).any():
+                self._owed.setdefault(name, np.zeros(self.shape))[where] += sums[name] - table
+
     def _views(self) -> dict[str, memoryview[float]]:
         """Return flat views of the arrays by name, in which adding to one cell takes 40 % of the time."""
         return {field: cast("memoryview[float]", getattr(self, field).data.cast("B").cast("d")) for field in FIELDS}
@@ -282,54 +315,15 @@ class Estimates:
         raise IndexError(f"no cell ({context}, {model}) in estimates of shape {self.shape}")
 
 
-class Sums(Protocol):
-    """Sums to which observations are added, such as `Estimates`."""
-
-    def add_invoked(self, context: int, model: int, count: int = 1) -> None:
-        """Count a decision, or take one back with `count=-1`."""
-        ...
-
-    def add_cost(self, context: int, model: int, cost_usd: float, usage: Usage | None = None) -> None:
-        """Count the true cost of one call, and its tokens where they are known."""
-        ...
-
-    def reprice(self, model: int, factor: FloatArray) -> None:
-        """Restate the costs of a model at a new price, `factor` times the old one in each context."""
-        ...
-
-
-class AllSums:
-    """Several sums that count the same observations; a query without a context counts in none.
-
-    Parameters
-    ----------
-    each : sequence of Sums
-        The sums.
-
-    Examples
-    --------
-    >>> estimates, recent = Estimates(1, 1), Estimates(1, 1)
-    >>> AllSums([estimates, recent]).add_invoked(0, 0)
-    >>> estimates.n_invoked, recent.n_invoked
-    (1, 1)
-    """
-
-    def __init__(self, each: Sequence[Sums]) -> None:
-        self._each = tuple(each)
-
-    def add_invoked(self, context: int, model: int, count: int = 1) -> None:
-        """Count a decision, or take one back with `count=-1`."""
-        if context != NO_CONTEXT:
-            for sums in self._each:
-                sums.add_invoked(context, model, count)
-
-    def add_cost(self, context: int, model: int, cost_usd: float, usage: Usage | None = None) -> None:
-        """Count the true cost of one call, and its tokens where they are known."""
-        if context != NO_CONTEXT:
-            for sums in self._each:
-                sums.add_cost(context, model, cost_usd, usage)
-
-    def reprice(self, model: int, factor: FloatArray) -> None:
-        """Restate the costs of a model at a new price."""
-        for sums in self._each:
-            sums.reprice(model, factor)
+def reward_changes(
+    reward: float, weight: float, replacing: float, replaced_weight: float, delay_s: float, left: Left
+) -> dict[str, float]:
+    """Return by how much sums change where what is left of a reward is replaced."""
+    more = weight - replaced_weight
+    return {
+        "labels": left.rewards * more,
+        "reward": left.rewards * (weight * reward - replaced_weight * replacing),
+        "reward_sq": left.rewards * (weight * reward * reward - replaced_weight * replacing * replacing),
+        "scored": left.others * more,
+        "delay_s": left.others * more * max(delay_s, 0.0),
+    }

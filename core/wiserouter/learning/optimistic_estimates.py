@@ -119,6 +119,7 @@ class OptimisticEstimates:
             [0.0 if m.score is None else m.score_weight for m in models] or np.zeros(estimates.shape[1])
         )
 
+        self.freq: FloatArray = np.full(estimates.shape[0], 1.0 / estimates.shape[0])
         self._effects: Effects | None = None
         self._pause = pause
         self._fitted_at = self._fit_at = 0.0
@@ -140,7 +141,8 @@ class OptimisticEstimates:
         self.scored_share = scored_share(seen)
         self._weight = self._alpha * math.sqrt(share * (_assured(self.scored_share, seen) if self._alpha > 0 else 1.0))
         met = seen.met.sum(axis=1)
-        self.freq = met / met.sum()
+        if met.any():  # else all queries were taken back
+            self.freq = met / met.sum()
         self._visits_per_model = (ahead * self.freq / seen.shape[1])[:, np.newaxis]
         prior_usd = prior_costs_usd(seen, self._models)
         self._take_rewards(spreads(seen.labels, seen.reward, seen.reward_sq), log_prices(seen, self._first_prices))

@@ -164,11 +164,12 @@ def _load(name: str) -> tiktoken.Encoding | None:
 
 
 def _is_on_event_loop() -> bool:
-    asyncio = sys.modules.get("asyncio")  # its import takes time, and without it no event loop runs
-    if asyncio is None:
+    # its import takes time, and before its end no event loop runs: another thread may be importing it
+    running_loop = getattr(sys.modules.get("asyncio"), "get_running_loop", None)
+    if running_loop is None:
         return False
     try:
-        asyncio.get_running_loop()
+        running_loop()
     except RuntimeError:
         return False
     return True

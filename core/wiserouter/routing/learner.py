@@ -8,9 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from wiserouter.artifacts.parts import RouterParts, check_shape
 from wiserouter.judging.agreement import places_of, rise_of
 from wiserouter.judging.agreements import Agreements
+from wiserouter.learning.all_sums import AllSums
 from wiserouter.learning.cost_prior import price_change
 from wiserouter.learning.drift import Watch
-from wiserouter.learning.estimates import AllSums, Estimates
+from wiserouter.learning.estimates import Estimates
+from wiserouter.learning.fading import ALL_LEFT, Left
 from wiserouter.learning.new_model import new_model_prior
 from wiserouter.learning.pending_scores import PendingScores
 from wiserouter.learning.reclustering import FittedContexts, Growing, Moved, Seen
@@ -148,7 +150,13 @@ class Learner:
 
     def take_back(self, record: Record) -> None:
         """Forget a decision whose call failed."""
-        self.sums.add_invoked(self.context_of(record), record.model, -1)
+        context, model = self.context_of(record), record.model
+        if context != NO_CONTEXT:
+            left = self._left_of(record, context)
+            for sums in self._sums_of(record):
+                sums.take_back(context, model, left)
+            if self._sync is not None:
+                self._sync.take_back(context, model, left)
         if self._growing is not None:
             self._growing.drop(record.decision.id)
 
@@ -172,10 +180,11 @@ class Learner:
         context, model = self.context_of(record), record.model
         if context == NO_CONTEXT:
             return
-        for sums in [self.estimates] if self._watch is None else self._watch.sums_since(record.decision.decided_at):
-            sums.amend_cost(context, model, cost_usd, replacing=replacing_usd)
+        left = self._left_of(record, context).costs
+        for sums in self._sums_of(record):
+            sums.amend_cost(context, model, cost_usd, replacing=replacing_usd, left=left)
         if self._sync is not None:
-            self._sync.amend_cost(context, model, cost_usd, replacing=replacing_usd)
+            self._sync.amend_cost(context, model, cost_usd, replacing=replacing_usd, left=left)
         kept = self._kept(record)
         if kept is not None:
             kept.cost_usd = cost_usd
@@ -221,13 +230,11 @@ class Learner:
             delay_s = _mean_delay_s(self.estimates, context, model)
         else:
             delay_s = self._now() - record.decision.decided_at
-        self.estimates.add_reward(
-            context, model, plain, weight=weight, replacing=former, replaced_weight=replaced_weight, delay_s=delay_s
-        )
+        left = ALL_LEFT if replaced is None else self._left_of(record, context)
+        weights = {"weight": weight, "replaced_weight": replaced_weight}
+        self.estimates.add_reward(context, model, plain, replacing=former, delay_s=delay_s, left=left, **weights)
         if self._sync is not None:
-            self._sync.add_reward(
-                context, model, plain, former, delay_s, weight=weight, replaced_weight=replaced_weight
-            )
+            self._sync.add_reward(context, model, plain, former, delay_s, left=left, **weights)
         if self._watch is not None and replaced is None:
             self._watch.bucket.add_reward(context, model, plain, weight=weight)
         kept = self._kept(record)
@@ -258,7 +265,7 @@ class Learner:
             sums.fade(0.5 ** (age_s / self._watch.half_life_s))
         self.estimates.merge(sums)
         if corrects:  # sums that have faded here hold less than the others move
-            self.estimates.clip()
+            self.estimates.forgive()
             return
         if self._watch is not None and not age_s:
             self._watch.bucket.merge(sums)
@@ -346,6 +353,16 @@ class Learner:
         self.policy.bind(self.contexts.freq, self.estimates, self.pool.models)
         prices = {name: self.pool.list_price_usd(k) for k, name in enumerate(self.pool.names)}
         self.agreements.place(places_of(prices), rise_of(prices))
+
+    def _sums_of(self, record: Record) -> list[Estimates]:
+        """Return the sums that hold the observations of a decision."""
+        return [self.estimates] if self._watch is None else self._watch.sums_since(record.decision.decided_at)
+
+    def _left_of(self, record: Record, context: int) -> Left:
+        """Return the shares that are left of the observations of a decision."""
+        if self._watch is None:
+            return ALL_LEFT
+        return self._watch.left_of(record.decision.decided_at, context, record.model)
 
     def _plan_ahead(self, context: int) -> None:
         """Let the policy plan again while no request waits for it."""

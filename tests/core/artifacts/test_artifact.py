@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wiserouter import Budget, EpsilonFirst, Estimates, Model, Price, RoutingLog, WiseRouter
+from wiserouter import Budget, EpsilonFirst, Estimates, Model, Price, RoutingLog, Usage, WiseRouter
 from wiserouter.artifacts.file import read_artifact, write_artifact
 from wiserouter.errors import (
     ArtifactError,
@@ -192,3 +192,47 @@ def test_a_file_of_an_earlier_version_lacks_the_times_of_scores(tmp_path):
     write_artifact(tmp_path / "b.wise", manifest, former)
     means = WiseRouter.load(tmp_path / "b.wise").parts().estimates.means()
     np.testing.assert_array_equal(means.reward, router.parts().estimates.means().reward)
+
+
+def cut_in_price():
+    """Return a router that has learned, after the price of its best model was cut."""
+    models = [Model("a", Price(1e-6, 1e-6)), Model("b", Price(5e-6, 5e-6)), Model("c", Price(5e-5, 5e-5))]
+    router = WiseRouter(models, growing=None, watch=None, seed=1)
+    router.start(Budget(10.0, horizon=5_000))
+    for i in range(120):
+        decision = router.decide("x", eligible=["a", "b"] if i % 30 else None)
+        router.charge(decision, usage=Usage(50, 200))
+        router.reward(decision, {"a": 0.3, "b": 0.55, "c": 0.8}[decision.model])
+    router.update_model(Model("c", Price(1e-6, 1e-6)))
+    return router
+
+
+def test_an_earlier_price_cut_does_not_lower_an_estimate_after_loading_or_merging(tmp_path):
+    router = cut_in_price()
+    reward = router.plan.reward
+    router.save(tmp_path / "cut.wise")
+    loaded = WiseRouter.load(tmp_path / "cut.wise", seed=1)
+    np.testing.assert_allclose(loaded.plan.reward, reward)
+    loaded.save(tmp_path / "again.wise")
+    np.testing.assert_allclose(WiseRouter.load(tmp_path / "again.wise", seed=1).plan.reward, reward)
+    with_new = WiseRouter(loaded.pool.models, growing=None, watch=None).parts().policy.first_prices
+    assert with_new["c"] == Price(1e-6, 1e-6)
+    for order in ([tmp_path / "cut.wise", router], [router, tmp_path / "cut.wise"]):
+        assert WiseRouter.merge(order).policy.first_prices["c"] == Price(5e-5, 5e-5)
+
+
+@pytest.mark.parametrize("first", [{"d": {"input": 1e-6, "output": 1e-6}}, {"c": 1.0}, []])
+def test_damaged_first_prices_are_refused(tmp_path, first):
+    cut_in_price().save(tmp_path / "cut.wise")
+    manifest, arrays = read_artifact(tmp_path / "cut.wise")
+    write_artifact(tmp_path / "damaged.wise", manifest | {"first_prices": first}, arrays)
+    with pytest.raises(DamagedArtifact, match=r"first.price"):
+        WiseRouter.load(tmp_path / "damaged.wise")
+
+
+def test_a_file_of_an_earlier_version_lacks_first_prices(tmp_path):
+    cut_in_price().save(tmp_path / "cut.wise")
+    manifest, arrays = read_artifact(tmp_path / "cut.wise")
+    del manifest["first_prices"]
+    write_artifact(tmp_path / "earlier.wise", manifest, arrays)
+    assert WiseRouter.load(tmp_path / "earlier.wise").policy.first_prices["c"] == Price(1e-6, 1e-6)

@@ -304,13 +304,13 @@ def test_nothing_is_saved_that_could_not_be_loaded(tmp_path, monkeypatch):
     assert unzip.MAX_UNPACKED_BYTES == 2**30
 
 
-def test_what_was_taken_back_after_it_had_faded_is_saved_as_0(tmp_path):
+def test_what_was_taken_back_after_it_had_faded_is_0_and_saved_as_such(tmp_path):
     router = WiseRouter([Model("a", max_cost_usd=1.0)])
     router.start(Budget(10.0, 10))
     decision = router.decide("x")
     router.estimates.fade(0.25)
     router.release(decision)
-    assert router.estimates.invoked.item() == -0.75
+    assert router.estimates.invoked.item() == 0.0
     router.save(tmp_path / "x.wise")
     assert read_artifact(tmp_path / "x.wise")[1]["estimates.invoked"].item() == 0.0
     assert WiseRouter.load(tmp_path / "x.wise").estimates.n_invoked == 0

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from wiserouter import Estimates
 from wiserouter.errors import InvalidInput
 from wiserouter.learning.estimates import FIELDS
+from wiserouter.learning.fading import Left
 from wiserouter.pricing.prices import Usage
 
 
@@ -103,8 +104,8 @@ AMOUNTS = st.floats(0.0, 1e6)
 CELLS = st.tuples(st.integers(0, 2), st.integers(0, 1))
 ADDITIONS = st.one_of(
     st.tuples(st.just("cost"), CELLS, AMOUNTS, st.none() | st.integers(0, 9000)),
-    st.tuples(st.just("reward"), CELLS, AMOUNTS, st.floats(0.0, 1.0), st.none() | AMOUNTS, st.floats(-5.0, 1e5)),
-    st.tuples(st.just("invoked"), CELLS, st.sampled_from([1, -1])),
+    st.tuples(st.just("reward"), CELLS, AMOUNTS, st.floats(0.0, 1.0), st.floats(-5.0, 1e5)),
+    st.tuples(st.just("invoked"), CELLS, st.integers(1, 9)),
 )
 
 
@@ -114,16 +115,14 @@ def add_cost(estimates, cell, cost, tokens):
     return {"calls": 1.0, "cost": cost, "cost_sq": cost * cost} | usage
 
 
-def add_reward(estimates, cell, reward, weight, old, delay_s):
-    estimates.add_reward(*cell, reward, weight=weight, replacing=old, replaced_weight=0.5, delay_s=delay_s)
-    old, old_weight = (0.0, 0.0) if old is None else (old, 0.5)
-    more = weight - old_weight
+def add_reward(estimates, cell, reward, weight, delay_s):
+    estimates.add_reward(*cell, reward, weight=weight, delay_s=delay_s)
     return {
-        "scored": more,
-        "delay_s": more * max(delay_s, 0.0),
-        "labels": more,
-        "reward": weight * reward - old_weight * old,
-        "reward_sq": weight * reward * reward - old_weight * old * old,
+        "scored": weight,
+        "delay_s": weight * max(delay_s, 0.0),
+        "labels": weight,
+        "reward": weight * reward,
+        "reward_sq": weight * reward * reward,
     }
 
 
@@ -153,6 +152,69 @@ def test_every_addition_is_in_the_arrays_bit_by_bit(first, second):
     add(second)
     for field, array in estimates.arrays().items():
         assert np.array_equal(array, expected[field]), field
+
+
+SHARES = st.floats(0.0, 1.0)
+STEPS = st.one_of(
+    st.tuples(st.just("decide"), CELLS),
+    st.tuples(st.just("release"), CELLS, SHARES),
+    st.tuples(st.just("score"), CELLS, SHARES, SHARES),
+    st.tuples(st.just("score again"), CELLS, SHARES, SHARES, SHARES),
+    st.tuples(st.just("fade"), SHARES),
+    st.tuples(st.just("hear"), st.lists(st.tuples(CELLS, st.sampled_from(["labels", "reward", "met"]), SHARES))),
+)
+
+
+def take(estimates, step, cell, *shares):
+    """Take one step of `STEPS`, whatever was added before."""
+    if step == "decide":
+        estimates.add_invoked(*cell)
+    elif step == "release":
+        estimates.take_back(*cell, Left(*(shares[0],) * 4))
+    elif step == "score":
+        estimates.add_reward(*cell, shares[0], weight=shares[1])
+    elif step == "score again":
+        estimates.add_reward(*cell, shares[0], replacing=shares[1], left=Left(*(shares[2],) * 4))
+    elif step == "fade":
+        estimates.fade(cell)
+    else:
+        other = Estimates(*estimates.shape)
+        for at, field, amount in cell:
+            getattr(other, field)[at] -= amount
+        estimates.merge(other)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(STEPS))
+def test_whatever_is_taken_back_no_sum_is_negative_and_no_mean_out_of_range(steps):
+    estimates = Estimates(3, 2)
+    for step in steps:
+        take(estimates, *step)
+        for field, array in estimates.arrays().items():
+            assert (array >= 0.0).all(), field
+        assert (estimates.reward <= estimates.labels * (1.0 + 1e-9)).all()
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 8))
+def test_workers_agree_whichever_hears_first_of_a_decision_or_of_its_release(seed, n_decisions):
+    changes, rng = [], np.random.default_rng(seed)
+    for _ in range(n_decisions):
+        decided, released = Estimates(1, 1), Estimates(1, 1)
+        decided.add_invoked(0, 0)
+        decided.add_reward(0, 0, 0.9)
+        released.invoked -= 1.0
+        released.met -= 1.0
+        released.reward += 0.2 - 0.9
+        released.reward_sq += 0.2**2 - 0.9**2
+        changes += [decided, released]
+    for _ in range(2):
+        worker = Estimates(1, 1)
+        for at in rng.permutation(len(changes)):
+            worker.merge(changes[at])
+        assert worker.met[0, 0] == pytest.approx(0.0, abs=1e-9)
+        assert worker.labels[0, 0] == n_decisions
+        assert worker.reward[0, 0] == pytest.approx(0.2 * n_decisions)
 
 
 def test_no_addition_lands_beyond_the_arrays():

@@ -8,6 +8,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import tiktoken
@@ -189,3 +190,9 @@ def test_a_file_is_read_once_by_many_threads(cached):
 def test_importing_the_module_does_not_load_tiktoken():
     code = "import sys, wiserouter.pricing.tokens; sys.exit('tiktoken' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_an_asyncio_that_another_thread_is_importing_runs_no_event_loop(monkeypatch):
+    monkeypatch.setitem(sys.modules, "asyncio", ModuleType("asyncio"))  # as at the start of its import
+    count_tokens("twice", model="gpt-4o")
+    assert count_tokens("twice", model="gpt-4o").at_most >= 1

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from support.engine_model import ModelEngine
 from wiserouter import Contexts, Estimates, Growing, Model, Offline, Optimistic, Price, Usage, Watch
 from wiserouter.artifacts.parts import RouterParts
 from wiserouter.errors import InvalidInput, UnknownModel
@@ -10,7 +11,7 @@ from wiserouter.learning.residuals import QueryResiduals
 from wiserouter.learning.residuals.ridge import Ridge
 from wiserouter.routing.learner import Learner
 from wiserouter.stores import Record
-from wiserouter.stores.engines.base import Reply
+from wiserouter.stores.engines.base import ReadRequest, Reply
 from wiserouter.stores.shared.estimate_sync import EstimateSync
 from wiserouter.types import NO_CONTEXT, Decision
 
@@ -158,3 +159,42 @@ def test_a_copy_no_longer_changes():
     learner.add_cost(record(), 1.0, None)
     assert not copied.estimates.cost.any()
     assert copied.models == MODELS
+
+
+def worker(clock):
+    sync, contexts = EstimateSync(Contexts(np.eye(2), [0.5, 0.5])), Contexts(np.eye(2), [0.5, 0.5])
+    return Learner(parts(contexts), clock, watch=Watch(half_life_s=3_600.0), sync=sync), sync
+
+
+def exchange(engine, now_s, *workers):
+    """Let all workers hear of each other."""
+    for learner, sync in workers * 2:
+        sync.incoming(engine.exchange(sync.outgoing(now_s), ReadRequest((), sync.wanted(now_s))))
+        learner.merge_remote()
+
+
+def test_workers_agree_on_releases_of_calls_of_each_other_that_have_faded():
+    clock, engine = Clock(), ModelEngine()
+    clock.now_s = 20_000.25 * 86_400.0
+    (one, _), (other, _) = pair = worker(clock), worker(clock)
+    lost = [record(1, 0, decided_at=clock.now_s) for _ in range(30)]
+    for call in lost:
+        one.sums.add_invoked(1, 0)
+        one.add_reward(call, 0.9, None)
+    for _ in range(12):
+        exchange(engine, clock.now_s, *pair)
+        clock.now_s += 3_600.0
+        for learner in (one, other):
+            learner.check_drift()
+            learner.sums.add_invoked(0, 0)
+    for call in lost:
+        other.take_back(call)
+        other.add_reward(call, 0.1, 0.9)
+    exchange(engine, clock.now_s, *pair)
+    first, second = one.estimates, other.estimates
+    np.testing.assert_allclose(list(first.arrays().values()), list(second.arrays().values()), rtol=1e-9, atol=1e-9)
+    assert first.met[1, 0] == pytest.approx(0.5 * 0.5**12)  # what the contexts began with
+    assert first.reward[1, 0] == pytest.approx(0.1 * first.labels[1, 0])
+    late = worker(clock)
+    exchange(engine, clock.now_s, late)
+    assert np.min(list(late[0].estimates.arrays().values())) >= 0.0

@@ -53,7 +53,7 @@ def test_a_worker_reads_the_additions_of_another(engine, pair):
     one, other = pair
     one.add_invoked(0, 1)
     one.add_invoked(0, 1)
-    one.add_invoked(0, 1, -1)
+    one.take_back(0, 1)
     one.add_cost(0, 1, 0.5, Usage(10, 20))
     one.add_cost(0, 1, 1.5)
     one.add_reward(1, 0, 0.5, None, delay_s=60.0)

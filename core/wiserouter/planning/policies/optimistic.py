@@ -72,6 +72,11 @@ class Optimistic:
         only in the long run are made, too. `alpha=2` suits, as no answer of a practice counts. By default what is
         learned serves this budget only.
 
+    Attributes
+    ----------
+    first_prices : dict of str to Price
+        The price that each model came with: a later price cut makes no model worse.
+
     Raises
     ------
     InvalidInput
@@ -99,7 +104,7 @@ class Optimistic:
         self._funds = Funds(0.0, 1)
         self._latest_funds: Funds | None = None
         self._waiting = NO_CONTEXT
-        self._first_prices: dict[str, Price] = {}
+        self.first_prices: dict[str, Price] = {}
         self._at_means: Plan | None = None
         self._without_context: Mixture | None = None
 
@@ -134,13 +139,11 @@ class Optimistic:
         alpha = ALPHA if self.alpha is None else self.alpha
         for model in models:
             if model.price is not None:
-                self._first_prices.setdefault(model.name, model.price)
+                self.first_prices.setdefault(model.name, model.price)
         self._waiting = NO_CONTEXT
         self._pause = pause_between_solutions(estimates.calls.size)
         pause = pause_between_solutions(estimates.calls.size * estimates.shape[1] // MODELS_PER_CELL)
-        self._optimistic = OptimisticEstimates(
-            estimates, models, alpha, self._first_prices, pause if pause > 1 else 0.0
-        )
+        self._optimistic = OptimisticEstimates(estimates, models, alpha, self.first_prices, pause if pause > 1 else 0.0)
         self._refresh(self._funds)  # those of the last choice, where the pool or the observations have changed
 
     def choose(

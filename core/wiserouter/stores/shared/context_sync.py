@@ -18,6 +18,7 @@ import numpy as np
 from wiserouter.errors import InvalidInput
 from wiserouter.learning.context_moves import moved_sums
 from wiserouter.learning.estimates import Estimates
+from wiserouter.learning.fading import ALL_LEFT, Left
 from wiserouter.pricing.prices import Usage
 from wiserouter.prompts.contexts import Contexts
 from wiserouter.prompts.encoders import Encoder
@@ -84,16 +85,20 @@ class ContextSync:
                 sync.set_models(models)
 
     def add_invoked(self, context: int, model: int, count: int = 1) -> None:
-        """Count a decision, or with -1 take one back."""
+        """Count decisions."""
         self._versions[-1].sums.add_invoked(context, model, count)
+
+    def take_back(self, context: int, model: int, left: Left = ALL_LEFT) -> None:
+        """Take back what is left of a decision."""
+        self._versions[-1].sums.take_back(context, model, left)
 
     def add_cost(self, context: int, model: int, cost_usd: float, usage: Usage | None = None) -> None:
         """Count the true cost of one call, and its tokens where they are known."""
         self._versions[-1].sums.add_cost(context, model, cost_usd, usage)
 
-    def amend_cost(self, context: int, model: int, cost_usd: float, *, replacing: float) -> None:
-        """Replace the cost of one call, or of a run that has gone on, by what it has come to."""
-        self._versions[-1].sums.amend_cost(context, model, cost_usd, replacing=replacing)
+    def amend_cost(self, context: int, model: int, cost_usd: float, *, replacing: float, left: float = 1.0) -> None:
+        """Replace what is left of the cost of one call, or of a run that has gone on, by what it has come to."""
+        self._versions[-1].sums.amend_cost(context, model, cost_usd, replacing=replacing, left=left)
 
     def add_reward(
         self,
@@ -105,10 +110,11 @@ class ContextSync:
         *,
         weight: float = 1.0,
         replaced_weight: float = 1.0,
+        left: Left = ALL_LEFT,
     ) -> None:
         """Count one reward, `delay_s` after its decision, or in place of an earlier one where `replacing` is given."""
         weights = {"weight": weight, "replaced_weight": replaced_weight}
-        self._versions[-1].sums.add_reward(context, model, reward, replacing, delay_s, **weights)
+        self._versions[-1].sums.add_reward(context, model, reward, replacing, delay_s, **weights, left=left)
 
     def reprice(self, model: int, factor: FloatArray) -> None:
         """Do nothing: every worker restates its estimates when its own prices change."""

@@ -16,7 +16,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wiserouter.learning.estimates import FIELDS, Estimates
+from wiserouter.learning.estimates import FIELDS, Estimates, reward_changes
+from wiserouter.learning.fading import ALL_LEFT, Left
 from wiserouter.pricing.prices import Usage
 from wiserouter.prompts.contexts import Contexts
 from wiserouter.stores.engines.base import Reply
@@ -72,11 +73,18 @@ class EstimateSync:
             self._models = tuple(models)
 
     def add_invoked(self, context: int, model: int, count: int = 1) -> None:
-        """Count a decision, or with -1 take one back."""
+        """Count decisions."""
         with self._lock:
             addition = self._additions[context, self._models[model]]
             addition["invoked"] += count
             addition["met"] += count
+
+    def take_back(self, context: int, model: int, left: Left = ALL_LEFT) -> None:
+        """Take back what is left of a decision: the other workers' sums have faded as those of this one."""
+        with self._lock:
+            addition = self._additions[context, self._models[model]]
+            addition["invoked"] -= left.others
+            addition["met"] -= left.met
 
     def add_cost(self, context: int, model: int, cost_usd: float, usage: Usage | None = None) -> None:
         """Count the true cost of one call, and its tokens where they are known."""
@@ -90,12 +98,12 @@ class EstimateSync:
                 addition["input_tokens"] += usage.input_tokens
                 addition["output_tokens"] += usage.output_tokens
 
-    def amend_cost(self, context: int, model: int, cost_usd: float, *, replacing: float) -> None:
-        """Replace the cost of one call, or of a run that has gone on, by what it has come to."""
+    def amend_cost(self, context: int, model: int, cost_usd: float, *, replacing: float, left: float = 1.0) -> None:
+        """Replace what is left of the cost of one call, or of a run that has gone on, by what it has come to."""
         with self._lock:
             addition = self._additions[context, self._models[model]]
-            addition["cost"] += cost_usd - replacing
-            addition["cost_sq"] += cost_usd * cost_usd - replacing * replacing
+            addition["cost"] += left * (cost_usd - replacing)
+            addition["cost_sq"] += left * (cost_usd * cost_usd - replacing * replacing)
 
     def add_reward(
         self,
@@ -107,17 +115,15 @@ class EstimateSync:
         *,
         weight: float = 1.0,
         replaced_weight: float = 1.0,
+        left: Left = ALL_LEFT,
     ) -> None:
         """Count one reward, `delay_s` after its decision, or in place of an earlier one where `replacing` is given."""
         old, old_weight = (0.0, 0.0) if replacing is None else (replacing, replaced_weight)
-        more = weight - old_weight
+        changes = reward_changes(reward, weight, old, old_weight, delay_s, left)
         with self._lock:
             addition = self._additions[context, self._models[model]]
-            addition["labels"] += more
-            addition["scored"] += more
-            addition["delay_s"] += more * max(delay_s, 0.0)
-            addition["reward"] += weight * reward - old_weight * old
-            addition["reward_sq"] += weight * reward * reward - old_weight * old * old
+            for name, change in changes.items():
+                addition[name] += change
 
     def add_sums(self, sums: Mapping[str, FloatArray]) -> None:
         """Add arrays of shape (n_contexts, n_models), by the names in `FIELDS`."""

@@ -1,0 +1,63 @@
+"""Sums that observations can add up to: where more was taken back than is left of it, what is missing is 0."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from wiserouter.types import FloatArray
+
+TOTALS = {
+    "calls": ("cost", "cost_sq"),
+    "labels": ("reward", "reward_sq"),
+    "scored": ("delay_s",),
+    "invoked": (),
+    "met": (),
+    "metered": ("input_tokens", "output_tokens"),
+}
+"""The sums of each count: a count of 0 leaves nothing of them."""
+
+
+def possible_sums(
+    sums: Mapping[str, FloatArray], former: Mapping[str, FloatArray], reward: float = 0.0
+) -> dict[str, FloatArray]:
+    """Return the closest counts and sums that are at least 0 and whose mean rewards are possible.
+
+    Parameters
+    ----------
+    sums : mapping of str to ndarray
+        Counts, each with its sums.
+    former : mapping of str to ndarray
+        The same before the last change: a mean that lay beyond [0, 1], as less a predicted deviation, may do so still.
+    reward : float, default 0
+        A reward that is among the new ones.
+
+    Examples
+    --------
+    >>> before = {name: np.array([0.5]) for name in ("labels", "reward", "reward_sq")}
+    >>> after = {"labels": np.array([0.5]), "reward": np.array([-0.4]), "reward_sq": np.array([-0.4])}
+    >>> possible_sums(after, before)
+    {'labels': array([0.5]), 'reward': array([0.]), 'reward_sq': array([0.])}
+    """
+    found = {}
+    for count, totals in TOTALS.items():
+        if count not in sums:
+            continue
+        n = found[count] = np.maximum(sums[count], 0.0)
+        for name in totals:
+            total = sums[name]
+            if name in ("cost", "reward"):
+                mean = _means(former[name], former[count])
+                total = np.maximum(total, n * np.minimum(mean, min(reward, 0.0)))
+                if name == "reward":
+                    total = np.minimum(total, n * np.maximum(mean, max(reward, 1.0)))
+            else:
+                total = np.maximum(total, 0.0)
+            found[name] = np.where(n > 0.0, total, 0.0)
+    return found
+
+
+def _means(total: FloatArray, count: FloatArray) -> FloatArray:
+    means: FloatArray = np.where(count > 0.0, total, 0.0) / np.where(count > 0.0, count, 1.0)
+    return means
