@@ -71,7 +71,9 @@ class ScopeLimits:
     in_flight : UsesInFlight
         What the calls are expected to use that have not reported it yet.
     expected : dict of Measure to dict
-        The expected use of a call by context and model, as known when the plan was last solved.
+        The expected use of a call by context and model, as known when the plan was last solved or contexts changed.
+    expected_for : tuple or None
+        The contexts and models that they are those of.
     constraints : tuple of Constraint
         Those of the plan as it was last solved; the first is the budget's.
     mixture : LimitedMixture or None
@@ -87,6 +89,7 @@ class ScopeLimits:
         self.meters = {one: LimitMeter(terms.most(one), terms.total(one)) for one in terms.measures}
         self.in_flight = UsesInFlight()
         self.expected: dict[Measure, dict[int, dict[int, float]]] = {}
+        self.expected_for: tuple[int, int, int] | None = None
         self.constraints: tuple[Constraint, ...] = ()
         self.mixture: LimitedMixture | None = None
         self.has_total = any(meter.total is not None for meter in self.meters.values())
@@ -263,7 +266,7 @@ class LimitedScopes:
         if mixture is None or limits.is_due((plan.n_contexts, learner.pool), funds.requests):
             self.follow_window(scope, limits)
             mixture = limits.solve(plan, funds, partial(self.means, limits.terms), learner.pool)
-            limits.expected = {one: self._uses[one].known_means(learner.contexts.freq) for one in limits.terms.measures}
+            self._expect(limits)
         caps = limits.share_caps(learner.pool)
         if caps is None:
             return mixture.vary(choice, context, funds, rng, allowed, shift)
@@ -276,11 +279,20 @@ class LimitedScopes:
         """Count the expected uses of a call until it reports its own."""
         limits = self._scopes.get(decision.scope)
         if limits is not None and model != SKIP:
+            self._follow()
+            if limits.expected_for != self._shape:
+                self._expect(limits)
             uses = {
                 one: row[model] for one, rows in limits.expected.items() if model in (row := rows[decision.context])
             }
             limits.in_flight.begin(decision.id, uses, decision.decided_at)
             self._first.begin(model)
+
+    def _expect(self, limits: ScopeLimits) -> None:
+        """Let the calls of a scope be expected to use what is known now, in the present contexts."""
+        freq = self._learner.contexts.freq
+        limits.expected = {one: self._uses[one].known_means(freq) for one in limits.terms.measures}
+        limits.expected_for = self._shape
 
     def unsent(self, decision: Decision) -> None:
         """Take back what `sent` has counted for a call that is not sent after all."""
