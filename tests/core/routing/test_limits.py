@@ -20,7 +20,7 @@ from wiserouter.budgets.limit_meter import WINDOW, LimitMeter
 from wiserouter.budgets.limits import Measure
 from wiserouter.errors import InfeasibleLimits, InvalidInput, UnknownDecision, UnknownModel
 from wiserouter.routing.journal_reader import JournalReader, find_explanation
-from wiserouter.routing.limited_scopes import MOST_BETWEEN
+from wiserouter.routing.scope_limits import MOST_BETWEEN
 
 REWARD = [[0.5, 0.7, 0.9]]
 COST_USD = [[0.01, 0.02, 0.04]]
@@ -280,16 +280,14 @@ def test_a_call_that_no_plan_chooses_counts_in_the_contexts_of_that_moment():
 
 
 def test_the_program_is_solved_rarely(monkeypatch):
-    from wiserouter.routing import limited_scopes
+    from wiserouter.routing import scope_limits
 
     router = offline_router()
     router.start(Budget(amount_usd=100.0, horizon=100_000))
     router.set_limits(Limits({"latency_s": Limit(mean=1.4)}))
     solved = []
-    solve = limited_scopes.limited_plan
-    monkeypatch.setattr(
-        limited_scopes, "limited_plan", lambda *args, **named: solved.append(1) or solve(*args, **named)
-    )
+    solve = scope_limits.limited_plan
+    monkeypatch.setattr(scope_limits, "limited_plan", lambda *args, **named: solved.append(1) or solve(*args, **named))
     serve(router, 1_000)
     assert 20 < len(solved) < 50
     assert MOST_BETWEEN > 100
