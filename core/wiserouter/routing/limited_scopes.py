@@ -30,6 +30,9 @@ from wiserouter.stores.shared.call_sync import CallSync
 from wiserouter.stores.shared.meter_sync import Metered, MeterSync
 from wiserouter.types import NO_CONTEXT, Decision, FloatArray
 
+Models = set[int]
+"""Some models, by their indices."""
+
 
 class LimitedScopes:
     """The limits of all scopes.
@@ -113,12 +116,12 @@ class LimitedScopes:
             self._scopes[scope] = ScopeLimits(terms)
         return self._scopes.get(scope)
 
-    def unbanned(self, allowed: set[int] | None, scope: str) -> set[int] | None:
+    def unbanned(self, allowed: Models | None, scope: str) -> Models | None:
         """Return the models that a scope may call by their largest shares, or None for all; never none of them."""
         caps = self._caps_of(scope)
         return allowed if caps is None else caps.unbanned(allowed, len(self._learner.pool))
 
-    def free(self, allowed: set[int] | None, scope: str, rng: np.random.Generator) -> set[int] | None:
+    def free(self, allowed: Models | None, scope: str, rng: np.random.Generator) -> Models | None:
         """Return the models whose largest shares leave them the next decision of a scope, or None for all."""
         caps = self._caps_of(scope)
         return allowed if caps is None else caps.free(allowed, len(self._learner.pool), NO_CONTEXT, None, 0.0, rng)
