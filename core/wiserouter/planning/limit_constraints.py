@@ -29,6 +29,7 @@ def limit_constraints(
     uses: Mapping[Measure, FloatArray],
     plan: Plan,
     names: Sequence[str],
+    banned: Collection[int],
 ) -> list[Constraint]:
     """Return the constraints of the limits.
 
@@ -44,6 +45,8 @@ def limit_constraints(
         Frequencies and rewards.
     names : sequence of str
         The models.
+    banned : collection of int
+        Those that `banned_models` returns.
     """
     found = [Constraint(measure.label, uses[measure], bound) for measure, bound in bounds.items()]
     for context, least in limits.quality_floors.items():
@@ -52,7 +55,8 @@ def limit_constraints(
     shape = plan.reward.shape
     for label, sign, shares in (("max_share", 1.0, limits.max_share), ("min_share", -1.0, limits.min_share)):
         for name, share in shares.items():
-            if name in names and not (sign > 0.0 and share == 0.0):  # a largest share of 0 is a ban
+            is_ban = sign > 0.0 and share == 0.0  # kept by giving the model no share, unless no other is in service
+            if name in names and not (is_ban and names.index(name) in banned):
                 served = np.zeros(shape)
                 served[:, names.index(name)] = sign
                 found.append(Constraint(f"{label} of {name}", served, sign * share))
@@ -60,8 +64,9 @@ def limit_constraints(
 
 
 def banned_models(limits: Limits, names: Sequence[str], retired: Collection[int]) -> set[int]:
-    """Return the models that get no share: retired ones, and those with a largest share of 0."""
-    return {k for k, name in enumerate(names) if k in retired or limits.max_share.get(name) == 0.0}
+    """Return the models that get no share: retired ones, and those with a largest share of 0 unless all others are."""
+    banned = {k for k, name in enumerate(names) if k in retired or limits.max_share.get(name) == 0.0}
+    return banned if len(banned) < len(names) else set(retired)
 
 
 def _quality_floor(plan: Plan, context: int | None, least: float) -> Constraint:

@@ -26,7 +26,9 @@ LEAST_FREQ = 1e-6
 """A context counts with at least this share, so that one that has not been met yet has a plan, too."""
 
 _INFEASIBLE = 2  # the status of `linprog`
+_UNSOLVED = 4  # its status where rounding stands in the way
 _TIGHT = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
+_NO_PRESOLVE = {**_TIGHT, "presolve": False}
 _ROUNDING = 1e-9
 _LEAST_BOUND = 1e-3  # relative to the largest use; an amount beyond a smaller bound is compared with this
 
@@ -123,8 +125,9 @@ def limited_plan(
     solved = program.solve(bounds)
     if solved is None:
         elastic = np.array([one.elastic for one in constraints])
-        bounds = bounds + program.least_excess(bounds, elastic)
-        solved = program.solve(bounds + _ROUNDING * program.scale)
+        rounding = _ROUNDING * program.scale  # the cheapest mix may exceed a budget that equals it by so much
+        bounds = bounds + program.least_excess(bounds + 0.5 * rounding, elastic)
+        solved = program.solve(bounds + rounding)
     if solved is None:
         raise RuntimeError("HiGHS finds no mix under constraints that it has loosened itself")
     own, prices = solved
@@ -156,8 +159,9 @@ class _LimitedProgram:
         found = self._minimum(-self._reward.ravel(), self._uses, bounds / self.scale, self._once)
         if found is None:
             return None
-        prices = np.maximum(-found.ineqlin.marginals[: len(self.scale)], 0.0) / self.scale
-        return self._mix(found.x), prices
+        prices = np.maximum(-found.ineqlin.marginals[: len(self.scale)], 0.0)
+        worth = self._reward - (prices @ self._uses).reshape(self._shape)
+        return self._mix(found.x, worth), prices / self.scale
 
     def least_excess(self, bounds: FloatArray, elastic: FloatArray) -> FloatArray:
         """Return by how much to loosen the bounds: the least sum of amounts relative to them."""
@@ -179,16 +183,24 @@ class _LimitedProgram:
         sums: dict[str, Any] = {"A_eq": once, "b_eq": self._weights, "A_ub": csr_array(uses), "b_ub": bounds}
         if self._allow_skip:
             sums = {"A_ub": vstack([csr_array(uses), once]), "b_ub": np.append(bounds, self._weights)}
-        found = linprog(cost, method="highs", options=_TIGHT, **sums)
-        if found.status == _INFEASIBLE:
+        # with numbers of very different sizes HiGHS may give up
+        for options in (_TIGHT, _NO_PRESOLVE, {}):
+            found = linprog(cost, method="highs", options=options, **sums)
+            if found.status in (0, _INFEASIBLE):
+                break
+        if found.status in (_INFEASIBLE, _UNSOLVED):  # of the latter, bounds loosened by rounding may have a solution
             return None
         if found.status:
             raise RuntimeError(f"HiGHS fails on a program of {self._shape} shares: {found.message}")
         return found
 
-    def _mix(self, shares: FloatArray) -> FloatArray:
+    def _mix(self, shares: FloatArray, worth: FloatArray) -> FloatArray:
+        """Return the shares of each context; a rare one that rounding leaves without takes the best model."""
         mix: FloatArray = np.maximum(shares.reshape(self._shape), 0.0) / self._weights[:, np.newaxis]
         mix[mix < _ROUNDING] = 0.0
+        if not self._allow_skip:
+            unanswered = np.flatnonzero(~mix.any(axis=1))
+            mix[unanswered, worth[unanswered].argmax(axis=1)] = 1.0
         total = mix.sum(axis=1, keepdims=True)
         mix /= np.maximum(total, 1.0) if self._allow_skip else total
         return mix

@@ -76,10 +76,11 @@ class ShareCaps:
             Draws where a context has only a part of a share.
         """
         full = {k for k in self.most if self._is_full(k) or not self._is_drawn(k, context, plan, rate_usd, rng)}
-        if not full:
-            return None if allowed is None else set(allowed)
-        free = set(range(n_models) if allowed is None else allowed) - full
-        return free or (None if allowed is None else set(allowed))
+        return _without(full, self.unbanned(allowed, n_models), n_models)
+
+    def unbanned(self, allowed: Collection[int] | None, n_models: int) -> set[int] | None:
+        """Return the models whose largest share is not 0, or None for all; all that are allowed if there are none."""
+        return _without({k for k, share in self.most.items() if share == 0.0}, allowed, n_models)
 
     def count(self, model: int) -> None:
         """Count a decision for a model."""
@@ -98,6 +99,12 @@ class ShareCaps:
             return True
         part = part_of_context(plan, rate_usd, k, self.most[k], context)
         return part >= 1.0 or bool(rng.random() < part)
+
+
+def _without(excluded: set[int], allowed: Collection[int] | None, n_models: int) -> set[int] | None:
+    """Return the allowed models, None for all, without those excluded unless that leaves none."""
+    kept = set(range(n_models) if allowed is None else allowed) - excluded if excluded else None
+    return kept or (None if allowed is None else set(allowed))
 
 
 def part_of_context(plan: Plan, rate_usd: float, model: int, most: float, context: int) -> float:

@@ -1,8 +1,8 @@
 """The choice of a model for one query, and of the amount that is held back for it: no store, no lock, no clock.
 
-A decision passes four filters: the models that the caller and their context windows admit, those whose worst case a
-hard limit still admits, those that the reserve rule of the policy permits, and the draw from the plan's mix at the rate
-of the budget that is left.
+A decision passes five filters: the models that the caller and their context windows admit, those whose worst case a
+hard limit still admits, those whose largest shares leave them the decision, those that the reserve rule of the policy
+permits, and the draw from the plan's mix at the rate of the budget that is left.
 """
 
 from __future__ import annotations
@@ -135,6 +135,7 @@ class Decider:
             room_usd = budget.room_usd
             allowed = _affordable(budget, candidates, worst_usd, may_wait=may_wait)
             funds = self._cushioned(budget, worst_usd, 0.0 if may_wait else budget.margin_usd)
+        allowed = allowed if self.limits is None else self.limits.unbanned(allowed, scope)
         residuals = learner.residuals
         features = None if residuals is None else residuals.features(context, embedding, length, budget.rate_usd)
         shift = None if features is None else features.shift
@@ -230,6 +231,7 @@ class Decider:
         if self.caps is not None:
             n_models = len(self._learner.pool)
             allowed = self.caps.free(allowed, n_models, context, policy.plan, budget.rate_usd, self._rng)
+        allowed = allowed if self.limits is None else self.limits.free(allowed, scope, rng)
         if funds.requests > 0 and funds.left_usd > 0:
             choice = (
                 policy.choose(context, funds, rng, allowed)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from wiserouter.routing.limited_scopes import ScopeLimits, shown
+from wiserouter.routing.scope_limits import ScopeLimits, shown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

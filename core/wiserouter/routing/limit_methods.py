@@ -179,6 +179,13 @@ class RouterLimits(RouterConversations):
                 warnings=(*status.warnings, *([infeasible_line(nearest)] if nearest else [])),
             )
 
+    def ranking(self, decision: Decision) -> list[str]:
+        """Return the models for a query as `RouterAdministration.ranking` does, with banned ones behind all others."""
+        ranking, limits = super().ranking(decision), self.limits(decision.scope)
+        if limits is None:
+            return ranking
+        return sorted(ranking, key=lambda name: name != decision.model and limits.max_share.get(name) == 0.0)
+
     def _note_outcome(self, record: Record, *, released: bool, failed: bool) -> None:
         """Note that a call ended without a bill, so that no use of it is waited for."""
         super()._note_outcome(record, released=released, failed=failed)

@@ -1,24 +1,16 @@
-"""The limits of each scope while serving: their meters, the estimates of uses, and a plan that is solved again rarely.
-
-A program takes some milliseconds and a decision some microseconds. It is solved again after 10 % more decisions of the
-scope, and at least after 200; at once when the pool or the contexts have changed.
-"""
+"""The limits of all scopes while serving, and the estimates of uses that they share."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Protocol
 
 import numpy as np
 
 from wiserouter.budgets.funds import Funds
-from wiserouter.budgets.limit_meter import LimitMeter
 from wiserouter.budgets.limits import InfeasibleLimits, Limits, Measure
-from wiserouter.budgets.uses_in_flight import UsesInFlight
 from wiserouter.errors import NotStarted
 from wiserouter.learning.first_calls import FirstCalls
 from wiserouter.learning.residuals import Shift
@@ -26,134 +18,20 @@ from wiserouter.learning.resource_estimates import ResourceEstimates
 from wiserouter.learning.use_totals import UseTotals
 from wiserouter.planning.envelope import SKIP
 from wiserouter.planning.limit_constraints import banned_models, budget_constraint, limit_constraints
-from wiserouter.planning.limited_mixture import LimitedMixture
-from wiserouter.planning.limited_plan import Constraint, limited_plan
+from wiserouter.planning.limited_plan import limited_plan
 from wiserouter.planning.plan import Plan
 from wiserouter.planning.policies import Choice
 from wiserouter.planning.policy import DrawsFromPlan
 from wiserouter.planning.share_caps import ShareCaps
-from wiserouter.pricing.pool import Pool
 from wiserouter.routing.learner import Learner
+from wiserouter.routing.scope_limits import ROUNDING, ScopeLimits, shown
 from wiserouter.stores.base import Record, Store
 from wiserouter.stores.shared.call_sync import CallSync
 from wiserouter.stores.shared.meter_sync import Metered, MeterSync
 from wiserouter.types import NO_CONTEXT, Decision, FloatArray
 
-logger = logging.getLogger("wiserouter")
-
-RESOLVE_GROWTH = 0.1
-"""A plan is solved again after this share more decisions of its scope, or fewer requests left."""
-
-LEAST_BETWEEN, MOST_BETWEEN = 10, 200
-"""The least and the most decisions between two solutions."""
-
-_ROUNDING = 1e-6  # relative; a bound that is loosened by no more than this is kept
-
-
-class UsesOf(Protocol):
-    """Returns the mean uses per (context, model) of what limits bound, at wider confidence bounds where asked."""
-
-    def __call__(self, *, wide: bool) -> Mapping[Measure, FloatArray]: ...  # noqa: D102
-
-
-class ScopeLimits:
-    """The limits of one scope.
-
-    Parameters
-    ----------
-    terms : Limits
-        The limits.
-
-    Attributes
-    ----------
-    meters : dict of Measure to LimitMeter
-        What the calls have used.
-    in_flight : UsesInFlight
-        What the calls are expected to use that have not reported it yet.
-    expected : dict of Measure to dict
-        The expected use of a call by context and model, as known when the plan was last solved.
-    constraints : tuple of Constraint
-        Those of the plan as it was last solved; the first is the budget's.
-    mixture : LimitedMixture or None
-        That plan; None before the first decision.
-    has_total : bool
-        Whether a sum over the window of the budget is bounded.
-    window : float or None
-        The start of that window; None before the first decision.
-    """
-
-    def __init__(self, terms: Limits) -> None:
-        self.terms = terms
-        self.meters = {one: LimitMeter(terms.most(one), terms.total(one)) for one in terms.measures}
-        self.in_flight = UsesInFlight()
-        self.expected: dict[Measure, dict[int, dict[int, float]]] = {}
-        self.constraints: tuple[Constraint, ...] = ()
-        self.mixture: LimitedMixture | None = None
-        self.has_total = any(meter.total is not None for meter in self.meters.values())
-        self.window: float | None = None
-        self.decided = 0
-        self._solve_at = self._solve_below = 0.0
-        self._warned = False
-        self._caps: ShareCaps | None = None
-        self._solved_for: tuple[object, ...] = ()
-
-    def follow(self, scope: str, window: float, sync: MeterSync | None) -> None:
-        """Let the meters go on in the present window of the budget, with what other workers have counted in it."""
-        if window != self.window:
-            self.window, self._solve_at = window, 0.0
-            for meter in self.meters.values():
-                meter.set_total(0, 0.0)
-        if sync is not None:
-            for one, meter in self.meters.items():
-                meter.set_total(*sync.total(Metered.of(scope, window, one.label)))
-
-    def share_caps(self, pool: Pool) -> ShareCaps | None:
-        """Return the counts that hold the largest shares of models; None where there are none."""
-        if self._caps is None and self.terms.max_share:
-            self._caps = ShareCaps({pool.index(name): share for name, share in self.terms.max_share.items()})
-        return self._caps
-
-    def is_due(self, inputs: tuple[object, ...], requests: int) -> bool:
-        """Return True if the plan is to be solved again."""
-        is_old = self.decided >= self._solve_at or requests <= self._solve_below
-        return self.mixture is None or is_old or self._solved_for != inputs
-
-    def solve(self, plan: Plan, funds: Funds, uses: UsesOf, pool: Pool) -> LimitedMixture:
-        """Solve the plan at what is left of the budget and of the limits.
-
-        Where no mix keeps them by what models have used, those that have had few calls get the benefit of the doubt.
-        """
-        mixture = self._solve(plan, funds, uses(wide=False), pool)
-        if self.nearest():
-            mixture = self._solve(plan, funds, uses(wide=True), pool)
-        if self.nearest() and not self._warned:
-            self._warned = True
-            logger.warning("no mix of models keeps all limits, the nearest is used: %s", self.nearest())
-        between = min(max(LEAST_BETWEEN, RESOLVE_GROWTH * self.decided), MOST_BETWEEN)
-        self._solve_at, self._solve_below = self.decided + between, (1.0 - RESOLVE_GROWTH) * funds.requests
-        self._solved_for = (plan.n_contexts, pool)
-        return mixture
-
-    def _solve(self, plan: Plan, funds: Funds, uses: Mapping[Measure, FloatArray], pool: Pool) -> LimitedMixture:
-        banned = banned_models(self.terms, pool.names, pool.retired)
-        bounds = {one: meter.rate(funds.requests, *self.in_flight.total(one)) for one, meter in self.meters.items()}
-        limits = limit_constraints(self.terms, bounds, uses, plan, pool.names)
-        self.constraints = (budget_constraint(plan, funds.rate_usd, banned), *limits)
-        solved = limited_plan(plan.freq, plan.reward, self.constraints, allow_skip=plan.allow_skip, banned=banned)
-        self.mixture = LimitedMixture(solved, plan.freq, banned)
-        return self.mixture
-
-    def nearest(self) -> dict[str, float]:
-        """Return the limits that no mix keeps, with the nearest that the plan keeps in their place."""
-        if self.mixture is None:
-            return {}
-        asked = {one.label: most for one in self.meters if (most := self.terms.most(one)) is not None}
-        found = {}
-        for one, bound in zip(self.constraints, self.mixture.plan.bounds, strict=True):
-            most = max(one.most, asked.get(one.name, one.most))  # an excess that is made up for is no failure
-            if one.elastic and bound > most + _ROUNDING * abs(most):
-                found[one.name] = shown(one.name, bound)
-        return found
+Models = set[int]
+"""Some models, by their indices."""
 
 
 class LimitedScopes:
@@ -218,7 +96,7 @@ class LimitedScopes:
         bounds = {one: bound for one in known if (bound := _bound(limits, one, horizon)) is not None}
         terms = limits if live is not None else replace(limits, min_quality=None)
         banned = banned_models(limits, pool.names, pool.retired)
-        constraints = limit_constraints(terms, bounds, known, plan, pool.names)
+        constraints = limit_constraints(terms, bounds, known, plan, pool.names, banned)
         if live is not None and rate_usd is not None:
             constraints = [budget_constraint(plan, rate_usd, banned), *constraints]
         if not constraints:
@@ -227,7 +105,7 @@ class LimitedScopes:
         loosened = [
             (one.name, shown(one.name, one.most), shown(one.name, bound))
             for one, bound in zip(constraints, solved.bounds, strict=True)
-            if bound > one.most + _ROUNDING * abs(one.most)
+            if bound > one.most + ROUNDING * abs(one.most)
         ]
         if loosened:
             raise InfeasibleLimits({name: most for name, most, _ in loosened}, {name: b for name, _, b in loosened})
@@ -237,6 +115,20 @@ class LimitedScopes:
         if scope not in self._scopes and (terms := self.terms(scope)) is not None:
             self._scopes[scope] = ScopeLimits(terms)
         return self._scopes.get(scope)
+
+    def unbanned(self, allowed: Models | None, scope: str) -> Models | None:
+        """Return the models that a scope may call by their largest shares, or None for all; never none of them."""
+        caps = self._caps_of(scope)
+        return allowed if caps is None else caps.unbanned(allowed, len(self._learner.pool))
+
+    def free(self, allowed: Models | None, scope: str, rng: np.random.Generator) -> Models | None:
+        """Return the models whose largest shares leave them the next decision of a scope, or None for all."""
+        caps = self._caps_of(scope)
+        return allowed if caps is None else caps.free(allowed, len(self._learner.pool), NO_CONTEXT, None, 0.0, rng)
+
+    def _caps_of(self, scope: str) -> ShareCaps | None:
+        limits = self.of(scope)
+        return None if limits is None else limits.share_caps(self._learner.pool)
 
     def vary(
         self,
@@ -263,24 +155,32 @@ class LimitedScopes:
         if mixture is None or limits.is_due((plan.n_contexts, learner.pool), funds.requests):
             self.follow_window(scope, limits)
             mixture = limits.solve(plan, funds, partial(self.means, limits.terms), learner.pool)
-            limits.expected = {one: self._uses[one].known_means(learner.contexts.freq) for one in limits.terms.measures}
-        caps = limits.share_caps(learner.pool)
-        if caps is None:
-            return mixture.vary(choice, context, funds, rng, allowed, shift)
-        free = caps.free(allowed, len(learner.pool), context, None, funds.rate_usd, rng)
-        varied = mixture.vary(choice, context, funds, rng, free, shift)
-        caps.count(varied.model)
-        return varied
+            self._expect(limits)
+        return mixture.vary(choice, context, funds, rng, allowed, shift)
 
     def sent(self, decision: Decision, model: int) -> None:
-        """Count the expected uses of a call until it reports its own."""
+        """Count a call in the shares of models, and its expected uses until it reports its own."""
         limits = self._scopes.get(decision.scope)
-        if limits is not None and model != SKIP:
+        if limits is None:
+            return
+        caps = limits.share_caps(self._learner.pool)
+        if caps is not None:
+            caps.count(model)
+        if model != SKIP:
+            self._follow()
+            if limits.expected_for != self._shape:
+                self._expect(limits)
             uses = {
                 one: row[model] for one, rows in limits.expected.items() if model in (row := rows[decision.context])
             }
             limits.in_flight.begin(decision.id, uses, decision.decided_at)
             self._first.begin(model)
+
+    def _expect(self, limits: ScopeLimits) -> None:
+        """Let the calls of a scope be expected to use what is known now, in the present contexts."""
+        freq = self._learner.contexts.freq
+        limits.expected = {one: self._uses[one].known_means(freq) for one in limits.terms.measures}
+        limits.expected_for = self._shape
 
     def unsent(self, decision: Decision) -> None:
         """Take back what `sent` has counted for a call that is not sent after all."""
@@ -391,8 +291,3 @@ def _bound(limits: Limits, measure: Measure, horizon: int | None) -> float | Non
     total = limits.total(measure)
     bounds = [limits.most(measure), None if total is None or not horizon else total / horizon]
     return min([bound for bound in bounds if bound is not None], default=None)
-
-
-def shown(name: str, bound: float) -> float:
-    """Return the bound of a constraint as it was given: a floor is a constraint of negative use."""
-    return -bound if name.startswith("min_") else bound

@@ -50,7 +50,7 @@ def test_each_limit_is_a_constraint_with_its_name_use_and_bound():
         max_share={"large": 0.3, "small": 0.0, "other": 0.5},
         min_share={"middle": 0.1, "small": 0.0},
     )
-    found = limit_constraints(limits, {latency: 1.75, slow: 0.04}, uses, plan, NAMES)
+    found = limit_constraints(limits, {latency: 1.75, slow: 0.04}, uses, plan, NAMES, {0})
     assert [(one.name, one.most, one.elastic) for one in found] == [
         ("latency_s", 1.75, True),
         ("latency_s > 3", 0.04, True),
@@ -65,11 +65,11 @@ def test_each_limit_is_a_constraint_with_its_name_use_and_bound():
     assert found[3].use.tolist() == [[0.0, 0.0, 1.0]] * 2
     assert found[4].use.tolist() == [[0.0, -1.0, 0.0]] * 2
     assert found[5].use.tolist() == [[-1.0, 0.0, 0.0]] * 2
-    (quality,) = limit_constraints(Limits(min_quality=0.5), {}, {}, plan, NAMES)
+    (quality,) = limit_constraints(Limits(min_quality=0.5), {}, {}, plan, NAMES, ())
     assert (quality.name, quality.most) == ("min_quality", -0.5)
     assert np.array_equal(quality.use, -REWARD)
     rare = Plan([0.0, 1.0], REWARD, COST)
-    (floor,) = limit_constraints(Limits(min_quality={0: 0.5}), {}, {}, rare, NAMES)
+    (floor,) = limit_constraints(Limits(min_quality={0: 0.5}), {}, {}, rare, NAMES, ())
     assert floor.use[0] == pytest.approx(-REWARD[0] * (1.0 + LEAST_FREQ) / LEAST_FREQ, rel=1e-12)
 
 
@@ -77,6 +77,7 @@ def test_models_without_a_share_are_those_retired_and_those_with_a_largest_share
     limits = Limits(max_share={"small": 0.0, "middle": 0.5})
     assert banned_models(limits, NAMES, {2}) == {0, 2}
     assert banned_models(limits, NAMES, ()) == {0}
+    assert banned_models(limits, NAMES, {1, 2}) == {1, 2}  # no other may answer
 
 
 def test_limits_that_no_mix_keeps_name_what_was_asked_and_what_is_nearest():

@@ -8,6 +8,7 @@ from scipy.optimize import linprog
 
 from support.problems import linprog_value, problems, rate_of
 from wiserouter import Plan
+from wiserouter.planning.limit_constraints import budget_constraint
 from wiserouter.planning.limited_plan import LEAST_FREQ, Constraint, limited_plan
 
 
@@ -151,6 +152,40 @@ def test_banned_models_get_no_share_and_skipping_needs_no_use():
     skipping = limited_plan(np.ones(1), reward, [Constraint("usd", cost, 0.5)], allow_skip=True)
     assert skipping.mix[0] == pytest.approx([0.5, 0.0], abs=1e-9)
     assert skipping.uses == pytest.approx((0.5,))
+
+
+def test_a_budget_at_the_cheapest_mix_is_kept_though_costs_differ_by_orders_of_magnitude():
+    reward = np.array([[0.78, 0.96], [0.66, 0.01], [0.44, 0.64]])
+    cost = [[50.84080750892149, 52.794739622634616], [1.9496413271e-07, 1.8689746051e-07], [3.2149099787, 3.4093603907]]
+    plan = Plan([0.0, 0.9999739984479353, 2.6001552064612277e-05], reward, cost)
+    latency = np.array([[0.74, 4.4], [7.7e-05, 1.1e-05], [9.3e-05, 1.4e-05]])
+    served, others = np.tile([0.0, 1.0], (3, 1)), np.tile([-1.0, 0.0], (3, 1))
+    asked = [Constraint("latency_s", latency, 1e-9), Constraint("most", served, 0.3), Constraint("least", others, 0.0)]
+    budget = budget_constraint(plan, 0.0, ())
+    found = limited_plan(plan.freq, reward, [budget, *asked])
+    assert found.mix.sum(axis=1) == pytest.approx(1.0)
+    assert found.uses[0] == pytest.approx(budget.most, rel=0.001)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    seed=st.integers(0, 10_000),
+    lowest=st.sampled_from([-12, -6, -3]),
+    spread=st.sampled_from([0.0, 1e-9, 1.0, 6.0]),
+    rate=st.sampled_from([0.0, 1.0, 1.1, 100.0]),
+    most=st.sampled_from([1e-9, 1e-3, 1.0, 1e3]),
+)
+def test_costs_of_any_size_have_a_plan(seed, lowest, spread, rate, most):
+    rng = np.random.default_rng(seed)
+    shape = (int(rng.integers(1, 7)), int(rng.integers(2, 6)))
+    cost = 10.0 ** np.minimum(rng.uniform(lowest, 6, (shape[0], 1)) + spread * rng.random(shape), 6)
+    plan = Plan(rng.dirichlet(np.ones(shape[0])), rng.random(shape), cost)
+    limits = [Constraint("latency_s", 10.0 ** rng.uniform(-3, 3, shape), most)]
+    limits += [Constraint("share", np.tile(np.arange(shape[1]) == 0, (shape[0], 1)).astype(float), 0.02)]
+    found = limited_plan(plan.freq, plan.reward, [budget_constraint(plan, rate * plan.floor_usd, ()), *limits])
+    assert found.mix.min() >= 0.0
+    assert found.mix.sum(axis=1) == pytest.approx(1.0)
+    assert np.isfinite(found.prices).all()
 
 
 def test_constraints_that_contradict_each_other_and_do_not_give_way_are_refused():

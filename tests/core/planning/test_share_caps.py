@@ -84,6 +84,15 @@ def test_a_cap_excludes_no_query_that_only_its_model_can_take():
     assert caps.free(None, 2, NO_CONTEXT, None, 0.0, rng) == {0}
 
 
+def test_a_model_without_a_share_takes_no_query_that_another_may_take():
+    caps, rng = ShareCaps({0: 0.0, 1: 0.5}), np.random.default_rng(0)
+    caps.count(1)  # so that it has had its share
+    assert caps.free({0, 1}, 3, NO_CONTEXT, None, 0.0, rng) == {1}
+    assert caps.free(None, 3, NO_CONTEXT, None, 0.0, rng) == {2}
+    assert caps.unbanned(None, 3) == {1, 2}
+    assert caps.unbanned({0}, 3) == {0}
+
+
 def fitted(reward, cost_usd):
     estimates = Estimates(*np.shape(reward))
     for j, k in np.ndindex(np.shape(reward)):

@@ -8,6 +8,7 @@ from wiserouter import (
     Contexts,
     EpsilonFirst,
     Estimates,
+    Growing,
     Limit,
     Limits,
     Model,
@@ -16,9 +17,10 @@ from wiserouter import (
     WiseRouter,
 )
 from wiserouter.budgets.limit_meter import WINDOW, LimitMeter
+from wiserouter.budgets.limits import Measure
 from wiserouter.errors import InfeasibleLimits, InvalidInput, UnknownDecision, UnknownModel
 from wiserouter.routing.journal_reader import JournalReader, find_explanation
-from wiserouter.routing.limited_scopes import MOST_BETWEEN
+from wiserouter.routing.scope_limits import MOST_BETWEEN
 
 REWARD = [[0.5, 0.7, 0.9]]
 COST_USD = [[0.01, 0.02, 0.04]]
@@ -258,17 +260,34 @@ def test_a_router_that_learns_from_nothing_keeps_its_limits():
     assert router.status().limits[0].mean == pytest.approx(1.4, rel=0.02)
 
 
+def test_a_call_that_no_plan_chooses_counts_in_the_contexts_of_that_moment():
+    router = WiseRouter(models(), growing=Growing(), seed=0)
+    router.start(Budget(amount_usd=1.0, horizon=40, on_exhausted="cheapest"))
+    router.set_limits(Limits({"latency_s": Limit(mean=1.5)}))
+    questions = ("python code bug loop", "poem verse rhyme ode", "tax invoice law contract", "soup recipe onion salt")
+    for at in range(60):  # the last third without a plan
+        decision = router.decide(questions[at % 4])
+        router.charge(decision, 0.01, resources={"latency_s": 1.0})
+        router.reward(decision, 0.5)
+    router.refit_contexts(4)
+    decisions = [router.decide(question) for question in questions]
+    assert len({one.context for one in decisions}) > 1
+    assert {router.explain(one).rule for one in decisions} == {"cheapest"}
+    (limits,) = router._decider.limits._scopes.values()
+    used, calls = limits.in_flight.total(Measure("latency_s"))
+    assert 4.0 <= used < 6.0
+    assert calls == 4
+
+
 def test_the_program_is_solved_rarely(monkeypatch):
-    from wiserouter.routing import limited_scopes
+    from wiserouter.routing import scope_limits
 
     router = offline_router()
     router.start(Budget(amount_usd=100.0, horizon=100_000))
     router.set_limits(Limits({"latency_s": Limit(mean=1.4)}))
     solved = []
-    solve = limited_scopes.limited_plan
-    monkeypatch.setattr(
-        limited_scopes, "limited_plan", lambda *args, **named: solved.append(1) or solve(*args, **named)
-    )
+    solve = scope_limits.limited_plan
+    monkeypatch.setattr(scope_limits, "limited_plan", lambda *args, **named: solved.append(1) or solve(*args, **named))
     serve(router, 1_000)
     assert 20 < len(solved) < 50
     assert MOST_BETWEEN > 100

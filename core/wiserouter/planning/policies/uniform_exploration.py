@@ -15,7 +15,7 @@ from wiserouter.planning.policy import Choice
 
 
 class ExploreShare:
-    """Sends a share of the requests to a model drawn uniformly, among those that limits and reserve rule permit.
+    """Sends a share of the requests to a model drawn uniformly, among those that shares and reserve rule permit.
 
     Parameters
     ----------
@@ -31,7 +31,8 @@ class ExploreShare:
     -----
     A plan mixes at most two models in one context, and off-policy estimates of another budget, policy or pool need a
     positive probability of all models. The draws are paid out of the same budget, so that the plan's own rate falls;
-    limits and the reserve rule hold as without them.
+    hard limits, largest shares of models and the reserve rule hold as without them. What they use of a mean or a total
+    that `set_limits` bounds, the plan makes up for as far as it can.
     """
 
     def __init__(self, share: float = 0.05) -> None:
