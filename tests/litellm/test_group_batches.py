@@ -56,7 +56,8 @@ class Setting:
         self.service, self.folder = service, folder
         served = deployments_at(service.url, **(params or {}))
         llms = litellm.Router(model_list=served)
-        self.group = open_group("wise", served, router=fitted(store=store), budget=budget, **settings)
+        settings = {"router": fitted(store=store), **settings}
+        self.group = open_group("wise", served, budget=budget, **settings)
         self.batches = GroupBatches({"wise": self.group}, BatchSettings(folder=str(folder)), lambda: llms)
 
     def upload(self, lines):
@@ -103,6 +104,25 @@ def test_a_hard_limit_holds_the_worst_case_of_each_line(tmp_path, service):
     ended = setting.end(batch)
     assert ended.status == "completed"
     assert 0 < service.ledger_usd <= held
+
+
+@pytest.mark.parametrize("limit", ["expected", "hard"])
+def test_the_first_batch_of_a_group_that_has_prices_only_goes_to_the_cheapest_model(tmp_path, service, limit):
+    setting = Setting(tmp_path, service, Budget(10.0, 1_000, limit=limit), router=None)
+    batch = setting.create(rows(n=4))
+    held = setting.status.reserved_usd
+    assert {job.model for job in batch.jobs} == {"openai/small"}
+    ended = setting.end(batch)
+    assert (ended.status, ended.completed) == ("completed", 4)
+    assert setting.status.spent_usd == pytest.approx(service.ledger_usd, abs=1e-12)
+    assert limit == "expected" or service.ledger_usd <= held
+
+
+def test_the_first_batch_of_a_group_that_has_prices_only_keeps_to_a_hard_limit(tmp_path, service):
+    setting = Setting(tmp_path, service, Budget(0.001, 40, limit="hard"), router=None)
+    with pytest.raises(BudgetRefused):
+        setting.create(rows(n=40))
+    assert (setting.status.reserved_usd, setting.batches.batches.ids()) == (0.0, [])
 
 
 def test_a_budget_that_does_not_pay_for_the_cheapest_models_refuses(tmp_path, service):
