@@ -56,7 +56,8 @@ class Setting:
         self.service, self.folder = service, folder
         served = deployments_at(service.url, **(params or {}))
         llms = litellm.Router(model_list=served)
-        self.group = open_group("wise", served, router=fitted(store=store), budget=budget, **settings)
+        settings = {"router": fitted(store=store), **settings}
+        self.group = open_group("wise", served, budget=budget, **settings)
         self.batches = GroupBatches({"wise": self.group}, BatchSettings(folder=str(folder)), lambda: llms)
 
     def upload(self, lines):
@@ -103,6 +104,25 @@ def test_a_hard_limit_holds_the_worst_case_of_each_line(tmp_path, service):
     ended = setting.end(batch)
     assert ended.status == "completed"
     assert 0 < service.ledger_usd <= held
+
+
+@pytest.mark.parametrize("limit", ["expected", "hard"])
+def test_the_first_batch_of_a_group_that_has_prices_only_goes_to_the_cheapest_model(tmp_path, service, limit):
+    setting = Setting(tmp_path, service, Budget(10.0, 1_000, limit=limit), router=None)
+    batch = setting.create(rows(n=4))
+    held = setting.status.reserved_usd
+    assert {job.model for job in batch.jobs} == {"openai/small"}
+    ended = setting.end(batch)
+    assert (ended.status, ended.completed) == ("completed", 4)
+    assert setting.status.spent_usd == pytest.approx(service.ledger_usd, abs=1e-12)
+    assert limit == "expected" or service.ledger_usd <= held
+
+
+def test_the_first_batch_of_a_group_that_has_prices_only_keeps_to_a_hard_limit(tmp_path, service):
+    setting = Setting(tmp_path, service, Budget(0.001, 40, limit="hard"), router=None)
+    with pytest.raises(BudgetRefused):
+        setting.create(rows(n=40))
+    assert (setting.status.reserved_usd, setting.batches.batches.ids()) == (0.0, [])
 
 
 def test_a_budget_that_does_not_pay_for_the_cheapest_models_refuses(tmp_path, service):
@@ -152,6 +172,18 @@ def test_a_reservation_that_fails_releases_the_others(tmp_path, service, monkeyp
 
     monkeypatch.setattr(setting.group.router, "reserve_decision", failing)
     with pytest.raises(InvalidInput, match="the tenth"):
+        setting.create(rows())
+    assert (setting.status.reserved_usd, setting.batches.batches.ids()) == (0.0, [])
+
+
+def test_a_batch_whose_files_cannot_be_written_leaves_nothing(tmp_path, service, monkeypatch):
+    setting = Setting(tmp_path, service, Budget(10.0, 1_000))
+
+    def failing(*_):
+        raise InvalidInput("a request must fit")
+
+    monkeypatch.setattr("wiserouter_litellm.batches.group_batches.write_files", failing)
+    with pytest.raises(InvalidInput, match="must fit"):
         setting.create(rows())
     assert (setting.status.reserved_usd, setting.batches.batches.ids()) == (0.0, [])
 
@@ -213,6 +245,79 @@ def test_lines_without_a_result_in_a_complete_job_count_as_spent(tmp_path, servi
     assert setting.status.in_flight == 0
 
 
+def altered(service, line, alter):
+    """Let a service alter a line of each file of answers, before it is fetched."""
+    finish = service.finish
+
+    def altering(job, fault):
+        finish(job, fault)
+        given = service.files[job["output_file_id"]].splitlines()
+        given[line] = alter(given[line])
+        service.files[job["output_file_id"]] = b"\n".join(given)
+
+    service.finish = altering
+
+
+def output(setting, file_id):
+    return (
+        [json.loads(line) for line in setting.batches.files.path(file_id).read_text().splitlines()] if file_id else []
+    )
+
+
+def test_half_an_emoji_in_an_answer_and_in_a_custom_id_is_written_as_it_came(tmp_path, service):
+    setting = Setting(tmp_path, service, Budget(10.0, 1_000))
+    altered(service, 0, lambda line: line.replace(b'"answer"', b'"half \\ud83d"'))
+    first, second = rows(n=2)
+    ended = setting.end(setting.create([{**first, "custom_id": "a\ud83d"}, second]))
+    found = output(setting, ended.output_file_id)
+    assert [line["custom_id"] for line in found] == ["a\ud83d", "mine-1"]
+    assert found[0]["response"]["body"]["choices"][0]["message"]["content"] == "half \ud83d"
+    assert setting.status.spent_usd == pytest.approx(service.ledger_usd, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    "alter",
+    [
+        lambda line: b"\xff",
+        lambda line: b"[" * 100_000,
+        lambda line: line[:40],
+        lambda line: b"3",
+        lambda line: line.replace(b'"custom_id": ', b'"custom_id": 3, "was": '),
+        lambda line: line.replace(b'"response": {', b'"response": "lost", "was": {'),
+        lambda line: line.replace(b'"response": {', b'"was": {').replace(b'"error"', b'"no"'),
+    ],
+)
+def test_a_result_that_cannot_be_read_is_the_error_of_its_line(tmp_path, service, alter):
+    setting = Setting(tmp_path, service, Budget(1_000 * cost_usd("large"), 1_000))
+    altered(service, 1, alter)
+    ended = setting.end(setting.create(rows(n=3)))
+    assert (ended.status, ended.completed, ended.failed) == ("completed", 2, 1)
+    (error,) = output(setting, ended.error_file_id)
+    assert (error["custom_id"], error["error"]["code"]) == ("mine-1", "unreadable_result")
+    assert (setting.status.presumed, setting.status.in_flight) == (1, 0)
+
+
+@pytest.mark.parametrize("tokens", [b'"many"', b"-1", b"1" + b"0" * 400])
+def test_an_answer_whose_tokens_have_no_price_is_kept_and_counts_as_expected(tmp_path, service, tokens):
+    setting = Setting(tmp_path, service, Budget(10.0, 1_000))
+    altered(service, 1, lambda line: line.replace(b'"prompt_tokens": ', b'"prompt_tokens": %b, "was": ' % tokens))
+    ended = setting.end(setting.create(rows(n=3)))
+    assert (ended.status, ended.completed, setting.status.presumed) == ("completed", 3, 1)
+    assert setting.group.faults["unpriced_calls"] == 1
+
+
+def test_lines_of_a_cancelled_job_whose_results_cannot_all_be_read_count_as_spent(tmp_path, service):
+    setting = Setting(tmp_path, service, Budget(1_000 * cost_usd("large"), 1_000))
+    altered(service, 1, lambda line: line[:40])
+    service.held = True
+    batch = setting.create(rows(n=4))
+    setting.batches.advance_all()
+    setting.batches.progress.cancel(batch.id)
+    ended = setting.end(batch)
+    assert (ended.status, ended.completed) == ("cancelled", 1)
+    assert setting.status.presumed == 1
+
+
 def test_the_limit_of_a_group_is_sent_and_the_callers_own_comes_first(tmp_path, service):
     setting = Setting(tmp_path, service, Budget(10.0, 1_000, limit="hard"), cap_output_tokens=77)
     first, second = rows(n=2)
@@ -258,9 +363,47 @@ def test_a_file_that_is_no_batch_is_refused(tmp_path, service, line, rule):
     assert list((tmp_path / "files").iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("line", "rule"),
+    [
+        (b'{"custom_id": "\xff"}', "line 2 must be UTF-8, got the byte 0xff"),
+        (b"[" * 100_000, "line 2 must be JSON"),
+        (b'{"temperature": NaN}', "line 2 must be JSON: numbers must be finite, got NaN"),
+        (b'{"temperature": -Infinity}', "got -Infinity"),
+        (b'{"temperature": 1e999}', "got 1e999"),
+    ],
+)
+def test_a_line_that_is_no_json_is_refused_with_its_number_and_leaves_no_file(tmp_path, service, line, rule):
+    setting = Setting(tmp_path, service, Budget(10.0, 1_000))
+    content = json.dumps(rows(n=1)[0]).encode() + b"\n" + line + b"\n"
+    with pytest.raises(InvalidInput, match=rule):
+        setting.batches.upload(io.BytesIO(content), "ann", "a.jsonl")
+    assert list((tmp_path / "files").iterdir()) == []
+
+
+def test_a_check_that_is_interrupted_leaves_no_file(tmp_path, service, monkeypatch):
+    setting = Setting(tmp_path, service, Budget(10.0, 1_000))
+
+    def interrupted(*_):
+        raise MemoryError
+
+    monkeypatch.setattr("wiserouter_litellm.batches.group_batches.check_lines", interrupted)
+    with pytest.raises(MemoryError):
+        setting.upload(rows())
+    assert list((tmp_path / "files").iterdir()) == []
+
+
+def test_half_an_emoji_in_a_prompt_is_sent_as_it_came(tmp_path, service):
+    setting = Setting(tmp_path, service, Budget(10.0, 1_000, limit="hard"))
+    prompt = "half \ud83d"
+    setting.end(setting.create(rows(n=1, messages=[{"role": "user", "content": prompt}])))
+    sent = json.loads(next(iter(service.files.values())))
+    assert sent["body"]["messages"][0]["content"] == prompt
+
+
 def test_the_model_of_the_first_line_and_files_without_one():
     assert model_of_first_line(io.BytesIO(b'\xef\xbb\xbf{"body": {"model": "wise"}}\n{')) == "wise"
-    for content in (b"", b"[]", b"{", b'{"body": 3}', b"\xff\xfe"):
+    for content in (b"", b"[]", b"{", b'{"body": 3}', b"\xff\xfe", b"[" * 100_000):
         assert model_of_first_line(io.BytesIO(content)) == ""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -35,7 +36,7 @@ def model_of_first_line(content: BinaryIO) -> str:
     content.seek(0)
     try:
         return str(json.loads(first)["body"]["model"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return ""
 
 
@@ -49,7 +50,7 @@ def read_lines(path: Path) -> Iterator[BatchLine]:
         stream, or there are none or too many of them.
     """
     seen, model = set[str](), ""
-    with path.open(encoding="utf-8-sig") as rows:
+    with path.open(encoding="utf-8-sig", errors="surrogateescape") as rows:  # `_object` names the line
         for at, row in enumerate(rows, start=1):
             if not row.strip():
                 continue
@@ -84,9 +85,19 @@ def check_lines(path: Path, groups: Collection[str]) -> None:
 
 def _object(row: str, at: int) -> Any:
     try:
-        return json.loads(row)
-    except ValueError as error:
+        row.encode()
+        return json.loads(row, parse_constant=_finite, parse_float=_finite)
+    except UnicodeEncodeError as error:
+        raise InvalidInput(f"line {at} must be UTF-8, got the byte 0x{ord(row[error.start]) - 0xDC00:x}") from None
+    except (ValueError, RecursionError) as error:
         raise InvalidInput(f"line {at} must be JSON: {error}") from None
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"numbers must be finite, got {text:.80}")
+    return value
 
 
 def _line(value: Any, at: int) -> BatchLine:

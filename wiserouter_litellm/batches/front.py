@@ -74,7 +74,7 @@ class BatchFront(BaseRoute):
         body.seek(0)
         try:
             order = json.loads(body.read())
-        except ValueError:
+        except (ValueError, RecursionError):
             return False
         file_id = order.get("input_file_id") if isinstance(order, dict) else None
         return isinstance(file_id, str) and FILE_ID.fullmatch(file_id) is not None

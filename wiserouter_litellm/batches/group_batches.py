@@ -9,7 +9,7 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Any, BinaryIO
 
-from wiserouter.errors import BudgetError, InvalidInput
+from wiserouter.errors import BudgetError
 from wiserouter.integration import fresh_id
 from wiserouter.integration.batches.layouts import write_files
 from wiserouter.integration.batches.requests import CHAT_URL
@@ -63,7 +63,7 @@ class GroupBatches:
         kept = self.files.add(content, owner, filename)
         try:
             check_lines(self.files.path(kept.id), [name for name in self._groups if self.takes(name)])
-        except InvalidInput:
+        except BaseException:
             self.files.delete(kept.id)
             raise
         return kept
@@ -103,8 +103,8 @@ class GroupBatches:
         batch = ProxyBatch(id_, owner, group.name, scope, file_id, CHAT_URL, "24h", metadata, now_s, len(lines))
         self.batches.path(id_).mkdir()
         with self.batches.held(id_, wait=True):
-            self._plan(batch, allocated)
             try:
+                self._plan(batch, allocated)
                 self._reserve(group, allocated, caller)
             except BaseException as error:
                 self.progress.undo(id_, group)

@@ -48,6 +48,18 @@ def listed_usd(estimates: Estimates, price: Price) -> FloatArray:
     return usd
 
 
+def list_costs_usd(estimates: Estimates, models: Sequence[Model]) -> FloatArray:
+    """Return the list cost of a mean call of each (context, model); infinite for a model without a price.
+
+    Examples
+    --------
+    >>> list_costs_usd(Estimates(1, 2), [Model("small", Price(1e-6, 2e-6)), Model("own")]).round(9).tolist()
+    [[0.0009, inf]]
+    """
+    unknown = np.full(estimates.shape[0], np.inf)
+    return np.column_stack([unknown if m.price is None else listed_usd(estimates, m.price) for m in models])
+
+
 def log_prices(estimates: Estimates, prices: Sequence[Price | None]) -> FloatArray | None:
     """Return the centred logarithm of the list cost of a mean call at each price, of shape (n_models,).
 

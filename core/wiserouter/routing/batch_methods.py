@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from wiserouter.errors import InvalidInput, UnknownDecision
+from wiserouter.learning.cost_prior import list_costs_usd
+from wiserouter.learning.estimates import Means
 from wiserouter.learning.residuals.shift import LEAST_SHARE
 from wiserouter.learning.shrinkage import mean_errors
 from wiserouter.pricing.pool import Model
@@ -81,6 +83,9 @@ class RouterBatches(RouterSignals):
     ) -> Allocation:
         """Choose a model for each query of a batch; nothing is reserved, charged or learned.
 
+        Until a call was paid for, each query goes to the model with the least list cost that may take it, as with
+        `decide`; models without a price take none.
+
         Parameters
         ----------
         texts : sequence of str
@@ -114,8 +119,8 @@ class RouterBatches(RouterSignals):
         InfeasibleBudget
             If the cheapest models cost more than the budget.
         NoEligibleModel, UnknownModel, InvalidInput, EncoderError
-            If a text or a restriction is wrong, the capacities do not hold all queries, there are no estimates yet, or
-            worst cases are missing for a hard budget.
+            If a text or a restriction is wrong, the capacities do not hold all queries, there are neither
+            estimates nor prices yet, or no estimates for a confidence, or worst cases are missing for a hard budget.
 
         Examples
         --------
@@ -139,7 +144,7 @@ class RouterBatches(RouterSignals):
             names = self.pool.names
             factor = _factors(price_factor, self.pool.models)
             contexts, reward, cost = self._figures_of(embeddings, tokens, len(queries))
-            cost = cost * factor
+            np.multiply(cost, factor, out=cost, where=np.isfinite(cost))
             self._exclude(cost, tokens, asked)
             if worst is not None:
                 cost[np.isinf(worst)] = np.inf
@@ -207,7 +212,7 @@ class RouterBatches(RouterSignals):
         self, embeddings: Embedding | None, tokens: FloatArray | None, n_queries: int
     ) -> tuple[IntArray, FloatArray, FloatArray]:
         """Return context, expected rewards and expected costs of each query."""
-        means, residuals, contexts = self._learner.estimates.means(), self.residuals, self.contexts
+        means, residuals, contexts = self._means(), self.residuals, self.contexts
         at = np.zeros(n_queries, dtype=np.int64)
         if contexts.n_contexts > 1:
             if embeddings is None:
@@ -219,6 +224,19 @@ class RouterBatches(RouterSignals):
         if residuals is not None and residuals.length is not None and tokens is not None:
             cost = np.maximum(cost + residuals.length.shifts(tokens, at), LEAST_SHARE * cost)
         return at, reward, cost
+
+    def _means(self) -> Means:
+        """Return mean rewards and costs; until a call was paid for list costs, by which `decide` takes the cheapest."""
+        seen = self._learner.estimates
+        if seen.calls.any():
+            return seen.means()
+        listed = list_costs_usd(seen, self.pool.models)
+        if np.isinf(listed).all():
+            raise InvalidInput(
+                "allocate needs estimates of costs, or models with prices, got neither: fit on a log, give each Model "
+                "a price, or charge a call first"
+            )
+        return Means(np.zeros_like(listed), listed)
 
     def _exclude(self, cost: FloatArray, tokens: FloatArray | None, eligible: tuple[str, ...] | None) -> None:
         """Set the cost of each model that cannot take a query to infinity."""
@@ -241,6 +259,11 @@ class RouterBatches(RouterSignals):
         from wiserouter.planning.batch_margin import CostErrors
 
         seen = self._learner.estimates
+        if not seen.calls.any():
+            raise InvalidInput(
+                "a confidence needs the costs of calls, got none: fit on a log, or leave confidence out",
+                value=confidence,
+            )
         own, shared, call = (one * factor for one in mean_errors(seen.calls, seen.cost, seen.cost_sq))
         return CostErrors(confidence, contexts, own, call, shared)
 

@@ -89,6 +89,31 @@ def test_budgets_and_factors_that_cannot_be_are_refused():
         WiseRouter([Model("small"), Model("large")]).allocate(TEXTS, 1.0)
 
 
+def priced(*others):
+    models = [Model("large", Price(1e-5, 1e-5)), *others, Model("small", Price(1e-6, 1e-6), max_input_tokens=20)]
+    return WiseRouter(models, seed=0)
+
+
+def test_until_a_call_was_paid_for_queries_go_to_the_cheapest_listed_models_that_take_them():
+    found = priced(Model("own")).allocate([*TEXTS, LONG], 1.0, price_factor={"small": 0.5, "own": 0.0})
+    assert found.models == ("small",) * 5 + ("large",)
+    assert found.costs_usd == pytest.approx([700 * 0.5e-6] * 5 + [700 * 1e-5])
+    assert priced().allocate(TEXTS, 1.0, capacities={"small": 2}).models.count("large") == 3
+    with pytest.raises(InfeasibleBudget):
+        priced().allocate(TEXTS, 5 * 699e-6)
+    with pytest.raises(InvalidInput, match="confidence needs the costs of calls"):
+        priced().allocate(TEXTS, 1.0, confidence=0.9)
+    free = WiseRouter([Model("free", Price(0.0, 0.0)), Model("large", Price(1e-5, 1e-5))])
+    assert set(free.allocate(TEXTS, 0.0).models) == {"free"}
+
+
+def test_until_a_call_was_paid_for_a_hard_budget_bounds_the_worst_cases():
+    worst = np.tile([0.1, 0.02], (5, 1))
+    assert set(priced().allocate(TEXTS, 0.1, worst_case_usd=worst, hard=True).models) == {"small"}
+    with pytest.raises(InfeasibleBudget):
+        priced().allocate(TEXTS, 0.099, worst_case_usd=worst, hard=True)
+
+
 def test_a_model_takes_no_more_queries_than_its_capacity():
     found = router().allocate(TEXTS, 1.0, capacities={"large": 2})
     assert [found.models[i] for i in (0, 3)] == ["small", "small"]  # code gains more from the large one
