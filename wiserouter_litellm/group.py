@@ -6,7 +6,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from threading import Lock
 from typing import Literal
@@ -154,7 +154,24 @@ class Group:
         self.hard = self.hard or any(one in hard_scopes for one in (OWN, *self.scope_resolver.opened))
 
     def add_new_models(self, infos: Iterable[DeploymentInfo]) -> None:
-        """Add the models of new deployments to the pool, unless they are there."""
+        """Add the models of new deployments to the pool; those that are there follow prices and limits that changed."""
+        for info in infos:
+            self.add_missing_models([info])
+            present, card = self.router.pool.by_name[info.model], info.rate_card.model(info.model)
+            model = replace(
+                present,
+                price=card.price,
+                max_output_tokens=card.max_output_tokens,
+                max_input_tokens=card.max_input_tokens,
+                max_cost_usd=card.max_cost_usd,
+                batch_price=card.batch_price,
+            )
+            if model != present:
+                self.router.update_model(model)
+                logger.info("group %r: model %r has the prices and limits of its deployment", self.name, info.model)
+
+    def add_missing_models(self, infos: Iterable[DeploymentInfo]) -> None:
+        """Add the models of deployments to the pool, unless they are there."""
         for info in infos:
             with self._adding:
                 if info.model in self.router.pool.names:
