@@ -13,41 +13,17 @@ from dataclasses import replace
 from threading import Lock
 from typing import Any, NamedTuple
 
-import litellm
-
 from wiserouter import Model, Price
 from wiserouter.errors import InvalidInput, UnknownPrice
 from wiserouter.integration import Params, PriorScores, RateCard, exact_encoding, rates_of
 from wiserouter_litellm.arms import EFFORTS, Arms, ArmSettings, arms_of_pool, with_arm
-from wiserouter_litellm.limits import ALL_ANSWERS, ALL_LIMITS, whole_number
-from wiserouter_litellm.parameter_checks import tier_of
-from wiserouter_litellm.parameters import broken_default
+from wiserouter_litellm.deployment_defaults import Defaults, defaults_of, is_unsent, unknown_limits
+from wiserouter_litellm.deployment_source import DeploymentSource, source_of, unexpanded
 from wiserouter_litellm.price_map import rate_card_of, states_its_prices
 
 logger = logging.getLogger("wiserouter.litellm")
 
 Deployment = Mapping[str, Any]
-
-
-class Defaults(NamedTuple):
-    """The parameters that a deployment's own `litellm_params` add to requests that leave them out.
-
-    Attributes
-    ----------
-    output_tokens : int or None
-        The limit of one answer.
-    answers : int
-        The number of answers.
-    tier : str
-        The service tier; "" for the standard one.
-    unbounded : str or None
-        A parameter whose cost nothing bounds.
-    """
-
-    output_tokens: int | None = None
-    answers: int = 1
-    tier: str = ""
-    unbounded: str | None = None
 
 
 class DeploymentInfo(NamedTuple):
@@ -111,13 +87,6 @@ class Candidate(NamedTuple):
 Candidates = Sequence[Candidate]
 
 
-class Source(NamedTuple):
-    """What the figures of a deployment were read from."""
-
-    params: Mapping[str, Any]
-    info: Mapping[str, Any] | None
-
-
 class DeploymentRegistry:
     """The deployments of one group, registered as they appear, and read again when LiteLLM changes them.
 
@@ -159,7 +128,7 @@ class DeploymentRegistry:
         self._arms: dict[str, list[DeploymentInfo]] = {}
         self._configured: dict[tuple[str, str], RateCard] = {}
         self._ordered: Mapping[str, Price] = {}
-        self._sources: dict[str, Source] = {}
+        self._sources: dict[str, DeploymentSource] = {}
         self._refused: set[str] = set()
         self._changing: set[str] = set()
         self._registering = Lock()
@@ -226,7 +195,8 @@ class DeploymentRegistry:
         if are_calls:
             unread = [one for one, id_ in with_ids if id_ not in self._sources]
         else:
-            unread = [one for one, id_ in with_ids if not self._is_read(one, id_)]
+            sources = self._sources
+            unread = [one for one, id_ in with_ids if id_ not in sources or not sources[id_].is_of(one)]
         new = self.register(unread, model_group) if unread else []
         known = self._infos
         if self._refused:
@@ -255,7 +225,8 @@ class DeploymentRegistry:
             If two deployments of one model differ in price.
         """
         with self._registering:
-            unread = [self._unexpanded(one, id_of(one)) for one in deployments if not self._is_read(one, id_of(one))]
+            known = [(one, self._sources.get(id_of(one))) for one in deployments]
+            unread = [unexpanded(one, source) for one, source in known if source is None or not source.is_of(one)]
             self._changing = self._sources.keys() & {id_of(one) for one in unread}
             if self._changing:  # what a refused one was at odds with may be gone
                 self._sources = {id_: one for id_, one in self._sources.items() if id_ not in self._refused}
@@ -286,7 +257,7 @@ class DeploymentRegistry:
         return found
 
     def _keep(
-        self, key: str, source: Source, info: DeploymentInfo, arms: Sequence[DeploymentInfo]
+        self, key: str, source: DeploymentSource, info: DeploymentInfo, arms: Sequence[DeploymentInfo]
     ) -> list[DeploymentInfo]:
         """Keep a deployment in place of what was known of it, and return it at the prices that hold."""
         self._configured = {place: card for place, card in self._configured.items() if place[0] != key}
@@ -298,21 +269,6 @@ class DeploymentRegistry:
         self._refused.discard(key)
         self._sources[key] = source
         return self._arms.get(key) or [self._infos[key]]
-
-    def _is_read(self, deployment: Deployment, id_: str) -> bool:
-        """Return True if a deployment is as it was when its figures were read."""
-        source = self._sources.get(id_)
-        if source is None:
-            return False
-        return source == source_of(deployment) or source == source_of(self._unexpanded(deployment, id_))
-
-    def _unexpanded(self, deployment: Deployment, id_: str) -> Deployment:
-        """Return a deployment of a pattern under that pattern: LiteLLM hands out a copy for the model asked for."""
-        source = self._sources.get(id_)
-        pattern = "" if source is None else str(source.params.get("model"))
-        if "*" not in pattern or "*" not in str(deployment.get("model_name")):
-            return deployment
-        return {**deployment, "litellm_params": {**deployment["litellm_params"], "model": pattern}}
 
     def _arms_of(
         self, deployment: Deployment, plain: DeploymentInfo, new: Sequence[DeploymentInfo]
@@ -415,61 +371,7 @@ class DeploymentRegistry:
         return next(known, fallback)
 
 
-def defaults_of(params: Mapping[str, Any]) -> Defaults:
-    """Return the parameters that a deployment's `litellm_params` add to requests.
-
-    Examples
-    --------
-    >>> defaults_of({"model": "openai/small", "max_tokens": 500, "extra_body": {"n": 4}}).unbounded
-    'extra_body.n'
-    """
-    limits = [limit for name in ALL_LIMITS if (limit := whole_number(params.get(name)))]
-    answers = [number for name in ALL_ANSWERS if (number := whole_number(params.get(name)))]
-    return Defaults(
-        max(limits, default=None),
-        max(answers, default=1),
-        tier_of(params.get("service_tier")),
-        broken_default(params),
-    )
-
-
-def unknown_limits(params: Mapping[str, Any]) -> frozenset[str]:
-    """Return the limits of a chat that the provider of a deployment does not know, by LiteLLM's own list.
-
-    Examples
-    --------
-    >>> sorted(unknown_limits({"model": "replicate/some/model"}))
-    ['max_completion_tokens']
-    """
-    return frozenset(ALL_LIMITS[:2]) - set(_known_parameters(params) or ALL_LIMITS)
-
-
-def is_unsent(name: str, params: Mapping[str, Any]) -> bool:
-    """Return True if LiteLLM drops or refuses a parameter for a deployment with these `litellm_params`.
-
-    Examples
-    --------
-    >>> [is_unsent("reasoning_effort", {"model": model}) for model in ("replicate/some/model", "openai/o3")]
-    [True, False]
-    """
-    return name not in (_known_parameters(params) or [name]) and name not in (params.get("allowed_openai_params") or ())
-
-
-def _known_parameters(params: Mapping[str, Any]) -> Sequence[str] | None:
-    """Return the parameters that LiteLLM lists for the provider of a deployment; None where it lists none."""
-    model, provider = str(params.get("model")), params.get("custom_llm_provider")
-    try:
-        return litellm.get_supported_openai_params(model, custom_llm_provider=provider)
-    except Exception:  # a provider that LiteLLM does not know: it sends all parameters as they are
-        return None
-
-
 def id_of(deployment: Deployment) -> str:
     """Return the id of a deployment; empty where a configuration file gives none, since the router makes it later."""
     info = deployment.get("model_info")
     return str(info.get("id") or "") if info else ""
-
-
-def source_of(deployment: Deployment) -> Source:
-    """Return what the figures of a deployment are read from; LiteLLM puts other objects in place of changed ones."""
-    return Source(deployment["litellm_params"], deployment.get("model_info"))

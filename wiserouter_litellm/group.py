@@ -6,7 +6,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from threading import Lock
 from typing import Literal
@@ -33,6 +33,7 @@ from wiserouter_litellm.arm_candidates import one_arm_each
 from wiserouter_litellm.attempts import Mark, is_covered
 from wiserouter_litellm.candidates import Bounds, bounds_of, is_worth_counting, note_fitting_output, ranked
 from wiserouter_litellm.continuations import makers
+from wiserouter_litellm.deployment_source import follow_figures
 from wiserouter_litellm.deployments import DeploymentInfo, DeploymentRegistry
 from wiserouter_litellm.feedback_keys import keys_of_decision
 from wiserouter_litellm.request_conversation import LONG_HISTORY_CHARS, SESSION_KEYS, TURN_KEY
@@ -157,27 +158,15 @@ class Group:
         """Add the models of new deployments to the pool; those that are there follow prices and limits that changed."""
         for info in infos:
             self.add_missing_models([info])
-            present, card = self.router.pool.by_name[info.model], info.rate_card.model(info.model)
-            model = replace(
-                present,
-                price=card.price,
-                max_output_tokens=card.max_output_tokens,
-                max_input_tokens=card.max_input_tokens,
-                max_cost_usd=card.max_cost_usd,
-                batch_price=card.batch_price,
-            )
-            if model != present:
-                self.router.update_model(model)
-                logger.info("group %r: model %r has the prices and limits of its deployment", self.name, info.model)
+            follow_figures(self.router, info.model, info.rate_card)
 
     def add_missing_models(self, infos: Iterable[DeploymentInfo]) -> None:
         """Add the models of deployments to the pool, unless they are there."""
         for info in infos:
             with self._adding:
-                if info.model in self.router.pool.names:
-                    continue
-                self.router.add_model(info.rate_card.model(info.model))
-            logger.info("group %r: new model %r, believed to be as good as the others", self.name, info.model)
+                if info.model not in self.router.pool.names:
+                    self.router.add_model(info.rate_card.model(info.model))
+                    logger.info("group %r: new model %r, believed to be as good as the others", self.name, info.model)
 
     async def aselect(self, routing: RoutingRequest) -> Selection:
         """Choose a model for a request, with encoding, counting and the store off the event loop.
@@ -347,8 +336,7 @@ class Group:
             mark |= {TURN_KEY: note.id.request, SESSION_KEYS: note.names}
         if routing.lasting_ids:
             mark["lasting_ids"] = list(routing.lasting_ids)
-        ranking = self._ranking(decision, worst_usd)
-        hard = worst_usd is not None
+        ranking, hard = self._ranking(decision, worst_usd), worst_usd is not None
         if self.registry.has_arms:
             candidates = one_arm_each(candidates, ranking)
         copies = ranked(routing.request, candidates, ranking, {DECISION_KEY: mark}, self.cap_output_tokens, hard=hard)
