@@ -6,7 +6,9 @@ An answer whose figures make no sense is not billed by them: it was paid for all
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 import litellm
@@ -56,14 +58,14 @@ def bill_of(kwargs: Mapping[str, Any], response: object, info: DeploymentInfo) -
     if unknown:
         usage = _estimate(kwargs, response)
     own_usd = _own_usd(kwargs, response, info, usage)
-    if reported_usd == 0 or (info.has_own_prices and (own_usd > reported_usd or drops_tier(kwargs))):
+    if reported_usd == 0 or (_has_own_prices(kwargs, info) and (own_usd > reported_usd or drops_tier(kwargs))):
         return Bill(own_usd, usage, info.model, estimated=unknown)
     return Bill(reported_usd, usage, info.model)
 
 
 def is_understated(kwargs: Mapping[str, Any], bill: Bill, info: DeploymentInfo) -> bool:
     """Return True if LiteLLM reports less for a call than its deployment's own prices say, by more than rounding."""
-    is_read = info.has_own_prices and bill.learn and not bill.estimated
+    is_read = _has_own_prices(kwargs, info) and bill.learn and not bill.estimated
     return is_read and _reported_usd(kwargs) < bill.cost_usd * (1.0 - 1e-9) and not drops_tier(kwargs)
 
 
@@ -101,6 +103,13 @@ def usage_of(block: object, logged: Mapping[str, Any]) -> Usage:
         _tokens(inputs, "cache_creation_tokens"),
         _tokens(outputs, "reasoning_tokens"),
     )
+
+
+def _has_own_prices(kwargs: Mapping[str, Any], info: DeploymentInfo) -> bool:
+    """Return True if the deployment stated its present prices itself when the call started."""
+    started = kwargs.get("start_time")
+    started_s = started.timestamp() if isinstance(started, datetime) else time.time()
+    return info.has_own_prices and started_s >= info.changed_at_s
 
 
 def _own_usd(kwargs: Mapping[str, Any], response: object, info: DeploymentInfo, usage: Usage) -> float:

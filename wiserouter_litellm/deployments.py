@@ -7,45 +7,23 @@ models: arms, which differ in the parameters of its calls.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from threading import Lock
 from typing import Any, NamedTuple
-
-import litellm
 
 from wiserouter import Model, Price
 from wiserouter.errors import InvalidInput, UnknownPrice
 from wiserouter.integration import Params, PriorScores, RateCard, exact_encoding, rates_of
 from wiserouter_litellm.arms import EFFORTS, Arms, ArmSettings, arms_of_pool, with_arm
-from wiserouter_litellm.limits import ALL_ANSWERS, ALL_LIMITS, whole_number
-from wiserouter_litellm.parameter_checks import tier_of
-from wiserouter_litellm.parameters import broken_default
+from wiserouter_litellm.deployment_defaults import Defaults, defaults_of, is_unsent, unknown_limits
+from wiserouter_litellm.deployment_source import DeploymentSource, source_of, unexpanded
 from wiserouter_litellm.price_map import rate_card_of, states_its_prices
 
 logger = logging.getLogger("wiserouter.litellm")
 
 Deployment = Mapping[str, Any]
-
-
-class Defaults(NamedTuple):
-    """The parameters that a deployment's own `litellm_params` add to requests that leave them out.
-
-    Attributes
-    ----------
-    output_tokens : int or None
-        The limit of one answer.
-    answers : int
-        The number of answers.
-    tier : str
-        The service tier; "" for the standard one.
-    unbounded : str or None
-        A parameter whose cost nothing bounds.
-    """
-
-    output_tokens: int | None = None
-    answers: int = 1
-    tier: str = ""
-    unbounded: str | None = None
 
 
 class DeploymentInfo(NamedTuple):
@@ -67,6 +45,8 @@ class DeploymentInfo(NamedTuple):
         The limits of a chat that its provider does not know.
     has_own_prices : bool
         Whether it states its prices itself, so that no call costs less than its tokens at these.
+    changed_at_s : float
+        When LiteLLM was found to have changed it, since 1970; calls that started before have its former prices.
     """
 
     model: str
@@ -76,6 +56,7 @@ class DeploymentInfo(NamedTuple):
     defaults: Defaults = Defaults()
     unknown_limits: frozenset[str] = frozenset()
     has_own_prices: bool = False
+    changed_at_s: float = 0.0
 
     @property
     def params(self) -> Params:
@@ -107,7 +88,7 @@ Candidates = Sequence[Candidate]
 
 
 class DeploymentRegistry:
-    """The deployments of one group, registered as they appear.
+    """The deployments of one group, registered as they appear, and read again when LiteLLM changes them.
 
     Parameters
     ----------
@@ -146,12 +127,16 @@ class DeploymentRegistry:
         self._infos: dict[str, DeploymentInfo] = {}
         self._arms: dict[str, list[DeploymentInfo]] = {}
         self._configured: dict[tuple[str, str], RateCard] = {}
+        self._ordered: Mapping[str, Price] = {}
+        self._sources: dict[str, DeploymentSource] = {}
         self._refused: set[str] = set()
+        self._changing: set[str] = set()
+        self._registering = Lock()
 
     @property
     def infos(self) -> list[DeploymentInfo]:
         """All deployments registered so far, each as often as it has arms."""
-        return [info for id_, plain in self._infos.items() for info in self._arms.get(id_) or [plain]]
+        return [info for _, info in self._served()]
 
     def n_deployments(self, model: str) -> int:
         """Return the number of deployments of a model."""
@@ -162,14 +147,16 @@ class DeploymentRegistry:
 
         A call is still bounded by the price of the configuration where that is higher, since LiteLLM bills by it.
         """
-        for id_, info in self._infos.items():
-            self._infos[id_] = self._priced(id_, info, prices)
-        for id_, arms in self._arms.items():
-            self._arms[id_] = [self._priced(id_, arm, prices) for arm in arms]
+        with self._registering:
+            self._ordered = prices
+            for id_, info in self._infos.items():
+                self._infos[id_] = self._priced(id_, info)
+            for id_, arms in self._arms.items():
+                self._arms[id_] = [self._priced(id_, arm) for arm in arms]
 
-    def _priced(self, id_: str, info: DeploymentInfo, prices: Mapping[str, Price]) -> DeploymentInfo:
+    def _priced(self, id_: str, info: DeploymentInfo) -> DeploymentInfo:
         configured = self._configured.setdefault((id_, info.model), info.rate_card)
-        price = prices.get(info.model)
+        price = self._ordered.get(info.model)
         if price is None:
             return info._replace(rate_card=configured)
         rates = (*configured.rates, *rates_of(price))
@@ -184,9 +171,14 @@ class DeploymentRegistry:
         return None
 
     def resolve(
-        self, deployments: Sequence[Deployment], failed_ids: Collection[str], model_group: str = ""
+        self,
+        deployments: Sequence[Deployment],
+        failed_ids: Collection[str],
+        model_group: str = "",
+        *,
+        are_calls: bool = False,
     ) -> tuple[Candidates, list[DeploymentInfo]]:
-        """Return the deployments that can serve, and the infos that are new.
+        """Return the deployments that can serve, and the infos that are new or changed.
 
         Parameters
         ----------
@@ -196,11 +188,19 @@ class DeploymentRegistry:
             Those that failed earlier in the request.
         model_group : str
             The model group that they serve, where it is another one: that of a fallback.
+        are_calls : bool, default False
+            Whether their parameters hold those of a request as well; what is known is then not read again.
         """
         with_ids = [(deployment, id_of(deployment)) for deployment in deployments]
-        unknown = [one for one, id_ in with_ids if id_ not in self._infos and id_ not in self._refused]
-        new = self.register(unknown, model_group) if unknown else []
+        if are_calls:
+            unread = [one for one, id_ in with_ids if id_ not in self._sources]
+        else:
+            sources = self._sources
+            unread = [one for one, id_ in with_ids if id_ not in sources or not sources[id_].is_of(one)]
+        new = self.register(unread, model_group) if unread else []
         known = self._infos
+        if self._refused:
+            with_ids = [(one, id_) for one, id_ in with_ids if id_ not in self._refused]
         if not self.has_arms:
             return [Candidate(one, id_, known[id_], id_ in failed_ids) for one, id_ in with_ids if id_ in known], new
         served = [(one, id_, self._arms.get(id_) or [known[id_]]) for one, id_ in with_ids if id_ in known]
@@ -209,13 +209,13 @@ class DeploymentRegistry:
     def register(
         self, deployments: Iterable[Deployment], model_group: str = "", *, strict: bool = False
     ) -> list[DeploymentInfo]:
-        """Register deployments, and return those that are new, each as often as it has arms.
+        """Register deployments, and return those that are new or have changed, each as often as it has arms.
 
         One without an id yet is returned, but not kept.
 
         One without a price, or at odds with another, is refused: with an error where `strict`, else it is left out and
-        reported once. It is never counted as free. A deployment of another `model_group`, to which a request fell back,
-        is a model of its own if its price differs from that of a model of the same name.
+        reported once, until it or another changes. It is never counted as free. A deployment of another `model_group`,
+        to which a request fell back, is a model of its own if its price differs from that of a model of the same name.
 
         Raises
         ------
@@ -224,26 +224,51 @@ class DeploymentRegistry:
         InvalidInput
             If two deployments of one model differ in price.
         """
+        with self._registering:
+            known = [(one, self._sources.get(id_of(one))) for one in deployments]
+            unread = [unexpanded(one, source) for one, source in known if source is None or not source.is_of(one)]
+            self._changing = self._sources.keys() & {id_of(one) for one in unread}
+            if self._changing:  # what a refused one was at odds with may be gone
+                self._sources = {id_: one for id_, one in self._sources.items() if id_ not in self._refused}
+            try:
+                return self._register(unread, model_group, strict=strict)
+            finally:
+                self._changing = set()
+
+    def _register(self, deployments: Iterable[Deployment], model_group: str, *, strict: bool) -> list[DeploymentInfo]:
         new: list[DeploymentInfo] = []
+        found: list[DeploymentInfo] = []
         for deployment in deployments:
             key = id_of(deployment)
-            if key in self._infos or key in self._refused:
-                continue
             try:
                 info = self._info_of(deployment, new, model_group)
+                if key in self._changing:
+                    info = info._replace(changed_at_s=time.time())
                 arms = self._arms_of(deployment, info, new)
             except (UnknownPrice, InvalidInput) as error:
                 if strict:
                     raise
                 self._refused.add(key)
+                self._sources[key] = source_of(deployment)
                 logger.error("group %r: %s; the deployment gets no traffic", self._group, error)
                 continue
             new += arms or [info]
-            if key:
-                self._infos[key] = info
-                self._arms |= {key: arms} if arms else {}
-                self.has_arms = bool(self._arms)
-        return new
+            found += self._keep(key, source_of(deployment), info, arms) if key else arms or [info]
+        return found
+
+    def _keep(
+        self, key: str, source: DeploymentSource, info: DeploymentInfo, arms: Sequence[DeploymentInfo]
+    ) -> list[DeploymentInfo]:
+        """Keep a deployment in place of what was known of it, and return it at the prices that hold."""
+        self._configured = {place: card for place, card in self._configured.items() if place[0] != key}
+        self._infos[key] = self._priced(key, info)
+        self._arms.pop(key, None)
+        if arms:
+            self._arms[key] = [self._priced(key, arm) for arm in arms]
+        self.has_arms = bool(self._arms)
+        self._refused.discard(key)
+        self._sources[key] = source
+        return self._arms.get(key) or [self._infos[key]]
 
     def _arms_of(
         self, deployment: Deployment, plain: DeploymentInfo, new: Sequence[DeploymentInfo]
@@ -321,7 +346,16 @@ class DeploymentRegistry:
         return any(info.model == name and info.rate_card.price != rate_card.price for info in self._known(new))
 
     def _known(self, new: Sequence[DeploymentInfo]) -> Iterable[DeploymentInfo]:
-        return (*self.infos, *new)
+        """Return all deployments that stay as they are, at the prices of the configuration, and new ones."""
+        for id_, info in self._served():
+            if id_ not in self._changing:
+                yield info._replace(rate_card=self._configured.get((id_, info.model), info.rate_card))
+        yield from new
+
+    def _served(self) -> list[tuple[str, DeploymentInfo]]:
+        """Return the deployments that get traffic with their ids, each as often as it has arms."""
+        served = [(id_, plain) for id_, plain in self._infos.items() if id_ not in self._refused]
+        return [(id_, info) for id_, plain in served for info in self._arms.get(id_) or [plain]]
 
     def _model_of(self, deployment: Deployment, model_group: str) -> str:
         """Return the name of a deployment's model: as the configuration states, else as fitted, else LiteLLM's."""
@@ -335,55 +369,6 @@ class DeploymentRegistry:
         fallback = own_names[0] if own_names else model
         known = (name for fitted in (self._fitted_models, self._fitted_arms) for name in names if name in fitted)
         return next(known, fallback)
-
-
-def defaults_of(params: Mapping[str, Any]) -> Defaults:
-    """Return the parameters that a deployment's `litellm_params` add to requests.
-
-    Examples
-    --------
-    >>> defaults_of({"model": "openai/small", "max_tokens": 500, "extra_body": {"n": 4}}).unbounded
-    'extra_body.n'
-    """
-    limits = [limit for name in ALL_LIMITS if (limit := whole_number(params.get(name)))]
-    answers = [number for name in ALL_ANSWERS if (number := whole_number(params.get(name)))]
-    return Defaults(
-        max(limits, default=None),
-        max(answers, default=1),
-        tier_of(params.get("service_tier")),
-        broken_default(params),
-    )
-
-
-def unknown_limits(params: Mapping[str, Any]) -> frozenset[str]:
-    """Return the limits of a chat that the provider of a deployment does not know, by LiteLLM's own list.
-
-    Examples
-    --------
-    >>> sorted(unknown_limits({"model": "replicate/some/model"}))
-    ['max_completion_tokens']
-    """
-    return frozenset(ALL_LIMITS[:2]) - set(_known_parameters(params) or ALL_LIMITS)
-
-
-def is_unsent(name: str, params: Mapping[str, Any]) -> bool:
-    """Return True if LiteLLM drops or refuses a parameter for a deployment with these `litellm_params`.
-
-    Examples
-    --------
-    >>> [is_unsent("reasoning_effort", {"model": model}) for model in ("replicate/some/model", "openai/o3")]
-    [True, False]
-    """
-    return name not in (_known_parameters(params) or [name]) and name not in (params.get("allowed_openai_params") or ())
-
-
-def _known_parameters(params: Mapping[str, Any]) -> Sequence[str] | None:
-    """Return the parameters that LiteLLM lists for the provider of a deployment; None where it lists none."""
-    model, provider = str(params.get("model")), params.get("custom_llm_provider")
-    try:
-        return litellm.get_supported_openai_params(model, custom_llm_provider=provider)
-    except Exception:  # a provider that LiteLLM does not know: it sends all parameters as they are
-        return None
 
 
 def id_of(deployment: Deployment) -> str:

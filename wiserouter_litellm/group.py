@@ -33,6 +33,7 @@ from wiserouter_litellm.arm_candidates import one_arm_each
 from wiserouter_litellm.attempts import Mark, is_covered
 from wiserouter_litellm.candidates import Bounds, bounds_of, is_worth_counting, note_fitting_output, ranked
 from wiserouter_litellm.continuations import makers
+from wiserouter_litellm.deployment_source import follow_figures
 from wiserouter_litellm.deployments import DeploymentInfo, DeploymentRegistry
 from wiserouter_litellm.feedback_keys import keys_of_decision
 from wiserouter_litellm.request_conversation import LONG_HISTORY_CHARS, SESSION_KEYS, TURN_KEY
@@ -154,13 +155,18 @@ class Group:
         self.hard = self.hard or any(one in hard_scopes for one in (OWN, *self.scope_resolver.opened))
 
     def add_new_models(self, infos: Iterable[DeploymentInfo]) -> None:
-        """Add the models of new deployments to the pool, unless they are there."""
+        """Add the models of new deployments to the pool; those that are there follow prices and limits that changed."""
+        for info in infos:
+            self.add_missing_models([info])
+            follow_figures(self.router, info.model, info.rate_card)
+
+    def add_missing_models(self, infos: Iterable[DeploymentInfo]) -> None:
+        """Add the models of deployments to the pool, unless they are there."""
         for info in infos:
             with self._adding:
-                if info.model in self.router.pool.names:
-                    continue
-                self.router.add_model(info.rate_card.model(info.model))
-            logger.info("group %r: new model %r, believed to be as good as the others", self.name, info.model)
+                if info.model not in self.router.pool.names:
+                    self.router.add_model(info.rate_card.model(info.model))
+                    logger.info("group %r: new model %r, believed to be as good as the others", self.name, info.model)
 
     async def aselect(self, routing: RoutingRequest) -> Selection:
         """Choose a model for a request, with encoding, counting and the store off the event loop.
@@ -330,8 +336,7 @@ class Group:
             mark |= {TURN_KEY: note.id.request, SESSION_KEYS: note.names}
         if routing.lasting_ids:
             mark["lasting_ids"] = list(routing.lasting_ids)
-        ranking = self._ranking(decision, worst_usd)
-        hard = worst_usd is not None
+        ranking, hard = self._ranking(decision, worst_usd), worst_usd is not None
         if self.registry.has_arms:
             candidates = one_arm_each(candidates, ranking)
         copies = ranked(routing.request, candidates, ranking, {DECISION_KEY: mark}, self.cap_output_tokens, hard=hard)

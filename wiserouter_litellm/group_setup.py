@@ -145,7 +145,7 @@ def open_group(
     )
     if group.hard:
         check_can_be_hard(name, infos, cap_output_tokens)
-    group.add_new_models(infos)
+    group.add_missing_models(infos)
     return group
 
 

@@ -142,7 +142,7 @@ def _as_called(group: Group, routing: RoutingRequest, kwargs: Mapping[str, Any])
     if not group.registry.has_arms:
         return {one.id: one.info for one in routing.candidates}
     ran = as_called(group.registry, routing.candidates, kwargs)
-    group.add_new_models(ran.values())
+    group.add_missing_models(ran.values())
     return ran
 
 

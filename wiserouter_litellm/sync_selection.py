@@ -152,7 +152,10 @@ def _observed(
 
 
 def _first_healthy(selection: Selection, all_ids: set[str], kwargs: dict[str, Any], select: Callable[[], Any]) -> Any:
-    """Return our copy of the deployment that LiteLLM selects for the best model that has a healthy one."""
+    """Return our copy of the deployment that LiteLLM selects for the best model that has a healthy one.
+
+    A deployment of a pattern keeps the model that LiteLLM put in place of the pattern.
+    """
     ranked = sorted(selection.deployments, key=lambda copy: copy["litellm_params"]["order"])
     orders = list(dict.fromkeys(copy["litellm_params"]["order"] for copy in ranked))
     consumed = {key: kwargs[key] for key in _CONSUMED if key in kwargs}
@@ -167,5 +170,8 @@ def _first_healthy(selection: Selection, all_ids: set[str], kwargs: dict[str, An
             continue
         finally:
             kwargs.pop(_EXCLUDED, None)  # where LiteLLM has nothing to exclude, it would send it to the provider
-        return copies.get(id_of(selected), selected)
+        copy = copies.get(id_of(selected))
+        if copy is None:
+            return selected
+        return {**copy, "litellm_params": {**copy["litellm_params"], "model": selected["litellm_params"]["model"]}}
     raise RuntimeError("a selection holds at least one deployment")

@@ -306,10 +306,10 @@ class WiseCallback(Recorder):
             return None
         origin = origin_of(kwargs)
         scope = group.scope_resolver.scope_of(origin.metadata)
-        candidates = candidates_of(group, healthy, origin.failed_ids, model)
+        candidates = candidates_of(group, healthy, origin.failed_ids, model, are_calls=call is not None)
         if group.registry.has_arms:
             candidates = agreeing(group.registry, candidates, None if call else kwargs)
-            group.add_new_models(one.info for one in candidates)
+            group.add_missing_models(one.info for one in candidates)
         candidates, references, lasting_ids = continued(candidates, messages, kwargs)
         return RoutingRequest(
             candidates,
@@ -350,10 +350,12 @@ class WiseCallback(Recorder):
         return marked_deployments(deployments, self.owner, group.name, scope)
 
 
-def candidates_of(group: Group, healthy: Sequence[Deployment], failed_ids: set[str], model: str) -> Candidates:
+def candidates_of(
+    group: Group, healthy: Sequence[Deployment], failed_ids: set[str], model: str, *, are_calls: bool = False
+) -> Candidates:
     """Return the candidates of a request, those of a fallback under the model group that it goes to.
 
-    Models that are new join the pool.
+    Models that are new join the pool, and those whose deployments have changed follow these.
 
     Raises
     ------
@@ -361,7 +363,7 @@ def candidates_of(group: Group, healthy: Sequence[Deployment], failed_ids: set[s
         If none of them has a price.
     """
     is_fallback = model not in {"", group.name}
-    candidates, new = group.registry.resolve(healthy, failed_ids, model if is_fallback else "")
+    candidates, new = group.registry.resolve(healthy, failed_ids, model if is_fallback else "", are_calls=are_calls)
     if new:
         group.add_new_models(new)
     if not candidates:

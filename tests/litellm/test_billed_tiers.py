@@ -1,5 +1,7 @@
 """What a call of a service tier is charged: its configured price, whatever calls LiteLLM has seen before it."""
 
+from datetime import datetime
+
 import pytest
 from litellm.types.utils import ModelResponse, Usage
 
@@ -8,7 +10,7 @@ from support.groups import HI, fitted, llms
 from support.providers import INPUT_USD, OUTPUT_USD, deployment
 from wiserouter import Budget
 from wiserouter_litellm import attach, billing
-from wiserouter_litellm.billing import bill_of
+from wiserouter_litellm.billing import bill_of, is_understated
 from wiserouter_litellm.deployments import DeploymentRegistry
 
 USAGE = {"stream": True, "stream_options": {"include_usage": True}}
@@ -144,6 +146,14 @@ def test_a_tier_that_litellm_does_not_send_is_not_billed(info):
 def test_a_discount_that_litellm_is_set_to_stays(info, monkeypatch):
     monkeypatch.setattr("litellm.cost_discount_config", {"openai": 0.25})
     assert bill_of(event(90e-6), answer(), info).cost_usd == pytest.approx(90e-6)
+
+
+def test_a_call_that_started_before_its_deployment_changed_is_billed_by_litellm(info):
+    changed = info._replace(changed_at_s=1_000.0)
+    by_start = {at_s: {**event(90e-6), "start_time": datetime.fromtimestamp(at_s)} for at_s in (999.0, 1_001.0)}
+    bills = {at_s: bill_of(call, answer(), changed) for at_s, call in by_start.items()}
+    assert {at_s: bill.cost_usd for at_s, bill in bills.items()} == pytest.approx({999.0: 90e-6, 1_001.0: 120e-6})
+    assert [is_understated(by_start[at_s], bill, changed) for at_s, bill in bills.items()] == [False, True]
 
 
 def test_prices_that_hold_by_the_hour_leave_the_bill_to_litellm():

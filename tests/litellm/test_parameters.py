@@ -9,7 +9,7 @@ from openai.types.chat.completion_create_params import CompletionCreateParamsNon
 from openai.types.completion_create_params import CompletionCreateParamsNonStreaming as TextParams
 from openai.types.responses.response_create_params import ResponseCreateParamsNonStreaming
 
-from wiserouter_litellm.deployments import Defaults, defaults_of, unknown_limits
+from wiserouter_litellm.deployment_defaults import Defaults, defaults_of, unknown_limits
 from wiserouter_litellm.parameters import (
     ALLOWED,
     ANSWERS,

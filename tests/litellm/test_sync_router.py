@@ -143,3 +143,10 @@ async def test_the_strategy_and_the_hook_refuse_alike(provider):
     with_strategy(router_, fitted(), Budget(0.0, 10, limit="hard"))
     with pytest.raises(BudgetRefused):
         await router_.acompletion(model="wise", messages=HI)
+
+
+def test_a_name_of_a_pattern_is_sent_under_its_own_name(provider):
+    router_ = llms(deployment("*", "any/*", info={"id": "any"}))
+    attach(router_, "any/*", budget=RICH, cap_output_tokens=50)
+    router_.completion(model="any/small", messages=HI)
+    assert asked(provider) == ["small"]

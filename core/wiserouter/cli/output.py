@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from rich import box
 from rich.console import Console
@@ -25,8 +26,30 @@ from wiserouter.pricing.amounts import usd
 
 Justify = Literal["left", "right"]
 
-out = Console(markup=False)  # names, paths and hints may hold brackets
-err = Console(stderr=True, markup=False)
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+
+
+class _Console(Console):
+    """A console that escapes the control characters of texts: names, reasons and tags are those of others."""
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        """Print objects, texts without their control characters."""
+        super().print(*(shown(one) if isinstance(one, str) else one for one in objects), **options)
+
+
+out = _Console(markup=False)  # names, paths and hints may hold brackets
+err = _Console(stderr=True, markup=False)
+
+
+def shown(text: str) -> str:
+    r"""Return a text whose control characters, other than ends of lines and tabs, are escaped.
+
+    Examples
+    --------
+    >>> shown("team\x1b[31mred")
+    'team\\x1b[31mred'
+    """
+    return _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def write_anything() -> None:
@@ -63,7 +86,7 @@ def complain(error: BaseException) -> None:
     text = str(error)
     if isinstance(error, OSError) and error.filename is not None and error.strerror is not None:
         text = f"{error.filename}: {error.strerror.lower()}"
-    err.print(Text.assemble(("error:", "bold red"), f" {text}"), highlight=False, soft_wrap=True)
+    err.print(Text.assemble(("error:", "bold red"), f" {shown(text)}"), highlight=False, soft_wrap=True)
 
 
 def shares(models: Mapping[str, float], most: int = 3) -> str:
@@ -78,12 +101,12 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], *, 
 
     Where it is wider than the terminal, its columns have one space between them.
     """
-    grid = Table(title=title, title_justify="left", title_style="bold", show_edge=False)
+    grid = Table(title=shown(title), title_justify="left", title_style="bold", show_edge=False)
     for i, name in enumerate(columns):
         justify: Justify = "left" if i < left or i == len(columns) - 1 else "right"
         grid.add_column(name, justify=justify, overflow="fold")  # on a narrow terminal nothing is cut off
     for row in rows:
-        grid.add_row(*row)
+        grid.add_row(*map(shown, row))
     if Measurement.get(out, out.options.update(max_width=sys.maxsize), grid).maximum > out.width:
         grid.box, grid.padding = box.SIMPLE_HEAD, 0
     return grid

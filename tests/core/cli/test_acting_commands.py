@@ -107,3 +107,10 @@ def test_a_store_that_is_not_there_is_not_made(tmp_path):
     assert not (tmp_path / "none.db").exists()
     with pytest.raises(InvalidInput, match="several processes share"):
         run("mode", "route", "--store", "memory://")
+
+
+def test_a_reason_and_a_scope_with_control_characters_are_printed_escaped(store, router):
+    router.start(Budget(1.0, every="day"), scope="metadata.t:\x1b[31mred")
+    shown = run("budget", "--store", store, "--pause", "--reason", "\x1b[2Jgone") + run("status", "--store", store)
+    assert "\\x1b[2Jgone" in shown
+    assert "\x1b" not in shown

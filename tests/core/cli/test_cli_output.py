@@ -165,3 +165,14 @@ def test_a_family_without_priors_is_refused_with_those_there_are():
     with pytest.raises(InvalidInput, match=r"--family must be one of .*code.*, got 'nosuch'"):
         printed("priors", "--family", "nosuch")
     assert "code" in printed("priors", "--family", "code")
+
+
+def test_control_characters_of_names_and_errors_reach_no_terminal(capsys, tmp_path):
+    evil = "t:\x1b[31mred\r\x9b2J\u202e"
+    output.out.print(table(evil, ("scope", "spent"), [(evil, "$1")]))
+    output.out.print(evil, highlight=False)
+    complain(InvalidInput(evil))
+    captured = capsys.readouterr()
+    assert captured.out.count("t:\\x1b[31mred\\r\\x9b2J\\u202e") == 3
+    assert (captured.out + captured.err).replace("\n", "").isprintable()
+    assert "t:\\x1b[31mred" in captured.err

@@ -223,6 +223,17 @@ def test_no_header_breaks_the_check_of_a_signature(header):
     assert not is_signed(b"{}", header, "secret", 0.0)
 
 
+@pytest.mark.parametrize("status", [408, 425, 429, 500, 501, 507, 522, 529, 599])
+def test_what_may_pass_is_tried_six_times(status):
+    with receiving() as receiver:
+        receiver.answers = [status] * 6
+        delivery = Delivery(Webhook(receiver.url))
+        delivery._closing.set()  # no pauses
+        delivery.put(notice())
+        delivery.close()
+    assert (len(receiver.got), delivery.failed) == (6, 1)
+
+
 def test_passing_failures_are_tried_again(monkeypatch):
     with receiving() as receiver:
         receiver.answers = [500, 429, 200]

@@ -18,7 +18,7 @@ from wiserouter.operating.budget_warnings.notice import Notice
 SIGNATURE = "X-WiseRouter-Signature"
 """The header of the signature: `t=<seconds since 1970>,v1=<HMAC-SHA256 of "<t>.<body>" in hexadecimal digits>`."""
 
-_PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})
+_PASSING = frozenset({408, 425, 429, *range(500, 600)})
 
 
 class _NoRedirects(HTTPRedirectHandler):

@@ -1,0 +1,100 @@
+"""Deployments that LiteLLM changes under their ids: the next call is bounded and charged by what they are now."""
+
+import asyncio
+
+import pytest
+from litellm.types.router import Deployment, LiteLLM_Params
+
+from support.groups import HI, RICH, add, asked, fitted, llms
+from support.providers import cost_usd, deployment
+from wiserouter import Budget, Model, Price, WiseRouter
+from wiserouter_litellm import attach
+from wiserouter_litellm.deployments import DeploymentRegistry
+
+SIDES = ("input_cost_per_token", "output_cost_per_token")
+
+
+def upsert(router, name, factor, **params):
+    """Change the prices of a deployment by a factor."""
+    row = deployment(name, **params)
+    prices = {side: factor * row["litellm_params"][side] for side in SIDES}
+    params = LiteLLM_Params(**{**row["litellm_params"], **prices})
+    router.upsert_deployment(Deployment(**{**row, "litellm_params": params}))
+
+
+async def test_a_new_price_bounds_and_charges_the_next_call(provider, settled):
+    router, router_ = WiseRouter([Model("small", Price(1e-6, 2e-6))], seed=0), llms(deployment("small"))
+    budget = Budget(1.5 * 100 * 2e-5, 100, limit="hard")  # one and a half outputs at the new price
+    attach(router_, "wise", router=router, budget=budget, cap_output_tokens=100)
+    await router_.acompletion(model="wise", messages=HI)
+    await settled(lambda: router.status().charged == 1)
+    upsert(router_, "small", 10)
+    calls = (router_.acompletion(model="wise", messages=HI) for _ in range(5))
+    answers = await asyncio.gather(*calls, return_exceptions=True)
+    assert sum(not isinstance(one, Exception) for one in answers) == 1
+    await settled(lambda: router.status().charged == 2)
+    assert router.status().spent_usd == pytest.approx(cost_usd("small") * 11)
+    assert router.pool.by_name["small"].price.output == pytest.approx(2e-5)
+    router_.set_model_list([deployment("small")])
+    await router_.acompletion(model="wise", messages=HI)
+    assert router.pool.by_name["small"].price == Price(1e-6, 2e-6)
+
+
+async def test_a_refused_deployment_gets_traffic_once_it_has_a_price(provider):
+    router_, unpriced = llms(deployment("small")), deployment("later")
+    pool = attach(router_, "wise", budget=RICH).groups["wise"].router
+    for side in SIDES:
+        del unpriced["litellm_params"][side]
+    add(router_, unpriced)
+    await router_.acompletion(model="wise", messages=HI)
+    assert pool.pool.names == ("openai/small",)
+    upsert(router_, "later", 1)
+    await router_.acompletion(model="wise", messages=HI)
+    assert pool.pool.names == ("openai/small", "openai/later")
+
+
+async def test_deployments_of_one_model_are_at_odds_until_all_have_the_new_price(provider, caplog):
+    router_ = llms(*(deployment("small", info={"id": id_}) for id_ in ("a", "b")))
+    group = attach(router_, "wise", budget=RICH).groups["wise"]
+    upsert(router_, "small", 10, info={"id": "a"})
+    for _ in range(5):
+        await router_.acompletion(model="wise", messages=HI)
+    assert group.registry.n_deployments("openai/small") == 1
+    assert sum("gets no traffic" in record.message for record in caplog.records) == 1
+    upsert(router_, "small", 10, info={"id": "b"})
+    for _ in range(2):
+        await router_.acompletion(model="wise", messages=HI)
+    assert group.registry.n_deployments("openai/small") == 2
+    assert group.router.pool.by_name["openai/small"].price.output == pytest.approx(2e-5)
+
+
+async def test_the_price_of_an_administrator_outlasts_a_change_of_the_deployment(provider):
+    router, router_ = fitted(), llms(deployment("small"))
+    registry = attach(router_, "wise", router=router, budget=RICH).groups["wise"].registry
+    router.change_model("small", price=Price(3e-6, 4e-6), by="ann")
+    upsert(router_, "small", 10)
+    await router_.acompletion(model="wise", messages=HI)
+    card = registry.find("small").rate_card
+    assert router.pool.by_name["small"].price == card.price == Price(3e-6, 4e-6)
+    assert max(rate.usd for rate in card.rates) == pytest.approx(2e-5)
+
+
+def test_a_new_price_of_a_pattern_is_that_of_all_its_names(provider):
+    router_ = llms(deployment("*", "any/*", info={"id": "any"}))
+    group = attach(router_, "any/*", budget=RICH).groups["any/*"]
+    for name in ("small", "large"):
+        router_.completion(model=f"any/{name}", messages=HI)
+    upsert(router_, "*", 10, group="any/*", info={"id": "any"})
+    asyncio.run(router_.acompletion(model="any/small", messages=HI))
+    assert asked(provider) == ["small", "large", "small"]
+    assert group.router.pool.names == ("openai/*",)
+    assert group.router.pool.by_name["openai/*"].price.output == pytest.approx(2e-5)
+
+
+async def test_what_does_not_change_is_read_once(provider, monkeypatch):
+    router_ = llms()
+    attach(router_, "wise", router=fitted(), budget=RICH)
+    monkeypatch.setattr(DeploymentRegistry, "_info_of", None)
+    for _ in range(3):
+        await router_.acompletion(model="wise", messages=HI)
+    assert asked(provider) == ["large"] * 3

@@ -1,0 +1,82 @@
+"""The parameters that deployments add to requests, and those that their providers do not know."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import litellm
+
+from wiserouter_litellm.limits import ALL_ANSWERS, ALL_LIMITS, whole_number
+from wiserouter_litellm.parameter_checks import tier_of
+from wiserouter_litellm.parameters import broken_default
+
+
+class Defaults(NamedTuple):
+    """The parameters that a deployment's own `litellm_params` add to requests that leave them out.
+
+    Attributes
+    ----------
+    output_tokens : int or None
+        The limit of one answer.
+    answers : int
+        The number of answers.
+    tier : str
+        The service tier; "" for the standard one.
+    unbounded : str or None
+        A parameter whose cost nothing bounds.
+    """
+
+    output_tokens: int | None = None
+    answers: int = 1
+    tier: str = ""
+    unbounded: str | None = None
+
+
+def defaults_of(params: Mapping[str, Any]) -> Defaults:
+    """Return the parameters that a deployment's `litellm_params` add to requests.
+
+    Examples
+    --------
+    >>> defaults_of({"model": "openai/small", "max_tokens": 500, "extra_body": {"n": 4}}).unbounded
+    'extra_body.n'
+    """
+    limits = [limit for name in ALL_LIMITS if (limit := whole_number(params.get(name)))]
+    answers = [number for name in ALL_ANSWERS if (number := whole_number(params.get(name)))]
+    return Defaults(
+        max(limits, default=None),
+        max(answers, default=1),
+        tier_of(params.get("service_tier")),
+        broken_default(params),
+    )
+
+
+def unknown_limits(params: Mapping[str, Any]) -> frozenset[str]:
+    """Return the limits of a chat that the provider of a deployment does not know, by LiteLLM's own list.
+
+    Examples
+    --------
+    >>> sorted(unknown_limits({"model": "replicate/some/model"}))
+    ['max_completion_tokens']
+    """
+    return frozenset(ALL_LIMITS[:2]) - set(_known_parameters(params) or ALL_LIMITS)
+
+
+def is_unsent(name: str, params: Mapping[str, Any]) -> bool:
+    """Return True if LiteLLM drops or refuses a parameter for a deployment with these `litellm_params`.
+
+    Examples
+    --------
+    >>> [is_unsent("reasoning_effort", {"model": model}) for model in ("replicate/some/model", "openai/o3")]
+    [True, False]
+    """
+    return name not in (_known_parameters(params) or [name]) and name not in (params.get("allowed_openai_params") or ())
+
+
+def _known_parameters(params: Mapping[str, Any]) -> Sequence[str] | None:
+    """Return the parameters that LiteLLM lists for the provider of a deployment; None where it lists none."""
+    model, provider = str(params.get("model")), params.get("custom_llm_provider")
+    try:
+        return litellm.get_supported_openai_params(model, custom_llm_provider=provider)
+    except Exception:  # a provider that LiteLLM does not know: it sends all parameters as they are
+        return None

@@ -1,0 +1,56 @@
+"""What the figures of a deployment were read from, so that they are read again once LiteLLM changes it.
+
+LiteLLM puts other objects in place of those of a changed deployment: the same objects are equal at no cost.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from wiserouter import WiseRouter
+from wiserouter.integration import RateCard
+
+logger = logging.getLogger("wiserouter.litellm")
+
+
+class DeploymentSource(NamedTuple):
+    """The parameters and the `model_info` of a deployment when its figures were read."""
+
+    params: Mapping[str, Any]
+    info: Mapping[str, Any] | None
+
+    def is_of(self, deployment: Mapping[str, Any]) -> bool:
+        """Return True if a deployment still is as it was."""
+        return self == source_of(deployment) or self == source_of(unexpanded(deployment, self))
+
+
+def source_of(deployment: Mapping[str, Any]) -> DeploymentSource:
+    """Return the parameters and the `model_info` of a deployment as they are now."""
+    return DeploymentSource(deployment["litellm_params"], deployment.get("model_info"))
+
+
+def unexpanded(deployment: Mapping[str, Any], source: DeploymentSource | None) -> Mapping[str, Any]:
+    """Return a deployment of a pattern under that pattern: LiteLLM hands out a copy for the model asked for."""
+    pattern = "" if source is None else str(source.params.get("model"))
+    if "*" not in pattern or "*" not in str(deployment.get("model_name")):
+        return deployment
+    return {**deployment, "litellm_params": {**deployment["litellm_params"], "model": pattern}}
+
+
+def follow_figures(router: WiseRouter, name: str, card: RateCard) -> None:
+    """Give a model of the pool the prices and limits of its deployment, if it has others."""
+    present, model = router.pool.by_name[name], card.model(name)
+    following = replace(
+        present,
+        price=model.price,
+        max_output_tokens=model.max_output_tokens,
+        max_input_tokens=model.max_input_tokens,
+        max_cost_usd=model.max_cost_usd,
+        batch_price=model.batch_price,
+    )
+    if following != present:
+        router.update_model(following)
+        logger.info("model %r has the prices and limits of its deployment", name)
