@@ -31,7 +31,7 @@ def read_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {
         name: value
         for name, value in settings.items()
-        if value and isinstance(value, _MAY_HOLD_TEXT) and name not in UNREAD and name != OPERATIONS
+        if isinstance(value, _MAY_HOLD_TEXT) and value and name not in UNREAD and name != OPERATIONS
     }
 
 

@@ -1,5 +1,6 @@
 """The text that settings bring into a call: it counts wherever it is, since the provider bills it."""
 
+import numpy as np
 import pytest
 from langchain_core.messages import HumanMessage
 from langchain_core.tools import tool
@@ -54,6 +55,7 @@ def test_a_text_counts_wherever_a_call_brings_it(kwargs):
 
 def test_what_no_model_reads_is_not_counted():
     settings = {"stop": ["."], "metadata": {"a": LONG}, "logit_bias": {"1": 5}, "max_tokens": "60", "temperature": 0.5}
+    settings["embeddings"] = np.ones(3)
     assert request_of([HumanMessage("hi")], settings).counted == "hi"
     assert {"tools", "functions", "response_format", "output_format", "guided_regex"} <= HARMLESS - UNREAD
 
