@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from wiserouter.errors import InvalidInput
 from wiserouter.learning.fading import ALL_LEFT, Left
-from wiserouter.learning.possible_sums import possible_sums
+from wiserouter.learning.possible_sums import are_possible, means_of, possible_sums
 from wiserouter.learning.shrinkage import shrunk_means, spreads
 from wiserouter.pricing.prices import Usage
 from wiserouter.types import FloatArray, IntArray
@@ -100,7 +100,7 @@ class Estimates:
         self.n_observations = 0
         self.pending = 0.0
         self._cells = self._views()
-        self._owed: dict[str, FloatArray] = {}  # what was taken back before it was there, at most 0
+        self._owed: dict[str, FloatArray] = {}  # what was taken back before it was there
 
     def add_cost(self, context: int, model: int, cost_usd: float, usage: Usage | None = None) -> None:
         """Count the true cost of one call, and its tokens where they are known."""
@@ -156,13 +156,13 @@ class Estimates:
             cells["reward_sq"][cell] += weight * reward * reward
         else:
             changes = reward_changes(reward, weight, replacing, replaced_weight, delay_s, left)
-            self._change((context, model), changes, reward)
+            self._change_cell(context, model, changes, reward)
         self.n_observations += 1
         self.observed[context] += 1
 
     def take_back(self, context: int, model: int, left: Left = ALL_LEFT) -> None:
         """Take back what is left of a decision."""
-        self._change((context, model), {"invoked": -left.others, "met": -left.met})
+        self._change_cell(context, model, {"invoked": -left.others, "met": -left.met})
         self.n_invoked -= 1
 
     def add_invoked(self, context: int, model: int, count: int = 1) -> None:
@@ -232,7 +232,8 @@ class Estimates:
         changes = other.arrays()
         if self._owed or any(table.min() < 0.0 for table in changes.values()):
             owed, self._owed = self._owed, {}
-            self._change(..., {name: table + owed.get(name, 0.0) for name, table in changes.items()})
+            means = means_of(other.reward, other.labels)
+            self._change(..., {name: table + owed.get(name, 0.0) for name, table in changes.items()}, means)
         else:
             for field in FIELDS:
                 getattr(self, field).__iadd__(changes[field])
@@ -296,8 +297,22 @@ class Estimates:
         estimates.n_observations = round(estimates.calls.sum() + estimates.labels.sum())
         return estimates
 
+    def _change_cell(self, context: int, model: int, changes: Mapping[str, float], reward: float = 0.0) -> None:
+        """Add amounts that may be negative to one cell; nearly always all sums stay possible."""
+        cells, n_models = self._cells, self.shape[1]
+        cell = context * n_models + model if 0 <= model < n_models else self._no_cell(context, model)
+        sums = {name: cells[name][cell] + change for name, change in changes.items()}
+        if not are_possible(sums):
+            self._change((context, model), changes, reward)
+            return
+        for name, total in sums.items():
+            cells[name][cell] = total
+
     def _change(
-        self, where: tuple[int, int] | EllipsisType, changes: Mapping[str, FloatArray | float], reward: float = 0.0
+        self,
+        where: tuple[int, int] | EllipsisType,
+        changes: Mapping[str, FloatArray] | Mapping[str, float],
+        reward: FloatArray | float = 0.0,
     ) -> None:
         """Add amounts that may be negative, as far as sums remain possible; what is missing is owed."""
         former = {name: getattr(self, name)[where].copy() for name in changes}

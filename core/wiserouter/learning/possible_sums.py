@@ -20,7 +20,7 @@ TOTALS = {
 
 
 def possible_sums(
-    sums: Mapping[str, FloatArray], former: Mapping[str, FloatArray], reward: float = 0.0
+    sums: Mapping[str, FloatArray], former: Mapping[str, FloatArray], reward: FloatArray | float = 0.0
 ) -> dict[str, FloatArray]:
     """Return the closest counts and sums that are at least 0 and whose mean rewards are possible.
 
@@ -30,8 +30,8 @@ def possible_sums(
         Counts, each with its sums.
     former : mapping of str to ndarray
         The same before the last change: a mean that lay beyond [0, 1], as less a predicted deviation, may do so still.
-    reward : float, default 0
-        A reward that is among the new ones.
+    reward : float or ndarray, default 0
+        A reward that is among the new ones, or the mean of these.
 
     Examples
     --------
@@ -48,16 +48,29 @@ def possible_sums(
         for name in totals:
             total = sums[name]
             if name in ("cost", "reward"):
-                mean = _means(former[name], former[count])
-                total = np.maximum(total, n * np.minimum(mean, min(reward, 0.0)))
+                mean = means_of(former[name], former[count])
+                total = np.maximum(total, n * np.minimum(mean, np.minimum(reward, 0.0)))
                 if name == "reward":
-                    total = np.minimum(total, n * np.maximum(mean, max(reward, 1.0)))
+                    total = np.minimum(total, n * np.maximum(mean, np.maximum(reward, 1.0)))
             else:
                 total = np.maximum(total, 0.0)
             found[name] = np.where(n > 0.0, total, 0.0)
     return found
 
 
-def _means(total: FloatArray, count: FloatArray) -> FloatArray:
+def are_possible(sums: Mapping[str, float]) -> bool:
+    """Return True if the sums of one cell are certainly possible as they are: no more than `possible_sums` tells.
+
+    Examples
+    --------
+    >>> are_possible({"labels": 2.0, "reward": 1.5, "reward_sq": 1.2}), are_possible({"labels": 0.0, "reward": 0.1})
+    (True, False)
+    """
+    labels, scored = sums.get("labels", 1.0), sums.get("scored", 1.0)
+    return min(sums.values()) >= 0.0 < min(labels, scored) and sums.get("reward", 0.0) <= labels
+
+
+def means_of(total: FloatArray, count: FloatArray) -> FloatArray:
+    """Return the means of sums; 0 where there is no observation."""
     means: FloatArray = np.where(count > 0.0, total, 0.0) / np.where(count > 0.0, count, 1.0)
     return means

@@ -280,6 +280,8 @@ def _allocated(
         errors.selection_usd = selection_usd(reward, cost, errors, budget_usd)
     free = all(one is None or one >= len(reward) for one in limits)
     program = BatchProgram(reward, cost) if free else CapacityProgram(reward, cost, limits)
+    if not np.ptp(reward, axis=1).any():  # no model is better than another: the cheapest are as good
+        budget_usd = min(budget_usd, program.floor_usd)
     return program.allocate(budget_usd, errors)
 
 

@@ -32,7 +32,7 @@ async def offload(step: Callable[[], T], undo: Callable[[T], object] | None = No
         return await asyncio.shield(done)
     except asyncio.CancelledError:
         if handed.leave():
-            loop.run_in_executor(None, context.run, handed.undo)
+            loop.run_in_executor(None, context.copy().run, handed.undo)  # the thread may be about to leave it
         raise
 
 

@@ -217,6 +217,18 @@ def test_workers_agree_whichever_hears_first_of_a_decision_or_of_its_release(see
         assert worker.reward[0, 0] == pytest.approx(0.2 * n_decisions)
 
 
+def test_rewards_less_a_deviation_are_merged_as_they_are_beside_a_release():
+    known, other = Estimates(1, 3), Estimates(1, 3)
+    known.add_invoked(0, 2)
+    for model, reward in enumerate((1.15, -0.15)):
+        other.add_reward(0, model, reward)
+    other.invoked[0, 2] -= 1.0
+    for n in range(1, 4):
+        known.merge(other)
+        np.testing.assert_allclose(known.reward[0], [n * 1.15, n * -0.15, 0.0])
+        other.invoked[0, 2] = 0.0
+
+
 def test_no_addition_lands_beyond_the_arrays():
     estimates = Estimates(2, 2)
     for cell in ((2, 0), (0, 2)):

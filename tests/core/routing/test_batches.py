@@ -99,6 +99,8 @@ def test_until_a_call_was_paid_for_queries_go_to_the_cheapest_listed_models_that
     assert found.models == ("small",) * 5 + ("large",)
     assert found.costs_usd == pytest.approx([700 * 0.5e-6] * 5 + [700 * 1e-5])
     assert priced().allocate(TEXTS, 1.0, capacities={"small": 2}).models.count("large") == 3
+    dearest = Model("dearest", Price(1e-3, 1e-3))
+    assert set(priced(dearest).allocate(TEXTS, 100.0, capacities={"small": 4}).models) == {"small", "large"}
     with pytest.raises(InfeasibleBudget):
         priced().allocate(TEXTS, 5 * 699e-6)
     with pytest.raises(InvalidInput, match="confidence needs the costs of calls"):

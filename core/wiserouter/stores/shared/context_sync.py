@@ -71,7 +71,7 @@ class ContextSync:
         self._versions = [_version(sums_name(contexts), contexts.n_contexts)]
         self._present: SharedContexts | None = None
         self._models: tuple[str, ...] = ()
-        self._latest, self._read = "", False
+        self._latest, self._declined, self._read = "", "", False
         self._publishing: SharedContexts | None = None
         self._asked_s = float("-inf")
         self._exchanging: list[EstimateSync] = []
@@ -194,8 +194,9 @@ class ContextSync:
 
     @property
     def is_behind(self) -> bool:
-        """Whether there are later contexts, or sums that were never read."""
-        behind = not self._read or self._is_late or self.offered is not None
+        """Whether there are later contexts that can be taken over, or sums that were never read."""
+        is_late = self._is_late and self._latest != self._declined
+        behind = not self._read or is_late or self.offered is not None
         return behind or any(sync.is_behind for version in self._versions for sync in version.each())
 
     @property
@@ -243,6 +244,7 @@ class ContextSync:
 
     def _offer(self, text: str) -> None:
         """Keep a version to be taken over, if it follows from the present one."""
+        self._declined = self._latest
         try:
             shared = SharedContexts.from_text(text)
         except InvalidInput as error:
@@ -251,7 +253,7 @@ class ContextSync:
         if [move.sums for move in shared.moves[: len(self._versions)]] != [one.name for one in self._versions]:
             logger.warning("the contexts of the other workers do not follow from those of this one: left alone")
             return
-        self.offered = shared
+        self.offered, self._declined = shared, ""
 
 
 def _number_of(text: str) -> int:
