@@ -25,7 +25,7 @@ from wiserouter_langchain.request import request_of
 from wiserouter_langchain.usage_observer import UsageObserver
 
 MAX_OUTPUT_TOKENS = 1_000
-"""The limit of a reply that a judge with a budget is sent by default; its verdict is a number."""
+"""The limit of a reply that a judge with a budget and without a limit is sent by default; its verdict is a number."""
 
 _CHAT_MODEL_TERMS = ("price", "max_output_tokens")
 """The terms that only a chat model has."""
@@ -131,9 +131,9 @@ def _prompted(
 
 
 def _limit(member: PoolMember, stated: int | None, *, has_budget: bool) -> int | None:
-    """Return the limit of a reply that a judge is sent; None where it has no field for one."""
+    """Return the limit of a reply that a judge is sent; None where it has one of its own, or no field for one."""
     if stated is None:
-        return MAX_OUTPUT_TOKENS if has_budget and member.limit_field else None
+        return MAX_OUTPUT_TOKENS if has_budget and member.can_be_capped else None
     if not isinstance(stated, int) or isinstance(stated, bool) or stated < 1:
         raise InvalidInput(f"max_output_tokens must be a whole number of at least 1, got {stated!r}", value=stated)
     if member.limit_field is None:

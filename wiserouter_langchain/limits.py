@@ -58,10 +58,14 @@ UNREAD = (
     | ARM_PARAMETERS
     | {
         *ANSWERS,
-        *("model", "model_name", "base_url", "default_headers", "extra_headers", "default_query", "extra_query"),
+        *("model", "model_name", "organization", "base_url", "default_query", "extra_query", "betas", "include"),
+        *("disabled_params", "client_options", "client_args", OPERATIONS),
     }
 )
 """The settings whose texts no model reads; those of all others are counted as input."""
+
+UNREAD_ENDS = ("_url", "api_base", "_headers", "_proxy", "_organization", "_version", "_region", "_project")
+"""The ends of the names of further ones: where and as whom a client calls."""
 
 BODIES = ("extra_body", "model_kwargs")
 """The settings that hold further settings."""

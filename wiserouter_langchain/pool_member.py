@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from langchain_core.language_models import BaseChatModel, ModelProfile
+from langchain_core.language_models import BaseChatModel, BaseLanguageModel, ModelProfile
 
 from wiserouter import Price
 from wiserouter.integration import TOOLS_TOKENS, CallRequest, Params, RateCard, count_tokens, exact_encoding, split_arm
@@ -20,7 +20,7 @@ from wiserouter_langchain.limits import (
     rewritten,
 )
 from wiserouter_langchain.price_catalogue import rate_card_of
-from wiserouter_langchain.sent_text import read_settings, sent_texts
+from wiserouter_langchain.sent_text import has_schemas, sent_texts
 from wiserouter_langchain.single_attempt import single_attempt
 from wiserouter_langchain.wrapped_models import Wrapping
 
@@ -225,10 +225,11 @@ def pool_member(
 
 def _bound_of_settings(fields: Mapping[str, Any], bound: Mapping[str, Any]) -> int:
     """Return a bound on the input tokens that the settings of a model add, such as tools in its `model_kwargs`."""
-    own = {name: value for name, value in fields.items() if name not in BaseChatModel.model_fields}
-    has_schemas = not all(isinstance(value, str) for one in (own, bound) for value in read_settings(one).values())
+    common = BaseChatModel.model_fields
+    own = {k: v for k, v in fields.items() if k not in common and not isinstance(v, BaseLanguageModel)}
     texts = [*sent_texts(own), *sent_texts(bound)]
-    return sum(len(text.encode("utf-8", "surrogatepass")) for text in texts) + (TOOLS_TOKENS if has_schemas else 0)
+    added = TOOLS_TOKENS if has_schemas(own) or has_schemas(bound) else 0
+    return added + sum(len(text.encode("utf-8", "surrogatepass")) for text in texts)
 
 
 def calls_tools(model: BaseChatModel) -> bool:

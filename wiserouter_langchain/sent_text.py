@@ -14,8 +14,7 @@ from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import BaseModel
 
-from wiserouter_langchain.limits import UNREAD
-from wiserouter_langchain.operations import OPERATIONS
+from wiserouter_langchain.limits import UNREAD, UNREAD_ENDS
 
 _MAY_HOLD_TEXT = (str, Mapping, list, tuple, type, BaseModel)
 
@@ -31,7 +30,7 @@ def read_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {
         name: value
         for name, value in settings.items()
-        if isinstance(value, _MAY_HOLD_TEXT) and value and name not in UNREAD and name != OPERATIONS
+        if isinstance(value, _MAY_HOLD_TEXT) and value and name not in UNREAD and not name.endswith(UNREAD_ENDS)
     }
 
 
@@ -45,6 +44,19 @@ def sent_texts(settings: Mapping[str, Any]) -> list[str]:
     """
     values = read_settings(settings).values()
     return [sent_text(each) for value in values for each in (value if isinstance(value, list | tuple) else [value])]
+
+
+def has_schemas(settings: Mapping[str, Any]) -> bool:
+    """Return True if a setting that a model may read holds an object or a class, to which a provider may add text.
+
+    Examples
+    --------
+    >>> has_schemas({"guided_choice": ["yes", "no"]}), has_schemas({"tools": [{"name": "look"}]})
+    (False, True)
+    """
+    values = read_settings(settings).values()
+    each = (part for value in values for part in (value if isinstance(value, list | tuple) else [value]))
+    return not all(isinstance(part, str) for part in each)
 
 
 def sent_text(value: object) -> str:
@@ -74,4 +86,8 @@ def _described(value: Any) -> object:
 
 
 def _json(value: object) -> str:
-    return json.dumps(value, default=_described, skipkeys=True)
+    return json.dumps(value, default=_plain, skipkeys=True)
+
+
+def _plain(value: object) -> object:
+    return dict(value) if isinstance(value, Mapping) else _described(value)

@@ -33,11 +33,14 @@ def source_of(deployment: Mapping[str, Any]) -> DeploymentSource:
 
 
 def unexpanded(deployment: Mapping[str, Any], source: DeploymentSource | None) -> Mapping[str, Any]:
-    """Return a deployment of a pattern under that pattern: LiteLLM hands out a copy for the model asked for."""
-    pattern = "" if source is None else str(source.params.get("model"))
-    if "*" not in pattern or "*" not in str(deployment.get("model_name")):
+    """Return a deployment of a pattern under the model that was read: LiteLLM hands out a copy for each name.
+
+    One that came later may have been read from such a copy.
+    """
+    model = None if source is None else source.params.get("model")
+    if not model or "*" not in str(deployment.get("model_name")):
         return deployment
-    return {**deployment, "litellm_params": {**deployment["litellm_params"], "model": pattern}}
+    return {**deployment, "litellm_params": {**deployment["litellm_params"], "model": model}}
 
 
 def follow_figures(router: WiseRouter, name: str, card: RateCard) -> None:

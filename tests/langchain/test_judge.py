@@ -87,6 +87,16 @@ def test_the_limit_of_a_reply_that_bounds_its_cost_is_sent(terms, limit):
     assert judge.sent == [limit]
 
 
+@pytest.mark.parametrize(("budget_usd", "sent"), [(0.059, []), (0.061, [6_000])])
+def test_a_judge_with_a_limit_of_its_own_keeps_it(budget_usd, sent):
+    judge = replying("1")
+    judge.max_tokens = 6_000
+    llm = llm_with(judge, judge_budget_usd=budget_usd, judge_terms={"price": Price(0.0, 1e-5)})
+    llm.invoke("what is 2 + 2?")
+    judged(llm)
+    assert judge.sent == sent
+
+
 def test_a_budget_that_does_not_pay_for_the_limit_of_a_reply_asks_no_judge():
     judge = replying("1")
     llm = llm_with(judge, judge_budget_usd=0.009, judge_terms={"price": Price(0.0, 1e-5)})

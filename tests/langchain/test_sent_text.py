@@ -1,5 +1,7 @@
 """The text that settings bring into a call: it counts wherever it is, since the provider bills it."""
 
+from types import MappingProxyType
+
 import numpy as np
 import pytest
 from langchain_core.messages import HumanMessage
@@ -45,6 +47,7 @@ CALLS = {
     ),
     "a grammar": {"guided_regex": LONG},
     "a setting that nobody knows": {"system_prompt": LONG},
+    "a mapping that is no dict": {"setting": MappingProxyType({"within": MappingProxyType({"text": LONG})})},
 }
 
 
@@ -68,6 +71,9 @@ def test_titles_that_a_class_sends_with_its_schema_are_counted():
 class Formatted(StubChat):
     output_config: dict | None = None
     preamble: str = ""
+    betas: list[str] = []  # noqa: RUF012
+    anthropic_api_url: str = ""
+    inner: StubChat | None = None
     model_kwargs: dict = {}  # noqa: RUF012
 
 
@@ -93,5 +99,6 @@ def test_a_text_counts_wherever_the_model_holds_it(model):
 
 def test_what_a_model_is_set_to_and_no_model_reads_is_not_counted():
     plain = bound_tokens(Formatted(max_tokens=20))
-    settings = {"stop": ["."], "metadata": {"team": LONG}, "tags": [LONG]}
+    settings = {"stop": ["."], "metadata": {"team": LONG}, "tags": [LONG], "betas": [LONG], "anthropic_api_url": LONG}
+    settings["inner"] = Formatted(stop=[LONG])
     assert bound_tokens(Formatted(max_tokens=20, **settings)) == plain

@@ -91,6 +91,15 @@ def test_a_new_price_of_a_pattern_is_that_of_all_its_names(provider):
     assert group.router.pool.by_name["openai/*"].price.output == pytest.approx(2e-5)
 
 
+async def test_a_pattern_that_comes_later_is_one_model_whatever_names_are_asked_for(provider):
+    router_ = llms(deployment("*", "any/*", info={"id": "first"}))
+    group = attach(router_, "any/*", budget=RICH).groups["any/*"]
+    add(router_, deployment("*", "any/*", info={"id": "second"}))
+    for n in range(12):
+        await router_.acompletion(model=f"any/name-{n}", messages=HI)
+    assert len(group.router.pool.names) <= 2
+
+
 async def test_what_does_not_change_is_read_once(provider, monkeypatch):
     router_ = llms()
     attach(router_, "wise", router=fitted(), budget=RICH)
