@@ -48,6 +48,7 @@ def judge(
     """Let a judge score the answers in a log, and write a score per line; `fit --with` joins them to the log.
 
     A call that has a score in the file is not judged again: a run that was stopped goes on with the same command.
+    A file with scores of other texts, or by another judge, is refused.
 
     Example: wiserouter judge calls.parquet --with my_judges:correct --share 0.2 -o scores.jsonl
     """
@@ -65,9 +66,11 @@ def judge(
     )
     check_writable(output)
     graded, found = function_named(ask), judged_log(log, prompt, answer, model)
-    scores, sample = ScoreFile(output, found.key, model, settings.source), SystematicSample(share, random.Random(seed))  # noqa: S311
+    scores = ScoreFile(output, found.key, model, prompt, answer, settings.source, ask)
+    scored = {call.id for call in found.calls if scores.has(call)}
+    sample = SystematicSample(share, random.Random(seed))  # noqa: S311
     drawn = [call for call in found.calls if sample.takes(0, call.model)]
-    asked = [call for call in drawn if not scores.has(call.id, call.model)]
+    asked = [call for call in drawn if call.id not in scored]
     counts = score_calls(asked, graded, settings, scores, seed)
     counts.offered = len(found.calls)
     before = len(drawn) - len(asked)
@@ -123,7 +126,7 @@ def score_calls(
     async def keep(decision_id: str, score: float) -> None:
         call = waiting.pop(decision_id)
         try:
-            scores.add(call.id, call.model, score)
+            scores.add(call, score)
         except OSError as error:
             unwritten.append(error)
             raise

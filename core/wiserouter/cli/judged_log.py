@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from wiserouter.errors import LogError
+from wiserouter.fitting.log.cell_texts import cell_text
 from wiserouter.fitting.log.files import IDS, ROW, reading, scan, schema_of
 
 if TYPE_CHECKING:
@@ -63,19 +63,6 @@ def judged_log(path: Path, prompt: str, answer: str, model: str) -> JudgedLog:
     found = _calls(table, key, (model, prompt, answer))
     calls = [call for call in found if call.model and call.prompt and call.answer]
     return JudgedLog(key, calls, table.height - len(calls))
-
-
-def cell_text(value: Any) -> str:
-    """Return a cell as text, empty where it holds nothing; lists and objects are JSON, as in a jsonl.
-
-    Examples
-    --------
-    >>> cell_text(None), cell_text([]), cell_text([{"role": "user", "content": "hi"}])
-    ('', '', '[{"role": "user", "content": "hi"}]')
-    """
-    if isinstance(value, list | dict):
-        return json.dumps(value, ensure_ascii=False, default=str) if value else ""
-    return "" if value is None else str(value)
 
 
 def _names_rows(column: pl.Series) -> bool:

@@ -7,7 +7,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from wiserouter.cli.judged_log import CallToJudge
 from wiserouter.errors import InvalidInput
+from wiserouter.fitting.log.cell_texts import DIGEST_OF, digest
 
 
 class ScoreFile:
@@ -17,15 +19,11 @@ class ScoreFile:
     ----------
     path : Path
         The file; where it exists, its scores are read.
-    key, model : str
-        The columns of the log that name a call and its model; each line has both.
-    source : str
-        The source of the scores.
-
-    Attributes
-    ----------
-    models : dict
-        The model of each call that has a score, by the call's id.
+    key, model, prompt, answer : str
+        The columns of the log that name a call and its model, which each line has, and those of its texts, of which
+        each line has a digest.
+    source, judge : str
+        The source of the scores, and the function that gives them.
 
     Raises
     ------
@@ -33,15 +31,16 @@ class ScoreFile:
         If the file holds something else.
     """
 
-    def __init__(self, path: Path, key: str, model: str, source: str) -> None:
-        self.path, self.key, self.model, self.source = path, key, model, source
-        self.models: dict[str | int, str] = {}
+    def __init__(self, path: Path, key: str, model: str, prompt: str, answer: str, source: str, judge: str) -> None:
+        self.path, self.key, self.model, self.source, self.judge = path, key, model, source, judge
+        self._digests = DIGEST_OF + prompt, DIGEST_OF + answer
+        self._calls: dict[str | int, dict[str, Any]] = {}
         lines = path.read_text(encoding="utf-8").split("\n") if path.is_file() else [""]
         if lines.pop():
             raise InvalidInput(f"{path} must end with a whole line: remove its last one", value=path)
         for at, text in enumerate(lines, start=1):
             line = self._read(at, text)
-            self.models[line[key]] = line[model]
+            self._calls[line[key]] = {name: line[name] for name in (model, *self._digests)}
 
     def __enter__(self) -> Self:
         self._file = self.path.open("a", encoding="utf-8")
@@ -52,32 +51,48 @@ class ScoreFile:
     ) -> None:
         self._file.close()
 
-    def has(self, call_id: str | int, model: str) -> bool:
-        """Return True if a call has a score; raise `InvalidInput` where that is one of another model."""
-        known = self.models.get(call_id)
-        if known not in (None, model):
+    def has(self, call: CallToJudge) -> bool:
+        """Return True if a call has a score; raise `InvalidInput` where that is one of another model or text."""
+        known = self._calls.get(call.id)
+        if known is None:
+            return False
+        other = [name for name, value in self._content(call).items() if known[name] != value]
+        if other:
             raise InvalidInput(
-                f"{self.path} must hold scores of this log, got one of {known!r} for {self.key} {call_id}, which is of "
-                f"{model!r}: choose another file",
-                value=known,
+                f"{self.path} must hold scores of this log, got for {self.key} {call.id} that of another "
+                f"{other[0].removeprefix(DIGEST_OF)}: choose another file, or delete it",
+                value=known[other[0]],
             )
-        return known is not None
+        return True
 
-    def add(self, call_id: str | int, model: str, score: float) -> None:
+    def add(self, call: CallToJudge, score: float) -> None:
         """Keep a score."""
-        line = {self.key: call_id, self.model: model, "score": score, "source": self.source}
-        self._file.write(json.dumps(line) + "\n")
+        of = {"score": score, "source": self.source, "judged_by": self.judge}
+        self._file.write(json.dumps({self.key: call.id, **self._content(call), **of}) + "\n")
         self._file.flush()  # it was paid for
 
+    def _content(self, call: CallToJudge) -> dict[str, str]:
+        """Return the model of a call and the digests of its texts, by column."""
+        prompt, answer = self._digests
+        return {self.model: call.model, prompt: digest(call.prompt), answer: digest(call.answer)}
+
     def _read(self, at: int, text: str) -> dict[str, Any]:
+        names = {self.key, self.model, *self._digests, "score", "judged_by"}
         try:
             line: dict[str, Any] = json.loads(text)
-            if line["source"] == self.source and {self.key, self.model, "score"} <= line.keys():
-                return line
+            sound = line["source"] == self.source and names <= line.keys()
         except (ValueError, TypeError, KeyError):
-            pass
-        raise InvalidInput(
-            f"{self.path}, line {at} must be a score of {self.source} by {self.key}, got {text[:80]!r}: choose another "
-            f"file",
-            value=text,
-        )
+            sound = False
+        if not sound:
+            raise InvalidInput(
+                f"{self.path}, line {at} must be a score of {self.source} by {self.key}, got {text[:80]!r}: choose "
+                f"another file, or delete it",
+                value=text,
+            )
+        if line["judged_by"] != self.judge:
+            raise InvalidInput(
+                f"{self.path}, line {at} must be a score by {self.judge}, got one by {line['judged_by']}: choose "
+                f"another file, or delete it",
+                value=line["judged_by"],
+            )
+        return line

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from wiserouter.cli.judge import payment_of
-from wiserouter.cli.judged_log import cell_text
 from wiserouter.cli.output import err
 from wiserouter.errors import LogError
 from wiserouter.evaluation.off_policy.judged_gain import JudgedGain, judged_gain
@@ -21,6 +20,7 @@ from wiserouter.evaluation.off_policy.shadow_judging import (
     plan_judging,
 )
 from wiserouter.evaluation.off_policy.would_be_verdicts import VerdictFile
+from wiserouter.fitting.log.cell_texts import cell_text
 from wiserouter.fitting.log.files import IDS, column_names, reading, scan
 from wiserouter.judging.settings import JudgeSettings
 from wiserouter.pricing.amounts import usd

@@ -18,6 +18,9 @@ JUDGE = """
 def right(prompt, answer):
     return {"score": float(answer == "4"), "cost_usd": 0.01}
 
+def strict(prompt, answer):
+    return 0.25
+
 def broken(prompt, answer):
     raise ValueError(prompt)
 
@@ -93,7 +96,7 @@ def test_a_run_that_was_stopped_goes_on_and_pays_for_nothing_twice(folder):
     more = run("--with", "my_judges:right")
     assert (first["judged"], more["before"], more["judged"]) == (5, 5, 15)
     assert len({line["id"] for line in lines_of(folder / "scores.jsonl")}) == 20
-    again = run("--with", "my_judges:broken")
+    again = run("--with", "my_judges:right")
     assert (again["before"], again["judged"], again["failed"]) == (20, 0, 0)
 
 
@@ -128,6 +131,63 @@ def test_scores_of_rows_are_not_joined_to_another_log(folder):
             RoutingLog.read(folder / f"{name}.jsonl", joined=["scores.jsonl"], columns=LogColumns(reward="score"))
     with pytest.raises(LogError, match="a log of one file"):
         RoutingLog.read([log, log], joined=["scores.jsonl"], columns=LogColumns(reward="score"))
+
+
+@pytest.mark.parametrize("ids", [{}, {"id": ["a", "b"]}])
+@pytest.mark.parametrize("column", ["prompt", "answer"])
+def test_a_file_with_scores_of_other_texts_is_refused(folder, ids, column):
+    log = calls(folder, 2, **ids)
+    run("--with", "my_judges:by_length", log=log)
+    before = (folder / "scores.jsonl").read_bytes()
+    calls(folder, 2, **ids, **{column: ["q 0", "another"] if column == "prompt" else ["x", "another"]})
+    named = "id b" if ids else "log_row 2"
+    with pytest.raises(InvalidInput, match=f"for {named} that of another {column}: choose another file, or delete it"):
+        run("--with", "my_judges:by_length", "--share", "0.5", log=log)
+    assert (folder / "scores.jsonl").read_bytes() == before
+
+
+def test_a_file_with_scores_by_another_function_is_refused(folder):
+    log = calls(folder, 2)
+    run("--with", "my_judges:by_length", log=log)
+    with pytest.raises(
+        InvalidInput, match="line 1 must be a score by my_judges:strict, got one by my_judges:by_length"
+    ):
+        run("--with", "my_judges:strict", log=log)
+
+
+@pytest.mark.parametrize("column", ["prompt", "answer"])
+def test_scores_of_rows_are_not_joined_to_other_texts(folder, column):
+    log = calls(folder, 2)
+    run("--with", "my_judges:by_length", log=log)
+    calls(folder, 2, **{column: ["q 0", "another"] if column == "prompt" else ["x", "another"]})
+    with pytest.raises(LogError, match="row 2 is another one"):
+        RoutingLog.read(log, joined=["scores.jsonl"], columns=LogColumns(reward="score"))
+
+
+def test_scores_of_rows_whose_prompts_are_messages_are_joined(folder):
+    log = calls(folder, 2, prompt=[[{"role": "user", "content": text}] for text in ("hi", "hö")])
+    run("--with", "my_judges:by_length", log=log)
+    pl.read_ndjson(log).write_parquet("log.parquet")
+    run("--with", "my_judges:by_length", "-o", "others.jsonl", log="log.parquet")
+    for one, scores in ((log, "scores.jsonl"), ("log.parquet", "others.jsonl")):
+        table = RoutingLog.read(one, joined=[scores], columns=LogColumns(reward="score")).table()
+        assert np.nansum(table.reward) == pytest.approx(0.03)
+
+
+def test_scores_by_two_judges_are_joined_to_the_same_rows(folder):
+    log = calls(folder, 30)
+    run("--with", "my_judges:strict", "--name", "strict", "-o", "strict.jsonl", "--share", "0.1", log=log)
+    run("--with", "my_judges:by_length", log=log)
+    joined = RoutingLog.read(log, joined=["strict.jsonl", "scores.jsonl"], columns=LogColumns(reward="score"))
+    assert np.nanmax(joined.table().reward) == 0.25
+    assert not [name for name in joined.columns() if name.startswith("sha256")]
+
+
+def test_scores_of_rows_without_digests_are_joined(folder):
+    log = calls(folder, 2)
+    (folder / "scores.jsonl").write_text('{"log_row": 1, "score": 0.5}\n{"log_row": 2, "score": 0.25}\n')
+    table = RoutingLog.read(log, joined=["scores.jsonl"], columns=LogColumns(reward="score")).table()
+    assert np.nansum(table.reward) == 0.75
 
 
 def test_answers_that_are_lists_are_judged_as_json(folder):

@@ -3,6 +3,7 @@
 import gzip
 import json
 from datetime import UTC, datetime
+from unittest.mock import Mock
 from uuid import UUID
 
 import polars as pl
@@ -500,7 +501,7 @@ def test_what_does_not_say_that_it_calls_a_model_is_no_call(record):
     assert [name for name in SOURCES if list(SOURCES[name].calls(record))] == []
 
 
-def test_records_of_a_file_of_scores_that_hold_none_are_counted_and_a_file_without_any_is_refused(tmp_path):
+def test_records_of_a_file_of_scores_that_hold_none_are_counted_and_a_file_without_their_fields_is_refused(tmp_path):
     write_lines(tmp_path / "a.jsonl", [PAYLOAD])
     (tmp_path / "some.csv").write_text("call_id,rating\nc-1,1\nc-2,\n,1\n")
     (tmp_path / "none.csv").write_text("foo,bar\nc-1,1\n")
@@ -513,6 +514,22 @@ def test_records_of_a_file_of_scores_that_hold_none_are_counted_and_a_file_witho
     assert "none.csv: a file of scores must have the id of a call and its score, got the fields foo, bar" in str(
         refused
     )
+
+
+@pytest.mark.parametrize(
+    ("source", "record"),
+    [
+        ("litellm-payloads", {"call_id": "c-1", "score": None}),
+        ("litellm-payloads", {"call_id": None, "score": 1.0}),
+        ("langfuse", {"traceId": "t-1", "name": "helpful", "value": None}),
+        ("phoenix", {"span_id": "s-1", "annotation_name": "good", "annotator_kind": "HUMAN", "result.score": None}),
+    ],
+)
+def test_a_file_of_scores_whose_values_are_all_missing_counts_its_records(tmp_path, source, record):
+    write_lines(tmp_path / "s.jsonl", [record] * 2)
+    scores = Scores()
+    import_pages(source_of(source), [], [], [tmp_path / "s.jsonl"], scores, Wanted(), Mock(), Mock())
+    assert scores.unread == 2
 
 
 def test_a_table_of_annotations_of_phoenix_is_read(tmp_path):

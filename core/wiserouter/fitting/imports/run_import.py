@@ -11,7 +11,7 @@ from wiserouter.fitting.imports.calls import ImportedCall, ImportedScore, Record
 from wiserouter.fitting.imports.log_writer import ImportCounts, LogWriter
 from wiserouter.fitting.imports.postgres import SpendTables
 from wiserouter.fitting.imports.records import records_of
-from wiserouter.fitting.imports.scores import Scores, plain_scores
+from wiserouter.fitting.imports.scores import Scores, plain_scores, with_values
 from wiserouter.fitting.imports.sources import Source
 from wiserouter.pricing.prices import Price
 
@@ -65,7 +65,7 @@ def import_files(
     Raises
     ------
     LogError, FileNotFoundError
-        If a file cannot be read, or one of scores holds none.
+        If a file cannot be read, or one of scores lacks their fields.
     InvalidInput
         If there are scores of several metrics, and none is named.
     """
@@ -126,16 +126,16 @@ def import_pages(
 
 
 def _take_files(source: Source, paths: Iterable[Path], scores: Scores, report: Report) -> None:
-    """Take files of scores, after all other scores; records without one are counted, a file without any is refused."""
+    """Take files of scores, after all other scores; records without one are counted, files without fields refused."""
     for path in paths:
-        n_found, unread = 0, None
+        named, unread = False, None
         for record in _counted(records_of(path), "scores", report):
             found = _scores_of(source, record)
             scores.add(found)
-            n_found += len(found)
+            named = named or bool(found or _scores_of(source, with_values(record)))
             if not found:
                 scores.unread, unread = scores.unread + 1, record
-        if unread is not None and not n_found:
+        if unread is not None and not named:
             rule = "a file of scores must have the id of a call and its score"
             got = f"got the fields {', '.join(map(str, unread))}"
             raise LogError(f"{rule}, {got:.300}: name them call_id and score", file=path)

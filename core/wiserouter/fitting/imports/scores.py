@@ -83,6 +83,13 @@ def _is_later(at_s: float | None, before_s: float | None) -> bool:
     return at_s is None or before_s is None or at_s >= before_s
 
 
+def with_values(record: Recorded) -> Recorded:
+    """Return a record whose fields of an id or a score are filled, which shows whether it could hold a score."""
+    fields = (*_TARGETS, *_VALUES)
+    empty = (name for name, value in record.items() if value is None and name.rpartition(".")[2] in fields)
+    return {**record, **dict.fromkeys(empty, "1")}
+
+
 def plain_scores(record: Recorded) -> list[ImportedScore]:
     """Return the score of a row of a plain table: an id of a call, and a score.
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from wiserouter.errors import LogError
+from wiserouter.fitting.log.cell_texts import DIGEST_OF, cell_text, digest
 from wiserouter.fitting.log.jsonl import keys_of
 from wiserouter.fitting.log.limits import check_columns, check_csv, marked_content
 
@@ -36,7 +37,7 @@ IDS = ("custom_id", "query_id", "request_id", "call_id", "id")
 ROW = "log_row"
 """The column by which scores of a log without ids name its rows, counted from 1."""
 
-_OF_SCORES = ("score", "source")
+_OF_SCORES = ("score", "source", "judged_by")
 """Columns in which scores may differ from the log."""
 
 _CSV = (".csv", ".csv.gz")
@@ -123,7 +124,7 @@ def joined(frame: pl.LazyFrame, path: Path, others: Sequence[Path], *, alone: bo
         known = set(schema_of(frame, path).names()) - {key}
         if key == ROW:
             _check_rows(frame, found, path, other, alone=alone)
-        right = found.lazy().drop([name for name in found.columns if name in known])
+        right = found.lazy().drop([name for name in found.columns if name in known or name.startswith(DIGEST_OF)])
         frame = frame.join(right, on=key, how="left", maintain_order="left").drop(ROW, strict=False)
     with reading(path):
         return frame.collect().lazy()
@@ -154,7 +155,7 @@ def reading(path: Path | None) -> Iterator[None]:
 
 def _shared_key(frame: pl.LazyFrame, path: Path, others: Sequence[str], file: Path) -> str:
     """Return the column to join by: the first shared one that names an id, `ROW`, or the only one, if it is an id."""
-    shared = [name for name in column_names(frame, path) if name in others]
+    shared = [name for name in column_names(frame, path) if name in others and not _is_of_a_judge(name)]
     found = next((name for name in IDS if name in shared), None)
     if found is not None or ROW in others:
         return found or ROW
@@ -162,6 +163,11 @@ def _shared_key(frame: pl.LazyFrame, path: Path, others: Sequence[str], file: Pa
         return shared[0]
     has = f"both have {', '.join(shared)}, which is none" if shared else "they share no column"
     raise LogError(f"files are joined by an id that both have ({', '.join(IDS)}), and {has}: add one", file=file)
+
+
+def _is_of_a_judge(name: str) -> bool:
+    """Return True if a column says by whom or of which texts a score is."""
+    return name == "judged_by" or name.startswith(DIGEST_OF)
 
 
 def _is_unique(frame: pl.LazyFrame, path: Path, column: str) -> bool:
@@ -178,6 +184,7 @@ def _check_rows(frame: pl.LazyFrame, found: pl.DataFrame, path: Path, file: Path
 
     if not alone:
         raise LogError(f"rows are joined by {ROW} to a log of one file, got several: fit that file alone", file=file)
+    frame = _with_digests(frame, found, path)
     names = set(column_names(frame, path)).intersection(found.columns).difference(_OF_SCORES)
     left = frame.select(pl.col(sorted(names)).cast(pl.String))
     with reading(path):
@@ -186,6 +193,18 @@ def _check_rows(frame: pl.LazyFrame, found: pl.DataFrame, path: Path, file: Path
     if first:
         rule = f"a score must be of a row of the log, row {first[0]} is another one or missing"
         raise LogError(f"{rule}: judge this log", file=file, column=ROW, value=first[0])
+
+
+def _with_digests(frame: pl.LazyFrame, found: pl.DataFrame, path: Path) -> pl.LazyFrame:
+    """Return the rows that a file numbers, with the digests of the texts of which it has some."""
+    import polars as pl
+
+    digests = {name: name.removeprefix(DIGEST_OF) for name in found.columns if name.startswith(DIGEST_OF)}
+    with reading(path):
+        rows = frame.join(found.lazy().select(ROW), on=ROW, how="semi").collect()
+    texts = {name: rows[column] for name, column in digests.items() if column in rows.columns}
+    own = {name: [digest(cell_text(cell)) for cell in cells.to_list()] for name, cells in texts.items()}
+    return rows.with_columns(pl.Series(name, values, dtype=pl.String) for name, values in own.items()).lazy()
 
 
 def is_log(path: Path) -> bool:
