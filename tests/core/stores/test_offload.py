@@ -64,8 +64,9 @@ def test_the_end_of_the_loop_stops_no_step_and_leaves_no_result_that_is_not_undo
         await asyncio.to_thread(begun.wait, 5) if n_threads > 1 else await asyncio.sleep(0.005)
         return tasks
 
-    asyncio.run(main())
-    assert sorted(done) == sorted(undone) == list(range(8))
+    received = [task.result() for task in asyncio.run(main()) if not task.cancelled()]  # on a busy machine
+    assert sorted(done) == sorted(undone + received) == list(range(8))
+    assert undone
 
 
 async def test_a_result_that_arrives_as_its_caller_is_cancelled_is_undone():
