@@ -136,7 +136,8 @@ def test_a_judge_alone_teaches_which_model_is_right(tmp_path):
         assert account["spent_usd"] <= JUDGE_USD
         assert (judge["judged"], judge["failed"], judge["dropped"]) == (provider.judged, 0, 0)
         expected = sum(share_at(0.2, i / HORIZON) for i in range(REQUESTS))  # a fifth of the whole horizon
-        assert abs(judge["judged"] + judge["unpaid"] - expected) <= 12
+        # each of nine cells (kind and model) may be one ahead, and four calls are in flight
+        assert abs(judge["judged"] + judge["unpaid"] - expected) <= 9 + 4
         labels = sum(model["labels"] for model in status["models"].values())
         for mode in ("nonsense", "down", "slow"):
             provider.mode = mode

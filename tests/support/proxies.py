@@ -65,7 +65,6 @@ def environment(master_key: str) -> dict[str, str]:
         "LITELLM_LOCAL_MODEL_COST_MAP": "True",
         "LITELLM_MASTER_KEY": master_key,
         "LITELLM_TELEMETRY": "False",
-        "PYTHON_GC_THRESHOLD": "20000,20,20",  # Python 3.11 may crash where garbage is collected: docs/litellm.md
         "PYTHONPATH": os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")]),
     }
 
