@@ -48,25 +48,25 @@ def bill_of(kwargs: Mapping[str, Any], response: object, info: DeploymentInfo) -
     logged = kwargs.get("standard_logging_object") or {}
     if kwargs.get("cache_hit") or logged.get("cache_hit"):
         return Bill(0.0, model=info.model, learn=False)
-    reported_usd = _reported_usd(kwargs)
+    reported = reported_usd(kwargs)
     usage = usage_of(getattr(response, "usage", None), logged)
     unknown = usage.input_tokens + usage.output_tokens == 0
     if usage.output_tokens == 0 and (unknown or hasattr(response, "choices")) and not _answer_text(response):
         return None  # of a stream without usage, LiteLLM counts the prompt itself
-    if unknown and reported_usd > 0:
-        return Bill(reported_usd, None, info.model)
+    if unknown and reported > 0:
+        return Bill(reported, None, info.model)
     if unknown:
         usage = _estimate(kwargs, response)
     own_usd = _own_usd(kwargs, response, info, usage)
-    if reported_usd == 0 or (_has_own_prices(kwargs, info) and (own_usd > reported_usd or drops_tier(kwargs))):
+    if reported == 0 or (_has_own_prices(kwargs, info) and (own_usd > reported or drops_tier(kwargs))):
         return Bill(own_usd, usage, info.model, estimated=unknown)
-    return Bill(reported_usd, usage, info.model)
+    return Bill(reported, usage, info.model)
 
 
 def is_understated(kwargs: Mapping[str, Any], bill: Bill, info: DeploymentInfo) -> bool:
     """Return True if LiteLLM reports less for a call than its deployment's own prices say, by more than rounding."""
     is_read = _has_own_prices(kwargs, info) and bill.learn and not bill.estimated
-    return is_read and _reported_usd(kwargs) < bill.cost_usd * (1.0 - 1e-9) and not drops_tier(kwargs)
+    return is_read and reported_usd(kwargs) < bill.cost_usd * (1.0 - 1e-9) and not drops_tier(kwargs)
 
 
 def read_answer(
@@ -119,7 +119,8 @@ def _own_usd(kwargs: Mapping[str, Any], response: object, info: DeploymentInfo, 
     return info.rate_card.cost_usd(usage, billed_tier(kwargs, response)) * (1.0 - discount)
 
 
-def _reported_usd(kwargs: Mapping[str, Any]) -> float:
+def reported_usd(kwargs: Mapping[str, Any]) -> float:
+    """Return the cost of a call that LiteLLM reports; 0 where it reports none."""
     logged = kwargs.get("standard_logging_object") or {}
     return _amount(kwargs.get("response_cost") or logged.get("response_cost"))
 

@@ -14,7 +14,7 @@ from threading import Lock
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from wiserouter_litellm.billing import bill_of
+from wiserouter_litellm.billing import bill_of, reported_usd
 from wiserouter_litellm.deployments import Deployment, DeploymentInfo
 from wiserouter_litellm.group import Group
 from wiserouter_litellm.unpaid_costs import UnpaidCosts
@@ -140,10 +140,12 @@ def charge_unrouted(
 
 def _cost_usd(group: Group, kwargs: Mapping[str, Any], response: object, info: DeploymentInfo) -> float:
     try:
-        bill = bill_of(kwargs, response, info)
+        bill, charge_usd = bill_of(kwargs, response, info), reported_usd(kwargs)
     except Exception as error:  # an answer that cannot be read was paid for all the same
         group.fault("unpriced_calls", "the bill of a call that is not routed cannot be read", error=error)
         return 0.0
+    if bill is None and charge_usd > 0:  # an answer without tokens and text, such as an image
+        return charge_usd
     if bill is None or bill.estimated:
         group.fault(
             "unpriced_calls",

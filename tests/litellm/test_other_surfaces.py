@@ -8,7 +8,7 @@ import pytest
 import respx
 
 from support.groups import HI, fitted, llms
-from support.providers import INPUT_USD, URL
+from support.providers import INPUT_USD, URL, deployment
 from wiserouter import Budget
 from wiserouter_litellm import WiseRoutingStrategy, attach
 from wiserouter_litellm.other_surfaces import RecentIds
@@ -23,6 +23,10 @@ def embedding(request):
     return httpx.Response(200, json={"object": "list", "model": model, "data": data, "usage": usage})
 
 
+def images(request):
+    return [{"url": "http://127.0.0.1/a.png"}] * json.loads(request.content).get("n", 1)
+
+
 @pytest.fixture
 def provider():
     with respx.mock(assert_all_called=False) as mock:
@@ -31,8 +35,12 @@ def provider():
             return_value=httpx.Response(200, json={"id": "m", "model": "m", "results": []})
         )
         mock.route(url=f"{URL}/images/generations").mock(
-            return_value=httpx.Response(200, json={"created": 1, "data": [{"url": "http://127.0.0.1/a.png"}]})
+            side_effect=lambda request: httpx.Response(200, json={"created": 1, "data": images(request)})
         )
+        mock.route(url=f"{URL}/audio/transcriptions").mock(
+            return_value=httpx.Response(200, json={"text": "a", "duration": 3.0})
+        )
+        mock.route(url=f"{URL}/audio/speech").mock(return_value=httpx.Response(200, content=b"RIFF"))
         yield mock
 
 
@@ -79,6 +87,26 @@ async def test_a_call_without_a_price_is_reported(provider, settled):
     callback = attach(llms(), "wise", router=fitted(), budget=Budget(1.0, 100))
     await callback._router.aimage_generation(model="wise", prompt="a cat")
     await settled(lambda: callback.groups["wise"].faults["unpriced_calls"] == 1)
+
+
+@pytest.mark.parametrize(
+    ("price", "call", "cost_usd"),
+    [
+        ("output_cost_per_image", lambda r: r.aimage_generation(model="wise", prompt="a cat", n=2), 2 * 0.02),
+        ("input_cost_per_second", lambda r: r.atranscription(model="wise", file=("a.wav", b"RIFF")), 3 * 0.02),
+        ("input_cost_per_character", lambda r: r.aspeech(model="wise", input="four", voice="alloy"), 4 * 0.02),
+    ],
+    ids=["image", "transcription", "speech"],
+)
+async def test_an_answer_without_tokens_is_charged_at_the_cost_that_litellm_reports(
+    provider, settled, price, call, cost_usd
+):
+    rows = [deployment(name, **{price: 0.02}) for name in ("small", "large")]
+    callback = attach(litellm.Router(rows), "wise", router=fitted(), budget=Budget(1.0, 100))
+    group = callback.groups["wise"]
+    await call(callback._router)
+    await settled(lambda: group.router.status().spent_usd == pytest.approx(cost_usd))
+    assert group.faults["unpriced_calls"] == 0
 
 
 @pytest.mark.parametrize(
