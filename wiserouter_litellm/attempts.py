@@ -53,6 +53,8 @@ class OpenAttempt:
         The most that it can cost with each model; None under an expected limit.
     sent : bool
         Whether LiteLLM was about to send it.
+    replayed : bool
+        Whether LiteLLM's cache answers it, so that no provider bills it.
     earlier : int or None
         The `id` of the error that was being handled when it began.
     watch : MarkWatch or None
@@ -63,12 +65,13 @@ class OpenAttempt:
     decision: Decision
     worst_usd: Mapping[str, float] | None = None
     sent: bool = False
+    replayed: bool = False
     earlier: int | None = None
     watch: MarkWatch | None = None
 
     def outcome(self, error: BaseException | None) -> Outcome:
         """Return the outcome of the attempt, which ended with this error as far as anyone knows."""
-        return outcome_of(error, earlier=self.earlier) if self.sent else "unbilled"
+        return outcome_of(error, earlier=self.earlier) if self.sent and not self.replayed else "unbilled"
 
     def blames_model(self, error: BaseException | None) -> bool:
         """Return True if a failure is that of the model, so that its conversation must go on with another one.

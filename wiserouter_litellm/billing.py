@@ -70,14 +70,17 @@ def is_understated(kwargs: Mapping[str, Any], bill: Bill, info: DeploymentInfo) 
 
 
 def read_answer(
-    kwargs: Mapping[str, Any], response: object, info: DeploymentInfo, *, hard: bool
+    kwargs: Mapping[str, Any], response: object, info: DeploymentInfo, *, hard: bool, replayed: bool = False
 ) -> tuple[Bill | None, bool]:
     """Return the bill of a call, and True if the proxy's client left before the end: the event has what was delivered.
 
-    Under a hard limit, tokens that LiteLLM has counted itself are estimated; the other parameters and errors are those
+    Under a hard limit, tokens that LiteLLM has counted itself are estimated. A `replayed` answer is one of LiteLLM's
+    cache, although the event may not say so where the client left. The other parameters and errors are those
     of `bill_of`.
     """
-    bill = bill_of(kwargs, response, info)
+    bill = Bill(0.0, model=info.model, learn=False) if replayed else bill_of(kwargs, response, info)
+    if bill is not None and not bill.learn:  # of LiteLLM's cache: nothing was billed, also where the client left
+        return bill, False
     if bill is not None and hard and kwargs.get("stream") and is_counted(kwargs, response):
         bill = bill._replace(estimated=True)
     params = kwargs.get("litellm_params") or {}

@@ -308,14 +308,14 @@ class Recorder(CustomLogger):
         """Charge a call; where its cost cannot be known, presume it."""
         group, decision_id, mark = marked
         attempt = self.attempts.pop(decision_id, None)
-        hard = group.hard if attempt is None else attempt.worst_usd is not None
+        hard, replayed = (group.hard, False) if attempt is None else (attempt.worst_usd is not None, attempt.replayed)
         info = _info_of(group, model_info)
         if info is None:
             group.fault("lost_decisions", "a deployment answered that is unknown: the cost of its call is presumed")
             group.presume(decision_id)
             return
         try:
-            bill, abandoned = read_answer(kwargs, response, info, hard=hard)
+            bill, abandoned = read_answer(kwargs, response, info, hard=hard, replayed=replayed)
         except Exception as error:  # an answer that cannot be read was paid for all the same
             group.fault("accounting", "the bill of a call cannot be read: its cost is presumed", error=error)
             bill, abandoned = None, False

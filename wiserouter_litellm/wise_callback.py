@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from wiserouter.errors import BudgetError, StoreError, UnknownPrice
 from wiserouter_litellm.arm_candidates import agreeing
+from wiserouter_litellm.cached_answers import is_replay
 from wiserouter_litellm.continuations import continued
 from wiserouter_litellm.deployments import Candidates, Deployment, id_of
 from wiserouter_litellm.direct_calls import DirectCall, direct_call, messages_of, unreserved, with_selected
@@ -173,7 +174,9 @@ class WiseCallback(Recorder):
         self, user_api_key_dict: Any, response: Any, request_data: dict[str, Any]
     ) -> AsyncGenerator[Any, None]:
         """Yield the pieces of a stream; where its client leaves, settle its attempt, which LiteLLM may not report."""
-        is_complete = False
+        is_complete, attempt = False, self.attempts.get((self._selection_of(request_data) or {}).get("decision", ""))
+        if attempt is not None:
+            attempt.replayed = is_replay(request_data)
         try:
             async for piece in response:
                 yield piece
