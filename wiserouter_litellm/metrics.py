@@ -21,6 +21,7 @@ PREFIX = "wiserouter_"
 
 FAULTS = (
     "accounting",
+    "batches",
     "duplicate_events",
     "encoder",
     "estimated_costs",
