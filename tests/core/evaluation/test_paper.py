@@ -236,6 +236,7 @@ def test_a_fifth_of_the_training_half_is_held_out():
 
 def test_the_simulation_draws_regret_and_cost():
     section = studies.simulated([0], 200)
+    assert section.text.strip().startswith("200 requests, ")
     regret, cost = section.draw().axes
     assert cells(section)["oracle"][4] == f"{lines(regret)['oracle'][1][-1]:.4f}"
     assert {row[0] for row in section.rows} <= set(lines(regret))

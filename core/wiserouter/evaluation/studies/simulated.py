@@ -11,9 +11,10 @@ from wiserouter.evaluation.simulation import MethodSummary, Study, simulate, sum
 
 METHODS = ("epsilon-first-484", "epsilon-first-known-484", "optimistic", "random", "epsilon-greedy", "linucb", "oracle")
 TEXT = """
-1,500 requests, 11 contexts, 11 models, a budget midway between always the cheapest and always the most expensive model,
-mean costs are paid (paper, Appendix "Simulation Experiment"; here the means are drawn again for each seed). Reward
-ratio: relative to the linear program at the true means. `epsilon-first` explores 4 requests per context and model."""
+{horizon:,} requests, 11 contexts, 11 models, a budget midway between always the cheapest and always the most expensive
+model, mean costs are paid (paper, Appendix "Simulation Experiment"; here the means are drawn again for each seed).
+Reward ratio: relative to the linear program at the true means. `epsilon-first` explores 4 requests per context and
+model."""
 
 
 def simulated(seeds: Iterable[int] = range(5), horizon: int = 1_500, *, jobs: int = 1) -> ReportSection:
@@ -23,7 +24,7 @@ def simulated(seeds: Iterable[int] = range(5), horizon: int = 1_500, *, jobs: in
     head = ("method", "reward ratio", "regret", "spend ratio", "most", "amortised regret")
     title = "Simulation: cumulative cost and amortised regret"
     draw = partial(simulation_figure, summaries, "Amortised regret")
-    return ReportSection("simulation", title, TEXT, head, list(map(_row, summaries)), draw)
+    return ReportSection("simulation", title, TEXT.format(horizon=horizon), head, list(map(_row, summaries)), draw)
 
 
 def _row(summary: MethodSummary) -> list[str]:
