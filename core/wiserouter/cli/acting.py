@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from wiserouter.budgets.changes import BudgetChange
-from wiserouter.cli.output import out, print_json
+from wiserouter.cli.output import minute_of, out, print_json
 from wiserouter.errors import InvalidInput
 from wiserouter.pricing.prices import Price
 from wiserouter.routing.journal import Journal
@@ -209,10 +209,18 @@ def _report(line: dict[str, Any], journal: Path | None, *, as_json: bool, replay
         print_json({**line, "replayed": replayed})
         return
     before, after = line["before"], line["after"]
-    changes = [f"{name} {before.get(name)} -> {after[name]}" for name in after if after[name] != before.get(name)]
+    changed = [name for name in after if after[name] != before.get(name)]
+    changes = [f"{name} {_term(name, before.get(name))} -> {_term(name, after[name])}" for name in changed]
     made = "made before" if replayed else "; ".join(changes) or "nothing new"
     what = " ".join(filter(None, [line["what"], str(line.get("scope") or after.get("model") or "")]))
     out.print(f"{what}: {made}", highlight=False, soft_wrap=True)
+
+
+def _term(name: str, value: object) -> str:
+    """Return a term of a change in words; a time is that of UTC."""
+    if value is None or value == "":
+        return "none"
+    return minute_of(value) if name == "paused_until" and isinstance(value, float) else str(value)
 
 
 def _user() -> str:

@@ -8,11 +8,13 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, Literal
 
 from rich import box
+from rich.cells import cell_len
 from rich.console import Console
 from rich.measure import Measurement
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
@@ -99,9 +101,10 @@ def shares(models: Mapping[str, float], most: int = 3) -> str:
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], *, left: int = 1) -> Table:
     """Return a table; the first `left` columns and the last are left-aligned, the others right-aligned.
 
-    Where it is wider than the terminal, its columns have one space between them.
+    Where it is wider than the terminal, its columns have one space between them. It is at least as wide as its title.
     """
-    grid = Table(title=shown(title), title_justify="left", title_style="bold", show_edge=False)
+    grid_title = shown(title)
+    grid = Table(title=grid_title, title_justify="left", title_style="bold", show_edge=False)
     for i, name in enumerate(columns):
         justify: Justify = "left" if i < left or i == len(columns) - 1 else "right"
         grid.add_column(name, justify=justify, overflow="fold")  # on a narrow terminal nothing is cut off
@@ -109,7 +112,19 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], *, 
         grid.add_row(*map(shown, row))
     if Measurement.get(out, out.options.update(max_width=sys.maxsize), grid).maximum > out.width:
         grid.box, grid.padding = box.SIMPLE_HEAD, 0
+    grid.min_width = min(out.width, cell_len(grid_title))
     return grid
+
+
+def minute_of(at_s: float) -> str:
+    """Return a time in UTC to the minute.
+
+    Examples
+    --------
+    >>> minute_of(1_793_491_200.0)
+    '2026-11-01 00:00Z'
+    """
+    return datetime.fromtimestamp(at_s, UTC).strftime("%Y-%m-%d %H:%MZ")
 
 
 def outcome_row(outcome: Outcome) -> tuple[str, ...]:

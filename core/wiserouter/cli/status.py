@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
 
-from wiserouter.cli.output import out, print_json, table
+from wiserouter.cli.output import minute_of, out, print_json, table
 from wiserouter.errors import InvalidInput
 from wiserouter.pricing.amounts import usd, usd_per_1000
 from wiserouter.routing.status import status_of
@@ -83,7 +82,7 @@ def _show(found: StoreSnapshot, scopes: dict[str, AccountSnapshot]) -> None:
         out.print(grid, "")
     else:
         out.print("No budget runs there; if several routers share a server, add ?name= to the URL.", soft_wrap=True)
-    line = f"{found.store} answered in {found.took_s * 1e3:.2g} ms, at {_time(found.now_s)}"
+    line = f"{found.store} answered in {found.took_s * 1e3:.2g} ms, at {minute_of(found.now_s)}"
     out.print(line, highlight=False, soft_wrap=True)
 
 
@@ -101,7 +100,7 @@ _ALWAYS = ("spent", "reserved", "leased", "left")
 def _row(scope: str, account: AccountSnapshot, window: dict[str, Any]) -> tuple[str, ...]:
     parent = [] if account.parent is None else [f"within {account.parent}"]
     stopped = [_stopped(scope, pause_of(account))] if account.pauses else []
-    renews = [] if window["every"] is None else [f"every {window['every']}", f"until {_time(window['renews_at'])}"]
+    renews = [] if window["every"] is None else [f"every {window['every']}", f"until {minute_of(window['renews_at'])}"]
     money = {state: window[f"{state}_usd"] for state in _AMOUNTS}
     calls = {state: window[state] for state in ("in_flight", "charged", "presumed", "released")}
     ahead = [f"{window['horizon_left']:,} left of {window['horizon']:,}", f"at {usd_per_1000(window['rate_usd'])}"]
@@ -119,9 +118,5 @@ def _stopped(scope: str, pause: dict[str, Any]) -> str:
     """Return why the calls of a scope are refused."""
     state = "ENDED" if pause["ended"] else "PAUSED"
     of = "" if pause["stopped_scope"] == scope else f" in {pause['stopped_scope']}"
-    until = "" if pause["paused_until"] is None else f" until {_time(pause['paused_until'])}"
+    until = "" if pause["paused_until"] is None else f" until {minute_of(pause['paused_until'])}"
     return f"{state}{of}{until}" + (f": {pause['reason']}" if pause["reason"] else "")
-
-
-def _time(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%MZ")

@@ -1,6 +1,7 @@
 """`wiserouter budget`, `model` and `mode` on the URL of a store: workers follow, and errors are one line."""
 
 import json
+import re
 
 import pytest
 from typer.testing import CliRunner
@@ -52,9 +53,12 @@ def test_a_budget_is_changed_and_the_running_worker_follows(store, router, tmp_p
     follow(router)
     with pytest.raises(BudgetPaused, match="an incident"):
         router.decide("hi")
-    run("budget", "--store", store, "--resume")
+    said = run("budget", "--store", store, "--resume")
+    assert "paused True -> False; reason an incident -> none" in said
     follow(router)
     assert router.decide("hi").model
+    said = run("budget", "--store", store, "--pause", "--pause-s", 60)
+    assert re.search(r"paused_until none -> \d{4}-\d\d-\d\d \d\d:\d\dZ$", said.strip())
 
 
 def test_a_key_changes_once(store, router):
@@ -65,7 +69,7 @@ def test_a_key_changes_once(store, router):
 
 
 def test_a_model_is_retired_and_brought_back(store, router):
-    assert "retired None -> True" in run("model", "large", "--store", store, "--retire")
+    assert "retired none -> True" in run("model", "large", "--store", store, "--retire")
     follow(router)
     router.decide("hi")
     assert router.pool.by_name["large"].retired

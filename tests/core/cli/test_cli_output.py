@@ -122,6 +122,12 @@ def test_a_table_keeps_each_row_on_one_line_where_the_terminal_bears_it(monkeypa
     assert len(lines) == 5
 
 
+def test_the_title_of_a_narrow_table_is_on_one_line(monkeypatch, capsys):
+    monkeypatch.setattr(output, "out", Console(markup=False, width=80))
+    output.out.print(table("routerbench_5shot_slice.parquet: wide, 3,178 rows", ("field", "column"), [("a", "b")]))
+    assert "routerbench_5shot_slice.parquet: wide, 3,178 rows" in capsys.readouterr().out
+
+
 def test_on_a_narrow_terminal_nothing_is_cut_off(monkeypatch, capsys):
     monkeypatch.setattr(output, "out", Console(markup=False, width=40))
     output.out.print(table("a title", COLUMNS, [ROW]))
