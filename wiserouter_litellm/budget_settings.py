@@ -310,7 +310,7 @@ class AccountSettings(ConversationSettings, NestedSettings):
     store : str
         The URL of the store of budgets and decisions.
     reservation_ttl_s : float, seconds
-        The time after which the reservation of a call that never reported is given back; longer than the longest call.
+        The time after which a call that never reported is presumed to have been billed; longer than the longest call.
     feedback_ttl_s : float, seconds
         The time for which an answer can be rated.
     judge : JudgeBlock, optional

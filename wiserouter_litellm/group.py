@@ -166,7 +166,7 @@ class Group:
             with self._adding:
                 if info.model not in self.router.pool.names:
                     self.router.add_model(info.rate_card.model(info.model))
-                    logger.info("group %r: new model %r, believed to be as good as the others", self.name, info.model)
+                    logger.info("group %r: new model %r, expected to be as good as the others", self.name, info.model)
 
     async def aselect(self, routing: RoutingRequest) -> Selection:
         """Choose a model for a request, with encoding, counting and the store off the event loop.
